@@ -1,0 +1,42 @@
+# make parse TEXT="…"   set up, then parse a sentence
+# make test             set up, then run all checks and tests
+
+PYTHON ?= python3
+TEXT ?= The old man the boats.
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: parse test check format setup benchmarks clean
+
+setup: $(READY)
+
+# combo-nlp carries the original CoNLL 2018 scorer; its own dependencies are not needed for that one file.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,oracles]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps combo-nlp
+	touch $@
+
+parse: setup
+	@$(BIN)/treefine --version
+	@echo 'No parser is bundled yet, so this cannot be parsed: $(TEXT)'
+	@echo 'Reading, scoring and comparing treebanks works: see .venv/bin/treefine --help'
+
+test: check
+	$(BIN)/pytest -n auto
+
+check: setup
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+benchmarks: setup
+	$(BIN)/python -m benchmarks all
+
+clean:
+	rm -rf .venv build dist

@@ -1,0 +1,1 @@
+"""Measure: one runner, one JSON row a run."""

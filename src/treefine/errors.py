@@ -1,0 +1,47 @@
+"""The errors a user of treefine can meet, each with its place in a file.
+
+TreefineError
+├── TreebankError     a file, or one sentence in it, cannot be read or is not valid
+└── AlignmentError    two files do not hold the same words
+"""
+
+from __future__ import annotations
+
+
+class TreefineError(Exception):
+    """What went wrong, where, and the way out, on one line.
+
+    >>> print(TreefineError("HEAD is 9.", hint="Correct it.", path="a.conllu", line=4, sent_id="s1", word="2"))
+    a.conllu:4: (s1, word 2) HEAD is 9. Correct it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        path: str = "",
+        line: int | None = None,
+        sent_id: str = "",
+        word: str = "",
+    ) -> None:
+        self.message = message
+        self.hint = hint
+        self.path = path
+        self.line = line
+        self.sent_id = sent_id
+        self.word = word
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.path and self.line is not None else self.path
+        inner = ", ".join(filter(None, [self.sent_id, f"word {self.word}" if self.word else ""]))
+        return " ".join(filter(None, [place and f"{place}:", inner and f"({inner})", self.message, self.hint]))
+
+
+class TreebankError(TreefineError):
+    """A treebank file, or one sentence of it, cannot be read or is not valid."""
+
+
+class AlignmentError(TreefineError):
+    """Two treebanks that should hold the same words do not."""

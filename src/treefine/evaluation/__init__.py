@@ -1,0 +1,1 @@
+"""Measure: scores, significance and breakdowns of any treebank files, without torch."""

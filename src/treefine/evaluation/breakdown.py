@@ -1,0 +1,141 @@
+"""UAS and LAS by the kind of word: dependency length, distance to root, sentence length, label, tag, projectivity."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from treefine.errors import TreefineError
+from treefine.evaluation.alignment import UNALIGNED, Pair
+from treefine.evaluation.conll18 import Marks, compared_labels, marks, rule_of
+from treefine.evaluation.words import AT_ROOT, Words
+from treefine.treebank.graph import distances_to_root, non_projective_words
+
+Value: TypeAlias = "int | str"
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The words of one kind: how many the gold file has, how many the system, and how many of each are right.
+
+    The two counts of right words can differ: a word that is right may hang at another depth in the system's tree.
+    """
+
+    system_name: str
+    value: Value
+    gold: int
+    system: int
+    gold_correct: dict[str, int]  # by metric, UAS and LAS
+    system_correct: dict[str, int]
+
+    def recall(self, metric: str = "LAS") -> float:
+        """The share of the gold words of this kind that is right."""
+        return self.gold_correct[metric] / self.gold if self.gold else 0.0
+
+    def precision(self, metric: str = "LAS") -> float:
+        """The share of the system's words of this kind that is right."""
+        return self.system_correct[metric] / self.system if self.system else 0.0
+
+    def f1(self, metric: str = "LAS") -> float:
+        """The harmonic mean of the two."""
+        precision, recall = self.precision(metric), self.recall(metric)
+        return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def breakdown(pairs: Mapping[str, Pair], by: str, *, rule: str = "conll18", step: int = 1) -> list[Bin]:
+    """Count right words by one property, for each system; numbers are grouped by `step`, a bin named by its highest.
+
+    Gold words are sorted by their property in the gold file and give recall, system words by theirs and give precision.
+    """
+    if by not in PROPERTIES:
+        raise TreefineError(f"There is no property {by!r}.", hint=f"Choose one of {', '.join(PROPERTIES)}.")
+    if step < 1:
+        raise ValueError(f"step is {step}; it must be 1 or more")
+    bins = []
+    for name, pair in pairs.items():
+        found = {metric: marks(pair, metric, rule=rule) for metric in ("UAS", "LAS")}
+        ours, theirs = (_grouped(PROPERTIES[by](words, rule), step) for words in (pair.gold, pair.system))
+        counted = found["LAS"]
+        gold = Counter(value for value, counts in zip(ours, counted.gold, strict=True) if counts)
+        system = Counter(value for value, counts in zip(theirs, counted.system, strict=True) if counts)
+        right = {metric: _right(pair, each, ours, theirs) for metric, each in found.items()}
+        for value in sorted(gold | system, key=lambda value: (isinstance(value, str), value)):
+            gold_correct = {metric: each[0][value] for metric, each in right.items()}
+            system_correct = {metric: each[1][value] for metric, each in right.items()}
+            bins.append(Bin(name, value, gold[value], system[value], gold_correct, system_correct))
+    return bins
+
+
+def _right(pair: Pair, found: Marks, ours: list[Value], theirs: list[Value]) -> tuple[Counter[Value], Counter[Value]]:
+    """The right words, counted by their property in the gold file and by that in the system file."""
+    pairs = [(g, s) for g, s in enumerate(pair.system_of) if s != UNALIGNED and found.correct[g]]
+    return Counter(ours[g] for g, _ in pairs), Counter(theirs[s] for _, s in pairs)
+
+
+def _grouped(values: list[Value], step: int) -> list[Value]:
+    return [-(-value // step) * step if isinstance(value, int) else value for value in values]
+
+
+def _heads_by_sentence(words: Words) -> Iterator[tuple[range, list[int]]]:
+    """The words of each sentence, and its heads with ROOT at 0 as in a Graph."""
+    for sentence in words.sentence_words():
+        first = sentence.start
+        heads = words.heads[first : sentence.stop]
+        yield sentence, [0, *[0 if head == AT_ROOT else head - first + 1 for head in heads]]
+
+
+def _dependency_length(words: Words, rule: str) -> list[Value]:
+    """The distance in words between dependent and head, 1 for neighbours; 0 for an arc from ROOT."""
+    return [0 if head == AT_ROOT else abs(word - head) for word, head in enumerate(words.heads)]
+
+
+def _distance_to_root(words: Words, rule: str) -> list[Value]:
+    """The number of arcs up to ROOT, 1 for a root word; "cycle" where a system's graph never gets there."""
+    distances = [each for _, heads in _heads_by_sentence(words) for each in distances_to_root(heads)[1:]]
+    return ["cycle" if distance < 0 else distance for distance in distances]
+
+
+def _sentence_length(words: Words, rule: str) -> list[Value]:
+    """The number of words in the sentence."""
+    return [len(sentence) for sentence in words.sentence_words() for _ in sentence]
+
+
+def _label(words: Words, rule: str) -> list[Value]:
+    """The label, as the rule compares it."""
+    return [*compared_labels(words, rule_of(rule))]
+
+
+def _tag(words: Words, rule: str) -> list[Value]:
+    """UPOS, or XPOS where that is blank."""
+    return [u if u != "_" else x for u, x in zip(words.upos, words.xpos, strict=True)]
+
+
+def _arc_projectivity(words: Words, rule: str) -> list[Value]:
+    """Whether all words between dependent and head descend from the head."""
+    values: list[Value] = ["projective"] * len(words)
+    for sentence, heads in _heads_by_sentence(words):
+        for word in non_projective_words(heads):
+            values[sentence.start + word - 1] = "non-projective"
+    return values
+
+
+def _tree_projectivity(words: Words, rule: str) -> list[Value]:
+    """Whether all arcs of the sentence are projective."""
+    values: list[Value] = ["projective"] * len(words)
+    for sentence, heads in _heads_by_sentence(words):
+        if non_projective_words(heads):
+            values[sentence.start : sentence.stop] = ["non-projective"] * len(sentence)
+    return values
+
+
+PROPERTIES: Mapping[str, Callable[[Words, str], list[Value]]] = {
+    "dependency length": _dependency_length,
+    "distance to root": _distance_to_root,
+    "sentence length": _sentence_length,
+    "label": _label,
+    "tag": _tag,
+    "arc projectivity": _arc_projectivity,
+    "tree projectivity": _tree_projectivity,
+}

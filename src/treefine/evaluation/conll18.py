@@ -1,0 +1,267 @@
+"""Scores of a system file against a gold file, by the rule of its corpus: UD, CoNLL-X, Penn Treebank or CoNLL-2009."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+from treefine.errors import TreefineError
+from treefine.evaluation.alignment import UNALIGNED, Pair, pair_by_number, pair_by_text
+from treefine.evaluation.words import AT_ROOT, Treebank, Words, load_words
+
+# The lists of the CoNLL 2018 shared task, not those of today's guidelines: scores must stay comparable.
+CONTENT_LABELS = frozenset(
+    "nsubj obj iobj csubj ccomp xcomp obl vocative expl dislocated advcl advmod discourse nmod appos nummod acl amod "
+    "conj fixed flat compound list parataxis orphan goeswith reparandum root dep".split()
+)
+FUNCTION_LABELS = frozenset("aux cop mark det clf case cc".split())
+UNIVERSAL_FEATURES = frozenset(
+    "PronType NumType Poss Reflex Foreign Abbr Gender Animacy Number Case Definite Degree VerbForm Mood Tense Aspect "
+    "Voice Evident Polarity Person Polite".split()
+)
+PTB_PUNCTUATION = frozenset(["``", "''", ":", ",", ".", "PU"])  # Penn's five; PU is all of the Chinese treebank's
+
+# A word is right under a metric if the gold and the system word agree in all of these.
+AGREEMENTS = {
+    "UPOS": ("upos",),
+    "XPOS": ("xpos",),
+    "UFeats": ("feats",),
+    "AllTags": ("upos", "xpos", "feats"),
+    "Lemmas": ("lemma",),
+    "UAS": ("head",),
+    "LAS": ("head", "label"),
+    "LA": ("label",),
+    "CLAS": ("head", "label"),
+    "MLAS": ("head", "label", "upos", "feats", "function words"),
+    "BLEX": ("head", "label", "lemma"),
+}
+CONTENT_METRICS = frozenset(["CLAS", "MLAS", "BLEX"])  # count content words only
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How many there are, how many are right. `aligned` is None where alignment itself is measured."""
+
+    gold: int
+    system: int
+    correct: int
+    aligned: int | None = None
+
+    @property
+    def precision(self) -> float:
+        """The share of the system's that is right."""
+        return self.correct / self.system if self.system else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The share of the gold ones that was found."""
+        return self.correct / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of the two; with the same words in both files, the attachment score."""
+        return 2 * self.correct / (self.gold + self.system) if self.gold + self.system else 0.0
+
+    @property
+    def aligned_accuracy(self) -> float | None:
+        """The share of the aligned words that is right."""
+        if self.aligned is None:
+            return None
+        return self.correct / self.aligned if self.aligned else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Which words a metric counts, and which gold words are right under it."""
+
+    gold: Sequence[bool]  # of each gold word: it counts
+    system: Sequence[bool]  # of each system word: it counts
+    correct: Sequence[bool]  # of each gold word: it counts and is right
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How the official scorer of a corpus pairs words, which it leaves out, and what it reports."""
+
+    metrics: tuple[str, ...]
+    pair: Callable[[Words, Words], Pair]
+    is_ud: bool = False  # needs trees, drops label subtypes and language-specific features
+    is_left_out: Callable[[Words, int], bool] | None = None
+
+
+def _is_unicode_punctuation(words: Words, word: int) -> bool:
+    return all([unicodedata.category(each).startswith("P") for each in words.forms[word]])
+
+
+def _is_tagged_punctuation(words: Words, word: int) -> bool:
+    return words.xpos[word] in PTB_PUNCTUATION or (words.xpos[word] == "_" and words.upos[word] in PTB_PUNCTUATION)
+
+
+_UD_METRICS = ("UPOS", "XPOS", "UFeats", "AllTags", "Lemmas", "UAS", "LAS", "CLAS", "MLAS", "BLEX")
+_ATTACHMENT = ("UAS", "LAS", "LA")
+RULES: Mapping[str, Rule] = {
+    "conll18": Rule(_UD_METRICS, pair_by_text, is_ud=True),
+    "conllx": Rule(_ATTACHMENT, pair_by_number, is_left_out=_is_unicode_punctuation),
+    "ptb": Rule(_ATTACHMENT, pair_by_number, is_left_out=_is_tagged_punctuation),
+    "conll09": Rule(_ATTACHMENT, pair_by_number),
+}
+
+
+def rule_of(name: str) -> Rule:
+    """The rule of that name, or an error with the list of names."""
+    if name not in RULES:
+        raise TreefineError(f"There is no rule {name!r}.", hint=f"Choose one of {', '.join(RULES)}.")
+    return RULES[name]
+
+
+def evaluate(gold: Treebank, system: Treebank, *, rule: str = "conll18") -> dict[str, Score]:
+    """All scores of `system` against `gold`, each a path or sentences.
+
+    >>> from treefine import Sentence, Graph, evaluate
+    >>> words = Sentence.of_words(["Dogs", "bark"])
+    >>> gold = words.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
+    >>> system = words.with_graph(Graph.of_words([2, 0], ["obj", "root"]))
+    >>> scores = evaluate([gold], [system])
+    >>> scores["UAS"].f1, scores["LAS"].f1
+    (1.0, 0.5)
+    """
+    return all_scores(load_pair(gold, system, rule=rule), rule=rule)
+
+
+def load_pair(
+    gold: Treebank,
+    system: Treebank,
+    *,
+    rule: str = "conll18",
+    format: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Pair:
+    """Read two files and align their words as the rule says."""
+    gold_words = load_for(gold, rule=rule, format=format, on_bytes=on_bytes)
+    return rule_of(rule).pair(gold_words, load_for(system, rule=rule, format=format, on_bytes=on_bytes))
+
+
+def load_for(
+    treebank: Treebank, *, rule: str, format: str | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Words:
+    """Read one file, refusing what the rule's official scorer refuses."""
+    return load_words(treebank, needs_trees=rule_of(rule).is_ud, format=format, on_bytes=on_bytes)
+
+
+def all_scores(pair: Pair, *, rule: str = "conll18") -> dict[str, Score]:
+    """The scores of the rule's official scorer, then whole sentences: UEM (heads right) and LEM (labels too)."""
+    chosen = rule_of(rule)
+    scores = {}
+    if chosen.is_ud:
+        aligned = len(pair.system_of) - pair.system_of.count(UNALIGNED)
+        scores["Tokens"] = _span_score(pair.gold.tokens, pair.system.tokens)
+        scores["Sentences"] = _span_score(pair.gold.sentences, pair.system.sentences)
+        scores["Words"] = Score(len(pair.gold), len(pair.system), aligned)
+    agreements = agreements_of(pair, chosen)
+    for metric in chosen.metrics:
+        scores[metric] = _score(pair, _marks(pair, chosen, metric, agreements))
+    for name, metric in (("UEM", "UAS"), ("LEM", "LAS")):
+        scores[name] = _exact_match(pair, _marks(pair, chosen, metric, agreements))
+    return scores
+
+
+def marks(pair: Pair, metric: str, *, rule: str = "conll18") -> Marks:
+    """Which words the metric counts and which are right."""
+    chosen = rule_of(rule)
+    if metric not in chosen.metrics:
+        names = ", ".join(chosen.metrics)
+        raise TreefineError(f"The rule {rule} has no metric {metric!r}.", hint=f"Choose one of {names}.")
+    return _marks(pair, chosen, metric, agreements_of(pair, chosen))
+
+
+def compared_labels(words: Words, rule: Rule) -> list[str]:
+    """The labels as the rule compares them: without subtypes in UD."""
+    return [label.partition(":")[0] for label in words.labels] if rule.is_ud else words.labels
+
+
+def agreements_of(pair: Pair, rule: Rule) -> dict[str, list[bool]]:
+    """For each gold word and each kind of annotation, whether its system word says the same; False if it has none."""
+    gold, system = pair.gold, pair.system
+    gold_labels, system_labels = compared_labels(gold, rule), compared_labels(system, rule)
+    mapped_heads = [head if head == AT_ROOT else pair.gold_of[head] for head in system.heads]
+
+    def same(ours: Sequence[object], theirs: Sequence[object]) -> list[bool]:
+        return [s != UNALIGNED and ours[g] == theirs[s] for g, s in enumerate(pair.system_of)]
+
+    agreements = {"head": same(gold.heads, mapped_heads), "label": same(gold_labels, system_labels)}
+    if not rule.is_ud:
+        return agreements
+    gold_feats, system_feats = _universal(gold.feats), _universal(system.feats)
+    lemmas = same(gold.lemmas, system.lemmas)
+    agreements |= {
+        "upos": same(gold.upos, system.upos),
+        "xpos": same(gold.xpos, system.xpos),
+        "feats": same(gold_feats, system_feats),
+        "lemma": [
+            is_same or (lemma == "_" and s != UNALIGNED)
+            for is_same, lemma, s in zip(lemmas, gold.lemmas, pair.system_of, strict=True)
+        ],
+    }
+    described_gold = list(zip(range(len(gold)), gold_labels, gold.upos, gold_feats, strict=True))
+    described_system = list(zip(pair.gold_of, system_labels, system.upos, system_feats, strict=True))
+    agreements["function words"] = same(
+        _function_words(gold, described_gold), _function_words(system, described_system)
+    )
+    return agreements
+
+
+def _function_words(
+    words: Words, described: Sequence[tuple[int, str, str, str]]
+) -> list[list[tuple[int, str, str, str]]]:
+    """The function words that hang on each word, in their order."""
+    children: list[list[tuple[int, str, str, str]]] = [[] for _ in words.heads]
+    for head, child in zip(words.heads, described, strict=True):
+        if head != AT_ROOT and child[1] in FUNCTION_LABELS:
+            children[head].append(child)
+    return children
+
+
+def _universal(column: Sequence[str]) -> list[str]:
+    """Each FEATS cell with its universal features alone, sorted."""
+    reduced = {
+        feats: "|".join(sorted(each for each in feats.split("|") if each.partition("=")[0] in UNIVERSAL_FEATURES))
+        for feats in set(column)
+    }
+    return [reduced[feats] for feats in column]
+
+
+def _marks(pair: Pair, rule: Rule, metric: str, agreements: Mapping[str, Sequence[bool]]) -> Marks:
+    gold, system = _counted(pair.gold, rule, metric), _counted(pair.system, rule, metric)
+    if rule.is_left_out:
+        system = gold  # the gold file decides what is punctuation
+    columns = [agreements[each] for each in AGREEMENTS[metric]]
+    return Marks(gold, system, list(map(all, zip(gold, *columns, strict=True))))
+
+
+def _counted(words: Words, rule: Rule, metric: str) -> list[bool]:
+    if metric in CONTENT_METRICS:
+        return [label in CONTENT_LABELS for label in compared_labels(words, rule)]
+    if rule.is_left_out:
+        return [not rule.is_left_out(words, word) for word in range(len(words))]
+    return [True] * len(words)
+
+
+def _score(pair: Pair, found: Marks) -> Score:
+    aligned = sum(s != UNALIGNED for s in compress(pair.system_of, found.gold))
+    return Score(sum(found.gold), sum(found.system), sum(found.correct), aligned)
+
+
+def _span_score(gold: Sequence[tuple[int, int]], system: Sequence[tuple[int, int]]) -> Score:
+    return Score(len(gold), len(system), len(set(gold) & set(system)))
+
+
+def _exact_match(pair: Pair, found: Marks) -> Score:
+    """Sentences that both files have, with the same words, all of which are right."""
+    system_words = dict(zip(pair.system.sentences, map(len, pair.system.sentence_words()), strict=True))
+    correct = 0
+    for span, words in zip(pair.gold.sentences, pair.gold.sentence_words(), strict=True):
+        counted, right = found.gold[words.start : words.stop], found.correct[words.start : words.stop]
+        correct += system_words.get(span) == len(words) and sum(counted) == sum(right)
+    return Score(len(pair.gold.sentences), len(pair.system.sentences), correct)

@@ -1,0 +1,172 @@
+"""Paired tests over sentences: whether one system is better than another, or was lucky."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treefine.errors import AlignmentError
+from treefine.evaluation.alignment import Pair
+from treefine.evaluation.conll18 import Marks, marks
+
+Counts = NDArray[np.float64]  # [sentence, 3]: gold words, system words, correct words; exact, being small whole numbers
+SLICE = 250  # resamplings drawn at a time, to bound memory
+TIE = 1e-12  # differences of F1 closer than this are equal but for rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far apart two systems are, and the probability of as much by chance (two-sided)."""
+
+    first: str
+    second: str
+    difference: float  # second minus first, in F1
+    randomisation: float  # p of the approximate randomisation test
+    bootstrap: float  # p of the paired bootstrap test
+    interval: tuple[float, float]  # of the difference, from the bootstrap, at 1 - alpha
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several systems under one metric."""
+
+    metric: str
+    alpha: float
+    samples: int
+    seed: int
+    scores: dict[str, float]  # F1 of each system, in the order given
+    differences: dict[tuple[str, str], Difference]  # of each two systems
+
+    @property
+    def best(self) -> str:
+        """The system with the highest score."""
+        return max(self.scores, key=lambda name: self.scores[name])
+
+    @property
+    def best_group(self) -> frozenset[str]:
+        """The best system and all that the randomisation test does not tell from it: the bold ones of a table."""
+        best = self.best
+        alike = [name for name in self.scores if name != best and self.between(best, name).randomisation >= self.alpha]
+        return frozenset([best, *alike])
+
+    def between(self, one: str, other: str) -> Difference:
+        """The difference between two systems, whichever was named first."""
+        return self.differences[(one, other) if (one, other) in self.differences else (other, one)]
+
+
+def compare(
+    pairs: Mapping[str, Pair],
+    *,
+    metric: str = "LAS",
+    rule: str = "conll18",
+    alpha: float = 0.01,
+    samples: int = 10_000,
+    seed: int = 1,
+    on_progress: Callable[[int], None] | None = None,
+) -> Comparison:
+    """Compare systems over the same gold file. The same random draws serve each two of them."""
+    counts = {name: sentence_counts(pair, marks(pair, metric, rule=rule)) for name, pair in pairs.items()}
+    sizes = {len(each) for each in counts.values()}
+    if len(sizes) > 1:
+        raise AlignmentError("The systems were not compared with the same gold sentences.")
+    differences = {}
+    for first, second in combinations(counts, 2):
+        differences[first, second] = _difference(
+            first, second, counts[first], counts[second], alpha, samples, np.random.default_rng(seed), on_progress
+        )
+    scores = {name: float(f1(each.sum(axis=0))) for name, each in counts.items()}
+    return Comparison(metric, alpha, samples, seed, scores, differences)
+
+
+def relative_error_reduction(before: float, after: float) -> float:
+    """The share of the errors that is gone (RER, Eq. 8); scores lie between 0 and 1.
+
+    >>> round(relative_error_reduction(0.90, 0.92), 3)
+    0.2
+    """
+    return (after - before) / (1 - before) if before < 1 else 0.0
+
+
+def sentence_counts(pair: Pair, found: Marks) -> Counts:
+    """Gold, system and correct words of each gold sentence; a system word belongs where its text begins."""
+    counts = np.zeros((len(pair.gold.sentences), 3))
+    for number, words in enumerate(pair.gold.sentence_words()):
+        counts[number, 0] = sum(found.gold[words.start : words.stop])
+        counts[number, 2] = sum(found.correct[words.start : words.stop])
+    if pair.gold.spans == pair.system.spans:
+        for number, words in enumerate(pair.gold.sentence_words()):
+            counts[number, 1] = sum(found.system[words.start : words.stop])
+    else:
+        starts = [start for start, _ in pair.gold.sentences]
+        for (start, _), does_count in zip(pair.system.spans, found.system, strict=True):
+            counts[bisect_right(starts, start) - 1, 1] += does_count
+    return counts
+
+
+def f1(totals: Counts) -> NDArray[np.float64]:
+    """F1 from totals of (gold, system, correct) words in the last axis."""
+    return 2 * totals[..., 2] / np.maximum(totals[..., 0] + totals[..., 1], 1)
+
+
+def _difference(
+    first: str,
+    second: str,
+    a: Counts,
+    b: Counts,
+    alpha: float,
+    samples: int,
+    rng: np.random.Generator,
+    on_progress: Callable[[int], None] | None,
+) -> Difference:
+    observed = float(f1(b.sum(axis=0)) - f1(a.sum(axis=0)))
+    as_far_by_swapping = as_far_by_drawing = 0
+    drawn: list[NDArray[np.float64]] = []
+    for start in range(0, samples, SLICE):
+        size = min(SLICE, samples - start)
+        swapped = swapped_differences(a, b, draw_swaps(rng, size, len(a)))
+        as_far_by_swapping += int(np.sum(np.abs(swapped) >= abs(observed) - TIE))
+        drawn.append(weighted_differences(a, b, draw_weights(rng, size, len(a))))
+        as_far_by_drawing += int(np.sum(np.abs(drawn[-1] - observed) >= abs(observed) - TIE))
+        if on_progress:
+            on_progress(size)
+    low, high = np.quantile(np.concatenate(drawn), [alpha / 2, 1 - alpha / 2])
+    return Difference(
+        first,
+        second,
+        observed,
+        randomisation=(as_far_by_swapping + 1) / (samples + 1),
+        bootstrap=(as_far_by_drawing + 1) / (samples + 1),
+        interval=(float(low), float(high)),
+    )
+
+
+def draw_swaps(rng: np.random.Generator, samples: int, sentences: int) -> NDArray[np.float64]:
+    """For each sample and sentence, 1 or 0: the two systems' outputs change places, or not. [sample, sentence]."""
+    packed = rng.integers(0, 256, size=(samples, (sentences + 7) // 8), dtype=np.uint8)
+    return np.unpackbits(packed, axis=1, count=sentences).astype(np.float64)
+
+
+def draw_weights(rng: np.random.Generator, samples: int, sentences: int) -> NDArray[np.float64]:
+    """For each sample, how often each sentence was drawn, of as many draws with replacement as there are sentences."""
+    drawn = rng.integers(0, sentences, size=(samples, sentences))
+    drawn += np.arange(samples)[:, None] * sentences
+    weights = np.bincount(drawn.ravel(), minlength=samples * sentences)
+    return weights.reshape(samples, sentences).astype(np.float64)
+
+
+def swapped_differences(a: Counts, b: Counts, swaps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """F1 of b minus F1 of a in each sample, after the chosen sentences have changed places."""
+    moved = swaps @ (b - a)  # what b loses and a gains
+    result: NDArray[np.float64] = f1(b.sum(axis=0) - moved) - f1(a.sum(axis=0) + moved)
+    return result
+
+
+def weighted_differences(a: Counts, b: Counts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """F1 of b minus F1 of a in each sample, each sentence counted as often as it was drawn."""
+    result: NDArray[np.float64] = f1(weights @ b) - f1(weights @ a)
+    return result

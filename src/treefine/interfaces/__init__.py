@@ -1,0 +1,1 @@
+"""Use: the command line. Nothing imports from here."""

@@ -1,0 +1,251 @@
+"""The treefine command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+import treefine
+from treefine.errors import TreefineError
+from treefine.evaluation.conll18 import all_scores, load_for, load_pair, rule_of
+from treefine.evaluation.labels import head_confusions, label_confusions, label_scores
+from treefine.interfaces.progress import progress
+from treefine.treebank.conllu import read_treebank, write_treebank
+from treefine.treebank.convert import convert as convert_sentence
+from treefine.treebank.convert import losses
+from treefine.treebank.formats import FORMATS, format_of
+from treefine.treebank.validate import validate as find_faults
+
+if TYPE_CHECKING:
+    from treefine.treebank.sentence import Sentence
+
+
+class _Commands(TyperGroup):
+    """Our errors are one line on standard error and exit code 1; --debug shows where they came from."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TreefineError as error:
+            if ctx.params.get("debug"):
+                raise
+            typer.echo(f"treefine: {error}", err=True)
+            ctx.exit(1)
+
+
+app = typer.Typer(
+    cls=_Commands, add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+
+def _examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"treefine {treefine.__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=_examples("treefine evaluate gold.conllu system.conllu", "treefine validate *.conllu"))
+def main_options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A dependency parser that corrects itself, and the tools around it.
+
+    Files may be plain or end in .gz, .xz or .bz2; - is standard input or output.
+    """
+
+
+_FORMATS = f"One of {', '.join(FORMATS)}."
+_Rule = Annotated[
+    str,
+    typer.Option(
+        "--rule",
+        help="How to score: conll18 (UD, words aligned by characters), conllx (punctuation by Unicode class left out), "
+        "ptb (punctuation by tag left out) or conll09 (all words).",
+    ),
+]
+_Format = Annotated[
+    str | None, typer.Option("--format", help=f"Format of the files; else told by their names. {_FORMATS}")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command(
+    epilog=_examples(
+        "treefine evaluate gold.conllu system.conllu",
+        "treefine evaluate wsj.conllx parsed.conllx --rule ptb --labels --confusions 10",
+    )
+)
+def evaluate(
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="The file that is right.")],
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="The file to score.")],
+    rule: _Rule = "conll18",
+    labels: Annotated[bool, typer.Option("--labels", help="Also score each label.")] = False,
+    confusions: Annotated[int, typer.Option("--confusions", help="Also list the N most frequent confusions.")] = 0,
+    format: _Format = None,
+    as_json: _Json = False,
+) -> None:
+    """Score a file against a gold file.
+
+    Printed are all measures of the CoNLL 2018 shared task, or those of another corpus' rule. UEM and LEM are the share of whole sentences that are right, heads alone and with labels.
+    """
+    from treefine.interfaces import tables
+
+    with progress("Reading", _bytes_in(gold, system)) as advance:
+        pair = load_pair(gold, system, rule=rule, format=format, on_bytes=advance)
+    scores = all_scores(pair, rule=rule)
+    by_label = label_scores(pair, rule=rule) if labels else {}
+    confused = {}
+    if confusions > 0:
+        confused = {"labels": label_confusions(pair, rule=rule), "heads": head_confusions(pair, rule=rule)}
+    if as_json:
+        result: dict[str, Any] = {"gold": gold, "system": system, "rule": rule}
+        result["scores"] = {name: tables.score_json(score) for name, score in scores.items()}
+        if labels:
+            result["labels"] = {name: tables.score_json(score) for name, score in by_label.items()}
+        for kind, counted in confused.items():
+            result[f"confused_{kind}"] = [[*pair_, count] for pair_, count in counted.most_common(confusions)]
+        typer.echo(json.dumps(result, ensure_ascii=False, indent=1))
+        return
+    typer.echo(tables.score_table(scores))
+    if labels:
+        typer.echo("\n" + tables.score_table(by_label, title="Label"))
+    for kind, counted in confused.items():
+        typer.echo("\n" + tables.confusion_table(counted, title=f"confused {kind}", most=confusions))
+
+
+@app.command(
+    epilog=_examples(
+        "treefine compare gold.conllu syntr.conllu rngtr.conllu",
+        "treefine compare gold.conllu *.conllu --metric UAS --alpha 0.05 --markdown",
+    )
+)
+def compare(
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="The file that is right.")],
+    systems: Annotated[
+        list[str], typer.Argument(metavar="SYSTEM…", help="Two files or more to compare; differences are to the first.")
+    ],
+    metric: Annotated[str, typer.Option(help="LAS, UAS or another metric of the rule.")] = "LAS",
+    rule: _Rule = "conll18",
+    alpha: Annotated[float, typer.Option(help="Level of significance.", min=0, max=1)] = 0.01,
+    samples: Annotated[int, typer.Option(help="Number of resamplings.", min=1)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed of the random draws.")] = 1,
+    format: _Format = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Compare systems over one gold file.
+
+    Printed are scores, differences, relative error reduction, and paired significance over sentences.
+    """
+    from treefine.evaluation.significance import compare as compare_systems
+    from treefine.interfaces import tables
+
+    if len(systems) < 2:
+        raise TreefineError("There is only one system to compare.", hint="Name two files or more after the gold file.")
+    with progress("Reading", _bytes_in(gold, *systems)) as advance:
+        options: dict[str, Any] = {"rule": rule, "format": format, "on_bytes": advance}
+        gold_words = load_for(gold, **options)
+        pairs = {
+            name: rule_of(rule).pair(gold_words, load_for(path, **options))
+            for name, path in _short_names(systems).items()
+        }
+    with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
+        comparison = compare_systems(
+            pairs, metric=metric, rule=rule, alpha=alpha, samples=samples, seed=seed, on_progress=advance
+        )
+    if as_json:
+        typer.echo(json.dumps(tables.comparison_json(comparison), ensure_ascii=False, indent=1))
+    else:
+        typer.echo(tables.comparison_table(comparison, markdown=markdown, is_terminal=sys.stdout.isatty()))
+
+
+@app.command(epilog=_examples("treefine validate *.conllu", "treefine validate --format conllx --json wsj.txt"))
+def validate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Treebanks to look at.")],
+    format: _Format = None,
+    as_json: _Json = False,
+) -> None:
+    """List all faults of treebanks.
+
+    Looked at are columns, IDs, heads, cycles, roots, repeated sent_id, and text against forms. Each fault is a line `path:line: (sent_id, word) message`. The exit code is 1 if there is one.
+    """
+    from treefine.interfaces import tables
+
+    faults = []
+    with progress("Reading", _bytes_in(*files)) as advance:
+        for path in files:
+            for fault in find_faults(path, format=format, on_bytes=advance):
+                faults.append(fault)
+                if not as_json:
+                    typer.echo(str(fault))
+    if as_json:
+        typer.echo(json.dumps([tables.error_json(fault) for fault in faults], ensure_ascii=False, indent=1))
+    typer.echo(f"{len(files)} files, {len(faults) or 'no'} faults", err=True)
+    raise typer.Exit(1 if faults else 0)
+
+
+@app.command(
+    epilog=_examples(
+        "treefine convert german.conll09 german.conllu --from conll09-predicted",
+        "treefine convert - train.conllx.gz < train.conllu",
+    )
+)
+def convert(
+    source: Annotated[str, typer.Argument(metavar="IN", help="The treebank to read.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; it appears once it is whole.")],
+    from_format: Annotated[
+        str | None, typer.Option("--from", help=f"Format of IN; else told by its name. {_FORMATS}")
+    ] = None,
+    to_format: Annotated[str | None, typer.Option("--to", help="Format of OUT; likewise.")] = None,
+    skip: Annotated[bool, typer.Option("--skip", help="Leave out sentences with faults instead of stopping.")] = False,
+) -> None:
+    """Convert between CoNLL-U, CoNLL-X and CoNLL-2009.
+
+    OUT may also be the same format, packed or unpacked. What the other format has no place for is counted on standard error. conll09 reads the gold tags of CoNLL-2009,
+    conll09-predicted those of its tagger.
+    """
+    form = format_of(target, to_format)
+    lost: Counter[str] = Counter()
+
+    def converted(sentences: Iterator[Sentence]) -> Iterator[Sentence]:
+        for sentence in sentences:
+            lost.update(losses(sentence, form))
+            yield convert_sentence(sentence, form)
+
+    with progress("Converting", _bytes_in(source)) as advance:
+        on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
+        sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
+        write_treebank(converted(sentences), target)
+    if lost:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in lost.items())
+        typer.echo(f"{form.title} has no place for: {kinds}", err=True)
+
+
+def _bytes_in(*paths: str) -> int | None:
+    """The size of the files together, for a progress bar; None where one is a stream."""
+    files = [Path(path) for path in paths if Path(path).is_file()]
+    return sum(file.stat().st_size for file in files) if len(files) == len(paths) else None
+
+
+def _short_names(paths: list[str]) -> dict[str, str]:
+    """Each path by its file name without suffixes, where that tells them apart."""
+    stems = [Path(path).name.partition(".")[0] or path for path in paths]
+    if len(set(stems)) == len(stems):
+        return dict(zip(stems, paths, strict=True))
+    if len(set(paths)) < len(paths):
+        raise TreefineError("The same file is named twice.", hint="Name each system once.")
+    return {path: path for path in paths}

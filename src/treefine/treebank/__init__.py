@@ -1,0 +1,1 @@
+"""Words and trees on disk: standard library only."""

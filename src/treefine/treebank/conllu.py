@@ -1,0 +1,174 @@
+"""Read and write treebanks as a stream: every byte of a valid file comes back, and memory does not grow with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, Literal, NamedTuple
+
+from treefine.errors import TreebankError
+from treefine.treebank.faults import line_faults
+from treefine.treebank.files import Source, name_of, open_input, open_output
+from treefine.treebank.formats import Format, format_of
+from treefine.treebank.sentence import PLAIN, Layout, Sentence
+
+CHUNK = 1 << 16  # bytes read at a time
+LONGEST = 1 << 24  # bytes without a blank line after which a file is no treebank: some 200,000 words
+_FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
+_BETWEEN_SENTENCES = re.compile(rb"(\n(?:\r?\n)+)")
+_NUMBERS = tuple(map(str, range(1, 1001)))
+_VALUES = {number: int(number) for number in ("0", *_NUMBERS)}
+
+
+def read_treebank(
+    source: Source,
+    *,
+    format: str | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    on_skip: Callable[[TreebankError], None] | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[Sentence]:
+    """The sentences of a treebank, one after another.
+
+    `source` is a path, `-` for standard input, or an open binary file; .gz, .xz and .bz2 are unpacked. The format is
+    told by the file's name unless given: conllu, conllx, conll09 or conll09-predicted (see `formats`). A sentence that
+    cannot be read raises TreebankError; with on_error="skip" it is reported (to `on_skip`, or on standard error) and
+    left out with all its faults told, and its neighbours keep their numbers.
+    """
+    path = name_of(source)
+    form = format_of(path, format)
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error is {on_error!r}; choose 'raise' or 'skip'")
+    number = 0
+    with open_input(source, on_bytes=on_bytes) as stream:
+        for block in _blocks(stream, path):
+            number += 1
+            read = _sentence(block, form, path, number)
+            if isinstance(read, Sentence):
+                yield read
+            elif on_error == "raise":
+                raise read[0]
+            else:
+                for fault in read:
+                    (on_skip or _report_skip)(fault)
+    if not number:
+        raise TreebankError("The file holds no sentence.", path=path)
+
+
+def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> int:
+    """Write the sentences in their own formats to a path (packed if it ends in .gz, .xz, .bz2) or `-`; return how many.
+
+    The file appears once it is whole; after an error the old one is still there.
+    """
+    count = 0
+    with open_output(target) as stream:
+        for sentence in sentences:
+            stream.write(sentence.to_text().encode())
+            count += 1
+    return count
+
+
+def _report_skip(error: TreebankError) -> None:
+    sys.stderr.write(f"skipped: {error}\n")
+
+
+class _Block(NamedTuple):
+    """The bytes of one sentence and of the white space around it."""
+
+    line: int
+    start: bytes
+    body: bytes
+    end: bytes
+
+
+def _blocks(stream: BinaryIO, path: str) -> Iterator[_Block]:
+    """Cut the stream at blank lines. The bytes of all blocks, put together again, are the file."""
+    line, start, rest = 1, b"", b""
+    for chunk in _chunks(stream, path):
+        if line == 1 and not rest:
+            match = _FILE_START.match(chunk)
+            start = match[0] if match else b""
+            line += start.count(b"\n")
+            chunk = chunk[len(start) :]
+        *parts, rest = _BETWEEN_SENTENCES.split(rest + chunk)
+        if len(rest) > LONGEST:
+            message = f"There is no blank line in the {LONGEST >> 20} MiB that start here."
+            raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
+        for body, end in zip(parts[::2], parts[1::2], strict=True):
+            if body.endswith(b"\r"):
+                body, end = body[:-1], b"\r" + end
+            yield _Block(line, start, body, end)
+            line += body.count(b"\n") + end.count(b"\n")
+            start = b""
+    if rest:
+        body = rest.removesuffix(b"\n").removesuffix(b"\r")
+        yield _Block(line, start, body, rest[len(body) :])
+
+
+def _chunks(stream: BinaryIO, path: str) -> Iterator[bytes]:
+    """Whole lines, about CHUNK bytes at a time, the last of them not blank: no gap between sentences is cut in two."""
+    while chunk := stream.read(CHUNK):
+        while line := stream.readline():
+            chunk += line
+            if line.strip(b"\r\n"):
+                break
+        if b"\0" in chunk:
+            hint = "If it is compressed, its name must end in .gz, .xz or .bz2; if it is UTF-16, convert it to UTF-8."
+            raise TreebankError("This is not a text file: it holds zero bytes.", hint=hint, path=path)
+        yield chunk
+
+
+def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence | list[TreebankError]:
+    """The sentence, or all the faults that keep the block from being one."""
+    try:
+        text = block.body.decode()
+    except UnicodeDecodeError as error:
+        line = block.line + block.body.count(b"\n", 0, error.start)
+        message = f"Byte 0x{block.body[error.start]:02x} is not UTF-8."
+        return [TreebankError(message, hint="Convert the file to UTF-8.", path=path, line=line)]
+    layout = PLAIN
+    if block.start or block.end != b"\n\n" or "\r" in text:
+        text, layout = _layout(text, block)
+    lines = text.split("\n")
+    start = 0
+    while start < len(lines) and lines[start][:1] == "#":
+        start += 1
+    comments = tuple(lines[:start])
+    rows = [line.split("\t") for line in lines[start:]]
+    columns = tuple(zip(*rows))  # noqa: B905 - rows of unequal length are a fault, found below
+    words: range | tuple[int, ...] = range(len(rows))
+    if len(set(map(len, rows))) != 1 or not _is_plain(columns, form):
+        sent_id = Sentence(comments, (), ()).sent_id or f"sentence {number}"
+        faults = list(line_faults(lines, block.line, form, path, sent_id))
+        if faults:
+            return faults
+        if not all(map(str.isdecimal, columns[0])):
+            words = tuple([line for line, identifier in enumerate(columns[0]) if identifier.isdecimal()])
+    return Sentence(comments, columns, words, form, layout, path, block.line, number)
+
+
+def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
+    """Whether the columns are plainly in order, as nearly all are; if not, `line_faults` takes the closer look."""
+    words = len(columns[0])
+    if not (len(columns) == form.width or (form.has_more_columns and len(columns) > form.width)):
+        return False
+    if columns[0] != _NUMBERS[:words]:
+        return False
+    try:
+        return max(map(_VALUES.__getitem__, columns[form.head])) <= words
+    except KeyError:
+        return False
+
+
+def _layout(text: str, block: _Block) -> tuple[str, Layout]:
+    """The text with one kind of line end, and the layout that gives the old ones back."""
+    start, end = block.start.decode(), block.end.decode()
+    inner, windows = text.count("\n"), text.count("\r\n")
+    if not windows:
+        return text, Layout(start, "\n", end)
+    if windows == inner:
+        return text.replace("\r\n", "\n"), Layout(start, "\r\n", end)
+    newlines = tuple(["\r\n" if line.endswith("\r") else "\n" for line in text.split("\n")[:-1]])
+    return text.replace("\r\n", "\n"), Layout(start, newlines, end)

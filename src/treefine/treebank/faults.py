@@ -1,0 +1,152 @@
+"""Everything that can be wrong with a sentence, with its place: the reader raises the first, validate lists all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from treefine.errors import TreebankError
+from treefine.treebank.formats import Format
+from treefine.treebank.graph import find_cycle
+from treefine.treebank.sentence import BLANK, Sentence
+
+NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+RANGE = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)", re.ASCII)
+EMPTY_NODE = re.compile(r"(0|[1-9][0-9]*)\.([1-9][0-9]*)", re.ASCII)
+
+
+def line_faults(
+    lines: Sequence[str], first_line: int, form: Format, path: str, sent_id: str
+) -> Iterator[TreebankError]:
+    """What keeps these lines from being a sentence: columns, IDs, heads out of range."""
+    fault = partial(TreebankError, path=path, sent_id=sent_id)
+    start = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    if start == len(lines):
+        hint = "Remove the blank line after them."
+        yield fault("The comments are followed by no words.", line=first_line, hint=hint)
+        return
+    rows = [line.split("\t") for line in lines[start:]]
+    width = max(form.width, len(rows[0])) if form.has_more_columns else form.width
+    numbered = list(enumerate(rows, start=first_line + start))
+    for number, row in numbered:
+        if len(row) != width and row[0].startswith("#"):
+            hint = "Comments belong before the first word."
+            yield fault("A comment stands between words.", line=number, hint=hint)
+        elif len(row) != width:
+            hint = "Columns are separated by tabs, not by spaces." if len(row) == 1 else ""
+            columns = f"{len(row)} column{'s' * (len(row) != 1)}"
+            yield fault(f"The line has {columns}, not {width}.", line=number, hint=hint)
+    if any(len(row) != width for row in rows):
+        return  # without all columns, IDs and heads mean nothing
+    yield from _id_faults([(number, row[0]) for number, row in numbered], form, fault)
+    words = sum(1 for row in rows if NUMBER.fullmatch(row[0]))
+    for number, row in numbered:
+        head = row[form.head]
+        if not NUMBER.fullmatch(row[0]) or head == BLANK:
+            continue
+        if not NUMBER.fullmatch(head):
+            yield fault(f"HEAD is {head!r}, not a number.", line=number, word=row[0])
+        elif int(head) > words:
+            message = f"HEAD is {head} but the sentence has {words} word{'s' * (words != 1)}."
+            yield fault(message, line=number, word=row[0])
+
+
+def _id_faults(
+    ids: Sequence[tuple[int, str]], form: Format, fault: Callable[..., TreebankError]
+) -> Iterator[TreebankError]:
+    """IDs are 1, 2, 3, … ; 2-3 stands before word 2; 2.1 stands after word 2."""
+    last_word, last_empty, span_end = 0, 0, 0
+    for line, identifier in ids:
+        span, empty = RANGE.fullmatch(identifier), EMPTY_NODE.fullmatch(identifier)
+        if identifier == str(last_word + 1):
+            last_word, last_empty = last_word + 1, 0
+        elif span and form.is_ud:
+            first, last = int(span[1]), int(span[2])
+            if first != last_word + 1 or first <= span_end or last <= first:
+                message = f"The multiword token {identifier} does not fit here, before word {last_word + 1}."
+                yield fault(message, line=line)
+            span_end = max(span_end, last)
+        elif empty and form.is_ud:
+            expected = f"{last_word}.{last_empty + 1}"
+            if identifier != expected:
+                yield fault(f"The empty node {identifier} does not fit here, where {expected} is expected.", line=line)
+            last_empty += 1
+        elif NUMBER.fullmatch(identifier):
+            is_twice = 0 < int(identifier) <= last_word
+            reason = "is used twice" if is_twice else "does not fit here"
+            yield fault(f"ID {identifier} {reason}; {last_word + 1} is expected.", line=line)
+            last_word = max(last_word, int(identifier))
+        else:
+            yield fault(f"ID is {identifier!r}; {last_word + 1} is expected.", line=line)
+    if span_end > last_word:
+        message = f"A multiword token ends at word {span_end}, but the last word is {last_word}."
+        yield fault(message, line=ids[-1][0])
+
+
+def tree_faults(sentence: Sentence) -> Iterator[TreebankError]:
+    """What keeps the heads from being a tree: blanks, cycles, and in UD any number of roots but one."""
+    heads = sentence.heads
+    blank = [number for number, head in enumerate(heads, start=1) if head is None]
+    if blank:
+        for number in blank:
+            yield sentence.error("HEAD is blank.", word=number)
+        return
+    cycle = find_cycle((0, *[head or 0 for head in heads]))
+    roots = [number for number, head in enumerate(heads, start=1) if head == 0]
+    if cycle:
+        loop = " -> ".join(map(str, (*cycle, cycle[0])))
+        yield sentence.error(f"The heads form a cycle: {loop}.", word=cycle[0])
+    if not roots:
+        yield sentence.error("No word is the root: none has HEAD 0.")
+    elif len(roots) > 1 and sentence.format.is_ud:
+        yield sentence.error(f"The sentence has {len(roots)} roots: words {', '.join(map(str, roots))}.", word=roots[1])
+
+
+def cell_faults(sentence: Sentence) -> Iterator[TreebankError]:
+    """Empty cells, which no format allows."""
+    numbers = {line: number for number, line in enumerate(sentence.word_lines, start=1)}
+    for index, column in enumerate(sentence.columns):
+        for line, cell in enumerate(column):
+            if not cell:
+                yield sentence.error(
+                    f"Column {index + 1} is empty.", word=numbers.get(line), hint="Write _ for nothing."
+                )
+
+
+def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
+    """Where `# text` does not say what the forms and SpaceAfter=No say."""
+    text = sentence.text
+    if text is None or not sentence.format.is_ud:
+        return
+    position = 0
+    for number, form, has_space in surface_tokens(sentence):
+        if not text.startswith(form, position):
+            found = text[position : position + max(len(form), 1)]
+            message = f"The form {form!r} is not what # text has at character {position + 1}: {found!r}."
+            yield sentence.error(message, word=number)
+            return
+        position += len(form)
+        rest = text[position:]
+        if has_space and rest and not rest[0].isspace():
+            message = f"# text has no space after {form!r}, but SpaceAfter=No is missing."
+            yield sentence.error(message, word=number)
+            return
+        if not has_space and rest[:1].isspace():
+            yield sentence.error(f"# text has a space after {form!r}, but MISC says SpaceAfter=No.", word=number)
+            return
+        position += len(rest) - len(rest.lstrip())
+    if position < len(text):
+        yield sentence.error(f"# text goes on after the last word: {text[position : position + 20]!r}.")
+
+
+def surface_tokens(sentence: Sentence) -> Iterator[tuple[int, str, bool]]:
+    """The tokens as they stand in the text: number of the first word, form, and whether a space follows."""
+    ids, forms, misc = (sentence.columns[column] for column in (0, sentence.format.form, sentence.format.misc or 0))
+    last_covered = 0
+    for identifier, form, note in zip(ids, forms, misc, strict=True):
+        first, _, last = identifier.partition("-")
+        if "." in identifier or (not last and int(first) <= last_covered):
+            continue
+        last_covered = int(last or first)
+        yield int(first), form, "SpaceAfter=No" not in note.split("|")

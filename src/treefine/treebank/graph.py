@@ -1,0 +1,145 @@
+"""A dependency graph over the words of one sentence (Eq. 2), and what can be said about its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ROOT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Heads and labels of one sentence, aligned with its words; cycles are allowed, as in an argmax graph.
+
+    >>> Graph.of_words([2, 0, 2], ["nsubj", "root", "punct"])
+    Graph(heads=(0, 2, 0, 2), labels=('', 'nsubj', 'root', 'punct'))
+    """
+
+    heads: tuple[int, ...]  # heads[0] is unused: ROOT has no head
+    labels: tuple[str, ...]  # labels[0] is unused
+
+    def __post_init__(self) -> None:
+        if len(self.heads) != len(self.labels):
+            raise ValueError(f"{len(self.heads)} heads but {len(self.labels)} labels")
+        if not all(0 <= head < len(self.heads) for head in self.heads):
+            raise ValueError(f"heads must lie in 0..{len(self.heads) - 1}: {self.heads}")
+
+    @classmethod
+    def of_words(cls, heads: Sequence[int], labels: Sequence[str]) -> Graph:
+        """The graph whose word 1 has heads[0] and labels[0]: ROOT's unused place is added in front."""
+        return cls((ROOT, *heads), ("", *labels))
+
+    def __len__(self) -> int:
+        """Return the number of words; ROOT is not one."""
+        return len(self.heads) - 1
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """The words that hang on ROOT."""
+        return tuple(word for word, head in enumerate(self.heads) if word and head == ROOT)
+
+    @property
+    def is_tree(self) -> bool:
+        """One root and no cycle."""
+        return len(self.roots) == 1 and not find_cycle(self.heads)
+
+    @property
+    def is_projective(self) -> bool:
+        """No arc crosses another, the arc from ROOT included."""
+        return not crossing_words(self.heads)
+
+
+def find_cycle(heads: Sequence[int]) -> tuple[int, ...]:
+    """The words of the first cycle, each followed by its head; empty if there is none.
+
+    >>> find_cycle((0, 2, 3, 1, 0))
+    (1, 2, 3)
+    """
+    seen_from = [0] * len(heads)  # the word from whose upward walk each word was first seen
+    for start in range(1, len(heads)):
+        word = start
+        while word != ROOT and not seen_from[word]:
+            seen_from[word] = start
+            word = heads[word]
+        if word != ROOT and seen_from[word] == start:
+            cycle = [word]
+            while heads[cycle[-1]] != word:
+                cycle.append(heads[cycle[-1]])
+            return tuple(cycle)
+    return ()
+
+
+def distances_to_root(heads: Sequence[int]) -> list[int]:
+    """The number of arcs from each word up to ROOT, 1 for a root word; -1 where a cycle never reaches it.
+
+    >>> distances_to_root((0, 2, 0, 2))
+    [0, 2, 1, 2]
+    """
+    unknown, on_path = -2, -3
+    distances = [unknown] * len(heads)
+    distances[ROOT] = 0
+    for start in range(1, len(heads)):
+        path = []
+        word = start
+        while distances[word] == unknown:
+            distances[word] = on_path
+            path.append(word)
+            word = heads[word]
+        distance = -1 if distances[word] == on_path else distances[word]
+        for word in reversed(path):
+            distance = -1 if distance == -1 else distance + 1
+            distances[word] = distance
+    return distances
+
+
+def crossing_words(heads: Sequence[int]) -> set[int]:
+    """The words whose arc is crossed by another arc.
+
+    >>> sorted(crossing_words((0, 3, 4, 0, 3)))
+    [1, 2, 3]
+    """
+    crossed: set[int] = set()
+    reaching: list[tuple[int, int, int]] = []  # (left end, right end, word) of the arcs that reach beyond `left`
+    for left, right, word in sorted((min(arc), max(arc), arc[0]) for arc in enumerate(heads) if arc[0]):
+        reaching = [arc for arc in reaching if arc[1] > left]
+        for other_left, other_right, other in reaching:
+            if other_left < left and other_right < right:
+                crossed.update((word, other))
+        reaching.append((left, right, word))
+    return crossed
+
+
+def non_projective_words(heads: Sequence[int]) -> set[int]:
+    """The words whose arc spans a word that does not descend from the arc's head.
+
+    >>> sorted(non_projective_words((0, 3, 4, 0, 3)))
+    [2]
+    """
+    found = set()
+    for word, head in enumerate(heads):
+        if word and any(not _descends(heads, inner, head) for inner in range(min(word, head) + 1, max(word, head))):
+            found.add(word)
+    return found
+
+
+def _descends(heads: Sequence[int], word: int, ancestor: int) -> bool:
+    """Whether `ancestor` lies on the way up from `word`; a cycle that misses it counts as no."""
+    for _ in heads:
+        if word == ancestor:
+            return True
+        if word == ROOT:
+            return False
+        word = heads[word]
+    return False
+
+
+def changed_words(before: Graph, after: Graph) -> tuple[int, ...]:
+    """The words whose head or label differs between two graphs over the same words."""
+    if len(before) != len(after):
+        raise ValueError(f"the graphs have {len(before)} and {len(after)} words")
+    return tuple(
+        word
+        for word in range(1, len(before) + 1)
+        if before.heads[word] != after.heads[word] or before.labels[word] != after.labels[word]
+    )

@@ -1,0 +1,223 @@
+"""What a treebank says about one sentence, kept as the columns of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from treefine.errors import TreebankError
+from treefine.treebank.formats import CONLLU, Format
+from treefine.treebank.graph import Graph
+
+BLANK = "_"
+
+
+class Word(NamedTuple):
+    """One syntactic word. `head` is None where the file leaves it blank."""
+
+    number: int  # 1..n; 0 is ROOT
+    form: str
+    lemma: str
+    upos: str
+    xpos: str
+    feats: str
+    head: int | None
+    label: str
+    deps: str
+    misc: str
+
+
+class Layout(NamedTuple):
+    """The white space around a sentence in its file, so that it can be written back byte for byte."""
+
+    start: str = ""  # before the first line: a byte order mark, blank lines
+    newlines: str | tuple[str, ...] = "\n"  # between its lines; a tuple where they are mixed
+    end: str = "\n\n"  # after the last line
+
+
+PLAIN = Layout()
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence: every line of the file is in it, and what changes one column leaves the others alone.
+
+    >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
+    >>> print(sentence.with_graph(Graph.of_words([2, 0], ["nsubj", "root"])).to_text(), end="")
+    1	Dogs	_	NOUN	_	_	2	nsubj	_	_
+    2	bark	_	VERB	_	_	0	root	_	_
+    <BLANKLINE>
+    """
+
+    comments: tuple[str, ...]  # as written, "#" included
+    columns: tuple[tuple[str, ...], ...]  # columns[c][i] is cell c of line i; multiword tokens and empty nodes included
+    word_lines: Sequence[int]  # which of those lines are words
+    format: Format = CONLLU
+    layout: Layout = field(default=PLAIN, repr=False)
+    path: str = field(default="", compare=False)
+    line: int = field(default=1, compare=False)  # of the first comment or word in the file
+    number: int = field(default=1, compare=False)  # 1 for the file's first sentence; skipped ones are counted
+
+    @classmethod
+    def of_words(
+        cls, forms: Sequence[str], *, upos: Sequence[str] | None = None, xpos: Sequence[str] | None = None
+    ) -> Sentence:
+        """A CoNLL-U sentence of these words, with nothing said of the rest."""
+        for cell in (*forms, *(upos or ()), *(xpos or ())):
+            if not cell or any(mark in cell for mark in "\t\n\r"):
+                raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it is empty or breaks the line.")
+        blank = (BLANK,) * len(forms)
+        numbers = tuple(map(str, range(1, len(forms) + 1)))
+        tags = [blank if column is None else tuple(column) for column in (upos, xpos)]
+        if not all(len(column) == len(forms) for column in tags):
+            raise ValueError(f"{len(forms)} words, but {[len(column) for column in tags]} tags")
+        columns = (numbers, tuple(forms), blank, *tags, blank, blank, blank, blank, blank)
+        return cls((), columns, range(len(forms)))
+
+    def __len__(self) -> int:
+        """Return the number of words."""
+        return len(self.word_lines)
+
+    def column(self, index: int | None) -> tuple[str, ...]:
+        """One column of the file, for the words alone; blanks where the format has no such column."""
+        if index is None:
+            return (BLANK,) * len(self)
+        cells = self.columns[index]
+        return cells if len(self) == len(cells) else tuple([cells[line] for line in self.word_lines])
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The words as written."""
+        return self.column(self.format.form)
+
+    @property
+    def upos(self) -> tuple[str, ...]:
+        """Universal (or coarse) tags."""
+        return self.column(self.format.upos)
+
+    @property
+    def xpos(self) -> tuple[str, ...]:
+        """Tags of the treebank's own."""
+        return self.column(self.format.xpos)
+
+    @property
+    def heads(self) -> tuple[int | None, ...]:
+        """The head of each word: 0 is ROOT, None is blank. The first entry is word 1's."""
+        return tuple([None if head == BLANK else int(head) for head in self.column(self.format.head)])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label of each word. The first entry is word 1's."""
+        return self.column(self.format.deprel)
+
+    @property
+    def graph(self) -> Graph:
+        """Heads and labels; an error names the first word without a head."""
+        heads = self.heads
+        for number, head in enumerate(heads, start=1):
+            if head is None:
+                raise self.error("HEAD is blank.", word=number, hint="Parse the file first, or fill in the column.")
+        return Graph.of_words([head for head in heads if head is not None], self.labels)
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The words with all their columns."""
+        form = self.format
+        columns = [self.column(each) for each in (form.form, form.lemma, form.upos, form.xpos, form.feats)]
+        rest = [self.column(each) for each in (form.deprel, form.deps, form.misc)]
+        return tuple(map(Word, range(1, len(self) + 1), *columns, self.heads, *rest))
+
+    @property
+    def sent_id(self) -> str:
+        """What the comment `# sent_id = …` says; empty without one."""
+        return self.comment("sent_id") or ""
+
+    @property
+    def text(self) -> str | None:
+        """What the comment `# text = …` says; None without one."""
+        return self.comment("text")
+
+    def comment(self, key: str) -> str | None:
+        """The value of the first comment `# key = value`."""
+        for comment in self.comments:
+            name, equals, value = comment[1:].partition("=")
+            if equals and name.strip() == key:
+                return value.strip()
+        return None
+
+    def error(self, message: str, *, word: int | None = None, hint: str = "") -> TreebankError:
+        """An error at this sentence, or at one of its words."""
+        line = self.line if word is None else self.line + len(self.comments) + self.word_lines[word - 1]
+        return TreebankError(
+            message,
+            hint=hint,
+            path=self.path,
+            line=line,
+            sent_id=self.sent_id or f"sentence {self.number}",
+            word="" if word is None else str(word),
+        )
+
+    def with_graph(self, graph: Graph) -> Sentence:
+        """The sentence with these heads and labels. DEPS follows where it restated the old arc (see `follow_tree`)."""
+        columns = self.format
+        heads, labels = tuple(map(str, graph.heads[1:])), graph.labels[1:]
+        changed = {columns.head: heads, columns.deprel: labels}
+        if columns.deps is not None:
+            before = (self.column(columns.deps), self.column(columns.head), self.labels)
+            changed[columns.deps] = tuple(map(follow_tree, *before, heads, labels))
+        return self._with_columns(changed)
+
+    def with_tags(self, *, upos: Sequence[str] | None = None, xpos: Sequence[str] | None = None) -> Sentence:
+        """The sentence with these tags; None leaves a column as it is."""
+        if upos is not None and self.format.upos is None:
+            raise self.error(f"{self.format.title} has no column for UPOS.")
+        wanted = ((self.format.upos, upos), (self.format.xpos, xpos))
+        return self._with_columns(
+            {index: tuple(tags) for index, tags in wanted if index is not None and tags is not None}
+        )
+
+    def _with_columns(self, changed: dict[int, tuple[str, ...]]) -> Sentence:
+        columns = list(self.columns)
+        for index, cells in changed.items():
+            if len(cells) != len(self):
+                raise ValueError(f"{len(cells)} values for {len(self)} words")
+            whole = list(columns[index])
+            for line, cell in zip(self.word_lines, cells, strict=True):
+                whole[line] = cell
+            columns[index] = tuple(whole)
+        return replace(self, columns=tuple(columns))
+
+    def to_text(self) -> str:
+        """The sentence as it stands in its file, the white space around it included."""
+        start, newlines, end = self.layout
+        lines = [*self.comments, *map("\t".join, zip(*self.columns, strict=True))]
+        if isinstance(newlines, str):
+            return start + newlines.join(lines) + end
+        return start + "".join(map(str.__add__, lines, (*newlines, ""))) + end
+
+
+def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str) -> str:
+    """DEPS after the basic arc of a word has changed: the entry that restated the old arc restates the new one.
+
+    Other enhanced arcs stay, for a basic tree cannot tell what should become of them. An entry restates the basic arc
+    if it has its head and its label, bare or with a subtype that the enhancement added.
+
+    >>> follow_tree("4:obl:in|7:nsubj", "4", "obl", "2", "nmod")
+    '2:nmod|7:nsubj'
+    """
+    if (old_head, old_label) == (head, label) or deps == BLANK:
+        return deps
+    entries = deps.split("|")
+    for exact in (f"{old_head}:{old_label}", *entries):
+        if exact in entries and (exact + ":").startswith(f"{old_head}:{old_label}:"):
+            rest = [entry for entry in entries if entry not in (exact, f"{head}:{label}")]
+            return "|".join(sorted([*rest, f"{head}:{label}"], key=_deps_order))
+    return deps
+
+
+def _deps_order(entry: str) -> tuple[int, int, str]:
+    """DEPS is sorted by head, empty nodes such as 5.1 after the word they follow."""
+    head, _, label = entry.partition(":")
+    word, _, empty = head.partition(".")
+    return (int(word) if word.isdecimal() else 0, int(empty) if empty.isdecimal() else 0, label)
