@@ -100,7 +100,8 @@ def evaluate(
 ) -> None:
     """Score a file against a gold file.
 
-    Printed are all measures of the CoNLL 2018 shared task, or those of another corpus' rule. UEM and LEM are the share of whole sentences that are right, heads alone and with labels.
+    Printed are all measures of the CoNLL 2018 shared task, or those of another corpus' rule. UEM and LEM are
+    the share of whole sentences that are right, heads alone and with labels.
     """
     from treefine.interfaces import tables
 
@@ -181,7 +182,8 @@ def validate(
 ) -> None:
     """List all faults of treebanks.
 
-    Looked at are columns, IDs, heads, cycles, roots, repeated sent_id, and text against forms. Each fault is a line `path:line: (sent_id, word) message`. The exit code is 1 if there is one.
+    Looked at are columns, IDs, heads, cycles, roots, repeated sent_id, and text against forms. Each fault is a
+    line `path:line: (sent_id, word) message`. The exit code is 1 if there is one.
     """
     from treefine.interfaces import tables
 
@@ -215,7 +217,8 @@ def convert(
 ) -> None:
     """Convert between CoNLL-U, CoNLL-X and CoNLL-2009.
 
-    OUT may also be the same format, packed or unpacked. What the other format has no place for is counted on standard error. conll09 reads the gold tags of CoNLL-2009,
+    OUT may also be the same format, packed or unpacked. What the other format has no place for is counted on
+    standard error. conll09 reads the gold tags of CoNLL-2009,
     conll09-predicted those of its tagger.
     """
     form = format_of(target, to_format)

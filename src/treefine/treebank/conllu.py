@@ -112,7 +112,7 @@ def _chunks(stream: BinaryIO, path: str) -> Iterator[bytes]:
     while chunk := stream.read(CHUNK):
         while line := stream.readline():
             chunk += line
-            if line.strip(b"\r\n"):
+            if line.strip(b"\r\n\xef\xbb\xbf"):  # nor is a byte order mark from the blank lines after it
                 break
         if b"\0" in chunk:
             hint = "If it is compressed, its name must end in .gz, .xz or .bz2; if it is UTF-16, convert it to UTF-8."

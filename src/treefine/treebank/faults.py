@@ -40,7 +40,7 @@ def line_faults(
     if any(len(row) != width for row in rows):
         return  # without all columns, IDs and heads mean nothing
     yield from _id_faults([(number, row[0]) for number, row in numbered], form, fault)
-    words = sum(1 for row in rows if NUMBER.fullmatch(row[0]))
+    words = sum(1 for row in rows if not (RANGE.fullmatch(row[0]) or EMPTY_NODE.fullmatch(row[0])))
     for number, row in numbered:
         head = row[form.head]
         if not NUMBER.fullmatch(row[0]) or head == BLANK:
@@ -61,13 +61,15 @@ def _id_faults(
         span, empty = RANGE.fullmatch(identifier), EMPTY_NODE.fullmatch(identifier)
         if identifier == str(last_word + 1):
             last_word, last_empty = last_word + 1, 0
-        elif span and form.is_ud:
+        elif (span or empty) and not form.is_ud:
+            yield fault(f"ID is {identifier}, but {form.title} has words alone.", line=line)
+        elif span:
             first, last = int(span[1]), int(span[2])
             if first != last_word + 1 or first <= span_end or last <= first:
                 message = f"The multiword token {identifier} does not fit here, before word {last_word + 1}."
                 yield fault(message, line=line)
             span_end = max(span_end, last)
-        elif empty and form.is_ud:
+        elif empty:
             expected = f"{last_word}.{last_empty + 1}"
             if identifier != expected:
                 yield fault(f"The empty node {identifier} does not fit here, where {expected} is expected.", line=line)
@@ -79,6 +81,7 @@ def _id_faults(
             last_word = max(last_word, int(identifier))
         else:
             yield fault(f"ID is {identifier!r}; {last_word + 1} is expected.", line=line)
+            last_word += 1
     if span_end > last_word:
         message = f"A multiword token ends at word {span_end}, but the last word is {last_word}."
         yield fault(message, line=ids[-1][0])

@@ -1,0 +1,23 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("treefine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("treefine")
+
+DATA = Path(__file__).parent / "data"
+UD = Path(__file__).parents[2] / "shared" / "treebanks" / "ud-2.3"
+
+
+@pytest.fixture
+def data() -> Path:
+    return DATA
+
+
+def ud_files(pattern: str) -> list[object]:
+    """The treebank files beside the checkout as test parameters, or one test that skips where there are none."""
+    files = sorted(UD.glob(pattern))
+    if not files:
+        return [pytest.param(None, marks=pytest.mark.skip(reason="no treebanks beside this checkout"))]
+    return [pytest.param(path, id=f"{path.parent.name}-{path.name.partition('.')[0]}") for path in files]

@@ -1,0 +1,123 @@
+"""Our CoNLL 2018 scores are the official ones, on real, corrupted and generated files."""
+
+import io
+import lzma
+import random
+
+import pytest
+from hypothesis import given, settings
+
+from tests.conftest import DATA, ud_files
+from tests.corrupted import FAULTS, corrupt
+from tests.generated import file_pairs
+from tests.oracles import RefusedError, official, ours, udapi, udtools
+from treefine import Sentence, read_treebank
+from treefine.interfaces.tables import score_table
+
+VARIANTS_OF_A_FILE = 16  # 17 treebanks beside the checkout: 272 in all
+
+
+def sample(path, count=40) -> list[Sentence]:
+    """Sentences from all over the file, with their neighbours, so that joins make sense."""
+    sentences = list(read_treebank(path))
+    start = max(0, len(sentences) // 2 - count // 2)
+    return sentences[start : start + count]
+
+
+def text_of(sentences: list[Sentence]) -> str:
+    return "".join(sentence.to_text() for sentence in sentences)
+
+
+@pytest.mark.parametrize("path", ud_files("*/test.conllu.xz"))
+def test_a_whole_test_set_against_itself_scores_as_in_the_official_script(path):
+    text = lzma.open(path).read().decode()
+
+    assert ours(text, text) == official(text, text)
+
+
+@pytest.mark.parametrize("path", ud_files("*/test.conllu.xz"))
+def test_corrupted_treebanks_score_as_in_the_official_scripts(path):
+    sentences = sample(path)
+    gold = text_of(sentences)
+
+    for seed in range(VARIANTS_OF_A_FILE):
+        system = corrupt(sentences, seed)
+        expected = official(gold, system)
+        assert ours(gold, system) == expected, f"seed {seed}"
+        assert ours(system, gold) == official(system, gold), f"seed {seed}, reversed"
+        assert udtools(gold, system) == expected, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_corrupted_fixture_scores_as_in_the_official_scripts(seed):
+    sentences = sample(DATA / ["en_ewt-sample.conllu", "constructs.conllu"][seed % 2])
+    gold, system = text_of(sentences), corrupt(sentences, seed)
+
+    assert ours(gold, system) == udtools(gold, system)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("is_gold", [False, True], ids=["system", "gold"])
+def test_what_the_official_script_refuses_is_refused(fault, is_gold):
+    good = text_of(sample(DATA / "en_ewt-sample.conllu", 10))
+    bad = FAULTS[fault](good, random.Random(1))
+    files = (bad, good) if is_gold else (good, bad)
+
+    with pytest.raises(RefusedError):
+        official(*files)
+    with pytest.raises(RefusedError) as refusal:
+        ours(*files)
+    assert str(refusal.value).startswith("<stream>")  # the message names the file, and nothing else went wrong
+
+
+@settings(max_examples=300)
+@given(file_pairs())
+def test_generated_pairs_score_as_in_the_official_scripts(files):
+    expected = official(*files)
+
+    assert ours(*files) == expected
+    assert udtools(*files) == expected
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_independent_implementation_counts_the_same(seed, capsys):
+    from tests.corrupted import change_cells, change_labels, move_heads, render, unpack
+
+    sentences = sample(DATA / "en_ewt-sample.conllu")
+    changed = unpack(sentences)
+    for change in (move_heads, change_labels, change_cells):
+        change(random.Random(seed), changed)
+    gold, system = render(unpack(sentences)), render(changed)
+
+    found = {name: counts[:3] for name, counts in ours(gold, system).items() if name not in ("Tokens", "Sentences")}
+    assert found == udapi(gold, system, capsys)
+
+
+def test_the_table_is_printed_as_the_official_script_prints_it(tmp_path):
+    from tests.oracles import official_script
+    from treefine import evaluate
+
+    sentences = sample(DATA / "en_ewt-sample.conllu")
+    gold, system = text_of(sentences), corrupt(sentences, 3)
+    script = official_script()
+    scores = script.evaluate(*(script.load_conllu(io.StringIO(text)) for text in (gold, system)))
+    lines = [
+        f"{name:11}|{100 * s.precision:10.2f} |{100 * s.recall:10.2f} |{100 * s.f1:10.2f} |"
+        + (f"{100 * s.aligned_accuracy:10.2f}" if s.aligned_accuracy is not None else "")
+        for name, s in scores.items()
+    ]
+
+    table = score_table(evaluate(*(io.BytesIO(text.encode()) for text in (gold, system))))
+
+    assert table.split("\n")[2 : 2 + len(lines)] == lines
+
+
+def test_an_empty_node_inside_a_multiword_token_is_valid_though_the_script_of_2018_refuses_it():
+    text = (
+        "1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\t_\t_\t_\t2\tdep\t_\t_\n"
+        "1.1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n2\tb\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
+    )
+
+    with pytest.raises(RefusedError):
+        official(text, text)
+    assert ours(text, text) == udtools(text, text)

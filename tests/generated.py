@@ -1,0 +1,102 @@
+"""Treebanks made by hypothesis: valid CoNLL-U with every construct, and pairs of files over the same text."""
+
+from hypothesis import strategies as st
+
+CELL = st.text(
+    st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\x85\u2028\u2029"), min_size=1, max_size=6
+)
+FEATS = st.sampled_from(["_", "Number=Sing", "Number=Plur", "Case=Nom|Number=Sing", "Typo=Yes", "Abbr=Yes|Typo=Yes"])
+LABELS = ["nsubj", "obj", "nsubj:pass", "det", "case", "aux", "punct", "conj", "foo"]
+
+
+@st.composite
+def random_heads(draw, n_words: int) -> list[int]:
+    """A tree with one root: words join it in some order, each below one that is in it already."""
+    order = draw(st.permutations(range(1, n_words + 1)))
+    heads = [0] * (n_words + 1)
+    for rank, word in enumerate(order):
+        heads[word] = order[draw(st.integers(0, rank - 1))] if rank else 0
+    return heads[1:]
+
+
+@st.composite
+def conllu_lines(draw) -> list[str]:
+    """The lines of one valid sentence."""
+    n_words = draw(st.integers(1, 6))
+    heads = draw(random_heads(n_words))
+    lines = [f"#{comment}" for comment in draw(st.lists(CELL, max_size=2))]
+    covered = 0
+    for empty in range(1, draw(st.integers(0, 1)) + 1):
+        lines.append("\t".join([f"0.{empty}", *draw(st.lists(CELL, min_size=9, max_size=9))]))
+    for word in range(1, n_words + 1):
+        if word > covered and word < n_words and draw(st.integers(0, 3)) == 0:
+            covered = draw(st.integers(word + 1, n_words))
+            lines.append("\t".join([f"{word}-{covered}", draw(CELL), *["_"] * 8]))
+        cells = draw(st.lists(CELL, min_size=9, max_size=9))
+        cells[5] = str(heads[word - 1])
+        cells[6] = draw(st.sampled_from(LABELS))
+        lines.append("\t".join([str(word), *cells]))
+        for empty in range(1, draw(st.sampled_from([0, 0, 0, 1, 2])) + 1):
+            lines.append("\t".join([f"{word}.{empty}", *draw(st.lists(CELL, min_size=9, max_size=9))]))
+    return lines
+
+
+@st.composite
+def conllu_files(draw) -> bytes:
+    """A valid file, with any line ends, blank lines and byte order mark."""
+    newline = st.sampled_from(draw(st.sampled_from([["\n"], ["\r\n"], ["\n", "\r\n"]])))
+    pieces = [draw(st.sampled_from(["", "", "\ufeff"])), *draw(st.lists(newline, max_size=2))]
+    sentences = draw(st.lists(conllu_lines(), min_size=1, max_size=4))
+    for sentence in sentences:
+        for line in sentence:
+            pieces += [line, draw(newline)]
+        pieces += draw(st.lists(newline, min_size=1, max_size=3))
+    if draw(st.booleans()):
+        while pieces[-1] in ("\n", "\r\n"):
+            pieces.pop()
+        pieces += draw(st.sampled_from([[], ["\n"]]))
+    return "".join(pieces).encode()
+
+
+@st.composite
+def segmented(draw, text: str) -> str:
+    """The text as a CoNLL-U file: cut anywhere into sentences and tokens, some of them multiword tokens."""
+    cuts = [0, *sorted(draw(st.sets(st.integers(1, len(text) - 1)))), len(text)] if len(text) > 1 else [0, len(text)]
+    tokens = [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    sentences: list[list[str]] = [[]]
+    for token in tokens:
+        if sentences[-1] and draw(st.integers(0, 3)) == 0:
+            sentences.append([])
+        sentences[-1].append(token)
+    lines = []
+    for sentence in sentences:
+        rows: list[tuple[str, str]] = []  # (ID, FORM)
+        n_words = 0
+        for token in sentence:
+            parts = draw(st.sampled_from([1, 1, 1, 2, 3]))
+            if parts > 1:
+                rows.append((f"{n_words + 1}-{n_words + parts}", token))
+                forms = draw(st.lists(st.text("aAbB", min_size=1, max_size=2), min_size=parts, max_size=parts))
+            else:
+                forms = [token]
+            for form in forms:
+                n_words += 1
+                rows.append((str(n_words), form))
+        heads = draw(random_heads(n_words))
+        for identifier, form in rows:
+            if "-" in identifier:
+                lines.append("\t".join([identifier, form, *["_"] * 8]))
+                continue
+            lemma, upos, xpos = (draw(st.sampled_from("_xy")) for _ in range(3))
+            head = str(heads[int(identifier) - 1])
+            label = draw(st.sampled_from(LABELS)) if head != "0" else "root"
+            lines.append("\t".join([identifier, form, lemma, upos, xpos, draw(FEATS), head, label, "_", "_"]))
+        lines.append("")
+    return "\n".join([*lines, ""])
+
+
+@st.composite
+def file_pairs(draw) -> tuple[str, str]:
+    """A gold and a system file over the same text."""
+    text = draw(st.text("abAB", min_size=1, max_size=12))
+    return draw(segmented(text)), draw(segmented(text))

@@ -1,0 +1,107 @@
+import pytest
+from hypothesis import given
+
+from tests.generated import conllu_lines
+from tests.treebank.test_conllu import parsed
+from treefine import Graph, TreebankError, read_treebank
+from treefine.treebank.convert import convert, losses
+from treefine.treebank.formats import CONLL09, CONLL09_PREDICTED, CONLLU, CONLLX, FORMATS, format_of
+
+
+def shared_columns(sentence):
+    return [(w.form, w.lemma, w.feats, w.head, w.label) for w in sentence.words]
+
+
+@given(conllu_lines())
+@pytest.mark.parametrize("to", [CONLLX, CONLL09])
+def test_words_lemmas_features_and_trees_survive_every_conversion(to, lines):
+    sentence = parsed(lines)
+
+    there = convert(sentence, to)
+    back = convert(there, CONLLU)
+
+    assert there.format == to
+    assert shared_columns(there) == shared_columns(back) == shared_columns(sentence)
+    assert len(there.columns) == to.width
+
+
+def test_conllu_becomes_conllx_with_both_tags(data):
+    sentence = list(read_treebank(data / "constructs.conllu"))[1]
+
+    rows = convert(sentence, CONLLX).to_text().split("\n")
+
+    assert rows[0] == "1\tAnn\tAnn\tPROPN\tNNP\tNumber=Sing\t2\tnsubj\t_\t_"
+    assert len(rows) == 7 + 2
+    assert dict(losses(sentence, CONLLX)) == {"comments": 3, "empty nodes": 1, "DEPS": 7, "MISC": 2}
+
+
+def test_conll09_gets_each_value_in_its_gold_and_in_its_predicted_column(data):
+    sentence = list(read_treebank(data / "constructs.conllu"))[1]
+
+    rows = convert(sentence, CONLL09).to_text().split("\n")
+
+    assert rows[0].split("\t") == "1 Ann Ann Ann NNP NNP Number=Sing Number=Sing 2 2 nsubj nsubj _ _".split()
+    assert losses(sentence, CONLL09)["UPOS"] == 7
+
+
+def test_the_tags_of_conll09_are_gold_or_predicted_as_chosen(data):
+    gold = next(read_treebank(data / "german.conll09"))
+    predicted = next(read_treebank(data / "german.conll09", format="conll09-predicted"))
+
+    assert gold.xpos == ("ART", "NN", "VVFIN", "$.")
+    assert predicted.xpos == ("ART", "NE", "VVFIN", "$.")
+    assert gold.words[2].lemma == "schlafen"
+    assert predicted.words[2].lemma == "schlaf"
+    assert predicted.words[1].feats == "*"
+    assert convert(predicted, CONLLU).to_text().split("\n")[1] == "2\tKatze\tKatze\t_\tNE\t*\t3\tSB\t_\t_"
+    assert dict(losses(gold, CONLLU)) == {"PRED": 1, "APRED1": 1}
+
+
+def test_changes_to_a_conll09_sentence_go_to_the_columns_they_were_read_from(data):
+    predicted = next(read_treebank(data / "german.conll09", format="conll09-predicted"))
+
+    changed = predicted.with_tags(xpos=["A", "B", "C", "D"]).with_graph(Graph.of_words([0, 1, 2, 3], ["r"] * 4))
+
+    first = changed.to_text().split("\n")[0].split("\t")
+    assert first == "1 Die der der ART A Nom Nom 0 2 r NK _ _ _".split()
+    with pytest.raises(TreebankError, match="CoNLL-2009 has no column for UPOS"):
+        predicted.with_tags(upos=["A"] * 4)
+
+
+def test_conllx_predictions_have_no_place_elsewhere(data):
+    sentence = next(read_treebank(data / "penn.conllx"))
+
+    assert dict(losses(sentence, CONLLU)) == {"PHEAD": 1, "PDEPREL": 1}
+    assert convert(sentence, CONLLU).words[3].deps == "_"
+    assert convert(sentence, CONLLU).words[3].xpos == "VBD"
+
+
+@pytest.mark.parametrize("form", FORMATS.values())
+def test_a_sentence_in_its_own_format_comes_back_as_it_is(data, form):
+    name = {"CoNLL-U": "constructs.conllu", "CoNLL-X": "penn.conllx", "CoNLL-2009": "german.conll09"}[form.title]
+    for sentence in read_treebank(data / name):
+        assert convert(sentence, form) is sentence
+        assert not losses(sentence, form)
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("a.conllu", CONLLU),
+        ("a.conllx.gz", CONLLX),
+        ("dir.conllx/a.conll", CONLLX),
+        ("a.CONLL09", CONLL09),
+        ("a.txt", CONLLU),
+        ("-", CONLLU),
+    ],
+)
+def test_the_format_is_told_by_the_name(path, form):
+    assert format_of(path) == form
+    assert format_of(path, "conll09-predicted") == CONLL09_PREDICTED
+
+
+def test_an_unknown_format_is_answered_with_the_known_ones():
+    with pytest.raises(
+        TreebankError, match="There is no format 'conll'. Choose one of conllu, conllx, conll09, conll09-p"
+    ):
+        format_of("a", "conll")

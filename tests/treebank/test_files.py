@@ -1,0 +1,115 @@
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from treefine import Sentence, TreebankError, read_treebank, write_treebank
+from treefine.treebank.files import open_output
+
+SENTENCE = Sentence.of_words(["a"])
+
+
+def failing():
+    yield SENTENCE
+    raise RuntimeError("half-way")
+
+
+def test_a_file_is_replaced_only_once_it_is_whole(tmp_path):
+    target = tmp_path / "out.conllu"
+    target.write_text("old")
+
+    with pytest.raises(RuntimeError, match="half-way"):
+        write_treebank(failing(), target)
+
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.conllu"]
+
+
+def test_a_file_can_be_rewritten_onto_itself(data, tmp_path):
+    content = (data / "constructs.conllu").read_bytes()
+    target = tmp_path / "same.conllu"
+    target.write_bytes(content)
+
+    assert write_treebank(read_treebank(target), target) == 5
+
+    assert target.read_bytes() == content
+
+
+def test_a_new_file_has_the_usual_permissions(tmp_path):
+    (tmp_path / "plain").write_text("")
+    write_treebank([SENTENCE], tmp_path / "out.conllu")
+
+    assert (tmp_path / "out.conllu").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_link_still_points_to_the_file_that_was_written(tmp_path):
+    (tmp_path / "real.conllu").write_text("old")
+    (tmp_path / "link.conllu").symlink_to(tmp_path / "real.conllu")
+
+    write_treebank([SENTENCE], tmp_path / "link.conllu")
+
+    assert (tmp_path / "link.conllu").is_symlink()
+    assert (tmp_path / "real.conllu").read_text() == SENTENCE.to_text()
+
+
+def test_a_device_is_written_to_and_not_replaced():
+    write_treebank([SENTENCE], "/dev/null")
+
+    assert not Path("/dev/null").is_file()
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (".", "This is a directory. Name a file to write."),
+        ("no/such/folder.conllu", "Nothing was written: No such file or directory."),
+    ],
+)
+def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, target, message):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(TreebankError) as error:
+        write_treebank([SENTENCE], target)
+
+    assert str(error.value) == f"{target}: {message}"
+
+
+def test_a_full_disk_is_reported_and_the_old_file_stays(tmp_path):
+    """/dev/full is always full; the temporary file is redirected there."""
+    target = tmp_path / "out.conllu"
+    target.write_text("old")
+    scratch = tmp_path / f".out.conllu.{os.getpid()}.tmp"
+    scratch.symlink_to("/dev/full")
+
+    with pytest.raises(TreebankError, match=r"out\.conllu: Nothing was written: No space left on device\."):
+        write_treebank([SENTENCE], target)
+
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.conllu"]
+
+
+def test_equal_content_is_packed_into_equal_bytes(tmp_path):
+    for name in ("a.conllu.gz", "b.conllu.gz"):
+        with open_output(tmp_path / name) as stream:
+            stream.write(b"x" * 1000)
+
+    assert (tmp_path / "a.conllu.gz").read_bytes() == (tmp_path / "b.conllu.gz").read_bytes()
+
+
+def test_a_dash_is_standard_input_and_output(data):
+    content = (data / "constructs.conllu").read_bytes()
+    code = "from treefine import *; write_treebank(read_treebank('-'), '-')"
+
+    done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, check=True)
+
+    assert done.stdout == content
+
+
+def test_an_open_file_is_read_as_it_is(data):
+    with (data / "constructs.conllu").open("rb") as stream:
+        names = {sentence.path for sentence in read_treebank(stream)}
+    assert names == {str(data / "constructs.conllu")}
+    assert next(read_treebank(io.BytesIO(SENTENCE.to_text().encode()))).path == "<stream>"

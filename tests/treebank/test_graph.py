@@ -1,0 +1,99 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import UD
+from tests.generated import random_heads
+from treefine import Graph, read_treebank
+from treefine.treebank.graph import changed_words, crossing_words, distances_to_root, find_cycle, non_projective_words
+
+any_heads = st.integers(1, 7).flatmap(lambda n: st.lists(st.integers(0, n), min_size=n, max_size=n))
+trees = st.integers(1, 8).flatmap(random_heads)
+
+
+def graph(heads: list[int]) -> Graph:
+    return Graph.of_words(heads, ["x"] * len(heads))
+
+
+def ancestors(heads: list[int], word: int) -> list[int]:
+    """The way up, cut where it repeats."""
+    path = []
+    while word and word not in path:
+        path.append(word)
+        word = heads[word - 1]
+    return [*path, word]
+
+
+@given(any_heads)
+def test_a_graph_is_a_tree_if_one_word_hangs_on_root_and_all_words_reach_it(heads):
+    reaches_root = all(ancestors(heads, word)[-1] == 0 for word in range(1, len(heads) + 1))
+
+    assert graph(heads).is_tree == (reaches_root and heads.count(0) == 1)
+
+
+@given(any_heads)
+def test_a_cycle_is_found_if_some_word_never_reaches_root(heads):
+    cycle = find_cycle((0, *heads))
+
+    assert bool(cycle) == any(ancestors(heads, word)[-1] != 0 for word in range(1, len(heads) + 1))
+    for word, head in zip(cycle, cycle[1:] + cycle[:1], strict=True):
+        assert heads[word - 1] == head
+
+
+@given(any_heads)
+def test_the_distance_to_root_is_the_length_of_the_way_up(heads):
+    ways = [ancestors(heads, word) for word in range(1, len(heads) + 1)]
+
+    assert distances_to_root((0, *heads))[1:] == [len(way) - 1 if way[-1] == 0 else -1 for way in ways]
+
+
+@given(trees)
+def test_an_arc_is_projective_if_its_head_is_above_all_words_under_it(heads):
+    expected = set()
+    for word, head in enumerate(heads, start=1):
+        between = range(min(word, head) + 1, max(word, head))
+        if any(head not in ancestors(heads, inner) for inner in between):
+            expected.add(word)
+
+    assert non_projective_words((0, *heads)) == expected
+
+
+@given(trees)
+def test_a_tree_is_projective_if_and_only_if_no_arcs_cross(heads):
+    arcs = [(min(word, head), max(word, head)) for word, head in enumerate(heads, start=1)]
+    crossed = {
+        word for word, (a, b) in enumerate(arcs, start=1) if any(a < c < b < d or c < a < d < b for c, d in arcs)
+    }
+
+    assert crossing_words((0, *heads)) == crossed
+    assert graph(heads).is_projective == (not non_projective_words((0, *heads))) == (not crossed)
+
+
+def test_changes_are_words_with_another_head_or_label():
+    before = Graph.of_words([2, 0, 2], ["a", "root", "c"])
+    after = Graph.of_words([2, 0, 1], ["b", "root", "c"])
+
+    assert changed_words(before, after) == (1, 3)
+    assert changed_words(before, before) == ()
+    with pytest.raises(ValueError, match="3 and 1 words"):
+        changed_words(before, graph([0]))
+
+
+@pytest.mark.parametrize("heads", [[3, 0], [-1, 0]])
+def test_heads_outside_the_sentence_are_refused(heads):
+    with pytest.raises(ValueError, match=r"heads must lie in 0\.\.2"):
+        graph(heads)
+
+
+def test_heads_and_labels_must_be_as_many():
+    with pytest.raises(ValueError, match="3 heads but 2 labels"):
+        Graph.of_words([2, 0], ["a"])
+
+
+# From the table in the README beside the treebanks: the share of non-projective sentences over all files there.
+@pytest.mark.skipif(not UD.exists(), reason="no treebanks beside this checkout")
+@pytest.mark.parametrize(("treebank", "share"), [("tr_imst", 11.5), ("hu_szeged", 27.1), ("vi_vtb", 2.9)])
+def test_the_share_of_non_projective_sentences_is_the_published_one(treebank, share):
+    graphs = [sentence.graph for path in sorted((UD / treebank).glob("*.xz")) for sentence in read_treebank(path)]
+
+    assert round(100 * sum(not each.is_projective for each in graphs) / len(graphs), 1) == share

@@ -1,0 +1,104 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.generated import conllu_lines, random_heads
+from tests.treebank.test_conllu import parsed
+from treefine import Graph, Sentence, TreebankError, Word, read_treebank
+from treefine.treebank.sentence import follow_tree
+
+
+@pytest.fixture
+def sentences(data):
+    return list(read_treebank(data / "constructs.conllu"))
+
+
+def test_words_are_the_syntactic_words(sentences):
+    vamos = sentences[0]
+
+    assert len(vamos) == 5
+    assert vamos.forms == ("Vamos", "a", "el", "mar", ".")
+    assert vamos.words[3] == Word(
+        4, "mar", "mar", "NOUN", "_", "Gender=Masc|Number=Sing", 1, "obl", "1:obl:a", "SpaceAfter=No"
+    )
+    assert vamos.graph == Graph.of_words([0, 4, 4, 1, 1], ["root", "case", "det", "obl", "punct"])
+
+
+def test_comments_answer_by_key(sentences):
+    assert [sentence.sent_id for sentence in sentences] == ["constructs-1", "constructs-2", "constructs-3", "", ""]
+    assert sentences[0].text == "Vamos al mar."
+    assert sentences[0].comment("newpar id") == "constructs-1"
+    assert sentences[4].text is None
+
+
+def test_a_blank_head_is_none_and_makes_no_graph():
+    sentence = Sentence.of_words(["a", "b"])
+
+    assert sentence.heads == (None, None)
+    with pytest.raises(TreebankError, match=r"^\(sentence 1, word 1\) HEAD is blank\. Parse the file first"):
+        _ = sentence.graph
+
+
+@given(conllu_lines(), st.data())
+def test_another_graph_changes_head_label_and_deps_cells_of_words_alone(lines, data):
+    sentence = parsed(lines)
+    heads = data.draw(random_heads(len(sentence)))
+    graph = Graph.of_words(heads, [f"new{head}" for head in heads])
+
+    changed = sentence.with_graph(graph)
+
+    assert changed.graph == graph
+    assert changed.comments == sentence.comments
+    assert [changed.columns[c] for c in (0, 1, 2, 3, 4, 5, 9)] == [sentence.columns[c] for c in (0, 1, 2, 3, 4, 5, 9)]
+    for line in set(range(len(sentence.columns[0]))) - set(sentence.word_lines):
+        assert [column[line] for column in changed.columns] == [column[line] for column in sentence.columns]
+
+
+@given(conllu_lines())
+def test_the_same_graph_and_tags_change_nothing(lines):
+    sentence = parsed(lines)
+
+    assert sentence.with_graph(sentence.graph).to_text() == sentence.to_text()
+    assert sentence.with_tags(upos=sentence.upos, xpos=sentence.xpos).to_text() == sentence.to_text()
+
+
+@given(conllu_lines())
+def test_other_tags_change_the_tag_columns_of_words_alone(lines):
+    sentence = parsed(lines)
+
+    changed = sentence.with_tags(upos=["T"] * len(sentence))
+
+    assert set(changed.upos) == {"T"}
+    assert changed.xpos == sentence.xpos
+    assert [c for i, c in enumerate(changed.columns) if i != 3] == [c for i, c in enumerate(sentence.columns) if i != 3]
+
+
+def test_too_few_heads_or_tags_are_refused(sentences):
+    with pytest.raises(ValueError, match="2 values for 5 words"):
+        sentences[0].with_graph(Graph.of_words([0, 1], ["root", "x"]))
+    with pytest.raises(ValueError, match="1 values for 5 words"):
+        sentences[0].with_tags(upos=["X"])
+
+
+@pytest.mark.parametrize("form", ["", "a\tb", "a\nb", "a\rb"])
+def test_a_form_that_would_break_the_line_is_refused(form):
+    with pytest.raises(TreebankError, match="cannot be a cell"):
+        Sentence.of_words([form])
+
+
+@pytest.mark.parametrize(
+    ("deps", "expected"),
+    [
+        ("_", "_"),  # no enhanced graph: none is made up
+        ("4:obl", "2:nmod"),  # DEPS that repeats the tree goes on repeating it
+        ("4:obl:in|7:nsubj", "2:nmod|7:nsubj"),  # an enhanced label of the same arc too
+        ("1:nsubj|4:obl", "1:nsubj|2:nmod"),  # the rest stays, sorted by head
+        ("4:obl:in|4:obl", "2:nmod|4:obl:in"),  # the bare arc is the one that restates the tree
+        ("2:nmod|4:obl", "2:nmod"),  # never twice
+        ("4.1:obl|7:nsubj", "4.1:obl|7:nsubj"),  # nothing restated the old arc: nothing changes
+        ("4:oblique", "4:oblique"),
+    ],
+)
+def test_deps_follows_the_tree_where_it_restated_it(deps, expected):
+    assert follow_tree(deps, "4", "obl", "2", "nmod") == expected
+    assert follow_tree(deps, "4", "obl", "4", "obl") == deps

@@ -1,0 +1,125 @@
+import io
+
+import pytest
+
+from tests.conftest import DATA, ud_files
+from treefine.treebank.validate import validate
+
+GOOD = """\
+# sent_id = s
+# text = a b
+1\ta\t_\t_\t_\t_\t2\tx\t_\t_
+2\tb\t_\t_\t_\t_\t0\troot\t_\t_
+"""
+
+
+def faults(text: str, form: str = "conllu") -> list[str]:
+    return [str(fault) for fault in validate(io.BytesIO((text + "\n").encode()), format=form)]
+
+
+def test_a_valid_sentence_has_no_fault():
+    assert faults(GOOD) == []
+
+
+@pytest.mark.parametrize("path", ["constructs.conllu", "en_ewt-sample.conllu", "penn.conllx", "german.conll09"])
+def test_the_fixtures_are_valid(path):
+    assert list(validate(DATA / path)) == []
+
+
+@pytest.mark.parametrize("path", ud_files("*/dev.conllu.xz"))
+def test_published_treebanks_are_valid(path):
+    assert list(validate(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("2\tb\t_", "2\tb", "4: (s) The line has 9 columns, not 10."),
+        (
+            "1\ta\t_\t_\t_\t_\t2\tx\t_\t_",
+            "1 a _",
+            "3: (s) The line has 1 column, not 10. Columns are separated by tabs, not by spaces.",
+        ),
+        ("2\tb", "# c\n2\tb", "4: (s) A comment stands between words. Comments belong before the first word."),
+        (GOOD, "# sent_id = s\n", "1: (s) The comments are followed by no words. Remove the blank line after them."),
+        ("2\tb", "1\tb", "4: (s) ID 1 is used twice; 2 is expected."),
+        ("2\tb", "3\tb", "4: (s) ID 3 does not fit here; 2 is expected."),
+        ("1\ta", "x\ta", "3: (s) ID is 'x'; 1 is expected."),
+        (
+            "2\tb",
+            "2-3\tb\t_\t_\t_\t_\t_\t_\t_\t_\n2\tb",
+            "5: (s) A multiword token ends at word 3, but the last word is 2.",
+        ),
+        (
+            "2\tb",
+            "1-2\tb\t_\t_\t_\t_\t_\t_\t_\t_\n2\tb",
+            "4: (s) The multiword token 1-2 does not fit here, before word 2.",
+        ),
+        (
+            "2\tb",
+            "1.2\tb\t_\t_\t_\t_\t_\t_\t_\t_\n2\tb",
+            "4: (s) The empty node 1.2 does not fit here, where 1.1 is expected.",
+        ),
+        ("\t2\tx", "\t3\tx", "3: (s, word 1) HEAD is 3 but the sentence has 2 words."),
+        ("\t2\tx", "\t-1\tx", "3: (s, word 1) HEAD is '-1', not a number."),
+        ("\t2\tx", "\t1\tx", "3: (s, word 1) The heads form a cycle: 1 -> 1."),
+        ("\t2\tx", "\t0\tx", "4: (s, word 2) The sentence has 2 roots: words 1, 2."),
+        ("\t2\tx", "\t_\tx", "3: (s, word 1) HEAD is blank."),
+        ("1\ta\t_", "1\ta\t", "3: (s, word 1) Column 3 is empty. Write _ for nothing."),
+        ("text = a b", "text = a c", "4: (s, word 2) The form 'b' is not what # text has at character 3: 'c'."),
+        ("text = a b", "text = ab", "3: (s, word 1) # text has no space after 'a', but SpaceAfter=No is missing."),
+        ("x\t_\t_", "x\t_\tSpaceAfter=No", "3: (s, word 1) # text has a space after 'a', but MISC says SpaceAfter=No."),
+        ("text = a b", "text = a b c", "1: (s) # text goes on after the last word: 'c'."),
+    ],
+)
+def test_each_fault_has_its_line_and_message(old, new, fault):
+    assert old in GOOD
+    assert faults(GOOD.replace(old, new)) == [f"<stream>:{fault}"]
+
+
+def test_a_cycle_without_a_root_is_two_faults():
+    assert faults(GOOD.replace("\t0\troot", "\t1\troot")) == [
+        "<stream>:3: (s, word 1) The heads form a cycle: 1 -> 2 -> 1.",
+        "<stream>:1: (s) No word is the root: none has HEAD 0.",
+    ]
+
+
+def test_all_faults_of_a_file_come_in_one_run_and_in_order():
+    bad = GOOD.replace("\t2\tx", "\t7\tx").replace("2\tb", "5\tb")
+    text = bad + "\n" + GOOD + "\n" + GOOD.replace("text = a b", "text = b") + "\n" + bad
+
+    assert faults(text) == [
+        "<stream>:4: (s) ID 5 does not fit here; 2 is expected.",
+        "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words.",
+        "<stream>:11: (s) The sent_id is already that of the sentence at line 6.",
+        "<stream>:13: (s, word 1) The form 'a' is not what # text has at character 1: 'b'.",
+        "<stream>:19: (s) ID 5 does not fit here; 2 is expected.",
+        "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words.",
+    ]
+
+
+def test_a_multiword_token_covers_its_words_in_the_text():
+    rows = "1-2\tab\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No\n" + GOOD.split("\n", 2)[2] + "3\t.\t_\t_\t_\t_\t2\tp\t_\t_\n"
+
+    assert faults("# text = ab.\n" + rows) == []
+    assert len(faults("# text = a b.\n" + rows)) == 1
+
+
+def test_the_older_formats_allow_several_roots_but_no_multiword_tokens():
+    words = "".join(GOOD.splitlines(keepends=True)[2:])
+
+    assert faults(words.replace("\t2\tx", "\t0\tx"), "conllx") == []
+    assert faults("1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n" + words, "conllx") == [
+        "<stream>:1: (sentence 1) ID is 1-2, but CoNLL-X has words alone."
+    ]
+
+
+def test_lines_of_one_conll09_sentence_have_as_many_columns():
+    row = "1\ta" + "\t_" * 6 + "\t0\t0\tr\tr\t_\t_"
+
+    assert faults(row + "\n" + row.replace("1\ta", "2\ta") + "\t_\n", "conll09") == [
+        "<stream>:2: (sentence 1) The line has 15 columns, not 14."
+    ]
+    assert faults(row.rpartition("\t")[0] + "\n", "conll09") == [
+        "<stream>:1: (sentence 1) The line has 13 columns, not 14."
+    ]
