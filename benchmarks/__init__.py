@@ -1,1 +1,5 @@
-"""Measure: one runner, one JSON row a run."""
+"""What treefine costs, measured beside its peers: one runner, one JSON row a run, tables made from the rows.
+
+python -m benchmarks reading        # one benchmark; `all` for each
+python -m benchmarks tables         # write the tables in README and docs anew from the rows
+"""

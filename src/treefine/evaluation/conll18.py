@@ -72,6 +72,15 @@ class Score:
         return self.correct / self.aligned if self.aligned else 0.0
 
 
+def relative_error_reduction(before: float, after: float) -> float:
+    """The share of the errors that is gone (RER, Eq. 8); scores lie between 0 and 1.
+
+    >>> round(relative_error_reduction(0.90, 0.92), 3)
+    0.2
+    """
+    return (after - before) / (1 - before) if before < 1 else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Marks:
     """Which words a metric counts, and which gold words are right under it."""

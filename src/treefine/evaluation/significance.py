@@ -83,15 +83,6 @@ def compare(
     return Comparison(metric, alpha, samples, seed, scores, differences)
 
 
-def relative_error_reduction(before: float, after: float) -> float:
-    """The share of the errors that is gone (RER, Eq. 8); scores lie between 0 and 1.
-
-    >>> round(relative_error_reduction(0.90, 0.92), 3)
-    0.2
-    """
-    return (after - before) / (1 - before) if before < 1 else 0.0
-
-
 def sentence_counts(pair: Pair, found: Marks) -> Counts:
     """Gold, system and correct words of each gold sentence; a system word belongs where its text begins."""
     counts = np.zeros((len(pair.gold.sentences), 3))

@@ -16,6 +16,7 @@ import treefine
 from treefine.errors import TreefineError
 from treefine.evaluation.conll18 import all_scores, load_for, load_pair, rule_of
 from treefine.evaluation.labels import head_confusions, label_confusions, label_scores
+from treefine.interfaces import tables
 from treefine.interfaces.progress import progress
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.convert import convert as convert_sentence
@@ -103,8 +104,6 @@ def evaluate(
     Printed are all measures of the CoNLL 2018 shared task, or those of another corpus' rule. UEM and LEM are
     the share of whole sentences that are right, heads alone and with labels.
     """
-    from treefine.interfaces import tables
-
     with progress("Reading", _bytes_in(gold, system)) as advance:
         pair = load_pair(gold, system, rule=rule, format=format, on_bytes=advance)
     scores = all_scores(pair, rule=rule)
@@ -152,8 +151,7 @@ def compare(
 
     Printed are scores, differences, relative error reduction, and paired significance over sentences.
     """
-    from treefine.evaluation.significance import compare as compare_systems
-    from treefine.interfaces import tables
+    from treefine.evaluation.significance import compare as compare_systems  # which loads numpy
 
     if len(systems) < 2:
         raise TreefineError("There is only one system to compare.", hint="Name two files or more after the gold file.")
@@ -185,8 +183,6 @@ def validate(
     Looked at are columns, IDs, heads, cycles, roots, repeated sent_id, and text against forms. Each fault is a
     line `path:line: (sent_id, word) message`. The exit code is 1 if there is one.
     """
-    from treefine.interfaces import tables
-
     faults = []
     with progress("Reading", _bytes_in(*files)) as advance:
         for path in files:

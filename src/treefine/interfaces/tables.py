@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treefine.errors import TreefineError
-from treefine.evaluation.conll18 import Score
-from treefine.evaluation.significance import Comparison, Difference, relative_error_reduction
+from treefine.evaluation.conll18 import Score, relative_error_reduction
+
+if TYPE_CHECKING:
+    from treefine.evaluation.significance import Comparison, Difference  # which loads numpy
 
 
 def score_table(scores: Mapping[str, Score], *, title: str = "Metric") -> str:

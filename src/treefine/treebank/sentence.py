@@ -41,12 +41,13 @@ PLAIN = Layout()
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence: every line of the file is in it, and what changes one column leaves the others alone.
+    r"""One sentence: every line of the file is in it, and what changes one column leaves the others alone.
 
     >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
-    >>> print(sentence.with_graph(Graph.of_words([2, 0], ["nsubj", "root"])).to_text(), end="")
-    1	Dogs	_	NOUN	_	_	2	nsubj	_	_
-    2	bark	_	VERB	_	_	0	root	_	_
+    >>> parsed = sentence.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
+    >>> print(parsed.to_text().replace("\t", " "), end="")
+    1 Dogs _ NOUN _ _ 2 nsubj _ _
+    2 bark _ VERB _ _ 0 root _ _
     <BLANKLINE>
     """
 

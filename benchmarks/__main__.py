@@ -1,0 +1,26 @@
+"""python -m benchmarks NAME…"""  # noqa: D400
+
+import sys
+
+from benchmarks.measures import measure_resampling, measure_scoring, measure_startup
+from benchmarks.reading import measure_memory, measure_reading
+from benchmarks.rows import TREEBANKS
+from benchmarks.tables import write_tables
+
+BENCHMARKS = {
+    "reading": measure_reading,
+    "memory": measure_memory,
+    "scoring": measure_scoring,
+    "resampling": measure_resampling,
+    "startup": measure_startup,
+}
+
+names = sys.argv[1:] or ["--help"]
+if not set(names) <= {*BENCHMARKS, "all", "tables"}:
+    sys.exit(f"usage: python -m benchmarks {{{','.join(BENCHMARKS)},all,tables}} …")
+if names != ["tables"] and not TREEBANKS.exists():
+    sys.exit(f"the treebanks are missing: {TREEBANKS.parent} should stand beside this checkout")
+for name in BENCHMARKS if "all" in names else names:
+    if name != "tables":
+        BENCHMARKS[name]()
+write_tables()

@@ -1,0 +1,106 @@
+"""The tables in README and docs, made from the newest rows. Each stands between two markers that name it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.rows import ROOT, last_row
+
+PAGES = ("README.md", "docs/benchmarks.md")
+
+
+def _table(*rows: tuple[object, ...]) -> str:
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+
+
+def _origin(benchmark: str) -> str:
+    row = last_row(benchmark)
+    machine = row["machine"]
+    return (
+        f"`python -m benchmarks {benchmark}`, {row['when'][:10]}, commit {row['commit']}, {machine['processor']}, "
+        f"{machine['cores']} cores, Python {machine['python']}."
+    )
+
+
+def reading() -> str:
+    """Reading beside conllu and pyconll."""
+    row = last_row("reading")
+    result, config = row["result"], row["config"]
+    rows = [("en_ewt train", "treefine", f"conllu {config['conllu']}", f"pyconll {config['pyconll']}")]
+    for kind, title in (("read", "read"), ("use", "read, and use form, tag, head and label of each word")):
+        cells = [f"{result[f'treefine, {kind}_seconds']:.2f} s"]
+        for peer in ("conllu", "pyconll"):
+            cells.append(
+                f"{result[f'{peer}, {kind}_seconds']:.2f} s: {result[f'{peer}/treefine, {kind}']:.1f} times as long"
+            )
+        rows.append((title, *cells))
+    return f"{_table(*rows)}\n\n{_origin('reading')}"
+
+
+def memory() -> str:
+    """Rewriting a gigabyte."""
+    result = last_row("memory")["result"]
+    rows = [
+        ("a file of", "sentences", "read and rewritten in", "peak memory"),
+        (
+            f"{result['bytes'] / 1e9:.2f} GB",
+            f"{result['sentences']:,}",
+            f"{result['seconds']:.0f} s",
+            f"{result['peak_mib']:.0f} MiB",
+        ),
+    ]
+    return f"{_table(*rows)}\n\n{_origin('memory')}"
+
+
+def scoring() -> str:
+    """Scoring beside the official scripts."""
+    result = last_row("scoring")["result"]
+    rows = [
+        ("en_ewt dev", "treefine", "CoNLL 2018 script 1.2", "udtools"),
+        (
+            "all 13 measures",
+            f"{result['treefine_seconds']:.2f} s",
+            f"{result['official_seconds']:.2f} s: {result['official/treefine']:.1f} times as long",
+            f"{result['udtools_seconds']:.2f} s: {result['udtools/treefine']:.1f} times as long",
+        ),
+    ]
+    return f"{_table(*rows)}\n\n{_origin('scoring')}"
+
+
+def resampling() -> str:
+    """Both paired tests."""
+    row = last_row("resampling")
+    config, result = row["config"], row["result"]
+    rows = [
+        ("sentences", "resamplings of each test", "both tests"),
+        (f"{config['sentences']:,}", f"{config['samples']:,}", f"{result['seconds']:.2f} s"),
+    ]
+    return f"{_table(*rows)}\n\n{_origin('resampling')}"
+
+
+def startup() -> str:
+    """CPU seconds of a start."""
+    result = last_row("startup")["result"]
+    return f"{_table(('', *result), ('CPU seconds', *(f'{value:.2f}' for value in result.values())))}\n\n{_origin('startup')}"
+
+
+TABLES: dict[str, Callable[[], str]] = {each.__name__: each for each in (reading, memory, scoring, resampling, startup)}
+
+
+def filled(page: str) -> str:
+    """The page with its tables made anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
+
+    marker = r"(<!-- table: (\w+) -->)\n.*?(<!-- end -->)"
+    return re.sub(marker, fill, page, flags=re.DOTALL)
+
+
+def write_tables() -> None:
+    for name in PAGES:
+        path = Path(ROOT, name)
+        path.write_text(filled(path.read_text()))

@@ -1,0 +1,85 @@
+"""Definitions on trees small enough to count by eye."""
+
+import pytest
+
+from tests.corrupted import corrupt
+from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank
+from treefine.evaluation.breakdown import PROPERTIES, breakdown
+from treefine.evaluation.conll18 import load_pair
+
+WORDS = Sentence.of_words(list("abcde"), upos=["A", "A", "B", "B", "_"], xpos=["x"] * 5)
+#     ROOT -> c;  c -> a, d, e;  e -> b (non-projective: b lies outside, c and d are under the arc)
+GOLD = WORDS.with_graph(Graph.of_words([3, 5, 0, 3, 3], ["m", "m:s", "root", "n", "n"]))
+SYSTEM = WORDS.with_graph(Graph.of_words([3, 3, 0, 3, 4], ["m", "m", "root", "o", "n"]))
+
+
+def bins(by, **options):
+    found = breakdown({"s": load_pair([GOLD], [SYSTEM])}, by, **options)
+    return {
+        each.value: (each.gold, each.system, each.gold_correct["LAS"], each.system_correct["LAS"]) for each in found
+    }
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        # value: (gold words, system words, right by gold value, right by system value); a and c alone are right
+        ("dependency length", {0: (1, 1, 1, 1), 1: (1, 3, 0, 0), 2: (2, 1, 1, 1), 3: (1, 0, 0, 0)}),
+        ("distance to root", {1: (1, 1, 1, 1), 2: (3, 3, 1, 1), 3: (1, 1, 0, 0)}),
+        ("sentence length", {5: (5, 5, 2, 2)}),
+        ("label", {"m": (2, 2, 1, 1), "n": (2, 1, 0, 0), "o": (0, 1, 0, 0), "root": (1, 1, 1, 1)}),
+        ("tag", {"A": (2, 2, 1, 1), "B": (2, 2, 1, 1), "x": (1, 1, 0, 0)}),
+        ("arc projectivity", {"non-projective": (1, 0, 0, 0), "projective": (4, 5, 2, 2)}),
+        ("tree projectivity", {"non-projective": (5, 0, 2, 0), "projective": (0, 5, 0, 2)}),
+    ],
+)
+def test_each_property_sorts_words_as_defined(by, expected):
+    assert bins(by) == expected
+
+
+def test_numbers_are_grouped_by_step_and_named_by_the_highest():
+    assert list(bins("dependency length", step=2)) == [0, 2, 4]
+    assert list(bins("sentence length", step=10)) == [10]
+
+
+def test_recall_goes_by_gold_and_precision_by_system():
+    (_, one, two, _) = breakdown({"s": load_pair([GOLD], [SYSTEM])}, "dependency length")
+
+    assert (two.recall(), two.precision(), two.f1()) == (0.5, 1, pytest.approx(2 / 3))
+    assert (one.recall("UAS"), one.precision("UAS"), one.f1()) == (1, pytest.approx(1 / 3), 0)
+
+
+def test_a_cycle_has_no_distance_to_root():
+    loop = WORDS.with_graph(Graph.of_words([2, 1, 0, 3, 3], ["m", "m", "root", "n", "n"]))
+
+    found = breakdown({"s": load_pair([GOLD], [loop], rule="conll09")}, "distance to root", rule="conll09")
+
+    assert {each.value: each.system for each in found} == {1: 1, 2: 2, 3: 0, "cycle": 2}
+
+
+@pytest.mark.parametrize("by", PROPERTIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bins_of_each_system_add_up_to_its_scores(data, tmp_path, by, seed):
+    gold = data / "en_ewt-sample.conllu"
+    (tmp_path / "s.conllu").write_text(corrupt(list(read_treebank(gold)), seed))
+    scores = {"same": evaluate(gold, gold), "other": evaluate(gold, tmp_path / "s.conllu")}
+
+    found = breakdown({"same": load_pair(gold, gold), "other": load_pair(gold, tmp_path / "s.conllu")}, by)
+
+    for name in ("same", "other"):
+        each_bin = [each for each in found if each.system_name == name]
+        for metric in ("UAS", "LAS"):
+            score = scores[name][metric]
+            assert sum(each.gold for each in each_bin) == score.gold
+            assert sum(each.system for each in each_bin) == score.system
+            assert sum(each.gold_correct[metric] for each in each_bin) == score.correct
+            assert sum(each.system_correct[metric] for each in each_bin) == score.correct
+
+
+def test_an_unknown_property_is_answered_with_the_known_ones():
+    with pytest.raises(
+        TreefineError, match="There is no property 'depth'. Choose one of dependency length, distance to"
+    ):
+        bins("depth")
+    with pytest.raises(ValueError, match="step is 0"):
+        bins("label", step=0)
