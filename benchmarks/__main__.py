@@ -1,4 +1,4 @@
-"""python -m benchmarks NAME…"""  # noqa: D400
+"""Run benchmarks by name, then write the tables anew: `python -m benchmarks reading startup`."""
 
 import sys
 

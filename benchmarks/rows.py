@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -62,7 +63,8 @@ def last_row(benchmark: str) -> dict[str, Any]:
 
 
 def seconds(work: Any) -> float:
-    """How long one call takes."""
+    """How long one call takes; what the last one left behind is cleared away first."""
+    gc.collect()
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

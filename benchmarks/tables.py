@@ -29,7 +29,9 @@ def reading() -> str:
     """Reading beside conllu and pyconll."""
     row = last_row("reading")
     result, config = row["result"], row["config"]
-    rows = [("en_ewt train", "treefine", f"conllu {config['conllu']}", f"pyconll {config['pyconll']}")]
+    rows: list[tuple[str, ...]] = [
+        ("en_ewt train", "treefine", f"conllu {config['conllu']}", f"pyconll {config['pyconll']}")
+    ]
     for kind, title in (("read", "read"), ("use", "read, and use form, tag, head and label of each word")):
         cells = [f"{result[f'treefine, {kind}_seconds']:.2f} s"]
         for peer in ("conllu", "pyconll"):
@@ -84,7 +86,8 @@ def resampling() -> str:
 def startup() -> str:
     """CPU seconds of a start."""
     result = last_row("startup")["result"]
-    return f"{_table(('', *result), ('CPU seconds', *(f'{value:.2f}' for value in result.values())))}\n\n{_origin('startup')}"
+    cells = [f"{value:.2f}" for value in result.values()]
+    return f"{_table(('', *result), ('CPU seconds', *cells))}\n\n{_origin('startup')}"
 
 
 TABLES: dict[str, Callable[[], str]] = {each.__name__: each for each in (reading, memory, scoring, resampling, startup)}

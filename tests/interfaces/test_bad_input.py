@@ -157,7 +157,7 @@ def test_convert_keeps_the_rest_when_told_to_skip(run):
     assert Path("out.conllx").read_text() == GOOD.split("\n", 1)[1]
     assert result.stderr.splitlines() == [
         "skipped: mixed.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words.",
-        "CoNLL-X has no place for: 1 comments",
+        "CoNLL-X has no place for: 1 comment",
     ]
 
 

@@ -32,7 +32,7 @@ def test_conllu_becomes_conllx_with_both_tags(data):
 
     assert rows[0] == "1\tAnn\tAnn\tPROPN\tNNP\tNumber=Sing\t2\tnsubj\t_\t_"
     assert len(rows) == 7 + 2
-    assert dict(losses(sentence, CONLLX)) == {"comments": 3, "empty nodes": 1, "DEPS": 7, "MISC": 2}
+    assert dict(losses(sentence, CONLLX)) == {"comment": 3, "empty node": 1, "DEPS": 7, "MISC": 2}
 
 
 def test_conll09_gets_each_value_in_its_gold_and_in_its_predicted_column(data):

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from treefine.errors import TreefineError
+from treefine.evaluation.agreement import compared_labels
 from treefine.evaluation.alignment import UNALIGNED, Pair
-from treefine.evaluation.conll18 import Marks, compared_labels, marks, rule_of
+from treefine.evaluation.conll18 import Marks, marks, rule_of
 from treefine.evaluation.words import AT_ROOT, Words
 from treefine.treebank.graph import distances_to_root, non_projective_words
 
@@ -104,7 +105,7 @@ def _sentence_length(words: Words, rule: str) -> list[Value]:
 
 def _label(words: Words, rule: str) -> list[Value]:
     """The label, as the rule compares it."""
-    return [*compared_labels(words, rule_of(rule))]
+    return [*compared_labels(words, is_ud=rule_of(rule).is_ud)]
 
 
 def _tag(words: Words, rule: str) -> list[Value]:

@@ -8,36 +8,11 @@ from dataclasses import dataclass
 from itertools import compress
 
 from treefine.errors import TreefineError
+from treefine.evaluation.agreement import CONTENT_LABELS, CONTENT_METRICS, agreements_of, compared_labels, right_words
 from treefine.evaluation.alignment import UNALIGNED, Pair, pair_by_number, pair_by_text
-from treefine.evaluation.words import AT_ROOT, Treebank, Words, load_words
+from treefine.evaluation.words import Treebank, Words, load_words
 
-# The lists of the CoNLL 2018 shared task, not those of today's guidelines: scores must stay comparable.
-CONTENT_LABELS = frozenset(
-    "nsubj obj iobj csubj ccomp xcomp obl vocative expl dislocated advcl advmod discourse nmod appos nummod acl amod "
-    "conj fixed flat compound list parataxis orphan goeswith reparandum root dep".split()
-)
-FUNCTION_LABELS = frozenset("aux cop mark det clf case cc".split())
-UNIVERSAL_FEATURES = frozenset(
-    "PronType NumType Poss Reflex Foreign Abbr Gender Animacy Number Case Definite Degree VerbForm Mood Tense Aspect "
-    "Voice Evident Polarity Person Polite".split()
-)
 PTB_PUNCTUATION = frozenset(["``", "''", ":", ",", ".", "PU"])  # Penn's five; PU is all of the Chinese treebank's
-
-# A word is right under a metric if the gold and the system word agree in all of these.
-AGREEMENTS = {
-    "UPOS": ("upos",),
-    "XPOS": ("xpos",),
-    "UFeats": ("feats",),
-    "AllTags": ("upos", "xpos", "feats"),
-    "Lemmas": ("lemma",),
-    "UAS": ("head",),
-    "LAS": ("head", "label"),
-    "LA": ("label",),
-    "CLAS": ("head", "label"),
-    "MLAS": ("head", "label", "upos", "feats", "function words"),
-    "BLEX": ("head", "label", "lemma"),
-}
-CONTENT_METRICS = frozenset(["CLAS", "MLAS", "BLEX"])  # count content words only
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +143,7 @@ def all_scores(pair: Pair, *, rule: str = "conll18") -> dict[str, Score]:
         scores["Tokens"] = _span_score(pair.gold.tokens, pair.system.tokens)
         scores["Sentences"] = _span_score(pair.gold.sentences, pair.system.sentences)
         scores["Words"] = Score(len(pair.gold), len(pair.system), aligned)
-    agreements = agreements_of(pair, chosen)
+    agreements = agreements_of(pair, is_ud=chosen.is_ud)
     for metric in chosen.metrics:
         scores[metric] = _score(pair, _marks(pair, chosen, metric, agreements))
     for name, metric in (("UEM", "UAS"), ("LEM", "LAS")):
@@ -182,84 +157,27 @@ def marks(pair: Pair, metric: str, *, rule: str = "conll18") -> Marks:
     if metric not in chosen.metrics:
         names = ", ".join(chosen.metrics)
         raise TreefineError(f"The rule {rule} has no metric {metric!r}.", hint=f"Choose one of {names}.")
-    return _marks(pair, chosen, metric, agreements_of(pair, chosen))
+    return _marks(pair, chosen, metric, agreements_of(pair, is_ud=chosen.is_ud))
 
 
-def compared_labels(words: Words, rule: Rule) -> list[str]:
-    """The labels as the rule compares them: without subtypes in UD."""
-    return [label.partition(":")[0] for label in words.labels] if rule.is_ud else words.labels
-
-
-def agreements_of(pair: Pair, rule: Rule) -> dict[str, list[bool]]:
-    """For each gold word and each kind of annotation, whether its system word says the same; False if it has none."""
-    gold, system = pair.gold, pair.system
-    gold_labels, system_labels = compared_labels(gold, rule), compared_labels(system, rule)
-    mapped_heads = [head if head == AT_ROOT else pair.gold_of[head] for head in system.heads]
-
-    def same(ours: Sequence[object], theirs: Sequence[object]) -> list[bool]:
-        return [s != UNALIGNED and ours[g] == theirs[s] for g, s in enumerate(pair.system_of)]
-
-    agreements = {"head": same(gold.heads, mapped_heads), "label": same(gold_labels, system_labels)}
-    if not rule.is_ud:
-        return agreements
-    gold_feats, system_feats = _universal(gold.feats), _universal(system.feats)
-    lemmas = same(gold.lemmas, system.lemmas)
-    agreements |= {
-        "upos": same(gold.upos, system.upos),
-        "xpos": same(gold.xpos, system.xpos),
-        "feats": same(gold_feats, system_feats),
-        "lemma": [
-            is_same or (lemma == "_" and s != UNALIGNED)
-            for is_same, lemma, s in zip(lemmas, gold.lemmas, pair.system_of, strict=True)
-        ],
-    }
-    described_gold = list(zip(range(len(gold)), gold_labels, gold.upos, gold_feats, strict=True))
-    described_system = list(zip(pair.gold_of, system_labels, system.upos, system_feats, strict=True))
-    agreements["function words"] = same(
-        _function_words(gold, described_gold), _function_words(system, described_system)
-    )
-    return agreements
-
-
-def _function_words(
-    words: Words, described: Sequence[tuple[int, str, str, str]]
-) -> list[list[tuple[int, str, str, str]]]:
-    """The function words that hang on each word, in their order."""
-    children: list[list[tuple[int, str, str, str]]] = [[] for _ in words.heads]
-    for head, child in zip(words.heads, described, strict=True):
-        if head != AT_ROOT and child[1] in FUNCTION_LABELS:
-            children[head].append(child)
-    return children
-
-
-def _universal(column: Sequence[str]) -> list[str]:
-    """Each FEATS cell with its universal features alone, sorted."""
-    reduced = {
-        feats: "|".join(sorted(each for each in feats.split("|") if each.partition("=")[0] in UNIVERSAL_FEATURES))
-        for feats in set(column)
-    }
-    return [reduced[feats] for feats in column]
-
-
-def _marks(pair: Pair, rule: Rule, metric: str, agreements: Mapping[str, Sequence[bool]]) -> Marks:
-    gold, system = _counted(pair.gold, rule, metric), _counted(pair.system, rule, metric)
-    if rule.is_left_out:
-        system = gold  # the gold file decides what is punctuation
-    columns = [agreements[each] for each in AGREEMENTS[metric]]
-    return Marks(gold, system, list(map(all, zip(gold, *columns, strict=True))))
+def _marks(pair: Pair, rule: Rule, metric: str, agreements: Mapping[str, list[bool]]) -> Marks:
+    gold = _counted(pair.gold, rule, metric)
+    # Where words are paired by number, the gold file decides what is punctuation.
+    system = gold if rule.is_left_out else _counted(pair.system, rule, metric)
+    return Marks(gold, system, right_words(metric, gold, agreements))
 
 
 def _counted(words: Words, rule: Rule, metric: str) -> list[bool]:
     if metric in CONTENT_METRICS:
-        return [label in CONTENT_LABELS for label in compared_labels(words, rule)]
+        return [label in CONTENT_LABELS for label in compared_labels(words, is_ud=rule.is_ud)]
     if rule.is_left_out:
         return [not rule.is_left_out(words, word) for word in range(len(words))]
     return [True] * len(words)
 
 
 def _score(pair: Pair, found: Marks) -> Score:
-    aligned = sum(s != UNALIGNED for s in compress(pair.system_of, found.gold))
-    return Score(sum(found.gold), sum(found.system), sum(found.correct), aligned)
+    gold, unaligned = sum(found.gold), [*compress(pair.system_of, found.gold)].count(UNALIGNED)
+    return Score(gold, sum(found.system), sum(found.correct), aligned=gold - unaligned)
 
 
 def _span_score(gold: Sequence[tuple[int, int]], system: Sequence[tuple[int, int]]) -> Score:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+from treefine.evaluation.agreement import compared_labels
 from treefine.evaluation.alignment import UNALIGNED, Pair
-from treefine.evaluation.conll18 import Score, compared_labels, marks, rule_of
+from treefine.evaluation.conll18 import Score, marks, rule_of
 from treefine.evaluation.words import AT_ROOT, Words
 
 
 def label_scores(pair: Pair, *, rule: str = "conll18") -> dict[str, Score]:
     """Precision, recall and F1 of each label, head and label right; the most frequent gold label first."""
     found = marks(pair, "LAS", rule=rule)
-    ours, theirs = (compared_labels(words, rule_of(rule)) for words in (pair.gold, pair.system))
+    ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
     gold = Counter(label for label, counts in zip(ours, found.gold, strict=True) if counts)
     system = Counter(label for label, counts in zip(theirs, found.system, strict=True) if counts)
     correct = Counter(label for label, is_right in zip(ours, found.correct, strict=True) if is_right)
@@ -26,7 +27,7 @@ def label_scores(pair: Pair, *, rule: str = "conll18") -> dict[str, Score]:
 def label_confusions(pair: Pair, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
     """How often a gold label (first) was given another one (second), over the aligned words."""
     found = marks(pair, "LAS", rule=rule)
-    ours, theirs = (compared_labels(words, rule_of(rule)) for words in (pair.gold, pair.system))
+    ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
     return Counter(
         (ours[g], theirs[s])
         for g, s in enumerate(pair.system_of)

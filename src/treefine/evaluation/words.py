@@ -6,6 +6,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TypeAlias, cast
 
 from treefine.errors import TreebankError
@@ -96,31 +97,18 @@ def _add_sentence(words: Words, sentence: Sentence) -> str:
     """Add one sentence to the columns; return its characters."""
     columns = sentence.format
     first, start = len(words), words.tokens[-1][1] if words.tokens else 0
-    position = start
-    texts: list[str] = []
-    covered = 0  # the last word of the multiword token under way
-    for line, identifier in enumerate(sentence.columns[0]):
-        if "." in identifier:
-            continue
-        form = sentence.columns[columns.form][line]
-        if not ("-" in identifier or int(identifier) > covered):
-            words.forms.append(form)
-            words.spans.append(words.tokens[-1])
-            words.in_multiword.append(True)
-            continue
-        form = _without_spaces(form)
-        if not form:
-            raise _empty_form(sentence, identifier)
-        texts.append(form)
-        words.tokens.append((position, position + len(form)))
-        position += len(form)
-        if "-" in identifier:
-            covered = int(identifier.partition("-")[2])
-        else:
-            words.forms.append(form)
-            words.spans.append(words.tokens[-1])
-            words.in_multiword.append(False)
-    words.sentences.append((start, position))
+    text = "".join(sentence.forms)
+    is_plain = len(sentence) == len(sentence.columns[0]) and all(sentence.forms)
+    if is_plain and text.isprintable() and " " not in text:  # of all spaces, " " alone is printable
+        ends = list(accumulate(map(len, sentence.forms), initial=start))
+        spans = list(zip(ends[:-1], ends[1:], strict=True))
+        words.tokens.extend(spans)
+        words.spans.extend(spans)
+        words.forms.extend(sentence.forms)
+        words.in_multiword.extend([False] * len(spans))
+    else:
+        text = _add_tokens(words, sentence, start)
+    words.sentences.append((start, start + len(text)))
     words.first_words.append(first)
     words.places.append((sentence.sent_id or f"sentence {sentence.number}", sentence.line))
     words.lemmas.extend(sentence.column(columns.lemma))
@@ -128,7 +116,35 @@ def _add_sentence(words: Words, sentence: Sentence) -> str:
     words.xpos.extend(sentence.xpos)
     words.feats.extend(sentence.column(columns.feats))
     words.labels.extend(sentence.labels)
-    words.heads.extend([first + head - 1 if head else AT_ROOT for head in sentence.graph.heads[1:]])
+    heads = sentence.heads
+    if None in heads:
+        heads = sentence.graph.heads  # which raises
+    words.heads.extend([first + head - 1 if head else AT_ROOT for head in heads])
+    return text
+
+
+def _add_tokens(words: Words, sentence: Sentence, position: int) -> str:
+    """Add the tokens of a sentence with multiword tokens, empty nodes or spaces in forms; return its characters."""
+    texts: list[str] = []
+    covered = 0  # the last word of the multiword token under way
+    for identifier, form in zip(sentence.columns[0], sentence.columns[sentence.format.form], strict=True):
+        if "." in identifier:
+            continue
+        is_multiword = "-" in identifier
+        is_inside = not is_multiword and int(identifier) <= covered
+        if not is_inside:
+            form = _without_spaces(form)
+            if not form:
+                raise _empty_form(sentence, identifier)
+            texts.append(form)
+            words.tokens.append((position, position + len(form)))
+            position += len(form)
+        if is_multiword:
+            covered = int(identifier.partition("-")[2])
+        else:
+            words.forms.append(form)
+            words.spans.append(words.tokens[-1])
+            words.in_multiword.append(is_inside)
     return "".join(texts)
 
 

@@ -110,21 +110,21 @@ def evaluate(
     by_label = label_scores(pair, rule=rule) if labels else {}
     confused = {}
     if confusions > 0:
-        confused = {"labels": label_confusions(pair, rule=rule), "heads": head_confusions(pair, rule=rule)}
+        confused = {"label": label_confusions(pair, rule=rule), "head": head_confusions(pair, rule=rule)}
     if as_json:
         result: dict[str, Any] = {"gold": gold, "system": system, "rule": rule}
         result["scores"] = {name: tables.score_json(score) for name, score in scores.items()}
         if labels:
             result["labels"] = {name: tables.score_json(score) for name, score in by_label.items()}
         for kind, counted in confused.items():
-            result[f"confused_{kind}"] = [[*pair_, count] for pair_, count in counted.most_common(confusions)]
+            result[f"confused_{kind}s"] = [[*pair_, count] for pair_, count in counted.most_common(confusions)]
         typer.echo(json.dumps(result, ensure_ascii=False, indent=1))
         return
     typer.echo(tables.score_table(scores))
     if labels:
         typer.echo("\n" + tables.score_table(by_label, title="Label"))
     for kind, counted in confused.items():
-        typer.echo("\n" + tables.confusion_table(counted, title=f"confused {kind}", most=confusions))
+        typer.echo("\n" + tables.confusion_table(counted, kind=kind, most=confusions))
 
 
 @app.command(
@@ -192,7 +192,7 @@ def validate(
                     typer.echo(str(fault))
     if as_json:
         typer.echo(json.dumps([tables.error_json(fault) for fault in faults], ensure_ascii=False, indent=1))
-    typer.echo(f"{len(files)} files, {len(faults) or 'no'} faults", err=True)
+    typer.echo(f"{_count(len(files), 'file')}, {_count(len(faults), 'fault') if faults else 'no faults'}", err=True)
     raise typer.Exit(1 if faults else 0)
 
 
@@ -230,8 +230,12 @@ def convert(
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
         write_treebank(converted(sentences), target)
     if lost:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in lost.items())
+        kinds = ", ".join(_count(count, kind) for kind, count in lost.items())
         typer.echo(f"{form.title} has no place for: {kinds}", err=True)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'s' if number != 1 and thing.islower() else ''}"
 
 
 def _bytes_in(*paths: str) -> int | None:

@@ -28,10 +28,10 @@ def score_table(scores: Mapping[str, Score], *, title: str = "Metric") -> str:
     return "\n".join(lines)
 
 
-def confusion_table(confusions: Counter[tuple[str, str]], *, title: str, most: int) -> str:
-    """The most frequent confusions, gold first."""
-    rows = [[str(count), gold, system] for (gold, system), count in confusions.most_common(most)]
-    return aligned_table([title, "gold", "system"], rows)
+def confusion_table(confusions: Counter[tuple[str, str]], *, kind: str, most: int) -> str:
+    """The most frequent confusions of labels or heads."""
+    rows = [[gold, system, str(count)] for (gold, system), count in confusions.most_common(most)]
+    return aligned_table([f"gold {kind}", f"system {kind}", "times"], rows)
 
 
 def comparison_table(comparison: Comparison, *, markdown: bool = False, is_terminal: bool = False) -> str:
@@ -40,7 +40,7 @@ def comparison_table(comparison: Comparison, *, markdown: bool = False, is_termi
     In plain text, where nothing is bold, those are marked with a star.
     """
     first = next(iter(comparison.scores))
-    header = ["system", comparison.metric, "difference", "errors", "p (rand.)", "p (boot.)"]
+    header = ["system", comparison.metric, "difference", "RER", "p (rand.)", "p (boot.)"]
     rows = []
     for name, score in comparison.scores.items():
         number = f"{100 * score:.2f}"
@@ -50,7 +50,7 @@ def comparison_table(comparison: Comparison, *, markdown: bool = False, is_termi
         if name != first:
             difference = comparison.between(first, name)
             reduction = relative_error_reduction(comparison.scores[first], score)
-            cells += [f"{100 * (score - comparison.scores[first]):+.2f}", f"{-100 * reduction:+.2f} %"]
+            cells += [f"{100 * (score - comparison.scores[first]):+.2f}", f"{100 * reduction:+.2f} %"]
             cells += [f"{difference.randomisation:.4f}", f"{difference.bootstrap:.4f}"]
         rows.append(cells + [""] * (len(header) - len(cells)))
     if markdown:
@@ -58,8 +58,8 @@ def comparison_table(comparison: Comparison, *, markdown: bool = False, is_termi
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
     note = (
         f"*: best, or not significantly different from it (alpha = {comparison.alpha:g}, approximate randomisation).\n"
-        f"Compared with {first}: difference in {comparison.metric}, change in errors, and the probability of as much\n"
-        f"by chance over {comparison.samples:,} samples of sentences, seed {comparison.seed}."
+        f"Compared with {first}: difference in {comparison.metric}, relative error reduction, and the probability of\n"
+        f"as much by chance over {comparison.samples:,} samples of sentences, seed {comparison.seed}."
     )
     return f"{aligned_table(header, rows)}\n\n{note}"
 

@@ -53,10 +53,10 @@ def losses(sentence: Sentence, to: Format) -> Counter[str]:
     if source.title == to.title:
         return lost
     if not to.is_ud:
-        lost["comments"] = len(sentence.comments)
+        lost["comment"] = len(sentence.comments)
     if source.is_ud:
-        lost["multiword tokens"] = sum("-" in identifier for identifier in sentence.columns[0])
-        lost["empty nodes"] = sum("." in identifier for identifier in sentence.columns[0])
+        lost["multiword token"] = sum("-" in identifier for identifier in sentence.columns[0])
+        lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
     named: dict[str, int | None] = {"DEPS": source.deps, "MISC": source.misc}
     if source.name == "conllx":
         named = {"PHEAD": 8, "PDEPREL": 9}

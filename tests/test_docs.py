@@ -1,0 +1,47 @@
+"""What README and docs show is what the program does."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.tables import PAGES, filled
+
+ROOT = Path(__file__).parents[1]
+MARKDOWN = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def console_blocks() -> list[object]:
+    blocks = []
+    for page in MARKDOWN:
+        for number, block in enumerate(re.findall(r"```console\n\$ (.*?)```", page.read_text(), re.DOTALL), start=1):
+            blocks.append(pytest.param(*block.split("\n", 1), id=f"{page.stem}-{number}"))
+    return blocks
+
+
+@pytest.mark.parametrize(("command", "expected"), console_blocks())
+def test_each_console_block_prints_what_it_shows(command, expected):
+    paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    done = subprocess.run(
+        command, shell=True, cwd=ROOT, env=os.environ | {"PATH": paths}, capture_output=True, text=True, check=True
+    )
+
+    assert done.stderr + done.stdout == expected
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_are_those_of_the_newest_rows(page):
+    text = (ROOT / page).read_text()
+
+    assert "<!-- table: " in text
+    assert filled(text) == text
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda path: path.stem)
+def test_links_within_the_project_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
