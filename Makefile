@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 TEXT ?= The old man the boats.
+override TEXT := $(value TEXT)# as it is, dollar signs and all
+export TEXT
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -19,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 
 parse: setup
 	@$(BIN)/treefine --version
-	@echo 'No parser is bundled yet, so this cannot be parsed: $(TEXT)'
+	@echo "No parser is bundled yet, so this cannot be parsed: $$TEXT"
 	@echo 'Reading, scoring and comparing treebanks works: see .venv/bin/treefine --help'
 
 test: check

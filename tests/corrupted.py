@@ -190,6 +190,26 @@ def _cell(text: str, rng: random.Random, column: int, value: Callable[[list[str]
     return "\n".join(lines)
 
 
+def damage(text: str, seed: int) -> str:
+    """The text with a few characters changed, added, doubled or gone, most of them where they hurt."""
+    rng = random.Random(seed)
+    pieces = list(text)
+    marks = [*"\t\n\r #_-.0129a=|:", "\r\n", "\ufeff", "\u00a0", "\x0b", "\x85", "\u2028", "1-2", "2.1", "٣", "+1"]
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        place = rng.randrange(len(pieces))
+        kind = rng.random()
+        if kind < 0.4:
+            pieces[place] = rng.choice(marks)
+        elif kind < 0.7:
+            pieces.insert(place, rng.choice(marks))
+        elif kind < 0.9:
+            pieces[place] = ""
+        else:
+            stretch = pieces[place : place + rng.randrange(1, 60)]
+            pieces[place : place + len(stretch)] = rng.choice([[], stretch * 2])
+    return "".join(pieces)
+
+
 # Each makes a valid file into one that the official scorer refuses, alone or beside its gold file.
 FAULTS: dict[str, Callable[[str, random.Random], str]] = {
     "head out of range": lambda text, rng: _cell(text, rng, 6, lambda cells: "999"),

@@ -97,6 +97,7 @@ def test_equal_content_is_packed_into_equal_bytes(tmp_path):
             stream.write(b"x" * 1000)
 
     assert (tmp_path / "a.conllu.gz").read_bytes() == (tmp_path / "b.conllu.gz").read_bytes()
+    assert (tmp_path / "a.conllu.gz").read_bytes()[3:8] == bytes(5)  # neither a name nor a time in the header
 
 
 def test_a_dash_is_standard_input_and_output(data):
