@@ -132,8 +132,8 @@ def _different_text(gold: Words, system: Words) -> AlignmentError:
     pairs = zip(gold.characters, system.characters, strict=False)
     shorter = min(len(gold.characters), len(system.characters))
     place = next((index for index, (a, b) in enumerate(pairs) if a != b), shorter)
-    sentence = next((k for k, (_, end) in enumerate(system.sentences) if place < end), len(system.sentences) - 1)
-    sent_id, line = system.places[sentence]
+    here = [at for at, (_, end) in zip(system.places, system.sentences, strict=True) if place < end]
+    sent_id, line = here[0] if here else system.places[-1] if system.places else ("", None)
     ours, theirs = (words.characters[place : place + 20] for words in (gold, system))
     message = f"The text differs from {gold.name}: {theirs!r} stands here, {ours!r} there."
     hint = "Both files must hold the same characters; spaces and segmentation may differ."

@@ -183,16 +183,19 @@ def validate(
     Looked at are columns, IDs, heads, cycles, roots, repeated sent_id, and text against forms. Each fault is a
     line `path:line: (sent_id, word) message`. The exit code is 1 if there is one.
     """
-    faults = []
+    faults = 0
+    as_values = []
     with progress("Reading", _bytes_in(*files)) as advance:
         for path in files:
             for fault in find_faults(path, format=format, on_bytes=advance):
-                faults.append(fault)
-                if not as_json:
+                faults += 1
+                if as_json:
+                    as_values.append(tables.error_json(fault))
+                else:
                     typer.echo(str(fault))
     if as_json:
-        typer.echo(json.dumps([tables.error_json(fault) for fault in faults], ensure_ascii=False, indent=1))
-    typer.echo(f"{_count(len(files), 'file')}, {_count(len(faults), 'fault') if faults else 'no faults'}", err=True)
+        typer.echo(json.dumps(as_values, ensure_ascii=False, indent=1))
+    typer.echo(f"{_count(len(files), 'file')}, {_count(faults, 'fault') if faults else 'no faults'}", err=True)
     raise typer.Exit(1 if faults else 0)
 
 

@@ -108,13 +108,12 @@ def tree_faults(sentence: Sentence) -> Iterator[TreebankError]:
 
 def cell_faults(sentence: Sentence) -> Iterator[TreebankError]:
     """Empty cells, which no format allows."""
+    if not any("" in column for column in sentence.columns):
+        return
     numbers = {line: number for number, line in enumerate(sentence.word_lines, start=1)}
     for index, column in enumerate(sentence.columns):
-        for line, cell in enumerate(column):
-            if not cell:
-                yield sentence.error(
-                    f"Column {index + 1} is empty.", word=numbers.get(line), hint="Write _ for nothing."
-                )
+        for line in [line for line, cell in enumerate(column) if not cell]:
+            yield sentence.error(f"Column {index + 1} is empty.", word=numbers.get(line), hint="Write _ for nothing.")
 
 
 def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
