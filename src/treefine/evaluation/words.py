@@ -46,7 +46,7 @@ class Words:
 
     def sentence_words(self) -> Iterator[range]:
         """The words of each sentence."""
-        for first, stop in zip(self.first_words, [*self.first_words[1:], len(self)], strict=True):
+        for first, stop in zip(self.first_words, [*self.first_words, len(self)][1:], strict=True):
             yield range(first, stop)
 
 
