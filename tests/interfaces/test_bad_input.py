@@ -176,7 +176,10 @@ def test_convert_keeps_the_rest_when_told_to_skip(run):
         ),
         (["compare", ..., ...], "There is only one system to compare. Name two files or more after the gold file."),
         (["compare", ..., ..., ...], "The same file is named twice. Name each system once."),
-        (["convert", ..., "no/such/out.conllx"], "no/such/out.conllx: Nothing was written: No such file or directory."),
+        (
+            ["convert", ..., "no/such/out.conllx"],
+            "no/such/out.conllx: The output could not be written: No such file or directory.",
+        ),
         (["convert", ..., "folder"], "folder: This is a directory. Name a file to write."),
     ],
 )

@@ -1,4 +1,5 @@
 import io
+import time
 
 from treefine.interfaces.progress import progress
 
@@ -8,18 +9,26 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(stream, delay):
-    with progress("Reading", 100, stream=stream, delay=delay) as advance:
+def shown(stream, delay, total=100):
+    with progress("Reading", total, stream=stream, delay=delay) as advance:
         advance(30)
+        time.sleep(0.3)
         advance(40)
     return stream.getvalue()
 
 
 def test_a_bar_shows_on_a_terminal_once_the_delay_is_over():
-    out = shown(Terminal(), delay=0)
+    out = shown(Terminal(), delay=0.01)
 
     assert "Reading" in out
     assert "70%" in out
+
+
+def test_a_bar_shows_that_work_goes_on_where_its_end_is_not_known():
+    out = shown(Terminal(), delay=0.01, total=None)
+
+    assert "Reading" in out
+    assert "%" not in out
 
 
 def test_no_bar_shows_before_the_delay_is_over():
@@ -27,4 +36,4 @@ def test_no_bar_shows_before_the_delay_is_over():
 
 
 def test_no_bar_shows_where_nobody_looks():
-    assert shown(io.StringIO(), delay=0) == ""
+    assert shown(io.StringIO(), delay=0.01) == ""

@@ -1,5 +1,4 @@
 import io
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +64,7 @@ def test_a_device_is_written_to_and_not_replaced():
     ("target", "message"),
     [
         (".", "This is a directory. Name a file to write."),
-        ("no/such/folder.conllu", "Nothing was written: No such file or directory."),
+        ("no/such/folder.conllu", "The output could not be written: No such file or directory."),
     ],
 )
 def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, target, message):
@@ -77,18 +76,38 @@ def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, target, message):
     assert str(error.value) == f"{target}: {message}"
 
 
-def test_a_full_disk_is_reported_and_the_old_file_stays(tmp_path):
-    """/dev/full is always full; the temporary file is redirected there."""
-    target = tmp_path / "out.conllu"
-    target.write_text("old")
-    scratch = tmp_path / f".out.conllu.{os.getpid()}.tmp"
-    scratch.symlink_to("/dev/full")
+LIMITED = """
+import resource, sys
+from treefine import *
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    write_treebank([Sentence.of_words(["a"])] * 100_000, sys.argv[1])
+except TreebankError as error:
+    sys.exit(str(error))
+"""
 
-    with pytest.raises(TreebankError, match=r"out\.conllu: Nothing was written: No space left on device\."):
-        write_treebank([SENTENCE], target)
 
-    assert target.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["out.conllu"]
+def test_a_disk_with_no_room_is_reported_and_the_old_file_stays(tmp_path):
+    (tmp_path / "out.conllu").write_text("old")
+
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, "out.conllu"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (1, "out.conllu: The output could not be written: File too large.\n")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.conllu", "old")]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
+@pytest.mark.parametrize("target", ["/dev/full", "-"])
+def test_a_device_with_no_room_is_reported(target):
+    code = f"import sys\nfrom treefine import *\ntry:\n    write_treebank([Sentence.of_words(['a'])], {target!r})\n"
+    code += "except TreebankError as error:\n    sys.stderr.write(str(error))"
+
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert done.stderr.startswith(f"{target}: The output could not be written: No space left on device.")
 
 
 def test_equal_content_is_packed_into_equal_bytes(tmp_path):

@@ -95,7 +95,9 @@ def evaluate(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="The file to score.")],
     rule: _Rule = "conll18",
     labels: Annotated[bool, typer.Option("--labels", help="Also score each label.")] = False,
-    confusions: Annotated[int, typer.Option("--confusions", help="Also list the N most frequent confusions.")] = 0,
+    confusions: Annotated[
+        int, typer.Option("--confusions", min=0, help="Also list the N most frequent confusions.")
+    ] = 0,
     format: _Format = None,
     as_json: _Json = False,
 ) -> None:
@@ -106,11 +108,12 @@ def evaluate(
     """
     with progress("Reading", _bytes_in(gold, system)) as advance:
         pair = load_pair(gold, system, rule=rule, format=format, on_bytes=advance)
-    scores = all_scores(pair, rule=rule)
-    by_label = label_scores(pair, rule=rule) if labels else {}
-    confused = {}
-    if confusions > 0:
-        confused = {"label": label_confusions(pair, rule=rule), "head": head_confusions(pair, rule=rule)}
+    with progress("Scoring"):
+        scores = all_scores(pair, rule=rule)
+        by_label = label_scores(pair, rule=rule) if labels else {}
+        confused = {}
+        if confusions:
+            confused = {"label": label_confusions(pair, rule=rule), "head": head_confusions(pair, rule=rule)}
     if as_json:
         result: dict[str, Any] = {"gold": gold, "system": system, "rule": rule}
         result["scores"] = {name: tables.score_json(score) for name, score in scores.items()}
@@ -130,7 +133,7 @@ def evaluate(
 @app.command(
     epilog=_examples(
         "treefine compare gold.conllu syntr.conllu rngtr.conllu",
-        "treefine compare gold.conllu *.conllu --metric UAS --alpha 0.05 --markdown",
+        "treefine compare gold.conllu a.conllu b.conllu --metric UAS --alpha 0.05 --markdown",
     )
 )
 def compare(
@@ -217,8 +220,7 @@ def convert(
     """Convert between CoNLL-U, CoNLL-X and CoNLL-2009.
 
     OUT may also be the same format, packed or unpacked. What the other format has no place for is counted on
-    standard error. conll09 reads the gold tags of CoNLL-2009,
-    conll09-predicted those of its tagger.
+    standard error. conll09 reads the gold tags of CoNLL-2009, conll09-predicted those of its tagger.
     """
     form = format_of(target, to_format)
     lost: Counter[str] = Counter()

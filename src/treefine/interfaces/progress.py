@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -14,26 +14,38 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress(
-    title: str, total: int | None, *, stream: TextIO | None = None, delay: float = 2.0
+    title: str, total: int | None = None, *, stream: TextIO | None = None, delay: float = 2.0
 ) -> Iterator[Callable[[int], None]]:
-    """Give a function that is told how much more was done. The bar shows after `delay` seconds, on a terminal only."""
+    """Give a function that is told how much more was done. The bar shows after `delay` seconds, on a terminal only.
+
+    Without a total, or where nothing is told, it shows that work goes on.
+    """
     stream = stream or sys.stderr
-    started, done = time.monotonic(), 0
+    done = 0
     bar: Progress | None = None
 
+    def show() -> None:
+        nonlocal bar
+        bar = _bar(stream)
+        bar.add_task(title, total=total, completed=done)
+        bar.start()
+
     def advance(amount: int) -> None:
-        nonlocal bar, done
+        nonlocal done
         done += amount
-        if bar is None and stream.isatty() and time.monotonic() - started >= delay:
-            bar = _bar(stream)
-            bar.start()
-            bar.add_task(title, total=total)
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done)
 
+    timer = Timer(delay, show)
+    timer.daemon = True
+    if stream.isatty():
+        timer.start()
     try:
         yield advance
     finally:
+        timer.cancel()
+        if timer.is_alive():
+            timer.join()  # it may be about to show the bar
         if bar is not None:
             bar.stop()
 

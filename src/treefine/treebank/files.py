@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import os
+import secrets
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -95,24 +96,33 @@ def open_output(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     They go to a temporary file beside the target, which is renamed at the end and removed after an error.
     """
-    if os.fspath(target) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
+    name = os.fspath(target)
     path = Path(target).resolve()  # through a link, to the file it names
-    if path.exists() and not path.is_file():
-        if path.is_dir():
-            raise TreebankError("This is a directory.", hint="Name a file to write.", path=os.fspath(target))
-        with path.open("wb") as raw, _packed(raw, path.suffix) as stream:  # a device or a pipe cannot be renamed over
-            yield stream
-        return
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with scratch.open("wb") as raw, _packed(raw, path.suffix) as stream:
-            yield stream
-        scratch.replace(path)
+        if name == "-":
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        elif path.is_dir():
+            raise TreebankError("This is a directory.", hint="Name a file to write.", path=name)
+        elif path.exists() and not path.is_file():  # a device or a pipe: nothing can be renamed over it
+            with path.open("wb") as device, _packed(device, path.suffix) as stream:
+                yield stream
+        else:
+            with _renamed_at_end(path) as raw, _packed(raw, path.suffix) as stream:
+                yield stream
+    except BrokenPipeError:
+        raise  # whoever reads our output has seen enough
     except OSError as error:
-        raise TreebankError(f"Nothing was written: {error.strerror}.", path=os.fspath(target)) from error
+        raise TreebankError(f"The output could not be written: {error.strerror or error}.", path=name) from error
+
+
+@contextmanager
+def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with scratch.open("xb") as raw:
+            yield raw
+        scratch.replace(path)
     finally:
         with suppress(OSError):
             scratch.unlink(missing_ok=True)
