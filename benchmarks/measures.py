@@ -12,9 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.corrupted import change_labels, corrupt, move_heads, render, unpack
+from benchmarks.oracles import official, ours, udtools
 from benchmarks.rows import TREEBANKS, save_row, seconds
-from tests.corrupted import change_labels, corrupt, move_heads, render, unpack
-from tests.oracles import official, ours, udtools
 from treefine import read_treebank
 from treefine.evaluation.conll18 import load_pair
 from treefine.evaluation.significance import compare

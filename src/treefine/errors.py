@@ -23,6 +23,7 @@ class TreefineError(Exception):
         path: str = "",
         line: int | None = None,
         sent_id: str = "",
+        sentence: int | None = None,
         word: str = "",
     ) -> None:
         self.message = message
@@ -30,12 +31,14 @@ class TreefineError(Exception):
         self.path = path
         self.line = line
         self.sent_id = sent_id
+        self.sentence = sentence  # its number in the file, from 1
         self.word = word
         super().__init__(message)
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.path and self.line is not None else self.path
-        inner = ", ".join(filter(None, [self.sent_id, f"word {self.word}" if self.word else ""]))
+        name = self.sent_id or (f"sentence {self.sentence}" if self.sentence else "")
+        inner = ", ".join(filter(None, [name, f"word {self.word}" if self.word else ""]))
         return " ".join(filter(None, [place and f"{place}:", inner and f"({inner})", self.message, self.hint]))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.corrupted import corrupt
+from benchmarks.corrupted import corrupt
 from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank
 from treefine.evaluation.breakdown import PROPERTIES, breakdown
 from treefine.evaluation.conll18 import load_pair
@@ -37,9 +37,9 @@ def test_each_property_sorts_words_as_defined(by, expected):
     assert bins(by) == expected
 
 
-def test_numbers_are_grouped_by_step_and_named_by_the_highest():
-    assert list(bins("dependency length", step=2)) == [0, 2, 4]
-    assert list(bins("sentence length", step=10)) == [10]
+def test_numbers_are_grouped_by_width_and_named_by_the_highest():
+    assert list(bins("dependency length", width=2)) == [0, 2, 4]
+    assert list(bins("sentence length", width=10)) == [10]
 
 
 def test_recall_goes_by_gold_and_precision_by_system():
@@ -47,6 +47,16 @@ def test_recall_goes_by_gold_and_precision_by_system():
 
     assert (two.recall(), two.precision(), two.f1()) == (0.5, 1, pytest.approx(2 / 3))
     assert (one.recall("UAS"), one.precision("UAS"), one.f1()) == (1, pytest.approx(1 / 3), 0)
+
+
+def test_words_that_the_rule_leaves_out_are_in_no_bin(data):
+    gold = [next(read_treebank(data / "penn.conllx"))]
+
+    found = breakdown({"s": load_pair(gold, gold, rule="ptb")}, "label", rule="ptb")
+
+    assert [(each.value, each.gold, each.system) for each in found] == [
+        (label, 1, 1) for label in ("dep", "dobj", "nn", "nsubj", "root")
+    ]
 
 
 def test_a_cycle_has_no_distance_to_root():
@@ -81,5 +91,5 @@ def test_an_unknown_property_is_answered_with_the_known_ones():
         TreefineError, match="There is no property 'depth'. Choose one of dependency length, distance to"
     ):
         bins("depth")
-    with pytest.raises(ValueError, match="step is 0"):
-        bins("label", step=0)
+    with pytest.raises(ValueError, match="width is 0"):
+        bins("label", width=0)

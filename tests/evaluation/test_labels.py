@@ -1,9 +1,9 @@
 import pytest
 
-from tests.corrupted import corrupt
-from tests.oracles import counts_of
+from benchmarks.corrupted import corrupt
+from benchmarks.oracles import counts_of
 from treefine import Graph, Sentence, evaluate, read_treebank
-from treefine.evaluation.conll18 import Score, load_pair
+from treefine.evaluation.conll18 import Score, all_marks, load_pair
 from treefine.evaluation.labels import head_confusions, label_confusions, label_scores
 
 WORDS = Sentence.of_words(["She", "saw", "him", "."], upos=["PRON", "VERB", "PRON", "PUNCT"])
@@ -17,7 +17,7 @@ def pair():
 
 
 def test_each_label_has_its_own_score(pair):
-    assert label_scores(pair) == {
+    assert label_scores(pair, all_marks(pair)["LAS"]) == {
         "nsubj": Score(1, 2, 0, 1),
         "obj": Score(1, 0, 0, 1),
         "punct": Score(1, 1, 0, 1),
@@ -26,14 +26,16 @@ def test_each_label_has_its_own_score(pair):
 
 
 def test_labels_are_confused_where_they_differ_and_heads_where_they_do(pair):
-    assert label_confusions(pair) == {("obj", "nsubj"): 1}
-    assert head_confusions(pair) == {("VERB", "PRON"): 2}
+    assert label_confusions(pair, all_marks(pair)["LAS"]) == {("obj", "nsubj"): 1}
+    assert head_confusions(pair, all_marks(pair)["UAS"]) == {("VERB", "PRON"): 2}
 
 
 def test_a_word_hung_on_root_by_mistake_is_named_so():
     system = WORDS.with_graph(Graph.of_words([2, 3, 0, 2], ["nsubj", "obj", "root", "punct"]))
 
-    assert head_confusions(load_pair([GOLD], [system])) == {("ROOT", "PRON"): 1, ("VERB", "ROOT"): 1}
+    pair = load_pair([GOLD], [system])
+
+    assert head_confusions(pair, all_marks(pair)["UAS"]) == {("ROOT", "PRON"): 1, ("VERB", "ROOT"): 1}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -43,7 +45,7 @@ def test_the_scores_of_all_labels_add_up_to_las(data, tmp_path, seed):
     system.write_text(corrupt(sentences, seed))
     pair = load_pair(data / "en_ewt-sample.conllu", system)
 
-    columns = zip(*map(counts_of, label_scores(pair).values()), strict=True)
+    columns = zip(*map(counts_of, label_scores(pair, all_marks(pair)["LAS"]).values()), strict=True)
 
     assert tuple(map(sum, columns)) == counts_of(evaluate(sentences, read_treebank(system))["LAS"])
 
@@ -56,3 +58,24 @@ def test_only_whole_right_sentences_are_exact_matches():
     assert evaluate([GOLD, GOLD], [GOLD, wrong_label])["UEM"] == Score(2, 2, 2)
     assert evaluate([GOLD, GOLD], [GOLD, wrong_label])["LEM"] == Score(2, 2, 1)
     assert evaluate([GOLD, GOLD], [GOLD, *cut])["UEM"] == Score(2, 3, 1)
+
+
+def test_a_right_sentence_that_is_joined_to_another_is_no_exact_match():
+    one = Sentence.of_words(["Go", "!"]).with_graph(Graph.of_words([0, 1], ["root", "punct"]))
+    two = Sentence.of_words(["Now"]).with_graph(Graph.of_words([0], ["root"]))
+    joined = Sentence.of_words(["Go", "!", "Now"]).with_graph(Graph.of_words([0, 1, 1], ["root", "punct", "advmod"]))
+
+    scores = evaluate([one, two], [joined])
+
+    assert (scores["LAS"].correct, scores["LEM"]) == (2, Score(2, 1, 0))
+
+
+def test_words_that_do_not_count_are_not_confused(data):
+    gold = [next(read_treebank(data / "penn.conllx"))]
+    system = [gold[0].with_graph(Graph.of_words([1] * 9, ["x"] * 9))]
+    pair = load_pair(gold, system, rule="ptb")
+    found = all_marks(pair, rule="ptb")
+
+    assert sum(label_confusions(pair, found["LAS"], rule="ptb").values()) == 5
+    assert sum(head_confusions(pair, found["UAS"]).values()) == 5
+    assert "punct" not in label_scores(pair, found["LAS"], rule="ptb")

@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 import unicodedata
+from itertools import compress
 
 import pytest
 
-from treefine import AlignmentError, Graph, TreefineError, evaluate, read_treebank
-from treefine.evaluation.conll18 import RULES, Score, load_pair, marks
+from treefine import AlignmentError, Graph, TreebankError, TreefineError, evaluate, read_treebank
+from treefine.evaluation.conll18 import RULES, Score, all_marks, load_pair
+from treefine.evaluation.significance import sentence_counts
 from treefine.treebank.convert import convert
 from treefine.treebank.formats import CONLLX
 
@@ -71,7 +73,7 @@ def test_punctuation_is_what_perl_says_it_is():
 
 def counted(gold, rule):
     pair = load_pair(gold, gold, rule=rule)
-    return [form for form, counts in zip(pair.gold.forms, marks(pair, "LAS", rule=rule).gold, strict=True) if counts]
+    return list(compress(pair.gold.forms, all_marks(pair, rule=rule)["LAS"].gold))
 
 
 def test_each_rule_leaves_out_its_own_punctuation(penn):
@@ -108,6 +110,31 @@ def test_what_is_left_out_neither_helps_nor_harms(penn):
     assert scores["LAS"] == Score(6, 6, 6, 6)
     assert scores["LEM"] == Score(2, 2, 2)
     assert evaluate(penn, wrong_at_punctuation, rule="conll09")["LAS"].correct < 11
+
+
+def test_the_gold_file_decides_what_is_punctuation(penn):
+    retagged = [sentence.with_tags(xpos=["."] * len(sentence)) for sentence in penn]
+
+    assert evaluate(penn, retagged, rule="ptb")["LAS"] == Score(6, 6, 6, 6)
+
+
+def test_multiword_tokens_make_no_difference_where_words_are_paired_by_number(data):
+    gold = list(read_treebank(data / "constructs.conllu"))
+    system = [convert(sentence, CONLLX) for sentence in gold]
+
+    scores = evaluate(gold, system, rule="conll09")
+
+    assert scores["LAS"].f1 == scores["UEM"].f1 == scores["LEM"].f1 == 1
+    pair = load_pair(gold, system, rule="conll09")
+    counts = sentence_counts(pair, all_marks(pair, rule="conll09")["LAS"])
+    assert counts.tolist() == [[len(sentence)] * 3 for sentence in gold]
+
+
+def test_ud_wants_one_root_whatever_the_format(penn):
+    two_roots = [s.with_graph(Graph.of_words([0] * len(s), s.labels)) for s in penn]
+
+    with pytest.raises(TreebankError, match="The sentence has 9 roots"):
+        evaluate(penn, two_roots)
 
 
 def test_labels_count_with_their_subtypes_but_in_ud(data):
@@ -158,5 +185,5 @@ def test_an_unknown_rule_or_metric_is_answered_with_the_known_ones(penn):
     with pytest.raises(TreefineError, match="There is no rule 'ud'. Choose one of conll18, conllx, ptb, conll09."):
         evaluate(penn, penn, rule="ud")
     with pytest.raises(TreefineError, match="The rule ptb has no metric 'MLAS'. Choose one of UAS, LAS, LA."):
-        marks(load_pair(penn, penn, rule="ptb"), "MLAS", rule="ptb")
+        all_marks(load_pair(penn, penn, rule="ptb"), rule="ptb", metrics=["MLAS"])
     assert set(RULES) == {"conll18", "conllx", "ptb", "conll09"}

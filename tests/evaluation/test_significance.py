@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.corrupted import corrupt
-from tests.oracles import ours
+from benchmarks.corrupted import corrupt
+from benchmarks.oracles import ours
 from treefine import AlignmentError, Graph, Sentence, read_treebank
 from treefine.evaluation import significance
-from treefine.evaluation.conll18 import load_pair, marks, relative_error_reduction
+from treefine.evaluation.conll18 import all_marks, load_pair, relative_error_reduction
 from treefine.evaluation.significance import compare, sentence_counts
 
 
@@ -110,11 +110,30 @@ def test_the_counts_of_sentences_add_up_to_the_score_of_the_file(data, tmp_path,
     (tmp_path / "system.conllu").write_text(system)
     pair = load_pair(sentences, tmp_path / "system.conllu")
 
-    table = sentence_counts(pair, marks(pair, metric))
+    table = sentence_counts(pair, all_marks(pair)[metric])
 
     assert table.shape == (len(sentences), 3)
     gold = "".join(sentence.to_text() for sentence in sentences)
     assert tuple(table.sum(axis=0)) == ours(gold, system)[metric][:3]
+
+
+def test_a_system_word_counts_in_the_gold_sentence_where_its_text_begins():
+    gold = [Sentence.of_words(list(words)).with_graph(Graph.of_words([0, 1], ["root", "x"])) for words in ("ab", "cd")]
+    joined = Sentence.of_words(["a", "bc", "d"]).with_graph(Graph.of_words([0, 1, 1], ["root", "x", "x"]))
+    pair = load_pair(gold, [joined])
+
+    assert sentence_counts(pair, all_marks(pair)["UAS"]).tolist() == [[2, 2, 1], [2, 1, 0]]
+
+
+def test_the_interval_holds_all_but_alpha_of_the_differences():
+    both = systems([4, 5, 6, 7, 5, 6, 8, 7] * 4, [6, 5, 7, 9, 6, 5, 9, 8] * 4)
+
+    wide, narrow = (compare(both, alpha=alpha).between("a", "b").interval for alpha in (0.01, 0.5))
+
+    # The standard error of the mean of the 32 differences (in tenths of F1), and the normal quantiles 2.576 and 0.674.
+    error = np.std([2, 0, 1, 2, 1, -1, 1, 1]) / np.sqrt(32) / 10
+    assert wide[1] - wide[0] == pytest.approx(2 * 2.576 * error, rel=0.1)
+    assert narrow[1] - narrow[0] == pytest.approx(2 * 0.674 * error, rel=0.1)
 
 
 def test_systems_must_share_their_gold_file():
@@ -125,7 +144,7 @@ def test_systems_must_share_their_gold_file():
 def test_error_reduction_is_the_share_of_errors_that_is_gone():
     # Table 2 of the paper, English: 91.41 -> 91.52 is +1.28 %.
     assert round(100 * relative_error_reduction(0.9141, 0.9152), 2) == 1.28
-    assert relative_error_reduction(1, 1) == 0
+    assert relative_error_reduction(1, 0.9) is None
 
 
 def test_progress_hears_of_every_sample():

@@ -1,6 +1,8 @@
 """Each kind of bad input gets one clear line and exit code 1, whatever the command."""
 
 import lzma
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ BAD = {
     ),
     "latin1.conllu": (
         GOOD.replace("b", "é").encode("latin-1"),
-        "latin1.conllu:3: Byte 0xe9 is not UTF-8. Convert the file to UTF-8.",
+        "latin1.conllu:3: (sentence 1) Byte 0xe9 is not UTF-8. Convert the file to UTF-8.",
     ),
     "nine.conllu": (
         GOOD.replace("root\t_", "root").encode(),
@@ -85,6 +87,10 @@ NO_SCORE = {
         (GOOD + "\n").encode(),
         "gap.conllu:1: (s1) There are two blank lines in a row, which the official scorer reads as a sentence without "
         "words. Remove one.",
+    ),
+    "return.conllu": (
+        GOOD.replace("\tb\t", "\tb\r\t").encode(),
+        "return.conllu:1: (s1) A carriage return stands within a line, which the official scorer takes for its end.",
     ),
     "open.conllu": (
         GOOD[:-1].encode(),
@@ -180,6 +186,7 @@ def test_convert_keeps_the_rest_when_told_to_skip(run):
             ["convert", ..., "no/such/out.conllx"],
             "no/such/out.conllx: The output could not be written: No such file or directory.",
         ),
+        (["evaluate", ..., "x" * 300], f"{'x' * 300}: File name too long."),
         (["convert", ..., "folder"], "folder: This is a directory. Name a file to write."),
     ],
 )
@@ -189,6 +196,19 @@ def test_a_wrong_option_is_answered_with_the_right_ones(run, arguments, message)
     result = run("good.conllu", GOOD.encode(), *arguments)
 
     assert (result.exit_code, result.stderr) == (1, f"treefine: {message}\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
+def test_output_that_cannot_be_printed_is_one_line(data):
+    gold = str(data / "constructs.conllu")
+    command = [sys.executable, "-m", "treefine", "evaluate", gold, gold]
+
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert done.stderr.splitlines()[0] == "treefine: No space left on device"
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
 
 
 def test_debug_shows_where_an_error_came_from(run):

@@ -1,3 +1,4 @@
+import inspect
 import io
 import time
 
@@ -7,6 +8,10 @@ from treefine.interfaces.progress import progress
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_the_delay_is_two_seconds():
+    assert inspect.signature(progress).parameters["delay"].default == 2
 
 
 def shown(stream, delay, total=100):

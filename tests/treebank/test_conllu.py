@@ -33,7 +33,7 @@ def test_every_valid_file_comes_back_byte_for_byte(content):
     assert rewritten(content) == content
 
 
-@given(conllu_files(), st.integers(1, 40))
+@given(conllu_files(), st.integers(3, 40))
 def test_it_does_not_matter_where_the_stream_is_cut(content, chunk):
     whole = list(read_treebank(io.BytesIO(content)))
 
@@ -52,7 +52,9 @@ def test_every_treebank_comes_back_byte_for_byte(path):
     assert rewritten(content) == content
 
 
-@pytest.mark.parametrize("name", ["constructs.conllu", "en_ewt-sample.conllu", "german.conll09", "penn.conllx"])
+@pytest.mark.parametrize(
+    "name", ["constructs.conllu", "layout.conllu", "en_ewt-sample.conllu", "german.conll09", "penn.conllx"]
+)
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2"])
 def test_every_fixture_is_written_back_byte_for_byte_whatever_its_packing(data, tmp_path, name, suffix):
     content = (data / name).read_bytes()
@@ -77,7 +79,7 @@ def test_a_sentence_that_is_plainly_in_order_has_no_fault_and_the_others_get_a_c
     )
     damaged = ["\t".join(row) for row in rows]
     assume(all(damaged))  # an empty line would end the sentence
-    faults = list(line_faults(damaged, 1, CONLLU, "x", "s"))
+    faults = list(line_faults(damaged, 1, CONLLU, TreebankError))
 
     told = []
     content = "\n".join([*damaged, "", ""]).encode()
@@ -111,7 +113,66 @@ def test_a_sentence_that_is_not_utf8_is_skipped_alone():
     sentences = list(read_treebank(io.BytesIO(content), on_error="skip", on_skip=told.append))
 
     assert [sentence.number for sentence in sentences] == [1, 3, 4]
-    assert [str(error) for error in told] == ["<stream>:5: Byte 0xe9 is not UTF-8. Convert the file to UTF-8."]
+    assert [str(error) for error in told] == [
+        "<stream>:5: (sentence 2) Byte 0xe9 is not UTF-8. Convert the file to UTF-8."
+    ]
+
+
+def test_a_zero_byte_spoils_its_own_sentence_alone():
+    told = []
+    content = TWO.encode().replace(b"\ty\t", b"\ty\0\t") + TWO.encode()
+
+    sentences = list(read_treebank(io.BytesIO(content), on_error="skip", on_skip=told.append))
+
+    assert [sentence.number for sentence in sentences] == [1, 3, 4]
+    assert [str(error) for error in told] == ["<stream>:5: (sentence 2) There is a zero byte."]
+
+
+def test_comments_alone_are_a_fault_but_no_sentence():
+    told = []
+
+    (first, _) = read_treebank(io.BytesIO(f"# alone\n\n{TWO}".encode()), on_error="skip", on_skip=told.append)
+
+    assert (first.sent_id, first.number) == ("a", 1)
+    assert len(told) == 1
+
+
+def written(sentences, target) -> bytes:
+    write_treebank(sentences, target)
+    return target.read_bytes()
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n\n\n"])
+def test_sentences_of_several_files_make_one_file_whatever_ended_theirs(tmp_path, end):
+    one = "\ufeff\n" + TWO.rstrip("\n") + end
+    sentences = [*read_treebank(io.BytesIO(one.encode()))]
+
+    joined = written([*sentences, *sentences], tmp_path / "joined.conllu").decode()
+    turned = written(reversed(sentences), tmp_path / "turned.conllu").decode()
+
+    assert joined == one + "\n" * (2 - min(len(end), 2)) + one.removeprefix("\ufeff\n")
+    assert [s.sent_id for s in read_treebank(tmp_path / "turned.conllu")] == ["b", "a"]
+    assert "\ufeff" not in turned
+
+
+def test_windows_line_ends_go_on_where_a_file_had_no_last_one(tmp_path):
+    crlf = [*read_treebank(io.BytesIO(TWO.rstrip("\n").replace("\n", "\r\n").encode() + b"\r\n"))]
+
+    expected = (2 * TWO).replace("\n", "\r\n").removesuffix("\r\n")
+    assert written([*crlf, *crlf], tmp_path / "out.conllu") == expected.encode()
+
+
+def test_a_file_of_blank_lines_is_read_in_good_time():
+    with pytest.raises(TreebankError, match="holds no sentence"):
+        next(read_treebank(io.BytesIO(b"\n" * 2_000_000)))
+
+
+def test_an_unpacked_stream_is_not_unpacked_again(tmp_path):
+    packed = tmp_path / "a.conllu.gz"
+    packed.write_bytes(gzip.compress(TWO.encode()))
+
+    with gzip.open(packed) as stream:
+        assert len(list(read_treebank(stream))) == 2
 
 
 def test_on_error_takes_raise_or_skip():

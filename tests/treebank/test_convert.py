@@ -44,6 +44,16 @@ def test_conll09_gets_each_value_in_its_gold_and_in_its_predicted_column(data):
     assert losses(sentence, CONLL09)["UPOS"] == 7
 
 
+def test_conll09_gets_upos_where_there_is_no_xpos_and_nothing_is_made_up_elsewhere(data):
+    sentence = list(read_treebank(data / "constructs.conllu"))[3]
+    assert sentence.xpos == ("_", "_", "JJ", "_")
+
+    assert convert(sentence, CONLL09).xpos == ("NUM", "SYM", "JJ", "SYM")
+    assert losses(sentence, CONLL09)["UPOS"] == 1
+    assert convert(sentence, CONLLX).xpos == sentence.xpos
+    assert convert(convert(sentence, CONLLX), CONLLU).columns[:8] == sentence.columns[:8]
+
+
 def test_the_tags_of_conll09_are_gold_or_predicted_as_chosen(data):
     gold = next(read_treebank(data / "german.conll09"))
     predicted = next(read_treebank(data / "german.conll09", format="conll09-predicted"))
@@ -54,7 +64,7 @@ def test_the_tags_of_conll09_are_gold_or_predicted_as_chosen(data):
     assert predicted.words[2].lemma == "schlaf"
     assert predicted.words[1].feats == "*"
     assert convert(predicted, CONLLU).to_text().split("\n")[1] == "2\tKatze\tKatze\t_\tNE\t*\t3\tSB\t_\t_"
-    assert dict(losses(gold, CONLLU)) == {"PRED": 1, "APRED1": 1}
+    assert dict(losses(gold, CONLLU)) == {"PLEMMA": 2, "PPOS": 1, "PFEAT": 1, "PRED": 1, "APRED": 1}
 
 
 def test_changes_to_a_conll09_sentence_go_to_the_columns_they_were_read_from(data):
@@ -91,6 +101,7 @@ def test_a_sentence_in_its_own_format_comes_back_as_it_is(data, form):
         ("a.conllx.gz", CONLLX),
         ("dir.conllx/a.conll", CONLLX),
         ("a.CONLL09", CONLL09),
+        ("a.conllx.GZ", CONLLX),
         ("a.txt", CONLLU),
         ("-", CONLLU),
     ],

@@ -44,6 +44,16 @@ def test_a_new_file_has_the_usual_permissions(tmp_path):
     assert (tmp_path / "out.conllu").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path):
+    target = tmp_path / "secret.conllu"
+    target.write_text("old")
+    target.chmod(0o600)
+
+    write_treebank([SENTENCE], target)
+
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_link_still_points_to_the_file_that_was_written(tmp_path):
     (tmp_path / "real.conllu").write_text("old")
     (tmp_path / "link.conllu").symlink_to(tmp_path / "real.conllu")

@@ -80,10 +80,32 @@ def test_too_few_heads_or_tags_are_refused(sentences):
         sentences[0].with_tags(upos=["X"])
 
 
-@pytest.mark.parametrize("form", ["", "a\tb", "a\nb", "a\rb"])
-def test_a_form_that_would_break_the_line_is_refused(form):
-    with pytest.raises(TreebankError, match="cannot be a cell"):
-        Sentence.of_words([form])
+@pytest.mark.parametrize("cell", ["", "a\tb", "a\nb", "a\rb"])
+def test_a_cell_that_would_break_the_line_is_refused(cell):
+    sentence = Sentence.of_words(["a"])
+
+    for attempt in (
+        lambda: Sentence.of_words([cell]),
+        lambda: sentence.with_tags(upos=[cell]),
+        lambda: sentence.with_graph(Graph.of_words([0], [cell])),
+    ):
+        with pytest.raises(TreebankError, match="cannot be a cell"):
+            attempt()
+
+
+def test_a_sentence_has_words():
+    with pytest.raises(TreebankError, match="at least one word"):
+        Sentence.of_words([])
+
+
+def test_tokens_are_words_and_multiword_tokens_as_they_stand_in_the_text(sentences):
+    assert [(token.form, list(token.words)) for token in sentences[0].tokens()] == [
+        ("Vamos", [1]),
+        ("al", [2, 3]),
+        ("mar", [4]),
+        (".", [5]),
+    ]
+    assert [token.form for token in sentences[2].tokens()] == ["山田 さん"]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +119,7 @@ def test_a_form_that_would_break_the_line_is_refused(form):
         ("2:nmod|4:obl", "2:nmod"),  # never twice
         ("4.1:obl|7:nsubj", "4.1:obl|7:nsubj"),  # nothing restated the old arc: nothing changes
         ("4:oblique", "4:oblique"),
+        ("1.2:x|1.10:y|4:obl", "1.2:x|1.10:y|2:nmod"),  # empty nodes by number, not as text
     ],
 )
 def test_deps_follows_the_tree_where_it_restated_it(deps, expected):

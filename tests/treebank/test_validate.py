@@ -84,6 +84,22 @@ def test_a_cycle_without_a_root_is_two_faults():
     ]
 
 
+def test_each_cycle_and_each_wrong_space_is_told():
+    rows = [("1", "a", "2"), ("2", "b", "1"), ("3", "c", "4"), ("4", "d", "3"), ("5", "e", "0")]
+    text = "# text = ab cd e\n" + "".join(f"{i}\t{form}\t_\t_\t_\t_\t{head}\tx\t_\t_\n" for i, form, head in rows)
+
+    assert faults(text) == [
+        "<stream>:2: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1.",
+        "<stream>:4: (sentence 1, word 3) The heads form a cycle: 3 -> 4 -> 3.",
+        "<stream>:2: (sentence 1, word 1) # text has no space after 'a', but SpaceAfter=No is missing.",
+        "<stream>:4: (sentence 1, word 3) # text has no space after 'c', but SpaceAfter=No is missing.",
+    ]
+
+
+def test_a_note_that_only_looks_like_spaceafter_is_none():
+    assert faults(GOOD.replace("x\t_\t_", "x\t_\tXSpaceAfter=No")) == []
+
+
 def test_all_faults_of_a_file_come_in_one_run_and_in_order():
     bad = GOOD.replace("\t2\tx", "\t7\tx").replace("2\tb", "5\tb")
     text = bad + "\n" + GOOD + "\n" + GOOD.replace("text = a b", "text = b") + "\n" + bad
@@ -91,8 +107,10 @@ def test_all_faults_of_a_file_come_in_one_run_and_in_order():
     assert faults(text) == [
         "<stream>:4: (s) ID 5 does not fit here; 2 is expected.",
         "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words.",
-        "<stream>:11: (s) The sent_id is already that of the sentence at line 6.",
+        "<stream>:6: (s) The sent_id is already that of the sentence at line 4.",
+        "<stream>:11: (s) The sent_id is already that of the sentence at line 4.",
         "<stream>:13: (s, word 1) The form 'a' is not what # text has at character 1: 'b'.",
+        "<stream>:19: (s) The sent_id is already that of the sentence at line 4.",
         "<stream>:19: (s) ID 5 does not fit here; 2 is expected.",
         "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words.",
     ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_, eq
 from typing import TypeAlias
 
-from treefine.evaluation.alignment import Pair
+from treefine.evaluation.alignment import UNALIGNED, Pair
 from treefine.evaluation.words import AT_ROOT, Words
 
 # The lists of the CoNLL 2018 shared task, not those of today's guidelines: scores must stay comparable.
@@ -48,7 +48,7 @@ def compared_labels(words: Words, *, is_ud: bool) -> list[str]:
     return [bare[label] for label in words.labels]
 
 
-def agreements_of(pair: Pair, *, is_ud: bool) -> dict[str, list[bool]]:
+def agreements_of(pair: Pair, kinds: Iterable[str], *, is_ud: bool) -> dict[str, list[bool]]:
     """For each kind of annotation and each gold word, whether its system word says the same; False if it has none."""
     gold, system = pair.gold, pair.system
 
@@ -56,23 +56,31 @@ def agreements_of(pair: Pair, *, is_ud: bool) -> dict[str, list[bool]]:
         padded = [*theirs, None, None]  # UNALIGNED counts from the end, where nothing equals anything
         return list(map(eq, ours, map(padded.__getitem__, pair.system_of)))
 
-    gold_labels, system_labels = (compared_labels(words, is_ud=is_ud) for words in (gold, system))
+    def same_lemma() -> list[bool]:
+        agree = same(gold.lemmas, system.lemmas)
+        for g, lemma in enumerate(gold.lemmas):
+            if lemma == "_" and pair.system_of[g] != UNALIGNED:
+                agree[g] = True  # a gold file without a lemma agrees with any
+        return agree
+
+    def same_function_words() -> list[bool]:
+        ours = zip(range(len(gold)), labels[0], gold.upos, feats[0], strict=True)
+        theirs = zip(pair.gold_of, labels[1], system.upos, feats[1], strict=True)
+        return same(_function_words(gold, [*ours]), _function_words(system, [*theirs]))
+
+    labels = [compared_labels(words, is_ud=is_ud) for words in (gold, system)]
+    feats = [_universal(words.feats) for words in (gold, system)]
     mapped_heads = [*map([*pair.gold_of, AT_ROOT].__getitem__, system.heads)]  # AT_ROOT counts from the end, too
-    agreements = {"head": same(gold.heads, mapped_heads), "label": same(gold_labels, system_labels)}
-    if not is_ud:
-        return agreements
-    gold_feats, system_feats = _universal(gold.feats), _universal(system.feats)
-    agreements["upos"] = same(gold.upos, system.upos)
-    agreements["xpos"] = same(gold.xpos, system.xpos)
-    agreements["feats"] = same(gold_feats, system_feats)
-    agreements["lemma"] = same(gold.lemmas, system.lemmas)
-    for g, lemma in enumerate(gold.lemmas):
-        if lemma == "_" and pair.system_of[g] >= 0:
-            agreements["lemma"][g] = True  # a gold file without a lemma agrees with any
-    ours = zip(range(len(gold)), gold_labels, gold.upos, gold_feats, strict=True)
-    theirs = zip(pair.gold_of, system_labels, system.upos, system_feats, strict=True)
-    agreements["function words"] = same(_function_words(gold, [*ours]), _function_words(system, [*theirs]))
-    return agreements
+    compare = {
+        "head": lambda: same(gold.heads, mapped_heads),
+        "label": lambda: same(*labels),
+        "upos": lambda: same(gold.upos, system.upos),
+        "xpos": lambda: same(gold.xpos, system.xpos),
+        "feats": lambda: same(*feats),
+        "lemma": same_lemma,
+        "function words": same_function_words,
+    }
+    return {kind: compare[kind]() for kind in kinds}
 
 
 def right_words(metric: str, counted: list[bool], agreements: Mapping[str, list[bool]]) -> list[bool]:

@@ -35,21 +35,25 @@ def pair_by_text(gold: Words, system: Words) -> Pair:
 
 def pair_by_number(gold: Words, system: Words) -> Pair:
     """Pair two files word by word, as the CoNLL-X and CoNLL-2009 scorers do; the words must be the same."""
-    gold_sentences, system_sentences = list(gold.sentence_words()), list(system.sentence_words())
-    for number, (ours, theirs) in enumerate(zip(gold_sentences, system_sentences, strict=False)):
-        ours_forms, theirs_forms = (words.forms[r.start : r.stop] for words, r in ((gold, ours), (system, theirs)))
-        if ours_forms != theirs_forms:
-            sent_id, line = system.places[number]
-            for index, (a, b) in enumerate(zip(ours_forms, theirs_forms, strict=False), start=1):
-                if a != b:
-                    message = f"The word is {b!r}, but {a!r} in {gold.name}:{gold.places[number][1]}."
-                    raise AlignmentError(message, path=system.name, line=line, sent_id=sent_id, word=str(index))
-            message = f"The sentence has {len(theirs)} words, but {len(ours)} in {gold.name}:{gold.places[number][1]}."
-            raise AlignmentError(message, path=system.name, line=line, sent_id=sent_id)
-    if len(gold_sentences) != len(system_sentences):
-        message = f"The file has {len(system_sentences)} sentences, but {gold.name} has {len(gold_sentences)}."
+    sentences = zip(gold.sentence_words(), system.sentence_words(), gold.places, system.places, strict=False)
+    for ours, theirs, gold_place, place in sentences:
+        a, b = gold.forms[ours.start : ours.stop], system.forms[theirs.start : theirs.stop]
+        if a == b:
+            continue
+        at = {"path": system.name, **place._asdict()}
+        there = f"in {_name(gold)}:{gold_place.line}"
+        for number, (form, other) in enumerate(zip(a, b, strict=False), start=1):
+            if form != other:
+                raise AlignmentError(f"The word is {other!r}, but {form!r} {there}.", word=str(number), **at)
+        raise AlignmentError(f"The sentence has {len(b)} words, but {len(a)} {there}.", **at)
+    if len(gold.sentences) != len(system.sentences):
+        message = f"The file has {len(system.sentences)} sentences, but {_name(gold)} has {len(gold.sentences)}."
         raise AlignmentError(message, path=system.name)
     return Pair(gold, system, list(range(len(gold))), list(range(len(gold))))
+
+
+def _name(gold: Words) -> str:
+    return gold.name or "the gold treebank"
 
 
 def _is_same_segmentation(gold: Words, system: Words) -> bool:
@@ -132,9 +136,9 @@ def _different_text(gold: Words, system: Words) -> AlignmentError:
     pairs = zip(gold.characters, system.characters, strict=False)
     shorter = min(len(gold.characters), len(system.characters))
     place = next((index for index, (a, b) in enumerate(pairs) if a != b), shorter)
-    here = [at for at, (_, end) in zip(system.places, system.sentences, strict=True) if place < end]
-    sent_id, line = here[0] if here else system.places[-1] if system.places else ("", None)
     ours, theirs = (words.characters[place : place + 20] for words in (gold, system))
-    message = f"The text differs from {gold.name}: {theirs!r} stands here, {ours!r} there."
+    message = f"The text differs from {_name(gold)}: {theirs!r} stands here, {ours!r} there."
     hint = "Both files must hold the same characters; spaces and segmentation may differ."
-    return AlignmentError(message, hint=hint, path=system.name, line=line, sent_id=sent_id)
+    later = [at for at, (_, end) in zip(system.places, system.sentences, strict=True) if place < end]
+    at = [*later, *system.places[-1:]][:1]  # the sentence of the first difference, or the last one
+    return AlignmentError(message, hint=hint, path=system.name, **(at[0]._asdict() if at else {}))

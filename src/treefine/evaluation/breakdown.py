@@ -10,7 +10,7 @@ from typing import TypeAlias
 from treefine.errors import TreefineError
 from treefine.evaluation.agreement import compared_labels
 from treefine.evaluation.alignment import UNALIGNED, Pair
-from treefine.evaluation.conll18 import Marks, marks, rule_of
+from treefine.evaluation.conll18 import Marks, all_marks, rule_of
 from treefine.evaluation.words import AT_ROOT, Words
 from treefine.treebank.graph import distances_to_root, non_projective_words
 
@@ -45,19 +45,19 @@ class Bin:
         return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def breakdown(pairs: Mapping[str, Pair], by: str, *, rule: str = "conll18", step: int = 1) -> list[Bin]:
-    """Count right words by one property, for each system; numbers are grouped by `step`, a bin named by its highest.
+def breakdown(pairs: Mapping[str, Pair], by: str, *, rule: str = "conll18", width: int = 1) -> list[Bin]:
+    """Count right words by one property, for each system; a bin holds `width` numbers and is named by the highest.
 
     Gold words are sorted by their property in the gold file and give recall, system words by theirs and give precision.
     """
     if by not in PROPERTIES:
         raise TreefineError(f"There is no property {by!r}.", hint=f"Choose one of {', '.join(PROPERTIES)}.")
-    if step < 1:
-        raise ValueError(f"step is {step}; it must be 1 or more")
+    if width < 1:
+        raise ValueError(f"width is {width}; it must be 1 or more")
     bins = []
     for name, pair in pairs.items():
-        found = {metric: marks(pair, metric, rule=rule) for metric in ("UAS", "LAS")}
-        ours, theirs = (_grouped(PROPERTIES[by](words, rule), step) for words in (pair.gold, pair.system))
+        found = all_marks(pair, rule=rule, metrics=("UAS", "LAS"))
+        ours, theirs = (_grouped(PROPERTIES[by](words, rule), width) for words in (pair.gold, pair.system))
         counted = found["LAS"]
         gold = Counter(value for value, counts in zip(ours, counted.gold, strict=True) if counts)
         system = Counter(value for value, counts in zip(theirs, counted.system, strict=True) if counts)
@@ -75,8 +75,8 @@ def _right(pair: Pair, found: Marks, ours: list[Value], theirs: list[Value]) -> 
     return Counter(ours[g] for g, _ in pairs), Counter(theirs[s] for _, s in pairs)
 
 
-def _grouped(values: list[Value], step: int) -> list[Value]:
-    return [-(-value // step) * step if isinstance(value, int) else value for value in values]
+def _grouped(values: list[Value], width: int) -> list[Value]:
+    return [-(-value // width) * width if isinstance(value, int) else value for value in values]
 
 
 def _heads_by_sentence(words: Words) -> Iterator[tuple[range, list[int]]]:
@@ -110,7 +110,7 @@ def _label(words: Words, rule: str) -> list[Value]:
 
 def _tag(words: Words, rule: str) -> list[Value]:
     """UPOS, or XPOS where that is blank."""
-    return [u if u != "_" else x for u, x in zip(words.upos, words.xpos, strict=True)]
+    return [*words.tags()]
 
 
 def _arc_projectivity(words: Words, rule: str) -> list[Value]:

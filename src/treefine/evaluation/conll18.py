@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from itertools import compress
 
 from treefine.errors import TreefineError
-from treefine.evaluation.agreement import CONTENT_LABELS, CONTENT_METRICS, agreements_of, compared_labels, right_words
+from treefine.evaluation.agreement import (
+    AGREEMENTS,
+    CONTENT_LABELS,
+    CONTENT_METRICS,
+    agreements_of,
+    compared_labels,
+    right_words,
+)
 from treefine.evaluation.alignment import UNALIGNED, Pair, pair_by_number, pair_by_text
 from treefine.evaluation.words import Treebank, Words, load_words
 
@@ -47,13 +54,13 @@ class Score:
         return self.correct / self.aligned if self.aligned else 0.0
 
 
-def relative_error_reduction(before: float, after: float) -> float:
-    """The share of the errors that is gone (RER, Eq. 8); scores lie between 0 and 1.
+def relative_error_reduction(before: float, after: float) -> float | None:
+    """The share of the errors that is gone (RER, Eq. 8); scores lie between 0 and 1. None where there were no errors.
 
     >>> round(relative_error_reduction(0.90, 0.92), 3)
     0.2
     """
-    return (after - before) / (1 - before) if before < 1 else 0.0
+    return (after - before) / (1 - before) if before < 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,8 @@ def evaluate(gold: Treebank, system: Treebank, *, rule: str = "conll18") -> dict
     >>> scores["UAS"].f1, scores["LAS"].f1
     (1.0, 0.5)
     """
-    return all_scores(load_pair(gold, system, rule=rule), rule=rule)
+    pair = load_pair(gold, system, rule=rule)
+    return all_scores(pair, all_marks(pair, rule=rule), rule=rule)
 
 
 def load_pair(
@@ -131,33 +139,32 @@ def load_for(
     treebank: Treebank, *, rule: str, format: str | None = None, on_bytes: Callable[[int], None] | None = None
 ) -> Words:
     """Read one file, refusing what the rule's official scorer refuses."""
-    return load_words(treebank, needs_trees=rule_of(rule).is_ud, format=format, on_bytes=on_bytes)
+    return load_words(treebank, is_ud=rule_of(rule).is_ud, format=format, on_bytes=on_bytes)
 
 
-def all_scores(pair: Pair, *, rule: str = "conll18") -> dict[str, Score]:
-    """The scores of the rule's official scorer, then whole sentences: UEM (heads right) and LEM (labels too)."""
+def all_marks(pair: Pair, *, rule: str = "conll18", metrics: Sequence[str] = ()) -> dict[str, Marks]:
+    """Which words each metric of the rule, or each of those named, counts, and which are right."""
     chosen = rule_of(rule)
+    for metric in metrics:
+        if metric not in chosen.metrics:
+            names = ", ".join(chosen.metrics)
+            raise TreefineError(f"The rule {rule} has no metric {metric!r}.", hint=f"Choose one of {names}.")
+    metrics = metrics or chosen.metrics
+    kinds = {kind for metric in metrics for kind in AGREEMENTS[metric]}
+    agreements = agreements_of(pair, kinds, is_ud=chosen.is_ud)
+    return {metric: _marks(pair, chosen, metric, agreements) for metric in metrics}
+
+
+def all_scores(pair: Pair, found: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
+    """The scores of the rule's official scorer, then whole sentences: UEM (heads right) and LEM (labels too)."""
     scores = {}
-    if chosen.is_ud:
+    if rule_of(rule).is_ud:
         aligned = len(pair.system_of) - pair.system_of.count(UNALIGNED)
         scores["Tokens"] = _span_score(pair.gold.tokens, pair.system.tokens)
         scores["Sentences"] = _span_score(pair.gold.sentences, pair.system.sentences)
         scores["Words"] = Score(len(pair.gold), len(pair.system), aligned)
-    agreements = agreements_of(pair, is_ud=chosen.is_ud)
-    for metric in chosen.metrics:
-        scores[metric] = _score(pair, _marks(pair, chosen, metric, agreements))
-    for name, metric in (("UEM", "UAS"), ("LEM", "LAS")):
-        scores[name] = _exact_match(pair, _marks(pair, chosen, metric, agreements))
-    return scores
-
-
-def marks(pair: Pair, metric: str, *, rule: str = "conll18") -> Marks:
-    """Which words the metric counts and which are right."""
-    chosen = rule_of(rule)
-    if metric not in chosen.metrics:
-        names = ", ".join(chosen.metrics)
-        raise TreefineError(f"The rule {rule} has no metric {metric!r}.", hint=f"Choose one of {names}.")
-    return _marks(pair, chosen, metric, agreements_of(pair, is_ud=chosen.is_ud))
+    scores |= {metric: _score(pair, each) for metric, each in found.items()}
+    return scores | {"UEM": _exact_match(pair, found["UAS"]), "LEM": _exact_match(pair, found["LAS"])}
 
 
 def _marks(pair: Pair, rule: Rule, metric: str, agreements: Mapping[str, list[bool]]) -> Marks:

@@ -6,13 +6,11 @@ from collections import Counter
 
 from treefine.evaluation.agreement import compared_labels
 from treefine.evaluation.alignment import UNALIGNED, Pair
-from treefine.evaluation.conll18 import Score, marks, rule_of
-from treefine.evaluation.words import AT_ROOT, Words
+from treefine.evaluation.conll18 import Marks, Score, rule_of
 
 
-def label_scores(pair: Pair, *, rule: str = "conll18") -> dict[str, Score]:
-    """Precision, recall and F1 of each label, head and label right; the most frequent gold label first."""
-    found = marks(pair, "LAS", rule=rule)
+def label_scores(pair: Pair, found: Marks, *, rule: str = "conll18") -> dict[str, Score]:
+    """Precision, recall and F1 of each label, from the marks of LAS; the most frequent gold label first."""
     ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
     gold = Counter(label for label, counts in zip(ours, found.gold, strict=True) if counts)
     system = Counter(label for label, counts in zip(theirs, found.system, strict=True) if counts)
@@ -24,9 +22,8 @@ def label_scores(pair: Pair, *, rule: str = "conll18") -> dict[str, Score]:
     return {label: Score(gold[label], system[label], correct[label], aligned[label]) for label in order}
 
 
-def label_confusions(pair: Pair, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
-    """How often a gold label (first) was given another one (second), over the aligned words."""
-    found = marks(pair, "LAS", rule=rule)
+def label_confusions(pair: Pair, found: Marks, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
+    """How often a gold label (first) was given another one (second), over the aligned words that count."""
     ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
     return Counter(
         (ours[g], theirs[s])
@@ -35,18 +32,14 @@ def label_confusions(pair: Pair, *, rule: str = "conll18") -> Counter[tuple[str,
     )
 
 
-def head_confusions(pair: Pair, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
-    """How often a word that hangs on a word of one tag (first) was hung on another word of some tag (second)."""
-    found = marks(pair, "UAS", rule=rule)
-    confusions: Counter[tuple[str, str]] = Counter()
-    for g, s in enumerate(pair.system_of):
-        if found.gold[g] and s != UNALIGNED and not found.correct[g]:
-            head = pair.system.heads[s]
-            confusions[_tag(pair.gold, pair.gold.heads[g]), _tag(pair.system, head)] += 1
-    return confusions
+def head_confusions(pair: Pair, found: Marks) -> Counter[tuple[str, str]]:
+    """How often a word that hangs on a word of one tag (first) was hung on another word of some tag (second).
 
-
-def _tag(words: Words, word: int) -> str:
-    if word == AT_ROOT:
-        return "ROOT"
-    return words.upos[word] if words.upos[word] != "_" else words.xpos[word]
+    `found` are the marks of UAS. Tags are UPOS, or XPOS where that is blank, or ROOT.
+    """
+    ours, theirs = [*pair.gold.tags(), "ROOT"], [*pair.system.tags(), "ROOT"]  # AT_ROOT counts from the end
+    return Counter(
+        (ours[pair.gold.heads[g]], theirs[pair.system.heads[s]])
+        for g, s in enumerate(pair.system_of)
+        if found.gold[g] and s != UNALIGNED and not found.correct[g]
+    )

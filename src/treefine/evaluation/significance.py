@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from treefine.errors import AlignmentError
 from treefine.evaluation.alignment import Pair
-from treefine.evaluation.conll18 import Marks, marks
+from treefine.evaluation.conll18 import Marks, all_marks
 
 Counts = NDArray[np.float64]  # [sentence, 3]: gold words, system words, correct words; exact, being small whole numbers
 SLICE = 250  # resamplings drawn at a time, to bound memory
@@ -70,7 +70,8 @@ def compare(
     on_progress: Callable[[int], None] | None = None,
 ) -> Comparison:
     """Compare systems over the same gold file. The same random draws serve each two of them."""
-    counts = {name: sentence_counts(pair, marks(pair, metric, rule=rule)) for name, pair in pairs.items()}
+    marks = {name: all_marks(pair, rule=rule, metrics=[metric])[metric] for name, pair in pairs.items()}
+    counts = {name: sentence_counts(pair, marks[name]) for name, pair in pairs.items()}
     sizes = {len(each) for each in counts.values()}
     if len(sizes) > 1:
         raise AlignmentError("The systems were not compared with the same gold sentences.")

@@ -7,9 +7,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
-from treefine.errors import TreebankError
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.faults import tree_faults
 from treefine.treebank.files import Source
@@ -18,6 +17,14 @@ from treefine.treebank.sentence import BLANK, Sentence
 Span: TypeAlias = tuple[int, int]
 Treebank: TypeAlias = "Source | Iterable[Sentence]"
 AT_ROOT = -1
+
+
+class Place(NamedTuple):
+    """Where a sentence stands in its file, in the words of an error."""
+
+    line: int
+    sent_id: str
+    sentence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ class Words:
     tokens: list[Span] = field(default_factory=list)
     sentences: list[Span] = field(default_factory=list)
     first_words: list[int] = field(default_factory=list)  # of each sentence
-    places: list[tuple[str, int]] = field(default_factory=list)  # sent_id and line of each sentence
+    places: list[Place] = field(default_factory=list)  # of each sentence
     spans: list[Span] = field(default_factory=list)  # of each word: that of its token
     in_multiword: list[bool] = field(default_factory=list)
     forms: list[str] = field(default_factory=list)
@@ -44,6 +51,10 @@ class Words:
         """Return the number of words."""
         return len(self.forms)
 
+    def tags(self) -> list[str]:
+        """UPOS of each word, or XPOS where that is blank."""
+        return [u if u != BLANK else x for u, x in zip(self.upos, self.xpos, strict=True)]
+
     def sentence_words(self) -> Iterator[range]:
         """The words of each sentence."""
         for first, stop in zip(self.first_words, [*self.first_words, len(self)][1:], strict=True):
@@ -53,14 +64,15 @@ class Words:
 def load_words(
     treebank: Treebank,
     *,
-    needs_trees: bool = True,
+    is_ud: bool = True,
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Words:
     """The words of a file or of sentences at hand.
 
-    With `needs_trees`, what the official CoNLL 2018 scorer refuses is refused: cycles, several roots, a byte order
-    mark, blank lines too many, a last sentence that no blank line ends.
+    For Universal Dependencies, what the official CoNLL 2018 scorer refuses is refused: cycles, no or several roots, a
+    byte order mark, blank lines too many, a last sentence that no blank line ends, a carriage return within a line. The
+    scorers of the other corpora know no multiword tokens and no spaces in forms, and look at no tree.
     """
     is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
     if is_file:
@@ -68,38 +80,37 @@ def load_words(
     words, texts, name = Words(), [], ""
     for sentence in cast("Iterable[Sentence]", treebank):
         name = sentence.path
-        if needs_trees:
-            _refuse_like_official(sentence, is_file)
-        texts.append(_add_sentence(words, sentence))
+        if is_ud:
+            for fault in tree_faults(sentence, needs_one_root=True):
+                raise fault
+            if is_file:
+                _refuse_like_official(sentence)
+        texts.append(_add_sentence(words, sentence, is_ud))
     return replace(words, name=name, characters="".join(texts))
 
 
-def _refuse_like_official(sentence: Sentence, is_file: bool) -> None:
-    for fault in tree_faults(sentence):
-        raise fault
-    layout = sentence.layout
-    if not is_file:
-        return
-    if layout.start.startswith("\ufeff"):
-        raise sentence.error(
-            "The file starts with a byte order mark, which the official scorer refuses.", hint="Remove it."
-        )
-    if layout.start or layout.end.count("\n") > 2:
+def _refuse_like_official(sentence: Sentence) -> None:
+    start, _, end = sentence.layout
+    refused = "which the official scorer refuses"
+    if start.startswith("\ufeff"):
+        raise sentence.error(f"The file starts with a byte order mark, {refused}.", hint="Remove it.")
+    if start or end.count("\n") > 2:
         message = "There are two blank lines in a row, which the official scorer reads as a sentence without words."
         raise sentence.error(message, hint="Remove one.")
-    if layout.end.count("\n") < 2:
-        raise sentence.error(
-            "No blank line ends the last sentence, which the official scorer refuses.", hint="Add one."
-        )
+    if end.count("\n") < 2:
+        raise sentence.error(f"No blank line ends the last sentence, {refused}.", hint="Add one.")
+    if any("\r" in cell for column in (sentence.comments, *sentence.columns) for cell in column):
+        raise sentence.error("A carriage return stands within a line, which the official scorer takes for its end.")
 
 
-def _add_sentence(words: Words, sentence: Sentence) -> str:
+def _add_sentence(words: Words, sentence: Sentence, is_ud: bool) -> str:
     """Add one sentence to the columns; return its characters."""
     columns = sentence.format
     first, start = len(words), words.tokens[-1][1] if words.tokens else 0
     text = "".join(sentence.forms)
     is_plain = len(sentence) == len(sentence.columns[0]) and all(sentence.forms)
-    if is_plain and text.isprintable() and " " not in text:  # of all spaces, " " alone is printable
+    # Of all spaces, " " alone is printable.
+    if not is_ud or (is_plain and text.isprintable() and " " not in text):
         ends = list(accumulate(map(len, sentence.forms), initial=start))
         spans = list(zip(ends[:-1], ends[1:], strict=True))
         words.tokens.extend(spans)
@@ -110,7 +121,7 @@ def _add_sentence(words: Words, sentence: Sentence) -> str:
         text = _add_tokens(words, sentence, start)
     words.sentences.append((start, start + len(text)))
     words.first_words.append(first)
-    words.places.append((sentence.sent_id or f"sentence {sentence.number}", sentence.line))
+    words.places.append(Place(sentence.line, sentence.sent_id, sentence.number))
     words.lemmas.extend(sentence.column(columns.lemma))
     words.upos.extend(sentence.upos)
     words.xpos.extend(sentence.xpos)
@@ -126,32 +137,21 @@ def _add_sentence(words: Words, sentence: Sentence) -> str:
 def _add_tokens(words: Words, sentence: Sentence, position: int) -> str:
     """Add the tokens of a sentence with multiword tokens, empty nodes or spaces in forms; return its characters."""
     texts: list[str] = []
-    covered = 0  # the last word of the multiword token under way
-    for identifier, form in zip(sentence.columns[0], sentence.columns[sentence.format.form], strict=True):
-        if "." in identifier:
-            continue
-        is_multiword = "-" in identifier
-        is_inside = not is_multiword and int(identifier) <= covered
-        if not is_inside:
-            form = _without_spaces(form)
-            if not form:
-                raise _empty_form(sentence, identifier)
-            texts.append(form)
-            words.tokens.append((position, position + len(form)))
-            position += len(form)
-        if is_multiword:
-            covered = int(identifier.partition("-")[2])
-        else:
-            words.forms.append(form)
-            words.spans.append(words.tokens[-1])
-            words.in_multiword.append(is_inside)
+    forms = sentence.forms
+    for token in sentence.tokens():
+        text = _without_spaces(token.form)
+        if not text:
+            raise sentence.error("FORM is empty or all spaces.", word=token.words[0])
+        texts.append(text)
+        span = (position, position + len(text))
+        position += len(text)
+        words.tokens.append(span)
+        is_multiword = len(token.words) > 1
+        words.forms.extend([forms[number - 1] for number in token.words] if is_multiword else [text])
+        words.spans.extend([span] * len(token.words))
+        words.in_multiword.extend([is_multiword] * len(token.words))
     return "".join(texts)
 
 
 def _without_spaces(form: str) -> str:
     return form if form.isalnum() else "".join([each for each in form if unicodedata.category(each) != "Zs"])
-
-
-def _empty_form(sentence: Sentence, identifier: str) -> TreebankError:
-    word = int(identifier.partition("-")[0])
-    return sentence.error("FORM is empty or all spaces.", word=word, hint=f"Write {BLANK} for an unknown form.")

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 import treefine
 from treefine.errors import TreefineError
-from treefine.evaluation.conll18 import all_scores, load_for, load_pair, rule_of
+from treefine.evaluation.conll18 import all_marks, all_scores, load_for, load_pair, rule_of
 from treefine.evaluation.labels import head_confusions, label_confusions, label_scores
 from treefine.interfaces import tables
 from treefine.interfaces.progress import progress
-from treefine.treebank.conllu import read_treebank, write_treebank
-from treefine.treebank.convert import convert as convert_sentence
-from treefine.treebank.convert import losses
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.convert import convert_treebank
 from treefine.treebank.formats import FORMATS, format_of
 from treefine.treebank.validate import validate as find_faults
-
-if TYPE_CHECKING:
-    from treefine.treebank.sentence import Sentence
 
 
 class _Commands(TyperGroup):
@@ -38,6 +32,13 @@ class _Commands(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             typer.echo(f"treefine: {error}", err=True)
+            ctx.exit(1)
+        except BrokenPipeError:
+            raise  # whoever reads our output has seen enough: not an error
+        except OSError as error:
+            if ctx.params.get("debug"):
+                raise
+            typer.echo(f"treefine: {error.strerror or error}", err=True)
             ctx.exit(1)
 
 
@@ -109,22 +110,19 @@ def evaluate(
     with progress("Reading", _bytes_in(gold, system)) as advance:
         pair = load_pair(gold, system, rule=rule, format=format, on_bytes=advance)
     with progress("Scoring"):
-        scores = all_scores(pair, rule=rule)
-        by_label = label_scores(pair, rule=rule) if labels else {}
+        found = all_marks(pair, rule=rule)
+        scores = all_scores(pair, found, rule=rule)
+        by_label = label_scores(pair, found["LAS"], rule=rule) if labels else None
         confused = {}
         if confusions:
-            confused = {"label": label_confusions(pair, rule=rule), "head": head_confusions(pair, rule=rule)}
+            confused["label"] = label_confusions(pair, found["LAS"], rule=rule)
+            confused["head"] = head_confusions(pair, found["UAS"])
     if as_json:
-        result: dict[str, Any] = {"gold": gold, "system": system, "rule": rule}
-        result["scores"] = {name: tables.score_json(score) for name, score in scores.items()}
-        if labels:
-            result["labels"] = {name: tables.score_json(score) for name, score in by_label.items()}
-        for kind, counted in confused.items():
-            result[f"confused_{kind}s"] = [[*pair_, count] for pair_, count in counted.most_common(confusions)]
-        typer.echo(json.dumps(result, ensure_ascii=False, indent=1))
+        values = tables.evaluation_json(scores, by_label, confused, most=confusions)
+        _print_json({"gold": gold, "system": system, "rule": rule} | values)
         return
     typer.echo(tables.score_table(scores))
-    if labels:
+    if by_label is not None:
         typer.echo("\n" + tables.score_table(by_label, title="Label"))
     for kind, counted in confused.items():
         typer.echo("\n" + tables.confusion_table(counted, kind=kind, most=confusions))
@@ -145,7 +143,7 @@ def compare(
     rule: _Rule = "conll18",
     alpha: Annotated[float, typer.Option(help="Level of significance.", min=0, max=1)] = 0.01,
     samples: Annotated[int, typer.Option(help="Number of resamplings.", min=1)] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed of the random draws.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random draws.", min=0)] = 1,
     format: _Format = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: _Json = False,
@@ -170,7 +168,7 @@ def compare(
             pairs, metric=metric, rule=rule, alpha=alpha, samples=samples, seed=seed, on_progress=advance
         )
     if as_json:
-        typer.echo(json.dumps(tables.comparison_json(comparison), ensure_ascii=False, indent=1))
+        _print_json(tables.comparison_json(comparison))
     else:
         typer.echo(tables.comparison_table(comparison, markdown=markdown, is_terminal=sys.stdout.isatty()))
 
@@ -197,7 +195,7 @@ def validate(
                 else:
                     typer.echo(str(fault))
     if as_json:
-        typer.echo(json.dumps(as_values, ensure_ascii=False, indent=1))
+        _print_json(as_values)
     typer.echo(f"{_count(len(files), 'file')}, {_count(faults, 'fault') if faults else 'no faults'}", err=True)
     raise typer.Exit(1 if faults else 0)
 
@@ -223,20 +221,17 @@ def convert(
     standard error. conll09 reads the gold tags of CoNLL-2009, conll09-predicted those of its tagger.
     """
     form = format_of(target, to_format)
-    lost: Counter[str] = Counter()
-
-    def converted(sentences: Iterator[Sentence]) -> Iterator[Sentence]:
-        for sentence in sentences:
-            lost.update(losses(sentence, form))
-            yield convert_sentence(sentence, form)
-
+    on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", _bytes_in(source)) as advance:
-        on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
-        write_treebank(converted(sentences), target)
+        lost = convert_treebank(sentences, target, form)
     if lost:
         kinds = ", ".join(_count(count, kind) for kind, count in lost.items())
         typer.echo(f"{form.title} has no place for: {kinds}", err=True)
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=1))
 
 
 def _count(number: int, thing: str) -> str:
@@ -245,8 +240,11 @@ def _count(number: int, thing: str) -> str:
 
 def _bytes_in(*paths: str) -> int | None:
     """The size of the files together, for a progress bar; None where one is a stream."""
-    files = [Path(path) for path in paths if Path(path).is_file()]
-    return sum(file.stat().st_size for file in files) if len(files) == len(paths) else None
+    try:
+        found = [Path(path).stat() for path in paths]
+    except OSError:  # a stream, or a path that the reader will complain about
+        return None
+    return sum(each.st_size for each in found)
 
 
 def _short_names(paths: list[str]) -> dict[str, str]:

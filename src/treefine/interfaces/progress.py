@@ -26,9 +26,10 @@ def progress(
 
     def show() -> None:
         nonlocal bar
-        bar = _bar(stream)
-        bar.add_task(title, total=total, completed=done)
-        bar.start()
+        shown = _bar(stream)
+        shown.add_task(title, total=total, completed=done)
+        shown.start()
+        bar = shown  # last: from here on, `advance` uses it
 
     def advance(amount: int) -> None:
         nonlocal done

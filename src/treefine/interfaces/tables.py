@@ -50,7 +50,8 @@ def comparison_table(comparison: Comparison, *, markdown: bool = False, is_termi
         if name != first:
             difference = comparison.between(first, name)
             reduction = relative_error_reduction(comparison.scores[first], score)
-            cells += [f"{100 * (score - comparison.scores[first]):+.2f}", f"{100 * reduction:+.2f} %"]
+            cells += [f"{100 * (score - comparison.scores[first]):+.2f}"]
+            cells += ["" if reduction is None else f"{100 * reduction:+.2f} %"]
             cells += [f"{difference.randomisation:.4f}", f"{difference.bootstrap:.4f}"]
         rows.append(cells + [""] * (len(header) - len(cells)))
     if markdown:
@@ -95,6 +96,23 @@ def score_json(score: Score) -> dict[str, Any]:
     }
 
 
+def evaluation_json(
+    scores: Mapping[str, Score],
+    labels: Mapping[str, Score] | None,
+    confusions: Mapping[str, Counter[tuple[str, str]]],
+    *,
+    most: int,
+) -> dict[str, Any]:
+    """Scores, and scores of labels and confusions if there are any."""
+    result: dict[str, Any] = {"scores": {name: score_json(score) for name, score in scores.items()}}
+    if labels is not None:
+        result["labels"] = {name: score_json(score) for name, score in labels.items()}
+    for kind, counted in confusions.items():
+        rows = [{"gold": ours, "system": theirs, "times": n} for (ours, theirs), n in counted.most_common(most)]
+        result[f"confused_{kind}s"] = rows
+    return result
+
+
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """A comparison with the difference of each two systems."""
 
@@ -127,6 +145,7 @@ def error_json(error: TreefineError) -> dict[str, Any]:
         "path": error.path,
         "line": error.line,
         "sent_id": error.sent_id,
+        "sentence": error.sentence,
         "word": error.word,
         "message": error.message,
         "hint": error.hint,

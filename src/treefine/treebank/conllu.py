@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import BinaryIO, Literal, NamedTuple
 
 from treefine.errors import TreebankError
@@ -32,7 +33,7 @@ def read_treebank(
 ) -> Iterator[Sentence]:
     """The sentences of a treebank, one after another.
 
-    `source` is a path, `-` for standard input, or an open binary file; .gz, .xz and .bz2 are unpacked. The format is
+    `source` is a path (.gz, .xz and .bz2 are unpacked), `-` for standard input, or an open binary file. The format is
     told by the file's name unless given: conllu, conllx, conll09 or conll09-predicted (see `formats`). A sentence that
     cannot be read raises TreebankError; with on_error="skip" it is reported (to `on_skip`, or on standard error) and
     left out with all its faults told, and its neighbours keep their numbers.
@@ -41,19 +42,21 @@ def read_treebank(
     form = format_of(path, format)
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error is {on_error!r}; choose 'raise' or 'skip'")
-    number = 0
+    number, is_empty = 0, True
     with open_input(source, on_bytes=on_bytes) as stream:
         for block in _blocks(stream, path):
-            number += 1
+            number, is_empty = number + 1, False
             read = _sentence(block, form, path, number)
             if isinstance(read, Sentence):
                 yield read
-            elif on_error == "raise":
+                continue
+            if on_error == "raise":
                 raise read[0]
-            else:
-                for fault in read:
-                    (on_skip or _report_skip)(fault)
-    if not number:
+            for fault in read:
+                (on_skip or _report_skip)(fault)
+            if all(line.startswith(b"#") for line in block.body.split(b"\n")):
+                number -= 1  # comments alone are a fault, but no sentence
+    if is_empty:
         raise TreebankError("The file holds no sentence.", path=path)
 
 
@@ -64,8 +67,15 @@ def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]
     """
     count = 0
     with open_output(target) as stream:
+        end = ""
         for sentence in sentences:
-            stream.write(sentence.to_text().encode())
+            text = sentence.to_text()
+            if count:  # from another place in a file or another file: what only its first or last sentence has must go
+                text = text.removeprefix(sentence.layout.start)
+                newline = "\r\n" if end.endswith("\r\n") else "\n"
+                text = newline * (2 - min(end.count("\n"), 2)) + text
+            end = sentence.layout.end
+            stream.write(text.encode())
             count += 1
     return count
 
@@ -86,12 +96,17 @@ class _Block(NamedTuple):
 def _blocks(stream: BinaryIO, path: str) -> Iterator[_Block]:
     """Cut the stream at blank lines. The bytes of all blocks, put together again, are the file."""
     line, start, rest = 1, b"", b""
-    for chunk in _chunks(stream, path):
+    for chunk in _chunks(stream):
         if line == 1 and not rest:
             match = _FILE_START.match(chunk)
-            start = match[0] if match else b""
-            line += start.count(b"\n")
-            chunk = chunk[len(start) :]
+            before = match[0] if match else b""
+            start, chunk = start + before, chunk[len(before) :]
+            line += before.count(b"\n")
+            if b"\0" in chunk.partition(b"\n")[0]:
+                hint = (
+                    "If it is compressed, its name must end in .gz, .xz or .bz2; if it is UTF-16, convert it to UTF-8."
+                )
+                raise TreebankError("This is not a text file: it holds zero bytes.", hint=hint, path=path)
         *parts, rest = _BETWEEN_SENTENCES.split(rest + chunk)
         if len(rest) > LONGEST:
             message = f"There is no blank line in the {LONGEST >> 20} MiB that start here."
@@ -107,27 +122,29 @@ def _blocks(stream: BinaryIO, path: str) -> Iterator[_Block]:
         yield _Block(line, start, body, rest[len(body) :])
 
 
-def _chunks(stream: BinaryIO, path: str) -> Iterator[bytes]:
-    """Whole lines, about CHUNK bytes at a time, the last of them not blank: no gap between sentences is cut in two."""
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """The bytes of the stream, CHUNK and a little more at a time: up to a line that is not blank, so no gap is cut."""
     while chunk := stream.read(CHUNK):
-        while line := stream.readline():
-            chunk += line
-            if line.strip(b"\r\n\xef\xbb\xbf"):  # nor is a byte order mark from the blank lines after it
+        pieces = [chunk]
+        while line := stream.readline(CHUNK):
+            pieces.append(line)
+            if line.strip(b"\r\n\xef\xbb\xbf"):
                 break
-        if b"\0" in chunk:
-            hint = "If it is compressed, its name must end in .gz, .xz or .bz2; if it is UTF-16, convert it to UTF-8."
-            raise TreebankError("This is not a text file: it holds zero bytes.", hint=hint, path=path)
-        yield chunk
+        yield b"".join(pieces)
 
 
 def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence | list[TreebankError]:
     """The sentence, or all the faults that keep the block from being one."""
+    fault = partial(TreebankError, path=path, sentence=number)
     try:
         text = block.body.decode()
     except UnicodeDecodeError as error:
         line = block.line + block.body.count(b"\n", 0, error.start)
         message = f"Byte 0x{block.body[error.start]:02x} is not UTF-8."
-        return [TreebankError(message, hint="Convert the file to UTF-8.", path=path, line=line)]
+        return [fault(message, line=line, hint="Convert the file to UTF-8.")]
+    if "\0" in text:
+        line = block.line + text.count("\n", 0, text.index("\0"))
+        return [fault("There is a zero byte.", line=line)]
     layout = PLAIN
     if block.start or block.end != b"\n\n" or "\r" in text:
         text, layout = _layout(text, block)
@@ -140,8 +157,8 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
     columns = tuple(zip(*rows))  # noqa: B905 - rows of unequal length are a fault, found below
     words: range | tuple[int, ...] = range(len(rows))
     if len(set(map(len, rows))) != 1 or not _is_plain(columns, form):
-        sent_id = Sentence(comments, (), ()).sent_id or f"sentence {number}"
-        faults = list(line_faults(lines, block.line, form, path, sent_id))
+        fault = partial(fault, sent_id=Sentence(comments, (), ()).sent_id)
+        faults = list(line_faults(lines, block.line, form, fault))
         if faults:
             return faults
         if not all(map(str.isdecimal, columns[0])):

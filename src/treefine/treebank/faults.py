@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from treefine.errors import TreebankError
 from treefine.treebank.formats import Format
-from treefine.treebank.graph import find_cycle
+from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, Sentence
 
 NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -17,10 +16,12 @@ EMPTY_NODE = re.compile(r"(0|[1-9][0-9]*)\.([1-9][0-9]*)", re.ASCII)
 
 
 def line_faults(
-    lines: Sequence[str], first_line: int, form: Format, path: str, sent_id: str
+    lines: Sequence[str], first_line: int, form: Format, fault: Callable[..., TreebankError]
 ) -> Iterator[TreebankError]:
-    """What keeps these lines from being a sentence: columns, IDs, heads out of range."""
-    fault = partial(TreebankError, path=path, sent_id=sent_id)
+    """What keeps these lines from being a sentence: columns, IDs, heads out of range.
+
+    `fault` makes an error that knows the file and the sentence.
+    """
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if start == len(lines):
         hint = "Remove the blank line after them."
@@ -87,22 +88,21 @@ def _id_faults(
         yield fault(message, line=ids[-1][0])
 
 
-def tree_faults(sentence: Sentence) -> Iterator[TreebankError]:
-    """What keeps the heads from being a tree: blanks, cycles, and in UD any number of roots but one."""
+def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[TreebankError]:
+    """What keeps the heads from being a tree: blanks, cycles, no root, or more than one where that is needed."""
     heads = sentence.heads
     blank = [number for number, head in enumerate(heads, start=1) if head is None]
     if blank:
         for number in blank:
             yield sentence.error("HEAD is blank.", word=number)
         return
-    cycle = find_cycle((0, *[head or 0 for head in heads]))
-    roots = [number for number, head in enumerate(heads, start=1) if head == 0]
-    if cycle:
+    for cycle in find_cycles((0, *[head or 0 for head in heads])):
         loop = " -> ".join(map(str, (*cycle, cycle[0])))
         yield sentence.error(f"The heads form a cycle: {loop}.", word=cycle[0])
+    roots = [number for number, head in enumerate(heads, start=1) if head == 0]
     if not roots:
         yield sentence.error("No word is the root: none has HEAD 0.")
-    elif len(roots) > 1 and sentence.format.is_ud:
+    elif len(roots) > 1 and needs_one_root:
         yield sentence.error(f"The sentence has {len(roots)} roots: words {', '.join(map(str, roots))}.", word=roots[1])
 
 
@@ -122,33 +122,20 @@ def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
     if text is None or not sentence.format.is_ud:
         return
     position = 0
-    for number, form, has_space in surface_tokens(sentence):
+    for form, (number, *_), misc in sentence.tokens():
         if not text.startswith(form, position):
             found = text[position : position + max(len(form), 1)]
             message = f"The form {form!r} is not what # text has at character {position + 1}: {found!r}."
             yield sentence.error(message, word=number)
             return
         position += len(form)
-        rest = text[position:]
-        if has_space and rest and not rest[0].isspace():
+        gap = len(text) - len(text[position:].lstrip()) - position
+        is_joined = "SpaceAfter=No" in misc.split("|")
+        if gap and is_joined:
+            yield sentence.error(f"# text has a space after {form!r}, but MISC says SpaceAfter=No.", word=number)
+        elif not gap and not is_joined and position < len(text):
             message = f"# text has no space after {form!r}, but SpaceAfter=No is missing."
             yield sentence.error(message, word=number)
-            return
-        if not has_space and rest[:1].isspace():
-            yield sentence.error(f"# text has a space after {form!r}, but MISC says SpaceAfter=No.", word=number)
-            return
-        position += len(rest) - len(rest.lstrip())
+        position += gap
     if position < len(text):
         yield sentence.error(f"# text goes on after the last word: {text[position : position + 20]!r}.")
-
-
-def surface_tokens(sentence: Sentence) -> Iterator[tuple[int, str, bool]]:
-    """The tokens as they stand in the text: number of the first word, form, and whether a space follows."""
-    ids, forms, misc = (sentence.columns[column] for column in (0, sentence.format.form, sentence.format.misc or 0))
-    last_covered = 0
-    for identifier, form, note in zip(ids, forms, misc, strict=True):
-        first, _, last = identifier.partition("-")
-        if "." in identifier or (not last and int(first) <= last_covered):
-            continue
-        last_covered = int(last or first)
-        yield int(first), form, "SpaceAfter=No" not in note.split("|")

@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import secrets
+import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -29,6 +30,9 @@ _COMPRESS: dict[str, Callable[[BinaryIO], object]] = {
     ".xz": lambda raw: lzma.LZMAFile(raw, "wb"),
     ".bz2": lambda raw: bz2.BZ2File(raw, "wb"),
 }
+
+
+COMPRESSED = tuple(_DECOMPRESS)
 
 
 def name_of(source: Source) -> str:
@@ -56,7 +60,7 @@ class _Counted(io.RawIOBase):
 
 @contextmanager
 def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
-    """A path, `-`, or an open binary file as a stream of bytes; .gz, .xz and .bz2 are unpacked on the way.
+    """A path, `-`, or an open binary file as a stream of bytes; a path to .gz, .xz or .bz2 is unpacked on the way.
 
     `on_bytes` hears how many bytes were taken from the disk, each time some were.
     """
@@ -64,7 +68,8 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
     try:
         with _opened(source) as raw:
             counted = raw if on_bytes is None else cast(BinaryIO, io.BufferedReader(_Counted(raw, on_bytes)))
-            unpack = _DECOMPRESS.get(Path(name).suffix.lower())
+            is_path = isinstance(source, str | os.PathLike)
+            unpack = _DECOMPRESS.get(Path(name).suffix.lower()) if is_path else None
             yield counted if unpack is None else cast(BinaryIO, unpack(counted))
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         reason = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
@@ -122,6 +127,8 @@ def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
     try:
         with scratch.open("xb") as raw:
             yield raw
+        if path.exists():
+            shutil.copymode(path, scratch)
         scratch.replace(path)
     finally:
         with suppress(OSError):

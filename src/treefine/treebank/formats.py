@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from treefine.errors import TreebankError
-
-COMPRESSED = (".gz", ".xz", ".bz2")
+from treefine.treebank.files import COMPRESSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ def format_of(path: str, name: str | None = None) -> Format:
         if name not in FORMATS:
             raise TreebankError(f"There is no format {name!r}.", hint=f"Choose one of {', '.join(FORMATS)}.")
         return FORMATS[name]
-    suffixes = [suffix for suffix in PurePath(path).suffixes if suffix not in COMPRESSED]
+    suffixes = [suffix for suffix in PurePath(path.lower()).suffixes if suffix not in COMPRESSED]
     for each in FORMATS.values():
-        if suffixes and suffixes[-1].lower() in each.suffixes:
+        if suffixes and suffixes[-1] in each.suffixes:
             return each
     return CONLLU

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -25,6 +25,14 @@ class Word(NamedTuple):
     head: int | None
     label: str
     deps: str
+    misc: str
+
+
+class Token(NamedTuple):
+    """A stretch of text between spaces or cuts: one word, or a multiword token with several."""
+
+    form: str
+    words: range  # their numbers, from 1
     misc: str
 
 
@@ -65,16 +73,13 @@ class Sentence:
         cls, forms: Sequence[str], *, upos: Sequence[str] | None = None, xpos: Sequence[str] | None = None
     ) -> Sentence:
         """A CoNLL-U sentence of these words, with nothing said of the rest."""
-        for cell in (*forms, *(upos or ()), *(xpos or ())):
-            if not cell or any(mark in cell for mark in "\t\n\r"):
-                raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it is empty or breaks the line.")
-        blank = (BLANK,) * len(forms)
+        if not forms:
+            raise TreebankError("A sentence has at least one word.")
+        _check_cells(forms)
         numbers = tuple(map(str, range(1, len(forms) + 1)))
-        tags = [blank if column is None else tuple(column) for column in (upos, xpos)]
-        if not all(len(column) == len(forms) for column in tags):
-            raise ValueError(f"{len(forms)} words, but {[len(column) for column in tags]} tags")
-        columns = (numbers, tuple(forms), blank, *tags, blank, blank, blank, blank, blank)
-        return cls((), columns, range(len(forms)))
+        blank = (BLANK,) * len(forms)
+        bare = cls((), (numbers, tuple(forms), *[blank] * 8), range(len(forms)))
+        return bare.with_tags(upos=upos, xpos=xpos)
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -129,6 +134,17 @@ class Sentence:
         rest = [self.column(each) for each in (form.deprel, form.deps, form.misc)]
         return tuple(map(Word, range(1, len(self) + 1), *columns, self.heads, *rest))
 
+    def tokens(self) -> Iterator[Token]:
+        """The words as they stand in the text: a multiword token in place of its words, no empty nodes."""
+        misc = self.columns[self.format.misc] if self.format.misc is not None else (BLANK,) * len(self.columns[0])
+        covered = 0
+        for identifier, form, note in zip(self.columns[0], self.columns[self.format.form], misc, strict=True):
+            first, _, last = identifier.partition("-")
+            if "." in identifier or (not last and int(first) <= covered):
+                continue
+            covered = int(last or first)
+            yield Token(form, range(int(first), covered + 1), note)
+
     @property
     def sent_id(self) -> str:
         """What the comment `# sent_id = …` says; empty without one."""
@@ -155,7 +171,8 @@ class Sentence:
             hint=hint,
             path=self.path,
             line=line,
-            sent_id=self.sent_id or f"sentence {self.number}",
+            sent_id=self.sent_id,
+            sentence=self.number,
             word="" if word is None else str(word),
         )
 
@@ -183,6 +200,7 @@ class Sentence:
         for index, cells in changed.items():
             if len(cells) != len(self):
                 raise ValueError(f"{len(cells)} values for {len(self)} words")
+            _check_cells(cells)
             whole = list(columns[index])
             for line, cell in zip(self.word_lines, cells, strict=True):
                 whole[line] = cell
@@ -196,6 +214,12 @@ class Sentence:
         if isinstance(newlines, str):
             return start + newlines.join(lines) + end
         return start + "".join(map(str.__add__, lines, (*newlines, ""))) + end
+
+
+def _check_cells(cells: Sequence[str]) -> None:
+    for cell in cells:
+        if not cell or "\t" in cell or "\n" in cell or "\r" in cell:
+            raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it is empty or breaks the line.")
 
 
 def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str) -> str:

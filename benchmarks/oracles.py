@@ -13,7 +13,7 @@ Counts = dict[str, tuple[int, int, int, int | None]]
 
 
 class RefusedError(Exception):
-    pass
+    """A scorer refused the two files."""
 
 
 @cache
@@ -39,10 +39,15 @@ def _counts(scores: dict[str, object]) -> Counts:
     }
 
 
+def text_file(text: str) -> io.TextIOWrapper:
+    """The text as the scripts open a file: every kind of line end is one."""
+    return io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+
+
 def official(gold: str, system: str) -> Counts:
     script = official_script()
     try:
-        return _counts(script.evaluate(*(script.load_conllu(io.StringIO(text)) for text in (gold, system))))
+        return _counts(script.evaluate(*(script.load_conllu(text_file(text)) for text in (gold, system))))
     except script.UDError as error:
         raise RefusedError(error) from error
 
@@ -52,13 +57,13 @@ def udtools(gold: str, system: str) -> Counts:
     from udtools import udeval
 
     try:
-        loaded = [udeval.load_conllu(io.StringIO(text), "x", {}) for text in (gold, system)]
+        loaded = [udeval.load_conllu(text_file(text), "x", {}) for text in (gold, system)]
         return _counts(udeval.evaluate(*loaded))
     except udeval.UDError as error:
         raise RefusedError(error) from error
 
 
-def udapi(gold: str, system: str, capsys: object) -> dict[str, tuple[int, int, int]]:
+def udapi(gold: str, system: str) -> dict[str, tuple[int, int, int]]:
     """An implementation of its own; it wants the same sentences in both files."""
     from udapi.block.eval.conll18 import Conll18
     from udapi.block.read.conllu import Conllu

@@ -9,6 +9,8 @@ from treefine import Sentence
 
 @dataclass(eq=False)
 class Word:
+    """A word whose head is another such word, so that words may come and go."""
+
     form: str
     cells: list[str]  # LEMMA to FEATS
     label: str
@@ -17,11 +19,14 @@ class Word:
 
 @dataclass(eq=False)
 class Token:
+    """One word, or a multiword token."""
+
     form: str
     words: list[Word] = field(default_factory=list)  # several, or one of another form: a multiword token
 
     @property
     def is_multiword(self) -> bool:
+        """Whether it has several words."""
         return len(self.words) > 1
 
 
