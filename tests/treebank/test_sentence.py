@@ -119,7 +119,7 @@ def test_tokens_are_words_and_multiword_tokens_as_they_stand_in_the_text(sentenc
         ("2:nmod|4:obl", "2:nmod"),  # never twice
         ("4.1:obl|7:nsubj", "4.1:obl|7:nsubj"),  # nothing restated the old arc: nothing changes
         ("4:oblique", "4:oblique"),
-        ("1.2:x|1.10:y|4:obl", "1.2:x|1.10:y|2:nmod"),  # empty nodes by number, not as text
+        ("1.2:y|1.10:x|4:obl", "1.2:y|1.10:x|2:nmod"),  # empty nodes by number, not as text
     ],
 )
 def test_deps_follows_the_tree_where_it_restated_it(deps, expected):
