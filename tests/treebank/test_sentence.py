@@ -80,7 +80,7 @@ def test_too_few_heads_or_tags_are_refused(sentences):
         sentences[0].with_tags(upos=["X"])
 
 
-@pytest.mark.parametrize("cell", ["", "a\tb", "a\nb", "a\rb"])
+@pytest.mark.parametrize("cell", ["", "a\tb", "a\nb", "a\rb", "a\ud800"])
 def test_a_cell_that_would_break_the_line_is_refused(cell):
     sentence = Sentence.of_words(["a"])
 

@@ -220,6 +220,13 @@ def _check_cells(cells: Sequence[str]) -> None:
     for cell in cells:
         if not cell or "\t" in cell or "\n" in cell or "\r" in cell:
             raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it is empty or breaks the line.")
+    try:
+        "".join(cells).encode()
+    except UnicodeEncodeError as error:
+        cell = next(cell for cell in cells if any("\ud800" <= each <= "\udfff" for each in cell))
+        raise TreebankError(
+            f"{cell!r} cannot be a cell of a treebank: half a surrogate pair is no character."
+        ) from error
 
 
 def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str) -> str:
