@@ -83,6 +83,10 @@ NO_SCORE = {
         ("\ufeff" + GOOD).encode(),
         "bom.conllu:1: (s1) The file starts with a byte order mark, which the official scorer refuses. Remove it.",
     ),
+    "start.conllu": (
+        ("\n" + GOOD).encode(),
+        "start.conllu:2: (s1) The file starts with a blank line, which the official scorer refuses. Remove it.",
+    ),
     "gap.conllu": (
         (GOOD + "\n").encode(),
         "gap.conllu:1: (s1) There are two blank lines in a row, which the official scorer reads as a sentence without "

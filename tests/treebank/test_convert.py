@@ -64,7 +64,7 @@ def test_the_tags_of_conll09_are_gold_or_predicted_as_chosen(data):
     assert predicted.words[2].lemma == "schlaf"
     assert predicted.words[1].feats == "*"
     assert convert(predicted, CONLLU).to_text().split("\n")[1] == "2\tKatze\tKatze\t_\tNE\t*\t3\tSB\t_\t_"
-    assert dict(losses(gold, CONLLU)) == {"PLEMMA": 2, "PPOS": 1, "PFEAT": 1, "PRED": 1, "APRED": 1}
+    assert dict(losses(gold, CONLLU)) == {"PLEMMA": 2, "PPOS": 1, "PFEAT": 1, "FILLPRED": 1, "PRED": 1, "APRED": 1}
 
 
 def test_changes_to_a_conll09_sentence_go_to_the_columns_they_were_read_from(data):

@@ -80,7 +80,7 @@ def test_too_few_heads_or_tags_are_refused(sentences):
         sentences[0].with_tags(upos=["X"])
 
 
-@pytest.mark.parametrize("cell", ["", "a\tb", "a\nb", "a\rb", "a\ud800"])
+@pytest.mark.parametrize("cell", ["", "a\tb", "a\nb", "a\rb", "a\0b", "a\ud800"])
 def test_a_cell_that_would_break_the_line_is_refused(cell):
     sentence = Sentence.of_words(["a"])
 
@@ -91,6 +91,12 @@ def test_a_cell_that_would_break_the_line_is_refused(cell):
     ):
         with pytest.raises(TreebankError, match="cannot be a cell"):
             attempt()
+
+
+def test_a_cell_that_the_file_left_empty_does_not_stand_in_the_way():
+    sentence = parsed(["1\ta\t_\t_\t_\t_\t0\troot\t\t_"])
+
+    assert sentence.with_graph(sentence.graph) == sentence
 
 
 def test_a_sentence_has_words():

@@ -96,6 +96,49 @@ def test_each_cycle_and_each_wrong_space_is_told():
     ]
 
 
+def test_one_bad_line_does_not_hide_the_faults_of_the_others():
+    bad = GOOD.replace("2\tb\t_", "2\tb").replace("\t2\tx", "\t9\tx").encode() + b"\n"
+    worse = bad.replace(b"text = a b", b"text = \xff b").replace(b"2\tb", b"2\t\xfe")
+
+    told = [(fault.line, fault.message) for fault in validate(io.BytesIO(worse))]
+
+    assert told == [
+        (2, "Byte 0xff is not UTF-8."),
+        (4, "Byte 0xfe is not UTF-8."),
+        (4, "The line has 9 columns, not 10."),
+        (3, "HEAD is 9 but the sentence has 2 words."),
+    ]
+
+
+def test_comments_alone_claim_no_sent_id_and_hide_no_repetition():
+    alone = "# sent_id = s\n\n"
+    bad = GOOD.replace("\t2\tx", "\t9\tx")
+
+    assert [fault.partition(": ")[0] for fault in faults(alone + GOOD)] == ["<stream>:1"]
+    assert [fault.partition(": ")[0] for fault in faults(GOOD + "\n" + alone + bad)] == [
+        "<stream>:6",  # comments alone
+        "<stream>:8",  # the sent_id of line 1
+        "<stream>:10",  # HEAD
+    ]
+
+
+def test_an_empty_cell_of_a_multiword_token_has_its_own_line():
+    rows = "1-2\tab\t\t_\t_\t_\t_\t_\t_\t_\n" + GOOD.split("\n", 2)[2]
+
+    assert faults(rows) == ["<stream>:1: (sentence 1, word 1-2) Column 3 is empty. Write _ for nothing."]
+
+
+@pytest.mark.parametrize("column", [0, 6])
+def test_a_number_of_thousands_of_digits_is_no_number(column):
+    cells = GOOD.split("\n")[2].split("\t")
+    cells[column] = "9" * 5000
+
+    (fault,) = faults("\t".join(cells) + "\n" + GOOD.split("\n")[3] + "\n")
+
+    assert "99999999999999999999…" in fault
+    assert len(fault) < 100
+
+
 def test_a_note_that_only_looks_like_spaceafter_is_none():
     assert faults(GOOD.replace("x\t_\t_", "x\t_\tXSpaceAfter=No")) == []
 
@@ -107,10 +150,10 @@ def test_all_faults_of_a_file_come_in_one_run_and_in_order():
     assert faults(text) == [
         "<stream>:4: (s) ID 5 does not fit here; 2 is expected.",
         "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words.",
-        "<stream>:6: (s) The sent_id is already that of the sentence at line 4.",
-        "<stream>:11: (s) The sent_id is already that of the sentence at line 4.",
+        "<stream>:6: (s) The sent_id is already that of the sentence at line 1.",
+        "<stream>:11: (s) The sent_id is already that of the sentence at line 1.",
         "<stream>:13: (s, word 1) The form 'a' is not what # text has at character 1: 'b'.",
-        "<stream>:19: (s) The sent_id is already that of the sentence at line 4.",
+        "<stream>:16: (s) The sent_id is already that of the sentence at line 1.",
         "<stream>:19: (s) ID 5 does not fit here; 2 is expected.",
         "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words.",
     ]

@@ -94,7 +94,9 @@ def _refuse_like_official(sentence: Sentence) -> None:
     refused = "which the official scorer refuses"
     if start.startswith("\ufeff"):
         raise sentence.error(f"The file starts with a byte order mark, {refused}.", hint="Remove it.")
-    if start or end.count("\n") > 2:
+    if start:
+        raise sentence.error(f"The file starts with a blank line, {refused}.", hint="Remove it.")
+    if end.count("\n") > 2:
         message = "There are two blank lines in a row, which the official scorer reads as a sentence without words."
         raise sentence.error(message, hint="Remove one.")
     if end.count("\n") < 2:

@@ -20,7 +20,7 @@ def progress(
 
     Without a total, or where nothing is told, it shows that work goes on.
     """
-    stream = stream or sys.stderr
+    stream = stream or sys.stderr  # None where standard error is closed
     done = 0
     bar: Progress | None = None
 
@@ -39,7 +39,7 @@ def progress(
 
     timer = Timer(delay, show)
     timer.daemon = True
-    if stream.isatty():
+    if stream is not None and stream.isatty():
         timer.start()
     try:
         yield advance

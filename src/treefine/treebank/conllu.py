@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Literal, NamedTuple
 
@@ -38,24 +39,41 @@ def read_treebank(
     cannot be read raises TreebankError; with on_error="skip" it is reported (to `on_skip`, or on standard error) and
     left out with all its faults told, and its neighbours keep their numbers.
     """
-    path = name_of(source)
-    form = format_of(path, format)
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error is {on_error!r}; choose 'raise' or 'skip'")
-    number, is_empty = 0, True
+    for read in read_blocks(source, format=format, on_bytes=on_bytes):
+        if isinstance(read, Sentence):
+            yield read
+        elif on_error == "raise":
+            raise read.faults[0]
+        else:
+            for fault in read.faults:
+                (on_skip or _report_skip)(fault)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Lines between blank lines that are no sentence, and why."""
+
+    line: int
+    sent_id: str
+    has_words: bool  # if not, they are comments alone, and no sentence was meant
+    faults: tuple[TreebankError, ...]
+
+
+def read_blocks(
+    source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[Sentence | Unreadable]:
+    """All that stands between blank lines, in order: sentences, and what is none."""
+    path = name_of(source)
+    form = format_of(path, format)
+    number, is_empty = 1, True
     with open_input(source, on_bytes=on_bytes) as stream:
         for block in _blocks(stream, path):
-            number, is_empty = number + 1, False
             read = _sentence(block, form, path, number)
-            if isinstance(read, Sentence):
-                yield read
-                continue
-            if on_error == "raise":
-                raise read[0]
-            for fault in read:
-                (on_skip or _report_skip)(fault)
-            if all(line.startswith(b"#") for line in block.body.split(b"\n")):
-                number -= 1  # comments alone are a fault, but no sentence
+            yield read
+            number += isinstance(read, Sentence) or read.has_words
+            is_empty = False
     if is_empty:
         raise TreebankError("The file holds no sentence.", path=path)
 
@@ -67,14 +85,14 @@ def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]
     """
     count = 0
     with open_output(target) as stream:
-        end = ""
+        last = PLAIN
         for sentence in sentences:
             text = sentence.to_text()
-            if count:  # from another place in a file or another file: what only its first or last sentence has must go
+            if count:  # it may come from another file, or another place: what only a first or last sentence has must go
                 text = text.removeprefix(sentence.layout.start)
-                newline = "\r\n" if end.endswith("\r\n") else "\n"
-                text = newline * (2 - min(end.count("\n"), 2)) + text
-            end = sentence.layout.end
+                newline = "\r\n" if "\r\n" in (last.end or last.newlines) else "\n"
+                text = newline * (2 - min(last.end.count("\n"), 2)) + text
+            last = sentence.layout
             stream.write(text.encode())
             count += 1
     return count
@@ -96,7 +114,7 @@ class _Block(NamedTuple):
 def _blocks(stream: BinaryIO, path: str) -> Iterator[_Block]:
     """Cut the stream at blank lines. The bytes of all blocks, put together again, are the file."""
     line, start, rest = 1, b"", b""
-    for chunk in _chunks(stream):
+    for chunk in _chunks(stream, path):
         if line == 1 and not rest:
             match = _FILE_START.match(chunk)
             before = match[0] if match else b""
@@ -122,7 +140,7 @@ def _blocks(stream: BinaryIO, path: str) -> Iterator[_Block]:
         yield _Block(line, start, body, rest[len(body) :])
 
 
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+def _chunks(stream: BinaryIO, path: str) -> Iterator[bytes]:
     """The bytes of the stream, CHUNK and a little more at a time: up to a line that is not blank, so no gap is cut."""
     while chunk := stream.read(CHUNK):
         pieces = [chunk]
@@ -130,21 +148,24 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
             pieces.append(line)
             if line.strip(b"\r\n\xef\xbb\xbf"):
                 break
+            if len(pieces) > CHUNK:
+                message = f"There are more than {CHUNK:,} blank lines in a row."
+                raise TreebankError(message, hint="Is this a treebank?", path=path)
         yield b"".join(pieces)
 
 
-def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence | list[TreebankError]:
+def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence | Unreadable:
     """The sentence, or all the faults that keep the block from being one."""
     fault = partial(TreebankError, path=path, sentence=number)
+    faults: list[TreebankError] = []
     try:
         text = block.body.decode()
-    except UnicodeDecodeError as error:
-        line = block.line + block.body.count(b"\n", 0, error.start)
-        message = f"Byte 0x{block.body[error.start]:02x} is not UTF-8."
-        return [fault(message, line=line, hint="Convert the file to UTF-8.")]
+    except UnicodeDecodeError:
+        faults += _encoding_faults(block, fault)
+        text = block.body.decode(errors="replace")
     if "\0" in text:
         line = block.line + text.count("\n", 0, text.index("\0"))
-        return [fault("There is a zero byte.", line=line)]
+        faults.append(fault("There is a zero byte.", line=line))
     layout = PLAIN
     if block.start or block.end != b"\n\n" or "\r" in text:
         text, layout = _layout(text, block)
@@ -156,14 +177,23 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
     rows = [line.split("\t") for line in lines[start:]]
     columns = tuple(zip(*rows))  # noqa: B905 - rows of unequal length are a fault, found below
     words: range | tuple[int, ...] = range(len(rows))
-    if len(set(map(len, rows))) != 1 or not _is_plain(columns, form):
-        fault = partial(fault, sent_id=Sentence(comments, (), ()).sent_id)
-        faults = list(line_faults(lines, block.line, form, fault))
+    if faults or len(set(map(len, rows))) != 1 or not _is_plain(columns, form):
+        sent_id = Sentence(comments, (), ()).sent_id
+        faults += line_faults(lines, block.line, form, partial(fault, sent_id=sent_id))
         if faults:
-            return faults
+            return Unreadable(block.line, sent_id, bool(rows), tuple(faults))
         if not all(map(str.isdecimal, columns[0])):
             words = tuple([line for line, identifier in enumerate(columns[0]) if identifier.isdecimal()])
     return Sentence(comments, columns, words, form, layout, path, block.line, number)
+
+
+def _encoding_faults(block: _Block, fault: Callable[..., TreebankError]) -> Iterator[TreebankError]:
+    for number, line in enumerate(block.body.split(b"\n"), start=block.line):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            message = f"Byte 0x{line[error.start]:02x} is not UTF-8."
+            yield fault(message, line=number, hint="Convert the file to UTF-8.")
 
 
 def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:

@@ -81,7 +81,7 @@ def losses(sentence: Sentence, to: Format) -> Counter[str]:
         for kept in (source.lemma, source.xpos, source.feats, source.head, source.deprel):
             pairs = zip(sentence.column(kept), sentence.column(_twin(kept)), strict=True)
             lost[_NAMES_2009[_twin(kept)]] = sum(twin not in (BLANK, value) for value, twin in pairs)
-        lost["PRED"] = _filled(sentence, 13)
+        lost["FILLPRED"], lost["PRED"] = (_filled(sentence, column) for column in (12, 13))
         lost["APRED"] = sum(_filled(sentence, column) for column in range(14, len(sentence.columns)))
     else:
         lost["PHEAD"], lost["PDEPREL"] = (_filled(sentence, column) for column in (8, 9))

@@ -10,9 +10,9 @@ from treefine.treebank.formats import Format
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, Sentence
 
-NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
-RANGE = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)", re.ASCII)
-EMPTY_NODE = re.compile(r"(0|[1-9][0-9]*)\.([1-9][0-9]*)", re.ASCII)
+NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
+EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
 
 
 def line_faults(
@@ -29,28 +29,33 @@ def line_faults(
         return
     rows = [line.split("\t") for line in lines[start:]]
     width = max(form.width, len(rows[0])) if form.has_more_columns else form.width
-    numbered = list(enumerate(rows, start=first_line + start))
-    for number, row in numbered:
-        if len(row) != width and row[0].startswith("#"):
+    numbered = []
+    for number, row in enumerate(rows, start=first_line + start):
+        if len(row) == width:
+            numbered.append((number, row))
+        elif row[0].startswith("#"):
             hint = "Comments belong before the first word."
             yield fault("A comment stands between words.", line=number, hint=hint)
-        elif len(row) != width:
+        else:
             hint = "Columns are separated by tabs, not by spaces." if len(row) == 1 else ""
             columns = f"{len(row)} column{'s' * (len(row) != 1)}"
             yield fault(f"The line has {columns}, not {width}.", line=number, hint=hint)
-    if any(len(row) != width for row in rows):
-        return  # without all columns, IDs and heads mean nothing
+            numbered.append((number, row if len(row) > 1 else row[0].split(" ")))
     yield from _id_faults([(number, row[0]) for number, row in numbered], form, fault)
-    words = sum(1 for row in rows if not (RANGE.fullmatch(row[0]) or EMPTY_NODE.fullmatch(row[0])))
+    words = sum(1 for _, row in numbered if not (RANGE.fullmatch(row[0]) or EMPTY_NODE.fullmatch(row[0])))
     for number, row in numbered:
-        head = row[form.head]
-        if not NUMBER.fullmatch(row[0]) or head == BLANK:
+        if len(row) != width or not NUMBER.fullmatch(row[0]) or row[form.head] == BLANK:
             continue
+        head = row[form.head]
         if not NUMBER.fullmatch(head):
-            yield fault(f"HEAD is {head!r}, not a number.", line=number, word=row[0])
+            yield fault(f"HEAD is {_shortened(head)!r}, not a number.", line=number, word=row[0])
         elif int(head) > words:
             message = f"HEAD is {head} but the sentence has {words} word{'s' * (words != 1)}."
             yield fault(message, line=number, word=row[0])
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) <= 20 else cell[:20] + "…"
 
 
 def _id_faults(
@@ -81,7 +86,7 @@ def _id_faults(
             yield fault(f"ID {identifier} {reason}; {last_word + 1} is expected.", line=line)
             last_word = max(last_word, int(identifier))
         else:
-            yield fault(f"ID is {identifier!r}; {last_word + 1} is expected.", line=line)
+            yield fault(f"ID is {_shortened(identifier)!r}; {last_word + 1} is expected.", line=line)
             last_word += 1
     if span_end > last_word:
         message = f"A multiword token ends at word {span_end}, but the last word is {last_word}."
@@ -108,12 +113,10 @@ def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[Treeban
 
 def cell_faults(sentence: Sentence) -> Iterator[TreebankError]:
     """Empty cells, which no format allows."""
-    if not any("" in column for column in sentence.columns):
-        return
-    numbers = {line: number for number, line in enumerate(sentence.word_lines, start=1)}
     for index, column in enumerate(sentence.columns):
-        for line in [line for line, cell in enumerate(column) if not cell]:
-            yield sentence.error(f"Column {index + 1} is empty.", word=numbers.get(line), hint="Write _ for nothing.")
+        if "" in column:
+            for line in [line for line, cell in enumerate(column) if not cell]:
+                yield sentence.error(f"Column {index + 1} is empty.", line=line, hint="Write _ for nothing.")
 
 
 def text_faults(sentence: Sentence) -> Iterator[TreebankError]:

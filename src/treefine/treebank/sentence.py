@@ -163,17 +163,18 @@ class Sentence:
                 return value.strip()
         return None
 
-    def error(self, message: str, *, word: int | None = None, hint: str = "") -> TreebankError:
-        """An error at this sentence, or at one of its words."""
-        line = self.line if word is None else self.line + len(self.comments) + self.word_lines[word - 1]
+    def error(self, message: str, *, word: int | None = None, line: int | None = None, hint: str = "") -> TreebankError:
+        """An error at this sentence, at one of its words, or at one of its lines after the comments (from 0)."""
+        if word is not None:
+            line = self.word_lines[word - 1]
         return TreebankError(
             message,
             hint=hint,
             path=self.path,
-            line=line,
+            line=self.line if line is None else self.line + len(self.comments) + line,
             sent_id=self.sent_id,
             sentence=self.number,
-            word="" if word is None else str(word),
+            word="" if line is None else self.columns[0][line],
         )
 
     def with_graph(self, graph: Graph) -> Sentence:
@@ -200,8 +201,8 @@ class Sentence:
         for index, cells in changed.items():
             if len(cells) != len(self):
                 raise ValueError(f"{len(cells)} values for {len(self)} words")
-            _check_cells(cells)
             whole = list(columns[index])
+            _check_cells([cell for line, cell in zip(self.word_lines, cells, strict=True) if cell != whole[line]])
             for line, cell in zip(self.word_lines, cells, strict=True):
                 whole[line] = cell
             columns[index] = tuple(whole)
@@ -218,7 +219,7 @@ class Sentence:
 
 def _check_cells(cells: Sequence[str]) -> None:
     for cell in cells:
-        if not cell or "\t" in cell or "\n" in cell or "\r" in cell:
+        if not cell or any(mark in cell for mark in "\t\n\r\0"):
             raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it is empty or breaks the line.")
     try:
         "".join(cells).encode()
