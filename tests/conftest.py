@@ -1,9 +1,17 @@
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("treefine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "treefine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize="CI" in os.environ,  # new examples here, the same ones where a change is judged
+    max_examples=int(os.environ.get("EXAMPLES", "100")),
+)
 settings.load_profile("treefine")
 
 DATA = Path(__file__).parent / "data"

@@ -18,6 +18,7 @@ from treefine.treebank.sentence import PLAIN, Layout, Sentence
 
 CHUNK = 1 << 16  # bytes read at a time
 LONGEST = 1 << 24  # bytes without a blank line after which a file is no treebank: some 200,000 words
+WIDEST = 1 << 16  # blank lines in a row after which it is none either
 _FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
 _BETWEEN_SENTENCES = re.compile(rb"(\n(?:\r?\n)+)")
 _NUMBERS = tuple(map(str, range(1, 1001)))
@@ -148,8 +149,8 @@ def _chunks(stream: BinaryIO, path: str) -> Iterator[bytes]:
             pieces.append(line)
             if line.strip(b"\r\n\xef\xbb\xbf"):
                 break
-            if len(pieces) > CHUNK:
-                message = f"There are more than {CHUNK:,} blank lines in a row."
+            if len(pieces) > WIDEST:
+                message = f"There are more than {WIDEST:,} blank lines in a row."
                 raise TreebankError(message, hint="Is this a treebank?", path=path)
         yield b"".join(pieces)
 
