@@ -4,7 +4,8 @@ import pytest
 
 from treefine import AlignmentError, Graph, Sentence, evaluate
 from treefine.evaluation.alignment import align, pair_by_text
-from treefine.evaluation.conll18 import Score, load_for, load_pair
+from treefine.evaluation.conll18 import Score, load_pair
+from treefine.evaluation.words import load_words
 
 ONE = Sentence.of_words(["a"]).with_graph(Graph.of_words([0], ["root"]))
 TWO = Sentence.of_words(["a", "b"]).with_graph(Graph.of_words([2, 0], ["x", "root"]))
@@ -12,7 +13,7 @@ TWO = Sentence.of_words(["a", "b"]).with_graph(Graph.of_words([2, 0], ["x", "roo
 
 def test_the_quick_way_for_equal_segmentation_gives_what_the_slow_one_does(data):
     for name in ("constructs.conllu", "en_ewt-sample.conllu"):
-        words = load_for(data / name, rule="conll18")
+        words = load_words(data / name)
 
         assert pair_by_text(words, words) == align(words, words)
 

@@ -83,6 +83,12 @@ def test_each_rule_leaves_out_its_own_punctuation(penn):
     assert counted(penn, "ptb") == ["Mr.", "Lee", "said", "$", "5", "No"]
 
 
+def test_a_form_that_is_empty_is_no_punctuation(data):
+    text = (data / "penn.conllx").read_text().replace("\tNo\t", "\t\t")
+
+    assert "" in counted([*read_treebank(io.BytesIO(text.encode()), format="conllx")], "conllx")
+
+
 def test_the_ptb_rule_reads_the_fine_tag_and_the_coarse_one_where_that_is_blank(penn):
     no_fine_tags = [sentence.with_tags(xpos=["_"] * len(sentence)) for sentence in penn]
     chinese = [sentence.with_tags(xpos=["PU", *sentence.xpos[1:]]) for sentence in penn]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 
 from treefine.errors import TreefineError
@@ -83,7 +84,8 @@ class Rule:
 
 
 def _is_unicode_punctuation(words: Words, word: int) -> bool:
-    return all([unicodedata.category(each).startswith("P") for each in words.forms[word]])
+    form = words.forms[word]
+    return form != "" and all([unicodedata.category(each).startswith("P") for each in form])
 
 
 def _is_tagged_punctuation(words: Words, word: int) -> bool:
@@ -131,15 +133,22 @@ def load_pair(
     on_bytes: Callable[[int], None] | None = None,
 ) -> Pair:
     """Read two files and align their words as the rule says."""
-    gold_words = load_for(gold, rule=rule, format=format, on_bytes=on_bytes)
-    return rule_of(rule).pair(gold_words, load_for(system, rule=rule, format=format, on_bytes=on_bytes))
+    return load_pairs(gold, {"system": system}, rule=rule, format=format, on_bytes=on_bytes)["system"]
 
 
-def load_for(
-    treebank: Treebank, *, rule: str, format: str | None = None, on_bytes: Callable[[int], None] | None = None
-) -> Words:
-    """Read one file, refusing what the rule's official scorer refuses."""
-    return load_words(treebank, is_ud=rule_of(rule).is_ud, format=format, on_bytes=on_bytes)
+def load_pairs(
+    gold: Treebank,
+    systems: Mapping[str, Treebank],
+    *,
+    rule: str = "conll18",
+    format: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> dict[str, Pair]:
+    """Read a gold file and several systems, refusing what the rule's scorer refuses, and align each with the gold file."""
+    chosen = rule_of(rule)
+    load = partial(load_words, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes)
+    gold_words = load(gold)
+    return {name: chosen.pair(gold_words, load(system)) for name, system in systems.items()}
 
 
 def all_marks(pair: Pair, *, rule: str = "conll18", metrics: Sequence[str] = ()) -> dict[str, Marks]:

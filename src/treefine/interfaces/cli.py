@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 import treefine
 from treefine.errors import TreefineError
-from treefine.evaluation.conll18 import all_marks, all_scores, load_for, load_pair, rule_of
+from treefine.evaluation.conll18 import all_marks, all_scores, load_pair, load_pairs
 from treefine.evaluation.labels import head_confusions, label_confusions, label_scores
 from treefine.interfaces import tables
 from treefine.interfaces.progress import progress
@@ -28,17 +28,13 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except TreefineError as error:
-            if ctx.params.get("debug"):
-                raise
-            typer.echo(f"treefine: {error}", err=True)
-            ctx.exit(1)
         except BrokenPipeError:
             raise  # whoever reads our output has seen enough: not an error
-        except OSError as error:
+        except (TreefineError, OSError) as error:
             if ctx.params.get("debug"):
                 raise
-            typer.echo(f"treefine: {error.strerror or error}", err=True)
+            reason = error.strerror or error if isinstance(error, OSError) else error
+            typer.echo(f"treefine: {reason}", err=True)
             ctx.exit(1)
 
 
@@ -157,12 +153,7 @@ def compare(
     if len(systems) < 2:
         raise TreefineError("There is only one system to compare.", hint="Name two files or more after the gold file.")
     with progress("Reading", _bytes_in(gold, *systems)) as advance:
-        options: dict[str, Any] = {"rule": rule, "format": format, "on_bytes": advance}
-        gold_words = load_for(gold, **options)
-        pairs = {
-            name: rule_of(rule).pair(gold_words, load_for(path, **options))
-            for name, path in _short_names(systems).items()
-        }
+        pairs = load_pairs(gold, _short_names(systems), rule=rule, format=format, on_bytes=advance)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
         comparison = compare_systems(
             pairs, metric=metric, rule=rule, alpha=alpha, samples=samples, seed=seed, on_progress=advance

@@ -57,6 +57,7 @@ class Unreadable:
     """Lines between blank lines that are no sentence, and why."""
 
     line: int
+    number: int
     sent_id: str
     has_words: bool  # if not, they are comments alone, and no sentence was meant
     faults: tuple[TreebankError, ...]
@@ -182,7 +183,7 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
         sent_id = Sentence(comments, (), ()).sent_id
         faults += line_faults(lines, block.line, form, partial(fault, sent_id=sent_id))
         if faults:
-            return Unreadable(block.line, sent_id, bool(rows), tuple(faults))
+            return Unreadable(block.line, number, sent_id, bool(rows), tuple(faults))
         if not all(map(str.isdecimal, columns[0])):
             words = tuple([line for line, identifier in enumerate(columns[0]) if identifier.isdecimal()])
     return Sentence(comments, columns, words, form, layout, path, block.line, number)

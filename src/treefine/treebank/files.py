@@ -30,8 +30,6 @@ _COMPRESS: dict[str, Callable[[BinaryIO], object]] = {
     ".xz": lambda raw: lzma.LZMAFile(raw, "wb"),
     ".bz2": lambda raw: bz2.BZ2File(raw, "wb"),
 }
-
-
 COMPRESSED = tuple(_DECOMPRESS)
 
 

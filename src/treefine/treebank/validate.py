@@ -22,7 +22,9 @@ def validate(
             first = first_lines.setdefault(read.sent_id, read.line) if read.sent_id and is_sentence else read.line
             if first != read.line:
                 message = f"The sent_id is already that of the sentence at line {first}."
-                yield TreebankError(message, path=name_of(source), line=read.line, sent_id=read.sent_id)
+                yield TreebankError(
+                    message, path=name_of(source), line=read.line, sent_id=read.sent_id, sentence=read.number
+                )
             yield from sentence_faults(read) if isinstance(read, Sentence) else read.faults
     except TreebankError as error:  # the file itself cannot be read any further
         yield error
