@@ -144,7 +144,7 @@ def load_pairs(
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> dict[str, Pair]:
-    """Read a gold file and several systems, refusing what the rule's scorer refuses, and align each with the gold file."""
+    """Read a gold file and several systems, refusing what the scorer of the rule refuses, and align each with gold."""
     chosen = rule_of(rule)
     load = partial(load_words, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes)
     gold_words = load(gold)
