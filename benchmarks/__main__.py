@@ -2,6 +2,8 @@
 
 import sys
 
+from benchmarks.attention import measure_attention
+from benchmarks.decoding import measure_decoding
 from benchmarks.measures import measure_resampling, measure_scoring, measure_startup
 from benchmarks.reading import measure_memory, measure_reading
 from benchmarks.rows import TREEBANKS
@@ -13,12 +15,15 @@ BENCHMARKS = {
     "scoring": measure_scoring,
     "resampling": measure_resampling,
     "startup": measure_startup,
+    "decoding": measure_decoding,
+    "attention": measure_attention,
 }
+WITHOUT_TREEBANKS = {"attention", "decoding", "tables"}
 
 names = sys.argv[1:] or ["--help"]
 if not set(names) <= {*BENCHMARKS, "all", "tables"}:
     sys.exit(f"usage: python -m benchmarks {{{','.join(BENCHMARKS)},all,tables}} …")
-if names != ["tables"] and not TREEBANKS.exists():
+if not set(names) <= WITHOUT_TREEBANKS and not TREEBANKS.exists():
     sys.exit(f"the treebanks are missing: {TREEBANKS.parent} should stand beside this checkout")
 for name in BENCHMARKS if "all" in names else names:
     if name != "tables":

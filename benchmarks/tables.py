@@ -90,7 +90,57 @@ def startup() -> str:
     return f"{_table(('', *result), ('CPU seconds', *cells))}\n\n{_origin('startup')}"
 
 
-TABLES: dict[str, Callable[[], str]] = {each.__name__: each for each in (reading, memory, scoring, resampling, startup)}
+def decoding() -> str:
+    """The best tree beside other ways to find it."""
+    row = last_row("decoding")
+    result, config = row["result"], row["config"]
+    peers = {
+        "numba": f"the same compiled by numba {config['numba']}",
+        "ufal": f"ufal.chu_liu_edmonds {config['ufal.chu_liu_edmonds']}",
+        "networkx": f"networkx {config['networkx']}",
+    }
+    rows: list[tuple[str, ...]] = [("words", "treefine", *peers.values())]
+    for n_words in config["lengths"]:
+        cells = [f"{result[f'treefine, {n_words}_microseconds']:,.0f} µs"]
+        for peer in peers:
+            if f"{peer}, {n_words}_microseconds" in result:
+                ratio = result[f"{peer}/treefine, {n_words}"]
+                times = f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.0f}"
+                cells.append(f"{result[f'{peer}, {n_words}_microseconds']:,.0f} µs: {times} times as long")
+            else:
+                cells.append("not measured")
+        rows.append((f"{n_words:,}", *cells))
+    also = (
+        f"2,000 sentences of 12 to 25 words take treefine {result['treefine, 2000 sentences_seconds']:.2f} s. "
+        f"The compiled one takes {result['numba, first call_seconds']:.1f} s to import, compile and call first."
+    )
+    return f"{_table(*rows)}\n\n{also}\n\n{_origin('decoding')}"
+
+
+def attention() -> str:
+    """Attention over a graph beside other ways to write it."""
+    row = last_row("attention")
+    result, config = row["result"], row["config"]
+    ways = {
+        "no graph": "no graph (the library's fused attention)",
+        "treefine": "treefine: a correction on the pairs with an arc",
+        "table": "each query against the whole relation table, then gathered",
+        "pairs": "a vector for each pair of pieces, as in the authors' code",
+    }
+    rows = [("one layer, forward and backward", "time", "times treefine's", "largest tensor")]
+    for name, title in ways.items():
+        time, ratio = result[f"{name}_milliseconds"], result[f"{name}/treefine"]
+        rows.append((title, f"{time:.1f} ms", f"{ratio:.2f}", f"{result[f'{name}_largest'] / 1e6:.2f} million numbers"))
+    shape = (
+        f"{config['rows']} sentences of {config['pieces']} pieces, {config['labels']} labels, "
+        f"{config['attention_heads']} attention heads of width {config['width']}, torch {config['torch']}."
+    )
+    return f"{_table(*rows)}\n\n{shape}\n\n{_origin('attention')}"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    each.__name__: each for each in (reading, memory, scoring, resampling, startup, decoding, attention)
+}
 
 
 def filled(page: str) -> str:

@@ -16,9 +16,13 @@ def loaded_by(statement: str) -> set[str]:
 def test_the_public_names_are_these():
     assert treefine.__all__ == [
         "AlignmentError",
+        "ConfigError",
         "Graph",
+        "ModelError",
+        "Parser",
         "Score",
         "Sentence",
+        "Step",
         "TreebankError",
         "TreefineError",
         "Word",
@@ -31,6 +35,13 @@ def test_the_public_names_are_these():
 
 def test_importing_treefine_needs_the_standard_library_alone():
     assert not loaded_by("import treefine") & {"torch", "transformers", "numpy", "rich", "typer"}
+
+
+def test_parsing_needs_neither_transformers_nor_the_hub():
+    loaded = loaded_by("from treefine import Parser")
+
+    assert "torch" in loaded
+    assert not loaded & {"transformers", "huggingface_hub", "rich", "typer"}
 
 
 def test_evaluating_loads_neither_torch_nor_numpy_nor_rich():

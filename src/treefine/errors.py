@@ -2,7 +2,9 @@
 
 TreefineError
 ├── TreebankError     a file, or one sentence in it, cannot be read or is not valid
-└── AlignmentError    two files do not hold the same words
+├── AlignmentError    two files do not hold the same words
+├── ConfigError       settings are not valid
+└── ModelError        a model folder cannot be used
 """
 
 from __future__ import annotations
@@ -48,3 +50,11 @@ class TreebankError(TreefineError):
 
 class AlignmentError(TreefineError):
     """Two treebanks that should hold the same words do not."""
+
+
+class ConfigError(TreefineError):
+    """Settings are not valid."""
+
+
+class ModelError(TreefineError):
+    """A model folder cannot be used."""

@@ -15,6 +15,7 @@ from treefine.errors import TreefineError
 from treefine.evaluation.conll18 import all_marks, all_scores, load_pair, load_pairs
 from treefine.evaluation.labels import head_confusions, label_confusions, label_scores
 from treefine.interfaces import tables
+from treefine.interfaces.parse import parse, refine
 from treefine.interfaces.progress import progress
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.convert import convert_treebank
@@ -53,7 +54,11 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog=_examples("treefine evaluate gold.conllu system.conllu", "treefine validate *.conllu"))
+@app.callback(
+    epilog=_examples(
+        "treefine parse --model models/en in.conllu -o out.conllu", "treefine evaluate gold.conllu system.conllu"
+    )
+)
 def main_options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
@@ -65,6 +70,19 @@ def main_options(
     Files may be plain or end in .gz, .xz or .bz2; - is standard input or output.
     """
 
+
+app.command(
+    epilog=_examples(
+        "treefine parse --model models/en in.conllu -o out.conllu",
+        "treefine parse --model models/en --initial udpipe.conllu --steps 3 - < in.conllu",
+    )
+)(parse)
+app.command(
+    epilog=_examples(
+        "treefine refine stanza.conllu --model models/en -o better.conllu",
+        "treefine refine stanza.conllu --model models/en --steps 1 --device cpu",
+    )
+)(refine)
 
 _FORMATS = f"One of {', '.join(FORMATS)}."
 _Rule = Annotated[

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 ROOT = 0
+
+
+class Arcs(NamedTuple):
+    """Heads and labels as far as they are given, word 1 first. Without any head there is no graph."""
+
+    heads: tuple[int | None, ...]  # None where a word has no head yet
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,11 @@ class Graph:
     def __len__(self) -> int:
         """Return the number of words; ROOT is not one."""
         return len(self.heads) - 1
+
+    @property
+    def arcs(self) -> Arcs:
+        """The same, without ROOT's unused place."""
+        return Arcs(self.heads[1:], self.labels[1:])
 
     @property
     def roots(self) -> tuple[int, ...]:

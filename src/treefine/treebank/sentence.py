@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from treefine.errors import TreebankError
 from treefine.treebank.formats import CONLLU, Format
-from treefine.treebank.graph import Graph
+from treefine.treebank.graph import Arcs, Graph
 
 BLANK = "_"
 
@@ -116,6 +116,11 @@ class Sentence:
     def labels(self) -> tuple[str, ...]:
         """The label of each word. The first entry is word 1's."""
         return self.column(self.format.deprel)
+
+    @property
+    def arcs(self) -> Arcs:
+        """Heads and labels as far as the file gives them."""
+        return Arcs(self.heads, self.labels)
 
     @property
     def graph(self) -> Graph:

@@ -1,0 +1,249 @@
+"""Typed settings of a model; the defaults are the paper's equations, and a preset gives the released code's choices."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from treefine.errors import ConfigError
+
+Column = Literal["upos", "xpos"]
+
+
+def _check_rates(**rates: float) -> None:
+    for name, rate in rates.items():
+        if rate >= 1:
+            raise ValueError(f"{name} = {rate}; it must be below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerSettings:
+    """The shape of a pretrained transformer; read from its folder, not chosen."""
+
+    family: Literal["bert", "roberta", "electra", "mpnet"]
+    n_pieces: int  # rows of the word table
+    n_positions: int  # pieces in a window, CLS, ROOT and SEP included
+    n_layers: int
+    width: int
+    n_attention_heads: int
+    inner_width: int
+    embedding_width: int  # the same as width, but for small ELECTRAs
+    activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
+    norm_eps: float = 1e-12
+    n_buckets: int = 0  # of relative distances between pieces (MPNet); 0 without
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.n_attention_heads < 1 or self.width % self.n_attention_heads:
+            raise ValueError(f"a width of {self.width} cannot be shared by {self.n_attention_heads} attention heads")
+        if self.n_positions < 4:
+            raise ValueError(f"n_positions = {self.n_positions} leaves no room for a word beside CLS, ROOT and SEP")
+        _check_rates(dropout=self.dropout, attention_dropout=self.attention_dropout)
+
+
+@dataclass(frozen=True, slots=True)
+class BiLSTMSettings:
+    """The encoder of the biaffine parser (Dozat and Manning 2017): words, characters and tags into a BiLSTM."""
+
+    family: Literal["bilstm"] = "bilstm"
+    word_width: int = 100
+    char_width: int = 100
+    tag_width: int = 100
+    n_layers: int = 3
+    width: int = 400  # in each direction
+    dropout: float = 0.33
+
+    def __post_init__(self) -> None:
+        _check_rates(dropout=self.dropout)
+
+
+@dataclass(frozen=True, slots=True)
+class RelationSettings:
+    """How attention reads a graph (Sec. 3.1.2)."""
+
+    graph: Literal["labelled", "unlabelled", "none"] = "labelled"  # none: the model reads no graph (SynTr, Eq. 7)
+    key_norm: bool = True  # LN in Eq. 5
+    scaled: bool = True  # Eq. 5 divides the relation term by √d as well
+    none: Literal["learned", "zero"] = "learned"  # the embedding of two pieces without an arc between them
+    two_cycles: Literal["kept", "erased"] = "kept"  # words that are each other's head: kept, each sees its own head
+
+
+@dataclass(frozen=True, slots=True)
+class TagSettings:
+    """Part-of-speech tags in the input (Eq. 3)."""
+
+    source: Literal["given", "predicted", "none"] = "given"
+    columns: tuple[Column, ...] = ("upos",)
+    double_specials: bool = False  # CLS and SEP count twice in the input, as if they were their own tags
+
+    def __post_init__(self) -> None:
+        if self.source != "none" and not self.columns:
+            raise ValueError(f'source = "{self.source}" needs at least one of the columns upos and xpos')
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerSettings:
+    """The four MLPs and two biaffine forms (Sec. 3.2.1, Appendix A)."""
+
+    arc_width: int = 500
+    label_width: int = 100
+    dropout: float = 0.33
+    slope: float = 0.1  # of LeakyReLU below zero
+
+    def __post_init__(self) -> None:
+        _check_rates(dropout=self.dropout)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSettings:
+    """From scores to graphs (Sec. 3.2.2)."""
+
+    root_label: str = "root"  # the label that a word has if and only if its head is ROOT; empty for no such rule
+    first_graph: Literal["argmax", "tree"] = "argmax"  # what the step after an empty graph reads
+    tree_over: Literal["log-probabilities", "probabilities"] = "log-probabilities"  # whose sum the final tree maximises
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """All that config.json says of a saved model."""
+
+    encoder: TransformerSettings | BiLSTMSettings
+    relations: RelationSettings = field(default_factory=RelationSettings)
+    tags: TagSettings = field(default_factory=TagSettings)
+    scorer: ScorerSettings = field(default_factory=ScorerSettings)
+    decode: DecodeSettings = field(default_factory=DecodeSettings)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.encoder, BiLSTMSettings) and self.relations.graph != "none":
+            raise ValueError('a BiLSTM reads no graph: set graph = "none" in [relations]')
+
+    @property
+    def reads_graph(self) -> bool:
+        """Whether the model can refine a graph (RNGTr), or only make a first one (SynTr, Biaffine)."""
+        return self.relations.graph != "none"
+
+
+PRESETS = ("paper", "released-code")
+
+
+def with_preset(settings: ModelSettings, preset: str) -> ModelSettings:
+    """The settings with the paper's equations, or with the choices of the authors' code where they differ.
+
+    The code's relation term is not scaled and its layer norm never takes effect; words that are each other's head lose
+    both arcs; CLS and SEP are added twice; the first graph is a tree; the last one maximises the sum of probabilities;
+    any word may be labelled `root`. What differs only in training is not here.
+    """
+    if preset == "paper":
+        relations, decode, double = RelationSettings(), DecodeSettings(), False
+    elif preset == "released-code":
+        relations = RelationSettings(key_norm=False, scaled=False, two_cycles="erased")
+        decode = DecodeSettings(root_label="", first_graph="tree", tree_over="probabilities")
+        double = True
+    else:
+        raise ConfigError(f"There is no preset {preset!r}.", hint=f"Choose one of {', '.join(PRESETS)}.")
+    relations = replace(relations, graph=settings.relations.graph)
+    return replace(settings, relations=relations, decode=decode, tags=replace(settings.tags, double_specials=double))
+
+
+Settings = TypeVar("Settings")
+
+
+def read_settings(kind: type[Settings], values: object, *, path: str = "") -> Settings:
+    """Settings of this kind from the values of a JSON or TOML file; all faults come in one report.
+
+    >>> read_settings(ScorerSettings, {"arc_width": 50}).arc_width
+    50
+    >>> read_settings(ScorerSettings, {"arc_with": 50})
+    Traceback (most recent call last):
+    treefine.errors.ConfigError: The settings have 1 fault: arc_with is unknown; did you mean arc_width?
+    """
+    faults: list[str] = []
+    found = _read(kind, values, "", faults)
+    if faults:
+        count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
+        raise ConfigError(f"The settings have {count}: {'; '.join(faults)}", path=path)
+    result: Settings = found
+    return result
+
+
+def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
+    if _is_section(kind):
+        return _read_section(kind, value, name, faults)
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            faults.append(_choice(name, value, get_args(kind)))
+    elif get_origin(kind) is tuple:
+        if not isinstance(value, (list, tuple)):
+            faults.append(f"{name} = {_shown(value)}; it must be a list")
+            return ()
+        return tuple(_read(get_args(kind)[0], each, name, faults) for each in value)
+    elif kind in (int, float) and isinstance(value, (int, kind)) and type(value) is not bool and abs(value) < math.inf:
+        if value < 0:
+            faults.append(f"{name} = {value}; it must not be negative")
+        return kind(value)
+    elif kind in (int, float) or type(value) is not kind:
+        names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+        faults.append(f"{name} = {_shown(value)}; it must be {names[kind]}")
+    return value
+
+
+def _read_section(kind: Any, value: object, name: str, faults: list[str]) -> Any:
+    place = f"[{name}] " if name else ""
+    if not isinstance(value, Mapping):
+        faults.append(f"{place}{_shown(value)} is not a section of settings")
+        return None
+    if not is_dataclass(kind):
+        kind = _of_family(get_args(kind), value, place, faults)
+        if kind is None:
+            return None
+    types_of = get_type_hints(kind)
+    known = {each.name: each for each in fields(kind)}
+    before = len(faults)
+    for key in value:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            shown = key if str(key).isidentifier() else _shown(key)
+            faults.append(f"{place}{shown} is unknown" + (f"; did you mean {near[0]}?" if near else ""))
+    read = {}
+    for key, each in known.items():
+        if key in value:
+            inner = key if _is_section(types_of[key]) else place + key
+            read[key] = _read(types_of[key], value[key], inner, faults)
+        elif each.default is MISSING and each.default_factory is MISSING:
+            faults.append(f"{place}{key} is missing")
+    if len(faults) > before:
+        return None
+    try:
+        return kind(**read)
+    except ValueError as error:
+        faults.append(f"{place}{error}")
+        return None
+
+
+def _is_section(kind: Any) -> bool:
+    return is_dataclass(kind) or get_origin(kind) in (Union, types.UnionType)
+
+
+def _of_family(kinds: tuple[Any, ...], value: Mapping[str, object], place: str, faults: list[str]) -> Any:
+    """The one of several kinds of section whose `family` the value names."""
+    families = {family: kind for kind in kinds for family in get_args(get_type_hints(kind)["family"])}
+    found = value.get("family")
+    for family, kind in families.items():
+        if family == found:
+            return kind
+    faults.append(f"{place}family is missing" if found is None else _choice(f"{place}family", found, families))
+    return None
+
+
+def _choice(name: str, value: object, choices: Iterable[str]) -> str:
+    return f"{name} = {_shown(value)}; choose {' or '.join(map(_shown, choices))}"
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,143 @@
+"""The commands parse and refine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from treefine.errors import TreefineError
+from treefine.interfaces.progress import progress
+from treefine.treebank.conllu import read_treebank, write_treebank
+from treefine.treebank.convert import convert_treebank
+from treefine.treebank.files import COMPRESSED
+from treefine.treebank.formats import FORMATS, format_of
+from treefine.treebank.pretokenised import NAME, is_pretokenised, read_words
+from treefine.treebank.sentence import BLANK, Sentence
+
+if TYPE_CHECKING:
+    from treefine.parsing.parser import Parser
+
+_Model = Annotated[str, typer.Option("--model", metavar="DIR", help="A model folder, or OWNER/NAME on a hub.")]
+_Output = Annotated[str, typer.Option("-o", "--output", metavar="OUT", help="The file to write, once it is whole.")]
+_Steps = Annotated[
+    int | None,
+    typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: 3; 4 from an empty graph]"),
+]
+_Tags = Annotated[
+    Literal["given", "predicted", "none"] | None,
+    typer.Option("--tags", help="Tags to read: the input's, the model's own, or none. [default: as it was trained]"),
+]
+_Projective = Annotated[bool, typer.Option("--projective", help="Give trees without crossing arcs.")]
+_Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")]
+_BatchPieces = Annotated[int, typer.Option("--batch-pieces", min=1, help="Sub-words in a batch, padding counted.")]
+_FORMATS = f"One of {', '.join(FORMATS)}; or {NAME}: one sentence a line, a space between words (also told by .txt)."
+_Format = Annotated[
+    str | None, typer.Option("--format", help=f"Format of the input; else told by its name. {_FORMATS}")
+]
+
+
+def parse(
+    source: Annotated[str, typer.Argument(metavar="IN", help="Sentences to parse; - is standard input.")],
+    model: _Model,
+    output: _Output = "-",
+    steps: _Steps = None,
+    initial: Annotated[
+        str | None,
+        typer.Option(
+            "--initial",
+            metavar="empty|DIR|FILE",
+            help="Start from nothing, from the trees of another model (SynTr, biaffine), or from those of a file with "
+            "the same sentences. [default: the initial parser in the model's folder, else empty]",
+        ),
+    ] = None,
+    tags: _Tags = None,
+    projective: _Projective = False,
+    device: _Device = None,
+    batch_pieces: _BatchPieces = 4000,
+    format: _Format = None,
+) -> None:
+    """Parse sentences that are cut into words.
+
+    All that the file holds stays as it is, but for heads, labels, the enhanced arcs that restate them, and blank tags
+    that the model predicts. Heads in the input are not read.
+    """
+    from treefine.parsing.parser import Parser  # which loads torch
+
+    parser = Parser.from_pretrained(
+        model,
+        initial=initial,
+        max_steps=steps,
+        tags=tags,
+        is_projective=projective,
+        device=device,
+        batch_pieces=batch_pieces,
+    )
+    _write(parser, source, output, format)
+
+
+def refine(
+    source: Annotated[str, typer.Argument(metavar="INITIAL", help="Parsed sentences; - is standard input.")],
+    model: _Model,
+    output: _Output = "-",
+    steps: _Steps = None,
+    tags: _Tags = None,
+    projective: _Projective = False,
+    device: _Device = None,
+    batch_pieces: _BatchPieces = 4000,
+    format: _Format = None,
+) -> None:
+    """Correct the trees of a file, whichever parser made them.
+
+    A word whose HEAD is blank has no arc in the graph to start from. A label that the model has never seen counts as
+    its main type (nsubj of nsubj:outer), and if that is unknown too, its arc is not read.
+    """
+    from treefine.parsing.initial import given
+    from treefine.parsing.parser import Parser  # which loads torch
+
+    parser = Parser.from_pretrained(
+        model,
+        initial=given,
+        max_steps=steps,
+        tags=tags,
+        is_projective=projective,
+        device=device,
+        batch_pieces=batch_pieces,
+    )
+    _write(parser, source, output, format)
+
+
+def _write(parser: Parser, source: str, output: str, format: str | None) -> None:
+    total = Path(source).stat().st_size if Path(source).is_file() else None
+    with progress("Parsing", total) as advance:
+        sentences = _told_of_missing_tags(parser, _read(source, format, advance))
+        suffixes = [suffix for suffix in PurePath(output.lower()).suffixes if suffix not in COMPRESSED]
+        if any(suffixes[-1:] == [suffix] for each in FORMATS.values() for suffix in each.suffixes):
+            convert_treebank(parser.stream(sentences), output, format_of(output))
+        else:
+            write_treebank(parser.stream(sentences), output)
+
+
+def _read(source: str, format: str | None, advance: Callable[[int], None]) -> Iterator[Sentence]:
+    if is_pretokenised(source, format):
+        return read_words(source, on_bytes=advance)
+    if format is not None and format not in FORMATS:
+        raise TreefineError(f"There is no format {format!r}.", hint=f"Choose one of {', '.join([*FORMATS, NAME])}.")
+    return read_treebank(source, format=format, on_bytes=advance)
+
+
+def _told_of_missing_tags(parser: Parser, sentences: Iterator[Sentence]) -> Iterator[Sentence]:
+    """The sentences; the first without any of the tags that the model reads is told of on standard error."""
+    columns = parser.model.settings.tags.columns if parser.tags == "given" else ()
+    is_told = not columns
+    for sentence in sentences:
+        if not is_told:
+            tags = {tag for column in columns for tag in (sentence.upos if column == "upos" else sentence.xpos)}
+            if tags == {BLANK}:
+                names = " and ".join(column.upper() for column in columns)
+                place = sentence.error(f"There is no {names} here, which the model was trained to read.")
+                typer.echo(f"warning: {place} Trees will be worse than they could be.", err=True)
+                is_told = True
+        yield sentence

@@ -1,0 +1,101 @@
+"""Self-attention that also reads a graph (Eqs. 4 and 5)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the customary name
+
+from treefine.config import RelationSettings
+from treefine.network.relations import NONE, Relations
+
+
+class RelationTables(nn.Module):
+    """The relation embeddings of one layer, shared by its attention heads: W₁ᴸ for keys, W₂ᴸ for values."""
+
+    def __init__(self, n_relations: int, width: int, settings: RelationSettings) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.empty(n_relations, width))
+        self.values = nn.Parameter(torch.empty(n_relations, width))
+        self.norm = nn.LayerNorm(width) if settings.key_norm else None
+        self.scale = 1 / math.sqrt(width) if settings.scaled else 1.0
+        self.is_none_learned = settings.none == "learned"
+        nn.init.normal_(self.keys, std=0.02)
+        nn.init.normal_(self.values, std=0.02)
+
+    def key_rows(self) -> Float[Tensor, "relation width"]:
+        """The keys as Eq. 5 has them; Eq. 4 leaves the values as they are."""
+        keys = self.keys if self.norm is None else self.norm(self.keys)
+        return self._with_none(keys) * self.scale
+
+    def value_rows(self) -> Float[Tensor, "relation width"]:
+        """The values of Eq. 4."""
+        return self._with_none(self.values)
+
+    def _with_none(self, rows: Float[Tensor, "relation width"]) -> Float[Tensor, "relation width"]:
+        return rows if self.is_none_learned else torch.cat([torch.zeros_like(rows[:1]), rows[1:]])
+
+
+def attend(
+    query: Float[Tensor, "row attn piece width"],
+    key: Float[Tensor, "row attn piece width"],
+    value: Float[Tensor, "row attn piece width"],
+    *,
+    bias: Float[Tensor, "row _ _ piece"],
+    relations: Relations | None,
+    tables: RelationTables | None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "row attn piece width"]:
+    """The new values of each piece; without relations those of the plain encoder.
+
+    Nearly all relations are NONE, whose share is the same for every key of a query. In the scores it changes no weight,
+    so only the difference of the other relations to it is added; in the values it is one vector, as the weights sum to
+    one. What is left is one arc up and some arcs down for each piece, two vectors a piece.
+    """
+    if relations is None or tables is None:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
+    keys, values = tables.key_rows(), tables.value_rows()
+    key_shares, value_shares = keys - keys[NONE], values - values[NONE]
+    up, down = key_shares[relations.up][:, None], key_shares[relations.down][:, None]  # [row, 1, piece, width]
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [row, attn, piece, piece]
+    scores = scores + relations.is_up * (query * up).sum(-1, keepdim=True)
+    scores = scores + relations.is_down * (query @ down.transpose(-1, -2))
+    weights = F.dropout((scores + bias).softmax(-1), dropout)
+    up, down = value_shares[relations.up][:, None], value_shares[relations.down][:, None]
+    attended = weights @ value + (weights * relations.is_down) @ down
+    attended = attended + (weights * relations.is_up).sum(-1, keepdim=True) * up
+    none = relations.has_graph[:, None, None, None] * values[NONE]
+    return attended + weights.sum(-1, keepdim=True) * none
+
+
+class RelationAttention(nn.Module):
+    """BERT's self-attention, to which relation embeddings join the values (Eq. 4) and the keys (Eq. 5)."""
+
+    def __init__(self, width: int, n_attention_heads: int, dropout: float, tables: RelationTables | None) -> None:
+        super().__init__()
+        self.n_attention_heads = n_attention_heads
+        self.dropout = dropout
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.output = nn.Linear(width, width)
+        self.relations = tables
+
+    def forward(
+        self,
+        x: Float[Tensor, "row piece width"],
+        bias: Float[Tensor, "row _ _ piece"],
+        relations: Relations | None,
+    ) -> Float[Tensor, "row piece width"]:
+        """The output before residual and norm."""
+        query, key, value = (
+            linear(x).unflatten(-1, (self.n_attention_heads, -1)).transpose(1, 2)  # [row, attn, piece, width]
+            for linear in (self.query, self.key, self.value)
+        )
+        dropout = self.dropout if self.training else 0.0
+        attended = attend(query, key, value, bias=bias, relations=relations, tables=self.relations, dropout=dropout)
+        output: Tensor = self.output(attended.transpose(1, 2).flatten(2))
+        return output

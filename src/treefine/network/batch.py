@@ -1,0 +1,245 @@
+"""Sentences as padded tensors, and the graphs over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from treefine.network.vocabulary import UNSEEN, Vocabulary
+from treefine.network.windows import owners, windows
+from treefine.treebank.graph import Arcs
+
+NO_HEAD = -1  # of ROOT, of padding, and of a word whose head is not given
+N_SPECIALS = 3  # CLS, ROOT and SEP stand in each window
+ROOT_PIECE = 1  # ROOT's place in each window
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """One graph a sentence, cycles allowed. A sentence whose words all lack a head has no graph."""
+
+    heads: Int[Tensor, "batch word"]
+    labels: Int[Tensor, "batch word"]  # UNSEEN where the model has no such label, and where there is no head
+
+    @classmethod
+    def of(cls, arcs: Sequence[Arcs], vocabulary: Vocabulary) -> Graphs:
+        """The graphs as tensors."""
+        shape = (len(arcs), max((len(each.heads) for each in arcs), default=0) + 1)
+        heads, labels = np.full(shape, NO_HEAD), np.full(shape, UNSEEN)
+        for row, each in enumerate(arcs):
+            n_words = len(each.heads)
+            heads[row, 1 : n_words + 1] = [NO_HEAD if head is None else head for head in each.heads]
+            labels[row, 1 : n_words + 1] = vocabulary.label_ids(each.labels)
+        labels[heads == NO_HEAD] = UNSEEN
+        return cls(torch.from_numpy(heads), torch.from_numpy(labels))
+
+    def select(self, rows: Int[Tensor, " row"], n_words: int) -> Graphs:
+        """Some of the graphs, cut to `n_words`, ROOT included."""
+        return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words])
+
+    def same_as(self, other: Graphs) -> Bool[Tensor, " batch"]:
+        """Whether each sentence has the same heads and labels in both."""
+        return ((self.heads == other.heads) & (self.labels == other.labels)).all(1)
+
+    def to(self, device: torch.device) -> Graphs:
+        """The same on another device."""
+        return Graphs(self.heads.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True)
+class PieceInputs:
+    """Rows of pieces: CLS, ROOT, the pieces of the words, SEP. A long sentence has several rows, its windows."""
+
+    pieces: Int[Tensor, "row piece"]
+    words: Int[Tensor, "row piece"]  # the word of each piece, 0 for ROOT; -1 for CLS, SEP and padding
+    is_first: Bool[Tensor, "row piece"]  # the pieces that stand for their words, ROOT's included (Sec. 5.3)
+    is_piece: Bool[Tensor, "row piece"]  # false for padding
+    sentences: Int[Tensor, " row"]  # the sentence of each row
+    word_rows: Int[Tensor, "batch word"]  # where each word is read: the row …
+    word_pieces: Int[Tensor, "batch word"]  # … and the piece in it
+    row_lengths: tuple[int, ...]
+    row_counts: tuple[int, ...]  # rows of each sentence
+
+    @classmethod
+    def of(
+        cls, sentences: Sequence[Sequence[Sequence[int]]], *, cls_id: int, sep_id: int, pad_id: int, n_positions: int
+    ) -> PieceInputs:
+        """The inputs for sentences given as the pieces of their words.
+
+        Of a word with very many pieces the first ones are read, so that some words fit into the smallest window.
+        """
+        room = n_positions - N_SPECIALS
+        most = max(1, room // 4)
+        rows: list[list[int]] = []
+        words: list[list[int]] = []
+        firsts: list[list[int]] = []
+        row_counts, places = [], []
+        for sentence in sentences:
+            counts = [min(len(pieces), most) for pieces in sentence]
+            cut = windows(counts, room)
+            first_of = []  # for each window, the first piece of each of its words
+            for window in cut:
+                row, word_of, first = [cls_id, pad_id], [-1, 0], [ROOT_PIECE]
+                for word in window:
+                    first.append(len(row))
+                    row += sentence[word][:most]
+                    word_of += [word + 1] * counts[word]
+                rows.append([*row, sep_id])
+                words.append([*word_of, -1])
+                firsts.append(first)
+                first_of.append({word: piece for word, piece in zip(window, first[1:], strict=True)})
+            start = len(rows) - len(cut)
+            owner = owners(counts, cut)
+            places.append(
+                [(start, ROOT_PIECE), *((start + number, first_of[number][w]) for w, number in enumerate(owner))]
+            )
+            row_counts.append(len(cut))
+        lengths = tuple(map(len, rows))
+        shape = (len(rows), max(lengths, default=0))
+        pieces, word_of_piece = np.full(shape, pad_id), np.full(shape, -1)
+        is_first = np.zeros(shape, dtype=bool)
+        for number, (row, word_of, first) in enumerate(zip(rows, words, firsts, strict=True)):
+            pieces[number, : len(row)] = row
+            word_of_piece[number, : len(row)] = word_of
+            is_first[number, first] = True
+        word_places = np.zeros((len(sentences), max(map(len, places), default=0), 2), dtype=np.int64)
+        for number, place in enumerate(places):
+            word_places[number, : len(place)] = place
+            word_places[number, len(place) :] = place[0]  # padding reads ROOT of its own sentence
+        return cls(
+            torch.from_numpy(pieces),
+            torch.from_numpy(word_of_piece),
+            torch.from_numpy(is_first),
+            torch.from_numpy(np.arange(shape[1])[None] < np.array(lengths, dtype=np.int64)[:, None]),
+            torch.from_numpy(np.repeat(np.arange(len(sentences)), row_counts)),
+            torch.from_numpy(word_places[..., 0]),
+            torch.from_numpy(word_places[..., 1]),
+            lengths,
+            tuple(row_counts),
+        )
+
+    def select(self, sentences: Sequence[int], n_words: int) -> PieceInputs:
+        """The inputs of some sentences, cut to `n_words`, ROOT included, and to their pieces."""
+        starts = np.cumsum([0, *self.row_counts])
+        kept = [row for number in sentences for row in range(starts[number], starts[number + 1])]
+        row_counts = tuple(self.row_counts[number] for number in sentences)
+        lengths = tuple(self.row_lengths[row] for row in kept)
+        device = self.pieces.device
+        rows, width = torch.tensor(kept, device=device), max(lengths)
+        chosen = torch.tensor(list(sentences), device=device)
+        new_starts = np.cumsum([0, *row_counts])[:-1]
+        shift = torch.tensor([new_starts[i] - starts[number] for i, number in enumerate(sentences)], device=device)
+        return PieceInputs(
+            self.pieces[rows, :width],
+            self.words[rows, :width],
+            self.is_first[rows, :width],
+            self.is_piece[rows, :width],
+            torch.tensor(np.repeat(np.arange(len(sentences)), row_counts), device=device),
+            self.word_rows[chosen, :n_words] + shift[:, None],
+            self.word_pieces[chosen, :n_words],
+            lengths,
+            row_counts,
+        )
+
+    @property
+    def longest_row(self) -> int:
+        """Pieces in the longest row."""
+        return max(self.row_lengths)
+
+    def row_chunks(self, most_pieces: int | None) -> Iterator[slice]:
+        """Slices of rows with at most so many pieces together, or one row."""
+        n_rows, width = self.pieces.shape
+        step = n_rows if most_pieces is None else max(1, most_pieces // width)
+        for start in range(0, n_rows, step):
+            yield slice(start, start + step)
+
+    def to(self, device: torch.device) -> PieceInputs:
+        """The same on another device."""
+        names = ("pieces", "words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+@dataclass(frozen=True)
+class WordInputs:
+    """Words and their characters, for a BiLSTM. ROOT is word 0."""
+
+    words: Int[Tensor, "batch word"]
+    chars: Int[Tensor, "batch word char"]
+    lengths: tuple[int, ...]  # words, ROOT included
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, *, most_chars: int = 32) -> WordInputs:
+        """The inputs for sentences given as their words; of a long word the first characters are read."""
+        lengths = tuple(len(sentence) + 1 for sentence in sentences)
+        words = np.zeros((len(sentences), max(lengths, default=0)), dtype=np.int64)
+        chars = np.zeros((*words.shape, most_chars), dtype=np.int64)
+        chars[:, :, 0] = 1  # ROOT and padding have one character, which is unknown
+        for row, sentence in enumerate(sentences):
+            words[row, 1 : len(sentence) + 1] = vocabulary.word_ids(sentence)
+            for number, word in enumerate(sentence, start=1):
+                ids = vocabulary.char_ids(word, most_chars)
+                chars[row, number, : len(ids)] = ids
+        longest = max(1, int((chars != 0).sum(-1).max(initial=1)))
+        return cls(torch.from_numpy(words), torch.from_numpy(chars[:, :, :longest]), lengths)
+
+    @property
+    def longest_row(self) -> int:
+        """Words in the longest sentence, ROOT included."""
+        return max(self.lengths)
+
+    def select(self, sentences: Sequence[int], n_words: int) -> WordInputs:
+        """The inputs of some sentences, cut to `n_words`, ROOT included, and to their characters."""
+        lengths = tuple(self.lengths[number] for number in sentences)
+        rows = torch.tensor(list(sentences), device=self.words.device)
+        chars = self.chars[rows, :n_words]
+        longest = int((chars != 0).sum(-1).max())
+        return WordInputs(self.words[rows, :n_words], chars[:, :, :longest], lengths)
+
+    def to(self, device: torch.device) -> WordInputs:
+        """The same on another device."""
+        return replace(self, words=self.words.to(device), chars=self.chars.to(device))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences that are scored together."""
+
+    inputs: PieceInputs | WordInputs
+    lengths: tuple[int, ...]  # words of each sentence, ROOT not counted
+    is_word: Bool[Tensor, "batch word"]  # ROOT included, padding not
+
+    @classmethod
+    def of(cls, inputs: PieceInputs | WordInputs, lengths: Sequence[int]) -> Batch:
+        """The batch of these inputs."""
+        is_word = torch.arange(max(lengths) + 1)[None] <= torch.tensor(list(lengths))[:, None]
+        return cls(inputs, tuple(lengths), is_word)
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.lengths)
+
+    @property
+    def n_words(self) -> int:
+        """The words of the longest sentence, ROOT included."""
+        return max(self.lengths) + 1
+
+    @property
+    def longest_row(self) -> int:
+        """The most that is encoded in one piece: pieces, or words for a BiLSTM."""
+        return self.inputs.longest_row
+
+    def select(self, sentences: Sequence[int]) -> Batch:
+        """Some of the sentences, without needless padding."""
+        lengths = tuple(self.lengths[number] for number in sentences)
+        rows = torch.tensor(list(sentences), device=self.is_word.device)
+        n_words = max(lengths) + 1
+        return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words])
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on another device."""
+        return Batch(self.inputs.to(device), self.lengths, self.is_word.to(device))

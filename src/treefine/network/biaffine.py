@@ -1,0 +1,101 @@
+"""The scorer: four MLPs, then a biaffine form over arcs and one over labels (Eq. 6, Sec. 3.2.1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from treefine.config import ScorerSettings
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the network says of a batch: a score for each arc, and label scores for the heads that are asked for."""
+
+    arcs: Float[Tensor, "batch dep head"]  # -inf for heads that are no words, and for a word itself
+    label_dep: Float[Tensor, "batch dep width"]
+    label_head: Float[Tensor, "batch head width"]
+    label_weight: Float[Tensor, "label width width"]
+    tags: tuple[Float[Tensor, "batch word tag"], ...] = ()  # a score for each tag, by column
+    alone: Mapping[int, Scores] = field(default_factory=dict)  # sentences that were scored alone (see `stable`)
+
+    @property
+    def arc_log_probabilities(self) -> Float[Tensor, "batch dep head"]:
+        """Of each head, for each dependent."""
+        return self.arcs.log_softmax(-1)
+
+    def labels(self, heads: Int[Tensor, "batch dep"]) -> Float[Tensor, "batch dep label"]:
+        """The score of each label, if these are the heads. Those of ROOT and of padding mean nothing."""
+        index = heads.clamp(min=0)[..., None].expand(-1, -1, self.label_head.shape[-1])
+        head = self.label_head.gather(1, index)  # [batch, dep, width]
+        labels = torch.einsum("bdi,lij,bdj->bdl", self.label_dep, self.label_weight, head)
+        for row, other in self.alone.items():
+            n_words = other.arcs.shape[1]
+            labels[row, :n_words] = other.labels(heads[row : row + 1, :n_words])[0]
+        return labels
+
+    def with_rows(self, rows: Mapping[int, Scores]) -> Scores:
+        """A copy in which some sentences have other scores, each of which holds that sentence alone."""
+        if not rows:
+            return self
+        arcs, dep, head = self.arcs.clone(), self.label_dep.clone(), self.label_head.clone()
+        tags = [each.clone() for each in self.tags]
+        for row, other in rows.items():
+            n_words = other.arcs.shape[1]
+            arcs[row, :n_words, :n_words] = other.arcs[0]
+            dep[row, :n_words], head[row, :n_words] = other.label_dep[0], other.label_head[0]
+            for whole, part in zip(tags, other.tags, strict=True):
+                whole[row, :n_words] = part[0]
+        return Scores(arcs, dep, head, self.label_weight, tuple(tags), {**self.alone, **rows})
+
+
+class SharedDropout(nn.Module):
+    """Dropout with one mask for all words of a sentence."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Float[Tensor, "batch word width"]) -> Float[Tensor, "batch word width"]:
+        """The input, scaled and in part zero while training."""
+        if not self.training or not self.rate:
+            return x
+        keep = torch.empty_like(x[:, :1]).bernoulli_(1 - self.rate)
+        return x * keep / (1 - self.rate)
+
+
+class BiaffineScorer(nn.Module):
+    """Word vectors to scores, for the encoder that reads a graph and for the BiLSTM alike."""
+
+    def __init__(self, width: int, n_labels: int, settings: ScorerSettings) -> None:
+        super().__init__()
+
+        # Sec. 3.2.1 says one layer, Appendix A says two; the authors' code has one, and so do we.
+        def mlp(output: int) -> nn.Sequential:
+            linear = nn.Linear(width, output)
+            nn.init.orthogonal_(linear.weight)
+            nn.init.zeros_(linear.bias)
+            return nn.Sequential(linear, nn.LeakyReLU(settings.slope), SharedDropout(settings.dropout))
+
+        self.arc_dep, self.arc_head = mlp(settings.arc_width), mlp(settings.arc_width)
+        self.label_dep, self.label_head = mlp(settings.label_width), mlp(settings.label_width)
+        self.arc_weight = nn.Parameter(torch.zeros(settings.arc_width + 1, settings.arc_width))
+        self.label_weight = nn.Parameter(torch.zeros(n_labels, settings.label_width + 1, settings.label_width + 1))
+
+    def forward(self, words: Float[Tensor, "batch word width"], is_word: Bool[Tensor, "batch word"]) -> Scores:
+        """The scores of all arcs between words; labels are scored when asked for."""
+        dep, head = with_one(self.arc_dep(words)), self.arc_head(words)
+        arcs = dep @ self.arc_weight @ head.transpose(1, 2)  # [batch, dep, head]
+        is_self = torch.eye(words.shape[1], dtype=torch.bool, device=words.device)
+        arcs = arcs.masked_fill(~is_word[:, None] | is_self, -math.inf)
+        return Scores(arcs, with_one(self.label_dep(words)), with_one(self.label_head(words)), self.label_weight)
+
+
+def with_one(x: Float[Tensor, "batch word width"]) -> Float[Tensor, "batch word wider"]:
+    """Each vector with a 1 behind it, so that a biaffine form has linear terms as well."""
+    return torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)

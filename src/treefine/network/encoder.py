@@ -1,0 +1,177 @@
+"""A pretrained transformer of the BERT, RoBERTa, ELECTRA or MPNet family whose attention reads a graph."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the customary name
+
+from treefine.config import RelationSettings, TransformerSettings
+from treefine.network.attention import RelationAttention, RelationTables
+from treefine.network.batch import ROOT_PIECE, Graphs, PieceInputs
+from treefine.network.relations import Relations, n_relations, relate
+
+_ACTIVATIONS = {"gelu": nn.GELU(), "gelu_new": nn.GELU(approximate="tanh"), "relu": nn.ReLU()}
+_FARTHEST = 128  # pieces between two that MPNet tells apart
+
+
+class TransformerEncoder(nn.Module):
+    """Pieces, their tags and a graph to one vector a word.
+
+    With no graph and no tags this is the pretrained encoder itself, but that ROOT's vector stands in for a piece. The
+    families differ in what their folders are called (`weight_names`), in ELECTRA's narrow embeddings, and in MPNet's
+    bias by relative distance; token types, all 0 here, have become part of the position embeddings.
+    """
+
+    def __init__(
+        self,
+        settings: TransformerSettings,
+        relations: RelationSettings,
+        *,
+        n_labels: int,
+        n_tags: tuple[int, ...] = (),
+        double_specials: bool = False,
+    ) -> None:
+        super().__init__()
+        self.settings, self.relation_settings, self.n_labels = settings, relations, n_labels
+        self.width = settings.width
+        self.double_specials = double_specials
+        self.pieces = nn.Embedding(settings.n_pieces, settings.embedding_width)
+        self.positions = nn.Embedding(settings.n_positions, settings.embedding_width)
+        self.tags = nn.ModuleList(TagEmbedding(number, settings.embedding_width) for number in n_tags)
+        self.root = nn.Parameter(torch.empty(settings.embedding_width))
+        self.norm = nn.LayerNorm(settings.embedding_width, eps=settings.norm_eps)
+        is_narrow = settings.embedding_width != settings.width
+        self.widen = nn.Linear(settings.embedding_width, settings.width) if is_narrow else None
+        has_buckets = settings.n_buckets > 0
+        self.buckets = nn.Embedding(settings.n_buckets, settings.n_attention_heads) if has_buckets else None
+        self.layers = nn.ModuleList(Layer(settings, relations, n_labels) for _ in range(settings.n_layers))
+        self.dropout = nn.Dropout(settings.dropout)
+        self.apply(_initialise)
+        nn.init.normal_(self.root, std=0.02)
+
+    def forward(
+        self,
+        inputs: PieceInputs,
+        tags: Int[Tensor, "batch word column"] | None,
+        graphs: Graphs | None,
+        *,
+        most_pieces: int | None = None,
+    ) -> Float[Tensor, "batch word width"]:
+        """The vector of each word's first piece (Sec. 5.3), from the window in which it stands farthest inside.
+
+        `most_pieces` bounds what is encoded at once: so many pieces, or one row.
+        """
+        relations = None
+        if graphs is not None and self.relation_settings.graph != "none" and bool((graphs.heads >= 0).any()):
+            relations = relate(inputs, graphs, self.n_labels, self.relation_settings)
+        encoded = [
+            self.encode(
+                self.embed(inputs, tags, rows),
+                inputs.is_piece[rows],
+                None if relations is None else relations[rows],
+            )
+            for rows in inputs.row_chunks(most_pieces)
+        ]
+        return torch.cat(encoded)[inputs.word_rows, inputs.word_pieces]
+
+    def embed(
+        self, inputs: PieceInputs, tags: Int[Tensor, "batch word column"] | None, rows: slice
+    ) -> Float[Tensor, "row piece width"]:
+        """Position, word and tag of each piece in one vector (Eq. 3)."""
+        pieces = inputs.pieces[rows]
+        x = self.pieces(pieces)  # [row, piece, width]
+        x = torch.cat([x[:, :ROOT_PIECE], self.root.expand(len(x), 1, -1), x[:, ROOT_PIECE + 1 :]], dim=1)
+        if self.double_specials:
+            x = x * torch.where(inputs.words[rows] < 0, 2, 1)[..., None]
+        if tags is not None:
+            words = inputs.words[rows]
+            for column, table in enumerate(self.tags):
+                of_word = tags[inputs.sentences[rows], :, column].gather(1, words.clamp(min=0))  # [row, piece]
+                x = x + table(torch.where(words > 0, of_word, 0))
+        x = self.dropout(self.norm(x + self.positions.weight[: pieces.shape[1]]))
+        embedded: Tensor = x if self.widen is None else self.widen(x)
+        return embedded
+
+    def encode(
+        self,
+        x: Float[Tensor, "row piece width"],
+        is_piece: Tensor,
+        relations: Relations | None,
+    ) -> Float[Tensor, "row piece width"]:
+        """The last layer's vectors, from the embedded pieces."""
+        bias = torch.zeros(is_piece.shape, dtype=x.dtype, device=x.device)
+        bias = bias.masked_fill(~is_piece, -math.inf)[:, None, None]  # [row, 1, 1, piece]
+        if self.buckets is not None:
+            bias = bias + self._bias_by_distance(x.shape[1])
+        for layer in self.layers:
+            x = layer(x, bias, relations)
+        return x
+
+    def _bias_by_distance(self, n_pieces: int) -> Float[Tensor, "1 attn piece piece"]:
+        """What MPNet adds to a score for the distance between two pieces: near ones apart, far ones by logarithm."""
+        assert self.buckets is not None
+        places = torch.arange(n_pieces, device=self.buckets.weight.device)
+        distance = places[None] - places[:, None]  # [query, key]
+        half = self.settings.n_buckets // 2
+        exact = half // 2
+        far = torch.log(distance.abs().clamp(min=1) / exact) / math.log(_FARTHEST / exact) * (half - exact)
+        bucket = torch.where(distance.abs() < exact, distance.abs(), (exact + far.long()).clamp(max=half - 1))
+        bucket = bucket + half * (distance > 0)
+        bias: Tensor = self.buckets(bucket)  # [query, key, attn]
+        return bias.permute(2, 0, 1)[None]
+
+
+class Layer(nn.Module):
+    """One layer: attention, then a feed-forward network, each with residual and norm."""
+
+    def __init__(self, settings: TransformerSettings, relations: RelationSettings, n_labels: int) -> None:
+        super().__init__()
+        tables = None
+        if relations.graph != "none":
+            width = settings.width // settings.n_attention_heads
+            tables = RelationTables(n_relations(n_labels, relations), width, relations)
+        self.attention = RelationAttention(
+            settings.width, settings.n_attention_heads, settings.attention_dropout, tables
+        )
+        self.attention_norm = nn.LayerNorm(settings.width, eps=settings.norm_eps)
+        self.inner = nn.Linear(settings.width, settings.inner_width)
+        self.outer = nn.Linear(settings.inner_width, settings.width)
+        self.outer_norm = nn.LayerNorm(settings.width, eps=settings.norm_eps)
+        self.activation = _ACTIVATIONS[settings.activation]
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "row piece width"],
+        bias: Float[Tensor, "row _ _ piece"],
+        relations: Relations | None,
+    ) -> Float[Tensor, "row piece width"]:
+        """The next layer's input."""
+        x = self.attention_norm(x + self.dropout(self.attention(x, bias, relations)))
+        output: Tensor = self.outer_norm(x + self.dropout(self.outer(self.activation(self.inner(x)))))
+        return output
+
+
+class TagEmbedding(nn.Module):
+    """A vector a tag; tag 0, which is none or one never seen, is the zero vector."""
+
+    def __init__(self, n_tags: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_tags, width))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, tags: Int[Tensor, "*place"]) -> Float[Tensor, "*place width"]:
+        """The vector of each tag."""
+        return F.embedding(tags, torch.cat([torch.zeros_like(self.weight[:1]), self.weight]))
+
+
+def _initialise(module: nn.Module) -> None:
+    """As BERT is initialised; a pretrained encoder's weights replace this."""
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)

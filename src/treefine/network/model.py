@@ -1,0 +1,90 @@
+"""Encoder and scorer in one: words, tags and a graph to scores (Eqs. 1 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from treefine.config import BiLSTMSettings, ModelSettings
+from treefine.errors import ConfigError
+from treefine.network.batch import Batch, Graphs, PieceInputs, WordInputs
+from treefine.network.biaffine import BiaffineScorer, Scores
+from treefine.network.bilstm import BiLSTMEncoder
+from treefine.network.encoder import TransformerEncoder
+from treefine.network.subwords import Subwords
+from treefine.network.tagger import Tagger
+from treefine.network.vocabulary import Vocabulary
+from treefine.treebank.sentence import Sentence
+
+
+class ParserModel(nn.Module):
+    """The network of RNGTr, SynTr or the biaffine parser, as its settings say."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: Vocabulary, subwords: Subwords | None = None) -> None:
+        super().__init__()
+        self.settings, self.vocabulary, self.subwords = settings, vocabulary, subwords
+        columns = settings.tags.columns if settings.tags.source != "none" else ()
+        n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
+        n_labels = len(vocabulary.labels)
+        self.encoder: TransformerEncoder | BiLSTMEncoder
+        if isinstance(settings.encoder, BiLSTMSettings):
+            self.encoder = BiLSTMEncoder(
+                settings.encoder, n_words=len(vocabulary.words), n_chars=len(vocabulary.chars), n_tags=n_tags
+            )
+        else:
+            double = settings.tags.double_specials
+            self.encoder = TransformerEncoder(
+                settings.encoder, settings.relations, n_labels=n_labels, n_tags=n_tags, double_specials=double
+            )
+        self.scorer = BiaffineScorer(self.encoder.width, n_labels, settings.scorer)
+        predicts = settings.tags.source == "predicted"
+        if predicts and 0 in n_tags:
+            lacking = columns[n_tags.index(0)]
+            raise ConfigError(
+                f"The model is to predict {lacking}, but its treebank has no such tags.",
+                hint=f"Leave {lacking} out of the columns in [tags].",
+            )
+        self.tagger = Tagger(self.encoder.width, n_tags, settings.scorer.dropout) if predicts else None
+
+    def forward(
+        self,
+        batch: Batch,
+        graphs: Graphs | None = None,
+        tags: Int[Tensor, "batch word column"] | None = None,
+        *,
+        most_pieces: int | None = None,
+    ) -> Scores:
+        """The scores of a batch: RNGTr's given a graph, SynTr's without one; tags only where some are to be read."""
+        words = self.encoder(batch.inputs, tags, graphs, most_pieces=most_pieces)
+        scores: Scores = self.scorer(words, batch.is_word)
+        return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
+
+    def batch_of(self, sentences: Sequence[Sentence]) -> Batch:
+        """The sentences as tensors."""
+        inputs: PieceInputs | WordInputs
+        if self.subwords is None or isinstance(self.settings.encoder, BiLSTMSettings):
+            inputs = WordInputs.of([sentence.forms for sentence in sentences], self.vocabulary)
+        else:
+            inputs = PieceInputs.of(
+                [self.subwords.pieces_of(sentence.forms) for sentence in sentences],
+                cls_id=self.subwords.cls_id,
+                sep_id=self.subwords.sep_id,
+                pad_id=self.subwords.pad_id,
+                n_positions=self.settings.encoder.n_positions,
+            )
+        return Batch.of(inputs, [len(sentence) for sentence in sentences])
+
+    def given_tags(self, sentences: Sequence[Sentence]) -> Int[Tensor, "batch word column"]:
+        """The ids of the tags that the sentences have, in the columns that the model reads."""
+        columns = self.settings.tags.columns
+        n_words = max(len(sentence) for sentence in sentences) + 1
+        tags = torch.zeros((len(sentences), n_words, len(columns)), dtype=torch.int64)
+        for row, sentence in enumerate(sentences):
+            for number, column in enumerate(columns):
+                of_words = sentence.upos if column == "upos" else sentence.xpos
+                tags[row, 1 : len(sentence) + 1, number] = torch.tensor(self.vocabulary.tag_ids(column, of_words))
+        return tags

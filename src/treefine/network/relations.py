@@ -1,0 +1,83 @@
+"""A graph as relations between pieces (Fig. 2, Sec. 5.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from treefine.config import RelationSettings
+from treefine.network.batch import Graphs, PieceInputs
+
+NONE = 0
+
+
+@dataclass(frozen=True)
+class Relations:
+    """What attention reads of a graph. Each piece has at most one piece above it, so two ids a piece say it all."""
+
+    up: Int[Tensor, "row piece"]  # the relation of a piece, as query, to the piece above it; NONE without one
+    down: Int[Tensor, "row piece"]  # the relation of the piece above it, as query, to the piece
+    is_up: Bool[Tensor, "row 1 piece piece"]  # [query, key]: the key is above the query
+    is_down: Bool[Tensor, "row 1 piece piece"]  # [query, key]: the query is above the key
+    has_graph: Bool[Tensor, " row"]  # a row without a graph is encoded as by the plain encoder
+
+    def __getitem__(self, rows: slice) -> Relations:
+        """Some of the rows."""
+        return Relations(self.up[rows], self.down[rows], self.is_up[rows], self.is_down[rows], self.has_graph[rows])
+
+
+def n_relations(n_labels: int, settings: RelationSettings) -> int:
+    """Rows of a relation table: NONE, then each kind of arc downwards, then each kind upwards."""
+    return 2 * _n_kinds(n_labels, settings) + 1
+
+
+def _n_kinds(n_labels: int, settings: RelationSettings) -> int:
+    """The labels (or one kind for all of them), and the arc from a word's first piece to its other pieces."""
+    return (n_labels if settings.graph == "labelled" else 1) + 1
+
+
+def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: RelationSettings) -> Relations:
+    """The relations between the pieces of each row, as the sentences' graphs have them.
+
+    Arcs join the first pieces of two words, if both stand in the row; each other piece hangs on the first piece of its
+    word. As in Sec. 3.1.2, a relation is `kind + 1` where the query is the head and `kind + 1 + n_kinds` where it is
+    the dependent. An arc whose label the model has never seen is not read by a model of labelled graphs.
+    """
+    n_kinds = _n_kinds(n_labels, settings)
+    n_rows, n_pieces = inputs.pieces.shape
+    device = inputs.pieces.device
+    places = torch.arange(n_pieces, device=device).expand(n_rows, n_pieces)
+    words = inputs.words.clamp(min=0)  # [row, piece]
+    first_piece = torch.full((n_rows, graphs.heads.shape[1]), -1, device=device)  # of each word; -1: in another window
+    row, piece = inputs.is_first.nonzero(as_tuple=True)
+    first_piece[row, inputs.words[row, piece]] = piece
+
+    heads = graphs.heads[inputs.sentences].gather(1, words)  # [row, piece]
+    labels = graphs.labels[inputs.sentences].gather(1, words)
+    has_graph = (graphs.heads >= 0).any(1)[inputs.sentences]  # [row]
+    is_arc = inputs.is_first & (heads >= 0)
+    kinds = torch.zeros_like(labels)
+    if settings.graph == "labelled":
+        is_arc = is_arc & (labels >= 0)
+        kinds = labels
+    is_rest = (inputs.words > 0) & ~inputs.is_first & has_graph[:, None]
+    kinds = torch.where(is_rest, n_kinds - 1, kinds)
+    above = first_piece.gather(1, torch.where(is_arc, heads, words))  # [row, piece]
+    is_related = (is_arc | is_rest) & (above >= 0) & (above != places)
+
+    is_down = torch.zeros((n_rows, n_pieces, n_pieces), dtype=torch.bool, device=device)
+    is_down.scatter_(1, above.clamp(min=0)[:, None], is_related[:, None])  # [row, query, key]
+    is_up = is_down.transpose(1, 2)
+    both = is_up & is_down
+    if settings.two_cycles == "erased":
+        is_up = is_up & ~both
+    return Relations(
+        torch.where(is_related, kinds + 1 + n_kinds, NONE),
+        torch.where(is_related, kinds + 1, NONE),
+        is_up[:, None],
+        (is_down & ~both)[:, None],  # of two words that are each other's head, each sees its own head
+        has_graph,
+    )

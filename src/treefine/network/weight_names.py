@@ -1,0 +1,223 @@
+"""Pretrained encoders in Hugging Face folders: their settings and names become ours, here and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from treefine.config import TransformerSettings, read_settings
+from treefine.errors import ModelError
+
+Family = Literal["bert", "roberta", "electra", "mpnet"]
+_FAMILIES: dict[str, Family] = {
+    "bert": "bert",
+    "roberta": "roberta",
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+    "electra": "electra",
+    "mpnet": "mpnet",
+}
+_ATTENTION = {
+    "attention.self.query": "attention.query",
+    "attention.self.key": "attention.key",
+    "attention.self.value": "attention.value",
+    "attention.output.dense": "attention.output",
+    "attention.output.LayerNorm": "attention_norm",
+}
+_MPNET_ATTENTION = {
+    "attention.attn.q": "attention.query",
+    "attention.attn.k": "attention.key",
+    "attention.attn.v": "attention.value",
+    "attention.attn.o": "attention.output",
+    "attention.LayerNorm": "attention_norm",
+}
+_LAYER = {"intermediate.dense": "inner", "output.dense": "outer", "output.LayerNorm": "outer_norm"}
+_OUTSIDE = {
+    "embeddings.word_embeddings": "pieces",
+    "embeddings.position_embeddings": "positions",
+    "embeddings.token_type_embeddings": "token_types",
+    "embeddings.LayerNorm": "norm",
+    "embeddings_project": "widen",
+    "encoder.relative_attention_bias": "buckets",
+}
+_NOT_NEEDED = re.compile(r"pooler\.|embeddings\.position_ids$")  # weights of the base model that a parser does not use
+_OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
+
+
+def load_encoder(folder: Path) -> tuple[TransformerSettings, dict[str, Tensor]]:
+    """The settings of a pretrained encoder and its weights under our names, in fp32."""
+    config = read_json(folder / "config.json")
+    path = str(folder / "config.json")
+    kind, pad_id = config.get("model_type"), config.get("pad_token_id", 1)
+    family = _FAMILIES.get(str(kind))
+    if family is None:
+        message = f"model_type is {kind!r}, which is no encoder that can be used."
+        raise ModelError(message, hint=f"Choose one of the kinds {', '.join(_FAMILIES)}.", path=path)
+    weights = translate(_read_weights(folder), family, path=str(folder))
+    if family == "roberta" and type(pad_id) is not int:
+        raise ModelError(f"pad_token_id is {pad_id!r}; it must be a whole number.", path=path)
+    # Positions start after the padding's in RoBERTa, and in MPNet where that is 1; the type of every piece is 0.
+    offset = pad_id + 1 if family == "roberta" else 2 if family == "mpnet" else 0
+    weights["positions.weight"] = weights["positions.weight"][offset:]
+    if "token_types.weight" in weights:
+        weights["positions.weight"] = weights["positions.weight"] + weights.pop("token_types.weight")[0]
+    return _settings(config, family, weights, path=path), weights
+
+
+def translate(weights: Mapping[str, Tensor], family: Family, *, path: str = "") -> dict[str, Tensor]:
+    """The weights of the base model under our names; heads for other tasks are left out."""
+    prefix = f"{family}."
+    if any(name.startswith(prefix) for name in weights):
+        weights = {name.removeprefix(prefix): each for name, each in weights.items() if name.startswith(prefix)}
+    found: dict[str, Tensor] = {}
+    unknown = []
+    for name, weight in weights.items():
+        for old, new in _OLD_NAMES.items():
+            name = name.replace(old, new)
+        ours = _our_name(name, family)
+        if ours is not None:
+            found[ours] = weight.float()
+        elif name.startswith(("embeddings", "encoder.")) and not _NOT_NEEDED.search(name):
+            unknown.append(name)
+    if unknown:
+        hint = "Its layers are not those of the family that its config.json names."
+        raise ModelError(
+            f"The encoder has weights of no known use: {', '.join(sorted(unknown)[:5])}.", hint=hint, path=path
+        )
+    for needed in ("pieces.weight", "positions.weight"):
+        if needed not in found:
+            raise ModelError(f"The encoder has no weights for its {needed.partition('.')[0]}.", path=path)
+    tables = {
+        name: found[name] for name in ("pieces.weight", "positions.weight", "token_types.weight") if name in found
+    }
+    if any(each.dim() != 2 for each in tables.values()) or len({each.shape[1] for each in tables.values()}) > 1:
+        shapes = ", ".join(f"{name} is {_shape(each)}" for name, each in tables.items())
+        raise ModelError(f"The encoder's tables do not fit each other; {shapes}.", path=path)
+    return found
+
+
+def _our_name(name: str, family: Family) -> str | None:
+    body, _, kind = name.rpartition(".")
+    if kind not in ("weight", "bias"):
+        return None
+    layer = re.fullmatch(r"encoder\.layer\.(\d+)\.(.+)", body)
+    if layer is None:
+        return f"{_OUTSIDE[body]}.{kind}" if body in _OUTSIDE else None
+    names = _LAYER | (_MPNET_ATTENTION if family == "mpnet" else _ATTENTION)
+    return f"layers.{layer[1]}.{names[layer[2]]}.{kind}" if layer[2] in names else None
+
+
+def _settings(config: dict[str, Any], family: Family, weights: dict[str, Tensor], *, path: str) -> TransformerSettings:
+    position_kind = config.get("position_embedding_type", "absolute")
+    activations = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}
+    activation = activations.get(str(config.get("hidden_act", "gelu")))
+    if position_kind != "absolute" or activation is None:
+        wrong = f"position_embedding_type {position_kind!r}" if activation else f"hidden_act {config['hidden_act']!r}"
+        raise ModelError(f"An encoder with {wrong} cannot be used.", path=path)
+    n_pieces, embedding_width = weights["pieces.weight"].shape
+    try:
+        values = {
+            "family": family,
+            "n_pieces": n_pieces,
+            "n_positions": len(weights["positions.weight"]),
+            "n_layers": config["num_hidden_layers"],
+            "width": config["hidden_size"],
+            "n_attention_heads": config["num_attention_heads"],
+            "inner_width": config["intermediate_size"],
+            "embedding_width": embedding_width,
+            "activation": activation,
+            "norm_eps": config.get("layer_norm_eps", 1e-12),
+            "n_buckets": len(weights["buckets.weight"]) if "buckets.weight" in weights else 0,
+            "dropout": config.get("hidden_dropout_prob", 0.1),
+            "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
+        }
+    except KeyError as error:
+        raise ModelError(f"{error.args[0]} is missing.", path=path) from error
+    return read_settings(TransformerSettings, values, path=path)
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        return read_weights(folder / "model.safetensors")
+    parts = read_json(index).get("weight_map")
+    if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):
+        raise ModelError("The file is damaged: it names no files.", hint="Copy or download it again.", path=str(index))
+    weights: dict[str, Tensor] = {}
+    for name in sorted(set(parts.values())):
+        weights |= read_weights(folder / name)
+    return weights
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a damaged or missing one is a ModelError."""
+    if not path.exists():
+        pickled = [each.name for each in path.parent.glob("*.bin")]
+        hint = "Weights are read from safetensors alone"
+        hint += f", not from the pickle {pickled[0]}: save the model in that format." if pickled else "."
+        raise ModelError("There is no such file.", hint=hint, path=str(path))
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        hint = "Copy or download it again."
+        raise ModelError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; anything else is a ModelError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError("There is no such file.", hint="Is this a model folder?", path=str(path)) from None
+    except OSError as error:
+        raise ModelError(f"The file cannot be read ({error.strerror}).", path=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        raise ModelError(
+            "The file is damaged: it is no JSON.", hint="Copy or download it again.", path=str(path), line=line
+        ) from error
+    if not isinstance(value, dict):
+        raise ModelError("The file is damaged: it is no JSON object.", path=str(path))
+    return value
+
+
+def check_weights(
+    weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, may_lack: frozenset[str] = frozenset(), path: str
+) -> None:
+    """Refuse weights that are missing, of no use, or of another shape, by name."""
+    missing = sorted(wanted.keys() - weights.keys() - may_lack)
+    surplus = sorted(weights.keys() - wanted.keys())
+    wrong = [
+        f"{name} is {_shape(weights[name])} instead of {_shape(wanted[name])}"
+        for name in sorted(weights.keys() & wanted.keys())
+        if weights[name].shape != wanted[name].shape
+    ]
+    faults = [f"missing: {_listed(missing)}"] if missing else []
+    faults += [f"surplus: {_listed(surplus)}"] if surplus else []
+    faults += wrong[:3]
+    if faults:
+        hint = "The weights do not belong to the config.json beside them."
+        raise ModelError(f"The weights do not fit the model; {'; '.join(faults)}.", hint=hint, path=path)
+
+
+def _shape(weight: Tensor) -> str:
+    return " × ".join(map(str, weight.shape)) if weight.dim() else "a number"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def fill(module: torch.nn.Module, weights: Mapping[str, Tensor], *, path: str) -> None:
+    """Put all the weights into the module; it may have parameters of its own that an encoder's folder has not."""
+    own = {name for name in module.state_dict() if name == "root" or name.startswith("tags.") or ".relations." in name}
+    check_weights(weights, module.state_dict(), may_lack=frozenset(own), path=path)
+    module.load_state_dict(dict(weights), strict=False)

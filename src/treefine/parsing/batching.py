@@ -1,0 +1,71 @@
+"""A stream of sentences cut into batches that fit into memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+
+from treefine.errors import TreefineError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CHUNK_BATCHES = 16  # batches' worth of sentences that are sorted by length together
+MOST_SENTENCES = 4096  # in such a chunk
+
+
+def chunks(items: Iterable[Item], size: Callable[[Item], int], batch_pieces: int) -> Iterator[list[Item]]:
+    """Stretches of the stream, large enough to hold sentences of like length, small enough to be held in memory."""
+    chunk: list[Item] = []
+    total = 0
+    for item in items:
+        chunk.append(item)
+        total += size(item)
+        if total >= CHUNK_BATCHES * batch_pieces or len(chunk) == MOST_SENTENCES:
+            yield chunk
+            chunk, total = [], 0
+    if chunk:
+        yield chunk
+
+
+def batches(sizes: Sequence[int], batch_pieces: int, longest: int) -> list[list[int]]:
+    """Which sentences to score together, by like length, padding counted; one longer than `longest` is alone.
+
+    >>> batches([3, 9, 2, 3], 9, longest=8)
+    [[2, 0, 3], [1]]
+    """
+    found: list[list[int]] = []
+    for number in sorted(range(len(sizes)), key=sizes.__getitem__):
+        is_full = not found or (len(found[-1]) + 1) * sizes[number] > batch_pieces
+        if is_full or sizes[number] > longest:
+            found.append([])
+        found[-1].append(number)
+    return found
+
+
+def halving(numbers: Sequence[int], work: Callable[[Sequence[int]], list[Result]]) -> list[Result]:
+    """What `work` makes of each number; when memory runs out, of each half apart."""
+    try:
+        return work(numbers)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(numbers) == 1:
+            raise TreefineError(
+                "Memory does not suffice for one sentence.", hint="Choose another device, or a smaller model."
+            ) from error
+    gc.collect()  # the error held on to the tensors of its frames
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    middle = len(numbers) // 2
+    return [*halving(numbers[:middle], work), *halving(numbers[middle:], work)]
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on a GPU or on this machine."""
+    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

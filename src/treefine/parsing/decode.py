@@ -1,0 +1,98 @@
+"""Scores to graphs: argmax between steps, the best tree at the end (Sec. 3.2.2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from treefine.network.batch import NO_HEAD, Graphs
+from treefine.network.biaffine import Scores
+from treefine.network.vocabulary import UNSEEN
+from treefine.parsing.tree import maximum_tree, projective_tree
+from treefine.treebank.graph import ROOT, non_projective_words
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """How a model's scores become graphs."""
+
+    root_label: int | None = None  # a word has it if and only if its head is ROOT; None for no such rule
+    tree_over: Literal["log-probabilities", "probabilities"] = "log-probabilities"
+    is_projective: bool = False
+
+    def graphs(self, scores: Scores, is_word: Bool[Tensor, "batch word"]) -> Graphs:
+        """The best head of each word and the best label for it; the graphs may have cycles and several roots."""
+        return self.labelled(scores, scores.arcs.argmax(-1), is_word)
+
+    def labelled(self, scores: Scores, heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch word"]) -> Graphs:
+        """These heads with the best label for each."""
+        labels = self.allowed_labels(scores, heads).argmax(-1)
+        is_dependent = _dependents(is_word)
+        return Graphs(torch.where(is_dependent, heads, NO_HEAD), torch.where(is_dependent, labels, UNSEEN))
+
+    def allowed_labels(self, scores: Scores, heads: Int[Tensor, "batch word"]) -> Float[Tensor, "batch word label"]:
+        """The scores of the labels for these heads, -inf where the root label's rule forbids one."""
+        labels = scores.labels(heads)
+        if self.root_label is None or labels.shape[-1] == 1:
+            return labels
+        is_root_label = torch.arange(labels.shape[-1], device=labels.device) == self.root_label
+        return labels.masked_fill(is_root_label != (heads == ROOT)[..., None], -math.inf)
+
+    def trees(
+        self,
+        scores: Scores,
+        graphs: Graphs,
+        is_word: Bool[Tensor, "batch word"],
+        *,
+        rows: Collection[int] | None = None,
+    ) -> Graphs:
+        """For each sentence (or those in `rows`) the highest-scoring tree with one root; a graph may be it already."""
+        wrong = [row for row in self.not_trees(graphs, is_word) if rows is None or row in rows]
+        if not wrong:
+            return graphs
+        heads = graphs.heads.clone()
+        for row in wrong:
+            n_words = int(is_word[row].sum())
+            best = self.best_heads(scores.arcs[row, :n_words, :n_words])
+            heads[row, :n_words] = torch.from_numpy(best).to(heads.device)
+        return self.labelled(scores, heads, is_word)
+
+    def best_heads(self, arcs: Float[Tensor, "dep head"]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The heads of the best tree of one sentence, from the scores of its arcs."""
+        weights = arcs.double().cpu().log_softmax(-1).numpy()
+        if self.tree_over == "probabilities":
+            weights = np.exp(weights)
+        return projective_tree(weights) if self.is_projective else maximum_tree(weights)
+
+    def not_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> list[int]:
+        """The sentences whose graph is no tree with one root, or not projective where it has to be."""
+        is_tree = are_trees(graphs.heads, is_word).tolist()
+        if self.is_projective:
+            for row, heads in enumerate(graphs.heads.tolist()):
+                n_words = int(is_word[row].sum())
+                is_tree[row] = is_tree[row] and not non_projective_words([ROOT, *heads[1:n_words]])
+        return [row for row, is_one in enumerate(is_tree) if not is_one]
+
+
+def are_trees(heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:
+    """Whether each sentence's heads make a tree with one root: going up in ever longer strides, all reach ROOT."""
+    is_dependent = _dependents(is_word)
+    above = torch.where(is_dependent, heads, ROOT)
+    has_one_root = ((above == ROOT) & is_dependent).sum(1) == 1
+    for _ in range(max(1, heads.shape[1] - 1).bit_length()):
+        above = above.gather(1, above)
+    return has_one_root & (above == ROOT).all(1)
+
+
+def _dependents(is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, "batch word"]:
+    """The words without ROOT and padding."""
+    is_dependent = is_word.clone()
+    is_dependent[:, ROOT] = False
+    return is_dependent

@@ -1,0 +1,240 @@
+"""Parser: the object a user holds."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+import torch
+
+from treefine.errors import ModelError, TreefineError
+from treefine.network.model import ParserModel
+from treefine.parsing.decode import Decoder
+from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
+from treefine.parsing.pretrained import LAYOUT, fetch, load_model, new_folder, push_folder, write_model
+from treefine.parsing.run import Parsed, Plan, TagSource, run, steps, trees
+from treefine.parsing.steps import Step
+from treefine.treebank.sentence import BLANK, Sentence
+
+STEPS = 3  # T in the paper (Sec. 6.1) …
+STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
+BATCH_PIECES = 4000
+
+
+class Parser:
+    """A loaded model, ready to parse: words in, trees out.
+
+    `initial` is what to start from: "empty", the folder of a SynTr or biaffine model, a file of the same sentences, a
+    Parser, or a function of `treefine.parsing.initial`; without it the initial parser saved with the model, or nothing.
+    `max_steps` is T; without it 3, and one more from an empty graph. `tags` tells the model to read the tags that the
+    sentences have ("given"), to predict them, or to do without ("none"); without it, it does as it was trained.
+    """
+
+    def __init__(
+        self,
+        model: ParserModel,
+        *,
+        initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
+        max_steps: int | None = None,
+        tags: TagSource | None = None,
+        is_projective: bool = False,
+        device: str | torch.device | None = None,
+        batch_pieces: int = BATCH_PIECES,
+    ) -> None:
+        if batch_pieces < 1:
+            raise TreefineError(f"batch_pieces is {batch_pieces}.", hint="A batch needs at least one piece.")
+        self.device = _device(device)
+        self.model = model.eval().to(self.device)
+        self.batch_pieces = batch_pieces
+        self.initial = self._initial_parser(initial)
+        self.max_steps = self._checked_steps(max_steps)
+        self.tags = self._checked_tags(tags)
+        self.is_projective = is_projective
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
+        max_steps: int | None = None,
+        tags: TagSource | None = None,
+        is_projective: bool = False,
+        device: str | torch.device | None = None,
+        batch_pieces: int = BATCH_PIECES,
+    ) -> Parser:
+        """The parser of a model folder, or of a hub's model OWNER/NAME; a local folder touches no network."""
+        folder = fetch(name)
+        device = _device(device)  # before anything is read: a wrong one is told at once
+        if initial is None and (folder / LAYOUT.initial).is_dir():
+            initial = folder / LAYOUT.initial
+        return cls(
+            load_model(folder),
+            initial=initial,
+            max_steps=max_steps,
+            tags=tags,
+            is_projective=is_projective,
+            device=device,
+            batch_pieces=batch_pieces,
+        )
+
+    def using(
+        self,
+        *,
+        initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
+        max_steps: int | None = None,
+        tags: TagSource | None = None,
+        is_projective: bool | None = None,
+    ) -> Parser:
+        """The same model with other options; those left out stay as they are, but T follows a new initial parser."""
+        return Parser(
+            self.model,
+            initial=self.initial if initial is None else initial,
+            max_steps=self.max_steps if max_steps is None and initial is None else max_steps,
+            tags=tags or self.tags,
+            is_projective=self.is_projective if is_projective is None else is_projective,
+            device=self.device,
+            batch_pieces=self.batch_pieces,
+        )
+
+    @overload
+    def parse(self, sentences: Sentence | Sequence[str]) -> Sentence: ...  # type: ignore[overload-overlap]
+    @overload
+    def parse(self, sentences: Iterable[Sentence | Sequence[str]]) -> list[Sentence]: ...
+    def parse(
+        self, sentences: Sentence | Sequence[str] | Iterable[Sentence | Sequence[str]]
+    ) -> Sentence | list[Sentence]:
+        """One sentence (a list of words, or a Sentence of a treebank) with its tree; or a list of them with theirs."""
+        if isinstance(sentences, Sentence):
+            return next(self.stream([sentences]))
+        several = _checked(sentences)
+        words = [each for each in several if isinstance(each, str)]
+        if several and len(words) == len(several):
+            return next(self.stream([words]))
+        return list(self.stream(several))
+
+    def stream(self, sentences: Iterable[Sentence | Sequence[str]]) -> Iterator[Sentence]:
+        """The sentences with their trees, in the order they came, some thousands held at a time.
+
+        All that a sentence holds stays, but for heads, labels, the enhanced arcs that restate them, and tags that were
+        blank and have been predicted.
+        """
+        for sentence, parsed in run(self._plan(), map(_sentence, sentences), trees):
+            yield self._filled(sentence, parsed)
+
+    def refine(self, sentence: Sentence | Sequence[str]) -> Iterator[Step]:
+        """The steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities."""
+        for _, found in self.stream_steps([sentence]):
+            yield from found
+
+    def stream_steps(self, sentences: Iterable[Sentence | Sequence[str]]) -> Iterator[tuple[Sentence, list[Step]]]:
+        """Each sentence with all its steps, in the order they came."""
+        return run(self._plan(), map(_sentence, sentences), steps)
+
+    def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
+        """Write a model folder that can be moved; it appears once it is whole, in place of an older model.
+
+        `dtype` is float32, or float16 for half the size. `notes` go into the model card. An initial parser that is a
+        Parser, or came with the model, is saved with it.
+        """
+        with new_folder(Path(folder)) as new:
+            self._write(new, dtype, notes)
+
+    def push_to_hub(
+        self, name: str, *, private: bool = False, dtype: torch.dtype = torch.float32, notes: str = ""
+    ) -> str:
+        """Upload the model to the hub as OWNER/NAME, and return the address it has there."""
+        with tempfile.TemporaryDirectory() as folder:
+            self._write(Path(folder), dtype, notes)
+            return push_folder(Path(folder), name, is_private=private)
+
+    def _write(self, folder: Path, dtype: torch.dtype, notes: str) -> None:
+        write_model(self.model, folder, dtype=dtype, notes=notes)
+        if isinstance(self.initial, Parser):
+            (folder / LAYOUT.initial).mkdir()
+            self.initial._write(folder / LAYOUT.initial, dtype, "")
+
+    def _plan(self) -> Plan:
+        settings = self.model.settings
+        root_label = self.model.vocabulary.label_id(settings.decode.root_label)
+        decoder = Decoder(root_label, settings.decode.tree_over, self.is_projective)
+        initial = from_parser(self.initial.stream) if isinstance(self.initial, Parser) else self.initial
+        return Plan(self.model, self.device, self.batch_pieces, initial, self.max_steps, self.tags, decoder)
+
+    def _initial_parser(
+        self, initial: str | os.PathLike[str] | Parser | InitialParser | None
+    ) -> Parser | InitialParser:
+        if initial is None or initial == "empty":
+            return empty
+        if not self.model.settings.reads_graph and initial is not empty:
+            raise ModelError("This model reads no graph, so it cannot refine an initial parse.")
+        if isinstance(initial, Parser) or callable(initial):
+            return initial
+        path = Path(initial)
+        if path.is_dir():
+            return Parser.from_pretrained(path, device=self.device, batch_pieces=self.batch_pieces)
+        if not path.exists():
+            hint = "Choose empty, the folder of a SynTr or biaffine model, or a file of the same sentences."
+            raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
+        return from_file(os.fspath(initial))
+
+    def _checked_steps(self, max_steps: int | None) -> int:
+        reads_graph = self.model.settings.reads_graph
+        if max_steps is None:
+            return 1 if not reads_graph else STEPS_FROM_EMPTY if self.initial is empty else STEPS
+        if max_steps < 1:
+            raise TreefineError(f"The number of steps is {max_steps}.", hint="At least one is needed to parse.")
+        if max_steps > 1 and not reads_graph:
+            raise ModelError("This model reads no graph, so it cannot take more than one step.")
+        return max_steps
+
+    def _checked_tags(self, tags: TagSource | None) -> TagSource:
+        source = self.model.settings.tags.source
+        if tags is None:
+            return source
+        if tags not in ("given", "predicted", "none"):
+            raise TreefineError(f"There is no source of tags {tags!r}.", hint="Choose given, predicted or none.")
+        if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
+            what = "reads no tags" if tags == "given" else "has no tagger"
+            raise ModelError(f"Tags cannot be {tags}: this model {what}.")
+        return tags
+
+    def _filled(self, sentence: Sentence, parsed: Parsed) -> Sentence:
+        """The sentence with its tree, and with the predicted tags where it had none."""
+        sentence = sentence.with_graph(parsed.tree)
+        for column, tags in zip(self.model.settings.tags.columns, parsed.tags, strict=False):
+            index = sentence.format.upos if column == "upos" else sentence.format.xpos
+            if index is not None:
+                old = sentence.column(index)
+                filled = [new if tag == BLANK else tag for tag, new in zip(old, tags, strict=True)]
+                sentence = sentence.with_tags(**{column: filled})
+        return sentence
+
+
+def _sentence(words: Sentence | Sequence[str]) -> Sentence:
+    return words if isinstance(words, Sentence) else Sentence.of_words(list(_checked(words)))  # type: ignore[arg-type]
+
+
+def _checked(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[Sentence | Sequence[str] | str]:
+    """The words, or sentences, as a list; text that is not cut into words is refused."""
+    if isinstance(words, str):
+        raise TreefineError(
+            f"{words[:40]!r} is a string, not a list of words.", hint='Cut it into words: ["A", "dog"].'
+        )
+    return list(words)
+
+
+def _device(name: str | torch.device | None) -> torch.device:
+    """The device of this name; without one a GPU if there is any."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise TreefineError(f"Device {str(name)!r} cannot be used ({reason}).", hint="Choose cpu.") from error
+    return device

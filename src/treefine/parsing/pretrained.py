@@ -1,0 +1,153 @@
+"""Save and load model folders, here or on a hub. Weights are safetensors; nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from treefine.config import ModelSettings, TransformerSettings, read_settings
+from treefine.errors import ModelError
+from treefine.network.model import ParserModel
+from treefine.network.subwords import Subwords
+from treefine.network.vocabulary import Vocabulary
+from treefine.network.weight_names import check_weights, read_json, read_weights
+from treefine.parsing.card import model_card
+from treefine.version import __version__
+
+FORMAT = 1  # of the folder; a higher one was saved by a later treefine
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names of the files in a model folder; a tokenizer's own are in `subwords`."""
+
+    config: str = "config.json"
+    vocabulary: str = "vocabulary.json"
+    weights: str = "model.safetensors"
+    card: str = "README.md"
+    initial: str = "initial"  # the folder of the initial parser, where the model has one of its own
+
+
+LAYOUT = Layout()
+
+
+def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: str) -> None:
+    """Write the files of a model into a folder that is there."""
+    config = {"treefine": __version__, "format": FORMAT, **asdict(model.settings)}
+    _write_json(folder / LAYOUT.config, config)
+    _write_json(folder / LAYOUT.vocabulary, asdict(model.vocabulary))
+    weights = {name: each.detach().to("cpu", dtype).contiguous() for name, each in model.state_dict().items()}
+    save_file(weights, folder / LAYOUT.weights, metadata={"format": "pt"})
+    if model.subwords is not None:
+        model.subwords.save(folder)
+    (folder / LAYOUT.card).write_text(model_card(model, notes), encoding="utf-8")
+
+
+def load_model(folder: Path) -> ParserModel:
+    """The model of a folder; a missing or damaged file, or weights that do not fit, are a ModelError by name."""
+    path = folder / LAYOUT.config
+    config = read_json(path)
+    if "format" not in config or "encoder" not in config:
+        hint = "This is a folder of something else; a parser is made of a pretrained encoder by training."
+        raise ModelError("This is no config of a treefine model.", hint=hint, path=str(path))
+    if config["format"] != FORMAT:
+        hint = f"It was saved by treefine {config.get('treefine')}; this is {__version__}."
+        raise ModelError(f"The folder has format {config['format']}, not {FORMAT}.", hint=hint, path=str(path))
+    values = {name: each for name, each in config.items() if name not in ("treefine", "format")}
+    settings = read_settings(ModelSettings, values, path=str(path))
+    vocabulary = _read_vocabulary(folder / LAYOUT.vocabulary)
+    subwords = None
+    if isinstance(settings.encoder, TransformerSettings):
+        subwords = Subwords.from_folder(folder)
+        if len(subwords) > settings.encoder.n_pieces:
+            raise ModelError(
+                f"The tokenizer has {len(subwords)} pieces, but the model {settings.encoder.n_pieces}.",
+                hint="The tokenizer does not belong to the config.json beside it.",
+                path=str(folder),
+            )
+    with torch.device("meta"):
+        model = ParserModel(settings, vocabulary, subwords)
+    weights = read_weights(folder / LAYOUT.weights)
+    check_weights(weights, model.state_dict(), path=str(folder / LAYOUT.weights))
+    model.load_state_dict({name: each.float() for name, each in weights.items()}, assign=True)
+    return model.eval()
+
+
+def fetch(name: str | os.PathLike[str]) -> Path:
+    """The folder of this name, or a copy of the hub's model of this name; a local folder touches no network."""
+    folder, hub_name = Path(name), os.fspath(name)
+    if folder.is_dir() and hub_name:
+        return folder
+    is_path = hub_name.count("/") > 1 or hub_name.startswith((".", "/", "~")) or "\\" in hub_name or folder.exists()
+    if is_path or not hub_name:
+        raise ModelError("There is no such model folder.", path=hub_name)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
+    try:
+        return Path(snapshot_download(hub_name, allow_patterns=patterns))
+    except (HFValidationError, RepositoryNotFoundError):
+        hint = "Give the path of a folder, or OWNER/NAME of a model on the hub."
+        raise ModelError(f"There is no model {hub_name!r}, neither a folder nor on the hub.", hint=hint) from None
+    except Exception as error:  # the hub's client lets through whatever its network layers raise
+        raise ModelError(
+            f"There is no folder {hub_name!r} here, and the hub cannot be reached ({type(error).__name__}).",
+            hint="Give the path of a folder, or try again with a network connection.",
+        ) from error
+
+
+def push_folder(folder: Path, name: str, *, is_private: bool) -> str:
+    """Upload a model folder to the hub; the address it has there."""
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        address = str(api.create_repo(name, private=is_private, exist_ok=True))
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a treefine model")
+    except Exception as error:  # as in `fetch`
+        hint = "Log in with `hf auth login`, and check the name OWNER/NAME and the network."
+        raise ModelError(f"{name!r} cannot be uploaded to the hub ({error}).", hint=hint) from error
+    return address
+
+
+def _read_vocabulary(path: Path) -> Vocabulary:
+    values = read_json(path)
+    names = [each.name for each in fields(Vocabulary)]
+    is_valid = set(values) <= set(names) and all(
+        isinstance(each, list) and all(isinstance(name, str) for name in each) for each in values.values()
+    )
+    try:
+        if not is_valid:
+            raise ValueError(f"it must hold lists of names called {', '.join(names)}")
+        return Vocabulary(**{name: tuple(each) for name, each in values.items()})
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"The vocabulary is damaged: {error}.", path=str(path)) from error
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the target's place at the end. Only a model or nothing is ever replaced."""
+    if target.exists() and not (target / LAYOUT.config).exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ModelError("This is there already and is no model.", hint="Choose another folder.", path=str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
+        new = Path(scratch, "new")
+        new.mkdir()
+        yield new
+        if target.exists():
+            target.rename(Path(scratch, "old"))
+        new.rename(target)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

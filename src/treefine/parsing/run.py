@@ -1,0 +1,138 @@
+"""Sentences through a model in batches, and back in the order they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import tee
+from typing import Literal, NamedTuple, TypeVar
+
+import torch
+
+from treefine.config import TransformerSettings
+from treefine.network.batch import N_SPECIALS, Batch, Graphs
+from treefine.network.biaffine import Scores
+from treefine.network.model import ParserModel
+from treefine.parsing.batching import batches, chunks, halving, is_out_of_memory
+from treefine.parsing.decode import Decoder
+from treefine.parsing.initial import InitialParser, empty
+from treefine.parsing.refine import BatchStep, Tags, refine
+from treefine.parsing.stable import stable_scores
+from treefine.parsing.steps import Step, graph_of, predicted_tags, steps_of
+from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.sentence import Sentence
+
+TagSource = Literal["given", "predicted", "none"]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How sentences are to be parsed."""
+
+    model: ParserModel
+    device: torch.device
+    batch_pieces: int  # in a batch, padding counted
+    initial: InitialParser
+    max_steps: int  # T
+    tags: TagSource
+    decoder: Decoder
+
+
+class Parsed(NamedTuple):
+    """The final tree of a sentence, and its predicted tags by column, if there are any."""
+
+    tree: Graph
+    tags: tuple[tuple[str, ...], ...]
+
+
+Work = Callable[[Plan, Sequence[Sentence], Sequence[Arcs]], list[Result]]
+
+
+def run(plan: Plan, sentences: Iterable[Sentence], work: Work[Result]) -> Iterator[tuple[Sentence, Result]]:
+    """Each sentence with what `work` (`trees` or `steps`) makes of it, in the order they came."""
+    ours, theirs = tee(sentences)
+    pairs = zip(ours, plan.initial(theirs), strict=True)
+    encoder = plan.model.settings.encoder
+    longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else plan.batch_pieces
+
+    def size(pair: tuple[Sentence, Arcs]) -> int:
+        if plan.model.subwords is None:
+            return len(pair[0]) + 1
+        return sum(map(len, plan.model.subwords.pieces_of(pair[0].forms))) + N_SPECIALS
+
+    for chunk in chunks(pairs, size, plan.batch_pieces):
+        results: dict[int, Result] = {}
+
+        def on_some(numbers: Sequence[int], chunk: list[tuple[Sentence, Arcs]] = chunk) -> list[Result]:
+            chosen, arcs = zip(*(chunk[number] for number in numbers), strict=True)
+            return work(plan, chosen, arcs)
+
+        for numbers in batches([size(pair) for pair in chunk], plan.batch_pieces, longest):
+            results.update(zip(numbers, halving(numbers, on_some), strict=True))
+        for number, (sentence, _) in enumerate(chunk):
+            yield sentence, results[number]
+
+
+@torch.no_grad()
+def trees(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs]) -> list[Parsed]:
+    """The final tree of each sentence of a batch: that of its last step, by which it converged or T was reached."""
+    found: dict[int, Graph] = {}
+    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(sentences)
+    for step in _loop(plan, sentences, arcs, wants_trees=False):
+        if step.t == 1 and plan.tags == "predicted":
+            tags = [predicted_tags(step, row, plan.model) for row in range(len(sentences))]
+        is_last = step.t == plan.max_steps
+        ending = {row for row, is_done in enumerate(step.converged.tolist()) if is_done or is_last}
+        graphs = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
+        for row in ending:
+            found[step.sentences[row]] = graph_of(graphs, row, step.batch.lengths[row], plan.model.vocabulary)
+    return [Parsed(found[row], tags[row]) for row in range(len(sentences))]
+
+
+@torch.no_grad()
+def steps(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs]) -> list[list[Step]]:
+    """All steps of each sentence of a batch."""
+    found: list[list[Step]] = [[] for _ in sentences]
+    for step in _loop(plan, sentences, arcs, wants_trees=True):
+        for row, each in enumerate(steps_of(step, plan.decoder, plan.model)):
+            found[step.sentences[row]].append(each)
+    return found
+
+
+def _loop(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, wants_trees: bool) -> Iterator[BatchStep]:
+    """The refinement of one batch; `wants_trees` if each step's trees are asked for, not the last one's alone."""
+    model, decoder = plan.model, plan.decoder
+    first_is_tree = plan.initial is empty and model.settings.decode.first_graph == "tree"
+
+    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
+        needs_trees = wants_trees or t == plan.max_steps or (t == 1 and first_is_tree)
+        return stable_scores(partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees)
+
+    def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
+        graphs = decoder.graphs(scores, batch.is_word)
+        return decoder.trees(scores, graphs, batch.is_word) if t == 1 and first_is_tree else graphs
+
+    return refine(
+        score,
+        model.batch_of(sentences).to(plan.device),
+        Graphs.of(arcs, model.vocabulary).to(plan.device),
+        max_steps=plan.max_steps,
+        decode=decode,
+        tags=model.given_tags(sentences).to(plan.device) if plan.tags == "given" else None,
+        predict_tags=plan.tags == "predicted",
+    )
+
+
+def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
+    """The model's scores; the windows of one long sentence are encoded in as many parts as memory asks for."""
+    most_pieces = plan.batch_pieces if len(batch) == 1 else None
+    while True:
+        try:
+            scores: Scores = plan.model(batch, graphs, tags, most_pieces=most_pieces)
+            return scores
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error) or most_pieces is None or most_pieces < batch.longest_row:
+                raise
+            most_pieces //= 2

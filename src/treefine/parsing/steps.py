@@ -1,0 +1,87 @@
+"""What one refinement step says of one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from treefine.network.batch import Graphs
+from treefine.network.model import ParserModel
+from treefine.network.vocabulary import Vocabulary
+from treefine.parsing.decode import Decoder
+from treefine.parsing.refine import BatchStep
+from treefine.treebank.graph import Graph
+
+
+@dataclass(frozen=True)
+class Step:
+    """Step t of a sentence: its graph, the tree that would be its parse if this were the last step, and how sure."""
+
+    t: int
+    graph: Graph  # Gᵗ; it may have cycles
+    tree: Graph
+    converged: bool  # whether a further step would repeat this one
+    arc_scores: Float[np.ndarray, "dep head"]  # 0 is ROOT; -inf for a word itself
+    label_scores: Float[np.ndarray, "dep label"]  # for the heads of `graph`
+    labels: tuple[str, ...]  # the names of that last axis
+    tags: tuple[tuple[str, ...], ...] = ()  # predicted in this step, by column; empty without a tagger
+
+    @property
+    def arc_probabilities(self) -> Float[np.ndarray, "dep head"]:
+        """Of each head, for each dependent; ROOT's row means nothing."""
+        return _softmax(self.arc_scores)
+
+    @property
+    def label_probabilities(self) -> Float[np.ndarray, "dep label"]:
+        """Of each label, for the heads of `graph`; ROOT's row means nothing."""
+        return _softmax(self.label_scores)
+
+
+def steps_of(step: BatchStep, decoder: Decoder, model: ParserModel) -> list[Step]:
+    """A batch's step, sentence by sentence."""
+    trees = decoder.trees(step.scores, step.graphs, step.batch.is_word)
+    labels = decoder.allowed_labels(step.scores, step.graphs.heads)
+    return [
+        Step(
+            step.t,
+            graph_of(step.graphs, row, length, model.vocabulary),
+            graph_of(trees, row, length, model.vocabulary),
+            bool(step.converged[row]),
+            _array(step.scores.arcs[row, : length + 1, : length + 1]),
+            _array(labels[row, : length + 1]),
+            model.vocabulary.labels,
+            predicted_tags(step, row, model),
+        )
+        for row, length in enumerate(step.batch.lengths)
+    ]
+
+
+def predicted_tags(step: BatchStep, row: int, model: ParserModel) -> tuple[tuple[str, ...], ...]:
+    """The best tags of one sentence's words, column by column; none without a tagger."""
+    columns = model.settings.tags.columns if step.scores.tags else ()
+    n_words = step.batch.lengths[row] + 1
+    return tuple(
+        tuple(model.vocabulary.tags(column)[tag] for tag in scores[row, 1:n_words].argmax(-1).tolist())
+        for column, scores in zip(columns, step.scores.tags, strict=True)
+    )
+
+
+def graph_of(graphs: Graphs, row: int, length: int, vocabulary: Vocabulary) -> Graph:
+    """One sentence's graph, its labels by name."""
+    heads = graphs.heads[row, 1 : length + 1].tolist()
+    labels = graphs.labels[row, 1 : length + 1].tolist()
+    return Graph.of_words(heads, [vocabulary.labels[label] for label in labels])
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    array: np.ndarray = tensor.detach().float().cpu().numpy()
+    return array
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    exponents = np.exp(scores - scores.max(-1, keepdims=True))
+    result: np.ndarray = exponents / exponents.sum(-1, keepdims=True)
+    return result

@@ -1,0 +1,356 @@
+"""The Parser a user holds."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.errors import ModelError, TreebankError, TreefineError
+from treefine.parsing.initial import given as given_arcs
+from treefine.parsing.parser import Parser
+from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.sentence import Sentence
+
+PARSER = tiny_parser()
+TAGGER = Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu")
+SYNTR = Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu")
+
+
+def test_words_become_a_sentence_with_a_tree():
+    parsed = PARSER.parse(["A", "dog", "barks"])
+
+    assert parsed.forms == ("A", "dog", "barks")
+    assert parsed.graph.is_tree
+    assert set(parsed.labels) <= set(PARSER.model.vocabulary.labels)
+
+
+def test_a_list_of_sentences_gives_a_list():
+    parsed = PARSER.parse([["A", "dog", "barks"], sample(1)[0]])
+
+    assert [each.forms for each in parsed] == [("A", "dog", "barks"), sample(1)[0].forms]
+    assert PARSER.parse([]) == []
+    assert PARSER.parse(sample(1)[0]) == PARSER.parse(sample(1))[0]
+
+
+def test_all_that_a_sentence_holds_stays_but_for_its_tree():
+    sentences = sample()
+
+    parsed = PARSER.parse(sentences)
+
+    for before, after in zip(sentences, parsed, strict=True):
+        assert after.graph.is_tree
+        assert after.comments == before.comments
+        tree_columns = (before.format.head, before.format.deprel, before.format.deps)
+        for number, column in enumerate(before.columns):
+            assert number in tree_columns or after.columns[number] == column
+
+
+def test_a_text_that_is_not_cut_into_words_is_refused():
+    for wrong in ("A dog barks", [["A"], "dog barks"]):
+        with pytest.raises(TreefineError, match="is a string, not a list of words. Cut it into words:"):
+            PARSER.parse(wrong)
+
+
+def test_a_sentence_without_words_is_refused():
+    with pytest.raises(TreebankError, match="A sentence has at least one word."):
+        PARSER.parse([["A"], []])
+
+
+def test_a_sentence_of_one_word_hangs_on_root():
+    for parser in (PARSER, TAGGER, SYNTR, Parser(tiny_biaffine(), device="cpu")):
+        assert parser.parse(["Hello"]).arcs == Arcs((0,), ("root",))
+
+
+@given(
+    st.lists(st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=5), min_size=1, max_size=5)
+)
+def test_any_words_can_be_parsed(words):
+    parsed = PARSER.parse(words)
+
+    assert parsed.forms == tuple(words)
+    assert parsed.graph.is_tree
+
+
+def test_words_whose_pieces_are_all_unknown_or_none_are_parsed():
+    words = ["\u200b", "\u00ad\u200d", "狗", "🙂🙃", "\ufeff"]
+
+    parsed = PARSER.parse(words)
+
+    assert parsed.forms == tuple(words)
+    assert parsed.graph.is_tree
+
+
+def test_a_tag_never_seen_counts_as_none():
+    unseen, blank = (Sentence.of_words(["A", "dog"], upos=upos) for upos in (["FOO", "BAR"], ["_", "_"]))
+    seen = Sentence.of_words(["A", "dog"], upos=["DET", "NOUN"])
+
+    scores = [next(PARSER.refine(sentence)).arc_scores for sentence in (unseen, blank, seen)]
+
+    np.testing.assert_array_equal(scores[0], scores[1])
+    assert not np.array_equal(scores[0], scores[2])
+
+
+def test_a_label_never_seen_is_read_as_its_main_type_or_not_at_all():
+    words = Sentence.of_words(["dogs", "bark", "loudly"])
+    parser = PARSER.using(initial=given_arcs, max_steps=1)
+
+    def scores(labels, heads=(2, 0, 2)):
+        return next(parser.refine(words.with_graph(Graph.of_words(heads, labels)))).arc_scores
+
+    usual = scores(["nsubj", "root", "advmod"])
+    np.testing.assert_array_equal(scores(["nsubj:foo", "root", "advmod"]), usual)
+    assert not np.array_equal(scores(["foo", "root", "advmod"]), usual)
+    no_arc = words.with_graph(Graph.of_words((2, 0, 2), ["foo", "root", "advmod"]))
+    columns = list(no_arc.columns)
+    columns[6] = ("_", "0", "2")
+    blank = Sentence((), tuple(columns), range(3))
+    np.testing.assert_array_equal(scores(["foo", "root", "advmod"]), next(parser.refine(blank)).arc_scores)
+
+
+@pytest.mark.parametrize("n_positions", [128, 20])
+def test_five_thousand_words_in_one_sentence_lose_none(n_positions):
+    words = [f"w{number}" for number in range(5000)]
+    parser = Parser(tiny_model(n_positions=n_positions), device="cpu", max_steps=2)
+
+    parsed = parser.parse(words)
+
+    assert parsed.forms == tuple(words)
+    assert parsed.graph.is_tree
+
+
+def test_a_long_sentence_among_short_ones_changes_none_of_them():
+    parser = Parser(tiny_model(n_positions=24), device="cpu", batch_pieces=300)
+    long = [form for sentence in sample(20) for form in sentence.forms]
+
+    together = parser.parse([*sample(5), long, *sample(5)])
+
+    assert together == [*parser.parse(sample(5)), parser.parse(long), *parser.parse(sample(5))]
+
+
+def test_refine_gives_each_step_with_graph_scores_and_probabilities():
+    sentence = sample(2)[1]
+
+    steps = list(PARSER.refine(sentence))
+
+    assert [step.t for step in steps] == list(range(1, len(steps) + 1))
+    assert 1 < len(steps) <= 4
+    n_words = len(sentence) + 1
+    for step in steps:
+        assert step.arc_scores.shape == step.arc_probabilities.shape == (n_words, n_words)
+        assert step.label_probabilities.shape == (n_words, len(step.labels))
+        np.testing.assert_allclose(step.arc_probabilities.sum(1), 1, rtol=1e-5)
+        np.testing.assert_allclose(step.label_probabilities.sum(1), 1, rtol=1e-5)
+        assert step.tree.is_tree
+        for word in range(1, n_words):
+            assert step.graph.heads[word] == step.arc_scores[word].argmax()
+            assert step.graph.labels[word] == step.labels[step.label_scores[word].argmax()]
+    assert PARSER.parse(sentence).graph == steps[-1].tree
+
+
+def test_the_steps_of_many_sentences_are_those_of_each():
+    parser = PARSER.using(max_steps=3)
+
+    found = [steps for _, steps in parser.stream_steps(sample(15))]
+
+    for sentence, steps, parsed in zip(sample(15), found, parser.parse(sample(15)), strict=True):
+        alone = list(parser.refine(sentence))
+        assert [(step.t, step.graph, step.tree) for step in steps] == [(s.t, s.graph, s.tree) for s in alone]
+        assert steps[-1].tree == parsed.graph
+
+
+@pytest.mark.parametrize("max_steps", [1, 2, 7])
+def test_the_caller_says_how_many_steps_are_taken_at_most(max_steps):
+    found = [steps for _, steps in PARSER.using(max_steps=max_steps).stream_steps(sample(20))]
+
+    assert max(map(len, found)) == max_steps
+
+
+def test_steps_are_four_from_an_empty_graph_three_from_another_and_one_without_graphs():
+    assert PARSER.max_steps == 4
+    assert PARSER.using(initial=given_arcs).max_steps == 3
+    assert PARSER.using(initial=given_arcs).using(initial="empty").max_steps == 4
+    assert PARSER.using(max_steps=2).using(tags="none").max_steps == 2
+    assert SYNTR.max_steps == 1
+
+
+def test_a_model_that_reads_no_graph_refines_none():
+    with pytest.raises(ModelError, match="This model reads no graph, so it cannot take more than one step."):
+        SYNTR.using(max_steps=2)
+    with pytest.raises(ModelError, match="This model reads no graph, so it cannot refine an initial parse."):
+        SYNTR.using(initial=given_arcs)
+
+
+def test_the_initial_parse_is_read():
+    sentence = sample(2)[1]
+    other = sentence.with_graph(
+        Graph.of_words([0, *[1] * (len(sentence) - 1)], ["root"] + ["dep"] * (len(sentence) - 1))
+    )
+    parser = PARSER.using(initial=given_arcs, max_steps=1)
+
+    scores = [next(parser.refine(each)).arc_scores for each in (sentence, other)]
+
+    assert not np.array_equal(*scores)
+
+
+def test_heads_in_the_input_are_not_read_when_parsing():
+    sentences = sample(10)
+    chains = [
+        each.with_graph(Graph.of_words(range(len(each)), ["root", *["dep"] * (len(each) - 1)])) for each in sentences
+    ]
+
+    assert [each.graph for each in PARSER.parse(chains)] == [each.graph for each in PARSER.parse(sentences)]
+
+
+def test_predicted_tags_fill_blanks_and_change_nothing_else():
+    words = Sentence.of_words(["A", "dog", "barks"], upos=["DET", "_", "FOO"])
+
+    parsed = TAGGER.parse(words)
+
+    assert parsed.upos[0] == "DET"
+    assert parsed.upos[1] in TAGGER.model.vocabulary.upos
+    assert parsed.upos[2] == "FOO"
+    assert set(parsed.xpos) <= set(TAGGER.model.vocabulary.xpos)
+    assert next(TAGGER.refine(words)).tags[0][1] == parsed.upos[1]
+
+
+def test_predicted_tags_do_not_depend_on_those_given():
+    for parser in (TAGGER, Parser(TAGGER.model, tags="none", device="cpu")):
+        with_tags, without = sample(3)[2], Sentence.of_words(sample(3)[2].forms)
+        assert parser.parse(with_tags).graph == parser.parse(without).graph
+    assert TAGGER.using(tags="none").parse(["A", "dog"]).upos == ("_", "_")
+
+
+def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
+    sentence = sample(2)[1]
+
+    given_tags, none = (next(TAGGER.using(tags=tags).refine(sentence)).arc_scores for tags in ("given", "none"))
+    predicted = next(TAGGER.refine(sentence)).arc_scores
+
+    np.testing.assert_array_equal(none, predicted)
+    assert not np.array_equal(given_tags, none)
+
+
+@pytest.mark.parametrize(
+    ("source", "wish", "message"),
+    [
+        ("none", "given", "Tags cannot be given: this model reads no tags."),
+        ("given", "predicted", "Tags cannot be predicted: this model has no tagger."),
+        ("none", "predicted", "Tags cannot be predicted: this model has no tagger."),
+        ("given", "gold", "There is no source of tags 'gold'. Choose given, predicted or none."),
+    ],
+)
+def test_tags_that_a_model_cannot_have_are_refused(source, wish, message):
+    model = tiny_model(tags=TagSettings(source))
+
+    with pytest.raises(TreefineError) as error:
+        Parser(model, tags=wish, device="cpu")
+
+    assert str(error.value) == message
+
+
+def test_projective_trees_can_be_asked_for():
+    parsed = PARSER.parse(sample(30))
+    projective = PARSER.using(is_projective=True).parse(sample(30))
+
+    assert not all(each.graph.is_projective for each in parsed)
+    assert all(each.graph.is_projective and each.graph.is_tree for each in projective)
+
+
+def test_the_first_graph_of_the_released_code_is_a_tree():
+    decode = DecodeSettings(root_label="", first_graph="tree", tree_over="probabilities")
+    parser = Parser(tiny_model(decode=decode), device="cpu")
+
+    found = [steps for _, steps in parser.stream_steps(sample(20))]
+
+    assert all(steps[0].graph.is_tree for steps in found)
+    assert not all(step.graph.is_tree for steps in found for step in steps[1:])
+    assert not all(steps[0].graph.is_tree for _, steps in PARSER.stream_steps(sample(20)))
+
+
+def test_a_stream_is_parsed_without_holding_all_of_it():
+    read = 0
+
+    def endless():
+        nonlocal read
+        while True:
+            read += 1
+            yield ["A", "dog", "barks"]
+
+    parsed = Parser(tiny_model(), device="cpu", batch_pieces=100).stream(endless())
+
+    assert [next(parsed).forms for _ in range(3)] == [("A", "dog", "barks")] * 3
+    assert read < 1000
+
+
+def test_a_device_that_is_not_there_is_told():
+    for name in ("cuda:99", "abacus"):
+        with pytest.raises(TreefineError, match=rf"Device '{name}' cannot be used \(.*\)\. Choose cpu\."):
+            Parser(PARSER.model, device=name)
+
+
+class Crowded(torch.nn.Module):
+    """A model that has memory for few pieces at a time."""
+
+    def __init__(self, model, most_pieces, error):
+        super().__init__()
+        self.inner, self.most, self.error = model, most_pieces, error
+        self.settings, self.vocabulary, self.subwords = model.settings, model.vocabulary, model.subwords
+        self.batch_of, self.given_tags = model.batch_of, model.given_tags
+        self.refusals = 0
+
+    def forward(self, batch, graphs, tags, *, most_pieces=None):
+        n_rows, width = batch.inputs.pieces.shape
+        at_once = n_rows * width if most_pieces is None else max(1, most_pieces // width) * width
+        if min(at_once, n_rows * width) > self.most:
+            self.refusals += 1
+            raise self.error
+        return self.inner(batch, graphs, tags, most_pieces=most_pieces)
+
+
+OUT_OF_MEMORY = [
+    MemoryError(),
+    torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes."),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
+def test_when_memory_runs_out_the_batch_is_halved_and_nothing_is_lost(error):
+    crowded = Crowded(PARSER.model, 300, error)
+
+    parsed = Parser(crowded, device="cpu", batch_pieces=4000).parse(sample())
+
+    assert crowded.refusals
+    assert parsed == PARSER.parse(sample())
+
+
+def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart():
+    long = [form for sentence in sample(20) for form in sentence.forms]
+    crowded = Crowded(PARSER.model, 128, MemoryError())
+
+    parsed = Parser(crowded, device="cpu").parse(long)
+
+    assert crowded.refusals
+    assert parsed == PARSER.parse(long)
+
+
+def test_when_memory_does_not_suffice_for_one_sentence_that_is_told():
+    crowded = Crowded(PARSER.model, 1, MemoryError())
+
+    with pytest.raises(TreefineError, match="Memory does not suffice for one sentence. Choose another device"):
+        Parser(crowded, device="cpu").parse(["A", "dog"])
+
+
+def test_other_errors_are_not_taken_for_want_of_memory():
+    crowded = Crowded(PARSER.model, 1, RuntimeError("something else"))
+
+    with pytest.raises(RuntimeError, match="something else"):
+        Parser(crowded, device="cpu").parse(["A", "dog"])
+
+
+def test_a_batch_needs_room_for_a_piece():
+    with pytest.raises(TreefineError, match=r"batch_pieces is 0\. A batch needs at least one piece\."):
+        tiny_parser(batch_pieces=0)

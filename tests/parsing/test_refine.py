@@ -1,0 +1,155 @@
+"""The loop of Eq. 1, against the same loop written for one sentence."""
+
+import pytest
+import torch
+
+from tests.tiny import sample, tiny_model
+from treefine.config import RelationSettings, TagSettings
+from treefine.network.batch import Graphs
+from treefine.parsing.decode import Decoder
+from treefine.parsing.refine import refine
+from treefine.treebank.graph import Arcs, Graph
+
+
+def blank(sentences):
+    return [Arcs((None,) * len(sentence), ("_",) * len(sentence)) for sentence in sentences]
+
+
+def run(model, sentences, arcs, *, max_steps, tags=None, predict_tags=False):
+    """The steps of each sentence as (t, graph, converged), from one batch."""
+    decoder = Decoder(model.vocabulary.label_id("root"))
+    found = [[] for _ in sentences]
+    sizes = []
+
+    def score(batch, graphs, tags, t):
+        sizes.append(len(batch))
+        return model(batch, graphs, tags)
+
+    with torch.no_grad():
+        for step in refine(
+            score,
+            model.batch_of(sentences),
+            Graphs.of(arcs, model.vocabulary),
+            max_steps=max_steps,
+            decode=lambda scores, batch, t: decoder.graphs(scores, batch.is_word),
+            tags=tags,
+            predict_tags=predict_tags,
+        ):
+            for row, number in enumerate(step.sentences):
+                length = step.batch.lengths[row]
+                heads, labels = step.graphs.heads[row, 1 : length + 1], step.graphs.labels[row, 1 : length + 1]
+                found[number].append((step.t, heads.tolist(), labels.tolist(), bool(step.converged[row])))
+    return found, sizes
+
+
+def slow_loop(model, sentence, arcs, max_steps):
+    """Eq. 1 for one sentence, as it stands in the paper."""
+    decoder = Decoder(model.vocabulary.label_id("root"))
+    batch = model.batch_of([sentence])
+    graph = Graphs.of([arcs], model.vocabulary)
+    steps = []
+    for t in range(1, max_steps + 1):
+        with torch.no_grad():
+            scores = model(batch, graph, model.given_tags([sentence]))
+            refined = decoder.graphs(scores, batch.is_word)
+        is_same = refined.heads.tolist() == graph.heads.tolist() and refined.labels.tolist() == graph.labels.tolist()
+        steps.append((t, refined.heads[0, 1:].tolist(), refined.labels[0, 1:].tolist(), is_same))
+        if is_same:
+            break
+        graph = refined
+    return steps
+
+
+@pytest.mark.parametrize("start", ["empty", "gold"])
+@pytest.mark.parametrize("graph", ["labelled", "unlabelled"])
+def test_a_batch_takes_the_steps_that_each_sentence_takes_alone(start, graph):
+    model = tiny_model(relations=RelationSettings(graph=graph), scale=1.5)
+    sentences = sample(30)
+    arcs = blank(sentences) if start == "empty" else [sentence.arcs for sentence in sentences]
+
+    found, _ = run(model, sentences, arcs, max_steps=6, tags=model.given_tags(sentences))
+
+    assert found == [slow_loop(model, s, a, 6) for s, a in zip(sentences, arcs, strict=True)]
+    assert len({len(steps) for steps in found}) > 1  # some converge sooner than others
+
+
+def test_a_sentence_that_repeats_its_input_leaves_the_batch():
+    model = tiny_model(scale=1.5)
+    sentences = sample(30)
+
+    found, sizes = run(model, sentences, blank(sentences), max_steps=8, tags=model.given_tags(sentences))
+
+    assert sizes == [sum(len(steps) >= t for steps in found) for t in range(1, len(sizes) + 1)]
+    assert sizes[-1] < sizes[0]
+    for steps in found:
+        assert [t for t, *_ in steps] == list(range(1, len(steps) + 1))
+        assert not any(converged for *_, converged in steps[:-1])
+
+
+def test_the_loop_stops_when_all_sentences_have_converged():
+    model = tiny_model(scale=1.5)
+    sentences = sample(30)
+    fixed = []
+    for sentence, steps in zip(sentences, run(model, sentences, blank(sentences), max_steps=8)[0], strict=True):
+        *_, (_, heads, labels, converged) = steps
+        if converged:
+            names = [model.vocabulary.labels[label] for label in labels]
+            fixed.append((sentence, Graph.of_words(heads, names).arcs))
+
+    found, sizes = run(model, *map(list, zip(*fixed, strict=True)), max_steps=8)
+
+    assert len(fixed) > 3
+    assert sizes == [len(fixed)]
+    assert all(len(steps) == 1 and steps[0][-1] for steps in found)
+
+
+@pytest.mark.parametrize("max_steps", [1, 2, 3])
+def test_there_are_no_more_steps_than_the_caller_allows(max_steps):
+    model = tiny_model()
+    sentences = sample(10)
+
+    found, sizes = run(model, sentences, blank(sentences), max_steps=max_steps)
+
+    assert len(sizes) == max_steps
+    assert max(map(len, found)) == max_steps
+
+
+def test_tags_predicted_in_the_first_step_are_read_in_the_second():
+    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+    sentences = sample(4)
+    read = []
+    original = model.forward
+
+    def forward(batch, graphs=None, tags=None, **rest):
+        scores = original(batch, graphs, tags, **rest)
+        read.append((tags, [each.argmax(-1) + 1 for each in scores.tags]))
+        return scores
+
+    model.forward = forward
+    run(model, sentences, blank(sentences), max_steps=2, predict_tags=True)
+
+    (first, predicted), (second, _) = read
+    assert first is None
+    for row, sentence in enumerate(sentences):
+        words = slice(1, len(sentence) + 1)
+        for column in (0, 1):
+            assert second[row, words, column].tolist() == predicted[column][row, words].tolist()
+        assert (second[row, 0] == 0).all()
+        assert (second[row, len(sentence) + 1 :] == 0).all()
+
+
+def test_nothing_has_converged_before_its_tags_were_read():
+    model = tiny_model(tags=TagSettings("predicted"), scale=1.5)
+    sentences = sample(30)
+    first, _ = run(model, sentences, blank(sentences), max_steps=8)  # without reading tags
+    fixed = []
+    for sentence, steps in zip(sentences, first, strict=True):
+        *_, (_, heads, labels, converged) = steps
+        if converged:
+            names = [model.vocabulary.labels[label] for label in labels]
+            fixed.append((sentence, Graph.of_words(heads, names).arcs))
+
+    found, _ = run(model, *map(list, zip(*fixed, strict=True)), max_steps=8, predict_tags=True)
+
+    assert len(fixed) > 3
+    assert all(len(steps) > 1 and not steps[0][-1] for steps in found)

@@ -1,0 +1,208 @@
+import time
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from benchmarks.decoding import by_networkx, by_ufal, random_scores
+from treefine import Graph
+from treefine.parsing.tree import maximum_tree, projective_tree
+
+LOG_PROBABILITIES = st.floats(-200, 0)
+WITH_TIES = st.integers(-2, 2).map(float)
+PEAKED = st.sampled_from([0.0, -1e-9, -0.25, -40.0, -200.0])
+WITH_IMPOSSIBLE = st.sampled_from([-np.inf, -np.inf, np.nan, -0.5, -1.0, -7.25])
+both_decoders = pytest.mark.parametrize("decode", [maximum_tree, projective_tree])
+
+
+@st.composite
+def score_matrices(draw, max_words=6, kinds=(LOG_PROBABILITIES, WITH_TIES, PEAKED, WITH_IMPOSSIBLE)):
+    n_words = draw(st.integers(1, max_words))
+    return draw(arrays(np.float64, (n_words + 1, n_words + 1), elements=draw(st.sampled_from(kinds))))
+
+
+def graph(heads):
+    return Graph.of_words([int(head) for head in heads[1:]], ["_"] * (len(heads) - 1))
+
+
+@cache
+def every_tree(n_words, *, projective=False):
+    """All trees with one root, as heads [tree, word]."""
+    if projective:
+        return np.array([heads for heads in every_tree(n_words) if graph(heads).is_projective])
+    candidates = ((0, *heads) for heads in product(range(n_words + 1), repeat=n_words) if heads.count(0) == 1)
+    return np.array([heads for heads in candidates if graph(heads).is_tree])
+
+
+def values(scores, trees):
+    """Of each tree the number of possible arcs, and the score of those."""
+    arcs = scores[np.arange(1, len(scores)), np.atleast_2d(trees)[:, 1:]]
+    possible = arcs > -np.inf
+    return list(zip(possible.sum(1).tolist(), np.where(possible, arcs, 0).sum(1).tolist(), strict=True))
+
+
+def total(scores, heads):
+    return scores[np.arange(1, len(scores)), heads[1:]].sum()
+
+
+@given(score_matrices())
+def test_no_tree_with_one_root_beats_the_maximum_tree(scores):
+    heads = maximum_tree(scores)
+
+    assert graph(heads).is_tree
+    assert values(scores, heads)[0] == pytest.approx(max(values(scores, every_tree(len(scores) - 1))), rel=1e-9)
+
+
+@given(score_matrices())
+def test_no_projective_tree_beats_the_projective_tree(scores):
+    heads = projective_tree(scores)
+
+    assert graph(heads).is_tree
+    assert graph(heads).is_projective
+    best = max(values(scores, every_tree(len(scores) - 1, projective=True)))
+    assert values(scores, heads)[0] == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("n_words", [7, 20, 40, 60])
+@pytest.mark.parametrize("spread", [1, 30])
+def test_ufal_finds_trees_of_the_same_score(n_words, spread):
+    rng = np.random.default_rng(n_words)
+    for _ in range(10):
+        scores = spread * random_scores(rng, n_words)
+
+        heads = maximum_tree(scores)
+
+        assert graph(heads).is_tree
+        assert total(scores, heads) == pytest.approx(total(scores, by_ufal(scores)), rel=1e-9)
+
+
+def test_networkx_finds_trees_of_the_same_score():
+    rng = np.random.default_rng(1)
+    for n_words in range(2, 16):
+        scores = random_scores(rng, n_words)
+
+        assert total(scores, maximum_tree(scores)) == pytest.approx(total(scores, by_networkx(scores)), rel=1e-9)
+
+
+@pytest.mark.parametrize("n_words", [15, 50])
+def test_a_maximum_tree_that_is_projective_is_the_projective_tree(n_words):
+    rng = np.random.default_rng(n_words)
+    for _ in range(10):
+        planted = projective_tree(random_scores(rng, n_words))
+        scores = random_scores(rng, n_words)
+        scores[np.arange(1, n_words + 1), planted[1:]] += 50
+
+        assert maximum_tree(scores).tolist() == projective_tree(scores).tolist() == planted.tolist()
+
+
+@both_decoders
+def test_a_sentence_without_words_has_no_arcs(decode):
+    assert decode(np.zeros((1, 1))).tolist() == [0]
+
+
+@both_decoders
+@pytest.mark.parametrize("score", [-3.0, -np.inf, np.nan])
+def test_a_single_word_hangs_on_root(decode, score):
+    assert decode(np.full((2, 2), score)).tolist() == [0, 0]
+
+
+@both_decoders
+def test_the_root_is_single_even_if_all_words_prefer_root(decode):
+    scores = np.array([[0, 0, 0, 0], [90, 0, 2, 1], [91, 1, 0, 1], [90, 1, 2, 0]])
+
+    assert decode(scores).tolist() == [0, 2, 0, 2]
+
+
+@both_decoders
+@pytest.mark.parametrize("score", [0.0, -2.5, -np.inf])
+def test_equal_scores_give_the_same_tree_each_time(decode, score):
+    scores = np.full((31, 31), score)
+
+    heads = decode(scores)
+
+    assert graph(heads).is_tree
+    assert heads.tolist() == decode(scores).tolist()
+
+
+@both_decoders
+def test_a_tree_is_found_with_the_fewest_impossible_arcs(decode):
+    scores = np.full((4, 4), -np.inf)
+    scores[3, 0], scores[2, 3] = -5, -100  # word 1 has no possible head
+
+    heads = decode(scores)
+
+    assert graph(heads).is_tree
+    assert heads.tolist()[2:] == [3, 0]
+
+
+@both_decoders
+@pytest.mark.parametrize("size", [1e30, 1e300, 1.7e308])
+def test_huge_scores_are_no_trouble(decode, size):
+    small = np.random.default_rng(2).uniform(-1, 1, size=(21, 21))
+
+    assert decode(small * size).tolist() == decode(small).tolist()
+
+
+@both_decoders
+@given(scores=score_matrices(), unused=st.sampled_from([np.nan, np.inf, -np.inf, 1e300]))
+def test_row_0_and_the_diagonal_are_not_read(decode, scores, unused):
+    other = scores.copy()
+    other[0] = unused
+    np.fill_diagonal(other, unused)
+
+    assert decode(other).tolist() == decode(scores).tolist()
+
+
+@both_decoders
+@given(scores=score_matrices())
+def test_the_scores_of_the_caller_are_left_alone(decode, scores):
+    before = scores.copy()
+    scores.flags.writeable = False
+
+    decode(scores)
+
+    np.testing.assert_array_equal(scores, before)
+
+
+@both_decoders
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_other_kinds_of_numbers_are_scores_too(decode, dtype):
+    scores = np.random.default_rng(3).integers(-1000, 0, size=(13, 13))
+
+    heads = decode(scores.astype(dtype))
+
+    assert heads.dtype == np.int64
+    assert heads.tolist() == decode(scores.astype(np.float64)).tolist()
+
+
+@both_decoders
+@pytest.mark.parametrize("shape", [(2, 3), (4,), (0, 0), (1, 2, 2)])
+def test_scores_that_are_not_square_are_refused(decode, shape):
+    with pytest.raises(ValueError, match=r"scores must be a square .* not of shape \("):
+        decode(np.zeros(shape))
+
+
+@both_decoders
+def test_plus_infinity_is_refused(decode):
+    with pytest.raises(ValueError, match=r"a score is \+inf"):
+        decode(np.array([[0, 0, 0], [0, 0, np.inf], [0, 0, 0]]))
+
+
+@pytest.mark.parametrize("kind", ["random", "equal", "chain"])
+def test_thousands_of_words_take_seconds(kind):
+    n_words = 5000
+    scores = {
+        "random": lambda: random_scores(np.random.default_rng(4), n_words),
+        "equal": lambda: np.zeros((n_words + 1, n_words + 1)),
+        "chain": lambda: np.eye(n_words + 1, k=-1),  # each word on the one before it
+    }[kind]()
+    start = time.perf_counter()
+
+    heads = maximum_tree(scores)
+
+    assert time.perf_counter() - start < 10
+    assert graph(heads).is_tree
