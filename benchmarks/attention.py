@@ -105,9 +105,8 @@ def by_pairs(
 
 def _matrix(relations: Relations) -> Tensor:
     """The relation of each query to each key."""
-    up = relations.is_up * relations.up[:, None, :, None]
-    down = relations.is_down * relations.down[:, None, None, :]
-    return up + down  # [row, 1, piece, piece]
+    is_above = relations.above[:, None, :, None] == torch.arange(relations.above.shape[1])  # [row, 1, query, key]
+    return is_above * relations.up[:, None, :, None] + is_above.mT * relations.down[:, None, None, :]
 
 
 class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]

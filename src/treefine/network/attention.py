@@ -53,22 +53,28 @@ def attend(
 
     Nearly all relations are NONE, whose share is the same for every key of a query. In the scores it changes no weight,
     so only the difference of the other relations to it is added; in the values it is one vector, as the weights sum to
-    one. What is left is one arc up and some arcs down for each piece, two vectors a piece.
+    one. What is left is one pair of pieces up and one down for each piece, each pair apart, so that nothing depends on
+    an order of addition.
     """
     if relations is None or tables is None:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
     keys, values = tables.key_rows(), tables.value_rows()
     key_shares, value_shares = keys - keys[NONE], values - values[NONE]
-    up, down = key_shares[relations.up][:, None], key_shares[relations.down][:, None]  # [row, 1, piece, width]
-    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [row, attn, piece, piece]
-    scores = scores + relations.is_up * (query * up).sum(-1, keepdim=True)
-    scores = scores + relations.is_down * (query @ down.transpose(-1, -2))
-    weights = F.dropout((scores + bias).softmax(-1), dropout)
-    up, down = value_shares[relations.up][:, None], value_shares[relations.down][:, None]
-    attended = weights @ value + (weights * relations.is_down) @ down
-    attended = attended + (weights * relations.is_up).sum(-1, keepdim=True) * up
+    above = relations.above[:, None].expand(query.shape[:3])  # [row, attn, piece]
+    to_above, from_above = above[..., None], above[:, :, None]  # places of the pairs in [row, attn, query, key]
+
+    up = (query * key_shares[relations.up][:, None]).sum(-1, keepdim=True)  # [row, attn, piece, 1]
+    query_above = query.gather(2, to_above.expand_as(query))
+    down = (query_above * key_shares[relations.down][:, None]).sum(-1)[:, :, None]  # [row, attn, 1, piece]
+    scores = query / math.sqrt(query.shape[-1]) @ key.transpose(-1, -2)  # [row, attn, piece, piece]
+    scores = scores.scatter_add_(3, to_above, up).scatter_add_(2, from_above, down).add_(bias)
+    weights = F.dropout(scores.softmax(-1), dropout)
+
+    up_values = weights.gather(3, to_above) * value_shares[relations.up][:, None]  # [row, attn, piece, width]
+    down_weights = torch.zeros_like(weights).scatter(2, from_above, weights.gather(2, from_above))
+    down_values = down_weights @ value_shares[relations.down][:, None]
     none = relations.has_graph[:, None, None, None] * values[NONE]
-    return attended + weights.sum(-1, keepdim=True) * none
+    return weights @ value + up_values + down_values + weights.sum(-1, keepdim=True) * none
 
 
 class RelationAttention(nn.Module):

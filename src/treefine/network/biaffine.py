@@ -21,7 +21,7 @@ class Scores:
     label_dep: Float[Tensor, "batch dep width"]
     label_head: Float[Tensor, "batch head width"]
     label_weight: Float[Tensor, "label width width"]
-    tags: tuple[Float[Tensor, "batch word tag"], ...] = ()  # a score for each tag, by column
+    tags: tuple[Float[Tensor, "batch word _"], ...] = ()  # a score for each tag, by column
     alone: Mapping[int, Scores] = field(default_factory=dict)  # sentences that were scored alone (see `stable`)
 
     @property

@@ -18,15 +18,14 @@ NONE = 0
 class Relations:
     """What attention reads of a graph. Each piece has at most one piece above it, so two ids a piece say it all."""
 
+    above: Int[Tensor, "row piece"]  # the piece above each piece, or the piece itself without one
     up: Int[Tensor, "row piece"]  # the relation of a piece, as query, to the piece above it; NONE without one
     down: Int[Tensor, "row piece"]  # the relation of the piece above it, as query, to the piece
-    is_up: Bool[Tensor, "row 1 piece piece"]  # [query, key]: the key is above the query
-    is_down: Bool[Tensor, "row 1 piece piece"]  # [query, key]: the query is above the key
     has_graph: Bool[Tensor, " row"]  # a row without a graph is encoded as by the plain encoder
 
     def __getitem__(self, rows: slice) -> Relations:
         """Some of the rows."""
-        return Relations(self.up[rows], self.down[rows], self.is_up[rows], self.is_down[rows], self.has_graph[rows])
+        return Relations(self.above[rows], self.up[rows], self.down[rows], self.has_graph[rows])
 
 
 def n_relations(n_labels: int, settings: RelationSettings) -> int:
@@ -67,17 +66,13 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
     kinds = torch.where(is_rest, n_kinds - 1, kinds)
     above = first_piece.gather(1, torch.where(is_arc, heads, words))  # [row, piece]
     is_related = (is_arc | is_rest) & (above >= 0) & (above != places)
-
-    is_down = torch.zeros((n_rows, n_pieces, n_pieces), dtype=torch.bool, device=device)
-    is_down.scatter_(1, above.clamp(min=0)[:, None], is_related[:, None])  # [row, query, key]
-    is_up = is_down.transpose(1, 2)
-    both = is_up & is_down
-    if settings.two_cycles == "erased":
-        is_up = is_up & ~both
+    above = torch.where(is_related, above, places)
+    # Of two words that are each other's head, each sees its own head; or none does, if such arcs are erased.
+    is_mutual = is_related & (above.gather(1, above) == places)
+    is_up = is_related & ~is_mutual if settings.two_cycles == "erased" else is_related
     return Relations(
-        torch.where(is_related, kinds + 1 + n_kinds, NONE),
-        torch.where(is_related, kinds + 1, NONE),
-        is_up[:, None],
-        (is_down & ~both)[:, None],  # of two words that are each other's head, each sees its own head
+        above,
+        torch.where(is_up, kinds + 1 + n_kinds, NONE),
+        torch.where(is_related & ~is_mutual, kinds + 1, NONE),
         has_graph,
     )

@@ -14,7 +14,7 @@ class Tagger(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.columns = nn.ModuleList(nn.Linear(width, number) for number in n_tags)
 
-    def forward(self, words: Float[Tensor, "batch word width"]) -> tuple[Float[Tensor, "batch word tag"], ...]:
+    def forward(self, words: Float[Tensor, "batch word width"]) -> tuple[Float[Tensor, "batch word _"], ...]:
         """The scores, column by column."""
         words = self.dropout(words)
         return tuple(column(words) for column in self.columns)

@@ -1,0 +1,267 @@
+import json
+from dataclasses import asdict, fields, replace
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treefine.config import (
+    PRESETS,
+    BiLSTMSettings,
+    DecodeSettings,
+    ModelSettings,
+    RelationSettings,
+    ScorerSettings,
+    TagSettings,
+    TransformerSettings,
+    read_settings,
+    with_preset,
+)
+from treefine.errors import ConfigError
+
+SHAPE = TransformerSettings("bert", 100, 64, 2, 16, 4, 24, 16)
+
+
+# Round trips
+
+
+def values_of(kind):
+    """Any value of a field's type."""
+    if get_origin(kind) is Literal:
+        return st.sampled_from(get_args(kind))
+    if get_origin(kind) is tuple:
+        return st.lists(values_of(get_args(kind)[0]), min_size=1, max_size=2).map(tuple)
+    rates = st.floats(0, 1, exclude_max=True)
+    return {int: st.integers(4, 10**6), float: rates, str: st.text(), bool: st.booleans()}[kind]
+
+
+@st.composite
+def settings_of(draw, kind):
+    values = {name: draw(values_of(each)) for name, each in get_type_hints(kind).items()}
+    if kind is TransformerSettings:
+        values["width"] *= values["n_attention_heads"]
+    return kind(**values)
+
+
+@st.composite
+def model_settings(draw):
+    encoder = draw(st.one_of(settings_of(TransformerSettings), settings_of(BiLSTMSettings)))
+    relations = draw(settings_of(RelationSettings))
+    if isinstance(encoder, BiLSTMSettings):
+        relations = replace(relations, graph="none")
+    rest = [draw(settings_of(kind)) for kind in (TagSettings, ScorerSettings, DecodeSettings)]
+    return ModelSettings(encoder, relations, *rest)
+
+
+PARTS = [TransformerSettings, BiLSTMSettings, RelationSettings, TagSettings, ScorerSettings, DecodeSettings]
+
+
+@pytest.mark.parametrize("kind", PARTS)
+@given(data=st.data())
+def test_settings_as_json_are_read_back(kind, data):
+    written = data.draw(settings_of(kind))
+
+    assert read_settings(kind, asdict(written)) == written
+    assert read_settings(kind, json.loads(json.dumps(asdict(written)))) == written
+
+
+@given(settings=model_settings())
+def test_the_settings_of_a_model_as_json_are_read_back(settings):
+    read = read_settings(ModelSettings, json.loads(json.dumps(asdict(settings))))
+
+    assert read == settings
+    assert read.reads_graph == (settings.relations.graph != "none")
+
+
+def test_what_is_left_out_has_the_papers_value():
+    read = read_settings(ModelSettings, {"encoder": asdict(SHAPE)})
+
+    assert read == ModelSettings(SHAPE)
+    assert read == with_preset(read, "paper")
+    assert (read.scorer.arc_width, read.scorer.label_width, read.scorer.dropout) == (500, 100, 0.33)  # Appendix A
+
+
+@pytest.mark.parametrize("kind", [BiLSTMSettings, RelationSettings, TagSettings, ScorerSettings, DecodeSettings])
+def test_no_value_at_all_gives_the_defaults(kind):
+    assert read_settings(kind, {}) == kind()
+
+
+def test_a_whole_number_may_stand_for_a_number_and_is_read_as_one():
+    dropout = read_settings(ScorerSettings, {"dropout": 0}).dropout
+
+    assert (dropout, type(dropout)) == (0.0, float)
+
+
+# Faults
+
+
+def fault_of(kind, values, **place):
+    with pytest.raises(ConfigError) as caught:
+        read_settings(kind, values, **place)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"arc_with": 5}, "arc_with is unknown; did you mean arc_width?"),
+        ({"momentum": 5}, "momentum is unknown"),
+        ({"two\nlines": 5}, '"two\\nlines" is unknown'),
+        ({"arc_width": "5"}, 'arc_width = "5"; it must be a whole number'),
+        ({"arc_width": 5.0}, "arc_width = 5.0; it must be a whole number"),
+        ({"arc_width": True}, "arc_width = true; it must be a whole number"),
+        ({"arc_width": None}, "arc_width = null; it must be a whole number"),
+        ({"arc_width": -5}, "arc_width = -5; it must not be negative"),
+        ({"slope": "steep\nslope"}, 'slope = "steep\\nslope"; it must be a number'),
+        ({"slope": True}, "slope = true; it must be a number"),
+        ({"slope": -0.1}, "slope = -0.1; it must not be negative"),
+        ({"slope": -1}, "slope = -1; it must not be negative"),
+        ({"slope": float("nan")}, "slope = NaN; it must be a number"),
+        ({"slope": float("inf")}, "slope = Infinity; it must be a number"),
+        ({"dropout": 1}, "dropout = 1.0; it must be below 1"),
+    ],
+)
+def test_a_fault_in_the_scorers_settings_is_named(values, fault):
+    assert fault_of(ScorerSettings, values) == f"The settings have 1 fault: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "fault"),
+    [
+        (RelationSettings, {"graph": "labeled"}, 'graph = "labeled"; choose "labelled" or "unlabelled" or "none"'),
+        (RelationSettings, {"graph": ["none"]}, 'graph = ["none"]; choose "labelled" or "unlabelled" or "none"'),
+        (RelationSettings, {"key_norm": 1}, "key_norm = 1; it must be true or false"),
+        (DecodeSettings, {"root_label": 0}, "root_label = 0; it must be a string"),
+        (TagSettings, {"columns": "upos"}, 'columns = "upos"; it must be a list'),
+        (TagSettings, {"columns": ["upos", "feats"]}, 'columns = "feats"; choose "upos" or "xpos"'),
+        (TagSettings, {"columns": 5}, "columns = 5; it must be a list"),
+        (TagSettings, {"columns": []}, 'source = "given" needs at least one of the columns upos and xpos'),
+        (BiLSTMSettings, {"dropout": 1.5}, "dropout = 1.5; it must be below 1"),
+        (ScorerSettings, ["arc_width"], '["arc_width"] is not a section of settings'),
+        (ModelSettings, {}, "encoder is missing"),
+        (ModelSettings, {"encoder": "bert"}, '[encoder] "bert" is not a section of settings'),
+        (ModelSettings, {"encoder": {}}, "[encoder] family is missing"),
+        (
+            ModelSettings,
+            {"encoder": {"family": "gpt", "n_layers": -1}},
+            '[encoder] family = "gpt"; choose "bert" or "roberta" or "electra" or "mpnet" or "bilstm"',
+        ),
+        (
+            ModelSettings,
+            {"encoder": {"family": ["bert"]}},
+            '[encoder] family = ["bert"]; choose "bert" or "roberta" or "electra" or "mpnet" or "bilstm"',
+        ),
+        (
+            ModelSettings,
+            {"encoder": {"family": "bilstm"}},
+            'a BiLSTM reads no graph: set graph = "none" in [relations]',
+        ),
+        (
+            ModelSettings,
+            {"encoder": asdict(SHAPE), "tags": {"source": "guessed"}},
+            '[tags] source = "guessed"; choose "given" or "predicted" or "none"',
+        ),
+        (ModelSettings, {"encoder": asdict(SHAPE), "scorer": 5}, "[scorer] 5 is not a section of settings"),
+        (
+            ModelSettings,
+            {"encoder": asdict(SHAPE), "scores": {}},
+            "scores is unknown; did you mean scorer?",
+        ),
+    ],
+)
+def test_a_fault_is_named_with_its_section(kind, values, fault):
+    assert fault_of(kind, values) == f"The settings have 1 fault: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"width": 15}, "a width of 15 cannot be shared by 4 attention heads"),
+        ({"n_attention_heads": 0}, "a width of 16 cannot be shared by 0 attention heads"),
+        ({"n_positions": 3}, "n_positions = 3 leaves no room for a word beside CLS, ROOT and SEP"),
+        ({"dropout": 1.0}, "dropout = 1.0; it must be below 1"),
+        ({"attention_dropout": 2}, "attention_dropout = 2.0; it must be below 1"),
+    ],
+)
+def test_a_shape_that_no_transformer_can_have_is_refused(change, fault):
+    assert fault_of(TransformerSettings, asdict(SHAPE) | change) == f"The settings have 1 fault: {fault}"
+
+
+def test_every_field_without_a_default_must_be_there():
+    values = asdict(SHAPE)
+    missing = ["n_pieces", "n_positions", "n_layers", "width", "n_attention_heads", "inner_width", "embedding_width"]
+
+    for name in missing:
+        rest = {key: value for key, value in values.items() if key != name}
+        assert fault_of(TransformerSettings, rest) == f"The settings have 1 fault: {name} is missing"
+
+
+def test_all_faults_come_in_one_report_with_its_place():
+    values = {
+        "encoder": {"family": "bilstm", "width": -1, "widht": 2},
+        "relations": {"graph": "none", "scaled": "yes"},
+        "tags": {"columns": ["feats", "lemma"]},
+        "decoder": {},
+    }
+
+    report = fault_of(ModelSettings, values, path="model/config.json")
+
+    assert report == (
+        "model/config.json: The settings have 6 faults: decoder is unknown; did you mean decode?; "
+        "[encoder] widht is unknown; did you mean width?; [encoder] width = -1; it must not be negative; "
+        '[relations] scaled = "yes"; it must be true or false; '
+        '[tags] columns = "feats"; choose "upos" or "xpos"; [tags] columns = "lemma"; choose "upos" or "xpos"'
+    )
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(), inner, max_size=3)),
+    max_leaves=5,
+)
+
+
+@given(data=st.data())
+def test_any_json_gives_settings_or_a_report_on_one_line(data):
+    kind = data.draw(st.sampled_from([*PARTS, ModelSettings]))
+    known = st.sampled_from([each.name for each in fields(kind)])
+    keys = st.one_of(known, st.text("abc_", max_size=5))
+    values = data.draw(st.one_of(json_values, st.dictionaries(keys, json_values, max_size=4)))
+
+    try:
+        outcome = read_settings(kind, values)
+    except ConfigError as error:
+        outcome = error
+
+    assert isinstance(outcome, (kind, ConfigError))
+    assert "\n" not in str(outcome)
+
+
+# Presets
+
+
+def test_the_released_codes_choices_are_these():
+    settings = with_preset(ModelSettings(SHAPE), "released-code")
+
+    assert settings.relations == RelationSettings(key_norm=False, scaled=False, none="learned", two_cycles="erased")
+    assert settings.decode == DecodeSettings(root_label="", first_graph="tree", tree_over="probabilities")
+    assert settings.tags == TagSettings(double_specials=True)
+    assert (settings.encoder, settings.scorer) == (SHAPE, ScorerSettings())
+
+
+@given(settings=model_settings(), first=st.sampled_from(PRESETS), last=st.sampled_from(PRESETS))
+def test_the_last_preset_holds_and_none_changes_what_the_model_reads(settings, first, last):
+    changed = with_preset(with_preset(settings, first), last)
+
+    assert changed == with_preset(settings, last)
+    assert (changed.encoder, changed.scorer) == (settings.encoder, settings.scorer)
+    assert changed.reads_graph == settings.reads_graph
+    assert changed.tags.columns == settings.tags.columns
+
+
+def test_an_unknown_preset_is_answered_with_the_known_ones():
+    with pytest.raises(ConfigError) as caught:
+        with_preset(ModelSettings(SHAPE), "code")
+
+    assert str(caught.value) == "There is no preset 'code'. Choose one of paper, released-code."
