@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.rows import save_row, seconds
+from benchmarks.sizes import Sizes
 from treefine.config import RelationSettings
 from treefine.network.attention import RelationTables, attend
 from treefine.network.batch import Graphs, PieceInputs
@@ -46,9 +46,9 @@ def measure_attention(rounds: int = 15) -> None:
     result: dict[str, float] = {}
     for name, (function, rest) in contenders.items():
         result[f"{name}_milliseconds"] = round(1000 * statistics.median(times[name]), 2)
-        with Largest() as largest:  # type: ignore[no-untyped-call]
+        with Sizes() as sizes:
             function(**inputs, **rest)
-        result[f"{name}_largest"] = largest.numel
+        result[f"{name}_largest"] = sizes.largest
         ratios = (a / b for a, b in zip(times[name], times["treefine"], strict=True))
         result[f"{name}/treefine"] = round(statistics.median(ratios), 2)
     config = {
@@ -107,16 +107,3 @@ def _matrix(relations: Relations) -> Tensor:
     """The relation of each query to each key."""
     is_above = relations.above[:, None, :, None] == torch.arange(relations.above.shape[1])  # [row, 1, query, key]
     return is_above * relations.up[:, None, :, None] + is_above.mT * relations.down[:, None, None, :]
-
-
-class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The size of the largest tensor that is made."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = function(*args, **(kwargs or {}))
-        for each in found if isinstance(found, tuple) else (found,):
-            if isinstance(each, Tensor) and each._is_view() is False:
-                self.numel = max(self.numel, each.numel())
-        return found

@@ -4,6 +4,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# One thread for each test and for the commands it runs: tests run side by side, and waiting threads are slow.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile(
     "treefine",
     deadline=None,

@@ -254,3 +254,10 @@ def test_packed_files_are_parsed_as_they_are(models):
     run("parse", "--model", "rngtr", "in.conllu.xz", "-o", "out.conllu.xz")
 
     assert [s.forms for s in read_treebank("out.conllu.xz")] == [s.forms for s in sample(8)]
+
+
+def test_what_the_format_of_the_output_has_no_place_for_is_told(models):
+    result = run("parse", "--model", "rngtr", DATA / "constructs.conllu", "-o", "out.conllx")
+
+    assert result.stderr.startswith("CoNLL-X has no place for: ")
+    assert "comments" in result.stderr

@@ -8,6 +8,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
+from benchmarks.sizes import Sizes
 from tests.network.generated_inputs import (
     LABELS,
     WAYS_TO_READ,
@@ -16,7 +17,6 @@ from tests.network.generated_inputs import (
     name_of,
     sentences_in_pieces,
 )
-from tests.network.sizes import Sizes
 from tests.network.test_relations import naive_relations
 from tests.tiny import tiny_shape
 from treefine.config import RelationSettings

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from tests.network.sizes import Sizes
+from benchmarks.sizes import Sizes
 from treefine.config import ScorerSettings
 from treefine.network.batch import NO_HEAD
 from treefine.network.biaffine import BiaffineScorer, SharedDropout

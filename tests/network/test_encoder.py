@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from tests.network.generated_inputs import LABELS, words_in_pieces
+from tests.network.generated_inputs import LABELS, inputs_of, words_in_pieces
 from tests.tiny import TOKENIZERS, read_config, tiny_shape, write_encoder
-from treefine.config import RelationSettings
+from treefine.config import RelationSettings, TransformerSettings
 from treefine.errors import TreefineError
-from treefine.network.batch import ROOT_PIECE, PieceInputs
+from treefine.network.batch import ROOT_PIECE, Graphs, PieceInputs
 from treefine.network.encoder import TagEmbedding, TransformerEncoder
 from treefine.network.subwords import Subwords
 from treefine.network.weight_names import fill, load_encoder, translate
@@ -206,6 +207,31 @@ def test_a_folder_in_several_shards_is_read_whole(tmp_path):
     expected_shape, expected = load_encoder(tmp_path / "one")
     assert shape == expected_shape
     assert_same_weights(weights, expected)
+
+
+def test_the_settings_are_those_of_the_config_and_the_tables(tmp_path):
+    write_encoder(tmp_path, "electra")
+    write_config(
+        tmp_path, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3, layer_norm_eps=1e-5, hidden_act="relu"
+    )
+
+    shape, _ = load_encoder(tmp_path)
+
+    assert shape == TransformerSettings(
+        family="electra",
+        n_pieces=TOKENIZERS["electra"]().get_vocab_size(),
+        n_positions=66,
+        n_layers=2,
+        width=16,
+        n_attention_heads=2,
+        inner_width=24,
+        embedding_width=8,
+        activation="relu",
+        norm_eps=1e-5,
+        n_buckets=0,
+        dropout=0.2,
+        attention_dropout=0.3,
+    )
 
 
 def test_the_norms_of_older_folders_are_called_gamma_and_beta(tmp_path):
@@ -559,8 +585,8 @@ def test_tag_0_has_the_zero_vector_and_the_others_vectors_of_their_own():
 def test_every_piece_of_a_word_has_the_vector_of_its_tag_and_specials_have_none():
     ours, _, subwords = both("bert")
     inputs = inputs_for(subwords, [[[7, 8], [9]], [[10]]], 66)
-    tags = torch.tensor([[[0], [2], [3]], [[0], [1], [0]]])
-    plain = TransformerEncoder.embed(ours, inputs, None, slice(None))
+    tags = torch.tensor([[[3], [2], [3]], [[3], [1], [0]]])  # a tagger says something of ROOT, too
+    plain = ours.embed(inputs, None, slice(None))
 
     tagged = ours.embed(inputs, tags, slice(None))
 
@@ -585,3 +611,49 @@ def test_doubled_specials_count_cls_and_sep_twice():
     assert torch.equal(is_changed & inputs.is_piece, is_special)
     cls = 2 * ours.pieces.weight[subwords.cls_id] + ours.positions.weight[0]
     torch.testing.assert_close(twice[0, 0], ours.norm(cls))
+
+
+# Dropout
+
+
+def encoder_that_drops(**rates):
+    shape = replace(tiny_shape(30), **{"dropout": 0.0, "attention_dropout": 0.0} | rates)
+    return TransformerEncoder(shape, RelationSettings(), n_labels=len(LABELS)).train()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"attention_dropout": 0.5}])
+@pytest.mark.parametrize("has_graph", [True, False])
+def test_each_rate_of_dropout_takes_effect_with_and_without_a_graph(rates, has_graph):
+    encoder, inputs = encoder_that_drops(**rates), inputs_of([[[7, 8], [9]]])
+    graphs = Graphs(torch.tensor([[-1, 2, 0]]), torch.tensor([[-1, 1, 2]])) if has_graph else None
+
+    first, second = encoder(inputs, None, graphs), encoder(inputs, None, graphs)
+
+    assert not torch.equal(first, second)
+    encoder.eval()
+    assert torch.equal(encoder(inputs, None, graphs), encoder(inputs, None, graphs))
+
+
+@torch.no_grad()
+def test_half_of_the_embedded_values_are_dropped_at_a_rate_of_a_half():
+    torch.manual_seed(1)
+    encoder = encoder_that_drops(dropout=0.5)
+
+    embedded = encoder.embed(inputs_of([[[7]] * 100]), None, slice(None))
+
+    assert (embedded == 0).float().mean().item() == pytest.approx(0.5, abs=0.05)
+
+
+@torch.no_grad()
+def test_a_layer_drops_out_what_it_adds_after_attention_and_after_the_feed_forward_network():
+    layer = encoder_that_drops(dropout=0.5).layers[0]
+    x, bias = torch.randn(2, 5, 16), torch.zeros(2, 1, 1, 5)
+
+    torch.manual_seed(1)
+    found = layer(x, bias, None)
+
+    torch.manual_seed(1)
+    inside = layer.attention_norm(x + F.dropout(layer.attention(x, bias, None), 0.5))
+    expected = layer.outer_norm(inside + F.dropout(layer.outer(F.gelu(layer.inner(inside))), 0.5))
+    torch.testing.assert_close(found, expected)

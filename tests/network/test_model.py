@@ -14,6 +14,7 @@ from treefine.config import RelationSettings, TagSettings
 from treefine.errors import ConfigError
 from treefine.network.batch import NO_HEAD, Graphs, PieceInputs, WordInputs
 from treefine.network.model import ParserModel
+from treefine.network.tagger import Tagger
 from treefine.network.vocabulary import UNSEEN
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
@@ -324,6 +325,33 @@ def test_a_bilstm_reads_both_directions():
 
     for dep, head in ((1, 0), (3, 0)):  # neither word has changed
         assert abs(arcs[0, dep, head] - arcs[1, dep, head]) > 1e-3
+
+
+@torch.no_grad()
+def test_a_bilstm_drops_whole_features_of_a_sentence_before_each_layer_and_behind_the_last():
+    torch.manual_seed(1)
+    model = tiny_biaffine(tags=TagSettings("none"))
+    encoder, batch = model.encoder.train(), model.batch_of(SENTENCES[:1])
+    seen = []
+    for layer in encoder.layers:
+        layer.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].data))
+
+    seen.append(encoder(batch.inputs, None, None)[0])
+
+    for values in seen:
+        is_dropped = (values == 0).all(0)
+        assert is_dropped.any()
+        assert not is_dropped.all()
+        assert not (values == 0)[:, ~is_dropped].any()
+
+
+def test_a_tagger_drops_out_in_training_alone():
+    tagger = Tagger(8, (3,), 0.5)
+    words = torch.randn(1, 4, 8)
+
+    assert not torch.equal(tagger(words)[0], tagger(words)[0])
+    tagger.eval()
+    assert torch.equal(tagger(words)[0], tagger(words)[0])
 
 
 # Gradients

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treefine.errors import TreebankError
 from treefine.network.vocabulary import UNSEEN, Vocabulary
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
@@ -93,3 +94,8 @@ def test_a_vocabulary_without_labels_is_refused():
 def test_a_name_that_stands_twice_is_refused(kind):
     with pytest.raises(ValueError, match=rf"^a name stands twice among the {kind}$"):
         Vocabulary(**{"labels": ("root",), kind: ("a", "b", "a")})
+
+
+def test_a_treebank_without_labels_is_refused():
+    with pytest.raises(TreebankError, match="The treebank has no labels to learn. Name one whose DEPREL column is"):
+        Vocabulary.of_treebank([Sentence.of_words(["A", "dog"])])

@@ -205,7 +205,9 @@ def validate(
                     typer.echo(str(fault))
     if as_json:
         _print_json(as_values)
-    typer.echo(f"{_count(len(files), 'file')}, {_count(faults, 'fault') if faults else 'no faults'}", err=True)
+    typer.echo(
+        f"{tables.count(len(files), 'file')}, {tables.count(faults, 'fault') if faults else 'no faults'}", err=True
+    )
     raise typer.Exit(1 if faults else 0)
 
 
@@ -235,16 +237,11 @@ def convert(
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
         lost = convert_treebank(sentences, target, form)
     if lost:
-        kinds = ", ".join(_count(count, kind) for kind, count in lost.items())
-        typer.echo(f"{form.title} has no place for: {kinds}", err=True)
+        typer.echo(tables.losses_line(lost, form), err=True)
 
 
 def _print_json(value: object) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=1))
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'s' if number != 1 and thing.islower() else ''}"
 
 
 def _bytes_in(*paths: str) -> int | None:

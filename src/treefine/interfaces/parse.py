@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from treefine.errors import TreefineError
+from treefine.interfaces import tables
 from treefine.interfaces.progress import progress
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.convert import convert_treebank
-from treefine.treebank.files import COMPRESSED
-from treefine.treebank.formats import FORMATS, format_of
+from treefine.treebank.formats import FORMATS, format_by_name
 from treefine.treebank.pretokenised import NAME, is_pretokenised, read_words
 from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:
+    from treefine.parsing.initial import InitialParser
     from treefine.parsing.parser import Parser
+    from treefine.parsing.run import TagSource
 
 _Model = Annotated[str, typer.Option("--model", metavar="DIR", help="A model folder, or OWNER/NAME on a hub.")]
 _Output = Annotated[str, typer.Option("-o", "--output", metavar="OUT", help="The file to write, once it is whole.")]
@@ -64,18 +66,7 @@ def parse(
     All that the file holds stays as it is, but for heads, labels, the enhanced arcs that restate them, and blank tags
     that the model predicts. Heads in the input are not read.
     """
-    from treefine.parsing.parser import Parser  # which loads torch
-
-    parser = Parser.from_pretrained(
-        model,
-        initial=initial,
-        max_steps=steps,
-        tags=tags,
-        is_projective=projective,
-        device=device,
-        batch_pieces=batch_pieces,
-    )
-    _write(parser, source, output, format)
+    _write(_load(model, initial, steps, tags, projective, device, batch_pieces), source, output, format)
 
 
 def refine(
@@ -94,30 +85,44 @@ def refine(
     A word whose HEAD is blank has no arc in the graph to start from. A label that the model has never seen counts as
     its main type (nsubj of nsubj:outer), and if that is unknown too, its arc is not read.
     """
-    from treefine.parsing.initial import given
+    from treefine.parsing.initial import given  # which loads torch
+
+    _write(_load(model, given, steps, tags, projective, device, batch_pieces), source, output, format)
+
+
+def _load(
+    model: str,
+    initial: str | InitialParser | None,
+    steps: int | None,
+    tags: TagSource | None,
+    projective: bool,
+    device: str | None,
+    batch_pieces: int,
+) -> Parser:
     from treefine.parsing.parser import Parser  # which loads torch
 
-    parser = Parser.from_pretrained(
+    return Parser.from_pretrained(
         model,
-        initial=given,
+        initial=initial,
         max_steps=steps,
         tags=tags,
         is_projective=projective,
         device=device,
         batch_pieces=batch_pieces,
     )
-    _write(parser, source, output, format)
 
 
 def _write(parser: Parser, source: str, output: str, format: str | None) -> None:
     total = Path(source).stat().st_size if Path(source).is_file() else None
     with progress("Parsing", total) as advance:
         sentences = _told_of_missing_tags(parser, _read(source, format, advance))
-        suffixes = [suffix for suffix in PurePath(output.lower()).suffixes if suffix not in COMPRESSED]
-        if any(suffixes[-1:] == [suffix] for each in FORMATS.values() for suffix in each.suffixes):
-            convert_treebank(parser.stream(sentences), output, format_of(output))
-        else:
+        form = format_by_name(output)
+        if form is None:
             write_treebank(parser.stream(sentences), output)
+            return
+        lost = convert_treebank(parser.stream(sentences), output, form)
+    if lost:
+        typer.echo(tables.losses_line(lost, form), err=True)
 
 
 def _read(source: str, format: str | None, advance: Callable[[int], None]) -> Iterator[Sentence]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from treefine.errors import TreefineError
 from treefine.evaluation.conll18 import Score, relative_error_reduction
+from treefine.treebank.formats import Format
 
 if TYPE_CHECKING:
     from treefine.evaluation.significance import Comparison, Difference  # which loads numpy
@@ -150,3 +151,17 @@ def error_json(error: TreefineError) -> dict[str, Any]:
         "message": error.message,
         "hint": error.hint,
     }
+
+
+def losses_line(lost: Mapping[str, int], form: Format) -> str:
+    """What a format has no place for, and how much of it there was."""
+    return f"{form.title} has no place for: {', '.join(count(number, kind) for kind, number in lost.items())}"
+
+
+def count(number: int, thing: str) -> str:
+    """The number and the thing, in the plural unless it is one.
+
+    >>> count(2000, "sentence"), count(1, "word"), count(3, "DEPS")
+    ('2,000 sentences', '1 word', '3 DEPS')
+    """
+    return f"{number:,} {thing}{'s' if number != 1 and thing.islower() else ''}"

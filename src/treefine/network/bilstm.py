@@ -44,7 +44,7 @@ class BiLSTMEncoder(nn.Module):
         del graphs, most_pieces
         features = [self.words(inputs.words), self._spelling(inputs.chars)]
         if len(self.tags):
-            tagged = torch.zeros((*inputs.words.shape, self.tag_width), device=inputs.words.device)
+            tagged = features[0].new_zeros((*inputs.words.shape, self.tag_width))
             if tags is not None:
                 for column, table in enumerate(self.tags):
                     tagged = tagged + table(tags[:, :, column])

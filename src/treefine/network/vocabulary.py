@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from treefine.config import Column
+from treefine.errors import TreebankError
 from treefine.treebank.sentence import BLANK, Sentence
 
 UNSEEN = -1  # the id of a label that the model has no name for
@@ -42,6 +43,10 @@ class Vocabulary:
         counted["words"] = Counter({word: n for word, n in counted["words"].items() if n >= min_words})
         for name in ("labels", "upos", "xpos"):
             counted[name].pop(BLANK, None)
+        if not counted["labels"]:
+            raise TreebankError(
+                "The treebank has no labels to learn.", hint="Name one whose DEPREL column is filled in."
+            )
         return cls(**{name: tuple(sorted(counter)) for name, counter in counted.items()})
 
     def __post_init__(self) -> None:

@@ -146,7 +146,7 @@ def _settings(config: dict[str, Any], family: Family, weights: dict[str, Tensor]
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     index = folder / "model.safetensors.index.json"
-    if not index.exists():
+    if (folder / "model.safetensors").exists() or not index.exists():
         return read_weights(folder / "model.safetensors")
     parts = read_json(index).get("weight_map")
     if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):

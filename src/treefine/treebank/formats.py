@@ -52,8 +52,19 @@ def format_of(path: str, name: str | None = None) -> Format:
         if name not in FORMATS:
             raise TreebankError(f"There is no format {name!r}.", hint=f"Choose one of {', '.join(FORMATS)}.")
         return FORMATS[name]
+    return format_by_name(path) or CONLLU
+
+
+def format_by_name(path: str) -> Format | None:
+    """The format that a file's name tells, if it tells any."""
+    return next((each for each in FORMATS.values() if suffix_of(path) in each.suffixes), None)
+
+
+def suffix_of(path: str) -> str:
+    """The last suffix of a file's name that does not stand for packing, in lower case; empty without one.
+
+    >>> suffix_of("Notes.TXT.gz")
+    '.txt'
+    """
     suffixes = [suffix for suffix in PurePath(path.lower()).suffixes if suffix not in COMPRESSED]
-    for each in FORMATS.values():
-        if suffixes and suffixes[-1] in each.suffixes:
-            return each
-    return CONLLU
+    return suffixes[-1] if suffixes else ""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import PurePath
 
 from treefine.errors import TreebankError
-from treefine.treebank.files import COMPRESSED, Source, name_of, open_input
+from treefine.treebank.files import Source, name_of, open_input
+from treefine.treebank.formats import suffix_of
 from treefine.treebank.sentence import Sentence
 
 NAME = "words"  # of this format, beside those of the treebanks
@@ -17,8 +17,7 @@ def is_pretokenised(path: str, format: str | None) -> bool:
     """Whether a file is such text: because its format was given so, or else because its name ends in .txt."""
     if format is not None:
         return format == NAME
-    suffixes = [suffix for suffix in PurePath(path.lower()).suffixes if suffix not in COMPRESSED]
-    return suffixes[-1:] == [".txt"]
+    return suffix_of(path) == ".txt"
 
 
 def read_words(source: Source, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[Sentence]:
