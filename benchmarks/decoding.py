@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import save_row, seconds
 from treefine import Graph
-from treefine.parsing.tree import maximum_tree
+from treefine.parsing.tree import maximum_tree, projective_tree
 
 Decoder = Callable[[NDArray[np.float64]], NDArray[np.int64]]
 LENGTHS = {10: 50, 25: 50, 60: 20, 200: 5, 2000: 1}  # words: matrices
@@ -136,6 +136,9 @@ def measure_decoding(rounds: int = 7) -> None:
             if name != "treefine":
                 ratios = (a / b for a, b in zip(each, times["treefine"], strict=True))
                 result[f"{name}/treefine, {n_words}"] = round(statistics.median(ratios), 3)
+        few = matrices[:3]
+        elapsed = seconds(lambda few=few: [projective_tree(scores) for scores in few])
+        result[f"projective, {n_words}_microseconds"] = round(1e6 * elapsed / len(few), 1)
     sentences = [random_scores(rng, n_words) for n_words in rng.integers(12, 26, size=2000)]
     result["treefine, 2000 sentences_seconds"] = round(seconds(lambda: [maximum_tree(each) for each in sentences]), 2)
     config: dict[str, Any] = {"lengths": list(LENGTHS), "matrices": list(LENGTHS.values()), "rounds": rounds, "seed": 1}

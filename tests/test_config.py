@@ -40,7 +40,13 @@ def values_of(kind):
 def settings_of(draw, kind):
     values = {name: draw(values_of(each)) for name, each in get_type_hints(kind).items()}
     if kind is TransformerSettings:
+        values["n_attention_heads"] %= 9
+        values["n_attention_heads"] += 1
         values["width"] *= values["n_attention_heads"]
+    if "n_layers" in values:
+        values["n_layers"] = values["n_layers"] % 1000 + 1
+    if "columns" in values:
+        values["columns"] = tuple(dict.fromkeys(values["columns"]))
     return kind(**values)
 
 

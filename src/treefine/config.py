@@ -13,12 +13,23 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from treefine.errors import ConfigError
 
 Column = Literal["upos", "xpos"]
+LARGEST = 10_000_000  # of any number here; a larger one is a slip, or damage
+MOST_LAYERS = 1000
 
 
 def _check_rates(**rates: float) -> None:
     for name, rate in rates.items():
         if rate >= 1:
             raise ValueError(f"{name} = {rate}; it must be below 1")
+
+
+def _check_sizes(settings: object, *names: str) -> None:
+    """Widths and numbers of rows, of which none may be zero."""
+    for name in names:
+        if getattr(settings, name) < 1:
+            raise ValueError(f"{name} = {getattr(settings, name)}; it must be at least 1")
+        if name == "n_layers" and getattr(settings, name) > MOST_LAYERS:
+            raise ValueError(f"n_layers = {getattr(settings, name)}; it must not be over {MOST_LAYERS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,7 @@ class TransformerSettings:
     attention_dropout: float = 0.1
 
     def __post_init__(self) -> None:
+        _check_sizes(self, "n_pieces", "n_layers", "width", "inner_width", "embedding_width")
         if self.n_attention_heads < 1 or self.width % self.n_attention_heads:
             raise ValueError(f"a width of {self.width} cannot be shared by {self.n_attention_heads} attention heads")
         if self.n_positions < 4:
@@ -60,6 +72,7 @@ class BiLSTMSettings:
     dropout: float = 0.33
 
     def __post_init__(self) -> None:
+        _check_sizes(self, "word_width", "char_width", "tag_width", "n_layers", "width")
         _check_rates(dropout=self.dropout)
 
 
@@ -83,6 +96,8 @@ class TagSettings:
     double_specials: bool = False  # CLS and SEP count twice in the input, as if they were their own tags
 
     def __post_init__(self) -> None:
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError("a column stands twice among the columns")
         if self.source != "none" and not self.columns:
             raise ValueError(f'source = "{self.source}" needs at least one of the columns upos and xpos')
 
@@ -97,7 +112,8 @@ class ScorerSettings:
     slope: float = 0.1  # of LeakyReLU below zero
 
     def __post_init__(self) -> None:
-        _check_rates(dropout=self.dropout)
+        _check_sizes(self, "arc_width", "label_width")
+        _check_rates(dropout=self.dropout, slope=self.slope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +153,7 @@ def with_preset(settings: ModelSettings, preset: str) -> ModelSettings:
 
     The code's relation term is not scaled and its layer norm never takes effect; words that are each other's head lose
     both arcs; CLS and SEP are added twice; the first graph is a tree; the last one maximises the sum of probabilities;
-    any word may be labelled `root`. What differs only in training is not here.
+    any word may be labelled `root`. What differs in training and in the test for stopping is not here.
     """
     if preset == "paper":
         relations, decode, double = RelationSettings(), DecodeSettings(), False
@@ -184,8 +200,9 @@ def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
             return ()
         return tuple(_read(get_args(kind)[0], each, name, faults) for each in value)
     elif kind in (int, float) and isinstance(value, (int, kind)) and type(value) is not bool and abs(value) < math.inf:
-        if value < 0:
-            faults.append(f"{name} = {value}; it must not be negative")
+        if value < 0 or value > LARGEST:
+            wrong = "must not be negative" if value < 0 else f"must not be over {LARGEST:,}"
+            faults.append(f"{name} = {value}; it {wrong}")
         return kind(value)
     elif kind in (int, float) or type(value) is not kind:
         names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}

@@ -49,10 +49,10 @@ def read(text):
     return list(read_treebank(io.BytesIO(text.encode())))
 
 
-def without_tree(sentence):
-    """The lines of a sentence but for the columns that a parse may change."""
-    changed = (sentence.format.head, sentence.format.deprel, sentence.format.deps)
-    return sentence.comments, [column for number, column in enumerate(sentence.columns) if number not in changed]
+def assert_nothing_but_the_tree_changed(before, after):
+    """Comments, order, lines and columns are as they were; DEPS follows the tree as `with_graph` has it."""
+    assert after == [old.with_graph(new.graph) for old, new in zip(before, after, strict=True)]
+    assert all(new.graph.is_tree for new in after)
 
 
 @pytest.mark.parametrize("path", ud_files("en_ewt/dev.conllu.xz"))
@@ -64,8 +64,7 @@ def test_a_tiny_model_written_moved_and_loaded_parses_a_whole_treebank(path, mod
 
     before, after = list(read_treebank(path)), list(read_treebank("out.conllu"))
     assert len(after) == 2002
-    assert list(map(without_tree, after)) == list(map(without_tree, before))
-    assert all(sentence.graph.is_tree for sentence in after)
+    assert_nothing_but_the_tree_changed(before, after)
 
 
 def test_parse_gives_what_the_parser_gives(models):
@@ -80,7 +79,7 @@ def test_every_construct_of_a_treebank_survives(models):
     run("parse", "--model", "rngtr", DATA / "constructs.conllu", "-o", "out.conllu")
 
     after = list(read_treebank("out.conllu"))
-    assert list(map(without_tree, after)) == list(map(without_tree, before))
+    assert_nothing_but_the_tree_changed(before, after)
 
 
 @pytest.mark.parametrize("name", ["penn.conllx", "german.conll09"])
@@ -90,8 +89,7 @@ def test_older_formats_are_parsed_and_written_as_they_are(models, name):
     run("parse", "--model", "rngtr", DATA / name, "-o", f"out{Path(name).suffix}")
 
     after = list(read_treebank(f"out{Path(name).suffix}"))
-    assert list(map(without_tree, after)) == list(map(without_tree, before))
-    assert all(sentence.graph.is_tree for sentence in after)
+    assert_nothing_but_the_tree_changed(before, after)
 
 
 def test_the_name_of_the_output_can_tell_another_format(models):
@@ -162,7 +160,7 @@ def test_missing_tags_are_told_once(models):
     result = run("parse", "--model", "rngtr", "--format", "words", "-", input="A dog\nIt sleeps\n")
 
     assert result.stderr == (
-        "warning: <stdin>:1: (1) There is no UPOS here, which the model was trained to read. "
+        "treefine: warning: <stdin>:1: (1) There is no UPOS here, which the model was trained to read. "
         "Trees will be worse than they could be.\n"
     )
     assert run("parse", "--model", "tagger", "--format", "words", "-", input="A dog\n").stderr == ""
@@ -261,3 +259,17 @@ def test_what_the_format_of_the_output_has_no_place_for_is_told(models):
 
     assert result.stderr.startswith("CoNLL-X has no place for: ")
     assert "comments" in result.stderr
+
+
+def test_predicted_tags_find_their_column_in_the_format_of_the_output(models):
+    run("parse", "--model", "tagger", DATA / "german.conll09", "-o", "out.conllu")
+
+    assert all("_" not in sentence.upos for sentence in read_treebank("out.conllu"))
+
+
+def test_a_closed_output_is_told(models):
+    command = f"{sys.executable} -m treefine parse --model rngtr in.conllu >&-"
+
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (1, "treefine: Standard output is closed. Name a file to write.\n")

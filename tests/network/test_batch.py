@@ -44,14 +44,14 @@ def test_a_row_is_cls_root_the_pieces_and_sep():
     assert inputs.is_piece.int().tolist() == [[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]
     assert inputs.word_rows.tolist() == [[0, 0, 0], [1, 1, 1]]
     assert inputs.word_pieces.tolist() == [[1, 2, 4], [1, 1, 1]]  # padding reads ROOT of its own sentence
-    assert (inputs.row_lengths, inputs.row_counts, inputs.longest_row) == ((6, 3), (1, 1), 6)
+    assert (inputs.row_lengths, inputs.row_counts, inputs.n_rows) == ((6, 3), (1, 1), 2)
 
 
 @given(sentences=sentences_in_pieces(max_words=20), n_positions=room_for_positions)
 def test_no_row_is_longer_than_the_positions_and_rows_agree_with_their_sentences(sentences, n_positions):
     inputs = inputs_of(sentences, n_positions)
 
-    assert inputs.longest_row == inputs.pieces.shape[1] <= n_positions
+    assert max(inputs.row_lengths) == inputs.pieces.shape[1] <= n_positions
     assert inputs.sentences.tolist() == [number for number, count in enumerate(inputs.row_counts) for _ in range(count)]
     for row, length in enumerate(inputs.row_lengths):
         sentence = sentences[inputs.sentences[row]]
@@ -113,16 +113,15 @@ def test_selected_piece_inputs_are_those_of_the_selected_sentences(data):
     assert_same(part, Batch.of(anew, [lengths[number] for number in chosen]))
 
 
-@given(sentences=sentences_in_pieces(), most_pieces=st.one_of(st.none(), st.integers(1, 100)))
-def test_chunks_hold_all_rows_in_order_and_no_more_pieces_than_asked_for(sentences, most_pieces):
-    inputs = inputs_of(sentences, n_positions=12)
+@given(sentences=sentences_in_pieces(), rows_at_once=st.one_of(st.none(), st.integers(1, 5)))
+def test_chunks_hold_all_rows_in_order_and_no_more_than_asked_for(sentences, rows_at_once):
+    inputs = inputs_of(sentences, n_positions=16)
 
-    chunks = list(inputs.row_chunks(most_pieces))
+    chunks = list(inputs.row_chunks(rows_at_once))
 
-    assert torch.equal(torch.cat([inputs.pieces[rows] for rows in chunks]), inputs.pieces)
-    sizes = [inputs.pieces[rows].shape for rows in chunks]
-    assert all(n_rows == 1 or most_pieces is None or n_rows * width <= most_pieces for n_rows, width in sizes)
-    assert most_pieces is not None or len(chunks) == 1
+    rows = range(inputs.n_rows)
+    assert [row for chunk in chunks for row in rows[chunk]] == list(rows)
+    assert all(len(rows[chunk]) <= (rows_at_once or inputs.n_rows) for chunk in chunks)
 
 
 # Words and characters
@@ -134,7 +133,7 @@ def test_root_is_word_0_and_has_one_unknown_character():
     assert inputs.words.tolist() == [[0, 3, 2], [0, 1, 0]]
     assert inputs.chars[0].tolist() == [[1, 0, 0], [1, 5, 3], [2, 6, 4]]  # "T" is unknown
     assert inputs.chars[1].tolist() == [[1, 0, 0], [1, 1, 7], [1, 0, 0]]
-    assert (inputs.lengths, inputs.longest_row) == ((3, 2), 3)
+    assert (inputs.lengths, inputs.n_rows) == ((3, 2), 2)
 
 
 @given(words=st.lists(st.text(), max_size=5))
@@ -172,7 +171,6 @@ def test_a_batch_knows_its_words_root_included(lengths):
     assert batch.is_word.shape == batch.inputs.word_rows.shape == (len(lengths), batch.n_words)
     assert batch.is_word.sum(1).tolist() == [length + 1 for length in lengths]
     assert batch.is_word[:, 0].all()
-    assert batch.longest_row == max(lengths) + N_SPECIALS
 
 
 @pytest.mark.parametrize("inputs", [inputs_of([[[7]]]), WordInputs.of([["dog"]], VOCABULARY)], ids=["pieces", "words"])

@@ -105,7 +105,6 @@ WAY_OUT = "Save it with a fast tokenizer: AutoTokenizer.from_pretrained(...).sav
 def error_of(folder: Path) -> str:
     with pytest.raises(ModelError) as caught:
         Subwords.from_folder(folder)
-    assert caught.value.__cause__ is None
     return str(caught.value).replace(str(folder), "FOLDER")
 
 
@@ -122,8 +121,6 @@ def test_a_folder_without_a_tokenizer_says_what_was_looked_for(tmp_path):
         ("tokenizer.json", b'{"version": "1.0", "mod', "The tokenizer cannot be read (EOF while parsing"),
         ("tokenizer.json", b"\xff\xfe", "The tokenizer cannot be read ('utf-8' codec can't decode byte 0xff"),
         ("vocab.txt", b"\xff\xfe", "The vocabulary cannot be read ('utf-8' codec can't decode byte 0xff"),
-        ("tokenizer_config.json", b"{", "The file cannot be read (Expecting property name"),
-        ("special_tokens_map.json", b"[]", "The file cannot be read ('list' object has no attribute"),
     ],
 )
 def test_a_damaged_file_is_named(name, content, message, tmp_path):
@@ -133,6 +130,16 @@ def test_a_damaged_file_is_named(name, content, message, tmp_path):
 
     assert text.startswith(f"FOLDER/{name}: {message}")
     assert text.endswith(f"). {WAY_OUT}")
+
+
+def test_damaged_settings_are_named(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    assert error_of(tmp_path) == (
+        "FOLDER/tokenizer_config.json:1: The file is damaged: it is no JSON. Copy or download it again."
+    )
+
+    (tmp_path / "special_tokens_map.json").write_text("[]")
+    assert error_of(tmp_path) == "FOLDER/special_tokens_map.json: The file is damaged: it is no JSON object."
 
 
 def test_a_vocabulary_without_the_pieces_we_need_is_refused(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
-from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.config import DecodeSettings, RelationSettings, TagSettings, with_preset
 from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.parser import Parser
@@ -52,6 +52,14 @@ def test_a_text_that_is_not_cut_into_words_is_refused():
     for wrong in ("A dog barks", [["A"], "dog barks"]):
         with pytest.raises(TreefineError, match="is a string, not a list of words. Cut it into words:"):
             PARSER.parse(wrong)
+
+
+def test_what_is_no_list_of_words_is_refused():
+    for wrong in (5, [1, 2], [["A", 2]], [["A"], None], [[["A"]]]):
+        with pytest.raises(TreefineError, match="A sentence is a list of words. This is none: "):
+            PARSER.parse(wrong)
+    with pytest.raises(TreefineError, match="A sentence is a list of words."):
+        next(PARSER.refine([["A", "dog"]]))
 
 
 def test_a_sentence_without_words_is_refused():
@@ -162,6 +170,19 @@ def test_the_steps_of_many_sentences_are_those_of_each():
 
 
 @pytest.mark.parametrize("max_steps", [1, 2, 7])
+def test_the_last_step_tells_whether_the_sentence_has_converged(max_steps):
+    for _, steps in PARSER.using(max_steps=max_steps).stream_steps(sample(40)):
+        *before, last = steps
+        assert not any(step.converged for step in before)
+        assert last.converged == (len(steps) > 1 and last.graph == before[-1].graph)
+        assert last.converged or len(steps) == max_steps
+
+
+def test_some_sentences_of_the_sample_converge():
+    assert any(steps[-1].converged for _, steps in PARSER.using(max_steps=7).stream_steps(sample(40)))
+
+
+@pytest.mark.parametrize("max_steps", [1, 2, 7])
 def test_the_caller_says_how_many_steps_are_taken_at_most(max_steps):
     found = [steps for _, steps in PARSER.using(max_steps=max_steps).stream_steps(sample(20))]
 
@@ -174,6 +195,54 @@ def test_steps_are_four_from_an_empty_graph_three_from_another_and_one_without_g
     assert PARSER.using(initial=given_arcs).using(initial="empty").max_steps == 4
     assert PARSER.using(max_steps=2).using(tags="none").max_steps == 2
     assert SYNTR.max_steps == 1
+
+
+def test_options_that_are_not_named_stay_as_they_are(tmp_path):
+    Parser(tiny_biaffine(), device="cpu").save(tmp_path / "biaffine")
+    parser = tiny_parser(is_projective=True, batch_pieces=77, tags="none", initial=tmp_path / "biaffine")
+
+    other = parser.using(max_steps=2)
+
+    assert (other.is_projective, other.batch_pieces, other.tags, other.max_steps) == (True, 77, "none", 2)
+    assert other.initial is parser.initial
+    assert other.model is parser.model
+    assert parser.initial.batch_pieces == 77
+    assert parser.initial.device == parser.device
+    assert not parser.using(is_projective=False).is_projective
+
+
+def test_an_initial_parser_without_a_name_is_refused():
+    with pytest.raises(TreefineError, match="There is no initial parser ''."):
+        tiny_parser(initial="")
+
+
+@pytest.mark.parametrize(
+    ("arcs", "message"),
+    [
+        ([], "The initial parser gave no head and label for each word of this sentence."),
+        ([Arcs((0,), ("root",))], "The initial parser gave no head and label for each word of this sentence."),
+        ([Arcs((0, 1), ("root",))], "The initial parser gave no head and label for each word of this sentence."),
+        ([Arcs((0, 3), ("root", "dep"))], "The initial parser gave a head that is no word of this sentence."),
+        ([Arcs((0, -1), ("root", "dep"))], "The initial parser gave a head that is no word of this sentence."),
+        ([Arcs((0, 1), ("root", "dep"))] * 2, "The initial parser gave more parses than there are sentences."),
+    ],
+)
+def test_an_initial_parser_that_does_not_fit_is_told(arcs, message):
+    with pytest.raises(TreefineError) as error:
+        tiny_parser(initial=lambda sentences: iter(arcs)).parse([["A", "dog"]])
+
+    assert error.value.message == message
+
+
+def test_a_word_that_is_its_own_head_has_no_arc():
+    words = Sentence.of_words(["dogs", "bark", "loudly"])
+    parser = PARSER.using(max_steps=1)
+    own, none = (
+        parser.using(initial=lambda _, heads=heads: iter([Arcs(heads, ("nsubj", "root", "advmod"))]), max_steps=1)
+        for heads in ((2, 0, 3), (2, 0, None))
+    )
+
+    np.testing.assert_array_equal(next(own.refine(words)).arc_scores, next(none.refine(words)).arc_scores)
 
 
 def test_a_model_that_reads_no_graph_refines_none():
@@ -270,6 +339,19 @@ def test_the_first_graph_of_the_released_code_is_a_tree():
     assert not all(steps[0].graph.is_tree for _, steps in PARSER.stream_steps(sample(20)))
 
 
+def test_sentences_without_heads_start_from_nothing_in_the_released_code_too():
+    model = tiny_model()
+    settings = with_preset(model.settings, "released-code")
+    parser = Parser(tiny_model(relations=settings.relations, tags=settings.tags, decode=settings.decode), device="cpu")
+    blank = [Sentence.of_words(sentence.forms, upos=sentence.upos) for sentence in sample(20)]
+
+    refined = parser.using(initial=given_arcs, max_steps=4).parse(blank)
+
+    assert parser.model.settings == settings
+    assert refined == parser.parse(blank)
+    assert refined != PARSER.parse(blank)
+
+
 def test_a_stream_is_parsed_without_holding_all_of_it():
     read = 0
 
@@ -286,7 +368,7 @@ def test_a_stream_is_parsed_without_holding_all_of_it():
 
 
 def test_a_device_that_is_not_there_is_told():
-    for name in ("cuda:99", "abacus"):
+    for name in ("cuda:99", "abacus", "meta"):
         with pytest.raises(TreefineError, match=rf"Device '{name}' cannot be used \(.*\)\. Choose cpu\."):
             Parser(PARSER.model, device=name)
 
@@ -294,37 +376,37 @@ def test_a_device_that_is_not_there_is_told():
 class Crowded(torch.nn.Module):
     """A model that has memory for few pieces at a time."""
 
-    def __init__(self, model, most_pieces, error):
+    def __init__(self, model, most, error):
         super().__init__()
-        self.inner, self.most, self.error = model, most_pieces, error
+        self.inner, self.most, self.error = model, most, error
         self.settings, self.vocabulary, self.subwords = model.settings, model.vocabulary, model.subwords
         self.batch_of, self.given_tags = model.batch_of, model.given_tags
         self.refusals = 0
 
-    def forward(self, batch, graphs, tags, *, most_pieces=None):
+    def forward(self, batch, graphs, tags, *, rows_at_once=None):
         n_rows, width = batch.inputs.pieces.shape
-        at_once = n_rows * width if most_pieces is None else max(1, most_pieces // width) * width
-        if min(at_once, n_rows * width) > self.most:
+        if min(rows_at_once or n_rows, n_rows) * width > self.most:
             self.refusals += 1
             raise self.error
-        return self.inner(batch, graphs, tags, most_pieces=most_pieces)
+        return self.inner(batch, graphs, tags, rows_at_once=rows_at_once)
 
 
 OUT_OF_MEMORY = [
     MemoryError(),
     torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes."),
 ]
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=repr)
 def test_when_memory_runs_out_the_batch_is_halved_and_nothing_is_lost(error):
     crowded = Crowded(PARSER.model, 300, error)
 
-    parsed = Parser(crowded, device="cpu", batch_pieces=4000).parse(sample())
+    parsed = Parser(crowded, device="cpu", batch_pieces=4000).parse(sample(15))
 
     assert crowded.refusals
-    assert parsed == PARSER.parse(sample())
+    assert parsed == PARSER.parse(sample(15))
 
 
 def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart():
@@ -340,8 +422,13 @@ def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart(
 def test_when_memory_does_not_suffice_for_one_sentence_that_is_told():
     crowded = Crowded(PARSER.model, 1, MemoryError())
 
-    with pytest.raises(TreefineError, match="Memory does not suffice for one sentence. Choose another device"):
-        Parser(crowded, device="cpu").parse(["A", "dog"])
+    with pytest.raises(TreefineError) as error:
+        Parser(crowded, device="cpu").parse(sample(2)[1])
+
+    assert str(error.value).endswith(
+        "-0002) Memory does not suffice for this sentence. Choose another device, or a smaller model."
+    )
+    assert crowded.refusals == 1  # what cannot be cut is not tried again
 
 
 def test_other_errors_are_not_taken_for_want_of_memory():

@@ -16,8 +16,11 @@ from tests.tiny import sample, tiny_biaffine, tiny_model, write_encoder
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import ModelError, TreefineError
 from treefine.parsing import pretrained
-from treefine.parsing.create import create_biaffine_model, create_parser_model
+from treefine.parsing.card import model_card
+from treefine.parsing.create import create_biaffine_model, create_parser_model, root_label_of
 from treefine.parsing.parser import Parser
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.graph import Graph
 
 KINDS = {
     "rngtr": lambda: tiny_model(),
@@ -81,6 +84,29 @@ def test_half_precision_halves_the_weights_and_hardly_moves_them(tmp_path):
         torch.testing.assert_close(loaded[name], weight, rtol=1e-3, atol=1e-3)
 
 
+def test_weights_are_saved_as_numbers_that_can_hold_them(tmp_path):
+    parser = Parser(tiny_model(), device="cpu")
+    with pytest.raises(
+        ModelError, match=r"Weights cannot be saved as torch.int8. Choose torch.float32 or torch.float16."
+    ):
+        parser.save(tmp_path / "model", dtype=torch.int8)
+    parser.model.encoder.root.data[3] = 1e6
+
+    with pytest.raises(ModelError, match="The weight encoder.root holds a number that is not finite in torch.float16"):
+        parser.save(tmp_path / "model", dtype=torch.float16)
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_initial_parser_is_saved_in_the_same_precision(tmp_path):
+    parser = Parser(tiny_model(), initial=Parser(tiny_biaffine(), device="cpu"), device="cpu")
+
+    parser.save(tmp_path / "model", dtype=torch.float16)
+
+    weights = load_file(tmp_path / "model" / "initial" / "model.safetensors")
+    assert {each.dtype for each in weights.values()} == {torch.float16}
+
+
 def test_an_initial_parser_is_saved_inside_the_folder(tmp_path):
     parser = Parser(tiny_model(), initial=Parser(tiny_biaffine(), device="cpu"), device="cpu")
     parser.save(tmp_path / "model")
@@ -120,10 +146,48 @@ def test_nothing_else_is_ever_replaced(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("mine")
 
-    with pytest.raises(ModelError, match="This is there already and is no model. Choose another folder."):
+    with pytest.raises(ModelError, match="There are files here that are not a model's. Choose another folder."):
         Parser(tiny_model(), device="cpu").save(tmp_path / "thesis")
 
     assert (tmp_path / "thesis" / "chapter").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("config.json", '{"name": "app"}'), ("config.json", "torn"), ("notes.txt", "mine")]
+)
+def test_a_folder_with_anything_that_is_not_a_models_is_kept(folder, name, text):
+    (folder / name).write_text(text)
+
+    with pytest.raises(ModelError):
+        Parser(tiny_biaffine(), device="cpu").save(folder)
+
+    assert (folder / name).read_text() == text
+    assert (folder / "tokenizer.json").exists()
+
+
+def test_the_folder_of_an_encoder_is_kept(tmp_path):
+    write_encoder(tmp_path / "encoder", "bert")
+
+    with pytest.raises(ModelError, match="There are files here that are not a model's."):
+        Parser(tiny_model(), device="cpu").save(tmp_path / "encoder")
+
+    assert (tmp_path / "encoder" / "model.safetensors").exists()
+
+
+def test_a_link_is_followed_to_the_folder_it_names(folder):
+    Path("link").symlink_to("model")
+
+    Parser(tiny_biaffine(), device="cpu").save("link")
+
+    assert Path("link").is_symlink()
+    assert Parser.from_pretrained("model", device="cpu").model.subwords is None
+
+
+def test_a_place_that_cannot_be_written_is_told(folder):
+    Path("file").touch()
+
+    with pytest.raises(ModelError, match="The model could not be saved: "):
+        Parser(tiny_model(), device="cpu").save("file/model")
 
 
 def test_a_save_that_fails_leaves_the_older_model(folder, monkeypatch):
@@ -164,6 +228,19 @@ def test_weights_of_another_shape_are_refused_by_name(folder):
     assert "The weights do not fit the model; scorer.arc_weight is 3 × 2 instead of 13 × 12." in refused()
 
 
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
+def test_weights_that_are_no_numbers_are_refused_by_name(folder, number):
+    change_weights(folder, lambda weights: weights["encoder.root"].__setitem__(2, number))
+
+    assert "The weights do not fit the model; not finite numbers: encoder.root." in refused()
+
+
+def test_weights_that_are_whole_numbers_are_refused_by_name(folder):
+    change_weights(folder, lambda weights: weights.update({"encoder.root": weights["encoder.root"].to(torch.int64)}))
+
+    assert "not finite numbers: encoder.root." in refused()
+
+
 @pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "model.safetensors", "tokenizer.json"])
 def test_a_file_that_is_not_there_is_named(folder, name):
     (folder / name).unlink()
@@ -195,6 +272,35 @@ def test_all_faults_of_the_config_come_in_one_report(folder):
         "model/config.json: The settings have 3 faults: speed is unknown; [relations] graf is unknown; did you mean "
         'graph?; [relations] key_norm = "yes"; it must be true or false'
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"n_layers": 10**9}, "n_layers = 1000000000; it must not be over 10,000,000"),
+        ({"n_layers": 10**6}, "n_layers = 1000000; it must not be over 1000"),
+        ({"width": 0}, "width = 0; it must be at least 1"),
+        ({"n_pieces": 2**70}, "it must not be over 10,000,000"),
+        ({"inner_width": 10**7}, "inner.bias is 24 instead of 10000000"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused_at_once(folder, change, fault):
+    config = json.loads((folder / "config.json").read_text())
+    change_json(folder / "config.json", encoder=config["encoder"] | change)
+
+    assert fault in refused()
+
+
+def test_a_root_label_that_is_no_label_is_refused(folder):
+    change_json(folder / "config.json", decode={"root_label": "nope"})
+
+    assert refused().startswith("The root label 'nope' is none of the model's labels. Name one of them, or set")
+
+
+def test_a_deep_tokenizer_config_is_refused(folder):
+    (folder / "tokenizer_config.json").write_text("[" * 100_000)
+
+    assert refused().startswith("model/tokenizer_config.json: The file is damaged: it is no JSON.")
 
 
 def test_a_folder_of_a_later_treefine_is_refused(folder):
@@ -342,3 +448,19 @@ def test_a_cut_word_table_scores_the_words_of_the_treebank_as_before(tmp_path):
     with torch.no_grad():
         vectors = [model.encoder(model.batch_of(sample(20)).inputs, None, None) for model in (whole, cut)]
     torch.testing.assert_close(*vectors)
+
+
+def test_the_root_label_of_a_new_model_is_the_treebanks(data):
+    german = list(read_treebank(data / "german.conll09"))
+    mixed = [sentence.with_graph(Graph(sentence.graph.heads, ("", *["dep"] * len(sentence)))) for sentence in sample(3)]
+
+    assert root_label_of(sample()) == "root"
+    assert create_biaffine_model(sample()).settings.decode.root_label == "root"
+    assert create_biaffine_model(german).settings.decode.root_label == "ROOT"
+    assert create_biaffine_model(mixed).settings.decode.root_label == ""
+
+
+def test_a_parser_that_only_tags_beside_its_trees_says_so_on_its_card():
+    model = tiny_model(relations=RelationSettings(graph="none"), tags=TagSettings("predicted"))
+
+    assert "predicts UPOS tags beside its trees." in model_card(model)

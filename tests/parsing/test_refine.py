@@ -114,22 +114,27 @@ def test_there_are_no_more_steps_than_the_caller_allows(max_steps):
     assert max(map(len, found)) == max_steps
 
 
-def test_tags_predicted_in_the_first_step_are_read_in_the_second():
+def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():
     model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
     sentences = sample(4)
-    read = []
+    read, lengths = [], []
     original = model.forward
 
     def forward(batch, graphs=None, tags=None, **rest):
         scores = original(batch, graphs, tags, **rest)
         read.append((tags, [each.argmax(-1) + 1 for each in scores.tags]))
+        lengths.append(batch.lengths)
         return scores
 
     model.forward = forward
-    run(model, sentences, blank(sentences), max_steps=2, predict_tags=True)
+    run(model, sentences, blank(sentences), max_steps=3, predict_tags=True)
 
-    (first, predicted), (second, _) = read
+    (first, predicted), (second, _), (third, anew) = read
     assert first is None
+    for row, length in enumerate(lengths[2]):  # these still move: their tags are not predicted anew
+        before = lengths[1].index(length)
+        assert torch.equal(third[row, : length + 1], second[before, : length + 1])
+        assert (anew[0][row, 1 : length + 1] != predicted[0][before, 1 : length + 1]).any()  # though they would differ
     for row, sentence in enumerate(sentences):
         words = slice(1, len(sentence) + 1)
         for column in (0, 1):

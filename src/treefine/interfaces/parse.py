@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,8 +13,8 @@ from treefine.errors import TreefineError
 from treefine.interfaces import tables
 from treefine.interfaces.progress import progress
 from treefine.treebank.conllu import read_treebank, write_treebank
-from treefine.treebank.convert import convert_treebank
-from treefine.treebank.formats import FORMATS, format_by_name
+from treefine.treebank.convert import convert, losses
+from treefine.treebank.formats import FORMATS, Format, format_by_name
 from treefine.treebank.pretokenised import NAME, is_pretokenised, read_words
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -114,15 +115,22 @@ def _load(
 
 def _write(parser: Parser, source: str, output: str, format: str | None) -> None:
     total = Path(source).stat().st_size if Path(source).is_file() else None
+    form = format_by_name(output)
+    lost: Counter[str] = Counter()
     with progress("Parsing", total) as advance:
         sentences = _told_of_missing_tags(parser, _read(source, format, advance))
-        form = format_by_name(output)
-        if form is None:
-            write_treebank(parser.stream(sentences), output)
-            return
-        lost = convert_treebank(parser.stream(sentences), output, form)
-    if lost:
+        if form is not None:
+            sentences = _converted(sentences, form, lost)
+        write_treebank(parser.stream(sentences), output)
+    if form is not None and lost:
         typer.echo(tables.losses_line(lost, form), err=True)
+
+
+def _converted(sentences: Iterator[Sentence], form: Format, lost: Counter[str]) -> Iterator[Sentence]:
+    """The sentences in the format of the output, so that predicted tags find their column; losses are counted."""
+    for sentence in sentences:
+        lost.update(losses(sentence, form))
+        yield convert(sentence, form)
 
 
 def _read(source: str, format: str | None, advance: Callable[[int], None]) -> Iterator[Sentence]:
@@ -143,6 +151,6 @@ def _told_of_missing_tags(parser: Parser, sentences: Iterator[Sentence]) -> Iter
             if tags == {BLANK}:
                 names = " and ".join(column.upper() for column in columns)
                 place = sentence.error(f"There is no {names} here, which the model was trained to read.")
-                typer.echo(f"warning: {place} Trees will be worse than they could be.", err=True)
+                typer.echo(f"treefine: warning: {place} Trees will be worse than they could be.", err=True)
                 is_told = True
         yield sentence

@@ -147,15 +147,14 @@ class PieceInputs:
         )
 
     @property
-    def longest_row(self) -> int:
-        """Pieces in the longest row."""
-        return max(self.row_lengths)
+    def n_rows(self) -> int:
+        """How many rows there are, windows included."""
+        return len(self.row_lengths)
 
-    def row_chunks(self, most_pieces: int | None) -> Iterator[slice]:
-        """Slices of rows with at most so many pieces together, or one row."""
-        n_rows, width = self.pieces.shape
-        step = n_rows if most_pieces is None else max(1, most_pieces // width)
-        for start in range(0, n_rows, step):
+    def row_chunks(self, rows_at_once: int | None) -> Iterator[slice]:
+        """Slices of so many rows; all rows in one without a number."""
+        step = rows_at_once or self.n_rows
+        for start in range(0, self.n_rows, step):
             yield slice(start, start + step)
 
     def to(self, device: torch.device) -> PieceInputs:
@@ -188,9 +187,9 @@ class WordInputs:
         return cls(torch.from_numpy(words), torch.from_numpy(chars[:, :, :longest]), lengths)
 
     @property
-    def longest_row(self) -> int:
-        """Words in the longest sentence, ROOT included."""
-        return max(self.lengths)
+    def n_rows(self) -> int:
+        """How many rows there are, one a sentence."""
+        return len(self.lengths)
 
     def select(self, sentences: Sequence[int], n_words: int) -> WordInputs:
         """The inputs of some sentences, cut to `n_words`, ROOT included, and to their characters."""
@@ -227,11 +226,6 @@ class Batch:
     def n_words(self) -> int:
         """The words of the longest sentence, ROOT included."""
         return max(self.lengths) + 1
-
-    @property
-    def longest_row(self) -> int:
-        """The most that is encoded in one piece: pieces, or words for a BiLSTM."""
-        return self.inputs.longest_row
 
     def select(self, sentences: Sequence[int]) -> Batch:
         """Some of the sentences, without needless padding."""

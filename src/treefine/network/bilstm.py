@@ -38,10 +38,10 @@ class BiLSTMEncoder(nn.Module):
         tags: Int[Tensor, "batch word column"] | None,
         graphs: Graphs | None,
         *,
-        most_pieces: int | None = None,
+        rows_at_once: int | None = None,
     ) -> Float[Tensor, "batch word width"]:
-        """The vector of each word. `graphs` and `most_pieces` are there for the sake of one signature, and not read."""
-        del graphs, most_pieces
+        """The vector of each word. `graphs` and `rows_at_once` are there for one signature's sake and not read."""
+        del graphs, rows_at_once
         features = [self.words(inputs.words), self._spelling(inputs.chars)]
         if len(self.tags):
             tagged = features[0].new_zeros((*inputs.words.shape, self.tag_width))

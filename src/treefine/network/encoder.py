@@ -59,11 +59,11 @@ class TransformerEncoder(nn.Module):
         tags: Int[Tensor, "batch word column"] | None,
         graphs: Graphs | None,
         *,
-        most_pieces: int | None = None,
+        rows_at_once: int | None = None,
     ) -> Float[Tensor, "batch word width"]:
         """The vector of each word's first piece (Sec. 5.3), from the window in which it stands farthest inside.
 
-        `most_pieces` bounds what is encoded at once: so many pieces, or one row.
+        `rows_at_once` bounds what is encoded together; the rows after them follow.
         """
         relations = None
         if graphs is not None and self.relation_settings.graph != "none" and bool((graphs.heads >= 0).any()):
@@ -74,7 +74,7 @@ class TransformerEncoder(nn.Module):
                 inputs.is_piece[rows],
                 None if relations is None else relations[rows],
             )
-            for rows in inputs.row_chunks(most_pieces)
+            for rows in inputs.row_chunks(rows_at_once)
         ]
         return torch.cat(encoded)[inputs.word_rows, inputs.word_pieces]
 

@@ -41,6 +41,11 @@ class ParserModel(nn.Module):
                 settings.encoder, settings.relations, n_labels=n_labels, n_tags=n_tags, double_specials=double
             )
         self.scorer = BiaffineScorer(self.encoder.width, n_labels, settings.scorer)
+        if settings.decode.root_label and vocabulary.label_id(settings.decode.root_label) is None:
+            raise ConfigError(
+                f"The root label {settings.decode.root_label!r} is none of the model's labels.",
+                hint='Name one of them, or set root_label = "" in [decode] if no label is for root words alone.',
+            )
         predicts = settings.tags.source == "predicted"
         if predicts and 0 in n_tags:
             lacking = columns[n_tags.index(0)]
@@ -56,10 +61,10 @@ class ParserModel(nn.Module):
         graphs: Graphs | None = None,
         tags: Int[Tensor, "batch word column"] | None = None,
         *,
-        most_pieces: int | None = None,
+        rows_at_once: int | None = None,
     ) -> Scores:
         """The scores of a batch: RNGTr's given a graph, SynTr's without one; tags only where some are to be read."""
-        words = self.encoder(batch.inputs, tags, graphs, most_pieces=most_pieces)
+        words = self.encoder(batch.inputs, tags, graphs, rows_at_once=rows_at_once)
         scores: Scores = self.scorer(words, batch.is_word)
         return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
 

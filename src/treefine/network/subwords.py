@@ -12,9 +12,11 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from treefine.errors import ModelError
+from treefine.network.model_files import read_json
 
 MAX_WORD_PIECES = 24  # only the first piece is decoded, and no single word should fill a window of 512
 MAX_CACHED_WORDS = 200_000
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")  # as they are saved
 
 # The settings that may name a special piece, and what it is customarily called where none does.
 SPECIAL = {
@@ -56,7 +58,7 @@ class Subwords:
     @classmethod
     def from_folder(cls, folder: Path) -> Subwords:
         """The tokenizer of a model folder: tokenizer.json, or the vocab.txt of an older BERT."""
-        settings = _read_json(folder / "special_tokens_map.json") | _read_json(folder / "tokenizer_config.json")
+        settings = _settings_in(folder / "special_tokens_map.json") | _settings_in(folder / "tokenizer_config.json")
         if (folder / "tokenizer.json").is_file():
             tokenizer = _read_tokenizer(folder / "tokenizer.json")
         elif (folder / "vocab.txt").is_file():
@@ -76,8 +78,9 @@ class Subwords:
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.settings}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
-            (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            whole, special = (folder / name for name in TOKENIZER_FILES)
+            whole.write_text(self.tokenizer.to_str(), encoding="utf-8")
+            special.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise ModelError(f"The tokenizer could not be written: {error.strerror}.", path=str(folder)) from error
 
@@ -152,15 +155,9 @@ def _is_byte_level(tokenizer: Tokenizer) -> bool:
     return any(b'"ByteLevel"' in part.__getstate__() for part in parts if part is not None)
 
 
-def _read_json(path: Path) -> dict[str, object]:
+def _settings_in(path: Path) -> dict[str, object]:
     """What the file says, null left out; nothing if there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {key: value for key, value in content.items() if value is not None}
-    except (OSError, ValueError, AttributeError) as error:
-        raise ModelError(f"The file cannot be read ({error}).", hint=_WAY_OUT, path=str(path)) from None
+    return {key: value for key, value in read_json(path).items() if value is not None} if path.exists() else {}
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from treefine.config import TransformerSettings, read_settings
 from treefine.errors import ModelError
+from treefine.network.model_files import check_weights, read_json, read_weights, shown_shape
 
 Family = Literal["bert", "roberta", "electra", "mpnet"]
 _FAMILIES: dict[str, Family] = {
@@ -99,7 +97,7 @@ def translate(weights: Mapping[str, Tensor], family: Family, *, path: str = "") 
         name: found[name] for name in ("pieces.weight", "positions.weight", "token_types.weight") if name in found
     }
     if any(each.dim() != 2 for each in tables.values()) or len({each.shape[1] for each in tables.values()}) > 1:
-        shapes = ", ".join(f"{name} is {_shape(each)}" for name, each in tables.items())
+        shapes = ", ".join(f"{name} is {shown_shape(each)}" for name, each in tables.items())
         raise ModelError(f"The encoder's tables do not fit each other; {shapes}.", path=path)
     return found
 
@@ -155,65 +153,6 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     for name in sorted(set(parts.values())):
         weights |= read_weights(folder / name)
     return weights
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; a damaged or missing one is a ModelError."""
-    if not path.exists():
-        pickled = [each.name for each in path.parent.glob("*.bin")]
-        hint = "Weights are read from safetensors alone"
-        hint += f", not from the pickle {pickled[0]}: save the model in that format." if pickled else "."
-        raise ModelError("There is no such file.", hint=hint, path=str(path))
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        hint = "Copy or download it again."
-        raise ModelError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; anything else is a ModelError."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError("There is no such file.", hint="Is this a model folder?", path=str(path)) from None
-    except OSError as error:
-        raise ModelError(f"The file cannot be read ({error.strerror}).", path=str(path)) from error
-    except (ValueError, RecursionError) as error:
-        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise ModelError(
-            "The file is damaged: it is no JSON.", hint="Copy or download it again.", path=str(path), line=line
-        ) from error
-    if not isinstance(value, dict):
-        raise ModelError("The file is damaged: it is no JSON object.", path=str(path))
-    return value
-
-
-def check_weights(
-    weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, may_lack: frozenset[str] = frozenset(), path: str
-) -> None:
-    """Refuse weights that are missing, of no use, or of another shape, by name."""
-    missing = sorted(wanted.keys() - weights.keys() - may_lack)
-    surplus = sorted(weights.keys() - wanted.keys())
-    wrong = [
-        f"{name} is {_shape(weights[name])} instead of {_shape(wanted[name])}"
-        for name in sorted(weights.keys() & wanted.keys())
-        if weights[name].shape != wanted[name].shape
-    ]
-    faults = [f"missing: {_listed(missing)}"] if missing else []
-    faults += [f"surplus: {_listed(surplus)}"] if surplus else []
-    faults += wrong[:3]
-    if faults:
-        hint = "The weights do not belong to the config.json beside them."
-        raise ModelError(f"The weights do not fit the model; {'; '.join(faults)}.", hint=hint, path=path)
-
-
-def _shape(weight: Tensor) -> str:
-    return " × ".join(map(str, weight.shape)) if weight.dim() else "a number"
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def fill(module: torch.nn.Module, weights: Mapping[str, Tensor], *, path: str) -> None:

@@ -46,26 +46,29 @@ def batches(sizes: Sequence[int], batch_pieces: int, longest: int) -> list[list[
     return found
 
 
-def halving(numbers: Sequence[int], work: Callable[[Sequence[int]], list[Result]]) -> list[Result]:
-    """What `work` makes of each number; when memory runs out, of each half apart."""
+def halving(
+    numbers: Sequence[int],
+    work: Callable[[Sequence[int]], list[Result]],
+    on_one: Callable[[int], TreefineError],
+) -> list[Result]:
+    """What `work` makes of each number; when memory runs out, of each half apart. `on_one` is raised for one alone."""
     try:
         return work(numbers)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         if len(numbers) == 1:
-            raise TreefineError(
-                "Memory does not suffice for one sentence.", hint="Choose another device, or a smaller model."
-            ) from error
+            raise on_one(numbers[0]) from error
     gc.collect()  # the error held on to the tensors of its frames
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     middle = len(numbers) // 2
-    return [*halving(numbers[:middle], work), *halving(numbers[middle:], work)]
+    return [*halving(numbers[:middle], work, on_one), *halving(numbers[middle:], work, on_one)]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, on a GPU or on this machine."""
     if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    signs = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)

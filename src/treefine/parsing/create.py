@@ -23,7 +23,18 @@ from treefine.network.subwords import Subwords
 from treefine.network.vocabulary import Vocabulary
 from treefine.network.weight_names import fill, load_encoder
 from treefine.parsing.pretrained import fetch
+from treefine.treebank.graph import ROOT
 from treefine.treebank.sentence import Sentence
+
+
+def root_label_of(sentences: Iterable[Sentence]) -> str:
+    """The label that all words under ROOT have in a treebank, and no other word; empty without such a label."""
+    under_root: set[str] = set()
+    elsewhere: set[str] = set()
+    for sentence in sentences:
+        for head, label in zip(sentence.heads, sentence.labels, strict=True):
+            (under_root if head == ROOT else elsewhere).add(label)
+    return under_root.pop() if len(under_root) == 1 and not under_root & elsewhere else ""
 
 
 def create_parser_model(
@@ -56,7 +67,7 @@ def create_parser_model(
         relations or RelationSettings(),
         tags or TagSettings(),
         scorer or ScorerSettings(),
-        decode or DecodeSettings(),
+        decode or DecodeSettings(root_label_of(sentences)),
     )
     vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
     with torch.random.fork_rng(devices=[]):
@@ -79,12 +90,13 @@ def create_biaffine_model(
     seed: int = 1,
 ) -> ParserModel:
     """The biaffine parser of Dozat and Manning for the words, labels and tags of a treebank."""
+    sentences = list(sentences)
     settings = ModelSettings(
         encoder or BiLSTMSettings(),
         RelationSettings(graph="none"),
         tags or TagSettings(),
         scorer or ScorerSettings(),
-        decode or DecodeSettings(),
+        decode or DecodeSettings(root_label_of(sentences)),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

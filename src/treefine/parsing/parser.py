@@ -22,6 +22,7 @@ from treefine.treebank.sentence import BLANK, Sentence
 STEPS = 3  # T in the paper (Sec. 6.1) …
 STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
 BATCH_PIECES = 4000
+DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 class Parser:
@@ -137,8 +138,8 @@ class Parser:
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
         """Write a model folder that can be moved; it appears once it is whole, in place of an older model.
 
-        `dtype` is float32, or float16 for half the size. `notes` go into the model card. An initial parser that is a
-        Parser, or came with the model, is saved with it.
+        `dtype` is float32, or float16 for half the size. `notes` go into the model card. The model of an initial parser
+        is saved with it. Options, and initial parses from a file or a function, are the caller's and not saved.
         """
         with new_folder(Path(folder)) as new:
             self._write(new, dtype, notes)
@@ -174,9 +175,9 @@ class Parser:
         if isinstance(initial, Parser) or callable(initial):
             return initial
         path = Path(initial)
-        if path.is_dir():
+        if path.is_dir() and os.fspath(initial):
             return Parser.from_pretrained(path, device=self.device, batch_pieces=self.batch_pieces)
-        if not path.exists():
+        if not path.is_file():
             hint = "Choose empty, the folder of a SynTr or biaffine model, or a file of the same sentences."
             raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
         return from_file(os.fspath(initial))
@@ -215,11 +216,18 @@ class Parser:
 
 
 def _sentence(words: Sentence | Sequence[str]) -> Sentence:
-    return words if isinstance(words, Sentence) else Sentence.of_words(list(_checked(words)))  # type: ignore[arg-type]
+    if isinstance(words, Sentence):
+        return words
+    forms = [each for each in _checked(words) if isinstance(each, str)]
+    if len(forms) < len(words):
+        raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
+    return Sentence.of_words(forms)
 
 
 def _checked(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[Sentence | Sequence[str] | str]:
     """The words, or sentences, as a list; text that is not cut into words is refused."""
+    if not isinstance(words, Iterable):
+        raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
     if isinstance(words, str):
         raise TreefineError(
             f"{words[:40]!r} is a string, not a list of words.", hint='Cut it into words: ["A", "dog"].'
@@ -233,6 +241,8 @@ def _device(name: str | torch.device | None) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        if device.type not in DEVICES:
+            raise RuntimeError(f"it is none of {', '.join(DEVICES)}")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]

@@ -17,9 +17,9 @@ from safetensors.torch import save_file
 from treefine.config import ModelSettings, TransformerSettings, read_settings
 from treefine.errors import ModelError
 from treefine.network.model import ParserModel
-from treefine.network.subwords import Subwords
+from treefine.network.model_files import check_weights, read_json, read_weights
+from treefine.network.subwords import TOKENIZER_FILES, Subwords
 from treefine.network.vocabulary import Vocabulary
-from treefine.network.weight_names import check_weights, read_json, read_weights
 from treefine.parsing.card import model_card
 from treefine.version import __version__
 
@@ -45,7 +45,12 @@ def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: 
     config = {"treefine": __version__, "format": FORMAT, **asdict(model.settings)}
     _write_json(folder / LAYOUT.config, config)
     _write_json(folder / LAYOUT.vocabulary, asdict(model.vocabulary))
+    if dtype not in (torch.float32, torch.float16):
+        raise ModelError(f"Weights cannot be saved as {dtype}.", hint="Choose torch.float32 or torch.float16.")
     weights = {name: each.detach().to("cpu", dtype).contiguous() for name, each in model.state_dict().items()}
+    for name, each in weights.items():
+        if not each.isfinite().all():
+            raise ModelError(f"The weight {name} holds a number that is not finite in {dtype}; nothing was saved.")
     save_file(weights, folder / LAYOUT.weights, metadata={"format": "pt"})
     if model.subwords is not None:
         model.subwords.save(folder)
@@ -56,12 +61,12 @@ def load_model(folder: Path) -> ParserModel:
     """The model of a folder; a missing or damaged file, or weights that do not fit, are a ModelError by name."""
     path = folder / LAYOUT.config
     config = read_json(path)
-    if "format" not in config or "encoder" not in config:
+    if not _is_ours(config):
         hint = "This is a folder of something else; a parser is made of a pretrained encoder by training."
         raise ModelError("This is no config of a treefine model.", hint=hint, path=str(path))
     if config["format"] != FORMAT:
         hint = f"It was saved by treefine {config.get('treefine')}; this is {__version__}."
-        raise ModelError(f"The folder has format {config['format']}, not {FORMAT}.", hint=hint, path=str(path))
+        raise ModelError(f"The folder has format {config['format']!r}, not {FORMAT}.", hint=hint, path=str(path))
     values = {name: each for name, each in config.items() if name not in ("treefine", "format")}
     settings = read_settings(ModelSettings, values, path=str(path))
     vocabulary = _read_vocabulary(folder / LAYOUT.vocabulary)
@@ -136,17 +141,37 @@ def _read_vocabulary(path: Path) -> Vocabulary:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the target's place at the end. Only a model or nothing is ever replaced."""
-    if target.exists() and not (target / LAYOUT.config).exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ModelError("This is there already and is no model.", hint="Choose another folder.", path=str(target))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
-        new = Path(scratch, "new")
-        new.mkdir()
-        yield new
-        if target.exists():
-            target.rename(Path(scratch, "old"))
-        new.rename(target)
+    """A folder to fill, which takes the target's place at the end: that of nothing, or of a folder we wrote."""
+    target = target.resolve()  # through a link, to the folder it names
+    try:
+        if target.exists() and not _may_be_replaced(target):
+            hint = "Choose another folder."
+            raise ModelError("There are files here that are not a model's.", hint=hint, path=str(target))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
+            new = Path(scratch, "new")
+            new.mkdir()
+            yield new
+            if target.exists():
+                target.rename(Path(scratch, "old"))
+            new.rename(target)
+    except OSError as error:
+        raise ModelError(f"The model could not be saved: {error.strerror or error}.", path=str(target)) from error
+
+
+def _may_be_replaced(target: Path) -> bool:
+    """Whether a folder is empty, or a model of ours and nothing else."""
+    if not target.is_dir():
+        return False
+    names = {path.name for path in target.iterdir()}
+    if not names:
+        return True
+    ours = {LAYOUT.config, LAYOUT.vocabulary, LAYOUT.weights, LAYOUT.card, LAYOUT.initial, *TOKENIZER_FILES}
+    return names <= ours and LAYOUT.config in names and _is_ours(read_json(target / LAYOUT.config))
+
+
+def _is_ours(config: dict[str, Any]) -> bool:
+    return "format" in config and "encoder" in config
 
 
 def _write_json(path: Path, value: Any) -> None:

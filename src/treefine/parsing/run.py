@@ -11,12 +11,13 @@ from typing import Literal, NamedTuple, TypeVar
 import torch
 
 from treefine.config import TransformerSettings
+from treefine.errors import TreefineError
 from treefine.network.batch import N_SPECIALS, Batch, Graphs
 from treefine.network.biaffine import Scores
 from treefine.network.model import ParserModel
 from treefine.parsing.batching import batches, chunks, halving, is_out_of_memory
 from treefine.parsing.decode import Decoder
-from treefine.parsing.initial import InitialParser, empty
+from treefine.parsing.initial import InitialParser
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.parsing.stable import stable_scores
 from treefine.parsing.steps import Step, graph_of, predicted_tags, steps_of
@@ -25,6 +26,8 @@ from treefine.treebank.sentence import Sentence
 
 TagSource = Literal["given", "predicted", "none"]
 Result = TypeVar("Result")
+
+WINDOWS_AT_ONCE = 8  # of a sentence too long for the encoder
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,7 @@ Work = Callable[[Plan, Sequence[Sentence], Sequence[Arcs]], list[Result]]
 
 def run(plan: Plan, sentences: Iterable[Sentence], work: Work[Result]) -> Iterator[tuple[Sentence, Result]]:
     """Each sentence with what `work` (`trees` or `steps`) makes of it, in the order they came."""
-    ours, theirs = tee(sentences)
-    pairs = zip(ours, plan.initial(theirs), strict=True)
+    pairs = _with_initial(plan.initial, sentences)
     encoder = plan.model.settings.encoder
     longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else plan.batch_pieces
 
@@ -69,10 +71,30 @@ def run(plan: Plan, sentences: Iterable[Sentence], work: Work[Result]) -> Iterat
             chosen, arcs = zip(*(chunk[number] for number in numbers), strict=True)
             return work(plan, chosen, arcs)
 
+        def on_one(number: int, chunk: list[tuple[Sentence, Arcs]] = chunk) -> TreefineError:
+            hint = "Choose another device, or a smaller model."
+            return chunk[number][0].error("Memory does not suffice for this sentence.", hint=hint)
+
         for numbers in batches([size(pair) for pair in chunk], plan.batch_pieces, longest):
-            results.update(zip(numbers, halving(numbers, on_some), strict=True))
+            results.update(zip(numbers, halving(numbers, on_some, on_one), strict=True))
         for number, (sentence, _) in enumerate(chunk):
             yield sentence, results[number]
+
+
+def _with_initial(initial: InitialParser, sentences: Iterable[Sentence]) -> Iterator[tuple[Sentence, Arcs]]:
+    """Each sentence with its initial parse; one that does not fit it is refused."""
+    ours, theirs = tee(sentences)
+    parses = initial(theirs)
+    for sentence in ours:
+        arcs = next(parses, None)
+        heads = () if arcs is None else arcs.heads
+        if arcs is None or len(heads) != len(sentence) or len(arcs.labels) != len(sentence):
+            raise sentence.error("The initial parser gave no head and label for each word of this sentence.")
+        if any(head is not None and not 0 <= head <= len(sentence) for head in heads):
+            raise sentence.error("The initial parser gave a head that is no word of this sentence.")
+        yield sentence, arcs
+    for _ in parses:  # where there are more, some know why that is wrong
+        raise TreefineError("The initial parser gave more parses than there are sentences.")
 
 
 @torch.no_grad()
@@ -104,20 +126,23 @@ def steps(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs]) -> li
 def _loop(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, wants_trees: bool) -> Iterator[BatchStep]:
     """The refinement of one batch; `wants_trees` if each step's trees are asked for, not the last one's alone."""
     model, decoder = plan.model, plan.decoder
-    first_is_tree = plan.initial is empty and model.settings.decode.first_graph == "tree"
+    initial = Graphs.of(arcs, model.vocabulary).to(plan.device)
+    made_trees: list[int] = []  # sentences whose first graph has to be a tree: those that start without one
+    if model.settings.decode.first_graph == "tree":
+        made_trees = (initial.heads < 0).all(1).nonzero()[:, 0].tolist()
 
     def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
-        needs_trees = wants_trees or t == plan.max_steps or (t == 1 and first_is_tree)
+        needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(made_trees))
         return stable_scores(partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees)
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
         graphs = decoder.graphs(scores, batch.is_word)
-        return decoder.trees(scores, graphs, batch.is_word) if t == 1 and first_is_tree else graphs
+        return decoder.trees(scores, graphs, batch.is_word, rows=made_trees) if t == 1 else graphs
 
     return refine(
         score,
         model.batch_of(sentences).to(plan.device),
-        Graphs.of(arcs, model.vocabulary).to(plan.device),
+        initial,
         max_steps=plan.max_steps,
         decode=decode,
         tags=model.given_tags(sentences).to(plan.device) if plan.tags == "given" else None,
@@ -127,12 +152,13 @@ def _loop(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, wa
 
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
     """The model's scores; the windows of one long sentence are encoded in as many parts as memory asks for."""
-    most_pieces = plan.batch_pieces if len(batch) == 1 else None
+    rows_at_once = min(batch.inputs.n_rows, WINDOWS_AT_ONCE) if len(batch) == 1 else None
     while True:
         try:
-            scores: Scores = plan.model(batch, graphs, tags, most_pieces=most_pieces)
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # else a GPU's LSTM rounds to 10 bits
+                scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)
             return scores
         except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error) or most_pieces is None or most_pieces < batch.longest_row:
+            if not is_out_of_memory(error) or rows_at_once in (None, 1):
                 raise
-            most_pieces //= 2
+            rows_at_once = (rows_at_once or 2) // 2

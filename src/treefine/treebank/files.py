@@ -87,6 +87,8 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
     if not isinstance(source, str | os.PathLike):
         yield source
     elif os.fspath(source) == "-":
+        if sys.stdin is None:
+            raise TreebankError("Standard input is closed.", hint="Name a file to read.")
         yield sys.stdin.buffer
     else:
         with open(source, "rb") as raw:
@@ -102,6 +104,8 @@ def open_output(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     name = os.fspath(target)
     path = Path(target).resolve()  # through a link, to the file it names
     try:
+        if name == "-" and sys.stdout is None:
+            raise TreebankError("Standard output is closed.", hint="Name a file to write.")
         if name == "-":
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
