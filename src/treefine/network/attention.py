@@ -52,29 +52,31 @@ def attend(
     """The new values of each piece; without relations those of the plain encoder.
 
     Nearly all relations are NONE, whose share is the same for every key of a query. In the scores it changes no weight,
-    so only the difference of the other relations to it is added; in the values it is one vector, as the weights sum to
-    one. What is left is one pair of pieces up and one down for each piece, each pair apart, so that nothing depends on
-    an order of addition.
+    so only the difference of the other relations to it is added; in the values it is one vector for all. What is left
+    are two cells of the matrix of pairs for each piece: as query with the piece above it, and as key of that piece.
+    No two numbers are added to one cell, so the result does not depend on an order of addition.
     """
     if relations is None or tables is None:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
+    n_attention_heads, n_pieces, width = query.shape[1:]
     keys, values = tables.key_rows(), tables.value_rows()
     key_shares, value_shares = keys - keys[NONE], values - values[NONE]
     above = relations.above[:, None].expand(query.shape[:3])  # [row, attn, piece]
-    to_above, from_above = above[..., None], above[:, :, None]  # places of the pairs in [row, attn, query, key]
+    places = torch.arange(n_pieces, device=query.device)
+    cells = torch.cat([places * n_pieces + above, above * n_pieces + places], dim=2)  # [row, attn, up and down]
 
-    up = (query * key_shares[relations.up][:, None]).sum(-1, keepdim=True)  # [row, attn, piece, 1]
-    query_above = query.gather(2, to_above.expand_as(query))
-    down = (query_above * key_shares[relations.down][:, None]).sum(-1)[:, :, None]  # [row, attn, 1, piece]
-    scores = query / math.sqrt(query.shape[-1]) @ key.transpose(-1, -2)  # [row, attn, piece, piece]
-    scores = scores.scatter_add_(3, to_above, up).scatter_add_(2, from_above, down).add_(bias)
-    weights = F.dropout(scores.softmax(-1), dropout)
+    up = (query * key_shares[relations.up][:, None]).sum(-1)  # [row, attn, piece]
+    query_above = query.gather(2, above[..., None].expand_as(query))
+    down = (query_above * key_shares[relations.down][:, None]).sum(-1)
+    scores = query / math.sqrt(width) @ key.transpose(-1, -2)  # [row, attn, piece, piece]
+    scores.view(len(query), n_attention_heads, -1).scatter_add_(2, cells, torch.cat([up, down], dim=2))
+    weights = F.dropout((scores + bias).softmax(-1), dropout)
 
-    up_values = weights.gather(3, to_above) * value_shares[relations.up][:, None]  # [row, attn, piece, width]
-    down_weights = torch.zeros_like(weights).scatter(2, from_above, weights.gather(2, from_above))
-    down_values = down_weights @ value_shares[relations.down][:, None]
+    up, down = weights.flatten(2).gather(2, cells).chunk(2, dim=2)
+    down_weights = torch.zeros_like(weights).flatten(2).scatter(2, cells[:, :, n_pieces:], down).view_as(weights)
     none = relations.has_graph[:, None, None, None] * values[NONE]
-    return weights @ value + up_values + down_values + weights.sum(-1, keepdim=True) * none
+    attended = weights @ (value + none) + down_weights @ value_shares[relations.down][:, None]
+    return attended + up[..., None] * value_shares[relations.up][:, None]
 
 
 class RelationAttention(nn.Module):
