@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from treefine.errors import ConfigError
 
 Column = Literal["upos", "xpos"]
+TagSource = Literal["given", "predicted", "none"]
 LARGEST = 10_000_000  # of any number here; a larger one is a slip, or damage
 MOST_LAYERS = 1000
 
@@ -91,7 +92,7 @@ class RelationSettings:
 class TagSettings:
     """Part-of-speech tags in the input (Eq. 3)."""
 
-    source: Literal["given", "predicted", "none"] = "given"
+    source: TagSource = "given"
     columns: tuple[Column, ...] = ("upos",)
     double_specials: bool = False  # CLS and SEP count twice in the input, as if they were their own tags
 

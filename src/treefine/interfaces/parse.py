@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from treefine.config import TagSource
 from treefine.errors import TreefineError
 from treefine.interfaces import tables
 from treefine.interfaces.progress import progress
@@ -21,7 +22,6 @@ from treefine.treebank.sentence import BLANK, Sentence
 if TYPE_CHECKING:
     from treefine.parsing.initial import InitialParser
     from treefine.parsing.parser import Parser
-    from treefine.parsing.run import TagSource
 
 _Model = Annotated[str, typer.Option("--model", metavar="DIR", help="A model folder, or OWNER/NAME on a hub.")]
 _Output = Annotated[str, typer.Option("-o", "--output", metavar="OUT", help="The file to write, once it is whole.")]
@@ -30,7 +30,7 @@ _Steps = Annotated[
     typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: 3; 4 from an empty graph]"),
 ]
 _Tags = Annotated[
-    Literal["given", "predicted", "none"] | None,
+    TagSource | None,
     typer.Option("--tags", help="Tags to read: the input's, the model's own, or none. [default: as it was trained]"),
 ]
 _Projective = Annotated[bool, typer.Option("--projective", help="Give trees without crossing arcs.")]

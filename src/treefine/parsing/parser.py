@@ -10,12 +10,13 @@ from typing import overload
 
 import torch
 
+from treefine.config import TagSource
 from treefine.errors import ModelError, TreefineError
 from treefine.network.model import ParserModel
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
 from treefine.parsing.pretrained import LAYOUT, fetch, load_model, new_folder, push_folder, write_model
-from treefine.parsing.run import Parsed, Plan, TagSource, run, steps, trees
+from treefine.parsing.run import Parsed, Plan, run, steps, trees
 from treefine.parsing.steps import Step
 from treefine.treebank.sentence import BLANK, Sentence
 

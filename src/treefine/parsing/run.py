@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import tee
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
-from treefine.config import TransformerSettings
+from treefine.config import TagSource, TransformerSettings
 from treefine.errors import TreefineError
 from treefine.network.batch import N_SPECIALS, Batch, Graphs
 from treefine.network.biaffine import Scores
@@ -24,7 +24,6 @@ from treefine.parsing.steps import Step, graph_of, predicted_tags, steps_of
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import Sentence
 
-TagSource = Literal["given", "predicted", "none"]
 Result = TypeVar("Result")
 
 WINDOWS_AT_ONCE = 8  # of a sentence too long for the encoder
@@ -137,7 +136,7 @@ def _loop(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, wa
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
         graphs = decoder.graphs(scores, batch.is_word)
-        return decoder.trees(scores, graphs, batch.is_word, rows=made_trees) if t == 1 else graphs
+        return decoder.trees(scores, graphs, batch.is_word, rows=made_trees) if t == 1 and made_trees else graphs
 
     return refine(
         score,
