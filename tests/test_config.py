@@ -45,6 +45,8 @@ def settings_of(draw, kind):
         values["width"] *= values["n_attention_heads"]
     if "n_layers" in values:
         values["n_layers"] = values["n_layers"] % 1000 + 1
+    if "n_buckets" in values:
+        values["n_buckets"] = values["n_buckets"] % 508 + 4
     if "columns" in values:
         values["columns"] = tuple(dict.fromkeys(values["columns"]))
     return kind(**values)
@@ -185,6 +187,8 @@ def test_a_fault_is_named_with_its_section(kind, values, fault):
     [
         ({"width": 15}, "a width of 15 cannot be shared by 4 attention heads"),
         ({"n_attention_heads": 0}, "a width of 16 cannot be shared by 0 attention heads"),
+        ({"n_buckets": 3}, "n_buckets = 3; it must be 0, or from 4 to 511"),
+        ({"n_buckets": 512}, "n_buckets = 512; it must be 0, or from 4 to 511"),
         ({"n_positions": 3}, "n_positions = 3 leaves no room for a word beside CLS, ROOT and SEP"),
         ({"dropout": 1.0}, "dropout = 1.0; it must be below 1"),
         ({"attention_dropout": 2}, "attention_dropout = 2.0; it must be below 1"),

@@ -55,6 +55,8 @@ class TransformerSettings:
         _check_sizes(self, "n_pieces", "n_layers", "width", "inner_width", "embedding_width")
         if self.n_attention_heads < 1 or self.width % self.n_attention_heads:
             raise ValueError(f"a width of {self.width} cannot be shared by {self.n_attention_heads} attention heads")
+        if self.n_buckets and not 4 <= self.n_buckets < 512:
+            raise ValueError(f"n_buckets = {self.n_buckets}; it must be 0, or from 4 to 511")
         if self.n_positions < 4:
             raise ValueError(f"n_positions = {self.n_positions} leaves no room for a word beside CLS, ROOT and SEP")
         _check_rates(dropout=self.dropout, attention_dropout=self.attention_dropout)

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -363,10 +364,13 @@ def test_a_hub_that_cannot_be_reached_is_told_in_one_line(tmp_path):
 def test_a_model_on_the_hub_is_fetched_by_its_name(folder, monkeypatch):
     import huggingface_hub
 
+    Parser(tiny_model(), initial=Parser(tiny_biaffine(), device="cpu"), device="cpu").save(folder)
     asked = []
 
-    def download(name, **options):
+    def download(name, *, allow_patterns):
         asked.append(name)
+        for path in folder.rglob("*"):  # all of it is fetched
+            assert path.is_dir() or any(fnmatch(str(path.relative_to(folder)), each) for each in allow_patterns)
         return str(folder)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
@@ -374,7 +378,34 @@ def test_a_model_on_the_hub_is_fetched_by_its_name(folder, monkeypatch):
     parser = Parser.from_pretrained("owner/model", device="cpu")
 
     assert asked == ["owner/model"]
+    assert isinstance(parser.initial, Parser)
     assert parser.parse(["A", "dog"]).graph.is_tree
+
+
+def test_an_encoder_on_the_hub_is_fetched_by_its_name(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    write_encoder(tmp_path / "encoder", "electra")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **_: str(tmp_path / name.split("/")[1]))
+
+    model = create_parser_model("owner/encoder", sample(5))
+
+    assert model.settings.encoder.family == "electra"
+
+
+def test_a_name_that_no_model_has_is_told(monkeypatch):
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError
+
+    def download(name, **_):
+        raise HFValidationError(name)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+
+    assert refused("no model") == (
+        "There is no model 'no model', neither a folder nor on the hub. "
+        "Give the path of a folder, or OWNER/NAME of a model on the hub."
+    )
 
 
 def test_a_model_is_pushed_to_the_hub_as_a_folder(monkeypatch, tmp_path):

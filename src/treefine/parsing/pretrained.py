@@ -98,7 +98,7 @@ def fetch(name: str | os.PathLike[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
-    patterns = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.md"]
     try:
         return Path(snapshot_download(hub_name, allow_patterns=patterns))
     except (HFValidationError, RepositoryNotFoundError):
