@@ -151,3 +151,18 @@ def test_product_and_sum_of_probabilities_disagree_on_flat_scores():
 
     n_different = int((product.heads != total.heads).any(1).sum())
     assert 0 < n_different < 40
+
+
+@pytest.mark.parametrize("tree_over", ["log-probabilities", "probabilities"])
+def test_what_is_added_to_all_scores_of_a_word_changes_no_tree(tree_over):
+    rng = np.random.default_rng(1)
+    matrices = [rng.normal(size=(6, 6)) for _ in range(100)]
+    moved = [matrix + rng.normal(scale=3, size=(6, 1)) for matrix in matrices]
+    decoder = Decoder(tree_over=tree_over)
+
+    heads = []
+    for each in (matrices, moved):
+        scores, is_word = scored(each)
+        heads.append(decoder.trees(scores, decoder.graphs(scores, is_word), is_word).heads)
+
+    assert torch.equal(*heads)
