@@ -72,6 +72,10 @@ def test_a_folder_holds_these_files(folder):
     ]
 
 
+def test_whoever_may_read_one_file_of_a_folder_may_read_all(folder):
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
+
+
 def test_half_precision_halves_the_weights_and_hardly_moves_them(tmp_path):
     parser = Parser(tiny_model(), device="cpu")
 

@@ -52,6 +52,7 @@ def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: 
         if not each.isfinite().all():
             raise ModelError(f"The weight {name} holds a number that is not finite in {dtype}; nothing was saved.")
     save_file(weights, folder / LAYOUT.weights, metadata={"format": "pt"})
+    (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # the library lets only the owner read it
     if model.subwords is not None:
         model.subwords.save(folder)
     (folder / LAYOUT.card).write_text(model_card(model, notes), encoding="utf-8")
