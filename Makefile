@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 parse: setup
 	@$(BIN)/treefine --version
 	@echo "No parser is bundled yet, so this cannot be parsed: $$TEXT"
-	@echo 'Reading, scoring and comparing treebanks works: see .venv/bin/treefine --help'
+	@echo 'With a model folder of your own: .venv/bin/treefine parse --model DIR IN.conllu'
 
 test: check
 	$(BIN)/pytest -n auto

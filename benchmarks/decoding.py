@@ -6,7 +6,8 @@ import statistics
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import files, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,9 +142,16 @@ def measure_decoding(rounds: int = 7) -> None:
         result[f"projective, {n_words}_microseconds"] = round(1e6 * elapsed / len(few), 1)
     sentences = [random_scores(rng, n_words) for n_words in rng.integers(12, 26, size=2000)]
     result["treefine, 2000 sentences_seconds"] = round(seconds(lambda: [maximum_tree(each) for each in sentences]), 2)
+    result["numba, installed_megabytes"] = round(sum(map(installed_bytes, ("numba", "llvmlite"))) / 1e6)
     config: dict[str, Any] = {"lengths": list(LENGTHS), "matrices": list(LENGTHS.values()), "rounds": rounds, "seed": 1}
     config |= {name: version(name) for name in ("numpy", "numba", "ufal.chu_liu_edmonds", "networkx")}
     save_row("decoding", config, result)
+
+
+def installed_bytes(package: str) -> int:
+    """What the files of a package take on disk."""
+    paths = (each.locate() for each in files(package) or ())
+    return sum(Path(str(path)).stat().st_size for path in paths if Path(str(path)).is_file())
 
 
 def random_scores(rng: np.random.Generator, n_words: int) -> NDArray[np.float64]:

@@ -113,7 +113,8 @@ def decoding() -> str:
         rows.append((f"{n_words:,}", *cells, f"{projective:,.0f} µs"))
     also = (
         f"2,000 sentences of 12 to 25 words take treefine {result['treefine, 2000 sentences_seconds']:.2f} s. "
-        f"The compiled one takes {result['numba, first call_seconds']:.1f} s to import, compile and call first."
+        f"The compiled one takes {result['numba, first call_seconds']:.1f} s to import, compile and call first, and "
+        f"{result['numba, installed_megabytes']} MB to install."
     )
     return f"{_table(*rows)}\n\n{also}\n\n{_origin('decoding')}"
 
