@@ -35,6 +35,12 @@ def test_a_list_of_sentences_gives_a_list():
     assert PARSER.parse(sample(1)[0]) == PARSER.parse(sample(1))[0]
 
 
+def test_sentences_and_words_may_come_from_generators():
+    parsed = PARSER.parse((word for word in words) for words in (["A", "dog"], ["It", "sleeps"]))
+
+    assert parsed == PARSER.parse([["A", "dog"], ["It", "sleeps"]])
+
+
 def test_all_that_a_sentence_holds_stays_but_for_its_tree():
     sentences = sample()
 

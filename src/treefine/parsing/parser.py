@@ -219,8 +219,9 @@ class Parser:
 def _sentence(words: Sentence | Sequence[str]) -> Sentence:
     if isinstance(words, Sentence):
         return words
-    forms = [each for each in _checked(words) if isinstance(each, str)]
-    if len(forms) < len(words):
+    listed = _checked(words)
+    forms = [each for each in listed if isinstance(each, str)]
+    if len(forms) < len(listed):
         raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
     return Sentence.of_words(forms)
 
