@@ -255,7 +255,7 @@ def test_the_released_codes_choices_are_these():
     settings = with_preset(ModelSettings(SHAPE), "released-code")
 
     assert settings.relations == RelationSettings(key_norm=False, scaled=False, none="learned", two_cycles="erased")
-    assert settings.decode == DecodeSettings(root_label="", first_graph="tree", tree_over="probabilities")
+    assert settings.decode == DecodeSettings(root_rule="none", first_graph="tree", tree_over="probabilities")
     assert settings.tags == TagSettings(double_specials=True)
     assert (settings.encoder, settings.scorer) == (SHAPE, ScorerSettings())
 
@@ -268,6 +268,7 @@ def test_the_last_preset_holds_and_none_changes_what_the_model_reads(settings, f
     assert (changed.encoder, changed.scorer) == (settings.encoder, settings.scorer)
     assert changed.reads_graph == settings.reads_graph
     assert changed.tags.columns == settings.tags.columns
+    assert changed.decode.root_label == settings.decode.root_label
 
 
 def test_an_unknown_preset_is_answered_with_the_known_ones():

@@ -14,6 +14,7 @@ from treefine.errors import ConfigError
 
 Column = Literal["upos", "xpos"]
 TagSource = Literal["given", "predicted", "none"]
+BATCH_PIECES = 4000  # scored together when parsing, padding counted
 LARGEST = 10_000_000  # of any number here; a larger one is a slip, or damage
 MOST_LAYERS = 1000
 
@@ -123,7 +124,8 @@ class ScorerSettings:
 class DecodeSettings:
     """From scores to graphs (Sec. 3.2.2)."""
 
-    root_label: str = "root"  # the label that a word has if and only if its head is ROOT; empty for no such rule
+    root_label: str = "root"  # what the treebank calls a word whose head is ROOT; empty if it has no label for them
+    root_rule: Literal["exact", "none"] = "exact"  # a word has that label if and only if its head is ROOT, or maybe not
     first_graph: Literal["argmax", "tree"] = "argmax"  # what the step after an empty graph reads
     tree_over: Literal["log-probabilities", "probabilities"] = "log-probabilities"  # whose sum the final tree maximises
 
@@ -162,11 +164,12 @@ def with_preset(settings: ModelSettings, preset: str) -> ModelSettings:
         relations, decode, double = RelationSettings(), DecodeSettings(), False
     elif preset == "released-code":
         relations = RelationSettings(key_norm=False, scaled=False, two_cycles="erased")
-        decode = DecodeSettings(root_label="", first_graph="tree", tree_over="probabilities")
+        decode = DecodeSettings(root_rule="none", first_graph="tree", tree_over="probabilities")
         double = True
     else:
         raise ConfigError(f"There is no preset {preset!r}.", hint=f"Choose one of {', '.join(PRESETS)}.")
     relations = replace(relations, graph=settings.relations.graph)
+    decode = replace(decode, root_label=settings.decode.root_label)
     return replace(settings, relations=relations, decode=decode, tags=replace(settings.tags, double_specials=double))
 
 

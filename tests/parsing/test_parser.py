@@ -335,7 +335,7 @@ def test_projective_trees_can_be_asked_for():
 
 
 def test_the_first_graph_of_the_released_code_is_a_tree():
-    decode = DecodeSettings(root_label="", first_graph="tree", tree_over="probabilities")
+    decode = DecodeSettings(root_rule="none", first_graph="tree", tree_over="probabilities")
     parser = Parser(tiny_model(decode=decode), device="cpu")
 
     found = [steps for _, steps in parser.stream_steps(sample(20))]
@@ -355,6 +355,9 @@ def test_sentences_without_heads_start_from_nothing_in_the_released_code_too():
 
     assert parser.model.settings == settings
     assert refined == parser.parse(blank)
+    assert any(
+        label == "root" and head for each in refined for head, label in zip(each.heads, each.labels, strict=True)
+    )
     assert refined != PARSER.parse(blank)
 
 

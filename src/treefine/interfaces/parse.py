@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treefine.config import TagSource
+from treefine.config import BATCH_PIECES, TagSource
 from treefine.errors import TreefineError
 from treefine.interfaces import tables
 from treefine.interfaces.progress import progress
@@ -59,7 +59,7 @@ def parse(
     tags: _Tags = None,
     projective: _Projective = False,
     device: _Device = None,
-    batch_pieces: _BatchPieces = 4000,
+    batch_pieces: _BatchPieces = BATCH_PIECES,
     format: _Format = None,
 ) -> None:
     """Parse sentences that are cut into words.
@@ -78,7 +78,7 @@ def refine(
     tags: _Tags = None,
     projective: _Projective = False,
     device: _Device = None,
-    batch_pieces: _BatchPieces = 4000,
+    batch_pieces: _BatchPieces = BATCH_PIECES,
     format: _Format = None,
 ) -> None:
     """Correct the trees of a file, whichever parser made them.

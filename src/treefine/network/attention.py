@@ -54,7 +54,7 @@ def attend(
     Nearly all relations are NONE, whose share is the same for every key of a query. In the scores it changes no weight,
     so only the difference of the other relations to it is added; in the values it is one vector for all. What is left
     are two cells of the matrix of pairs for each piece: as query with the piece above it, and as key of that piece.
-    No two numbers are added to one cell, so the result does not depend on an order of addition.
+    No cell gets two shares that are not zero, so the result does not depend on an order of addition.
     """
     if relations is None or tables is None:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)

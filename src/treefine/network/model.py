@@ -44,7 +44,7 @@ class ParserModel(nn.Module):
         if settings.decode.root_label and vocabulary.label_id(settings.decode.root_label) is None:
             raise ConfigError(
                 f"The root label {settings.decode.root_label!r} is none of the model's labels.",
-                hint='Name one of them, or set root_label = "" in [decode] if no label is for root words alone.',
+                hint='Name one of them, or set root_label = "" in [decode] if there is no label for root words alone.',
             )
         predicts = settings.tags.source == "predicted"
         if predicts and 0 in n_tags:

@@ -66,7 +66,8 @@ def check_weights(
     odd = sorted(name for name, each in weights.items() if not each.is_floating_point() or not each.isfinite().all())
     faults += [f"not finite numbers: {_listed(odd)}"] if odd else []
     if faults:
-        hint = "The weights do not belong to the config.json beside them."
+        is_other = missing or surplus or wrong
+        hint = "The weights do not belong to the config.json beside them." if is_other else "The file is damaged."
         raise ModelError(f"The weights do not fit the model; {'; '.join(faults)}.", hint=hint, path=path)
 
 

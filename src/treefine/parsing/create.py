@@ -24,7 +24,7 @@ from treefine.network.vocabulary import Vocabulary
 from treefine.network.weight_names import fill, load_encoder
 from treefine.parsing.pretrained import fetch
 from treefine.treebank.graph import ROOT
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.sentence import BLANK, Sentence
 
 
 def root_label_of(sentences: Iterable[Sentence]) -> str:
@@ -34,7 +34,8 @@ def root_label_of(sentences: Iterable[Sentence]) -> str:
     for sentence in sentences:
         for head, label in zip(sentence.heads, sentence.labels, strict=True):
             (under_root if head == ROOT else elsewhere).add(label)
-    return under_root.pop() if len(under_root) == 1 and not under_root & elsewhere else ""
+    is_one = len(under_root) == 1 and BLANK not in under_root
+    return under_root.pop() if is_one and not under_root & elsewhere else ""
 
 
 def create_parser_model(

@@ -10,7 +10,7 @@ from typing import overload
 
 import torch
 
-from treefine.config import TagSource
+from treefine.config import BATCH_PIECES, TagSource
 from treefine.errors import ModelError, TreefineError
 from treefine.network.model import ParserModel
 from treefine.parsing.decode import Decoder
@@ -22,7 +22,6 @@ from treefine.treebank.sentence import BLANK, Sentence
 
 STEPS = 3  # T in the paper (Sec. 6.1) …
 STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
-BATCH_PIECES = 4000
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -160,9 +159,9 @@ class Parser:
             self.initial._write(folder / LAYOUT.initial, dtype, "")
 
     def _plan(self) -> Plan:
-        settings = self.model.settings
-        root_label = self.model.vocabulary.label_id(settings.decode.root_label)
-        decoder = Decoder(root_label, settings.decode.tree_over, self.is_projective)
+        settings = self.model.settings.decode
+        root_label = self.model.vocabulary.label_id(settings.root_label) if settings.root_rule == "exact" else None
+        decoder = Decoder(root_label, settings.tree_over, self.is_projective)
         initial = from_parser(self.initial.stream) if isinstance(self.initial, Parser) else self.initial
         return Plan(self.model, self.device, self.batch_pieces, initial, self.max_steps, self.tags, decoder)
 
