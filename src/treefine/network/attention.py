@@ -69,7 +69,8 @@ def attend(
     query_above = query.gather(2, above[..., None].expand_as(query))
     down = (query_above * key_shares[relations.down][:, None]).sum(-1)
     scores = query / math.sqrt(width) @ key.transpose(-1, -2)  # [row, attn, piece, piece]
-    scores.view(len(query), n_attention_heads, -1).scatter_add_(2, cells, torch.cat([up, down], dim=2))
+    shares = torch.cat([up, down], dim=2).to(scores.dtype)  # where the rest runs in bfloat16
+    scores.view(len(query), n_attention_heads, -1).scatter_add_(2, cells, shares)
     weights = F.dropout((scores + bias).softmax(-1), dropout)
 
     up, down = weights.flatten(2).gather(2, cells).chunk(2, dim=2)

@@ -65,8 +65,10 @@ class ParserModel(nn.Module):
     ) -> Scores:
         """The scores of a batch: RNGTr's given a graph, SynTr's without one; tags only where some are to be read."""
         words = self.encoder(batch.inputs, tags, graphs, rows_at_once=rows_at_once)
-        scores: Scores = self.scorer(words, batch.is_word)
-        return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
+        with torch.autocast(words.device.type, enabled=False):  # an encoder may run in bfloat16, scores never do
+            words = words.float()
+            scores: Scores = self.scorer(words, batch.is_word)
+            return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
 
     def batch_of(self, sentences: Sequence[Sentence]) -> Batch:
         """The sentences as tensors."""

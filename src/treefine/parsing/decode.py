@@ -14,6 +14,7 @@ from torch import Tensor
 
 from treefine.network.batch import NO_HEAD, Graphs
 from treefine.network.biaffine import Scores
+from treefine.network.model import ParserModel
 from treefine.network.vocabulary import UNSEEN
 from treefine.parsing.tree import maximum_tree, projective_tree
 from treefine.treebank.graph import ROOT, non_projective_words
@@ -26,6 +27,13 @@ class Decoder:
     root_label: int | None = None  # a word has it if and only if its head is ROOT; None for no such rule
     tree_over: Literal["log-probabilities", "probabilities"] = "log-probabilities"
     is_projective: bool = False
+
+    @classmethod
+    def of(cls, model: ParserModel, *, is_projective: bool = False) -> Decoder:
+        """The one that a model's settings ask for."""
+        settings = model.settings.decode
+        root_label = model.vocabulary.label_id(settings.root_label) if settings.root_rule == "exact" else None
+        return cls(root_label, settings.tree_over, is_projective)
 
     def graphs(self, scores: Scores, is_word: Bool[Tensor, "batch word"]) -> Graphs:
         """The best head of each word and the best label for it; the graphs may have cycles and several roots."""
@@ -79,6 +87,14 @@ class Decoder:
                 n_words = int(is_word[row].sum())
                 is_tree[row] = is_tree[row] and not non_projective_words([ROOT, *heads[1:n_words]])
         return [row for row, is_one in enumerate(is_tree) if not is_one]
+
+
+def made_trees(model: ParserModel, initial: Graphs) -> list[int]:
+    """The sentences whose first graph has to be a tree: none, or as the model is set those that start without one."""
+    if model.settings.decode.first_graph == "argmax":
+        return []
+    rows: list[int] = (initial.heads < 0).all(1).nonzero()[:, 0].tolist()
+    return rows
 
 
 def are_trees(heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:

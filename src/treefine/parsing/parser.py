@@ -159,9 +159,7 @@ class Parser:
             self.initial._write(folder / LAYOUT.initial, dtype, "")
 
     def _plan(self) -> Plan:
-        settings = self.model.settings.decode
-        root_label = self.model.vocabulary.label_id(settings.root_label) if settings.root_rule == "exact" else None
-        decoder = Decoder(root_label, settings.tree_over, self.is_projective)
+        decoder = Decoder.of(self.model, is_projective=self.is_projective)
         initial = from_parser(self.initial.stream) if isinstance(self.initial, Parser) else self.initial
         return Plan(self.model, self.device, self.batch_pieces, initial, self.max_steps, self.tags, decoder)
 

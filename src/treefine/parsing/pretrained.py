@@ -171,6 +171,11 @@ def _may_be_replaced(target: Path) -> bool:
     return names <= ours and LAYOUT.config in names and _is_ours(read_json(target / LAYOUT.config))
 
 
+def is_model_folder(folder: Path) -> bool:
+    """Whether a folder holds a model of treefine's, not just an encoder."""
+    return (folder / LAYOUT.config).is_file() and _is_ours(read_json(folder / LAYOUT.config))
+
+
 def _is_ours(config: dict[str, Any]) -> bool:
     return "format" in config and "encoder" in config
 

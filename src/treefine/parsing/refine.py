@@ -39,8 +39,10 @@ def refine(
     decode: Decode,
     tags: Tags | None = None,
     predict_tags: bool = False,
+    stops: bool = True,
 ) -> Iterator[BatchStep]:
     """Yield G¹ … Gᵀ. A sentence that repeats its input leaves the batch, and later steps cost only what still moves.
+    Without `stops` none leaves: that changes what is learned, but no parse, as the next step would repeat this one.
 
     `score` may change from step to step, as in training, where the caller updates the weights before it asks for the
     next one. With `predict_tags` the first step's tags are read by the later ones; as they are new to the second step,
@@ -55,7 +57,7 @@ def refine(
             tags = best_tags(scores, batch)
             converged = torch.zeros_like(converged)
         yield BatchStep(t, sentences, batch, scores, refined, tags, converged)
-        moving = [row for row, is_done in enumerate(converged.tolist()) if not is_done]
+        moving = [row for row, is_done in enumerate(converged.tolist()) if not (is_done and stops)]
         if not moving:
             return
         graphs = refined

@@ -16,7 +16,7 @@ from treefine.network.batch import N_SPECIALS, Batch, Graphs
 from treefine.network.biaffine import Scores
 from treefine.network.model import ParserModel
 from treefine.parsing.batching import batches, chunks, halving, is_out_of_memory
-from treefine.parsing.decode import Decoder
+from treefine.parsing.decode import Decoder, made_trees
 from treefine.parsing.initial import InitialParser
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.parsing.stable import stable_scores
@@ -126,17 +126,15 @@ def _loop(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, wa
     """The refinement of one batch; `wants_trees` if each step's trees are asked for, not the last one's alone."""
     model, decoder = plan.model, plan.decoder
     initial = Graphs.of(arcs, model.vocabulary).to(plan.device)
-    made_trees: list[int] = []  # sentences whose first graph has to be a tree: those that start without one
-    if model.settings.decode.first_graph == "tree":
-        made_trees = (initial.heads < 0).all(1).nonzero()[:, 0].tolist()
+    first_trees = made_trees(model, initial)
 
     def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
-        needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(made_trees))
+        needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
         return stable_scores(partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees)
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
         graphs = decoder.graphs(scores, batch.is_word)
-        return decoder.trees(scores, graphs, batch.is_word, rows=made_trees) if t == 1 and made_trees else graphs
+        return decoder.trees(scores, graphs, batch.is_word, rows=first_trees) if t == 1 and first_trees else graphs
 
     return refine(
         score,

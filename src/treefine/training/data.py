@@ -1,0 +1,72 @@
+"""The treebanks of a recipe, read and looked over before any work starts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from treefine.errors import ConfigError, TreefineError
+from treefine.evaluation.conll18 import rule_of
+from treefine.training.recipe import TreebankSettings, expand
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.faults import tree_faults
+from treefine.treebank.formats import FORMATS
+from treefine.treebank.sentence import BLANK, Sentence
+
+FEWEST = 10  # sentences to learn from
+
+
+@dataclass(frozen=True)
+class Data:
+    """Sentences to learn from, and to choose the best epoch by."""
+
+    train: tuple[Sentence, ...]
+    dev: tuple[Sentence, ...]
+    checksums: dict[str, str]  # SHA-256 of each file
+    warnings: tuple[str, ...] = ()
+
+
+def load_data(settings: TreebankSettings) -> Data:
+    """Read the treebanks. All that makes one of them unfit is told in one error, a line for each."""
+    faults: list[str] = []
+    if settings.format and settings.format not in FORMATS:
+        raise ConfigError(f"[treebank] format = {settings.format!r}; choose one of {', '.join(FORMATS)}.")
+    train = [sentence for path in settings.train for sentence in _read(path, settings, faults)]
+    dev = _read(settings.dev, settings, faults)
+    if not faults and len(train) < FEWEST:
+        faults.append(f"{', '.join(settings.train)}: {len(train)} sentences are too few to learn from ({FEWEST}).")
+    if not faults and not dev:
+        faults.append(f"{settings.dev}: There is no sentence to choose the best epoch by.")
+    if faults:
+        raise ConfigError("\n".join(faults))
+    paths = [expand(path) for path in (*settings.train, settings.dev)]
+    checksums = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}
+    return Data(tuple(train), tuple(dev), checksums, tuple(_unseen_labels(train, dev, settings.dev)))
+
+
+def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sentence]:
+    """The sentences of a file; what is wrong with it is added to the faults."""
+    try:
+        sentences = list(read_treebank(expand(path), format=settings.format or None))
+    except (TreefineError, OSError) as error:
+        faults.append(f"{path}: {error.strerror or error}" if isinstance(error, OSError) else str(error))
+        return []
+    needs_one_root = rule_of(settings.rule).is_ud
+    wrong = [fault for each in sentences for fault in tree_faults(each, needs_one_root=needs_one_root)]
+    wrong += [each.error("A word has no label.") for each in sentences if BLANK in each.labels]
+    if wrong:
+        more = f" {len(wrong) - 1} more like it: see them with treefine validate." if len(wrong) > 1 else ""
+        faults.append(f"{wrong[0]}{more}")
+    return sentences
+
+
+def _unseen_labels(train: Iterable[Sentence], dev: Sequence[Sentence], path: str) -> Iterable[str]:
+    known = {label for sentence in train for label in sentence.labels}
+    unseen = Counter(label for sentence in dev for label in sentence.labels if label not in known)
+    if unseen:
+        listed = ", ".join(f"{label} ({count})" for label, count in unseen.most_common(5))
+        more = f" and {len(unseen) - 5} others" if len(unseen) > 5 else ""
+        yield f"{path}: the training set has no such label, so these words cannot be right: {listed}{more}."

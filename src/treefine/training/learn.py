@@ -1,0 +1,174 @@
+"""One training: batches, the refinement loop with an update at each step, dev scores, the best epoch (Sec. 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treefine.config import TransformerSettings
+from treefine.errors import TreefineError
+from treefine.network.batch import N_SPECIALS, Batch, Graphs
+from treefine.network.biaffine import Scores
+from treefine.network.model import ParserModel
+from treefine.parsing.batching import batches, is_out_of_memory
+from treefine.parsing.decode import Decoder, made_trees
+from treefine.parsing.refine import BatchStep, Tags, refine
+from treefine.training.graphs import TrainingGraphs
+from treefine.training.measure import Accuracy, Measure
+from treefine.training.objective import Gold, step_loss
+from treefine.training.optimiser import Optimiser
+from treefine.training.processes import Processes
+from treefine.training.recipe import Recipe
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
+
+
+class Learner:
+    """A model that is being trained. All that is random in an epoch follows from the seed and the epoch's number."""
+
+    def __init__(
+        self,
+        model: ParserModel,
+        recipe: Recipe,
+        train: Sequence[Sentence],
+        graphs: TrainingGraphs,
+        processes: Processes,
+    ) -> None:
+        self.model = model.to(processes.device)
+        self.recipe, self.train, self.graphs, self.processes = recipe, train, graphs, processes
+        self.decoder = Decoder.of(model)
+        self.optimiser = Optimiser(model, recipe.optimiser)
+        self.sizes = [self._size(sentence) for sentence in train]
+        encoder = model.settings.encoder
+        self.longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else max(self.sizes)
+        precision = recipe.training.precision
+        is_bfloat16 = precision == "bfloat16" or (precision == "auto" and processes.device.type == "cuda")
+        self.dtype = torch.bfloat16 if is_bfloat16 else torch.float32
+
+    def _size(self, sentence: Sentence) -> int:
+        if self.model.subwords is None:
+            return len(sentence) + 1
+        return sum(map(len, self.model.subwords.pieces_of(sentence.forms))) + N_SPECIALS
+
+    def epoch(self, number: int) -> Iterator[tuple[float, float]]:
+        """Learn from all sentences once; yield the share of the epoch that is done and the loss, batch by batch.
+
+        `number` counts from 1.
+        """
+        settings = self.recipe.training
+        rng = np.random.default_rng([settings.seed, number])
+        torch.manual_seed(int(rng.integers(2**62)) + self.processes.rank)
+        drawn = self.graphs.draw(rng)
+        order = rng.permutation(len(self.train)).tolist()
+        found = batches([self.sizes[each] for each in order], settings.batch_pieces, self.longest)
+        self.model.train()
+        for done, chosen in enumerate(rng.permutation(len(found)).tolist()):
+            numbers = [order[each] for each in found[chosen]]
+            progress = (number - 1 + done / len(found)) / settings.epochs
+            try:
+                loss = self._learn_from(numbers, drawn, progress)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                hint = "Set a smaller training.batch_pieces."
+                raise TreefineError("Memory does not suffice for a batch.", hint=hint) from error
+            yield (done + 1) / len(found), loss
+
+    def _learn_from(self, numbers: Sequence[int], drawn: Sequence[Arcs], progress: float) -> float:
+        """Refine one batch, learning at each step or from all of them; the loss of a word and step."""
+        settings, optimiser = self.recipe.refine, self.optimiser
+        ours = self.processes.share(numbers)
+        sentences = [self.train[number] for number in ours]
+        steps: Iterator[BatchStep] = iter(())
+        if sentences:
+            gold = self._gold(sentences)
+            steps = self.steps(sentences, [drawn[number] for number in ours], stops=settings.stop)
+        n_all = sum(len(self.train[number]) for number in numbers)
+        summed, n_words = torch.zeros((), device=self.processes.device), 0
+        for _ in range(settings.max_steps):
+            step = next(steps, None)
+            n_moving = self.processes.total(0 if step is None else sum(step.batch.lengths))
+            if n_moving == 0:
+                break
+            if step is not None:
+                loss = step_loss(step, gold)
+                torch.autograd.backward(loss / (n_moving if settings.update == "each" else n_all))
+                summed += loss.detach()
+            n_words += n_moving
+            if settings.update == "each":
+                self.processes.sum_gradients(optimiser.parameters)
+                optimiser.update(progress)
+        if settings.update == "sum":
+            self.processes.sum_gradients(optimiser.parameters)
+            optimiser.update(progress)
+        return float(summed) * self.processes.count / max(1, n_words)
+
+    def steps(self, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, stops: bool = True) -> Iterator[BatchStep]:
+        """The refinement of one batch, in training or not as the model is."""
+        model, device = self.model, self.processes.device
+        initial = Graphs.of(arcs, model.vocabulary).to(device)
+        first_trees = made_trees(model, initial)
+
+        def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
+            with self._autocast():
+                scores: Scores = model(batch, graphs, tags)
+            return scores
+
+        def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
+            graphs = self.decoder.graphs(scores, batch.is_word)
+            if t == 1 and first_trees:
+                graphs = self.decoder.trees(scores, graphs, batch.is_word, rows=first_trees)
+            return graphs
+
+        source = model.settings.tags.source
+        return refine(
+            score,
+            model.batch_of(sentences).to(device),
+            initial,
+            max_steps=self.recipe.refine.max_steps,
+            decode=decode,
+            tags=model.given_tags(sentences).to(device) if source == "given" else None,
+            predict_tags=source == "predicted",
+            stops=stops,
+        )
+
+    def _gold(self, sentences: Sequence[Sentence]) -> Gold:
+        device = self.processes.device
+        graphs = Graphs.of([sentence.arcs for sentence in sentences], self.model.vocabulary).to(device)
+        return Gold(graphs, None if self.model.tagger is None else self.model.given_tags(sentences).to(device))
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        return torch.autocast(self.processes.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
+
+    @torch.no_grad()
+    def measure(self, sentences: Sequence[Sentence], arcs: Sequence[Arcs], measure: Measure) -> Accuracy:
+        """The accuracy of the averaged weights, if there are any, step by step."""
+        self.model.eval()
+        sizes = [self._size(sentence) for sentence in sentences]
+        max_steps = self.recipe.refine.max_steps
+        by_step = np.zeros((max_steps, len(sentences)), dtype=np.int64)
+        final = np.zeros((len(sentences), 2), dtype=np.int64)
+        with self.optimiser.averaged():
+            for numbers in batches(sizes, 4 * self.recipe.training.batch_pieces, self.longest):
+                for step in self.steps([sentences[each] for each in numbers], [arcs[each] for each in numbers]):
+                    heads, labels = step.graphs.heads.cpu().numpy(), step.graphs.labels.cpu().numpy()
+                    is_last = step.t == max_steps
+                    ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
+                    trees = self.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
+                    tree_heads, tree_labels = trees.heads.cpu().numpy(), trees.labels.cpu().numpy()
+                    for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
+                        number, span = numbers[place], slice(1, length + 1)
+                        by_step[step.t - 1 :, number] = measure.right(number, heads[row, span], labels[row, span])[1]
+                        if row in ending:
+                            final[number] = measure.right(number, tree_heads[row, span], tree_labels[row, span])
+        uas, las = (final.sum(0) / measure.total).tolist()
+        return Accuracy(tuple((by_step.sum(1) / measure.total).tolist()), uas, las)
+
+    def measured_weights(self) -> dict[str, Tensor]:
+        """A copy of the weights as they are measured."""
+        with self.optimiser.averaged():
+            return {name: each.detach().cpu().clone() for name, each in self.model.state_dict().items()}

@@ -1,0 +1,118 @@
+"""AdamW with two learning rates, clipping, and a running mean of the weights (Appendix A)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from treefine.config import BiLSTMSettings
+from treefine.network.model import ParserModel
+from treefine.training.recipe import OptimiserSettings
+
+
+class Optimiser:
+    """The updates of a model's weights. `progress`, from 0 to 1, is the share of the training that is done."""
+
+    def __init__(self, model: ParserModel, settings: OptimiserSettings) -> None:
+        self.settings = settings
+        self.names = [name for name, _ in model.named_parameters()]
+        self.parameters = list(model.parameters())
+        self.rates: list[float] = []
+        groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+        for name, parameter in model.named_parameters():
+            is_decayed = parameter.dim() > 1
+            groups.setdefault((_is_pretrained(model, name), is_decayed), []).append(parameter)
+        is_on_gpu = self.parameters[0].is_cuda
+        self.adam = torch.optim.AdamW(
+            [
+                {
+                    "params": members,
+                    "lr": settings.encoder_rate if is_pretrained else settings.rate,
+                    "weight_decay": settings.weight_decay if is_decayed else 0.0,
+                }
+                for (is_pretrained, is_decayed), members in groups.items()
+            ],
+            betas=(settings.betas[0], settings.betas[1]),
+            eps=settings.eps,
+            fused=is_on_gpu,
+        )
+        self.highest = [float(group["lr"]) for group in self.adam.param_groups]
+        self.n_updates = 0
+        self.mean: list[Tensor] = []
+        if settings.average:
+            self.mean = [parameter.detach().clone() for parameter in self.parameters]
+
+    def update(self, progress: float) -> None:
+        """Change the weights by their gradients, and clear these."""
+        if self.settings.clip:
+            nn.utils.clip_grad_norm_(self.parameters, self.settings.clip)
+        factor = rate_factor(progress, self.settings.warm_up)
+        for group, highest in zip(self.adam.param_groups, self.highest, strict=True):
+            group["lr"] = highest * factor
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=True)
+        self.n_updates += 1
+        if self.mean:  # early on the mean is short, so that it soon forgets the first weights
+            kept = min(self.settings.average, self.n_updates / (self.n_updates + 10))
+            with torch.no_grad():
+                torch._foreach_lerp_(self.mean, list(self.parameters), 1 - kept)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model with the mean of its weights, if there is one, for as long as this lasts."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for parameter, mean in zip(self.parameters, self.mean, strict=bool(self.mean)):
+            parameter.data, mean.data = mean.data, parameter.data
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the next update depends on but the weights themselves, by name."""
+        found: dict[str, Tensor] = {"n_updates": torch.tensor(self.n_updates)}
+        for number, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
+            for key, value in self.adam.state.get(parameter, {}).items():
+                found[f"{key}.{name}"] = value
+            if self.mean:
+                found[f"mean.{name}"] = self.mean[number]
+        return found
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from such a state."""
+        self.n_updates = int(state["n_updates"])
+        for number, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
+            if f"exp_avg.{name}" in state:
+                self.adam.state[parameter] = {
+                    "step": state[f"step.{name}"].clone(),
+                    "exp_avg": state[f"exp_avg.{name}"].to(parameter.device),
+                    "exp_avg_sq": state[f"exp_avg_sq.{name}"].to(parameter.device),
+                }
+                if self.adam.defaults["fused"]:
+                    self.adam.state[parameter]["step"] = state[f"step.{name}"].to(parameter.device)
+            if self.mean:
+                self.mean[number] = state[f"mean.{name}"].to(parameter.device)
+
+
+def rate_factor(progress: float, warm_up: float) -> float:
+    """The share of the highest rate: up in a line, then down to zero.
+
+    >>> [rate_factor(progress, 0.1) for progress in (0.05, 0.1, 0.55, 1.0)]
+    [0.5, 1.0, 0.5, 0.0]
+    """
+    if progress < warm_up:
+        return progress / warm_up
+    return (1 - progress) / (1 - warm_up) if warm_up < 1 else 1.0
+
+
+def _is_pretrained(model: ParserModel, name: str) -> bool:
+    """Whether a weight comes with the encoder; all others learn at the higher rate."""
+    if isinstance(model.settings.encoder, BiLSTMSettings) or not name.startswith("encoder."):
+        return False
+    inner = name.removeprefix("encoder.")
+    return not (inner == "root" or inner.startswith("tags.") or ".relations." in inner)

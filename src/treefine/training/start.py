@@ -1,0 +1,88 @@
+"""The model that a training starts from: a pretrained encoder, a BiLSTM, or a trained model that goes on learning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from treefine.config import BiLSTMSettings, ModelSettings
+from treefine.errors import ModelError
+from treefine.network.model import ParserModel
+from treefine.network.vocabulary import Vocabulary
+from treefine.parsing.create import create_biaffine_model, create_parser_model, root_label_of
+from treefine.parsing.pretrained import fetch, is_model_folder, load_model
+from treefine.training.recipe import Recipe, expand
+from treefine.treebank.sentence import Sentence
+
+
+def start_model(recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
+    """A model for the labels and tags of these sentences, not yet trained on them."""
+    seed = recipe.training.seed
+    decode = replace(recipe.decode, root_label=root_label_of(sentences))
+    if isinstance(recipe.encoder, BiLSTMSettings):
+        return create_biaffine_model(
+            sentences, encoder=recipe.encoder, tags=recipe.tags, scorer=recipe.scorer, decode=decode, seed=seed
+        )
+    folder = fetch(expand(recipe.encoder.folder))
+    if is_model_folder(folder):
+        return _continued(load_model(folder), folder, replace(recipe, decode=decode), sentences)
+    return create_parser_model(
+        folder,
+        sentences,
+        relations=recipe.relations,
+        tags=recipe.tags,
+        scorer=recipe.scorer,
+        decode=decode,
+        n_frequent=recipe.encoder.n_frequent if recipe.encoder.pieces == "cut" else None,
+        seed=seed,
+    )
+
+
+def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
+    """A new model with the weights of an old one, wherever both have a place for them.
+
+    Rows that stand for a label or a tag are found by name. What the old one lacks is as in a new model.
+    """
+    if isinstance(old.settings.encoder, BiLSTMSettings):
+        raise ModelError("A biaffine model cannot go on learning on another treebank.", path=str(folder))
+    settings = ModelSettings(old.settings.encoder, recipe.relations, recipe.tags, recipe.scorer, recipe.decode)
+    vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.training.seed)
+        new = ParserModel(settings, vocabulary, old.subwords)
+    weights = new.state_dict()
+    for name, weight in old.state_dict().items():
+        if name in weights:
+            _copy(weights[name], weight, _names(name, new), _names(name, old))
+    new.load_state_dict(weights)
+    return new.eval()
+
+
+def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list[str] | None) -> None:
+    if new_names is None or old_names is None:
+        if new.shape == old.shape:
+            new.copy_(old)
+        return
+    place = {name: row for row, name in enumerate(old_names)}
+    if new.shape[1:] == old.shape[1:]:
+        for row, name in enumerate(new_names):
+            if name in place:
+                new[row] = old[place[name]]
+
+
+def _names(weight: str, model: ParserModel) -> list[str] | None:
+    """What the rows of a weight stand for, where that is a label or a tag."""
+    labels = list(model.vocabulary.labels)
+    if weight == "scorer.label_weight":
+        return labels
+    if weight.endswith((".relations.keys", ".relations.values")) and model.settings.relations.graph == "labelled":
+        kinds = [*labels, ""]  # "" is the arc from a word's first piece to the others
+        return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
+    for column, name in enumerate(model.settings.tags.columns):
+        if weight.startswith((f"encoder.tags.{column}.", f"tagger.columns.{column}.")):
+            return list(model.vocabulary.tags(name))
+    return None
