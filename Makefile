@@ -15,7 +15,7 @@ setup: $(READY)
 # combo-nlp carries the original CoNLL 2018 scorer; its own dependencies are not needed for that one file.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,oracles]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,oracles,train]'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps combo-nlp
 	touch $@
 

@@ -30,7 +30,9 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit that is checked out, with a + if the package differs from it."""
+    """The commit that is checked out, with a + if the package differs from it; $COMMIT on a machine without git."""
+    if "COMMIT" in os.environ:
+        return os.environ["COMMIT"]
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
@@ -38,7 +40,7 @@ def commit() -> str:
     return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "src") else "")
 
 
-def save_row(benchmark: str, config: dict[str, Any], result: dict[str, Any]) -> None:
+def save_row(benchmark: str, config: dict[str, Any], result: dict[str, Any], *, path: Path = ROWS) -> None:
     """Append the row, and print its result."""
     row = {
         "benchmark": benchmark,
@@ -48,7 +50,8 @@ def save_row(benchmark: str, config: dict[str, Any], result: dict[str, Any]) -> 
         "config": config,
         "result": result,
     }
-    with ROWS.open("a") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
         file.write(json.dumps(row) + "\n")
     print(f"{benchmark}:")
     for name, value in result.items():
@@ -57,9 +60,13 @@ def save_row(benchmark: str, config: dict[str, Any], result: dict[str, Any]) -> 
 
 def last_row(benchmark: str) -> dict[str, Any]:
     """The newest row of a benchmark."""
-    rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
-    found: dict[str, Any] = [row for row in rows if row["benchmark"] == benchmark][-1]
-    return found
+    return read_rows(benchmark)[-1]
+
+
+def read_rows(benchmark: str, *, path: Path = ROWS) -> list[dict[str, Any]]:
+    """All rows of a benchmark, the oldest first; none where there is no file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [row for row in map(json.loads, lines) if row["benchmark"] == benchmark]
 
 
 def seconds(work: Any) -> float:

@@ -6,14 +6,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.markdown import table
+from benchmarks.results import RESULTS
 from benchmarks.rows import ROOT, last_row
 
-PAGES = ("README.md", "docs/benchmarks.md")
-
-
-def _table(*rows: tuple[object, ...]) -> str:
-    lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+PAGES = ("README.md", "docs/benchmarks.md", "docs/results.md")
 
 
 def _origin(benchmark: str) -> str:
@@ -39,7 +36,7 @@ def reading() -> str:
                 f"{result[f'{peer}, {kind}_seconds']:.2f} s: {result[f'{peer}/treefine, {kind}']:.1f} times as long"
             )
         rows.append((title, *cells))
-    return f"{_table(*rows)}\n\n{_origin('reading')}"
+    return f"{table(*rows)}\n\n{_origin('reading')}"
 
 
 def memory() -> str:
@@ -54,7 +51,7 @@ def memory() -> str:
             f"{result['peak_mib']:.0f} MiB",
         ),
     ]
-    return f"{_table(*rows)}\n\n{_origin('memory')}"
+    return f"{table(*rows)}\n\n{_origin('memory')}"
 
 
 def scoring() -> str:
@@ -69,7 +66,7 @@ def scoring() -> str:
             f"{result['udtools_seconds']:.2f} s: {result['udtools/treefine']:.1f} times as long",
         ),
     ]
-    return f"{_table(*rows)}\n\n{_origin('scoring')}"
+    return f"{table(*rows)}\n\n{_origin('scoring')}"
 
 
 def resampling() -> str:
@@ -80,14 +77,14 @@ def resampling() -> str:
         ("sentences", "resamplings of each test", "both tests"),
         (f"{config['sentences']:,}", f"{config['samples']:,}", f"{result['seconds']:.2f} s"),
     ]
-    return f"{_table(*rows)}\n\n{_origin('resampling')}"
+    return f"{table(*rows)}\n\n{_origin('resampling')}"
 
 
 def startup() -> str:
     """CPU seconds of a start."""
     result = last_row("startup")["result"]
     cells = [f"{value:.2f}" for value in result.values()]
-    return f"{_table(('', *result), ('CPU seconds', *cells))}\n\n{_origin('startup')}"
+    return f"{table(('', *result), ('CPU seconds', *cells))}\n\n{_origin('startup')}"
 
 
 def decoding() -> str:
@@ -116,7 +113,7 @@ def decoding() -> str:
         f"The compiled one takes {result['numba, first call_seconds']:.1f} s to import, compile and call first, and "
         f"{result['numba, installed_megabytes']} MB to install."
     )
-    return f"{_table(*rows)}\n\n{also}\n\n{_origin('decoding')}"
+    return f"{table(*rows)}\n\n{also}\n\n{_origin('decoding')}"
 
 
 def attention() -> str:
@@ -140,12 +137,12 @@ def attention() -> str:
         f"{config['rows']} sentences of {config['pieces']} pieces, {config['labels']} labels, "
         f"{config['attention_heads']} attention heads of width {config['width']}, torch {config['torch']}."
     )
-    return f"{_table(*rows)}\n\n{shape}\n\n{_origin('attention')}"
+    return f"{table(*rows)}\n\n{shape}\n\n{_origin('attention')}"
 
 
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each for each in (reading, memory, scoring, resampling, startup, decoding, attention)
-}
+} | RESULTS
 
 
 def filled(page: str) -> str:

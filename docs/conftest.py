@@ -1,4 +1,4 @@
-"""What the snippets of parsing.md use without making it: a folder `models`, here of untrained parsers."""
+"""What the snippets of the pages use without making it: models, here of untrained parsers, and a small recipe."""
 
 from pathlib import Path
 
@@ -19,3 +19,18 @@ def models(request, tmp_path, monkeypatch):
     Parser(tiny_model(), device="cpu").save("models/en")
     Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu").save("models/en-tagger")
     Parser(tiny_biaffine(), device="cpu").save("models/en-biaffine")
+
+
+@pytest.fixture(autouse=True)
+def recipe(request, tmp_path, monkeypatch):
+    """The working folder of training.md: a biaffine parser's recipe with its treebanks."""
+    if request.node.path.name != "training.md":
+        return
+    from tests.interfaces.test_train_cli import BIAFFINE
+    from tests.tiny import sample
+    from treefine import write_treebank
+
+    monkeypatch.chdir(tmp_path)
+    write_treebank(sample(20), "train.conllu")
+    write_treebank(sample(26)[20:], "dev.conllu")
+    Path("biaffine.toml").write_text(BIAFFINE)

@@ -185,13 +185,18 @@ def read_settings(kind: type[Settings], values: object, *, path: str = "") -> Se
     Traceback (most recent call last):
     treefine.errors.ConfigError: The settings have 1 fault: arc_with is unknown; did you mean arc_width?
     """
-    faults: list[str] = []
-    found = _read(kind, values, "", faults)
-    if faults:
+    found, faults = try_settings(kind, values)
+    if found is None:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"The settings have {count}: {'; '.join(faults)}", path=path)
-    result: Settings = found
-    return result
+    return found
+
+
+def try_settings(kind: type[Settings], values: object) -> tuple[Settings | None, list[str]]:
+    """Settings of this kind, or None and all that is wrong with the values."""
+    faults: list[str] = []
+    found = _read(kind, values, "", faults)
+    return (None if faults else found), faults
 
 
 def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
@@ -208,7 +213,8 @@ def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
     elif kind in (int, float) and isinstance(value, (int, kind)) and type(value) is not bool and abs(value) < math.inf:
         if value < 0 or value > LARGEST:
             wrong = "must not be negative" if value < 0 else f"must not be over {LARGEST:,}"
-            faults.append(f"{name} = {value}; it {wrong}")
+            faults.append(f"{name} = {_shown(value)}; it {wrong}")
+            return value
         return kind(value)
     elif kind in (int, float) or type(value) is not kind:
         names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
@@ -245,7 +251,7 @@ def _read_section(kind: Any, value: object, name: str, faults: list[str]) -> Any
     try:
         return kind(**read)
     except ValueError as error:
-        faults.append(f"{place}{error}")
+        faults.extend(f"{place}{fault}" for fault in error.args)
         return None
 
 
@@ -269,4 +275,7 @@ def _choice(name: str, value: object, choices: Iterable[str]) -> str:
 
 
 def _shown(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):  # Python writes no number of over 4300 digits, and no list of over 1000 levels
+        return "a value too large to show"

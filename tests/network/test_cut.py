@@ -139,12 +139,12 @@ def test_the_most_frequent_pieces_have_the_lowest_ids_or_the_highest_scores():
 
 
 def test_the_spare_pieces_of_bert_do_not_count_as_frequent():
-    vocabulary = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c"]
+    vocabulary = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "aa", "bb", "cc"]
     ids = {piece: number for number, piece in enumerate(vocabulary)}
 
-    smaller, old_ids = cut_subwords(Subwords(Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))), ["c"], 1)
+    smaller, old_ids = cut_subwords(Subwords(Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))), ["cc"], 1)
 
-    assert pieces(smaller) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "c"]
+    assert pieces(smaller) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "aa", "cc"]
     assert old_ids == [0, 3, 4, 5, 6, 8]
 
 
@@ -172,7 +172,16 @@ def test_characters_stay_in_every_form_that_the_model_gives_them():
 def test_bytes_stay_where_the_model_falls_back_to_them():
     smaller, _ = cut_subwords(subwords_of(sentencepiece_bpe), ["hat"], 0)
 
-    assert strings(smaller, ["iê"]) == [["▁", "<0x69>", "<0xC3>", "<0xAA>"]]  # "i" is gone
+    assert strings(smaller, ["iê"]) == [["▁", "i", "<0xC3>", "<0xAA>"]]
+
+
+def test_all_letters_of_a_script_stay_if_one_of_them_is_used():
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "각", "##각", "밥", "##밥", "밥솥", "ж", "##ж", "a"]
+    ids = {piece: number for number, piece in enumerate(vocabulary)}
+
+    smaller, _ = cut_subwords(Subwords(Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))), ["각"], 0)
+
+    assert pieces(smaller) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "각", "##각", "밥", "##밥"]
 
 
 def test_an_unknown_character_keeps_its_id_and_its_price():

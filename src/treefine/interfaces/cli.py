@@ -17,6 +17,7 @@ from treefine.evaluation.labels import head_confusions, label_confusions, label_
 from treefine.interfaces import tables
 from treefine.interfaces.parse import parse, refine
 from treefine.interfaces.progress import progress
+from treefine.interfaces.train import train
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.convert import convert_treebank
 from treefine.treebank.formats import FORMATS, format_of
@@ -35,7 +36,8 @@ class _Commands(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             reason = error.strerror or error if isinstance(error, OSError) else error
-            typer.echo(f"treefine: {reason}", err=True)
+            for line in str(reason).split("\n"):  # of a recipe, all faults are told at once
+                typer.echo(f"treefine: {line}", err=True)
             ctx.exit(1)
 
 
@@ -83,6 +85,13 @@ app.command(
         "treefine refine stanza.conllu --model models/en --steps 1 --device cpu",
     )
 )(refine)
+
+app.command(
+    epilog=_examples(
+        "treefine train recipe.toml --output runs/first",
+        "treefine train recipe.toml --output runs/second --set training.seed=2 --device cuda:1 --resume",
+    )
+)(train)
 
 _FORMATS = f"One of {', '.join(FORMATS)}."
 _Rule = Annotated[

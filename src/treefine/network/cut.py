@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import islice
@@ -26,8 +27,8 @@ def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> t
 
     The word table follows with `new_table = old_table[old_ids]`. Kept are the pieces of `words`; special and added
     pieces; the `n_frequent` most frequent others (Unigram: by score; WordPiece and BPE: by id, the order they were
-    learned in); and what lets a new word fall back to shorter pieces: single characters, bytes, and for BPE the two
-    parts of each piece.
+    learned in); and what lets a new word fall back to shorter pieces: all single characters of the scripts that `words`
+    are written in, bytes, and for BPE the two parts of each piece.
 
     Why `words` cannot come out otherwise, although other pieces are gone:
 
@@ -45,9 +46,12 @@ def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> t
         raise ModelError(f"The vocabulary of a {model['type']} tokenizer cannot be cut.", hint="Keep it whole.")
     special = {token["content"] for token in settings["added_tokens"]} | set(subwords.special.values())
     names = {number: piece for piece, number in subwords.tokenizer.get_vocab().items()}
-    used = {names[number] for ids in subwords.all_pieces_of(list(set(words))) for number in ids}
+    words = set(words)
+    used = {names[number] for ids in subwords.all_pieces_of(list(words)) for number in ids}
+    scripts = {_script(character) for word in words for character in word}
+    letters = {piece for piece in names.values() if len(piece) == 1 and _script(piece) in scripts}
     alphabet = set(ByteLevel.alphabet()) if subwords.is_byte_level else _BYTES if model.get("byte_fallback") else set()
-    kept = special | used | alphabet | _needed_by(model)
+    kept = special | used | letters | alphabet | _needed_by(model)
     others = (piece for piece in _most_frequent_first(model) if piece not in kept and not _UNUSED.fullmatch(piece))
     frequent = set(islice(others, n_frequent))
     settings["model"], old_ids = _cut(model, _with_fallbacks(model, kept | frequent))
@@ -55,6 +59,11 @@ def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> t
     settings |= {"post_processor": None, "truncation": None, "padding": None}  # they hold ids, and we use none of them
     tokenizer = Tokenizer.from_str(json.dumps(settings, ensure_ascii=False))
     return Subwords(tokenizer, subwords.settings), old_ids + outside
+
+
+def _script(character: str) -> str:
+    """The first word of a character's name, such as LATIN or HANGUL: Korean has thousands of letters, and all count."""
+    return unicodedata.name(character, "").partition(" ")[0]
 
 
 def _most_frequent_first(model: _Model) -> list[str]:

@@ -47,7 +47,7 @@ class Parser:
     ) -> None:
         if batch_pieces < 1:
             raise TreefineError(f"batch_pieces is {batch_pieces}.", hint="A batch needs at least one piece.")
-        self.device = _device(device)
+        self.device = find_device(device)
         self.model = model.eval().to(self.device)
         self.batch_pieces = batch_pieces
         self.initial = self._initial_parser(initial)
@@ -69,7 +69,7 @@ class Parser:
     ) -> Parser:
         """The parser of a model folder, or of a hub's model OWNER/NAME; a local folder touches no network."""
         folder = fetch(name)
-        device = _device(device)  # before anything is read: a wrong one is told at once
+        device = find_device(device)  # before anything is read: a wrong one is told at once
         if initial is None and (folder / LAYOUT.initial).is_dir():
             initial = folder / LAYOUT.initial
         return cls(
@@ -234,7 +234,7 @@ def _checked(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[
     return list(words)
 
 
-def _device(name: str | torch.device | None) -> torch.device:
+def find_device(name: str | torch.device | None) -> torch.device:
     """The device of this name; without one a GPU if there is any."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

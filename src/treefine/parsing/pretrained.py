@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from treefine.config import ModelSettings, TransformerSettings, read_settings
@@ -156,8 +157,9 @@ def new_folder(target: Path) -> Iterator[Path]:
             if target.exists():
                 target.rename(Path(scratch, "old"))
             new.rename(target)
-    except OSError as error:
-        raise ModelError(f"The model could not be saved: {error.strerror or error}.", path=str(target)) from error
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror or error if isinstance(error, OSError) else error
+        raise ModelError(f"The model could not be saved: {reason}.", path=str(target)) from error
 
 
 def _may_be_replaced(target: Path) -> bool:

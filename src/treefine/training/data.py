@@ -13,7 +13,6 @@ from treefine.evaluation.conll18 import rule_of
 from treefine.training.recipe import TreebankSettings, expand
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.faults import tree_faults
-from treefine.treebank.formats import FORMATS
 from treefine.treebank.sentence import BLANK, Sentence
 
 FEWEST = 10  # sentences to learn from
@@ -25,25 +24,22 @@ class Data:
 
     train: tuple[Sentence, ...]
     dev: tuple[Sentence, ...]
-    checksums: dict[str, str]  # SHA-256 of each file
+    checksums: dict[str, str]  # SHA-256 of each file, by its path in the recipe
     warnings: tuple[str, ...] = ()
 
 
 def load_data(settings: TreebankSettings) -> Data:
     """Read the treebanks. All that makes one of them unfit is told in one error, a line for each."""
     faults: list[str] = []
-    if settings.format and settings.format not in FORMATS:
-        raise ConfigError(f"[treebank] format = {settings.format!r}; choose one of {', '.join(FORMATS)}.")
     train = [sentence for path in settings.train for sentence in _read(path, settings, faults)]
     dev = _read(settings.dev, settings, faults)
     if not faults and len(train) < FEWEST:
-        faults.append(f"{', '.join(settings.train)}: {len(train)} sentences are too few to learn from ({FEWEST}).")
-    if not faults and not dev:
-        faults.append(f"{settings.dev}: There is no sentence to choose the best epoch by.")
+        count = f"{len(train)} sentence{'s' if len(train) > 1 else ''}"
+        faults.append(f"{', '.join(settings.train)}: {count} to learn from, but at least {FEWEST} are needed.")
     if faults:
         raise ConfigError("\n".join(faults))
-    paths = [expand(path) for path in (*settings.train, settings.dev)]
-    checksums = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}
+    paths = (*settings.train, settings.dev)
+    checksums = {path: hashlib.sha256(Path(expand(path)).read_bytes()).hexdigest() for path in paths}
     return Data(tuple(train), tuple(dev), checksums, tuple(_unseen_labels(train, dev, settings.dev)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from treefine.parsing.batching import batches, is_out_of_memory
 from treefine.parsing.decode import Decoder, made_trees
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.training.graphs import TrainingGraphs
+from treefine.training.hide import with_hidden
 from treefine.training.measure import Accuracy, Measure
 from treefine.training.objective import Gold, step_loss
 from treefine.training.optimiser import Optimiser
@@ -42,9 +43,12 @@ class Learner:
         self.recipe, self.train, self.graphs, self.processes = recipe, train, graphs, processes
         self.decoder = Decoder.of(model)
         self.optimiser = Optimiser(model, recipe.optimiser)
+        self.n_moving = np.zeros(recipe.refine.max_steps)  # words that each step of the last epoch learned from
         self.sizes = [self._size(sentence) for sentence in train]
         encoder = model.settings.encoder
         self.longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else max(self.sizes)
+        subwords = model.subwords
+        self.hidden_piece = 0 if subwords is None else subwords.unk_id if subwords.mask_id is None else subwords.mask_id
         precision = recipe.training.precision
         is_bfloat16 = precision == "bfloat16" or (precision == "auto" and processes.device.type == "cuda")
         self.dtype = torch.bfloat16 if is_bfloat16 else torch.float32
@@ -66,12 +70,14 @@ class Learner:
         order = rng.permutation(len(self.train)).tolist()
         found = batches([self.sizes[each] for each in order], settings.batch_pieces, self.longest)
         self.model.train()
+        self.n_moving[:] = 0
         for done, chosen in enumerate(rng.permutation(len(found)).tolist()):
             numbers = [order[each] for each in found[chosen]]
             progress = (number - 1 + done / len(found)) / settings.epochs
             try:
-                loss = self._learn_from(numbers, drawn, progress)
-            except RuntimeError as error:
+                with _quick_products():
+                    loss = self._learn_from(numbers, drawn, progress)
+            except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
                 hint = "Set a smaller training.batch_pieces."
@@ -86,10 +92,11 @@ class Learner:
         steps: Iterator[BatchStep] = iter(())
         if sentences:
             gold = self._gold(sentences)
-            steps = self.steps(sentences, [drawn[number] for number in ours], stops=settings.stop)
+            graphs = [drawn[number] for number in ours]
+            steps = self.steps(sentences, graphs, stops=settings.stop, hidden=self.recipe.training.hidden)
         n_all = sum(len(self.train[number]) for number in numbers)
-        summed, n_words = torch.zeros((), device=self.processes.device), 0
-        for _ in range(settings.max_steps):
+        summed, n_words = torch.zeros((), device=self.processes.device), 0.0
+        for t in range(settings.max_steps):
             step = next(steps, None)
             n_moving = self.processes.total(0 if step is None else sum(step.batch.lengths))
             if n_moving == 0:
@@ -99,17 +106,21 @@ class Learner:
                 torch.autograd.backward(loss / (n_moving if settings.update == "each" else n_all))
                 summed += loss.detach()
             n_words += n_moving
+            self.n_moving[t] += n_moving
             if settings.update == "each":
                 self.processes.sum_gradients(optimiser.parameters)
                 optimiser.update(progress)
         if settings.update == "sum":
             self.processes.sum_gradients(optimiser.parameters)
             optimiser.update(progress)
-        return float(summed) * self.processes.count / max(1, n_words)
+        return self.processes.total(float(summed)) / max(1, n_words)
 
-    def steps(self, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, stops: bool = True) -> Iterator[BatchStep]:
-        """The refinement of one batch, in training or not as the model is."""
+    def steps(
+        self, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, stops: bool = True, hidden: float = 0.0
+    ) -> Iterator[BatchStep]:
+        """The refinement of one batch, in training or not as the model is; `hidden` is a share of its pieces."""
         model, device = self.model, self.processes.device
+        batch = with_hidden(model.batch_of(sentences).to(device), hidden, self.hidden_piece)
         initial = Graphs.of(arcs, model.vocabulary).to(device)
         first_trees = made_trees(model, initial)
 
@@ -118,6 +129,7 @@ class Learner:
                 scores: Scores = model(batch, graphs, tags)
             return scores
 
+        @torch.no_grad()  # a graph is a choice: nothing is learned through it
         def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
             graphs = self.decoder.graphs(scores, batch.is_word)
             if t == 1 and first_trees:
@@ -127,7 +139,7 @@ class Learner:
         source = model.settings.tags.source
         return refine(
             score,
-            model.batch_of(sentences).to(device),
+            batch,
             initial,
             max_steps=self.recipe.refine.max_steps,
             decode=decode,
@@ -143,6 +155,11 @@ class Learner:
 
     def _autocast(self) -> AbstractContextManager[None]:
         return torch.autocast(self.processes.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
+
+    def moving(self) -> list[float]:
+        """The shares of the words that still moved at each step of the last epoch."""
+        shares: list[float] = (self.n_moving / max(1, self.n_moving[0])).tolist()
+        return shares
 
     @torch.no_grad()
     def measure(self, sentences: Sequence[Sentence], arcs: Sequence[Arcs], measure: Measure) -> Accuracy:
@@ -172,3 +189,14 @@ class Learner:
         """A copy of the weights as they are measured."""
         with self.optimiser.averaged():
             return {name: each.detach().cpu().clone() for name, each in self.model.state_dict().items()}
+
+
+@contextmanager
+def _quick_products() -> Iterator[None]:
+    """Let a GPU round to ten bits where it multiplies float32 matrices: enough to learn, too little to parse."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

@@ -1,9 +1,12 @@
-"""What a model's card says of its training."""
+"""What a model's card says of its training: enough to do it again."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
+
+import torch
 
 from treefine.training.checkpoint import Standing
 from treefine.training.data import Data
@@ -11,25 +14,52 @@ from treefine.training.recipe import Recipe
 from treefine.version import __version__
 
 
-def notes_of(recipe: Recipe, data: Data, standing: Standing) -> str:
-    """The recipe, the version of the code, the data's checksums and the dev scores."""
-    checksums = "\n".join(f"{digest}  {path}" for path, digest in data.checksums.items())
+def notes_of(recipe: Recipe, data: Data, standing: Standing, *, inner: Recipe | None = None) -> str:
+    """The recipe and the initial parser's, the versions of the code, the data's checksums and the dev scores."""
+    steps = ", ".join(f"{las:.2%}" for las in standing.best_by_step)
+    lines = [
+        "## Training",
+        "",
+        f"Trained by treefine {__version__} with torch {torch.__version__} and seed {recipe.training.seed} on "
+        f"{len(data.train):,} sentences.",
+        f"The best of {standing.epoch} epochs is number {standing.best_epoch}. On {len(data.dev):,} dev sentences its "
+        f"trees have UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%};",
+        f"the graphs of its steps have LAS {steps}.",
+        "",
+        "The recipe:",
+        "```toml",
+        recipe_toml(recipe) + "```",
+        "",
+    ]
+    if inner is not None:
+        lines += ["That of its initial parser:", "```toml", recipe_toml(inner) + "```", ""]
     return "\n".join(
         [
-            "## Training",
-            "",
-            f"Trained by treefine {__version__} on {len(data.train):,} sentences. The best of {standing.epoch} epochs",
-            f"is number {standing.best_epoch}, with LAS {standing.best_las:.2%} and UAS {standing.best_uas:.2%} on "
-            f"{len(data.dev):,} dev sentences.",
-            "",
-            "The recipe:",
+            *lines,
+            "SHA-256 of the treebank:",
             "```",
-            json.dumps(asdict(recipe), indent=1, ensure_ascii=False),
-            "```",
-            "",
-            "SHA-256 of the files:",
-            "```",
-            checksums,
+            *(f"{digest}  {path}" for path, digest in data.checksums.items()),
             "```",
         ]
     )
+
+
+def recipe_toml(recipe: Recipe) -> str:
+    """The recipe as a TOML file that `read_recipe` reads, with all settings, the defaults too.
+
+    The recipe of an initial parser is named without its folder, as it is where it lies beside this one.
+    """
+    values = asdict(recipe)
+    if recipe.initial.parser.endswith(".toml"):
+        values["initial"]["parser"] = Path(recipe.initial.parser).name
+    del values["decode"]["root_label"]  # the treebank's, and not for a recipe to say
+    lines = [_pair(key, value) for key, value in values.items() if not isinstance(value, dict)]
+    for name, section in values.items():
+        if isinstance(section, dict):
+            lines += ["", f"[{name}]", *(_pair(key, value) for key, value in section.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _pair(key: str, value: object) -> str:
+    """One setting; JSON writes strings, numbers and lists of them as TOML does, but for one character."""
+    return f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")

@@ -69,9 +69,12 @@ class Optimiser:
         finally:
             self._swap()
 
+    @torch.no_grad()
     def _swap(self) -> None:
         for parameter, mean in zip(self.parameters, self.mean, strict=bool(self.mean)):
-            parameter.data, mean.data = mean.data, parameter.data
+            kept = parameter.clone()  # values change places, not tensors: an LSTM's lie in one block on a GPU
+            parameter.copy_(mean)
+            mean.copy_(kept)
 
     def state(self) -> dict[str, Tensor]:
         """All that the next update depends on but the weights themselves, by name."""
@@ -86,23 +89,24 @@ class Optimiser:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Go on from such a state."""
         self.n_updates = int(state["n_updates"])
+        self.adam.state.clear()
         for number, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
+            device = parameter.device
             if f"exp_avg.{name}" in state:
                 self.adam.state[parameter] = {
-                    "step": state[f"step.{name}"].clone(),
-                    "exp_avg": state[f"exp_avg.{name}"].to(parameter.device),
-                    "exp_avg_sq": state[f"exp_avg_sq.{name}"].to(parameter.device),
+                    # a fused Adam counts its steps on the device, any other one here
+                    "step": state[f"step.{name}"].to(device if self.adam.defaults["fused"] else "cpu", copy=True),
+                    "exp_avg": state[f"exp_avg.{name}"].to(device, copy=True),
+                    "exp_avg_sq": state[f"exp_avg_sq.{name}"].to(device, copy=True),
                 }
-                if self.adam.defaults["fused"]:
-                    self.adam.state[parameter]["step"] = state[f"step.{name}"].to(parameter.device)
             if self.mean:
-                self.mean[number] = state[f"mean.{name}"].to(parameter.device)
+                self.mean[number] = state[f"mean.{name}"].to(device, copy=True)
 
 
 def rate_factor(progress: float, warm_up: float) -> float:
     """The share of the highest rate: up in a line, then down to zero.
 
-    >>> [rate_factor(progress, 0.1) for progress in (0.05, 0.1, 0.55, 1.0)]
+    >>> [rate_factor(progress, 0.2) for progress in (0.1, 0.2, 0.6, 1.0)]
     [0.5, 1.0, 0.5, 0.0]
     """
     if progress < warm_up:

@@ -3,58 +3,100 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from types import TracebackType
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from treefine.errors import TreefineError
+
+LONGEST_WAIT = timedelta(minutes=30)  # for the others, after which one of them is taken for dead
+
 
 class Processes:
-    """This process among those that torchrun started; alone without it."""
+    """This process among those that torchrun started, while entered; alone without it. All see one output folder.
+
+    They sum their gradients themselves, without DistributedDataParallel: that wants as many backward passes from each
+    process, but sentences leave the refinement loop at different steps, and a process whose sentences have all left
+    still takes part in the updates of the others.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.count, self.rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-        if self.count > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        try:
+            self.count, self.rank, local_rank = (
+                int(os.environ.get(name, default))
+                for name, default in (("WORLD_SIZE", 1), ("RANK", 0), ("LOCAL_RANK", 0))
+            )
+        except ValueError as error:
+            raise TreefineError(
+                f"WORLD_SIZE, RANK or LOCAL_RANK is no number ({error}).", hint="Use torchrun."
+            ) from None
+        is_any_gpu = device.type == "cuda" and device.index is None
+        self.device = torch.device("cuda", local_rank) if is_any_gpu and self.count > 1 else device
+
+    def __enter__(self) -> Processes:
+        if self.count > 1:
+            is_on_gpu = self.device.type == "cuda"
+            try:
+                if is_on_gpu:
+                    torch.cuda.set_device(self.device)
+                dist.init_process_group("nccl" if is_on_gpu else "gloo", timeout=LONGEST_WAIT)
+            except (RuntimeError, ValueError) as error:
+                reason = str(error).partition("\n")[0]
+                raise TreefineError(
+                    f"The processes do not find each other ({reason}).", hint="Use torchrun."
+                ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.count > 1:
+            dist.destroy_process_group()
 
     @property
     def is_first(self) -> bool:
-        """Whether this one measures, writes and reports."""
+        """Whether this one writes and reports."""
         return self.rank == 0
 
     def share(self, numbers: Sequence[int]) -> list[int]:
         """This process's share of the sentences of a batch."""
         return list(numbers[self.rank :: self.count])
 
-    def total(self, value: int) -> int:
-        """The sum of all processes' values."""
-        if self.count == 1:
-            return value
-        summed = torch.tensor(value, device=self.device)
-        dist.all_reduce(summed)
-        return int(summed)
+    def total(self, value: float) -> float:
+        """The sum of all processes' values; they wait for each other."""
+        return float(self._together(dist.all_reduce, torch.tensor(value, dtype=torch.float64)))
 
     def same(self, value: float) -> float:
         """The first process's value, in all of them."""
-        if self.count == 1:
-            return value
-        told = torch.tensor(value, dtype=torch.float64, device=self.device)
-        dist.broadcast(told, src=0)
-        return float(told)
+        return float(self._together(lambda told: dist.broadcast(told, src=0), torch.tensor(value, dtype=torch.float64)))
+
+    def wait(self) -> None:
+        """Go on when all are here."""
+        self.total(0)
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Give all processes the sum of their gradients; a weight that none of them used keeps none."""
         if self.count == 1:
             return
-        is_used = torch.tensor([int(each.grad is not None) for each in parameters], device=self.device)
-        dist.all_reduce(is_used)
+        is_used = self._together(dist.all_reduce, torch.tensor([int(each.grad is not None) for each in parameters]))
         used = [each for each, count in zip(parameters, is_used.tolist(), strict=True) if count]
-        grads: list[Tensor] = [torch.zeros_like(each) if each.grad is None else each.grad for each in used]
-        flat = torch.cat([each.flatten() for each in grads])
-        dist.all_reduce(flat)
-        start = 0
-        for each in used:
-            each.grad = flat[start : start + each.numel()].view_as(each)
-            start += each.numel()
+        flat = torch.cat([(torch.zeros_like(each) if each.grad is None else each.grad).flatten() for each in used])
+        summed = torch.split(self._together(dist.all_reduce, flat), [each.numel() for each in used])
+        for each, gradient in zip(used, summed, strict=True):
+            each.grad = gradient.view_as(each)
+
+    def _together(self, change: Callable[[Tensor], object], values: Tensor) -> Tensor:
+        """The values after all processes have exchanged them."""
+        if self.count == 1:
+            return values
+        values = values.to(self.device)
+        try:
+            change(values)
+        except RuntimeError as error:
+            hint = "Its own message says why."
+            raise TreefineError("Another process of this training has failed.", hint=hint) from error
+        return values

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from treefine.config import (
     BiLSTMSettings,
@@ -16,9 +17,10 @@ from treefine.config import (
     RelationSettings,
     ScorerSettings,
     TagSettings,
-    read_settings,
+    try_settings,
 )
 from treefine.errors import ConfigError
+from treefine.treebank.formats import FORMATS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,6 +29,13 @@ else:
 
 BUNDLED = Path(__file__).with_name("recipes")
 EMPTY, FILES = "empty", "files"  # initial parsers that are no models
+
+
+def _check(*claims: tuple[bool, str]) -> None:
+    """Raise, all at once, what is wrong where a claim does not hold."""
+    faults = [fault for holds, fault in claims if not holds]
+    if faults:
+        raise ValueError(*faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +48,21 @@ class TreebankSettings:
     format: str = ""  # of the files; empty: told by their names
 
     def __post_init__(self) -> None:
-        if not self.train:
-            raise ValueError("train names no file")
+        _check(
+            (bool(self.train), "train names no file"),
+            ("-" not in (*self.train, self.dev), "standard input cannot be read again and again; name a file"),
+            (
+                self.format in ("", *FORMATS),
+                f"format = {json.dumps(self.format)}; choose one of {', '.join(FORMATS)}, or leave it out",
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PretrainedSettings:
     """The pretrained transformer to start from."""
 
-    folder: str  # of an encoder or of a model of treefine's, or OWNER/NAME on a hub
+    folder: str  # of an encoder, or OWNER/NAME on a hub; or to go on from: a model's folder, or a recipe to train first
     family: Literal["pretrained"] = "pretrained"
     pieces: Literal["all", "cut"] = "all"  # cut: a word table of the treebank's pieces and the most frequent others
     n_frequent: int = 8000  # how many others
@@ -66,16 +81,16 @@ class InitialSettings:
     noise: float = 0.15  # share of the words of such a tree whose arc is wrong
 
     def __post_init__(self) -> None:
-        if self.empty_share + self.noised_share > 1:
-            raise ValueError("empty_share and noised_share together are over 1")
-        if self.noise > 1:
-            raise ValueError(f"noise = {self.noise}; it must not be over 1")
-        if self.folds == 1:
-            raise ValueError("folds = 1 leaves nothing to train on; choose 0, or at least 2")
-        if (self.parser == FILES) != bool(self.train and self.dev):
-            raise ValueError('parser = "files" needs train and dev, and they need it')
-        if self.folds and self.parser in (EMPTY, FILES):
-            raise ValueError(f'folds = {self.folds} needs a parser that can be trained, not "{self.parser}"')
+        files = [name for name, each in (("train", self.train), ("dev", self.dev)) if each]
+        needed = ["train", "dev"] if self.parser == FILES else []
+        can_fold = self.parser not in (EMPTY, FILES)
+        _check(
+            (self.empty_share + self.noised_share <= 1, "empty_share and noised_share together are over 1"),
+            (self.noise <= 1, f"noise = {self.noise}; it must not be over 1"),
+            (self.folds != 1, "folds = 1 leaves nothing to train on; choose 0, or at least 2"),
+            (files == needed, 'parser = "files" needs train and dev, and they need it'),
+            (not self.folds or can_fold, f'folds = {self.folds} needs a recipe as parser, not "{self.parser}"'),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +102,7 @@ class RefineSettings:
     update: Literal["each", "sum"] = "each"  # one update a step, or one for the sum of their losses
 
     def __post_init__(self) -> None:
-        if self.max_steps < 1:
-            raise ValueError("max_steps = 0; at least one step is needed")
+        _check((self.max_steps > 0, "max_steps = 0; at least one step is needed"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +119,11 @@ class OptimiserSettings:
     average: float = 0.0  # what a running mean of the weights keeps of itself at an update; 0: no mean
 
     def __post_init__(self) -> None:
-        if len(self.betas) != 2 or max(self.betas) >= 1:
-            raise ValueError("betas must be two numbers below 1")
-        if self.average >= 1 or self.warm_up > 1:
-            raise ValueError("average must be below 1, and warm_up not over 1")
+        _check(
+            (len(self.betas) == 2 and max(self.betas) < 1, "betas must be two numbers below 1"),
+            (self.average < 1, f"average = {self.average}; it must be below 1"),
+            (self.warm_up <= 1, f"warm_up = {self.warm_up}; it must not be over 1"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +133,16 @@ class TrainingSettings:
     epochs: int = 200
     patience: int = 100  # epochs without a better dev LAS after which to stop
     batch_pieces: int = 1000  # padding counted
+    hidden: float = 0.0  # share of the pieces (of a BiLSTM's words) that are hidden from the model in training
     seed: int = 1
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
     dev_every: int = 1  # epochs
     checkpoint_minutes: float = 10.0  # written at the first end of an epoch after so long; 0: after every epoch
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_pieces", "dev_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} = 0; it must be at least 1")
+        names = ("epochs", "batch_pieces", "dev_every")
+        _check(*((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in names))
+        _check((self.hidden < 1, f"hidden = {self.hidden}; it must be below 1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,31 +162,64 @@ class Recipe:
     title: str = ""
 
     def __post_init__(self) -> None:
-        if self.relations.graph != "none":
-            if isinstance(self.encoder, BiLSTMSettings):
-                raise ValueError('a BiLSTM reads no graph: set graph = "none" in [relations]')
-            return
-        if self.refine.max_steps > 1:
-            raise ValueError("a model that reads no graph takes one step: set max_steps = 1 in [refine]")
-        if self.initial != InitialSettings():
-            raise ValueError("a model that reads no graph has no initial parse: leave [initial] out")
+        is_bilstm = isinstance(self.encoder, BiLSTMSettings)
+        has_graph = self.relations.graph != "none"
+        refines = has_graph and not is_bilstm
+        _check(
+            (not (is_bilstm and has_graph), 'a BiLSTM reads no graph: set graph = "none" in [relations]'),
+            (
+                refines or self.refine.max_steps == 1,
+                "a model that reads no graph takes one step: set max_steps = 1 in [refine]",
+            ),
+            (
+                refines or self.initial == InitialSettings(),
+                "a model that reads no graph has no initial parse: leave [initial] out",
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a recipe's file says, with the changes of a command; it may have faults."""
+
+    path: Path
+    values: dict[str, Any]
+    recipe: Recipe | None  # None with faults
+    faults: list[str]  # a line each, with the file
+
+    def section(self, name: str) -> Any:
+        """The settings of one section, or None if these have a fault of their own."""
+        kind = get_type_hints(Recipe)[name]
+        return try_settings(kind, self.values.get(name, {}))[0]
 
 
 def read_recipe(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Recipe:
     """The recipe of a TOML file, or the bundled one of that name, with `key=value` changes such as `training.seed=2`.
 
-    All faults come in one report.
+    All faults come in one report, a line each.
     """
+    draft = read_draft(name, changes)
+    if draft.recipe is None:
+        raise ConfigError("\n".join(draft.faults))
+    return draft.recipe
+
+
+def read_draft(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Draft:
+    """A recipe, or all that is wrong with it. Only a file that is no TOML at all is an error."""
     path = find_recipe(name)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{error.strerror or error}.", path=str(path)) from None
+    except (ValueError, RecursionError) as error:  # also numbers too long for Python, and lists in lists in lists
         raise ConfigError(f"This is no TOML: {error}.", path=str(path)) from None
-    for change in changes:
-        _apply(values, change)
+    _find_beside(path, values)
+    not_applied = [fault for change in changes if (fault := _apply(values, change))]
+    recipe, faults = try_settings(Recipe, values)
     if isinstance(values.get("decode"), dict) and "root_label" in values["decode"]:
-        raise ConfigError("[decode] root_label is read from the treebank.", hint="Leave it out.", path=str(path))
-    return read_settings(Recipe, values, path=str(path))
+        faults.append("[decode] root_label is read from the treebank; leave it out")
+    told = [*not_applied, *(f"{path}: {fault}{'' if fault.endswith('?') else '.'}" for fault in faults)]
+    return Draft(path, values, None if told else recipe, told)
 
 
 def find_recipe(name: str | os.PathLike[str]) -> Path:
@@ -185,21 +234,42 @@ def find_recipe(name: str | os.PathLike[str]) -> Path:
     raise ConfigError(f"There is no recipe {os.fspath(name)!r}.", hint=f"Name a TOML file, or one of {names}.")
 
 
-def _apply(values: dict[str, Any], change: str) -> None:
-    """Change one value; what is no TOML value is taken as a string."""
+def _find_beside(path: Path, values: dict[str, Any]) -> None:
+    """Turn the names of recipes that lie beside this one into paths from here."""
+    for section, key in (("initial", "parser"), ("encoder", "folder")):
+        inner = values.get(section)
+        if isinstance(inner, dict) and isinstance(name := inner.get(key), str):
+            beside = path.parent / name
+            if name.endswith(".toml") and beside.is_file():
+                inner[key] = str(beside)
+
+
+def _apply(values: dict[str, Any], change: str) -> str:
+    """Change one value; what is no TOML value is taken as a string. What is wrong with the change is given back."""
     key, equals, text = change.partition("=")
     if not equals or not re.fullmatch(r"\w+(\.\w+)*", key.strip()):
-        raise ConfigError(f"{change!r} changes nothing.", hint="Write SECTION.KEY=VALUE, such as training.seed=2.")
+        return f"--set {change!r} is no change. Write SECTION.KEY=VALUE, such as training.seed=2."
     *sections, last = key.strip().split(".")
     for section in sections:
         inner = values.setdefault(section, {})
         if not isinstance(inner, dict):
-            raise ConfigError(f"{change!r}: {section} is a value, not a section.")
+            return f"--set {change!r}: {section} is a value, not a section."
         values = inner
+    values[last] = _value(text.strip())
+    return ""
+
+
+def _value(text: str) -> object:
+    """A TOML value, or else the text as it is.
+
+    >>> _value("2"), _value("[0.9, 0.98]"), _value("models/en")
+    (2, [0.9, 0.98], 'models/en')
+    """
     try:
-        values[last] = tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
-        values[last] = text.strip()
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return found["value"] if len(found) == 1 else text  # a second line is no part of a value
 
 
 def expand(path: str, environment: Mapping[str, str] = os.environ) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,27 +12,33 @@ from torch import Tensor
 
 from treefine.config import BiLSTMSettings, ModelSettings
 from treefine.errors import ModelError
+from treefine.network.cut import cut_subwords
 from treefine.network.model import ParserModel
 from treefine.network.vocabulary import Vocabulary
 from treefine.parsing.create import create_biaffine_model, create_parser_model, root_label_of
 from treefine.parsing.pretrained import fetch, is_model_folder, load_model
-from treefine.training.recipe import Recipe, expand
+from treefine.training.recipe import PretrainedSettings, Recipe, expand
 from treefine.treebank.sentence import Sentence
 
+_TAG_COLUMN = re.compile(r"(encoder\.tags\.|tagger\.columns\.)(\d+)")
 
-def start_model(recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
-    """A model for the labels and tags of these sentences, not yet trained on them."""
+
+def start_model(recipe: Recipe, sentences: Sequence[Sentence], folder: str = "") -> ParserModel:
+    """A model for the labels and tags of these sentences, not yet trained on them.
+
+    Without a `folder` to start from it is the recipe's.
+    """
     seed = recipe.training.seed
     decode = replace(recipe.decode, root_label=root_label_of(sentences))
     if isinstance(recipe.encoder, BiLSTMSettings):
         return create_biaffine_model(
             sentences, encoder=recipe.encoder, tags=recipe.tags, scorer=recipe.scorer, decode=decode, seed=seed
         )
-    folder = fetch(expand(recipe.encoder.folder))
-    if is_model_folder(folder):
-        return _continued(load_model(folder), folder, replace(recipe, decode=decode), sentences)
+    found = fetch(folder or expand(recipe.encoder.folder))
+    if is_model_folder(found):
+        return _continued(load_model(found), found, replace(recipe, decode=decode), sentences)
     return create_parser_model(
-        folder,
+        found,
         sentences,
         relations=recipe.relations,
         tags=recipe.tags,
@@ -49,17 +56,35 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
     """
     if isinstance(old.settings.encoder, BiLSTMSettings):
         raise ModelError("A biaffine model cannot go on learning on another treebank.", path=str(folder))
-    settings = ModelSettings(old.settings.encoder, recipe.relations, recipe.tags, recipe.scorer, recipe.decode)
+    assert old.subwords is not None
+    assert isinstance(recipe.encoder, PretrainedSettings)
+    subwords, old_weights = old.subwords, old.state_dict()
+    if recipe.encoder.pieces == "cut":
+        words = {form for sentence in sentences for form in sentence.forms}
+        subwords, rows = cut_subwords(subwords, words, recipe.encoder.n_frequent)
+        old_weights["encoder.pieces.weight"] = old_weights["encoder.pieces.weight"][rows]
+    shape = replace(old.settings.encoder, n_pieces=len(old_weights["encoder.pieces.weight"]))
+    settings = ModelSettings(shape, recipe.relations, recipe.tags, recipe.scorer, recipe.decode)
     vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
-        new = ParserModel(settings, vocabulary, old.subwords)
+        new = ParserModel(settings, vocabulary, subwords)
     weights = new.state_dict()
-    for name, weight in old.state_dict().items():
-        if name in weights:
-            _copy(weights[name], weight, _names(name, new), _names(name, old))
+    for name, weight in weights.items():
+        old_name = _name_in(name, new, old)
+        if old_name in old_weights:
+            _copy(weight, old_weights[old_name], _names(name, new), _names(old_name, old))
     new.load_state_dict(weights)
     return new.eval()
+
+
+def _name_in(weight: str, new: ParserModel, old: ParserModel) -> str:
+    """What a weight of the new model is called in the old one, whose tags may be others; empty if it has none."""
+    found = _TAG_COLUMN.match(weight)
+    if found is None:
+        return weight
+    column, columns = new.settings.tags.columns[int(found[2])], old.settings.tags.columns
+    return f"{found[1]}{columns.index(column)}{weight[found.end() :]}" if column in columns else ""
 
 
 def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list[str] | None) -> None:
@@ -82,7 +107,5 @@ def _names(weight: str, model: ParserModel) -> list[str] | None:
     if weight.endswith((".relations.keys", ".relations.values")) and model.settings.relations.graph == "labelled":
         kinds = [*labels, ""]  # "" is the arc from a word's first piece to the others
         return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
-    for column, name in enumerate(model.settings.tags.columns):
-        if weight.startswith((f"encoder.tags.{column}.", f"tagger.columns.{column}.")):
-            return list(model.vocabulary.tags(name))
-    return None
+    found = _TAG_COLUMN.match(weight)
+    return None if found is None else list(model.vocabulary.tags(model.settings.tags.columns[int(found[2])]))

@@ -1,0 +1,78 @@
+"""Rows of accuracy that differ in their seed alone, together."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+KINDS = ("Biaffine", "SynTr", "Empty+RNGTr", "SynTr+RNGTr", "Biaffine+RNGTr")  # as the tables list them
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rows of one recipe with the same changes, by seed: the newest of dev, the first of test."""
+
+    dev: dict[int, Row]
+    test: dict[int, Row]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What all its rows share."""
+        config: dict[str, Any] = next(iter([*self.dev.values(), *self.test.values()]))["config"]
+        return config
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a recipe as it stands, with the tags of the treebank and the paper's loop."""
+        config = self.config
+        is_of_the_grid = config["kind"].endswith("RNGTr") and (config["T"] == 1 or not config["stop"])
+        return not config["changes"] and config["tags"] == "given" and not is_of_the_grid
+
+    @property
+    def chosen(self) -> int:
+        """The seed with the best dev LAS; where dev has no rows, that of the first test."""
+        return max(self.dev, key=lambda seed: self.dev[seed]["result"]["LAS"], default=next(iter(self.test), 0))
+
+    @property
+    def tested(self) -> Row | None:
+        """The test row of the chosen seed."""
+        return self.test.get(self.chosen)
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a dev result over the seeds; None where one has none."""
+        values = [row["result"][name] for row in self.dev.values()]
+        return statistics.mean(values) if values and None not in values else None
+
+    def means(self, name: str) -> list[float | None]:
+        """Likewise, for each number of a list."""
+        lists = [row["result"][name] for row in self.dev.values()]
+        return [statistics.mean(each) if None not in each else None for each in zip(*lists, strict=True)]
+
+    @property
+    def command(self) -> str:
+        """What trains its chosen seed."""
+        changes = [*self.config["changes"], f"training.seed={self.chosen}"]
+        return f"treefine train {self.config['recipe']} {' '.join(f'--set {each}' for each in changes)} --output DIR"
+
+
+def grouped(rows: Iterable[Row]) -> list[Group]:
+    """The rows of accuracy by recipe, the groups in the order of the tables."""
+    found: dict[tuple[str, ...], Group] = {}
+    for row in rows:
+        config = row["config"]
+        group = found.setdefault((config["recipe"], *config["changes"]), Group({}, {}))
+        if config["split"] == "dev":
+            group.dev[config["seed"]] = row
+        else:
+            group.test.setdefault(config["seed"], row)
+    return sorted(found.values(), key=_order)
+
+
+def _order(group: Group) -> tuple[object, ...]:
+    config = group.config
+    kind = KINDS.index(config["kind"]) if config["kind"] in KINDS else len(KINDS)
+    encoder = "" if config["kind"] == "Biaffine" else config["encoder"]
+    return config["treebank"], encoder, kind, config["T"], config["stop"], config["recipe"], config["changes"]

@@ -1,0 +1,91 @@
+"""Whether the tested models of a treebank differ: paired tests on their saved trees, one row a treebank and encoder."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.groups import Group, grouped
+from benchmarks.predictions import load_predictions, treebank_of
+from benchmarks.rows import ROWS, TREEBANKS, read_rows, save_row
+from treefine import Sentence, TreefineError, read_treebank
+from treefine.evaluation.conll18 import load_pairs
+from treefine.evaluation.significance import compare
+
+PREDICTIONS = Path(__file__).with_name("predictions")
+ALPHA, SAMPLES, SEED = 0.01, 10_000, 1
+
+
+def measure_significance(arguments: Sequence[str]) -> None:
+    """The command: compare what was tested, by LAS and by UAS."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks significance", description=__doc__)
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--predictions", type=Path, default=PREDICTIONS)
+    parser.add_argument("--treebanks", type=Path, default=Path(os.environ.get("TREEBANKS", TREEBANKS)))
+    options = parser.parse_args(arguments)
+    for (treebank, encoder), systems in compared(grouped(read_rows("accuracy", path=options.rows))).items():
+        gold = _gold(options.treebanks / treebank)
+        trees = {name: _trees(group, gold, options.predictions) for name, group in systems.items()}
+        pairs = load_pairs(gold, trees)
+        for metric in ("LAS", "UAS"):
+            found = compare(pairs, metric=metric, alpha=ALPHA, samples=SAMPLES, seed=SEED)
+            config = {"treebank": treebank, "encoder": encoder, "metric": metric}
+            result = {
+                "systems": {name: _tested(group)["result"]["sha256"] for name, group in systems.items()},
+                "scores": {name: round(score, 6) for name, score in found.scores.items()},
+                "best": sorted(found.best_group),
+                "differences": [
+                    {
+                        "first": each.first,
+                        "second": each.second,
+                        "difference": round(each.difference, 6),
+                        "randomisation": round(each.randomisation, 6),
+                        "bootstrap": round(each.bootstrap, 6),
+                    }
+                    for each in found.differences.values()
+                ],
+            }
+            numbers = {"alpha": ALPHA, "samples": SAMPLES, "seed": SEED}
+            save_row("significance", config | numbers, result, path=options.rows)
+
+
+def compared(groups: Sequence[Group]) -> dict[tuple[str, str], dict[str, Group]]:
+    """The tested groups, by treebank and encoder and then by recipe, where there are two or more to compare.
+
+    The biaffine parser, which has an encoder of its own, is compared with those of each other.
+    """
+    found: dict[tuple[str, str], dict[str, Group]] = {}
+    tested = [group for group in groups if group.is_plain and group.tested is not None]
+    for group in tested:
+        treebank, encoder = group.config["treebank"], group.config["encoder"]
+        if group.config["kind"] != "Biaffine":
+            found.setdefault((treebank, encoder), {})[group.config["recipe"]] = group
+    for group in tested:
+        for (treebank, _), systems in found.items():
+            if group.config["kind"] == "Biaffine" and group.config["treebank"] == treebank:
+                systems[group.config["recipe"]] = group
+    return {key: systems for key, systems in found.items() if len(systems) > 1}
+
+
+def _gold(folder: Path) -> list[Sentence]:
+    for path in sorted(folder.glob("*test.conllu*")):
+        return list(read_treebank(path))
+    raise TreefineError("There is no test file here.", hint="Name the folder: --treebanks DIR.", path=str(folder))
+
+
+def _trees(group: Group, gold: Sequence[Sentence], folder: Path) -> list[Sentence]:
+    """The tested trees, from the very file that the row names."""
+    result = _tested(group)["result"]
+    path = folder / result["predictions"]
+    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != result["sha256"]:
+        raise TreefineError("The predictions of the test row are missing, or are others.", path=str(path))
+    return treebank_of(load_predictions(path), gold)
+
+
+def _tested(group: Group) -> dict[str, dict[str, str]]:
+    if group.tested is None:
+        raise TreefineError(f"{group.config['recipe']} was not tested.")
+    return group.tested

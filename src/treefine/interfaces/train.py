@@ -1,0 +1,124 @@
+"""The command train."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from treefine.training.train import Progress
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a bundled recipe.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="DIR", help="A new folder, or with --resume an old.")
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as training.seed=2; may be repeated."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the training in DIR, if there is one, where it was cut off.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Look over the recipe and its files, print all settings, and stop.")
+    ] = False,
+) -> None:
+    """Train a parser.
+
+    What is wrong with the recipe or its files is told before work starts. DIR/model is the trained model,
+    DIR/metrics.jsonl what was measured after each epoch.
+    """
+    from treefine.parsing.parser import find_device  # which loads torch
+    from treefine.training.folder import begin_folder, check_folder
+    from treefine.training.prepare import prepare
+    from treefine.training.train import LAYOUT
+    from treefine.training.train import train as train_model
+
+    folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
+    chosen = find_device(device)
+    prepared = prepare(recipe, changes or ())
+    if is_first:
+        check_folder(folder, prepared, is_resumed=resume)
+        for warning in prepared.data.warnings:
+            typer.echo(f"treefine: warning: {warning}", err=True)
+    if dry_run:
+        if is_first:
+            typer.echo(json.dumps(asdict(prepared.recipe), ensure_ascii=False, indent=1))
+        return
+    if is_first:
+        begin_folder(folder, prepared)
+    steps = train_model(prepared, folder, device=chosen)
+    if not is_first:
+        for _ in steps:
+            pass
+        return
+    show(steps)
+    model = folder / LAYOUT.model
+    typer.echo(f"The model is in {model}. Parse with: treefine parse --model {model} IN.conllu -o OUT.conllu")
+
+
+def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
+    """Follow a training to its end: with a bar for each stage on a terminal, else with a line for each epoch."""
+    stream = stream or sys.stderr  # None where standard error is closed
+    if stream is None or not stream.isatty():
+        for step in steps:
+            if stream is not None and step.epoch == step.standing.epoch:
+                stage = f"{step.stage}, " if step.stage else ""
+                stream.write(f"{stage}{_standing(step, step)}\n")
+                stream.flush()
+        return
+    with _bar(stream) as bar:
+        last: Progress | None = None
+        measured: Progress | None = None
+        for step in steps:
+            if last is None or step.stage != last.stage:
+                measured, row = None, bar.add_task(step.stage or "model", total=1.0, text="")
+            if step.accuracy is not None:
+                measured = step
+            bar.update(row, completed=step.share, text=_standing(step, measured))
+            last = step
+
+
+def _standing(step: Progress, measured: Progress | None) -> str:
+    """Where a training is, in a line; `measured` is the step with the newest dev scores."""
+    parts = [f"epoch {step.epoch} of {step.epochs}", f"loss {step.loss:.3f}"]
+    if measured is not None and measured.accuracy is not None:
+        parts.append("LAS " + " ".join(f"{100 * las:.2f}" for las in measured.accuracy.las_by_step))
+    if step.standing.best_epoch:
+        parts.append(f"best {100 * step.standing.best_las:.2f}")
+    if step.share:
+        parts.append(f"{_duration(step.seconds * (1 / step.share - 1))} left")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> _duration(3725.3)
+    '1:02:05'
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def _bar(stream: TextIO) -> Bar:
+    from rich.console import Console  # as in `progress`
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(10), TextColumn("{task.fields[text]}"))
+    return Bar(*columns, console=Console(file=stream))

@@ -1,0 +1,170 @@
+"""One model trained in its folder: epochs, dev scores, checkpoints, the best of them saved (Sec. 3.3)."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from treefine.errors import TreefineError
+from treefine.network.model import ParserModel
+from treefine.parsing.initial import InitialParser, empty
+from treefine.parsing.parser import Parser
+from treefine.training.checkpoint import Checkpoint, Standing, load_checkpoint, remove_leftovers, save_checkpoint
+from treefine.training.data import Data
+from treefine.training.graphs import TrainingGraphs
+from treefine.training.learn import Learner
+from treefine.training.measure import Accuracy, Measure
+from treefine.training.metrics import LINES, Metrics
+from treefine.training.notes import notes_of
+from treefine.training.optimiser import rate_factor
+from treefine.training.processes import Processes
+from treefine.training.recipe import Recipe, TrainingSettings
+from treefine.training.start import start_model
+from treefine.treebank.graph import Arcs
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What lies in the folder of a training."""
+
+    model: str = "model"
+    checkpoints: str = "checkpoints"
+    start: str = "start"  # those of the models that it goes on from
+    initial: str = "initial"  # the training of the initial parser
+    folds: str = "folds"  # those of the parsers that parse the training set
+    parses: str = "parses.conllu.gz"  # what one of them made of its block
+
+
+LAYOUT = Layout()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is."""
+
+    stage: str  # "" for the model itself, else which of its initial parsers
+    epoch: int
+    epochs: int
+    share: float  # of the stage's epochs
+    loss: float  # a word and step
+    accuracy: Accuracy | None  # on dev, at the end of an epoch
+    standing: Standing  # with the best epoch so far
+    seconds: float  # since the stage began
+
+
+@dataclass(frozen=True)
+class Start:
+    """What refinement starts from: on the training set, on dev, and in the model that is saved."""
+
+    graphs: TrainingGraphs
+    dev: Sequence[Arcs]
+    parser: Parser | InitialParser = empty
+    recipe: Recipe | None = None  # of that parser, where it was trained for this
+    folder: str = ""  # of the model to go on from, where that was trained for this
+
+
+def learn(
+    recipe: Recipe, data: Data, folder: Path, processes: Processes, start: Start, *, stage: str = ""
+) -> Iterator[Progress]:
+    """Train one model in its folder, or go on where that was cut off. Nothing is done if the model is there."""
+    if processes.is_first:
+        remove_leftovers(folder, LAYOUT.model, LAYOUT.parses, LINES)
+    if processes.same((folder / LAYOUT.model).exists()):
+        _finish(folder, processes)
+        return
+    settings = recipe.training
+    model = start_model(recipe, data.train, start.folder)
+    learner = Learner(model, recipe, data.train, start.graphs, processes)
+    measure = Measure(data.dev, model.vocabulary.labels, rule=recipe.treebank.rule)
+    checkpoint = load_checkpoint(folder / LAYOUT.checkpoints, learner)
+    standing, best = (checkpoint.standing, checkpoint.best) if checkpoint else (Standing(), model.state_dict())
+    processes.wait()  # all have read the checkpoint before the first process replaces it
+    began, saved = time.monotonic() - standing.seconds, time.monotonic()
+    with Metrics(folder if processes.is_first else None, after_epoch=standing.epoch) as metrics:
+        while not _is_over(standing, settings):
+            epoch, losses, epoch_began = standing.epoch + 1, [], time.monotonic()
+            for share, loss in learner.epoch(epoch):
+                _check_finite(loss, epoch)
+                losses.append(loss)
+                done, seconds = (epoch - 1 + share) / settings.epochs, time.monotonic() - began
+                yield Progress(stage, epoch, settings.epochs, done, _mean(losses), None, standing, seconds)
+            _check_finite(_total(model), epoch)
+            speed = len(data.train) / (time.monotonic() - epoch_began)
+            accuracy = None
+            if _is_measured(epoch, settings):
+                accuracy = learner.measure(data.dev, start.dev, measure)
+                standing, is_best = _ranked(standing, epoch, accuracy, processes)
+                best = learner.measured_weights() if is_best else best
+            standing = replace(standing, epoch=epoch, seconds=time.monotonic() - began)
+            done = epoch / settings.epochs
+            progress = Progress(
+                stage, epoch, settings.epochs, done, _mean(losses), accuracy, standing, standing.seconds
+            )
+            metrics.add(epoch, {**_values(progress, recipe, learner), "sentences_per_second": speed})
+            if processes.is_first and time.monotonic() - saved >= 60 * settings.checkpoint_minutes:
+                whole = Checkpoint(standing, model.state_dict(), best, learner.optimiser.state())
+                save_checkpoint(folder / LAYOUT.checkpoints, whole)
+                saved = time.monotonic()
+            yield progress
+    if processes.is_first:
+        model.load_state_dict(best)
+        parser = Parser(model, initial=start.parser, max_steps=recipe.refine.max_steps, device=processes.device)
+        parser.save(folder / LAYOUT.model, notes=notes_of(recipe, data, standing, inner=start.recipe))
+    _finish(folder, processes)
+
+
+def _finish(folder: Path, processes: Processes) -> None:
+    """The model is there, so the checkpoints may go."""
+    if processes.is_first:
+        shutil.rmtree(folder / LAYOUT.checkpoints, ignore_errors=True)
+    processes.wait()
+
+
+def _is_measured(epoch: int, settings: TrainingSettings) -> bool:
+    return epoch % settings.dev_every == 0 or epoch == settings.epochs
+
+
+def _is_over(standing: Standing, settings: TrainingSettings) -> bool:
+    """Whether the last epoch is done, or the best is too long ago; that is asked only of epochs that were measured."""
+    is_late = standing.epoch - standing.best_epoch > settings.patience
+    return standing.epoch >= settings.epochs or (is_late and standing.epoch % settings.dev_every == 0)
+
+
+def _ranked(standing: Standing, epoch: int, accuracy: Accuracy, processes: Processes) -> tuple[Standing, bool]:
+    """Where the training stands with this epoch's accuracy, and whether it is the best; the same in all processes."""
+    las = processes.same(accuracy.las)
+    if standing.best_epoch and las <= standing.best_las:
+        return standing, False
+    best = replace(standing, best_epoch=epoch, best_las=las, best_uas=accuracy.uas, best_by_step=accuracy.las_by_step)
+    return best, True
+
+
+def _values(progress: Progress, recipe: Recipe, learner: Learner) -> dict[str, float]:
+    """The numbers of an epoch, by name; the rates are those at its end."""
+    found = {"loss": progress.loss}
+    if progress.accuracy is not None:
+        found |= {"UAS": progress.accuracy.uas, "LAS": progress.accuracy.las}
+        found |= {f"LAS_{t}": las for t, las in enumerate(progress.accuracy.las_by_step, start=1)}
+    factor = rate_factor(progress.share, recipe.optimiser.warm_up)
+    found |= {"rate": recipe.optimiser.rate * factor, "encoder_rate": recipe.optimiser.encoder_rate * factor}
+    found |= {f"moving_{t}": share for t, share in enumerate(learner.moving(), start=1)}
+    return {**found, "seconds": progress.seconds}
+
+
+def _total(model: ParserModel) -> float:
+    """The sum of all weights, which is no number if one of them is not."""
+    return float(sum(each.detach().sum() for each in model.parameters()))
+
+
+def _check_finite(value: float, epoch: int) -> None:
+    if not math.isfinite(value):
+        hint = "The last checkpoint is as it was. Choose lower rates, or another precision, and start anew."
+        raise TreefineError(f"In epoch {epoch} the loss or a weight is no finite number any more.", hint=hint)
+
+
+def _mean(losses: list[float]) -> float:
+    return sum(losses) / len(losses)

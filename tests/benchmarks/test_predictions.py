@@ -1,0 +1,91 @@
+"""The trees of a measurement in a small file, without the words."""
+
+import lzma
+import random
+
+import pytest
+
+from benchmarks.predictions import load_predictions, predictions_of, save_predictions, treebank_of
+from tests.tiny import sample
+from treefine import Graph, TreefineError
+
+
+def worse(graph, rng, share=0.2):
+    """The graph with some heads and labels drawn anew."""
+    n_words = len(graph)
+    heads, labels = list(graph.heads[1:]), list(graph.labels[1:])
+    for word in range(n_words):
+        if rng.random() < share:
+            heads[word] = rng.choice([head for head in range(n_words + 1) if head != word + 1])
+            labels[word] = rng.choice(["obj", "nmod:poss", "çıkma"])
+    return Graph.of_words(heads, labels)
+
+
+@pytest.fixture
+def steps():
+    """Four trees of each sentence; the third step changes nothing."""
+    rng = random.Random(1)
+    first = [worse(sentence.graph, rng) for sentence in sample()]
+    second = [worse(tree, rng) for tree in first]
+    return [first, second, second, [worse(tree, rng, 0.02) for tree in second]]
+
+
+def saved(steps, path, *, first=0):
+    save_predictions(predictions_of(sample(), steps, first=first), path)
+    return load_predictions(path)
+
+
+def test_all_trees_come_back_from_the_file(steps, tmp_path):
+    predictions = saved(steps, tmp_path / "trees.xz")
+
+    assert [predictions.graphs(t) for t in predictions.steps] == steps
+
+
+def test_without_an_initial_parse_the_first_tree_is_that_of_step_1(steps, tmp_path):
+    predictions = saved(steps[1:], tmp_path / "trees.xz", first=1)
+
+    assert predictions.steps == range(1, 4)
+    assert predictions.graphs(1) == steps[1]
+    with pytest.raises(TreefineError, match="There is no tree of step 0. Choose one from 1 to 3."):
+        predictions.graphs(0)
+
+
+def test_with_the_gold_treebank_the_parsed_sentences_are_whole(steps, tmp_path):
+    predictions = saved(steps, tmp_path / "trees.xz")
+
+    assert treebank_of(predictions, sample()) == [
+        sentence.with_graph(tree) for sentence, tree in zip(sample(), steps[-1], strict=True)
+    ]
+    assert [sentence.graph for sentence in treebank_of(predictions, sample(), t=0)] == steps[0]
+
+
+def test_another_treebank_is_refused(steps, tmp_path):
+    predictions = saved(steps, tmp_path / "trees.xz")
+    others = [sample()[0].with_tags(upos=["X"] * len(sample()[0])), *sample()[1:]]
+
+    with pytest.raises(TreefineError, match="were made of another treebank"):
+        treebank_of(predictions, others)
+
+
+def test_the_file_holds_no_word_and_little_for_a_step_that_changes_little(steps, tmp_path):
+    save_predictions(predictions_of(sample(), steps[-1:], first=4), tmp_path / "last.xz")
+    save_predictions(predictions_of(sample(), steps[1:], first=1), tmp_path / "all.xz")
+
+    content = lzma.decompress((tmp_path / "all.xz").read_bytes())
+    longest = max((form for sentence in sample() for form in sentence.forms), key=len)
+    assert longest.encode() not in content
+    assert (tmp_path / "all.xz").stat().st_size < 1.5 * (tmp_path / "last.xz").stat().st_size
+
+
+def test_the_same_trees_give_the_same_file(steps, tmp_path):
+    predictions = predictions_of(sample(), steps, first=0)
+
+    assert save_predictions(predictions, tmp_path / "a.xz") == save_predictions(predictions, tmp_path / "b.xz")
+
+
+@pytest.mark.parametrize("content", [b"no xz", lzma.compress(b"no JSON\n"), lzma.compress(b'{"format": 2}\n'), b""])
+def test_a_damaged_file_is_one_clear_error(content, tmp_path):
+    (tmp_path / "trees.xz").write_bytes(content)
+
+    with pytest.raises(TreefineError, match="These predictions are damaged"):
+        load_predictions(tmp_path / "trees.xz")

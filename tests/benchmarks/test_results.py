@@ -1,0 +1,239 @@
+"""The tables of docs/results.md, from made-up rows."""
+
+import pytest
+
+from benchmarks import results
+from benchmarks.groups import grouped
+from benchmarks.predictions import predictions_of, save_predictions
+from benchmarks.rows import read_rows, save_row
+from benchmarks.significance import measure_significance
+from tests.tiny import sample
+from treefine import Graph, TreefineError, write_treebank
+
+
+def row(kind="SynTr+RNGTr", *, seed=1, las=0.7, split="dev", initial_las=0.6, **changed):
+    """A row of accuracy; UAS is 0.05 above LAS."""
+    has_initial = kind in ("SynTr+RNGTr", "Biaffine+RNGTr")
+    config = {
+        "recipe": kind.lower(),
+        "changes": [],
+        "treebank": "tr_imst",
+        "encoder": "bilstm" if kind == "Biaffine" else "e5-small",
+        "kind": kind,
+        "T": 3 if has_initial else 4 if kind == "Empty+RNGTr" else 1,
+        "stop": True,
+        "tags": "given",
+        "initial": {"folds": 0, "empty_share": 0.0, "noised_share": 0.0, "noise": 0.15},
+        "seed": seed,
+        "epochs": 30,
+        "split": split,
+    } | changed
+    result = {
+        "UAS": las + 0.05,
+        "LAS": las,
+        "LAS_by_step": [initial_las if has_initial else None, *[las] * config["T"]],
+        "changed_by_step": [0.25] * config["T"],
+        "parameters": 21_500_000,
+        "initial_parameters": 20_000_000 if has_initial else 0,
+        "training_seconds": 3723.0,
+        "initial_seconds": 60.0 if has_initial else None,
+        "folds_seconds": 240 if has_initial else 0,
+        "start_seconds": 60,
+        "parsing_seconds": 2.5,
+        "words_per_second": 4000,
+        "device": "NVIDIA H200",
+        "sha256": f"{kind}-{seed}",
+        "predictions": f"{kind.lower()}-{seed}.trees.xz",
+    }
+    return {
+        "benchmark": "accuracy",
+        "when": f"2026-01-02T03:0{seed}:00+00:00",
+        "commit": "abc1234",
+        "config": config,
+        "result": result,
+    }
+
+
+def cells(text, *wanted):
+    """The cells of the one line of a table that begins with these."""
+    lines = [tuple(line.strip("| ").split(" | ")) for line in text.splitlines() if line.startswith("|")]
+    (found,) = [line for line in lines if line[: len(wanted)] == wanted]
+    return found[len(wanted) :]
+
+
+def test_dev_scores_are_mean_and_standard_deviation_beside_the_papers_test():
+    groups = grouped([row("SynTr", seed=seed, las=las) for seed, las in ((1, 0.70), (2, 0.71), (3, 0.72))])
+
+    line = cells(results.accuracy("tr_imst", groups), "SynTr", "e5-small")
+
+    assert line == ("76.00 ± 1.00", "71.00 ± 1.00", "3", "–", "–", "–", "77.98", "72.52", "–", "–")
+
+
+def test_the_test_score_shown_is_that_of_the_seed_that_is_best_on_dev():
+    rows = [row(seed=1, las=0.70), row(seed=2, las=0.72), row(seed=3, las=0.71)]
+    rows += [row(seed=1, las=0.9, split="test"), row(seed=2, las=0.68, split="test")]
+
+    line = cells(results.accuracy("tr_imst", grouped(rows)), "SynTr+RNGTr (T=3)", "e5-small")
+
+    assert line[3:6] == ("73.00", "68.00", "2")
+
+
+def test_errors_removed_are_those_of_the_rows_own_initial_parses():
+    rows = [row(seed=1, las=0.70, initial_las=0.60), row(seed=2, las=0.80, initial_las=0.60)]
+    rows.append(row(seed=2, las=0.55, initial_las=0.50, split="test"))
+
+    line = cells(results.accuracy("tr_imst", grouped(rows)), "SynTr+RNGTr (T=3)", "e5-small")
+
+    assert line[-2:] == ("+37.5 %", "+10.0 %")
+
+
+def test_what_has_no_row_is_a_dash_and_has_the_papers_numbers_still():
+    text = results.accuracy("ko_gsd", [])
+
+    assert cells(text, "SynTr+RNGTr") == (*["–"] * 7, "91.49", "89.45", "–", "–")
+    assert "treefine train" not in text
+
+
+def test_each_line_has_the_command_that_trains_its_best_seed():
+    text = results.accuracy("tr_imst", grouped([row(seed=1, las=0.7), row(seed=2, las=0.8)]))
+
+    assert "`treefine train syntr+rngtr --set training.seed=2 --output DIR`" in text
+
+
+def test_a_seed_measured_again_counts_once_with_its_newest_row_but_its_first_test():
+    rows = [row(las=0.5), row(las=0.7), row(las=0.6, split="test"), row(las=0.9, split="test")]
+
+    line = cells(results.accuracy("tr_imst", grouped(rows)), "SynTr+RNGTr (T=3)", "e5-small")
+
+    assert line[1:5] == ("70.00", "1", "65.00", "60.00")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"changes": ["optimiser.rate=0.1"]},
+        {"tags": "none"},
+        {"T": 1},
+        {"stop": False},
+    ],
+)
+def test_the_first_tables_show_recipes_as_they_stand_alone(changed):
+    other = row(las=0.99, recipe="other", **changed)
+
+    assert "99.00" not in results.accuracy("tr_imst", grouped([row(), other]))
+
+
+def test_the_grid_shows_steps_and_stopping_beside_table_1():
+    rows = [
+        row(las=0.70),
+        row(las=0.65, T=1, changes=["refine.max_steps=1"]),
+        row(las=0.66, stop=False, changes=["refine.stop=false"]),
+        row(las=0.99, changes=["optimiser.rate=0.1"]),
+        row("Biaffine", las=0.6),
+    ]
+
+    text = results.grid(grouped(rows))
+
+    assert cells(text, "SynTr+RNGTr (T=3)")[1:] == ("75.00", "70.00", "1", "SynTr", "76.29", "70.84")
+    assert cells(text, "SynTr+RNGTr (T=1)")[1:] == ("70.00", "65.00", "1", "SynTr", "76.37", "70.67")
+    assert cells(text, "SynTr+RNGTr (T=3) without stop")[1:3] == ("71.00", "66.00")
+    assert cells(text, "Biaffine") == ("bilstm", "65.00", "60.00", "1", "UDify", "72.78", "65.48")
+    assert cells(text, "Biaffine+RNGTr (T=3)") == ("–", "–", "–", "–", "UDify", "75.91", "70.66")
+    assert "--set refine.stop=false --set training.seed=1" in text
+    assert "99.00" not in text
+
+
+def test_step_by_step_shows_each_trees_score_and_the_share_changed():
+    text = results.steps(grouped([row(), row("Empty+RNGTr", las=0.65)]))
+
+    line = ("60.00", *["70.00 (25%)"] * 3, "–")
+    assert cells(text, "tr_imst", "SynTr+RNGTr (T=3)", "e5-small") == line
+    assert cells(text, "tr_imst", "Empty+RNGTr (T=4)", "e5-small")[0] == "–"
+
+
+def test_tags_show_the_best_model_with_each_source():
+    rows = [row("SynTr", las=0.6), row(las=0.7), row(las=0.65, tags="none", recipe="untagged")]
+
+    text = results.tags(grouped(rows))
+
+    model = ("tr_imst", "SynTr+RNGTr (T=3)", "e5-small")
+    assert cells(text, *model, "given")[1] == "70.00"
+    assert cells(text, *model, "predicted")[1] == "–"
+    assert cells(text, *model, "none")[1] == "65.00"
+    assert "| SynTr |" not in text
+    assert "`treefine train untagged" in text
+    assert cells(text, "ko_gsd") == tuple(["–"] * 9)
+
+
+def test_costs_tell_the_initial_parsers_apart():
+    text = results.costs(grouped([row()]))
+
+    line = cells(text, "tr_imst", "SynTr+RNGTr (T=3)", "e5-small")
+    assert line == ("21.5M + 20.0M", "1:02:03", "0:06:00", "2.5 s", "4,000", "NVIDIA H200")
+    assert cells(text, "en_ewt", "the paper's SynTr")[1:3] == ("206.2M", "1:29:43")
+
+
+def test_every_touch_of_a_test_set_is_listed():
+    rows = [row(), row(split="test", las=0.6), row(split="test", las=0.61, changes=["optimiser.rate=0.1"])]
+
+    text = results.tests(rows)
+
+    assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "–") == ("1", "65.00", "60.00", "abc1234")
+    assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "optimiser.rate=0.1")[2] == "61.00"
+    assert results.tests(rows[:1]) == "No test set has been touched."
+
+
+@pytest.fixture
+def tested(tmp_path):
+    """Rows of two models that were tested: SynTr has every label wrong, SynTr+RNGTr those of the odd sentences."""
+    gold = sample()
+    (tmp_path / "tr_imst").mkdir()
+    write_treebank(gold, tmp_path / "tr_imst" / "test.conllu")
+    for kind, period in (("SynTr", 1), ("SynTr+RNGTr", 2)):
+        trees = [
+            Graph.of_words(each.graph.heads[1:], ["dep"] * len(each)) if number % period == 0 else each.graph
+            for number, each in enumerate(gold)
+        ]
+        made = row(kind, split="test", las=0.5)
+        path = tmp_path / made["result"]["predictions"]
+        made["result"]["sha256"] = save_predictions(predictions_of(gold, [trees], first=1), path)
+        for each in (row(kind), made):
+            save_row("accuracy", each["config"], each["result"], path=tmp_path / "rows.jsonl")
+    return tmp_path
+
+
+def compare(folder):
+    paths = ["--rows", folder / "rows.jsonl", "--predictions", folder, "--treebanks", folder]
+    measure_significance(list(map(str, paths)))
+
+
+def shown(folder):
+    rows = folder / "rows.jsonl"
+    return results.significance(grouped(read_rows("accuracy", path=rows)), read_rows("significance", path=rows))
+
+
+def test_significance_is_computed_from_the_saved_trees(tested):
+    assert cells(shown(tested), "tr_imst", "e5-small") == tuple(["–"] * 8)
+
+    compare(tested)
+
+    line = cells(shown(tested), "tr_imst", "e5-small", "SynTr", "SynTr+RNGTr (T=3)")
+    assert float(line[0]) > 40
+    assert line[1:] == ("0.0001", "0.0001", "+0.00", "1.0000", "1.0000")
+    assert "- tr_imst, e5-small: not told from the best by LAS: SynTr+RNGTr (T=3)." in shown(tested)
+
+
+def test_significance_of_models_that_are_no_longer_the_chosen_ones_is_not_shown(tested):
+    compare(tested)
+    for split in ("dev", "test"):
+        other = row(seed=2, las=0.9, split=split)
+        save_row("accuracy", other["config"], other["result"], path=tested / "rows.jsonl")
+
+    assert cells(shown(tested), "tr_imst", "e5-small") == tuple(["–"] * 8)
+
+
+def test_predictions_that_are_not_those_of_the_row_are_refused(tested):
+    (tested / "syntr-1.trees.xz").write_bytes((tested / "syntr+rngtr-1.trees.xz").read_bytes())
+
+    with pytest.raises(TreefineError, match="are missing, or are others"):
+        compare(tested)

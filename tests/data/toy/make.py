@@ -1,0 +1,71 @@
+"""Writes train.conllu and dev.conllu: a small language in which one look at the words is not enough.
+
+A sentence has a subject, after "the", and an object, after "a". Every other noun belongs to one of its nouns, and its
+preposition says to which: "of" belongs to a person, "near" to an animal, and so on. No kind of noun stands twice in a
+sentence, and the phrases may stand in any order:
+
+    under sister in rose sells of bread a village the lamp .
+    village <- in rose, rose <- under sister, sister <- of bread
+
+So each head can be found from a word and the one before it. Labels cannot: below the subject a noun is `nmod` and its
+preposition `case`, below the object they are `obl` and `mark`, however many nouns lie between. That takes a step from
+noun to noun for each of them, and a shallow network has not so many; but when it reads a graph, each noun sees how its
+head was labelled there, and refinement carries the label down the chain.
+
+`python tests/data/toy/make.py` writes the same files each time.
+"""
+
+import random
+from pathlib import Path
+
+FILES = {"train.conllu": (550, 1), "dev.conllu": (100, 2)}  # number of sentences, seed
+NOUNS = {  # by the preposition of what belongs to them
+    "of": ["king", "sister", "baker", "child"],
+    "near": ["dog", "horse", "bird", "fox"],
+    "under": ["tree", "rose", "vine", "hedge"],
+    "in": ["house", "village", "garden", "harbour"],
+    "for": ["knife", "lamp", "rope", "spoon"],
+    "with": ["bread", "soup", "cake", "honey"],
+}
+VERBS = ["sees", "likes", "finds", "draws", "sells"]
+SIDES = [("the", "nsubj", "case", "nmod"), ("a", "obj", "mark", "obl")]  # article, label, labels below
+
+
+def sentence(rng):
+    """Words as (form, tag, form of the head, label); no form of a head stands twice."""
+    verb = rng.choice(VERBS)
+    phrases = [[(verb, "VERB", "", "root")]]
+    last = {}  # of each side the lowest noun, and the preposition of what belongs to it
+    for number, preposition in enumerate(rng.sample(list(NOUNS), rng.randint(3, 6))):
+        side = number if number < 2 else rng.randrange(2)
+        noun = rng.choice(NOUNS[preposition])
+        article, top, above, below = SIDES[side]
+        if side in last:
+            head, marker = last[side]
+            phrases.append([(marker, "ADP", noun, above), (noun, "NOUN", head, below)])
+        else:
+            phrases.append([(article, "DET", noun, "det"), (noun, "NOUN", verb, top)])
+        last[side] = noun, preposition
+    rng.shuffle(phrases)
+    return [*(word for phrase in phrases for word in phrase), (".", "PUNCT", verb, "punct")]
+
+
+def text(name):
+    """What a file holds."""
+    n_sentences, seed = FILES[name]
+    rng = random.Random(seed)
+    lines = []
+    for number in range(1, n_sentences + 1):
+        words = sentence(rng)
+        forms = [form for form, *_ in words]
+        lines += [f"# sent_id = {name.partition('.')[0]}-{number}", f"# text = {' '.join(forms)}"]
+        for place, (form, tag, head, label) in enumerate(words, start=1):
+            head_place = forms.index(head) + 1 if head else 0
+            lines.append(f"{place}\t{form}\t_\t{tag}\t_\t_\t{head_place}\t{label}\t_\t_")
+        lines.append("")
+    return "".join(f"{line}\n" for line in lines)
+
+
+if __name__ == "__main__":
+    for name in FILES:
+        Path(__file__).with_name(name).write_text(text(name), encoding="utf-8")

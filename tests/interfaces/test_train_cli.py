@@ -1,0 +1,426 @@
+"""The command train as a user calls it; what it refuses is told before any work, and nothing is written."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tiny import sample, tiny_biaffine, tiny_model, write_encoder
+from treefine.interfaces.cli import app
+from treefine.interfaces.train import show
+from treefine.parsing.parser import Parser
+from treefine.training.checkpoint import Standing
+from treefine.training.measure import Accuracy
+from treefine.training.train import Progress
+from treefine.treebank.conllu import read_treebank, write_treebank
+
+TREEBANK = '[treebank]\ntrain = ["train.conllu"]\ndev = "dev.conllu"\n'
+BIAFFINE = f"""{TREEBANK}
+[encoder]
+family = "bilstm"
+word_width = 8
+char_width = 8
+tag_width = 8
+n_layers = 1
+width = 8
+[scorer]
+arc_width = 8
+label_width = 8
+[relations]
+graph = "none"
+[refine]
+max_steps = 1
+[training]
+epochs = 2
+"""
+RNGTR = f"""{TREEBANK}
+[encoder]
+family = "pretrained"
+folder = "./encoder"
+[scorer]
+arc_width = 8
+label_width = 8
+[training]
+epochs = 2
+"""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Recipes and their treebanks in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    write_treebank(sample(20), "train.conllu")
+    write_treebank(sample(26)[20:], "dev.conllu")
+    Path("biaffine.toml").write_text(BIAFFINE)
+    Path("rngtr.toml").write_text(RNGTR)
+
+
+@pytest.fixture
+def encoder(files):
+    write_encoder(Path("encoder"), "bert")
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, ["train", *arguments, "--device", "cpu"])
+    assert result.exit_code == code, result.stderr
+    return result
+
+
+def refused(*arguments, output="out"):
+    """The lines of a refusal, which leaves the folder as it was."""
+    before = sorted(Path().rglob("*"))
+    result = run(*arguments, "--output", output, code=1)
+    assert sorted(Path().rglob("*")) == before
+    assert result.stdout == ""
+    lines = result.stderr.removesuffix("\n").split("\n")
+    assert all(line.startswith("treefine: ") for line in lines)
+    return [line.removeprefix("treefine: ") for line in lines]
+
+
+# Training
+
+
+def test_a_recipe_becomes_a_model_that_the_last_line_says_how_to_use(files):
+    result = run("biaffine.toml", "--output", "out")
+
+    command = re.fullmatch(
+        r"The model is in out/model\. Parse with: treefine (parse --model out/model IN.conllu -o OUT.conllu)\n",
+        result.stdout,
+    )
+    arguments = command[1].replace("IN", "dev").split()
+    assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).exit_code == 0
+    assert [each.forms for each in read_treebank("OUT.conllu")] == [each.forms for each in sample(26)[20:]]
+
+
+def test_each_epoch_is_a_line_where_there_is_no_terminal(files):
+    result = run("biaffine.toml", "--output", "out")
+
+    number = r"\d+\.\d\d"
+    first, last = result.stderr.splitlines()
+    assert re.fullmatch(rf"epoch 1 of 2, loss \d+\.\d{{3}}, LAS {number}, best {number}, 0:00:\d\d left", first)
+    assert re.fullmatch(rf"epoch 2 of 2, loss \d+\.\d{{3}}, LAS {number}, best {number}, 0:00:00 left", last)
+
+
+def test_the_initial_parser_is_trained_first_and_its_lines_say_so(encoder):
+    Path("recipes").mkdir()
+    Path("recipes/first.toml").write_text(BIAFFINE.replace("dev.conllu", "nowhere.conllu"))  # it has the other's
+    Path("recipes/second.toml").write_text(RNGTR + '[initial]\nparser = "first.toml"\nfolds = 2\n')
+
+    result = run("recipes/second.toml", "--output", "out", "--set", "refine.max_steps=2")
+
+    stages = [line.partition("epoch ")[0] for line in result.stderr.splitlines()]
+    assert stages == ["initial parser, "] * 2 + ["fold 1 of 2, "] * 2 + ["fold 2 of 2, "] * 2 + [""] * 2
+    assert re.search(r"LAS \d+\.\d\d \d+\.\d\d, best", result.stderr.splitlines()[-1])  # one for each step
+    assert Parser.from_pretrained("out/model", device="cpu").parse(["Dogs", "bark"]).graph.is_tree
+    kept = json.loads(Path("out/recipe.json").read_text())
+    assert kept["initial parser"]["treebank"] == kept["recipe"]["treebank"]
+
+
+def test_changes_hold_and_the_resolved_recipe_is_kept(files):
+    run("biaffine.toml", "--output", "out", "--set", "training.epochs=1", "--set", "title=Small one")
+
+    kept = json.loads(Path("out/recipe.json").read_text())
+    assert (kept["recipe"]["training"]["epochs"], kept["recipe"]["title"]) == (1, "Small one")
+    assert kept["recipe"]["optimiser"]["rate"] == 2e-3  # defaults are kept too: another version may have others
+    assert list(kept["checksums"]) == ["train.conllu", "dev.conllu"]
+
+
+def test_a_dry_run_prints_all_settings_and_writes_nothing(files):
+    result = run("biaffine.toml", "--output", "out", "--dry-run", "--set", "training.seed=5")
+
+    assert json.loads(result.stdout)["training"]["seed"] == 5
+    assert not Path("out").exists()
+
+
+def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
+    Path("dev.conllu").write_text(re.sub(r"\tnsubj\t", "\tnsubj:x\t", Path("dev.conllu").read_text()))
+
+    result = run("biaffine.toml", "--output", "out", "--set", "training.epochs=1")
+
+    assert re.fullmatch(
+        r"treefine: warning: dev.conllu: the training set has no such label, so these words cannot be right: "
+        r"nsubj:x \(\d+\)\.",
+        result.stderr.splitlines()[0],
+    )
+
+
+def test_of_several_processes_the_first_alone_speaks_and_writes(files):
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python", sys.executable]
+        + ["-m", "treefine", "train", "biaffine.toml", "--output", "out", "--device", "cpu"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("The model is in out/model.") == 1
+    assert len(re.findall(r"^epoch ", done.stderr, re.MULTILINE)) == 2
+
+
+# A bar
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def progress(epoch, share, *, done=None, las=None, stage=""):
+    standing = Standing() if done is None else Standing(epoch=done, best_epoch=done, best_las=0.75)
+    accuracy = None if las is None else Accuracy(las, 0.9, las[-1])
+    return Progress(stage, epoch, 4, share, 0.5, accuracy, standing, 60.0)
+
+
+def last_rows(stream):
+    """The two rows that stand at the end, without colours and control codes."""
+    return re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue()).rstrip().splitlines()[-2:]
+
+
+def test_a_bar_on_a_terminal_shows_stage_loss_accuracy_of_each_step_and_time_left(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    stream = Terminal()
+
+    show(
+        [
+            progress(1, 0.125, stage="fold 1 of 2"),
+            progress(1, 0.125),
+            progress(1, 0.25, done=1, las=(0.7, 0.75)),
+            progress(2, 0.4, done=1),
+        ],
+        stream=stream,
+    )
+
+    first, second = last_rows(stream)
+    assert first.startswith("fold 1 of 2 ")
+    assert first.rstrip().endswith("epoch 1 of 4, loss 0.500, 0:07:00 left")
+    assert second.startswith("model ")
+    assert second.rstrip().endswith("epoch 2 of 4, loss 0.500, LAS 70.00 75.00, best 75.00, 0:01:30 left")
+
+
+def test_the_bar_of_a_stage_does_not_show_the_accuracy_of_the_one_before(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    stream = Terminal()
+
+    show([progress(1, 0.25, done=1, las=(0.7,), stage="initial parser"), progress(1, 0.125)], stream=stream)
+
+    first, second = last_rows(stream)
+    assert "LAS 70.00" in first
+    assert second.rstrip().endswith("epoch 1 of 4, loss 0.500, 0:07:00 left")
+
+
+# Going on
+
+
+def test_a_folder_with_a_training_is_refused_without_resume(files):
+    run("biaffine.toml", "--output", "out")
+
+    for name in ("recipe.json", "metrics.jsonl"):  # whichever of its files are left
+        assert refused("biaffine.toml") == [
+            "out: There is a training in this folder. Go on with it by --resume, or name another folder."
+        ]
+        (Path("out") / name).unlink()
+
+
+def test_a_training_that_is_done_is_left_as_it_is(files):
+    run("biaffine.toml", "--output", "out")
+    before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+
+    result = run("biaffine.toml", "--output", "out", "--resume")
+
+    assert result.stdout.startswith("The model is in out/model.")
+    assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
+
+
+def test_resume_begins_where_there_is_nothing_yet_but_hidden_files(files):
+    Path("out").mkdir()
+    Path("out/.keep").touch()
+
+    run("biaffine.toml", "--output", "out", "--resume")
+
+    assert Path("out/model").is_dir()
+
+
+def test_another_recipe_cannot_go_on(files):
+    run("biaffine.toml", "--output", "out")
+    changes = ("--set", "training.seed=2", "--set", "optimiser.betas=[0.9, 0.98]")
+
+    assert refused("biaffine.toml", "--resume", *changes) == [
+        "out: The training here was begun with another recipe, which differs in "
+        "optimiser.betas ([0.9, 0.999], now [0.9, 0.98]), training.seed (1, now 2). "
+        "Take that one, or name another folder."
+    ]
+
+
+def test_another_recipe_of_the_initial_parser_cannot_go_on(encoder):
+    Path("second.toml").write_text(RNGTR + '[initial]\nparser = "biaffine.toml"\n')
+    run("second.toml", "--output", "out", "--set", "refine.max_steps=1", "--set", "training.epochs=1")
+    Path("biaffine.toml").write_text(BIAFFINE.replace("n_layers = 1", "n_layers = 2"))
+
+    (line,) = refused("second.toml", "--resume", "--set", "refine.max_steps=1", "--set", "training.epochs=1")
+
+    assert "which differs in initial parser.encoder.n_layers (1, now 2). Take" in line
+
+
+def test_other_sentences_cannot_go_on(files):
+    run("biaffine.toml", "--output", "out")
+    write_treebank(sample(21), "train.conllu")
+
+    (line,) = refused("biaffine.toml", "--resume")
+
+    assert "which differs in the content of train.conllu. Take" in line
+
+
+def test_a_training_whose_recipe_is_lost_or_damaged_cannot_go_on(files):
+    run("biaffine.toml", "--output", "out")
+
+    Path("out/recipe.json").write_text("{")
+    (damaged,) = refused("biaffine.toml", "--resume")
+    Path("out/recipe.json").unlink()
+    lost = refused("biaffine.toml", "--resume")
+
+    assert damaged.startswith("out/recipe.json: The file is damaged (")
+    assert lost == ["out: There is no recipe.json, so what was trained here is not known. Name another folder."]
+
+
+@pytest.mark.parametrize("options", [(), ("--resume",)])
+def test_a_folder_with_other_files_is_refused(files, options):
+    Path("out").mkdir()
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        Path("out", name).touch()
+
+    assert refused("biaffine.toml", *options) == [
+        "out: There is something else in this folder: a.txt, b.txt, c.txt …. Name a new folder, or an empty one."
+    ]
+
+
+def test_a_file_is_no_folder(files):
+    assert refused("biaffine.toml", output="dev.conllu") == ["dev.conllu: Not a directory."]
+    assert refused("biaffine.toml", output="dev.conllu/out") == ["dev.conllu/out: Not a directory."]
+
+
+# Bad input, as the issue lists it
+
+
+def test_unknown_keys_are_told_with_the_nearest(files):
+    assert refused("biaffine.toml", "--set", "training.epohcs=5", "--set", "refin.max_steps=1") == [
+        "biaffine.toml: refin is unknown; did you mean refine?",
+        "biaffine.toml: [training] epohcs is unknown; did you mean epochs?",
+    ]
+
+
+def test_missing_treebanks_are_told(files):
+    assert refused(
+        "biaffine.toml", "--set", 'treebank.train=["a.conllu", "b.conllu"]', "--set", "treebank.dev=$NO/c"
+    ) == [
+        "a.conllu: There is no such file.",
+        "b.conllu: There is no such file.",
+        "$NO/c needs the environment variable NO. Set it to the folder that is meant: NO=FOLDER treefine train …",
+    ]
+
+
+def test_an_encoder_of_an_unsupported_kind_is_told(files):
+    Path("encoder").mkdir()
+    Path("encoder/config.json").write_text('{"model_type": "gpt2"}')
+
+    assert refused("rngtr.toml") == [
+        "encoder/config.json: model_type is 'gpt2', which is no encoder that can be used. "
+        "Choose one of the kinds bert, roberta, xlm-roberta, camembert, electra, mpnet."
+    ]
+
+
+def test_an_encoder_that_is_not_there_or_has_no_tokenizer_is_told(encoder):
+    Path("encoder/tokenizer.json").unlink()
+
+    assert refused("rngtr.toml", "--set", "encoder.folder=./none") == ["./none: There is no such model folder."]
+    assert refused("rngtr.toml") == [
+        "encoder: There is neither a tokenizer.json nor a vocab.txt in this folder. Save it with a fast tokenizer: "
+        "AutoTokenizer.from_pretrained(...).save_pretrained(...)."
+    ]
+
+
+def test_a_biaffine_model_as_encoder_is_told(files):
+    Parser(tiny_biaffine(), device="cpu").save("encoder")
+
+    assert refused("rngtr.toml") == ["encoder: A biaffine model cannot go on learning on another treebank."]
+
+
+def test_three_sentences_are_told(files):
+    write_treebank(sample(3), "train.conllu")
+
+    assert refused("biaffine.toml") == ["train.conllu: 3 sentences to learn from, but at least 10 are needed."]
+
+
+def test_cycles_are_told(files):
+    lines = Path("dev.conllu").read_text().split("\n\n")[0].splitlines()
+    cells = [line.split("\t") for line in lines if line[0].isdigit()]
+    cells[0][6], cells[1][6] = "2", "1"
+    Path("dev.conllu").write_text("\n".join("\t".join(row) for row in cells) + "\n\n")
+
+    (line,) = refused("biaffine.toml")
+
+    assert line.startswith("dev.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1.")
+
+
+def test_faults_of_recipe_treebank_encoder_and_initial_parser_come_in_one_report(files):
+    Path("first.toml").write_text(RNGTR.replace("./encoder", "./other") + "[tags]\nsorce = 1\n")
+    Path("second.toml").write_text(RNGTR + '[initial]\nparser = "first.toml"\n[refine]\nmax_step = 1\n')
+
+    assert refused("second.toml", "--set", "treebank.dev=none.conllu", "--set", "seed") == [
+        "--set 'seed' is no change. Write SECTION.KEY=VALUE, such as training.seed=2.",
+        "second.toml: [refine] max_step is unknown; did you mean max_steps?",
+        "none.conllu: There is no such file.",
+        "./encoder: There is no such model folder.",
+        "first.toml: [tags] sorce is unknown; did you mean source?",
+        "./other: There is no such model folder.",
+    ]
+
+
+def test_an_encoder_that_two_recipes_name_is_told_once(files):
+    Path("first.toml").write_text(RNGTR)
+
+    assert refused("rngtr.toml", "--set", "initial.parser=first.toml") == ["./encoder: There is no such model folder."]
+
+
+def test_an_initial_parser_that_cannot_be_had_is_told(encoder):
+    Path("second.toml").write_text(RNGTR + '[initial]\nparser = "biaffine.toml"\n')
+    Parser(tiny_model(), device="cpu").save("trained")
+
+    def told(parser, *changes):
+        (line,) = refused("rngtr.toml", "--set", f"initial.parser={parser}", *changes)
+        return line
+
+    assert told("none.toml").startswith("There is no recipe 'none.toml'. Name a TOML file, or one of ")
+    assert told("none").startswith("There is no recipe 'none'. ")
+    assert told("./no/model") == "./no/model: There is no such model folder."
+    assert told("$NO/model").startswith("$NO/model needs the environment variable NO.")
+    assert told("second.toml") == (
+        "second.toml: An initial parser has none of its own. Train it apart, and name its folder."
+    )
+    assert told("trained", "--set", "initial.folds=2") == (
+        "[initial] folds = 2 needs a recipe to train, not the model trained."
+    )
+    assert told("biaffine.toml", "--set", "initial.folds=21") == "[initial] folds = 21 is too many for 20 sentences."
+    write_treebank(sample(19), "train.conllu")  # of which one of two folds leaves nine
+    assert told("biaffine.toml", "--set", "initial.folds=2") == "[initial] folds = 2 is too many for 19 sentences."
+
+
+def test_initial_parses_of_other_sentences_are_told(encoder):
+    changes = [f"initial.{key}" for key in ("parser=files", "train=dev.conllu", "dev=train.conllu")]
+
+    first, second = refused("rngtr.toml", *(part for change in changes for part in ("--set", change)))
+
+    assert first.startswith("dev.conllu:1: ")
+    assert second.startswith("train.conllu:1: ")
+
+
+def test_a_device_that_is_not_there_is_told(files):
+    result = CliRunner().invoke(app, ["train", "biaffine.toml", "--output", "out", "--device", "abacus"])
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("treefine: Device 'abacus' cannot be used (")

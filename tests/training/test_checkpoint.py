@@ -1,0 +1,223 @@
+"""Checkpoints are whole or not there; what stands in their way is told in a line."""
+
+import errno
+import sys
+from dataclasses import replace
+
+import pytest
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from tests.tiny import sample, tiny_model
+from tests.training.disks import full_disk
+from tests.training.tiny_learner import are_equal, learn, learner_of, weights_of
+from tests.training.trainings import CPU, SYNTR, run, weights, write_recipe
+from treefine.errors import TreefineError
+from treefine.training import checkpoint as checkpoints
+from treefine.training import train as training
+from treefine.training.checkpoint import Checkpoint, Standing, load_checkpoint, remove_leftovers, save_checkpoint
+from treefine.training.prepare import prepare
+from treefine.training.recipe import OptimiserSettings
+from treefine.training.train import train
+
+
+def new_learner():
+    return learner_of(tiny_model(scale=1.0), sample(6), optimiser=OptimiserSettings(average=0.5))
+
+
+def checkpoint_of(learner, epoch):
+    standing = Standing(epoch, best_epoch=1, best_las=0.5, best_uas=0.6, best_by_step=(0.4, 0.5), seconds=1.5)
+    return Checkpoint(standing, learner.model.state_dict(), learner.measured_weights(), learner.optimiser.state())
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The folder with the checkpoint of a learner after its first epoch."""
+    learner = new_learner()
+    learn(learner, epochs=1)
+    save_checkpoint(tmp_path, checkpoint_of(learner, 1))
+    return tmp_path
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_is_loaded_is_what_was_saved(tmp_path):
+    learner, other = new_learner(), new_learner()
+    learn(learner, epochs=1)
+    whole = checkpoint_of(learner, 1)
+
+    save_checkpoint(tmp_path, whole)
+    loaded = load_checkpoint(tmp_path, other)
+
+    assert loaded.standing == whole.standing
+    assert are_equal(loaded.best, whole.best)
+    assert are_equal(weights_of(other.model), weights_of(learner.model))
+    assert are_equal(other.optimiser.state(), learner.optimiser.state())
+
+
+def test_without_a_checkpoint_there_is_none(tmp_path):
+    assert load_checkpoint(tmp_path / "nothing", new_learner()) is None
+
+
+def test_only_the_newest_is_kept(saved):
+    save_checkpoint(saved, checkpoint_of(new_learner(), 2))
+
+    assert names(saved) == ["checkpoint-000002"]
+
+
+def test_of_two_the_newest_is_loaded(saved):
+    (saved / "checkpoint-000001").rename(saved / "kept")
+    save_checkpoint(saved, checkpoint_of(new_learner(), 12))
+    (saved / "kept").rename(saved / "checkpoint-000001")
+
+    assert load_checkpoint(saved, new_learner()).standing.epoch == 12
+
+
+@pytest.mark.parametrize("limit", [0, 100, 20_000], ids=lambda limit: f"{limit} bytes")
+def test_a_full_disk_is_reported_and_harms_no_earlier_checkpoint(saved, limit):
+    second = checkpoint_of(new_learner(), 2)
+
+    with full_disk(limit), pytest.raises(TreefineError, match=r"No checkpoint could be written: .*\.") as raised:
+        save_checkpoint(saved, second)
+
+    assert "File too large" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert names(saved) == ["checkpoint-000001"]
+    assert load_checkpoint(saved, new_learner()).standing.epoch == 1
+
+
+@pytest.mark.parametrize(
+    "error", [SafetensorError("I/O error"), OSError(errno.ENOSPC, "No space left on device")], ids=repr
+)
+def test_a_disk_that_fills_up_midway_is_reported(saved, monkeypatch, error):
+    def fill_up(tensors, path):
+        if path.name == "optimiser.safetensors":
+            raise error
+        save_file(tensors, path)
+
+    monkeypatch.setattr(checkpoints, "save_file", fill_up)
+
+    with pytest.raises(TreefineError, match="No checkpoint could be written: (I/O error|No space left on device)"):
+        save_checkpoint(saved, checkpoint_of(new_learner(), 2))
+
+    assert names(saved) == ["checkpoint-000001"]
+
+
+def test_a_checkpoint_appears_by_one_change_when_all_its_files_are_there(tmp_path):
+    seen = []
+
+    def look(event, arguments):
+        if is_watching and event in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"):
+            seen.extend(names(each) for each in tmp_path.glob("checkpoint-*"))
+
+    is_watching = True
+    sys.addaudithook(look)  # it hears of each change to a file before it is made, and stays for good
+    save_checkpoint(tmp_path, checkpoint_of(new_learner(), 1))
+    is_watching = False
+
+    assert seen
+    assert all(
+        each == ["best.safetensors", "optimiser.safetensors", "standing.json", "weights.safetensors"] for each in seen
+    )
+
+
+def truncate(folder):
+    path = folder / "best.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def lose_a_file(folder):
+    (folder / "optimiser.safetensors").unlink()
+
+
+def lose_a_weight(folder):
+    path = folder / "weights.safetensors"
+    found = load_file(path)
+    save_file(dict(list(found.items())[1:]), path)
+
+
+def lose_a_state(folder):
+    path = folder / "optimiser.safetensors"
+    found = load_file(path)
+    save_file({name: each for name, each in found.items() if name != "n_updates"}, path)
+
+
+def garble(folder):
+    (folder / "standing.json").write_text("{")
+
+
+def miscount(folder):
+    (folder / "standing.json").write_text('{"epoch": "two"}')
+
+
+@pytest.mark.parametrize("damage", [truncate, lose_a_file, lose_a_weight, lose_a_state, garble, miscount])
+def test_a_damaged_checkpoint_is_one_clear_error(saved, damage):
+    damage(saved / "checkpoint-000001")
+
+    with pytest.raises(
+        TreefineError, match=r"checkpoint-000001: The checkpoint is damaged \(.+\)\. Delete it"
+    ) as raised:
+        load_checkpoint(saved, new_learner())
+
+    assert "\n" not in str(raised.value)
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+    for name in ("checkpoints/.new-ab12/new", ".model.cd34/new", ".git", "checkpoints/checkpoint-000001", "model"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in (".parses.conllu.gz.ab12.tmp", ".metrics.jsonl.new", ".gitignore", "metrics.jsonl"):
+        (tmp_path / name).touch()
+
+    remove_leftovers(tmp_path, "model", "parses.conllu.gz", "metrics.jsonl")
+
+    assert names(tmp_path) == [".git", ".gitignore", "checkpoints", "metrics.jsonl", "model"]
+    assert names(tmp_path / "checkpoints") == ["checkpoint-000001"]
+
+
+def test_a_model_that_finds_no_room_is_reported_and_saved_by_a_second_start(tmp_path):
+    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
+    run(recipe, tmp_path / "whole")
+    steps = train(prepare(recipe), tmp_path / "out", device=CPU)
+    while next(steps).standing.epoch < 3:
+        pass
+
+    with (
+        full_disk(20_000),
+        pytest.raises(TreefineError, match=r"The model could not be saved: .*File too large") as raised,
+    ):
+        next(steps)
+
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "out" / "model").exists()
+    assert len(run(recipe, tmp_path / "out")) == 0  # no epoch is done again
+    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
+
+
+def test_parses_of_a_fold_that_find_no_room_are_reported_and_written_by_a_second_start(tmp_path, monkeypatch):
+    write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=1)
+    recipe = write_recipe(tmp_path, "rngtr", sections='[initial]\nparser = "syntr.toml"\nfolds = 2\n', epochs=1)
+    run(recipe, tmp_path / "whole")
+
+    def write_on_a_full_disk(sentences, path):
+        with full_disk(10):
+            write_treebank(sentences, path)
+
+    write_treebank = training.write_treebank
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "write_treebank", write_on_a_full_disk)
+        with pytest.raises(TreefineError, match=r"The output could not be written: File too large"):
+            run(recipe, tmp_path / "out")
+
+    stages = {step.stage for step in run(recipe, tmp_path / "out")}
+    assert stages == {"fold 2 of 2", ""}  # the first fold's parser was kept
+    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
+
+
+def test_a_standing_without_a_measured_epoch_can_be_saved(saved):
+    unmeasured = replace(checkpoint_of(new_learner(), 2), standing=Standing(epoch=2))
+
+    save_checkpoint(saved, unmeasured)
+
+    assert load_checkpoint(saved, new_learner()).standing == Standing(epoch=2)

@@ -1,0 +1,111 @@
+"""The treebanks of a recipe, looked over before any work."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.tiny import sample
+from treefine.errors import ConfigError
+from treefine.training.data import load_data
+from treefine.training.recipe import TreebankSettings, expand
+from treefine.treebank.conllu import write_treebank
+
+ROW = "{}\t{}\t_\tNOUN\t_\t_\t{}\t{}\t_\t_\n"
+TREE = ROW.format(1, "a", 2, "det") + ROW.format(2, "b", 0, "root") + "\n"
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Two treebanks in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    write_treebank(sample(12), "train.conllu")
+    write_treebank(sample(20)[12:], "dev.conllu")
+    return TreebankSettings(("train.conllu",), "dev.conllu")
+
+
+def faults_of(settings):
+    with pytest.raises(ConfigError) as caught:
+        load_data(settings)
+    return str(caught.value).splitlines()
+
+
+def test_the_sentences_are_those_of_the_files_in_their_order(files):
+    Path("more.conllu").write_text(TREE)
+
+    data = load_data(TreebankSettings(("train.conllu", "more.conllu"), "dev.conllu"))
+
+    assert [each.forms for each in data.train] == [*(each.forms for each in sample(12)), ("a", "b")]
+    assert [each.forms for each in data.dev] == [each.forms for each in sample(20)[12:]]
+
+
+def test_checksums_are_by_the_path_in_the_recipe(files, monkeypatch, tmp_path):
+    monkeypatch.setenv("BANKS", str(tmp_path))
+
+    data = load_data(TreebankSettings(("$BANKS/train.conllu",), "dev.conllu"))
+
+    assert data.checksums == {
+        name: hashlib.sha256(Path(name.removeprefix("$BANKS/")).read_bytes()).hexdigest()
+        for name in ("$BANKS/train.conllu", "dev.conllu")
+    }
+
+
+def test_every_file_at_fault_is_told(files):
+    Path("cycle.conllu").write_text(TREE.replace("0\troot", "1\troot") * 2)
+    Path("cut.conllu").write_text(TREE.replace("\t_\n\n", "\n\n"))
+
+    assert faults_of(TreebankSettings(("nowhere.conllu", "cycle.conllu", "$NO_SUCH/x"), "cut.conllu")) == [
+        "nowhere.conllu: There is no such file.",
+        "cycle.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. "
+        "3 more like it: see them with treefine validate.",
+        "$NO_SUCH/x needs the environment variable NO_SUCH. Set it to the folder that is meant: "
+        "NO_SUCH=FOLDER treefine train …",
+        "cut.conllu:2: (sentence 1) The line has 9 columns, not 10.",
+    ]
+
+
+def test_a_word_without_a_label_is_told(files):
+    Path("dev.conllu").write_text(TREE.replace("det", "_"))
+
+    assert faults_of(files) == ["dev.conllu:1: (sentence 1) A word has no label."]
+
+
+def test_several_roots_are_a_fault_in_ud_alone(files):
+    Path("dev.conllu").write_text(TREE.replace("2\tdet", "0\troot"))
+
+    assert faults_of(files) == ["dev.conllu:2: (sentence 1, word 2) The sentence has 2 roots: words 1, 2."]
+    assert load_data(TreebankSettings(files.train, files.dev, rule="conllx")).dev
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, "1 sentence"), (3, "3 sentences"), (9, "9 sentences")])
+def test_too_few_sentences_are_told(files, count, shown):
+    write_treebank(sample(count), "train.conllu")
+
+    assert faults_of(files) == [f"train.conllu: {shown} to learn from, but at least 10 are needed."]
+
+
+def test_ten_sentences_are_enough(files):
+    write_treebank(sample(10), "train.conllu")
+
+    assert len(load_data(files).train) == 10
+
+
+def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
+    Path("dev.conllu").write_text(TREE.replace("det", "vocative") * 2)
+
+    assert load_data(files).warnings == (
+        "dev.conllu: the training set has no such label, so these words cannot be right: vocative (2).",
+    )
+
+
+def test_of_many_such_labels_five_are_named(files):
+    Path("dev.conllu").write_text("".join(TREE.replace("det", f"x{number}") for number in range(7)))
+
+    (warning,) = load_data(files).warnings
+
+    assert warning.endswith("x0 (1), x1 (1), x2 (1), x3 (1), x4 (1) and 2 others.")
+
+
+def test_names_of_variables_in_a_path_are_replaced():
+    assert expand("$A/$B_1/x$A", {"A": "a", "B_1": "b"}) == "a/b/xa"
+    assert expand("plain/path", {}) == "plain/path"

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.generated import LABELS, random_heads
+from tests.tiny import sample
+from treefine.training.graphs import TrainingGraphs, noised
+from treefine.training.recipe import InitialSettings
+from treefine.treebank.graph import Arcs
+
+SENTENCES = sample() * 10  # 600
+GOLD = [sentence.arcs for sentence in SENTENCES]
+BLANK = [Arcs((None,) * len(each), ("_",) * len(each)) for each in SENTENCES]
+PARSES = [Arcs(tuple((head or 0) and 1 for head in gold.heads), gold.labels) for gold in GOLD]  # all under word 1
+PARSER = {"parser": "files", "train": "a", "dev": "b"}
+
+
+def draw(settings, *seed, parses=PARSES):
+    return TrainingGraphs(SENTENCES, parses, settings).draw(np.random.default_rng(seed))
+
+
+def kinds(graphs):
+    """How many graphs are the parser's, how many none, how many neither."""
+    parser = sum(ours == theirs for ours, theirs in zip(graphs, PARSES, strict=True))
+    none = sum(ours == theirs for ours, theirs in zip(graphs, BLANK, strict=True))
+    return parser, none, len(graphs) - parser - none
+
+
+def test_without_shares_all_sentences_start_from_their_parse_or_from_none():
+    assert draw(InitialSettings(**PARSER), 1) == PARSES
+    assert draw(InitialSettings(), 1, parses=None) == BLANK
+
+
+def test_all_kinds_are_mixed_in_about_the_shares_asked_for():
+    settings = InitialSettings(**PARSER, empty_share=0.2, noised_share=0.5, noise=1.0)
+
+    parser, none, some_noised = kinds(draw(settings, 1))
+
+    assert none == pytest.approx(120, abs=40)  # four standard deviations
+    assert some_noised == pytest.approx(300, abs=50)
+    assert parser == pytest.approx(180, abs=45)
+
+
+@pytest.mark.parametrize(("empty_share", "noised_share"), [(1.0, 0.0), (0.0, 1.0)])
+def test_a_share_of_one_leaves_nothing_else(empty_share, noised_share):
+    settings = InitialSettings(**PARSER, empty_share=empty_share, noised_share=noised_share, noise=0.0)
+
+    assert draw(settings, 1) == (BLANK if empty_share else GOLD)
+
+
+def test_the_draw_differs_by_epoch_but_not_by_run():
+    settings = InitialSettings(**PARSER, empty_share=0.3, noised_share=0.3)
+
+    assert draw(settings, 1, 1) == draw(settings, 1, 1)
+    assert draw(settings, 1, 1) != draw(settings, 1, 2)
+    assert draw(settings, 1, 1) != draw(settings, 2, 1)
+
+
+def test_drawing_leaves_gold_and_parses_as_they_are():
+    parses = list(PARSES)
+    graphs = TrainingGraphs(SENTENCES, parses, InitialSettings(**PARSER, empty_share=0.3, noised_share=0.5))
+    rng = np.random.default_rng(1)
+
+    first, second = graphs.draw(rng), graphs.draw(rng)
+
+    assert first != second
+    assert parses == PARSES
+    assert graphs.gold == GOLD == [sentence.arcs for sentence in SENTENCES]
+
+
+@given(heads=st.integers(1, 6).flatmap(random_heads), rate=st.floats(0, 1), seed=st.integers(0, 99))
+def test_noised_arcs_stay_in_the_sentence_and_no_word_heads_itself(heads, rate, seed):
+    gold = Arcs(tuple(heads), tuple(LABELS[: len(heads)]))
+
+    arcs = noised(gold, rate, np.array(["det", "case"]), np.random.default_rng(seed))
+
+    assert len(arcs.heads) == len(arcs.labels) == len(heads)
+    assert all(0 <= head <= len(heads) and head != word for word, head in enumerate(arcs.heads, start=1))
+    assert all(new in (old, "det", "case") for new, old in zip(arcs.labels, gold.labels, strict=True))
+    assert all(type(head) is int for head in arcs.heads)
+    assert all(type(label) is str for label in arcs.labels)
+
+
+def all_noised(rate, labels):
+    """The heads and labels of many noised copies of one tree, a row for each, and its heads; its labels are nsubj."""
+    gold, rng = Arcs((0, *range(1, 40)), ("nsubj",) * 40), np.random.default_rng(1)
+    arcs = [noised(gold, rate, np.array(labels), rng) for _ in range(100)]
+    return np.array([each.heads for each in arcs]), np.array([each.labels for each in arcs]), np.array(gold.heads)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.15, 0.6, 1.0])
+def test_about_the_asked_share_of_the_arcs_is_wrong_heads_and_labels_alike(rate):
+    heads, labels, right = all_noised(rate, ["obj", "det"])
+
+    has_head, has_label = heads == right, labels == "nsubj"
+    assert 1 - (has_head & has_label).mean() == pytest.approx(rate, abs=0.035)
+    assert (~has_head & has_label).mean() == pytest.approx(rate / 3, abs=0.035)
+    assert (has_head & ~has_label).mean() == pytest.approx(rate / 3, abs=0.035)
+
+
+def test_labels_are_drawn_as_often_as_the_treebank_has_them():
+    _, labels, _ = all_noised(1.0, ["obj", "obj", "obj", "det"])
+
+    assert (labels == "obj").sum() / (labels == "det").sum() == pytest.approx(3, rel=0.2)
+    drawn_from = TrainingGraphs(SENTENCES, None, InitialSettings()).labels.tolist()
+    assert drawn_from == [label for each in GOLD for label in each.labels]
+
+
+def test_a_wrong_head_is_any_other_word_or_root():
+    gold, rng = Arcs((2, 0, 2), ("det", "root", "det")), np.random.default_rng(1)
+
+    arcs = [noised(gold, 1.0, np.array(["obj"]), rng) for _ in range(60)]
+
+    heads = zip(*(each.heads for each in arcs), strict=True)
+    assert [set(of_word) for of_word in heads] == [{0, 2, 3}, {0, 1, 3}, {0, 1, 2}]
+    assert all(
+        head != right or label == "obj" for each in arcs for head, label, right in zip(*each, gold.heads, strict=True)
+    )
+
+
+def test_a_sentence_of_one_word_has_no_wrong_head():
+    for seed in range(20):
+        assert noised(Arcs((0,), ("root",)), 1.0, np.array(["det"]), np.random.default_rng(seed)).heads == (0,)

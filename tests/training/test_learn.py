@@ -1,0 +1,285 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.tiny import sample, tiny_biaffine, tiny_model
+from tests.training.tiny_learner import are_equal, blank, learn, learner_of, weights_of, without_dropout
+from treefine.config import RelationSettings, TagSettings
+from treefine.errors import TreefineError
+from treefine.network.batch import Graphs
+from treefine.parsing.parser import Parser
+from treefine.training.measure import Measure
+from treefine.training.objective import Gold, step_loss
+from treefine.training.recipe import InitialSettings, OptimiserSettings, RefineSettings, TrainingSettings
+
+SHORT = [each for each in sample() if len(each) < 12][:12]
+GOLD = [each.arcs for each in SHORT]
+ONE_BATCH = TrainingSettings(epochs=10, batch_pieces=10_000)
+FIXED = OptimiserSettings(rate=0.0, encoder_rate=0.0, clip=0.0)  # the weights never change
+
+
+def watch(learner, monkeypatch):
+    """What each update is given, as lists that fill while the learner learns: gradients by name, and progress."""
+    gradients, progress = [], []
+    update, names = learner.optimiser.update, learner.optimiser.names
+
+    def watched(done):
+        found = zip(names, learner.optimiser.parameters, strict=True)
+        gradients.append({name: each.grad.clone() for name, each in found if each.grad is not None})
+        progress.append(done)
+        update(done)
+
+    monkeypatch.setattr(learner.optimiser, "update", watched)
+    return gradients, progress
+
+
+def watch_steps(learner, monkeypatch):
+    """The sentences of each step, as a list that fills."""
+    taken, steps = [], learner.steps
+
+    def watched(*arguments, **options):
+        for step in steps(*arguments, **options):
+            taken.append(step.sentences)
+            yield step
+
+    monkeypatch.setattr(learner, "steps", watched)
+    return taken
+
+
+def settled_model():
+    """One whose second step repeats its first, as it learned its sentences by heart."""
+    model = without_dropout(tiny_model(scale=1.0))
+    learn(learner_of(model, SHORT[:6]), epochs=60)
+    return model
+
+
+def test_sentences_that_stop_leave_the_loop_and_without_stopping_none_does(monkeypatch):
+    model = settled_model()
+    start = [SHORT[0].arcs, *blank(SHORT[1:6])]  # the first is right from the beginning
+    learner = learner_of(model, SHORT[:6], parses=start, optimiser=FIXED, training=ONE_BATCH)
+    taken = watch_steps(learner, monkeypatch)
+
+    learn(learner, epochs=1)
+    assert [len(each) for each in taken] == [6, 5]
+
+    taken.clear()
+    learner.recipe = replace(learner.recipe, refine=RefineSettings(max_steps=3, stop=False))
+    learn(learner, epochs=1)
+    assert taken == [tuple(range(6))] * 3
+
+
+@pytest.mark.parametrize("update", ["each", "sum"])
+def test_there_is_one_update_a_step_or_one_a_batch(update, monkeypatch):
+    settings = TrainingSettings(epochs=10, batch_pieces=60)
+    learner = learner_of(tiny_model(), SHORT, refine=RefineSettings(max_steps=3, update=update), training=settings)
+    taken = watch_steps(learner, monkeypatch)
+    gradients, progress = watch(learner, monkeypatch)
+
+    n_batches = len(learn(learner, epochs=1, first=2))
+
+    assert 1 < n_batches < len(taken)
+    assert len(gradients) == learner.optimiser.n_updates == (n_batches if update == "sum" else len(taken))
+    assert sorted(set(progress)) == pytest.approx([0.1 + 0.1 * each / n_batches for each in range(n_batches)])
+    assert all(weight.grad is None for weight in learner.model.parameters())
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(stop, monkeypatch):
+    """Against autograd over the losses of all steps at once."""
+    model = settled_model()
+    start = [SHORT[0].arcs, *blank(SHORT[1:6])]
+    gold = Gold(Graphs.of(GOLD[:6], model.vocabulary), None)
+    n_words = sum(map(len, SHORT[:6]))
+
+    def gradients_of(update):
+        refine = RefineSettings(max_steps=3, stop=stop, update=update)
+        learner = learner_of(model, SHORT[:6], parses=start, optimiser=FIXED, refine=refine, training=ONE_BATCH)
+        gradients, _ = watch(learner, monkeypatch)
+        return gradients, learn(learner, epochs=1), learner
+
+    (summed,), losses, learner = gradients_of("sum")
+    each, each_losses, _ = gradients_of("each")
+
+    steps = list(learner.steps(SHORT[:6], start, stops=stop))
+    words = [sum(step.batch.lengths) for step in steps]
+    assert words == ([n_words, n_words - len(SHORT[0])] if stop else [n_words] * 3)
+    step_losses = [step_loss(step, gold) for step in steps]
+    expected = torch.autograd.grad(sum(step_losses) / n_words, learner.optimiser.parameters, retain_graph=True)
+    assert summed.keys() == set(learner.optimiser.names)
+    for name, right in zip(learner.optimiser.names, expected, strict=True):
+        torch.testing.assert_close(summed[name], right, rtol=1e-3, atol=1e-6)
+    assert len(each) == len(steps)
+    for found, loss, count in zip(each, step_losses, words, strict=True):
+        parts = torch.autograd.grad(loss / count, learner.optimiser.parameters, retain_graph=True, allow_unused=True)
+        for name, right in zip(learner.optimiser.names, parts, strict=True):
+            assert (name in found) == (right is not None)
+            if right is not None:
+                torch.testing.assert_close(found[name], right, rtol=1e-3, atol=1e-6)
+    shown = sum(loss.item() for loss in step_losses) / sum(words)
+    assert losses == each_losses == pytest.approx([shown], rel=1e-4)
+
+
+def test_a_step_is_taken_with_the_weights_that_the_step_before_changed(monkeypatch):
+    """By hand: update, then score again with the graph of the first step."""
+    model = without_dropout(tiny_model(scale=1.0))
+    settings = OptimiserSettings(rate=0.5, encoder_rate=0.5, eps=1.0, warm_up=0.0, clip=0.0)
+    start = weights_of(model)
+    learner = learner_of(model, SHORT, refine=RefineSettings(max_steps=2), optimiser=settings, training=ONE_BATCH)
+    gradients, _ = watch(learner, monkeypatch)
+    learn(learner, epochs=1)
+
+    model.load_state_dict(start)
+    other = learner_of(model, SHORT, refine=RefineSettings(max_steps=2), optimiser=settings, training=ONE_BATCH)
+    gold = Gold(Graphs.of(GOLD, model.vocabulary), None)
+    batch, tags = model.batch_of(SHORT), model.given_tags(SHORT)
+    graphs = other.decoder.graphs(model(batch, Graphs.of(blank(SHORT), model.vocabulary), tags), batch.is_word)
+    first = next(other.steps(SHORT, blank(SHORT)))
+    (step_loss(first, gold) / sum(first.batch.lengths)).backward()
+    other.optimiser.update(0.0)
+    again = replace(first, scores=model(batch, graphs, tags))
+    (step_loss(again, gold) / sum(first.batch.lengths)).backward()
+
+    assert len(gradients) == 2
+    for name, weight in model.named_parameters():
+        torch.testing.assert_close(gradients[1][name], weight.grad, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["rngtr", "syntr", "tagger", "biaffine"])
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(kind):
+    def trained(seed):
+        model = {
+            "rngtr": lambda: tiny_model(),
+            "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
+            "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos",))),
+            "biaffine": lambda: tiny_biaffine(),
+        }[kind]()
+        torch.rand(seed)  # what else is drawn in the process plays no part
+        learner = learner_of(model, SHORT, training=TrainingSettings(epochs=10, batch_pieces=60, seed=seed))
+        return learn(learner, epochs=1), weights_of(model)
+
+    (losses, weights), (same_losses, same), (_, others) = trained(1), trained(1), trained(2)
+
+    assert losses == same_losses
+    assert are_equal(weights, same)
+    assert not are_equal(weights, others)
+
+
+def test_what_an_epoch_draws_follows_from_its_number_and_not_from_what_was_done_before():
+    """As after a checkpoint: the second epoch on the weights and the optimiser of the first."""
+    settings = {
+        "initial": InitialSettings("files", train="a", dev="b", empty_share=0.3, noised_share=0.3),
+        "optimiser": OptimiserSettings(rate=0.01, encoder_rate=0.01, average=0.9),
+        "training": TrainingSettings(epochs=10, batch_pieces=60),
+    }
+    learner = learner_of(tiny_model(), SHORT, parses=GOLD, **settings)
+    learn(learner, epochs=1)
+    weights = weights_of(learner.model)
+    state = {name: each.clone() for name, each in learner.optimiser.state().items()}
+    learner.measure(SHORT, GOLD, Measure(SHORT, learner.model.vocabulary.labels, rule="conll18"))
+    losses = learn(learner, epochs=1, first=2)
+
+    resumed = learner_of(tiny_model(seed=5), SHORT, parses=GOLD, **settings)
+    resumed.model.load_state_dict(weights)
+    resumed.optimiser.load_state(state)
+    again = learn(resumed, epochs=1, first=2)
+
+    assert again == losses
+    assert are_equal(weights_of(resumed.model), weights_of(learner.model))
+    assert are_equal(resumed.measured_weights(), learner.measured_weights())
+    assert not are_equal(weights_of(learner.model), learner.measured_weights())
+
+
+def test_an_epoch_sees_each_sentence_once_in_new_batches(monkeypatch):
+    learner = learner_of(tiny_biaffine(), SHORT, training=TrainingSettings(epochs=10, batch_pieces=30))
+    seen, steps = [], learner.steps
+    monkeypatch.setattr(
+        learner, "steps", lambda some, *rest, **more: seen.append(tuple(some)) or steps(some, *rest, **more)
+    )
+
+    shares = [share for share, _ in learner.epoch(1)]
+    first, seen[:] = list(seen), []
+    list(learner.epoch(2))
+
+    assert shares == pytest.approx([(each + 1) / len(first) for each in range(len(first))])
+    for batches in (first, seen):
+        assert sorted(each.sent_id for batch in batches for each in batch) == sorted(each.sent_id for each in SHORT)
+        assert all(len(batch) * (max(map(len, batch)) + 1) <= 30 for batch in batches)
+    assert first != seen
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CUDA out of memory"), RuntimeError("can't allocate memory"), MemoryError("no room")]
+)
+def test_a_batch_too_large_for_memory_is_one_clear_error(error, monkeypatch):
+    learner = learner_of(model := tiny_model(), SHORT)
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(model, "forward", fail)
+    with pytest.raises(TreefineError, match="Memory does not suffice for a batch") as caught:
+        learn(learner, epochs=1)
+
+    assert "training.batch_pieces" in str(caught.value)
+
+
+def test_any_other_error_is_let_through(monkeypatch):
+    learner = learner_of(model := tiny_model(), SHORT)
+
+    def fail(*_, **__):
+        raise RuntimeError("a slip")
+
+    monkeypatch.setattr(model, "forward", fail)
+    with pytest.raises(RuntimeError, match="a slip"):
+        learn(learner, epochs=1)
+
+
+def test_tags_are_learned_where_they_are_predicted():
+    model, sentences = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")), scale=1.0), SHORT[:6]
+
+    learn(learner_of(without_dropout(model), sentences, refine=RefineSettings(max_steps=2)), epochs=60)
+
+    untagged = [each.with_tags(upos=["_"] * len(each), xpos=["_"] * len(each)) for each in sentences]
+    parsed = Parser(model, device="cpu", max_steps=2).parse(untagged)
+    assert [(each.upos, each.xpos) for each in parsed] == [(each.upos, each.xpos) for each in sentences]
+    assert [each.graph for each in parsed] == [each.graph for each in sentences]
+
+
+@pytest.mark.parametrize("kind", ["rngtr", "mpnet", "syntr", "biaffine"])
+def test_in_bfloat16_losses_are_finite_and_close_to_those_in_float32(kind):
+    model = without_dropout(
+        {
+            "rngtr": lambda: tiny_model(scale=1.0),
+            "mpnet": lambda: tiny_model(family="mpnet", scale=1.0),
+            "syntr": lambda: tiny_model(relations=RelationSettings(graph="none"), scale=1.0),
+            "biaffine": lambda: tiny_biaffine(scale=1.0),
+        }[kind]()
+    )
+    parses = GOLD if model.settings.reads_graph else None
+    start = weights_of(model)
+
+    def losses(precision):
+        model.load_state_dict(start)
+        settings = TrainingSettings(epochs=10, batch_pieces=60, precision=precision)
+        refine = RefineSettings(max_steps=2 if model.settings.reads_graph else 1, stop=False)
+        return learn(learner_of(model, SHORT, parses=parses, refine=refine, training=settings), epochs=2)
+
+    rough, exact = losses("bfloat16"), losses("float32")
+
+    assert all(map(math.isfinite, rough))
+    assert rough != exact == losses("auto")
+    assert rough == pytest.approx(exact, rel=0.1)
+    assert all(weight.dtype == torch.float32 and weight.isfinite().all() for weight in model.parameters())
+
+
+def test_learning_goes_on_from_a_parse_and_from_none_in_one_batch():
+    """A gold graph to copy, or none: the loss of both falls."""
+    model = tiny_model(scale=1.0)
+    initial = InitialSettings("files", train="a", dev="b", empty_share=0.5)
+    learner = learner_of(without_dropout(model), SHORT, parses=GOLD, initial=initial, training=ONE_BATCH)
+
+    losses = learn(learner, epochs=10)
+
+    assert losses[-1] < 0.8 * losses[0]

@@ -1,0 +1,185 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import DATA
+from tests.generated import LABELS, random_heads
+from tests.tiny import sample, tiny_biaffine, tiny_model
+from tests.training.tiny_learner import blank, learn, learner_of
+from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.evaluation.conll18 import RULES, evaluate
+from treefine.parsing.parser import Parser
+from treefine.training.graphs import noised
+from treefine.training.measure import Measure
+from treefine.training.recipe import OptimiserSettings, RefineSettings
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.graph import Graph
+from treefine.treebank.sentence import Sentence
+
+KNOWN = ("nsubj", "root", "nsubj:pass", "obj", "punct", "nsubj:outer")  # to the model; gold has others as well
+FORMS = ["dog", ".", "--", "a-b", "¿", "``", "$"]
+TAGS = ["NN", ".", "``", "PU", ",", "_"]
+
+
+@st.composite
+def gold_and_system(draw, rule):
+    """Gold sentences, and for each a system's heads and the ids of its labels; trees where the rule wants them."""
+    gold, system = [], []
+    for _ in range(draw(st.integers(1, 3))):
+        n_words = draw(st.integers(1, 6))
+        some = {"min_size": n_words, "max_size": n_words}
+        tags = {name: draw(st.lists(st.sampled_from(TAGS), **some)) for name in ("upos", "xpos")}
+        words = Sentence.of_words(draw(st.lists(st.sampled_from(FORMS), **some)), **tags)
+        heads = draw(random_heads(n_words))
+        labels = [draw(st.sampled_from(LABELS)) if head else "root" for head in heads]
+        gold.append(words.with_graph(Graph.of_words(heads, labels)))
+        any_heads = st.lists(st.integers(0, n_words), **some)
+        wrong = draw(random_heads(n_words) if RULES[rule].is_ud else any_heads)
+        keeps = draw(st.lists(st.booleans(), **some)) if not RULES[rule].is_ud else [draw(st.booleans())] * n_words
+        found = [head if keep else other for head, other, keep in zip(heads, wrong, keeps, strict=True)]
+        ids = [
+            KNOWN.index(label) if label in KNOWN and draw(st.booleans()) else draw(st.integers(0, len(KNOWN) - 1))
+            for label in labels
+        ]
+        system.append((found, ids))
+    return gold, system
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_the_counts_are_those_of_the_scorer_by_every_rule(rule, data):
+    gold, system = data.draw(gold_and_system(rule))
+    measure = Measure(gold, KNOWN, rule=rule)
+
+    right = [measure.right(number, np.array(heads), np.array(ids)) for number, (heads, ids) in enumerate(system)]
+
+    parsed = [
+        sentence.with_graph(Graph.of_words(heads, [KNOWN[each] for each in ids]))
+        for sentence, (heads, ids) in zip(gold, system, strict=True)
+    ]
+    scores = evaluate(gold, parsed, rule=rule)
+    assert measure.total == max(1, scores["LAS"].gold)
+    assert sum(heads for heads, _ in right) == scores["UAS"].correct
+    assert sum(both for _, both in right) == scores["LAS"].correct
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"), [("constructs.conllu", "conll18"), ("german.conll09", "conll09"), ("penn.conllx", "ptb")]
+)
+def test_files_with_all_constructs_are_counted_word_by_word(name, rule):
+    """Multiword tokens, empty nodes, spaces in forms, and the older formats: a copy of gold has all words right."""
+    gold = list(read_treebank(DATA / name))
+    labels = sorted({label for sentence in gold for label in sentence.labels})
+    measure = Measure(gold, labels, rule=rule)
+
+    right = [
+        measure.right(number, np.array(each.heads), np.array([labels.index(label) for label in each.labels]))
+        for number, each in enumerate(gold)
+    ]
+
+    counted = evaluate(gold, gold, rule=rule)["LAS"].gold
+    assert sum(both for _, both in right) == sum(heads for heads, _ in right) == measure.total == counted
+
+
+def test_where_nothing_counts_the_accuracy_is_zero_not_an_error():
+    only_punctuation = Sentence.of_words(["."]).with_graph(Graph.of_words([0], ["root"]))
+    measure = Measure([only_punctuation], KNOWN, rule="conllx")
+
+    assert measure.right(0, np.array([0]), np.array([1])) == (0, 0)
+    assert measure.total == 1
+
+
+KINDS = {
+    "rngtr": lambda: tiny_model(),
+    "first graph a tree": lambda: tiny_model(decode=DecodeSettings(first_graph="tree", tree_over="probabilities")),
+    "any root label": lambda: tiny_model(decode=DecodeSettings(root_rule="none")),
+    "no tags": lambda: tiny_model(tags=TagSettings("none")),
+    "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))),
+    "windows": lambda: tiny_model(n_positions=24),
+    "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
+    "biaffine": lambda: tiny_biaffine(),
+}
+
+
+def first_parses(kind, sentences):
+    """For some kinds an initial parser's, with errors; for the others none."""
+    if kind not in ("rngtr", "any root label", "windows"):
+        return blank(sentences)
+    rng = np.random.default_rng(1)
+    labels = np.array(["nsubj", "obj", "root"])
+    return [noised(sentence.arcs, 0.3, labels, rng) for sentence in sentences]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_accuracy_is_that_of_the_parser_scored_as_usual(kind):
+    """Final trees by the corpus's rule, and the graphs of each step; what stopped keeps its graph."""
+    model, sentences = KINDS[kind](), [each for each in sample() if len(each) < 15]
+    arcs = first_parses(kind, sentences)
+    learner = learner_of(model, sentences, parses=arcs)
+    learn(learner, epochs=2)
+    max_steps = learner.recipe.refine.max_steps
+    initial = (lambda _: iter(arcs)) if model.settings.reads_graph else None
+    parser = Parser(model, initial=initial, max_steps=max_steps, device="cpu")
+
+    for rule in ("conll18", "conll09"):
+        accuracy = learner.measure(sentences, arcs, Measure(sentences, model.vocabulary.labels, rule=rule))
+
+        scores = evaluate(sentences, parser.parse(sentences), rule=rule)
+        assert accuracy.las == pytest.approx(scores["LAS"].f1)
+        assert accuracy.uas == pytest.approx(scores["UAS"].f1)
+        assert 0.02 < accuracy.las < accuracy.uas < 1
+
+    taken = [steps for _, steps in parser.stream_steps(sentences)]
+    assert len(accuracy.las_by_step) == max_steps
+    for t, las in enumerate(accuracy.las_by_step):
+        graphs = [steps[min(t, len(steps) - 1)].graph for steps in taken]
+        stepped = [sentence.with_graph(graph) for sentence, graph in zip(sentences, graphs, strict=True)]
+        assert las == pytest.approx(evaluate(sentences, stepped, rule="conll09")["LAS"].f1)
+    if model.settings.reads_graph:
+        assert len({len(steps) for steps in taken}) > 1  # some stopped and some did not
+
+
+def test_where_all_graphs_are_trees_the_last_step_is_as_good_as_the_final_trees():
+    model, sentences = tiny_model(scale=1.0), [each for each in sample() if len(each) < 12][:6]
+    learner = learner_of(model, sentences)
+    learn(learner, epochs=60)
+
+    accuracy = learner.measure(sentences, blank(sentences), Measure(sentences, model.vocabulary.labels, rule="conll18"))
+
+    assert accuracy.las_by_step[-1] == accuracy.las == accuracy.uas == 1
+
+
+def test_gold_sentences_are_measured_in_their_own_order_whatever_the_batches_are():
+    model, sentences = tiny_biaffine(), sample(30)
+    learner = learner_of(model, sentences)
+    learn(learner, epochs=2)
+    labels = model.vocabulary.labels
+
+    whole = learner.measure(sentences, blank(sentences), Measure(sentences, labels, rule="conll18"))
+    learner.recipe = replace(learner.recipe, training=replace(learner.recipe.training, batch_pieces=10))
+    apart = learner.measure(sentences, blank(sentences), Measure(sentences, labels, rule="conll18"))
+
+    assert whole == apart
+
+
+def test_what_is_measured_is_the_mean_of_the_weights_and_training_goes_on_with_the_weights():
+    model, sentences = tiny_model(), sample(20)
+    settings = OptimiserSettings(rate=0.05, encoder_rate=0.05, average=0.99)
+    learner = learner_of(model, sentences, optimiser=settings, refine=RefineSettings(max_steps=1))
+    learn(learner, epochs=2)
+    measure = Measure(sentences, model.vocabulary.labels, rule="conll18")
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+
+    accuracy = learner.measure(sentences, blank(sentences), measure)
+
+    assert all((before[name] == weight).all() for name, weight in model.state_dict().items())
+    model.load_state_dict(learner.measured_weights())
+    parsed = Parser(model, max_steps=1, device="cpu").parse(sentences)
+    assert accuracy.las == pytest.approx(evaluate(sentences, parsed)["LAS"].f1)
+    model.load_state_dict(before)
+    parsed = Parser(model, max_steps=1, device="cpu").parse(sentences)
+    assert accuracy.las != pytest.approx(evaluate(sentences, parsed)["LAS"].f1)

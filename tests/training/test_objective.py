@@ -1,0 +1,138 @@
+import math
+
+import pytest
+import torch
+
+from tests.tiny import sample, tiny_biaffine, tiny_model
+from treefine.config import RelationSettings, TagSettings
+from treefine.network.batch import Graphs
+from treefine.parsing.refine import BatchStep
+from treefine.training.objective import Gold, step_loss
+from treefine.treebank.graph import Graph
+
+KINDS = {
+    "rngtr": lambda: tiny_model(),
+    "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
+    "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))),
+    "biaffine": lambda: tiny_biaffine(),
+}
+
+
+def short_sentences():
+    """Of 1 to 8 words, with a label and tags that no model knows, and a subtype that counts as its main type."""
+    sentences = sorted((each for each in sample() if len(each) <= 8), key=len)[::4]
+    changed = sentences[-1]
+    labels = ["zzz", "nsubj:zzz", *changed.labels[2:]]
+    changed = changed.with_graph(Graph.of_words(changed.heads, labels))
+    tags = ["ZZZ", "_", *changed.upos[2:]]
+    return [*sentences[:-1], changed.with_tags(upos=tags, xpos=tags)]
+
+
+def gold_of(model, sentences):
+    graphs = Graphs.of([each.arcs for each in sentences], model.vocabulary)
+    return Gold(graphs, None if model.tagger is None else model.given_tags(sentences))
+
+
+def step_of(model, sentences, chosen):
+    """A step in which only the chosen sentences still move; they read their gold graphs."""
+    batch = model.batch_of(sentences).select(chosen)
+    graphs = gold_of(model, sentences).graphs.select(torch.tensor(chosen), batch.n_words)
+    scores = model(batch, graphs, None)
+    return BatchStep(2, tuple(chosen), batch, scores, graphs, None, torch.zeros(len(chosen), dtype=torch.bool))
+
+
+def surprise(scores, right):
+    """Minus the log-probability of the right one among the scores, which are floats by name."""
+    return math.log(sum(math.exp(each) for each in scores.values())) - scores[right]
+
+
+def slow_loss(model, step, sentences):
+    """Word by word, from nothing but the scores and the names in the treebank."""
+    total, vocabulary = 0.0, model.vocabulary
+    for row, number in enumerate(step.sentences):
+        sentence = sentences[number]
+        for dep, (head, label) in enumerate(zip(sentence.heads, sentence.labels, strict=True), start=1):
+            allowed = [each for each in range(len(sentence) + 1) if each != dep]
+            total += surprise({each: float(step.scores.arcs[row, dep, each]) for each in allowed}, head)
+            dep_vector, head_vector = step.scores.label_dep[row, dep], step.scores.label_head[row, head]
+            label_scores = {
+                name: float(dep_vector @ weight @ head_vector)
+                for name, weight in zip(vocabulary.labels, step.scores.label_weight, strict=True)
+            }
+            label = label if label in vocabulary.labels else label.partition(":")[0]
+            if label in vocabulary.labels:
+                total += surprise(label_scores, label)
+            for column, scores in zip(model.settings.tags.columns, step.scores.tags, strict=False):
+                names = vocabulary.tags(column)
+                tag = (sentence.upos if column == "upos" else sentence.xpos)[dep - 1]
+                if tag in names:
+                    total += surprise(dict(zip(names, scores[row, dep].tolist(), strict=True)), tag)
+    return total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_the_loss_is_that_of_a_loop_over_the_words_of_the_sentences_that_still_move(kind):
+    model, sentences = KINDS[kind](), short_sentences()
+    longest = max(range(len(sentences)), key=lambda number: len(sentences[number]))
+
+    for chosen in (list(range(len(sentences))), [3, 0, 2], [longest]):
+        step = step_of(model, sentences, chosen)
+
+        loss = step_loss(step, gold_of(model, sentences))
+
+        assert float(loss) == pytest.approx(slow_loss(model, step, sentences), rel=1e-4)
+
+
+@torch.no_grad()
+def test_labels_are_learned_at_the_gold_heads_whatever_heads_were_chosen():
+    model, sentences = tiny_model(), short_sentences()
+    step = step_of(model, sentences, [1, 2])
+    elsewhere = Graphs(torch.zeros_like(step.graphs.heads), step.graphs.labels)
+
+    loss = step_loss(
+        BatchStep(2, (1, 2), step.batch, step.scores, elsewhere, None, step.converged), gold_of(model, sentences)
+    )
+
+    assert torch.equal(loss, step_loss(step, gold_of(model, sentences)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_a_sentence_has_the_same_loss_alone_and_among_longer_ones(kind):
+    model, sentences = KINDS[kind](), short_sentences()
+    gold = gold_of(model, sentences)
+
+    apart = sum(float(step_loss(step_of(model, sentences, [each]), gold)) for each in range(len(sentences)))
+
+    together = float(step_loss(step_of(model, sentences, list(range(len(sentences)))), gold))
+    assert together == pytest.approx(apart, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_others", [0, 3])
+def test_gradients_are_finite_though_forbidden_heads_score_minus_infinity(kind, n_others):
+    model = KINDS[kind]()
+    one_word = next(each for each in sample() if len(each) == 1)
+    sentences = [one_word, one_word, *short_sentences()[-n_others:][:n_others]]
+    step = step_of(model, sentences, list(range(len(sentences))))
+    assert step.scores.arcs.isinf().any()
+
+    loss = step_loss(step, gold_of(model, sentences))
+    loss.backward()
+
+    assert loss.isfinite()
+    grads = {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+    assert "scorer.arc_weight" in grads
+    assert all(each.isfinite().all() for each in grads.values())
+
+
+@torch.no_grad()
+def test_a_batch_of_which_nothing_is_known_has_no_loss_from_labels_or_tags():
+    model = tiny_model(tags=TagSettings("predicted", ("upos",)))
+    words = sample(1)[0].of_words(["a"], upos=["ZZZ"])
+    sentences = [words.with_graph(Graph.of_words([0], ["zzz"]))]  # one word: ROOT is its only head
+
+    loss = step_loss(step_of(model, sentences, [0]), gold_of(model, sentences))
+
+    assert float(loss) == 0

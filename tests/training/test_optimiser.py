@@ -1,0 +1,243 @@
+import numpy as np
+import pytest
+import torch
+
+from tests.tiny import sample, tiny_biaffine, tiny_model, write_encoder
+from tests.training.tiny_learner import are_equal, blank, learner_of, weights_of
+from treefine.config import RelationSettings, TagSettings
+from treefine.network.weight_names import load_encoder
+from treefine.parsing.create import create_parser_model
+from treefine.training.optimiser import Optimiser, rate_factor
+from treefine.training.recipe import OptimiserSettings
+
+
+def set_gradients(model, seed, *, scale=1.0, without=()):
+    generator = torch.Generator().manual_seed(seed)
+    for name, weight in model.named_parameters():
+        gradient = scale * torch.randn(weight.shape, generator=generator)
+        weight.grad = None if name in without else gradient
+
+
+def groups_of(model, settings):
+    """The highest rate and the decay of each weight, by name."""
+    optimiser = Optimiser(model, settings)
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    return {
+        names[id(weight)]: (group["lr"], group["weight_decay"])
+        for group in optimiser.adam.param_groups
+        for weight in group["params"]
+    }
+
+
+class SlowAdamW:
+    """Loshchilov and Hutter's algorithm in numpy: decay apart from the gradient, moments corrected for their zeros."""
+
+    def __init__(self, weights, settings):
+        self.weights = {name: weight.numpy().astype(np.float64) for name, weight in weights.items()}
+        self.settings, self.count = settings, 0
+        self.first = {name: np.zeros_like(weight) for name, weight in self.weights.items()}
+        self.second = {name: np.zeros_like(weight) for name, weight in self.weights.items()}
+
+    def update(self, gradients, factor, groups):
+        settings, (beta1, beta2) = self.settings, self.settings.betas
+        length = np.sqrt(sum((each**2).sum() for each in gradients.values()))
+        shrink = min(1.0, settings.clip / length) if settings.clip else 1.0
+        self.count += 1
+        for name, weight in self.weights.items():
+            rate, decay = groups[name][0] * factor, groups[name][1]
+            gradient = gradients[name] * shrink
+            self.first[name] = beta1 * self.first[name] + (1 - beta1) * gradient
+            self.second[name] = beta2 * self.second[name] + (1 - beta2) * gradient**2
+            first = self.first[name] / (1 - beta1**self.count)
+            second = self.second[name] / (1 - beta2**self.count)
+            weight -= rate * decay * weight
+            weight -= rate * first / (np.sqrt(second) + settings.eps)
+
+
+@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
+@pytest.mark.parametrize("clip", [0.0, 1.0, 1e6])
+def test_updates_are_those_of_adamw_written_by_hand(make, clip):
+    model = make()
+    settings = OptimiserSettings(
+        rate=0.01, encoder_rate=0.003, betas=(0.8, 0.95), weight_decay=0.1, clip=clip, warm_up=0.5
+    )
+    groups = groups_of(model, settings)
+    slow = SlowAdamW(weights_of(model), settings)
+    optimiser = Optimiser(model, settings)
+
+    for update, progress in enumerate((0.25, 0.5, 0.75)):
+        set_gradients(model, update)
+        gradients = {name: each.grad.numpy().astype(np.float64) for name, each in model.named_parameters()}
+        slow.update(gradients, {0.25: 0.5, 0.5: 1.0, 0.75: 0.5}[progress], groups)
+        optimiser.update(progress)
+
+    assert optimiser.n_updates == 3
+    assert all(weight.grad is None for weight in model.parameters())
+    for name, weight in weights_of(model).items():
+        np.testing.assert_allclose(weight.numpy(), slow.weights[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("family", ["bert", "electra", "mpnet"])
+def test_what_the_encoders_folder_holds_learns_at_its_own_rate_and_all_else_at_the_other(family, tmp_path):
+    write_encoder(tmp_path, family)
+    pretrained = {f"encoder.{name}" for name in load_encoder(tmp_path)[1]}
+    model = create_parser_model(tmp_path, sample(), tags=TagSettings("predicted", ("upos", "xpos")))
+
+    groups = groups_of(model, OptimiserSettings(rate=0.5, encoder_rate=0.25))
+
+    rates = {name: rate for name, (rate, _) in groups.items()}
+    assert rates == {name: 0.25 if name in pretrained else 0.5 for name, _ in model.named_parameters()}
+    assert {"encoder.root", "encoder.tags.1.weight", "scorer.arc_weight", "tagger.columns.0.bias"} <= set(
+        rates
+    ) - pretrained
+    assert {name for name in rates if ".relations." in name and rates[name] == 0.5} >= {
+        "encoder.layers.1.attention.relations.keys",
+        "encoder.layers.1.attention.relations.values",
+        "encoder.layers.1.attention.relations.norm.weight",
+    }
+
+
+def test_all_of_a_bilstm_learns_at_the_higher_rate():
+    groups = groups_of(tiny_biaffine(), OptimiserSettings(rate=0.5, encoder_rate=0.25))
+
+    assert "encoder.layers.0.weight_ih_l0" in groups
+    assert {rate for rate, _ in groups.values()} == {0.5}
+
+
+@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
+def test_tables_and_matrices_decay_but_neither_biases_nor_norms_nor_root(make):
+    model = make(tags=TagSettings("predicted", ("upos",)))
+
+    groups = groups_of(model, OptimiserSettings(weight_decay=0.125))
+
+    kept = {name for name, (_, decay) in groups.items() if decay == 0}
+    last = {name: name.rpartition(".")[2] for name in groups}
+    assert kept == {
+        name for name in groups if last[name].startswith("bias") or "norm." in name or name == "encoder.root"
+    }
+    assert {decay for _, decay in groups.values()} == {0.0, 0.125}
+
+
+def test_the_rate_rises_from_zero_in_a_line_to_the_end_of_the_warm_up_and_falls_to_zero_at_the_end():
+    for warm_up in (0.01, 0.3, 0.999):
+        assert rate_factor(0.0, warm_up) == 0
+        assert rate_factor(warm_up, warm_up) == 1
+        assert rate_factor(1.0, warm_up) == 0
+        assert rate_factor(warm_up / 4, warm_up) == pytest.approx(0.25)
+        assert rate_factor((3 * warm_up + 1) / 4, warm_up) == pytest.approx(0.75)
+
+
+def test_without_a_warm_up_the_rate_only_falls_and_with_nothing_else_it_only_rises():
+    assert [rate_factor(progress, 0.0) for progress in (0.0, 0.25, 1.0)] == [1.0, 0.75, 0.0]
+    assert [rate_factor(progress, 1.0) for progress in (0.0, 0.25, 1.0)] == [0.0, 0.25, 1.0]
+
+
+def test_an_update_at_a_rate_of_zero_changes_no_weight():
+    model = tiny_model()
+    before, optimiser = weights_of(model), Optimiser(model, OptimiserSettings(warm_up=0.5))
+
+    for progress in (0.0, 1.0):
+        set_gradients(model, 1)
+        optimiser.update(progress)
+
+    assert are_equal(weights_of(model), before)
+
+
+def test_the_mean_of_the_weights_is_the_recursion_by_hand():
+    model = tiny_model()
+    optimiser = Optimiser(model, OptimiserSettings(rate=0.1, encoder_rate=0.1, average=0.15))
+    mean = weights_of(model)
+
+    for number in (1, 2, 3):
+        set_gradients(model, number)
+        optimiser.update(0.5)
+        kept = min(0.15, number / (number + 10))  # 1/11, then 0.15
+        mean = {name: kept * mean[name] + (1 - kept) * weight for name, weight in weights_of(model).items()}
+
+    with optimiser.averaged():
+        for name, weight in weights_of(model).items():
+            torch.testing.assert_close(weight, mean[name], rtol=1e-5, atol=1e-6)
+
+
+def test_the_averaged_weights_are_there_for_as_long_as_asked_even_if_that_ends_in_an_error():
+    model = tiny_biaffine()
+    places = [weight.data_ptr() for weight in model.parameters()]
+    optimiser = Optimiser(model, OptimiserSettings(rate=0.1, average=0.9))
+    for number in (1, 2):
+        set_gradients(model, number)
+        optimiser.update(0.5)
+    before, within = weights_of(model), {}
+
+    def fail():
+        with optimiser.averaged():
+            within.update(weights_of(model))
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        fail()
+
+    assert are_equal(weights_of(model), before)
+    assert not any(torch.equal(within[name], before[name]) for name in before)
+    assert [weight.data_ptr() for weight in model.parameters()] == places  # else a GPU's LSTM warns, and is slow
+    with optimiser.averaged():
+        assert are_equal(weights_of(model), within)
+
+
+def test_without_a_mean_the_averaged_weights_are_the_weights():
+    model = tiny_model()
+    optimiser, before = Optimiser(model, OptimiserSettings()), weights_of(model)
+
+    with optimiser.averaged():
+        assert are_equal(weights_of(model), before)
+
+    assert are_equal(weights_of(model), before)
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_updates_after_loading_a_state_are_bit_for_bit_those_of_going_on(average):
+    settings = OptimiserSettings(rate=0.1, encoder_rate=0.01, average=average)
+    unused = "encoder.layers.0.attention.relations.keys"  # it has had no gradient when the state is taken
+    model, other = tiny_model(seed=1), tiny_model(seed=2)
+    optimiser, resumed = Optimiser(model, settings), Optimiser(other, settings)
+    for number in (1, 2):
+        set_gradients(model, number, without=[unused])
+        optimiser.update(0.1)
+    set_gradients(other, 7)
+    resumed.update(0.1)  # what it did before is to be forgotten
+
+    state = {name: each.clone() for name, each in optimiser.state().items()}
+    copy = {name: each.clone() for name, each in state.items()}
+    other.load_state_dict(model.state_dict())
+    resumed.load_state(state)
+    for each, mover in ((model, optimiser), (other, resumed)):
+        for number in (3, 4):
+            set_gradients(each, number)
+            mover.update(0.2)
+
+    assert are_equal(weights_of(model), weights_of(other))
+    assert are_equal(optimiser.state(), resumed.state())
+    assert are_equal(state, copy)  # the caller's, and left alone
+
+
+def test_a_weight_without_a_gradient_is_left_alone():
+    """The relation tables, at a step from an empty graph: neither moved, nor decayed, nor counted."""
+    model, sentences = tiny_model(), sample(3)
+    learner = learner_of(model, sentences, optimiser=OptimiserSettings(rate=0.1, encoder_rate=0.1, weight_decay=0.1))
+    before = weights_of(model)
+
+    step = next(learner.steps(sentences, blank(sentences)))
+    step.scores.labels(step.graphs.heads.clamp(min=0)).sum().backward()
+    learner.optimiser.update(0.5)
+
+    tables = {name for name in before if ".relations." in name}
+    after = weights_of(model)
+    assert tables
+    assert all(torch.equal(after[name], before[name]) for name in tables)
+    assert not torch.equal(after["encoder.root"], before["encoder.root"])
+    assert not [name for name in learner.optimiser.state() if name.partition(".")[2] in tables]
+
+
+def test_a_model_that_reads_no_graph_has_no_tables_to_learn():
+    groups = groups_of(tiny_model(relations=RelationSettings(graph="none")), OptimiserSettings())
+
+    assert not [name for name in groups if "relations" in name]

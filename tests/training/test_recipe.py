@@ -1,0 +1,397 @@
+"""Recipes as people write them: any file gives a recipe or a clear report, and every key is in the docs."""
+
+import json
+import re
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from inspect import getsource
+from pathlib import Path
+from typing import get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treefine.config import BiLSTMSettings, read_settings
+from treefine.errors import ConfigError
+from treefine.training.recipe import (
+    BUNDLED,
+    PretrainedSettings,
+    Recipe,
+    TreebankSettings,
+    find_recipe,
+    read_draft,
+    read_recipe,
+    tomllib,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+SYNTR = {
+    "treebank": {"train": ["train.conllu"], "dev": "dev.conllu"},
+    "encoder": {"family": "pretrained", "folder": "encoder"},
+    "relations": {"graph": "none"},
+    "refine": {"max_steps": 1},
+}
+RNGTR = {name: SYNTR[name] for name in ("treebank", "encoder")}
+
+
+def shown(value):
+    """The value as TOML, which is its JSON, but for null, tables, and escapes of single characters as two."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def toml(values):
+    lines = [f"{shown(key)} = {shown(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    for name, section in values.items():
+        if isinstance(section, dict):
+            lines += [f"[{shown(name)}]", *(f"{shown(key)} = {shown(value)}" for key, value in section.items())]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Write a recipe into the working folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(values, name="run.toml"):
+        Path(name).write_text(toml(values), encoding="utf-8")
+        return name
+
+    return write
+
+
+def faults_of(name, changes=()):
+    with pytest.raises(ConfigError) as caught:
+        read_recipe(name, changes)
+    return str(caught.value).splitlines()
+
+
+# Reading
+
+
+def test_what_is_left_out_has_the_papers_value(written):
+    recipe = read_recipe(written(RNGTR))
+
+    assert (recipe.optimiser.rate, recipe.optimiser.encoder_rate, recipe.optimiser.eps) == (2e-3, 1e-5, 1e-5)
+    assert (recipe.optimiser.betas, recipe.optimiser.weight_decay, recipe.optimiser.clip) == ((0.9, 0.999), 0.01, 1.0)
+    assert (recipe.refine.max_steps, recipe.refine.stop, recipe.refine.update) == (3, True, "each")
+    assert (recipe.initial.parser, recipe.initial.folds) == ("empty", 0)
+
+
+@pytest.mark.parametrize("values", [SYNTR, RNGTR | {"initial": {"parser": "x.toml", "folds": 5, "noised_share": 0.5}}])
+def test_a_recipe_as_json_is_read_back(written, values):
+    recipe = read_recipe(written(values))
+
+    assert read_settings(Recipe, asdict(recipe)) == recipe
+    assert read_settings(Recipe, json.loads(json.dumps(asdict(recipe)))) == recipe
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted(BUNDLED.glob("*.toml"))])
+def test_every_bundled_recipe_reads_and_its_initial_parser_too(path):
+    recipe = read_recipe(path.stem)
+
+    assert recipe.title
+    if recipe.initial.parser not in ("empty", "files"):
+        assert read_recipe(recipe.initial.parser).initial.parser == "empty"
+
+
+def test_a_recipe_of_the_working_folder_comes_before_a_bundled_one(written):
+    bundled = next(iter(sorted(BUNDLED.glob("*.toml"))), BUNDLED / "none.toml")
+
+    assert find_recipe(written(SYNTR, bundled.name)) == Path(bundled.name)
+
+
+def test_a_recipe_that_is_not_there_is_answered_with_the_bundled_ones(written):
+    names = ", ".join(sorted(path.stem for path in BUNDLED.glob("*.toml")))
+
+    assert faults_of("nowhere") == [f"There is no recipe 'nowhere'. Name a TOML file, or one of {names}."]
+
+
+def test_the_recipe_of_an_initial_parser_lies_beside_the_one_that_names_it(written):
+    Path("recipes").mkdir()
+    written(SYNTR, "recipes/syntr.toml")
+    written(RNGTR | {"initial": {"parser": "syntr.toml"}}, "recipes/rngtr.toml")
+
+    assert read_recipe("recipes/rngtr.toml").initial.parser == "recipes/syntr.toml"
+    assert read_recipe("recipes/rngtr.toml", ["initial.parser=syntr.toml"]).initial.parser == "syntr.toml"
+
+
+# Changes
+
+
+toml_values = st.one_of(
+    st.booleans(),
+    st.integers(-(2**60), 2**60),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(codec="utf-8", exclude_characters="\x7f")),  # JSON leaves DEL as it is, TOML refuses it
+)
+
+
+@given(
+    key=st.from_regex(r"[a-z_]{1,8}(\.[a-z_]{1,8}){0,2}", fullmatch=True),
+    value=st.one_of(toml_values, st.lists(toml_values)),
+)
+def test_a_change_sets_its_key_to_any_toml_value(tmp_path_factory, key, value):
+    path = tmp_path_factory.getbasetemp() / "empty.toml"
+    path.write_text("")
+
+    found = read_draft(path, [f"{key}={shown(value)}"]).values
+
+    for part in key.split("."):
+        found = found[part]
+    assert found == value
+
+
+@given(change=st.text())
+def test_any_change_is_applied_or_told_on_one_line(tmp_path_factory, change):
+    path = tmp_path_factory.getbasetemp() / "syntr.toml"
+    path.write_text(toml(SYNTR))
+
+    faults = read_draft(path, [change]).faults
+
+    assert not any("\n" in fault for fault in faults)
+    assert "=" in change or faults
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2", 2),
+        (" 2 ", 2),
+        ("", ""),
+        ("models/en", "models/en"),
+        ('"2"', "2"),
+        ("true", True),
+        ("a=b", "a=b"),
+        ("[1, 2]", [1, 2]),
+        ("1\nx = 2", "1\nx = 2"),
+        ("1 # one", 1),
+        ("[" * 9999, "[" * 9999),
+        ("9" * 9999, "9" * 9999),
+    ],
+)
+def test_what_is_no_toml_value_is_a_string(written, text, value):
+    assert read_draft(written({}), [f"training.x={text}"]).values == {"training": {"x": value}}
+
+
+def test_the_last_change_of_a_key_holds(written):
+    recipe = read_recipe(written(SYNTR | {"training": {"seed": 1}}), ["training.seed=2", "training.seed=3"])
+
+    assert recipe.training.seed == 3
+
+
+def test_a_change_may_be_a_whole_section(written):
+    recipe = read_recipe(written(SYNTR | {"training": {"seed": 7}}), ["training={epochs = 5}"])
+
+    assert (recipe.training.epochs, recipe.training.seed) == (5, 1)
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    ("section", "faults"),
+    [
+        ({"treebank": {"train": [], "dev": "x"}}, ["[treebank] train names no file."]),
+        (
+            {"treebank": {"train": ["x"], "dev": "x", "format": "csv"}},
+            ['[treebank] format = "csv"; choose one of conllu, conllx, conll09, conll09-predicted, or leave it out.'],
+        ),
+        (
+            {"treebank": {"train": ["-"], "dev": "x"}},
+            ["[treebank] standard input cannot be read again and again; name a file."],
+        ),
+        (
+            {"encoder": {"family": "bilstm"}},
+            [
+                'a BiLSTM reads no graph: set graph = "none" in [relations].',
+                "a model that reads no graph takes one step: set max_steps = 1 in [refine].",
+            ],
+        ),
+        (
+            {"relations": {"graph": "none"}, "initial": {"parser": "x.toml"}},
+            [
+                "a model that reads no graph takes one step: set max_steps = 1 in [refine].",
+                "a model that reads no graph has no initial parse: leave [initial] out.",
+            ],
+        ),
+        (
+            {"initial": {"empty_share": 0.6, "noised_share": 0.5, "noise": 2}},
+            [
+                "[initial] empty_share and noised_share together are over 1.",
+                "[initial] noise = 2.0; it must not be over 1.",
+            ],
+        ),
+        (
+            {"initial": {"folds": 1, "parser": "x.toml"}},
+            ["[initial] folds = 1 leaves nothing to train on; choose 0, or at least 2."],
+        ),
+        ({"initial": {"folds": 2}}, ['[initial] folds = 2 needs a recipe as parser, not "empty".']),
+        ({"initial": {"train": "x"}}, ['[initial] parser = "files" needs train and dev, and they need it.']),
+        (
+            {"initial": {"train": "x", "dev": "x"}},
+            ['[initial] parser = "files" needs train and dev, and they need it.'],
+        ),
+        (
+            {"initial": {"parser": "files", "dev": "x"}},
+            ['[initial] parser = "files" needs train and dev, and they need it.'],
+        ),
+        ({"refine": {"max_steps": 0}}, ["[refine] max_steps = 0; at least one step is needed."]),
+        (
+            {"optimiser": {"betas": [0.9], "average": 1, "warm_up": 1.5}},
+            [
+                "[optimiser] betas must be two numbers below 1.",
+                "[optimiser] average = 1.0; it must be below 1.",
+                "[optimiser] warm_up = 1.5; it must not be over 1.",
+            ],
+        ),
+        (
+            {"training": {"epochs": 0, "batch_pieces": 0, "dev_every": 0}},
+            [f"[training] {name} = 0; it must be at least 1." for name in ("epochs", "batch_pieces", "dev_every")],
+        ),
+        ({"training": {"rule": "x"}}, ["[training] rule is unknown."]),
+        ({"decode": {"root_label": "ROOT"}}, ["[decode] root_label is read from the treebank; leave it out."]),
+        ({"trainig": {}}, ["trainig is unknown; did you mean training?"]),
+        ({"title": 5}, ["title = 5; it must be a string."]),
+    ],
+)
+def test_a_fault_is_one_line_with_the_file_and_the_section(written, section, faults):
+    assert faults_of(written(RNGTR | section)) == [f"run.toml: {fault}" for fault in faults]
+
+
+def test_faults_of_the_file_and_of_the_changes_come_in_one_report(written):
+    name = written(RNGTR | {"training": {"epochs": "many"}})
+
+    assert faults_of(name, ["training.sed=2", "training", "training.epochs.x=1"]) == [
+        "--set 'training' is no change. Write SECTION.KEY=VALUE, such as training.seed=2.",
+        "--set 'training.epochs.x=1': epochs is a value, not a section.",
+        "run.toml: [training] sed is unknown; did you mean seed?",
+        'run.toml: [training] epochs = "many"; it must be a whole number.',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"x", "This is no TOML: Expected '=' after a key in a key/value pair (at end of document)."),
+        (b"x = 1\nx = 2", "This is no TOML: Cannot overwrite a value (at end of document)."),
+        (b"\xff", "This is no TOML: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte."),
+        (b"x = " + b"[" * 9999, "This is no TOML: maximum recursion depth exceeded"),
+        (b"x = " + b"9" * 9999, "This is no TOML: Exceeds the limit (4300 digits) for integer string conversion"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_told(written, content, fault):
+    Path("run.toml").write_bytes(content)
+
+    (found,) = faults_of("run.toml")
+
+    assert found.startswith(f"run.toml: {fault}")
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("eps = 1" + "0" * 400, "1" + "0" * 400 + "; it must not be over 10,000,000."),
+        ("eps = 0x" + "f" * 9999, "a value too large to show; it must not be over 10,000,000."),
+        ("eps" + ".x" * 9999 + " = 1", "a value too large to show; it must be a number."),
+        ("eps = 1979-05-27", '"1979-05-27"; it must be a number.'),
+    ],
+)
+def test_a_value_of_any_size_and_kind_is_told(written, line, shown):
+    Path("run.toml").write_text(toml(RNGTR) + f"[optimiser]\n{line}\n")
+
+    assert faults_of("run.toml") == [f"run.toml: [optimiser] eps = {shown}"]
+
+
+def read_draft_or_error(path):
+    try:
+        return read_draft(path)
+    except ConfigError as error:
+        return error
+
+
+sections = {each.name: get_type_hints(Recipe)[each.name] for each in fields(Recipe)}
+keys = sorted(
+    {each.name for kind in sections.values() if is_dataclass(kind) for each in fields(kind)} | {"folder", "family"}
+)
+contents = st.dictionaries(
+    st.one_of(st.sampled_from(list(sections)), st.text(max_size=3)),
+    st.one_of(
+        toml_values,
+        st.dictionaries(
+            st.one_of(st.sampled_from(keys), st.text(max_size=3)),
+            st.one_of(toml_values, st.lists(toml_values, max_size=2)),
+        ),
+    ),
+)
+
+
+@given(
+    content=st.one_of(
+        contents.map(toml).map(str.encode), contents.map(lambda each: toml(RNGTR | each).encode()), st.binary()
+    )
+)
+def test_any_file_gives_a_recipe_or_a_report_of_lines_with_its_name(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_bytes(content)
+
+    draft = read_draft_or_error(path)
+
+    if isinstance(draft, ConfigError):
+        assert str(draft).startswith(f"{path}: This is no TOML: ")
+    elif draft.recipe is None:
+        assert draft.faults
+        assert all(fault.startswith(f"{path}: ") and "\n" not in fault for fault in draft.faults)
+    else:
+        assert read_settings(Recipe, asdict(draft.recipe)) == draft.recipe
+
+
+# Documentation
+
+
+def listing(name, kind):
+    """A section as TOML with the default, the choices and the meaning of each key, as the code has them."""
+    examples = {"train": ["train.conllu"], "dev": "dev.conllu", "folder": "encoders/mpnet"}
+    meanings = dict(re.findall(r"^    (\w+):[^#\n]*  # (.+)$", getsource(kind), re.MULTILINE))
+    lines = [f"[{name}]"]
+    for each in fields(kind):
+        if (name, each.name) == ("decode", "root_label"):
+            continue
+        value = examples[each.name] if each.default is MISSING else each.default
+        hint = get_type_hints(kind)[each.name]
+        choices = get_args(get_args(hint)[0] if get_origin(hint) is tuple else hint)
+        *others, last = choices or [""]
+        notes = [f"{', '.join(others)} or {last}" if others else "", meanings.get(each.name, "")]
+        note = "; ".join(filter(None, notes))
+        lines.append(f"{each.name} = {json.dumps(value)}" + (f"  # {note}" if note else ""))
+    return "\n".join(lines) + "\n"
+
+
+def listed():
+    """The settings of all sections, and the encoder of a biaffine parser, as they stand in the docs."""
+    kinds = sections | {"encoder": PretrainedSettings}
+    whole = "\n".join(listing(name, kind) for name, kind in kinds.items() if is_dataclass(kind))
+    return whole, listing("encoder", BiLSTMSettings)
+
+
+def fill_page():
+    """Bring the docs up to date: `python -c "from tests.training.test_recipe import fill_page; fill_page()"`."""
+    whole, bilstm = listed()
+    text = PAGE.read_text(encoding="utf-8")
+    for first_line, new in (('[treebank]\ntrain = ["train.conllu"]', whole), ('[encoder]\nfamily = "bilstm"', bilstm)):
+        old = re.compile(rf"```toml\n{re.escape(first_line)}.*?```", re.DOTALL)
+        text = old.sub(lambda _, new=new: f"```toml\n{new}```", text)
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def test_the_docs_list_every_key_with_its_default_and_its_meaning():
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+    for listing in listed():
+        assert listing in blocks, "call fill_page"
+
+
+def test_the_listing_in_the_docs_is_a_recipe_with_nothing_but_defaults():
+    recipe = read_settings(Recipe, tomllib.loads(listed()[0]))
+
+    assert recipe == Recipe(recipe.treebank, PretrainedSettings("encoders/mpnet"))
+    assert recipe.treebank == TreebankSettings(("train.conllu",), "dev.conllu")

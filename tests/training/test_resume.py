@@ -1,0 +1,68 @@
+"""A training that is killed and started again comes to the result of one that never was, bit for bit."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.tiny import write_encoder
+from tests.training.trainings import SYNTR, metrics, run, weights, write_recipe
+
+BIAFFINE = """
+[encoder]
+family = "bilstm"
+word_width = 8
+char_width = 8
+tag_width = 8
+n_layers = 2
+width = 8
+"""
+
+
+def syntr_that_stops_early(folder):
+    return write_recipe(folder, "syntr", sections=SYNTR, epochs=30, training="patience = 1", optimiser="average = 0.8")
+
+
+def rngtr_over_folds(folder):
+    write_recipe(folder, "inner", sections=SYNTR, epochs=2)
+    initial = '[initial]\nparser = "inner.toml"\nfolds = 2\nempty_share = 0.2\nnoised_share = 0.3\n'
+    return write_recipe(folder, "rngtr", sections=initial, optimiser="average = 0.8")
+
+
+def rngtr_with_summed_losses_and_a_cut_word_table(folder):
+    (folder / "bert").mkdir()
+    write_encoder(folder / "bert", "bert")
+    sections = 'pieces = "cut"\nn_frequent = 10\n[refine]\nupdate = "sum"\nmax_steps = 2\n'
+    return write_recipe(folder, "summed", sections=sections, encoder="bert", epochs=4)
+
+
+def biaffine_that_is_seldom_measured(folder):
+    sections = BIAFFINE + SYNTR
+    return write_recipe(folder, "biaffine", sections=sections, encoder="", epochs=5, training="dev_every = 2")
+
+
+KINDS = [
+    syntr_that_stops_early,
+    rngtr_over_folds,
+    rngtr_with_summed_losses_and_a_cut_word_table,
+    biaffine_that_is_seldom_measured,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_training_killed_at_any_moment_goes_on_to_the_same_result(tmp_path, kind):
+    recipe = kind(tmp_path)
+    run(recipe, tmp_path / "whole")
+
+    command = [sys.executable, "-W", "error", "-m", "tests.training.trainings", recipe, tmp_path / "killed", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 3  # the others had come to their end
+    assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
+    assert metrics(tmp_path / "killed") == metrics(tmp_path / "whole")
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")  # nothing half-written is left
+
+
+def files(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if "tfevents" not in path.name}

@@ -1,0 +1,252 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.tiny import sample, tiny_biaffine, tiny_model, write_encoder
+from tests.training.tiny_learner import are_equal, recipe_for, weights_of
+from treefine.config import DecodeSettings, RelationSettings, ScorerSettings, TagSettings
+from treefine.errors import ModelError
+from treefine.network.batch import Graphs
+from treefine.network.weight_names import load_encoder
+from treefine.parsing.create import create_biaffine_model
+from treefine.parsing.parser import Parser
+from treefine.training.recipe import PretrainedSettings, RefineSettings, TrainingSettings
+from treefine.training.start import start_model
+from treefine.treebank.graph import Graph
+
+NO_GRAPH = RelationSettings(graph="none")
+RELATIONS = "encoder.layers.1.attention.relations."
+RENAMED = {"nsubj": "zzz", "det": "aaa", "case": "nsubj:mine"}  # first, last and in between among the old labels
+RETAGGED = {"NOUN": "AAA", "VERB": "ZZZ", "NN": "AAA", "VB": "ZZZ"}
+
+
+def other_treebank():
+    """The sample with some labels and tags renamed, and without those of its last sentences."""
+    sentences = []
+    for each in sample(30):
+        graph = Graph.of_words(each.heads, [RENAMED.get(label, label) for label in each.labels])
+        tags = {name: [RETAGGED.get(tag, tag) for tag in getattr(each, name)] for name in ("upos", "xpos")}
+        sentences.append(each.with_graph(graph).with_tags(**tags))
+    return sentences
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Save a model; what continues it, with its own settings but for those given, on these sentences."""
+
+    def continue_with(model, sentences, *, pieces="all", **changes):
+        Parser(model, device="cpu").save(tmp_path / "old")
+        encoder = PretrainedSettings(str(tmp_path / "old"), pieces=pieces, n_frequent=5)
+        recipe = replace(recipe_for(model), encoder=encoder)
+        if changes.get("relations", model.settings.relations) != NO_GRAPH:
+            changes.setdefault("refine", replace(recipe.refine, max_steps=3))
+        return start_model(replace(recipe, **changes), sentences)
+
+    return continue_with
+
+
+def rows_by_name(weight, names):
+    return dict(zip(names, weight, strict=True))
+
+
+def check_rows(new, old, new_names, old_names):
+    """Rows of a name that both have are equal; there are such, and others."""
+    ours, theirs = rows_by_name(new, new_names), rows_by_name(old, old_names)
+    shared = ours.keys() & theirs.keys()
+    assert shared
+    assert ours.keys() - shared
+    assert theirs.keys() - shared
+    assert all(torch.equal(ours[name], theirs[name]) for name in shared)
+    known = [row for name, row in theirs.items()]
+    assert not any(torch.equal(ours[name], row) for name in ours.keys() - shared for row in known)
+
+
+def test_rows_of_labels_and_tags_are_kept_by_name_on_another_treebank(saved):
+    old = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+
+    new = saved(old, other_treebank())
+
+    ours, theirs = weights_of(new), weights_of(old)
+    labels, old_labels = new.vocabulary.labels, old.vocabulary.labels
+    assert "zzz" in labels
+    assert "zzz" not in old_labels
+    check_rows(ours["scorer.label_weight"], theirs["scorer.label_weight"], labels, old_labels)
+    for column, name in enumerate(("upos", "xpos")):
+        for weight in (f"encoder.tags.{column}.weight", f"tagger.columns.{column}.weight"):
+            tags = new.vocabulary.tags(name), old.vocabulary.tags(name)
+            check_rows(ours[weight], theirs[weight], *tags)
+    by_name = ("scorer.label_weight", "encoder.tags.", "tagger.", ".relations.keys", ".relations.values")
+    rest = [name for name in ours if not any(part in name for part in by_name)]
+    assert are_equal({name: ours[name] for name in rest}, {name: theirs[name] for name in rest})
+    assert "encoder.root" in rest
+    assert RELATIONS + "norm.weight" in rest
+
+
+def test_relation_rows_are_kept_by_label_and_direction(saved):
+    """Row 0 is no relation; then each label from head to dependent, then other pieces, then all again upwards."""
+    old = tiny_model()
+
+    new = saved(old, other_treebank())
+
+    def by_relation(model, table):
+        rows, kinds = weights_of(model)[RELATIONS + table], [*model.vocabulary.labels, "piece"]
+        names = ["none", *(("down", kind) for kind in kinds), *(("up", kind) for kind in kinds)]
+        return rows_by_name(rows, names)
+
+    for table in ("keys", "values"):
+        ours, theirs = by_relation(new, table), by_relation(old, table)
+        kept = [name for name in ours if name in theirs]
+        assert {"none", ("down", "piece"), ("up", "piece"), ("up", "root"), ("down", "root")} <= set(kept)
+        assert all(torch.equal(ours[name], theirs[name]) for name in kept)
+        assert not any(torch.equal(ours["up", "zzz"], row) for row in theirs.values())
+
+
+def test_a_model_without_a_graph_becomes_one_that_scores_the_same_where_there_is_no_graph(saved):
+    old = tiny_model(relations=NO_GRAPH)
+
+    new = saved(old, sample(), relations=RelationSettings())
+
+    assert new.settings.reads_graph
+    assert new.vocabulary == old.vocabulary
+    sentences = sample(8)
+    empty = Graphs.of([(each.arcs._replace(heads=(None,) * len(each))) for each in sentences], new.vocabulary)
+    batch, tags = new.batch_of(sentences), new.given_tags(sentences)
+    with torch.no_grad():
+        first, before = new(batch, empty, tags), old(batch, None, tags)
+        again = new(batch, Graphs.of([each.arcs for each in sentences], new.vocabulary), tags)
+    assert torch.equal(first.arcs, before.arcs)
+    assert torch.equal(first.labels(torch.zeros_like(empty.heads)), before.labels(torch.zeros_like(empty.heads)))
+    assert not torch.equal(again.arcs, before.arcs)
+
+
+def test_a_model_of_graphs_becomes_one_without(saved):
+    new = saved(
+        old := tiny_model(),
+        sample(),
+        relations=NO_GRAPH,
+        refine=RefineSettings(max_steps=1),
+    )
+
+    ours, theirs = weights_of(new), weights_of(old)
+    assert are_equal(ours, {name: each for name, each in theirs.items() if ".relations." not in name})
+
+
+def test_weights_of_another_shape_are_new_and_the_others_kept(saved):
+    old = tiny_model()
+
+    new = saved(old, sample(), scorer=ScorerSettings(arc_width=20, label_width=8))
+
+    ours, theirs = weights_of(new), weights_of(old)
+    changed = {name for name in ours if ours[name].shape != theirs[name].shape}
+    assert changed == {"scorer.arc_weight"} | {
+        f"scorer.arc_{side}.0.{kind}" for side in ("dep", "head") for kind in ("weight", "bias")
+    }
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours if name not in changed)
+    assert Parser(new, device="cpu").parse(sample(2))
+
+
+def test_wider_labels_are_new_as_a_whole(saved):
+    new = saved(tiny_model(), other_treebank(), scorer=ScorerSettings(arc_width=12, label_width=9))
+
+    assert not new.scorer.label_weight.any()  # as in any new model
+
+
+@pytest.mark.parametrize(
+    ("old_columns", "new_columns"),
+    [(("upos", "xpos"), ("xpos",)), (("upos",), ("xpos", "upos")), (("xpos", "upos"), ("upos", "xpos"))],
+)
+def test_the_tags_of_a_column_are_found_whatever_place_it_has(saved, old_columns, new_columns):
+    old = tiny_model(tags=TagSettings("predicted", old_columns))
+
+    new = saved(old, sample(), tags=TagSettings("predicted", new_columns))
+
+    ours, theirs = weights_of(new), weights_of(old)
+    for place, column in enumerate(new_columns):
+        for weight in ("encoder.tags.{}.weight", "tagger.columns.{}.weight", "tagger.columns.{}.bias"):
+            if column in old_columns:
+                kept = theirs[weight.format(old_columns.index(column))]
+                assert torch.equal(ours[weight.format(place)], kept)
+            else:
+                row = ours[weight.format(place)][0]
+                assert not any(torch.equal(row, each) for each in theirs[weight.format(0)])
+
+
+def test_a_word_table_that_is_cut_leaves_the_treebanks_scores_as_they_were(saved):
+    old, sentences = tiny_model(), sample(3)
+
+    new = saved(old, sentences, pieces="cut")
+
+    assert new.settings.encoder.n_pieces == len(new.encoder.pieces.weight) < old.settings.encoder.n_pieces
+    with torch.no_grad():
+        ours, theirs = (model(model.batch_of(sentences), None, model.given_tags(sentences)) for model in (new, old))
+    assert torch.equal(ours.arcs, theirs.arcs)
+
+
+def test_a_model_that_read_no_tags_can_learn_to(saved):
+    old = tiny_model(tags=TagSettings("none"))
+
+    new = saved(old, sample(), tags=TagSettings("predicted", ("upos",)))
+
+    assert new.tagger is not None
+    assert torch.equal(new.encoder.pieces.weight, old.encoder.pieces.weight)
+
+
+def test_the_seed_decides_what_is_new_and_nothing_else_does(saved):
+    old = tiny_model(relations=NO_GRAPH)
+    state = torch.random.get_rng_state()
+
+    first, same, other = (
+        saved(old, other_treebank(), relations=RelationSettings(), training=TrainingSettings(seed=seed))
+        for seed in (1, 1, 2)
+    )
+
+    assert are_equal(weights_of(first), weights_of(same))
+    assert not torch.equal(weights_of(first)[RELATIONS + "keys"], weights_of(other)[RELATIONS + "keys"])
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_the_root_label_is_the_treebanks():
+    sentences = [
+        each.with_graph(Graph.of_words(each.heads, ["ROOT" if label == "root" else label for label in each.labels]))
+        for each in sample()
+    ]
+
+    model = start_model(recipe_for(tiny_biaffine()), sentences)
+
+    assert model.settings.decode.root_label == "ROOT"
+
+
+def test_a_biaffine_model_starts_from_the_words_of_the_treebank():
+    recipe = recipe_for(tiny_biaffine())
+
+    model = start_model(recipe, sample())
+
+    by_hand = create_biaffine_model(sample(), encoder=recipe.encoder, scorer=recipe.scorer, seed=1)
+    assert are_equal(weights_of(model), weights_of(by_hand))
+
+
+def test_a_biaffine_model_cannot_be_continued(tmp_path):
+    Parser(tiny_biaffine(), device="cpu").save(tmp_path / "old")
+    recipe = replace(recipe_for(tiny_model()), encoder=PretrainedSettings(str(tmp_path / "old")))
+
+    with pytest.raises(ModelError, match="biaffine model cannot go on"):
+        start_model(recipe, sample())
+
+
+@pytest.mark.parametrize("pieces", ["all", "cut"])
+def test_a_pretrained_encoder_gives_its_weights(tmp_path, pieces):
+    write_encoder(tmp_path, "bert")
+    recipe = replace(
+        recipe_for(tiny_model(decode=DecodeSettings(root_rule="none"))),
+        encoder=PretrainedSettings(str(tmp_path), pieces=pieces, n_frequent=5),
+    )
+
+    model = start_model(recipe, sample(3))
+
+    shape, weights = load_encoder(tmp_path)
+    assert (model.settings.encoder.n_pieces < shape.n_pieces) == (pieces == "cut")
+    for name, weight in weights.items():
+        if name != "pieces.weight" or pieces == "all":
+            assert torch.equal(model.encoder.state_dict()[name], weight)
+    assert model.settings.decode == DecodeSettings(root_label="root", root_rule="none")

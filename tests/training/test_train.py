@@ -1,0 +1,206 @@
+"""A whole training: what it yields and writes, when it stops, and what its model's card says."""
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import treefine
+from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from treefine.errors import TreefineError
+from treefine.parsing.parser import Parser
+from treefine.training import epochs
+from treefine.training.learn import Learner
+from treefine.training.notes import recipe_toml
+from treefine.training.prepare import prepare
+from treefine.training.recipe import PretrainedSettings, Recipe, TreebankSettings, read_recipe
+from treefine.training.train import train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The recipe and the output of an RNGTr with an initial parser and two folds."""
+    folder = tmp_path_factory.mktemp("trained")
+    write_recipe(folder, "syntr", sections=SYNTR, epochs=1)
+    recipe = write_recipe(
+        folder, "rngtr", sections='[initial]\nparser = "syntr.toml"\nfolds = 2\n[tags]\nsource = "none"\n'
+    )
+    for path in (recipe, folder / "syntr.toml"):
+        path.write_text(path.read_text().replace(f'"{folder}/', '"$HERE/'))
+    os.environ["HERE"] = str(folder)
+    yield folder
+    del os.environ["HERE"]
+
+
+@pytest.fixture(scope="module")
+def steps(folder):
+    return run(folder / "rngtr.toml", folder / "out")
+
+
+def test_the_initial_parser_comes_first_then_the_folds_then_the_model(steps):
+    stages = list(dict.fromkeys(step.stage for step in steps))
+
+    assert stages == ["initial parser", "fold 1 of 2", "fold 2 of 2", ""]
+
+
+def test_progress_goes_on_batch_by_batch_and_ends_each_epoch_with_its_accuracy(steps):
+    own = [step for step in steps if step.stage == ""]
+
+    assert [step.share for step in own] == sorted(step.share for step in own)
+    assert own[-1].share == 1.0
+    assert [step.epoch for step in own if step.accuracy is not None] == [1, 2, 3]
+    assert len(own) > 6  # batches too
+    assert all(step.loss > 0 and step.seconds > 0 for step in own)
+
+
+def test_the_best_epoch_is_the_one_with_the_highest_las(steps):
+    measured = [step.accuracy.las for step in steps if step.stage == "" and step.accuracy is not None]
+
+    standing = steps[-1].standing
+    assert standing.best_las == max(measured)
+    assert standing.best_epoch == measured.index(max(measured)) + 1
+
+
+def test_metrics_have_all_that_an_epoch_has_to_tell(folder, steps):
+    last = json.loads((folder / "out" / "metrics.jsonl").read_text().splitlines()[-1])
+
+    assert list(last) == [
+        *("epoch", "loss", "UAS", "LAS", "LAS_1", "LAS_2", "LAS_3", "rate", "encoder_rate"),
+        *("moving_1", "moving_2", "moving_3", "seconds", "sentences_per_second"),
+    ]
+    assert (last["epoch"], last["LAS"], last["LAS_3"]) == (3, steps[-1].accuracy.las, steps[-1].accuracy.las_by_step[2])
+    assert last["rate"] == last["encoder_rate"] == 0
+    assert last["moving_1"] == 1.0 >= last["moving_2"] >= last["moving_3"] >= 0
+
+
+def test_the_folder_holds_the_model_and_what_the_folds_parsed(folder, steps):
+    out = folder / "out"
+
+    assert not list(out.glob("**/checkpoints"))
+    assert not list(out.glob("folds/*/model"))
+    assert len(list(out.glob("folds/*/parses.conllu.gz"))) == 2
+    assert isinstance(Parser.from_pretrained(out / "model", device="cpu").initial, Parser)
+
+
+def test_a_finished_training_is_not_done_again(folder, steps):
+    before = weights(folder / "out")
+
+    assert run(folder / "rngtr.toml", folder / "out") == []
+    assert weights(folder / "out") == before
+
+
+def test_the_card_has_recipes_that_can_be_read_back(folder, steps, tmp_path):
+    card = (folder / "out" / "model" / "README.md").read_text()
+    written = re.findall(r"```toml\n(.*?)```", card, re.DOTALL)
+    for name, text in zip(("outer", "syntr"), written, strict=True):
+        (tmp_path / f"{name}.toml").write_text(text)
+
+    prepared = prepare(folder / "rngtr.toml")
+    outer = read_recipe(tmp_path / "outer.toml")
+    assert outer.initial.parser == str(tmp_path / "syntr.toml")  # it is found beside the other
+    assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
+    assert read_recipe(tmp_path / "syntr.toml") == prepared.initial
+
+
+def test_the_card_says_what_was_learned_from_how_and_how_well(folder, steps):
+    card = (folder / "out" / "model" / "README.md").read_text()
+
+    standing = steps[-1].standing
+    for name in ("train", "dev"):
+        digest = hashlib.sha256((folder / f"{name}.conllu").read_bytes()).hexdigest()
+        assert f"{digest}  $HERE/{name}.conllu\n" in card
+    assert f"treefine {treefine.__version__} with torch {torch.__version__} and seed 1 on 20 sentences" in card
+    assert f"LAS {standing.best_las:.2%};" in card
+    assert "LAS " + ", ".join(f"{las:.2%}" for las in standing.best_by_step) in card
+    assert str(folder) not in card
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_string_of_a_recipe_is_written_as_toml(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("recipe") / "recipe.toml"
+    recipe = Recipe(TreebankSettings((text,), text), PretrainedSettings(text), title=text)
+
+    path.write_text(recipe_toml(recipe), encoding="utf-8", newline="")
+
+    assert read_recipe(path) == recipe
+
+
+def test_a_training_stops_when_the_best_epoch_is_too_long_ago(tmp_path):
+    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=30, training="patience = 1", optimiser="clip = 0.5")
+
+    last = run(recipe, tmp_path / "out")[-1]
+
+    assert last.epoch == last.standing.best_epoch + 2 < 30
+
+
+def test_a_training_does_not_stop_before_it_was_measured(tmp_path):
+    options = "patience = 0\ndev_every = 3"
+    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=4, training=options)
+
+    measured = [step.epoch for step in run(recipe, tmp_path / "out") if step.accuracy is not None]
+
+    assert measured == [3, 4]
+
+
+def test_an_interrupted_training_keeps_its_checkpoint_and_goes_on(tmp_path):
+    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
+    run(recipe, tmp_path / "whole")
+    steps = train(prepare(recipe), tmp_path / "out", device=CPU)
+    while next(steps).epoch < 2:
+        pass
+
+    with pytest.raises(KeyboardInterrupt):
+        steps.throw(KeyboardInterrupt)
+
+    assert [path.name for path in (tmp_path / "out" / "checkpoints").iterdir()] == ["checkpoint-000001"]
+    assert min(step.epoch for step in run(recipe, tmp_path / "out")) == 2
+    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
+    assert metrics(tmp_path / "out") == metrics(tmp_path / "whole")
+
+
+def learn_nan(learner):
+    """An epoch whose last update makes a weight no number."""
+
+    def epoch(number):
+        yield from Learner.epoch(learner, number)
+        if number == 2:
+            learner.optimiser.parameters[0].data[0] = float("nan")
+
+    return epoch
+
+
+def test_a_weight_that_is_no_number_ends_the_training_before_it_is_saved(tmp_path, monkeypatch):
+    def learner_of(*arguments):
+        learner = Learner(*arguments)
+        learner.epoch = learn_nan(learner)
+        return learner
+
+    monkeypatch.setattr(epochs, "Learner", learner_of)
+
+    with pytest.raises(TreefineError, match="In epoch 2 the loss or a weight is no finite number any more") as raised:
+        run(write_recipe(tmp_path, "syntr", sections=SYNTR), tmp_path / "out")
+
+    assert "\n" not in str(raised.value)
+    assert [path.name for path in (tmp_path / "out" / "checkpoints").iterdir()] == ["checkpoint-000001"]
+
+
+def test_a_loss_that_is_no_number_ends_the_training_at_once(tmp_path, monkeypatch):
+    seen = []
+
+    def epoch(learner, number):
+        for share in (0.25, 0.5, 0.75, 1.0):
+            seen.append(share)
+            yield share, float("nan") if share == 0.5 else 1.0
+
+    monkeypatch.setattr(Learner, "epoch", epoch)
+
+    with pytest.raises(TreefineError, match="In epoch 1 the loss or a weight is no finite number any more"):
+        run(write_recipe(tmp_path, "syntr", sections=SYNTR), tmp_path / "out")
+
+    assert seen == [0.25, 0.5]
