@@ -164,6 +164,17 @@ def test_an_interrupted_training_keeps_its_checkpoint_and_goes_on(tmp_path):
     assert metrics(tmp_path / "out") == metrics(tmp_path / "whole")
 
 
+def test_what_a_killed_training_had_half_written_goes_at_the_next_start(tmp_path):
+    out = tmp_path / "out"
+    for name in ("checkpoints/.new-ab12", ".model.cd34"):
+        (out / name).mkdir(parents=True)
+    (out / ".metrics.jsonl.new").touch()
+
+    run(write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=1), out)
+
+    assert sorted(path.name for path in out.iterdir()) == ["metrics.jsonl", "model", "tensorboard"]
+
+
 def learn_nan(learner):
     """An epoch whose last update makes a weight no number."""
 

@@ -61,13 +61,14 @@ def attend(
     n_attention_heads, n_pieces, width = query.shape[1:]
     keys, values = tables.key_rows(), tables.value_rows()
     key_shares, value_shares = keys - keys[NONE], values - values[NONE]
+    # F.embedding, not rows[ids]: nearly all ids are NONE, and the gradient of an index adds up equal ids one by one.
     above = relations.above[:, None].expand(query.shape[:3])  # [row, attn, piece]
     places = torch.arange(n_pieces, device=query.device)
     cells = torch.cat([places * n_pieces + above, above * n_pieces + places], dim=2)  # [row, attn, up and down]
 
-    up = (query * key_shares[relations.up][:, None]).sum(-1)  # [row, attn, piece]
+    up = (query * F.embedding(relations.up, key_shares)[:, None]).sum(-1)  # [row, attn, piece]
     query_above = query.gather(2, above[..., None].expand_as(query))
-    down = (query_above * key_shares[relations.down][:, None]).sum(-1)
+    down = (query_above * F.embedding(relations.down, key_shares)[:, None]).sum(-1)
     scores = query / math.sqrt(width) @ key.transpose(-1, -2)  # [row, attn, piece, piece]
     shares = torch.cat([up, down], dim=2).to(scores.dtype)  # where the rest runs in bfloat16
     scores.view(len(query), n_attention_heads, -1).scatter_add_(2, cells, shares)
@@ -76,8 +77,8 @@ def attend(
     up, down = weights.flatten(2).gather(2, cells).chunk(2, dim=2)
     down_weights = torch.zeros_like(weights).flatten(2).scatter(2, cells[:, :, n_pieces:], down).view_as(weights)
     none = relations.has_graph[:, None, None, None] * values[NONE]
-    attended = weights @ (value + none) + down_weights @ value_shares[relations.down][:, None]
-    return attended + up[..., None] * value_shares[relations.up][:, None]
+    attended = weights @ (value + none) + down_weights @ F.embedding(relations.down, value_shares)[:, None]
+    return attended + up[..., None] * F.embedding(relations.up, value_shares)[:, None]
 
 
 class RelationAttention(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the customary name
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from treefine.config import BiLSTMSettings
@@ -64,5 +65,5 @@ class BiLSTMEncoder(nn.Module):
         lengths = (words != 0).sum(1).cpu()
         packed = pack_padded_sequence(self.chars(words), lengths, batch_first=True, enforce_sorted=False)
         _, (last, _) = self.char_lstm(packed)
-        spelling: Tensor = last.transpose(0, 1).flatten(1)[place]  # [batch * word, width]
+        spelling = F.embedding(place, last.transpose(0, 1).flatten(1))  # [batch * word, width]
         return spelling.reshape(*chars.shape[:2], -1)

@@ -47,8 +47,9 @@ class Metrics:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.board is not None:
-            self.board.close()
+        if self.folder is not None and self.board is not None:
+            with _reported(self.folder):
+                self.board.close()
 
     def add(self, epoch: int, values: dict[str, float]) -> None:
         """Write the values of one epoch."""

@@ -29,11 +29,14 @@ class Gold:
 
 
 def step_loss(step: BatchStep, gold: Gold) -> Float[Tensor, ""]:
-    """The loss of one step, summed over the words that still move: heads, labels of the right heads, and tags."""
+    """The loss of one step, summed over the words that still move: heads, labels of the right heads, and tags.
+
+    Tags are learned at the first step alone, whose tags are the ones that count: later steps read them.
+    """
     right = gold.select(step.sentences, step.batch.n_words)
     heads, labels = right.graphs.heads, right.graphs.labels
     loss = _summed(step.scores.arcs, heads, NO_HEAD) + _summed(step.scores.labels(heads), labels, UNSEEN)
-    if right.tags is not None:
+    if right.tags is not None and step.t == 1:
         for column, scores in enumerate(step.scores.tags):
             loss = loss + _summed(scores, right.tags[..., column] - 1, UNSEEN)
     return loss
