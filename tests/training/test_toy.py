@@ -16,8 +16,9 @@ from treefine.training.train import LAYOUT, train
 from treefine.treebank.conllu import read_treebank
 
 TOY = DATA / "toy"
-# Six seeds: SynTr 0.82 to 0.85, the first step of RNGTr 0.80 to 0.84, its last step 0.95 to 0.99.
-REFINED = 0.9  # dev LAS that refinement passes and one pass over the words does not
+# Dev LAS of eight seeds: SynTr 0.72 to 0.86, and the first step of RNGTr from an empty graph 0.83 to 0.84;
+# its last step, the fourth, 0.997 to 1.0; SynTr+RNGTr 0.98 to 0.998. Twice as long, SynTr stays below 0.86.
+ONE_PASS, REFINED = 0.89, 0.95  # what one pass over the words does not reach, and refinement passes
 CPU = torch.device("cpu")
 
 
@@ -86,17 +87,18 @@ def test_refinement_from_an_empty_graph_improves_dev_las_at_each_step_also_when_
     for progress in train(recipe("rngtr"), whole, device=CPU):
         if progress.accuracy is not None:
             accuracies.append(progress.accuracy)
-        elif progress.epoch == 12 and not killed.exists() and progress.share > 11.5 / 15:
+        elif progress.epoch == 6 and not killed.exists() and progress.share > 5.5 / 15:
             shutil.copytree(whole, killed)  # what would be left, were it killed in the middle of this epoch
 
     best = max(accuracies, key=lambda accuracy: accuracy.las)
-    assert best.las_by_step[0] < REFINED - 0.02 < REFINED + 0.02 < best.las_by_step[-1]
+    assert best.las_by_step[0] < ONE_PASS < REFINED < best.las_by_step[-1]
     assert list(best.las_by_step) == sorted(best.las_by_step)
     assert share_right(whole / LAYOUT.model, "dev.conllu") == pytest.approx(best.las)
 
     resumed = list(train(recipe("rngtr"), killed, device=CPU))
 
-    assert resumed[0].epoch == 12
+    assert resumed[0].epoch == 6
+    assert resumed[-1].standing.best_epoch > 6  # so that the weights below are those of resumed epochs
     assert weights(killed) == weights(whole)
     assert metrics(killed) == metrics(whole)
 
@@ -108,8 +110,8 @@ def test_refinement_improves_syntr_and_learns_from_the_errors_of_parsers_that_ha
 
     syntr = tmp_path / LAYOUT.initial / LAYOUT.model
     assert list(stages) == ["initial parser", "fold 1 of 2", "fold 2 of 2", ""]
-    assert 0.7 < share_right(syntr, "dev.conllu") < REFINED - 0.02
-    assert share_right(tmp_path / LAYOUT.model, "dev.conllu") > REFINED + 0.02
+    assert 0.65 < share_right(syntr, "dev.conllu") < ONE_PASS
+    assert share_right(tmp_path / LAYOUT.model, "dev.conllu") > REFINED
     folds = sorted((tmp_path / LAYOUT.folds).glob(f"*/{LAYOUT.parses}"))
     jackknifed = [sentence for fold in folds for sentence in read_treebank(fold)]
-    assert agreement(jackknifed, "train.conllu") < share_right(syntr, "train.conllu") - 0.05
+    assert agreement(jackknifed, "train.conllu") < share_right(syntr, "train.conllu") - 0.03
