@@ -124,7 +124,7 @@ def test_the_card_says_what_was_learned_from_how_and_how_well(folder, steps):
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_string_of_a_recipe_is_written_as_toml(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("recipe") / "recipe.toml"
-    recipe = Recipe(TreebankSettings((text,), text), PretrainedSettings(text), title=text)
+    recipe = Recipe(TreebankSettings((f"a{text}",), f"a{text}"), PretrainedSettings(text), title=text)
 
     path.write_text(recipe_toml(recipe), encoding="utf-8", newline="")
 
@@ -187,8 +187,8 @@ def learn_nan(learner):
 
 
 def test_a_weight_that_is_no_number_ends_the_training_before_it_is_saved(tmp_path, monkeypatch):
-    def learner_of(*arguments):
-        learner = Learner(*arguments)
+    def learner_of(*arguments, **options):
+        learner = Learner(*arguments, **options)
         learner.epoch = learn_nan(learner)
         return learner
 

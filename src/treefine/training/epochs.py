@@ -9,10 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from treefine.errors import TreefineError
+from treefine.evaluation.conll18 import evaluate
 from treefine.network.model import ParserModel
 from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.parser import Parser
+from treefine.parsing.pretrained import load_model
 from treefine.training.checkpoint import Checkpoint, Standing, load_checkpoint, remove_leftovers, save_checkpoint
 from treefine.training.data import Data
 from treefine.training.graphs import TrainingGraphs
@@ -35,6 +39,7 @@ class Layout:
     checkpoints: str = "checkpoints"
     start: str = "start"  # those of the models that it goes on from
     initial: str = "initial"  # the training of the initial parser
+    members: str = "members"  # those whose weights are averaged
     folds: str = "folds"  # those of the parsers that parse the training set
     parses: str = "parses.conllu.gz"  # what one of them made of its block
 
@@ -68,9 +73,12 @@ class Start:
 
 
 def learn(
-    recipe: Recipe, data: Data, folder: Path, processes: Processes, start: Start, *, stage: str = ""
+    recipe: Recipe, data: Data, folder: Path, processes: Processes, start: Start, *, stage: str = "", member: int = 0
 ) -> Iterator[Progress]:
-    """Train one model in its folder, or go on where that was cut off. Nothing is done if the model is there."""
+    """Train one model in its folder, or go on where that was cut off. Nothing is done if the model is there.
+
+    A `member` of several that are averaged begins like the others, but meets the sentences in an order of its own.
+    """
     if processes.is_first:
         remove_leftovers(folder, LAYOUT.model, LAYOUT.parses, LINES)
     if processes.same((folder / LAYOUT.model).exists()):
@@ -78,7 +86,7 @@ def learn(
         return
     settings = recipe.training
     model = start_model(recipe, data.train, start.folder)
-    learner = Learner(model, recipe, data.train, start.graphs, processes)
+    learner = Learner(model, recipe, data.train, start.graphs, processes, member=member)
     measure = Measure(data.dev, model.vocabulary.labels, rule=recipe.treebank.rule)
     checkpoint = load_checkpoint(folder / LAYOUT.checkpoints, learner)
     standing, best = (checkpoint.standing, checkpoint.best) if checkpoint else (Standing(), model.state_dict())
@@ -112,9 +120,47 @@ def learn(
             yield progress
     if processes.is_first:
         model.load_state_dict(best)
-        parser = Parser(model, initial=start.parser, max_steps=recipe.refine.max_steps, device=processes.device)
-        parser.save(folder / LAYOUT.model, notes=notes_of(recipe, data, standing, inner=start.recipe))
+        _save(model, recipe, data, folder, processes, start, standing)
     _finish(folder, processes)
+
+
+def average(recipe: Recipe, data: Data, folder: Path, processes: Processes, start: Start) -> Iterator[Progress]:
+    """Train the members in folders of their own, then save the model whose weights are the mean of theirs."""
+    if processes.same((folder / LAYOUT.model).exists()):
+        return
+    members = [folder / LAYOUT.members / str(number) for number in range(1, recipe.training.members + 1)]
+    for number, member in enumerate(members):
+        stage = f"member {number + 1} of {len(members)}"
+        yield from learn(recipe, data, member, processes, start, stage=stage, member=number)
+    if processes.is_first:
+        remove_leftovers(folder, LAYOUT.model)
+        model = mean_model([load_model(member / LAYOUT.model) for member in members])
+        initial = (lambda _: iter(start.dev)) if model.settings.reads_graph else empty
+        parser = Parser(model, initial=initial, max_steps=recipe.refine.max_steps, device=processes.device)
+        scores = evaluate(data.dev, parser.parse(data.dev), rule=recipe.treebank.rule)
+        standing = Standing(best_las=scores["LAS"].f1, best_uas=scores["UAS"].f1)
+        _save(model, recipe, data, folder, processes, start, standing)
+    processes.wait()
+
+
+def mean_model(models: Sequence[ParserModel]) -> ParserModel:
+    """The first of these models, with the mean of the weights of all."""
+    states = [model.state_dict() for model in models]
+    models[0].load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
+    return models[0]
+
+
+def _save(
+    model: ParserModel,
+    recipe: Recipe,
+    data: Data,
+    folder: Path,
+    processes: Processes,
+    start: Start,
+    standing: Standing,
+) -> None:
+    parser = Parser(model, initial=start.parser, max_steps=recipe.refine.max_steps, device=processes.device)
+    parser.save(folder / LAYOUT.model, notes=notes_of(recipe, data, standing, inner=start.recipe))
 
 
 def _finish(folder: Path, processes: Processes) -> None:

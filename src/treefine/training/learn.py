@@ -38,9 +38,12 @@ class Learner:
         train: Sequence[Sentence],
         graphs: TrainingGraphs,
         processes: Processes,
+        *,
+        member: int = 0,
     ) -> None:
         self.model = model.to(processes.device)
         self.recipe, self.train, self.graphs, self.processes = recipe, train, graphs, processes
+        self.seeds = [recipe.training.seed, *([member] if member else [])]
         self.decoder = Decoder.of(model)
         self.optimiser = Optimiser(model, recipe.optimiser)
         self.n_moving = np.zeros(recipe.refine.max_steps)  # words that each step of the last epoch learned from
@@ -64,7 +67,7 @@ class Learner:
         `number` counts from 1.
         """
         settings = self.recipe.training
-        rng = np.random.default_rng([settings.seed, number])
+        rng = np.random.default_rng([*self.seeds, number])
         torch.manual_seed(int(rng.integers(2**62)) + self.processes.rank)
         drawn = self.graphs.draw(rng)
         order = rng.permutation(len(self.train)).tolist()

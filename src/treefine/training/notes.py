@@ -16,15 +16,17 @@ from treefine.version import __version__
 
 def notes_of(recipe: Recipe, data: Data, standing: Standing, *, inner: Recipe | None = None) -> str:
     """The recipe and the initial parser's, the versions of the code, the data's checksums and the dev scores."""
-    steps = ", ".join(f"{las:.2%}" for las in standing.best_by_step)
+    members, scores = recipe.training.members, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
+    chosen = f"The best of {standing.epoch} epochs is number {standing.best_epoch}."
+    by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in standing.best_by_step)}"
+    if not standing.best_epoch:
+        chosen, by_step = f"Its weights are the mean of those of {members} trainings.", ""
     lines = [
         "## Training",
         "",
         f"Trained by treefine {__version__} with torch {torch.__version__} and seed {recipe.training.seed} on "
         f"{len(data.train):,} sentences.",
-        f"The best of {standing.epoch} epochs is number {standing.best_epoch}. On {len(data.dev):,} dev sentences its "
-        f"trees have UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%};",
-        f"the graphs of its steps have LAS {steps}.",
+        f"{chosen} On {len(data.dev):,} dev sentences its trees have {scores}{by_step}.",
         "",
         "The recipe:",
         "```toml",
@@ -47,11 +49,13 @@ def notes_of(recipe: Recipe, data: Data, standing: Standing, *, inner: Recipe | 
 def recipe_toml(recipe: Recipe) -> str:
     """The recipe as a TOML file that `read_recipe` reads, with all settings, the defaults too.
 
-    The recipe of an initial parser is named without its folder, as it is where it lies beside this one.
+    Another recipe is named without its folder, as it is where it lies beside this one.
     """
     values = asdict(recipe)
-    if recipe.initial.parser.endswith(".toml"):
-        values["initial"]["parser"] = Path(recipe.initial.parser).name
+    for section, key in (("initial", "parser"), ("encoder", "folder")):
+        name = values[section].get(key, "")
+        if name.endswith(".toml"):
+            values[section][key] = Path(name).name
     del values["decode"]["root_label"]  # the treebank's, and not for a recipe to say
     lines = [_pair(key, value) for key, value in values.items() if not isinstance(value, dict)]
     for name, section in values.items():

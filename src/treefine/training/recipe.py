@@ -135,12 +135,13 @@ class TrainingSettings:
     batch_pieces: int = 1000  # padding counted
     hidden: float = 0.0  # share of the pieces (of a BiLSTM's words) that are hidden from the model in training
     seed: int = 1
+    members: int = 1  # trainings that begin alike, but draw sentences otherwise, and whose weights are averaged
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
     dev_every: int = 1  # epochs
     checkpoint_minutes: float = 10.0  # written at the first end of an epoch after so long; 0: after every epoch
 
     def __post_init__(self) -> None:
-        names = ("epochs", "batch_pieces", "dev_every")
+        names = ("epochs", "batch_pieces", "members", "dev_every")
         _check(*((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in names))
         _check((self.hidden < 1, f"hidden = {self.hidden}; it must be below 1"))
 

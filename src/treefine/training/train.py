@@ -13,7 +13,7 @@ import torch
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.data import Data
-from treefine.training.epochs import LAYOUT, Progress, Start, learn
+from treefine.training.epochs import LAYOUT, Progress, Start, average, learn
 from treefine.training.graphs import TrainingGraphs
 from treefine.training.jackknife import blocks
 from treefine.training.prepare import Prepared, prepare_recipe, start_of
@@ -38,7 +38,8 @@ def train(
     with Processes(device or torch.device("cuda" if torch.cuda.is_available() else "cpu")) as processes:
         folders = yield from _starts(prepared, folder, processes)
         start = yield from _start(prepared, folder, processes, folders)
-        yield from learn(prepared.recipe, prepared.data, folder, processes, start)
+        train_one = learn if prepared.recipe.training.members == 1 else average
+        yield from train_one(prepared.recipe, prepared.data, folder, processes, start)
 
 
 def _starts(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, str]]:

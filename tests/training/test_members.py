@@ -1,0 +1,79 @@
+"""Several trainings whose weights are averaged."""
+
+from itertools import islice
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.trainings import CPU, metrics, run, weights, write_recipe
+from treefine import evaluate, read_treebank
+from treefine.parsing.parser import Parser
+from treefine.training.prepare import prepare
+from treefine.training.start import start_model
+from treefine.training.train import train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("members")
+
+
+@pytest.fixture(scope="module")
+def recipe(folder):
+    return write_recipe(folder, "two", training="members = 2", epochs=2)
+
+
+@pytest.fixture(scope="module")
+def out(folder, recipe):
+    run(recipe, folder / "out")
+    return folder / "out"
+
+
+def saved(folder):
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def test_the_weights_are_the_mean_of_the_members(out):
+    first, second = (saved(out / "members" / number) for number in "12")
+
+    assert all(torch.allclose(weight, (first[name] + second[name]) / 2) for name, weight in saved(out).items())
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_first_member_is_what_one_training_alone_would_be(folder, out):
+    alone = write_recipe(folder, "one", epochs=2)
+
+    run(alone, folder / "alone")
+
+    assert weights(folder / "alone") == weights(out / "members" / "1")
+
+
+def test_members_begin_alike(recipe):
+    """Weights that begin apart have no mean worth having: what a head of one does, another head does in the other."""
+    prepared = prepare(recipe)
+    begun = [start_model(prepared.recipe, prepared.data.train).state_dict() for _ in range(2)]
+
+    assert all(torch.equal(weight, begun[1][name]) for name, weight in begun[0].items())
+
+
+def test_the_card_has_the_dev_scores_of_the_mean(folder, out):
+    gold = list(read_treebank(folder / "dev.conllu"))
+    card = (out / "model" / "README.md").read_text()
+
+    scores = evaluate(gold, Parser.from_pretrained(out / "model", device="cpu", max_steps=3).parse(gold))
+
+    assert "Its weights are the mean of those of 2 trainings." in card
+    assert f"UAS {scores['UAS'].f1:.2%} and LAS {scores['LAS'].f1:.2%}" in card
+
+
+def test_members_that_are_cut_off_go_on_to_the_same_mean(folder, recipe, out):
+    whole = len(run(recipe, folder / "counted"))
+    for stopped in (whole // 3, whole // 2):
+        list(islice(train(prepare(recipe), folder / "again", device=CPU), stopped))
+
+    run(recipe, folder / "again")
+
+    assert weights(folder / "again") == weights(out)
+    assert metrics(folder / "again") == metrics(out)
+    assert run(recipe, folder / "again") == []
