@@ -246,16 +246,19 @@ def n_parameters(parser: Parser) -> int:
 
 
 def trained(folder: Path) -> dict[str, Any]:
-    """What the metrics of a training say: its seconds, those of its initial parsers, and its best epoch."""
+    """What the metrics of a training say: its seconds, those of its initial parsers, and its best epoch.
+
+    A mean of several trainings has no epochs of its own; its seconds are those of all its members.
+    """
     epochs = _metrics(folder)
     measured = [epoch for epoch in epochs if "LAS" in epoch]
     best = max(measured, key=lambda epoch: epoch["LAS"], default={"epoch": None, "LAS": None})
 
     def together(name: str) -> float:
-        return sum(_seconds(_metrics(each)) or 0 for each in (folder / name).glob("*"))
+        return round(sum(_seconds(_metrics(each)) or 0 for each in (folder / name).glob("*")), 1)
 
     return {
-        "training_seconds": _seconds(epochs),
+        "training_seconds": _seconds(epochs) if epochs else together(LAYOUT.members) or None,
         "initial_seconds": _seconds(_metrics(folder / LAYOUT.initial)),
         "folds_seconds": together(LAYOUT.folds),
         "start_seconds": together(LAYOUT.start),

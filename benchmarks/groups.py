@@ -25,11 +25,27 @@ class Group:
         return config
 
     @property
+    def changes(self) -> dict[str, str]:
+        """What was set otherwise than in the recipe."""
+        parts = [change.partition("=") for change in self.config["changes"]]
+        return {key.strip(): value.strip() for key, _, value in parts}
+
+    @property
+    def members(self) -> int:
+        """How many trainings its weights are the mean of."""
+        return int(self.changes.get("training.members", 1))
+
+    @property
+    def is_refined(self) -> bool:
+        """Whether it refines a graph."""
+        return str(self.config["kind"]).endswith("RNGTr")
+
+    @property
     def is_plain(self) -> bool:
-        """Whether it is a recipe as it stands, with the tags of the treebank and the paper's loop."""
+        """Whether it is a recipe as it stands, or the mean of such, with the treebank's tags and the paper's loop."""
         config = self.config
-        is_of_the_grid = config["kind"].endswith("RNGTr") and (config["T"] == 1 or not config["stop"])
-        return not config["changes"] and config["tags"] == "given" and not is_of_the_grid
+        is_of_the_grid = self.is_refined and (config["T"] == 1 or not config["stop"])
+        return self.changes.keys() <= {"training.members"} and config["tags"] == "given" and not is_of_the_grid
 
     @property
     def chosen(self) -> int:
@@ -52,10 +68,9 @@ class Group:
         return [statistics.mean(each) if None not in each else None for each in zip(*lists, strict=True)]
 
     @property
-    def command(self) -> str:
-        """What trains its chosen seed."""
-        changes = [*self.config["changes"], f"training.seed={self.chosen}"]
-        return f"treefine train {self.config['recipe']} {' '.join(f'--set {each}' for each in changes)} --output DIR"
+    def name(self) -> str:
+        """The recipe and its changes, as `treefine train` takes them."""
+        return " ".join([self.config["recipe"], *(f"--set {each}" for each in self.config["changes"])])
 
 
 def grouped(rows: Iterable[Row]) -> list[Group]:

@@ -10,157 +10,143 @@ from benchmarks import paper
 from benchmarks.groups import Group, Row, grouped
 from benchmarks.markdown import table
 from benchmarks.rows import read_rows
-from benchmarks.significance import compared
+from benchmarks.significance import comparisons
 from treefine.evaluation.conll18 import relative_error_reduction
 
 NONE = "–"
 METRICS = ("UAS", "LAS")
+SOURCES = ("given", "predicted", "none")  # of tags
+COMMAND = "treefine train RECIPE --set training.seed=SEED --output DIR"
 TREEBANKS = tuple(paper.TEST)
 Line = tuple[object, ...]
 
 
 def accuracy(treebank: str, groups: Sequence[Group]) -> str:
     """All plain models of a treebank beside the paper's."""
-    head = ("model", "encoder", "dev UAS", "dev LAS", "seeds", "test UAS", "test LAS", "seed tested")
-    lines: list[Line] = [(*head, "paper: test UAS", "LAS", "errors removed, dev", "test")]
+    head = ("model", "encoder", "seeds", "dev UAS", "dev LAS", "test UAS", "test LAS")
+    lines: list[Line] = [(*head, "paper: UAS", "LAS", "recipe")]
     ours = [group for group in groups if group.config["treebank"] == treebank and group.is_plain]
     reported = paper.TEST[treebank]
     for group in ours:
         scores = [f"{each:.2f}" for each in reported.get(group.config["kind"], ())] or [NONE, NONE]
-        removed = (_removed(group, "dev"), _removed(group, "test"))
-        lines.append((title(group), group.config["encoder"], *_dev(group), *_test(group), *scores, *removed))
+        lines.append((*_model(group), _seeds(group), *_dev(group), *_test(group), *scores, _recipe(group)))
     for kind in _kinds(treebank):
         if kind not in [group.config["kind"] for group in ours]:
             scores = [f"{each:.2f}" for each in reported.get(kind, ())] or [NONE, NONE]
-            lines.append((kind, *[NONE] * (len(head) - 1), *scores, NONE, NONE))
-    return "\n".join([table(*lines), *_commands(ours)])
+            lines.append((kind, *[NONE] * (len(head) - 1), *scores, NONE))
+    return "\n".join([table(*lines), *footnote(ours), *_command(ours)])
 
 
 def grid(groups: Sequence[Group]) -> str:
     """The paper's Table 1, on the dev set of tr_imst."""
-    lines: list[Line] = [("model", "encoder", "dev UAS", "dev LAS", "seeds", "paper: starts from", "UAS", "LAS")]
+    head = ("model", "encoder", "seeds", "dev UAS", "dev LAS")
+    lines: list[Line] = [(*head, "paper: starts from", "UAS", "LAS", "recipe")]
     shown = []
     for kind, steps, stop, uas, las in paper.GRID:
         found = [group for group in groups if _is_of_grid(group, kind, steps, stop)]
         reported = ("UDify" if kind.startswith("Biaffine") else "SynTr", f"{uas:.2f}", f"{las:.2f}")
-        lines += [(title(group), group.config["encoder"], *_dev(group), *reported) for group in found]
+        lines += [(*_model(group), _seeds(group), *_dev(group), *reported, _recipe(group)) for group in found]
         if not found:
-            lines.append((_title(kind, steps, stop), *[NONE] * 4, *reported))
+            lines.append((_title(kind, steps, stop), *[NONE] * 4, *reported, NONE))
         shown += found
-    return "\n".join([table(*lines), *_commands(shown)])
+    return "\n".join([table(*lines), *footnote(shown), *_command(shown)])
 
 
 def _is_of_grid(group: Group, kind: str, steps: int, stop: bool) -> bool:
-    config = group.config
-    changed = {change.partition("=")[0].strip() for change in config["changes"]}
     wanted = {"treebank": "tr_imst", "kind": kind, "T": steps, "stop": stop, "tags": "given"}
-    return bool(group.dev) and wanted.items() <= config.items() and changed <= {"refine.max_steps", "refine.stop"}
+    is_changed_alone_in_it = group.changes.keys() <= {"refine.max_steps", "refine.stop"}
+    return bool(group.dev) and wanted.items() <= group.config.items() and is_changed_alone_in_it
 
 
 def steps(groups: Sequence[Group]) -> str:
-    """LAS after each step, and how many sentences it changed."""
-    n_steps = max([group.config["T"] for group in groups if group.is_plain], default=1)
-    lines: list[Line] = [
-        ("treebank", "model", "encoder", "G⁰", *(f"t = {t}: LAS (sentences changed)" for t in range(1, n_steps + 1)))
-    ]
-    for group in groups:
-        if group.is_plain and group.config["T"] > 1 and group.dev:
-            las, changed = group.means("LAS_by_step"), group.means("changed_by_step")
-            cells = [f"{_percent(score)} ({share or 0:.0%})" for score, share in zip(las[1:], changed, strict=True)]
-            cells += [NONE] * (n_steps - len(cells))
-            lines.append((group.config["treebank"], title(group), group.config["encoder"], _percent(las[0]), *cells))
-    return table(*lines) if len(lines) > 1 else NONE
+    """LAS after each step, how many sentences it changed, and the errors removed."""
+    shown = [group for group in groups if group.is_plain and group.config["T"] > 1 and group.dev]
+    n_steps = max([group.config["T"] for group in shown], default=1)
+    head = ("treebank", "model", "encoder", "G⁰", *(f"t = {t}" for t in range(1, n_steps + 1)))
+    lines: list[Line] = [(*head, "errors removed: dev", "test")]
+    for group in shown:
+        las, changed = group.means("LAS_by_step"), group.means("changed_by_step")
+        cells = [f"{_percent(score)} ({share or 0:.0%})" for score, share in zip(las[1:], changed, strict=True)]
+        cells += [NONE] * (n_steps - len(cells))
+        removed = (_removed(group, "dev"), _removed(group, "test"))
+        lines.append((group.config["treebank"], *_model(group), _percent(las[0]), *cells, *removed))
+    return "\n".join([table(*lines), *footnote(shown)]) if shown else NONE
 
 
 def tags(groups: Sequence[Group]) -> str:
-    """The best model of each treebank, and those trained with other tags, by where tags come from."""
-    lines: list[Line] = [
-        ("treebank", "model", "encoder", "tags", "dev UAS", "dev LAS", "seeds", "test UAS", "test LAS", "seed tested")
-    ]
+    """The models that were measured with every source of tags, by that source."""
+    lines: list[Line] = [("treebank", "model", "encoder", "tags", "seeds", "dev UAS", "dev LAS", "recipe")]
+    sources: dict[tuple[str, ...], dict[str, Group]] = {}
+    for group in groups:
+        if group.dev and group.changes.keys() <= {"tags.source"}:
+            model = (group.config["treebank"], *_model(group))
+            sources.setdefault(model, {})[group.config["tags"]] = group
     shown = []
-    for treebank in TREEBANKS:
-        ours = [group for group in groups if group.config["treebank"] == treebank]
-        others = [group for group in ours if group.config["tags"] != "given"]
-        plain = [group for group in ours if group.is_plain and group.dev]
-        best = max(plain, key=lambda group: group.mean("LAS") or 0, default=None)
-        pairs = dict.fromkeys(_model(group) for group in [*([best] if best else []), *others])
-        for model in pairs:
-            for source in ("given", "predicted", "none"):
-                found = [each for each in (plain if source == "given" else others) if each.config["tags"] == source]
-                same = [group for group in found if _model(group) == model]
-                lines += [(treebank, *model, source, *_dev(group), *_test(group)) for group in same]
-                if not same:
-                    lines.append((treebank, *model, source, *[NONE] * 6))
-                shown += same
-        if not pairs:
-            lines.append((treebank, *[NONE] * 9))
-    return "\n".join([table(*lines), *_commands([group for group in shown if not group.is_plain])])
+    for found in sources.values():
+        for group in [found[source] for source in SOURCES] if found.keys() >= set(SOURCES) else []:
+            place = (group.config["treebank"], *_model(group), group.config["tags"])
+            lines.append((*place, _seeds(group), *_dev(group), _recipe(group)))
+            shown.append(group)
+    return "\n".join([table(*lines), *footnote(shown), *_command(shown)]) if shown else NONE
 
 
 def _model(group: Group) -> tuple[str, str]:
-    return title(group), group.config["encoder"]
+    return title(group), encoder(group)
 
 
 def costs(groups: Sequence[Group]) -> str:
     """Parameters, training time and parsing time, as in the paper's appendix."""
-    head = (
-        "treebank",
-        "model",
-        "encoder",
-        "parameters",
-        "training",
-        "initial parsers",
-        "parsing dev",
-        "words a second",
-    )
-    lines: list[Line] = [(*head, "device")]
-    for group in groups:
-        if group.is_plain and group.dev:
-            config, results = group.config, [row["result"] for row in group.dev.values()]
-            parameters = f"{results[0]['parameters'] / 1e6:.1f}M"
-            if results[0]["initial_parameters"]:
-                parameters += f" + {results[0]['initial_parameters'] / 1e6:.1f}M"
-            before = [sum(each[f"{name}_seconds"] or 0 for name in ("start", "initial", "folds")) for each in results]
-            seconds = group.mean("parsing_seconds")
-            cells = (
-                parameters,
-                _clock(group.mean("training_seconds")),
-                _clock(statistics.mean(before)) if any(before) else NONE,
-                f"{seconds:.1f} s" if seconds is not None else NONE,
-                f"{group.mean('words_per_second') or 0:,.0f}",
-            )
-            devices = sorted({each["device"] for each in results})
-            lines.append((config["treebank"], title(group), config["encoder"], *cells, ", ".join(devices)))
+    lines: list[Line] = [
+        ("treebank", "model", "encoder", "parameters", "training", "before it", "parsing dev", "words a second")
+    ]
+    shown = [group for group in groups if group.is_plain and group.dev]
+    devices = set()
+    for group in shown:
+        results = [row["result"] for row in group.dev.values()]
+        devices |= {each["device"] for each in results}
+        parameters = f"{results[0]['parameters'] / 1e6:.1f}M"
+        if results[0]["initial_parameters"]:
+            parameters += f" + {results[0]['initial_parameters'] / 1e6:.1f}M"
+        before = [sum(each[f"{name}_seconds"] or 0 for name in ("start", "initial", "folds")) for each in results]
+        seconds = group.mean("parsing_seconds")
+        cells = (
+            parameters,
+            _clock(group.mean("training_seconds")),
+            _clock(statistics.mean(before)) if any(before) else NONE,
+            f"{seconds:.1f} s" if seconds is not None else NONE,
+            f"{group.mean('words_per_second') or 0:,.0f}",
+        )
+        lines.append((group.config["treebank"], *_model(group), *cells))
     for kind, (training, evaluation) in paper.TIMES.items():
-        reported = (f"{paper.PARAMETERS[kind]}M", training, NONE, f"{evaluation} s", NONE, "V100")
+        reported = (f"{paper.PARAMETERS[kind]}M", training, NONE, f"{evaluation} s", NONE)
         lines.append(("en_ewt", f"the paper's {kind}", "BERT", *reported))
-    return table(*lines)
+    where = [f"Ours on {', '.join(sorted(devices))}; the paper's on {paper.DEVICE}."] if shown else []
+    return "\n".join([table(*lines), *footnote(shown), "", *where]).rstrip()
 
 
 def significance(groups: Sequence[Group], rows: Sequence[Row]) -> str:
     """The paired tests of what was tested."""
-    newest = {tuple(row["config"][name] for name in ("treebank", "encoder", "metric")): row for row in rows}
-    lines: list[Line] = [
-        ("treebank", "encoder", "first", "second", "LAS", "p", "p (bootstrap)", "UAS", "p", "p (bootstrap)")
-    ]
-    best = []
-    for (treebank, encoder), systems in compared(groups).items():
-        found = [newest.get((treebank, encoder, metric)) for metric in ("LAS", "UAS")]
-        tested = {name: group.tested["result"]["sha256"] for name, group in systems.items() if group.tested}
-        fresh = [row["result"] for row in found if row is not None and row["result"]["systems"] == tested]
-        if len(fresh) < 2:  # what was compared has been tested anew, or never compared
-            lines.append((treebank, encoder, *[NONE] * 8))
+    lines: list[Line] = [("treebank", "encoder", "first", "second", "LAS", "p", "UAS", "p")]
+    best: list[str] = []
+    shown: list[Group] = []
+    for each in comparisons(groups, rows):
+        shown += each.systems.values()
+        place = (each.treebank, short(each.encoder))
+        if each.las is None or each.uas is None:
+            lines.append((*place, *[NONE] * 6))
             continue
-        for las, uas in zip(fresh[0]["differences"], fresh[1]["differences"], strict=True):
-            names = (title(systems[las["first"]]), title(systems[las["second"]]))
-            lines.append((treebank, encoder, *names, *_difference(las), *_difference(uas)))
-        alike = ", ".join(title(systems[name]) for name in systems if name in fresh[0]["best"])
-        best.append(f"- {treebank}, {encoder}: not told from the best by LAS: {alike}.")
-    return "\n".join([table(*lines), "", *best]).rstrip() if len(lines) > 1 else NONE
+        for las, uas in zip(each.las["differences"], each.uas["differences"], strict=True):
+            names = (title(each.systems[las["first"]]), title(each.systems[las["second"]]))
+            lines.append((*place, *names, *_difference(las), *_difference(uas)))
+        alike = "; ".join(title(group) for name, group in each.systems.items() if name in each.las["best"])
+        best.append(f"- {', '.join(place)}: {alike}.")
+    if best:
+        best = ["", "By LAS the best, or not told from it:", "", *best]
+    return "\n".join([table(*lines), *footnote(shown), *best]) if len(lines) > 1 else NONE
 
 
-def _difference(each: dict[str, float]) -> tuple[str, ...]:
-    return f"{100 * each['difference']:+.2f}", f"{each['randomisation']:.4f}", f"{each['bootstrap']:.4f}"
+def _difference(each: dict[str, float]) -> tuple[str, str]:
+    return f"{100 * each['difference']:+.2f}", f"{each['randomisation']:.4f} / {each['bootstrap']:.4f}"
 
 
 def tests(rows: Sequence[Row]) -> str:
@@ -185,6 +171,8 @@ def title(group: Group) -> str:
     for name in ("empty", "noised"):
         if initial[f"{name}_share"]:
             extras.append(f"{initial[f'{name}_share']:.0%} {name}")
+    if group.members > 1:
+        extras.append(f"mean of {group.members}")
     return ", ".join([_title(config["kind"], config["T"], config["stop"]), *extras])
 
 
@@ -194,28 +182,51 @@ def _title(kind: str, steps: int, stop: bool) -> str:
     return f"{kind} (T={steps})" + ("" if stop else " without stop")
 
 
+def encoder(group: Group) -> str:
+    """The name of its encoder, for a table with a footnote."""
+    return short(group.config["encoder"])
+
+
+def short(name: str) -> str:
+    """The name of an encoder; a star stands for the recipe whose model it goes on from."""
+    pretrained, _, start = name.partition(", ")
+    return f"{pretrained}*" if start else pretrained
+
+
+def footnote(groups: Sequence[Group]) -> list[str]:
+    """What the stars in a table stand for."""
+    starts = {group.config["encoder"].partition(", ")[2] for group in groups} - {""}
+    return ["", f"\\* goes on from the model of {', '.join(f'`{each}`' for each in sorted(starts))}."] if starts else []
+
+
 def _kinds(treebank: str) -> tuple[str, ...]:
     biaffine = ("Biaffine", "Biaffine+RNGTr") if treebank == "tr_imst" else ()
     return (*paper.TEST[treebank], *biaffine)
 
 
-def _dev(group: Group) -> tuple[str, str, str]:
-    """UAS, LAS and the number of seeds."""
+def _seeds(group: Group) -> str:
+    """The seeds measured, the chosen one in bold."""
+    seeds = sorted({*group.dev, group.chosen})
+    return " ".join(f"**{seed}**" if seed == group.chosen else str(seed) for seed in seeds)
+
+
+def _dev(group: Group) -> tuple[str, ...]:
+    """UAS and LAS, mean and spread."""
     if not group.dev:
-        return NONE, NONE, NONE
+        return NONE, NONE
     cells = []
     for metric in METRICS:
         values = [100 * row["result"][metric] for row in group.dev.values()]
         spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
         cells.append(f"{statistics.mean(values):.2f}{spread}")
-    return cells[0], cells[1], str(len(group.dev))
+    return tuple(cells)
 
 
-def _test(group: Group) -> tuple[str, str, str]:
+def _test(group: Group) -> tuple[str, str]:
     if group.tested is None:
-        return NONE, NONE, NONE
+        return NONE, NONE
     result = group.tested["result"]
-    return _percent(result["UAS"]), _percent(result["LAS"]), str(group.chosen)
+    return _percent(result["UAS"]), _percent(result["LAS"])
 
 
 def _removed(group: Group, split: str) -> str:
@@ -242,10 +253,13 @@ def _clock(seconds: float | None) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-def _commands(groups: Sequence[Group]) -> list[str]:
-    """The command of each group, one a line."""
-    commands = [f"- {title(group)}, {group.config['encoder']}: `{group.command}`" for group in groups]
-    return ["", *commands] if commands else []
+def _recipe(group: Group) -> str:
+    return f"`{group.name}`"
+
+
+def _command(groups: Sequence[Group]) -> list[str]:
+    """What makes a line of the table anew."""
+    return ["", f"`{COMMAND}` trains a row: with its recipe, and the seed in bold."] if groups else []
 
 
 def _groups() -> list[Group]:

@@ -6,9 +6,11 @@ import argparse
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.groups import Group, grouped
+from benchmarks.groups import Group, Row, grouped
 from benchmarks.predictions import load_predictions, treebank_of
 from benchmarks.rows import ROWS, TREEBANKS, read_rows, save_row
 from treefine import Sentence, TreefineError, read_treebank
@@ -53,7 +55,7 @@ def measure_significance(arguments: Sequence[str]) -> None:
 
 
 def compared(groups: Sequence[Group]) -> dict[tuple[str, str], dict[str, Group]]:
-    """The tested groups, by treebank and encoder and then by recipe, where there are two or more to compare.
+    """The tested groups, by treebank and encoder and then by name, where there are two or more to compare.
 
     The biaffine parser, which has an encoder of its own, is compared with those of each other.
     """
@@ -62,12 +64,35 @@ def compared(groups: Sequence[Group]) -> dict[tuple[str, str], dict[str, Group]]
     for group in tested:
         treebank, encoder = group.config["treebank"], group.config["encoder"]
         if group.config["kind"] != "Biaffine":
-            found.setdefault((treebank, encoder), {})[group.config["recipe"]] = group
+            found.setdefault((treebank, encoder), {})[group.name] = group
     for group in tested:
         for (treebank, _), systems in found.items():
             if group.config["kind"] == "Biaffine" and group.config["treebank"] == treebank:
-                systems[group.config["recipe"]] = group
+                systems[group.name] = group
     return {key: systems for key, systems in found.items() if len(systems) > 1}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The paired tests of one treebank and encoder; none where what was tested since is another model."""
+
+    treebank: str
+    encoder: str
+    systems: dict[str, Group]
+    las: dict[str, Any] | None
+    uas: dict[str, Any] | None
+
+
+def comparisons(groups: Sequence[Group], rows: Sequence[Row]) -> list[Comparison]:
+    """What there is to compare, with the newest rows of significance."""
+    newest = {tuple(row["config"][name] for name in ("treebank", "encoder", "metric")): row["result"] for row in rows}
+    found = []
+    for (treebank, encoder), systems in compared(groups).items():
+        tested = {name: _tested(group)["result"]["sha256"] for name, group in systems.items()}
+        las, uas = (newest.get((treebank, encoder, metric)) for metric in ("LAS", "UAS"))
+        is_fresh = all(result is not None and result["systems"] == tested for result in (las, uas))
+        found.append(Comparison(treebank, encoder, systems, *((las, uas) if is_fresh else (None, None))))
+    return found
 
 
 def _gold(folder: Path) -> list[Sentence]:

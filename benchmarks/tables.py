@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.markdown import table
 from benchmarks.results import RESULTS
 from benchmarks.rows import ROOT, last_row
+from benchmarks.summary import SUMMARY
 
 PAGES = ("README.md", "docs/benchmarks.md", "docs/results.md")
 
@@ -142,7 +143,7 @@ def attention() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each for each in (reading, memory, scoring, resampling, startup, decoding, attention)
-} | RESULTS
+} | (RESULTS | SUMMARY)
 
 
 def filled(page: str) -> str:

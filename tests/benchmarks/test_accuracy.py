@@ -118,6 +118,20 @@ def test_training_time_and_best_epoch_are_those_of_the_metrics(place):
     assert result["folds_seconds"] > 0
 
 
+def test_the_time_of_a_mean_is_that_of_its_members(place):
+    changes = ("training.members=2", "training.epochs=1")
+
+    measure(place, "biaffine", *(option for change in changes for option in ("--set", change)))
+
+    result = rows(place, *changes)["biaffine", "dev"]["result"]
+    members = place / "runs" / "biaffine-training.members-2-training.epochs-1-seed1" / "members"
+    lines = [(members / number / "metrics.jsonl").read_text().splitlines()[-1] for number in "12"]
+    seconds = [round(json.loads(line)["seconds"], 1) for line in lines]
+    assert result["training_seconds"] == pytest.approx(sum(seconds))
+    assert min(seconds) > 0
+    assert result["best_epoch"] is None
+
+
 def test_the_scores_can_be_computed_anew_from_the_predictions(place):
     result = rows(place)["rngtr", "dev"]["result"]
     path, gold = place / "predictions" / result["predictions"], sample()[30:45]

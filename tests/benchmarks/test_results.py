@@ -1,14 +1,18 @@
 """The tables of docs/results.md, from made-up rows."""
 
+import re
+
 import pytest
 
 from benchmarks import results
 from benchmarks.groups import grouped
 from benchmarks.predictions import predictions_of, save_predictions
+from benchmarks.results import RESULTS
 from benchmarks.rows import read_rows, save_row
 from benchmarks.significance import measure_significance
 from tests.tiny import sample
 from treefine import Graph, TreefineError, write_treebank
+from treefine.training.recipe import read_recipe
 
 
 def row(kind="SynTr+RNGTr", *, seed=1, las=0.7, split="dev", initial_las=0.6, **changed):
@@ -64,25 +68,46 @@ def cells(text, *wanted):
 def test_dev_scores_are_mean_and_standard_deviation_beside_the_papers_test():
     groups = grouped([row("SynTr", seed=seed, las=las) for seed, las in ((1, 0.70), (2, 0.71), (3, 0.72))])
 
-    line = cells(results.accuracy("tr_imst", groups), "SynTr", "e5-small")
+    line = cells(results.accuracy("tr_imst", groups), "SynTr", "e5-small", "1 2 **3**")
 
-    assert line == ("76.00 ± 1.00", "71.00 ± 1.00", "3", "–", "–", "–", "77.98", "72.52", "–", "–")
+    assert line == ("76.00 ± 1.00", "71.00 ± 1.00", "–", "–", "77.98", "72.52", "`syntr`")
 
 
 def test_the_test_score_shown_is_that_of_the_seed_that_is_best_on_dev():
     rows = [row(seed=1, las=0.70), row(seed=2, las=0.72), row(seed=3, las=0.71)]
     rows += [row(seed=1, las=0.9, split="test"), row(seed=2, las=0.68, split="test")]
 
-    line = cells(results.accuracy("tr_imst", grouped(rows)), "SynTr+RNGTr (T=3)", "e5-small")
+    line = cells(results.accuracy("tr_imst", grouped(rows)), "SynTr+RNGTr (T=3)", "e5-small", "1 **2** 3")
 
-    assert line[3:6] == ("73.00", "68.00", "2")
+    assert line[2:4] == ("73.00", "68.00")
+
+
+def test_the_mean_of_several_trainings_stands_below_the_one_of_a_single():
+    changes = ["training.members=3"]
+    rows = [row("Empty+RNGTr", las=0.8, changes=changes), row("Empty+RNGTr", las=0.7)]
+
+    text = results.accuracy("tr_imst", grouped(rows))
+
+    line = cells(text, "Empty+RNGTr (T=4), mean of 3", "e5-small", "**1**")
+    assert line[1] == "80.00"
+    assert line[-1] == "`empty+rngtr --set training.members=3`"
+    assert text.index("Empty+RNGTr (T=4) |") < text.index("Empty+RNGTr (T=4), mean of 3 |")
+
+
+def test_an_encoder_that_goes_on_from_a_model_has_a_star_and_a_footnote():
+    text = results.accuracy("tr_imst", grouped([row(encoder="e5-small, ud8-syntr"), row("SynTr")]))
+
+    assert cells(text, "SynTr+RNGTr (T=3)", "e5-small*")
+    assert cells(text, "SynTr", "e5-small")
+    assert "\\* goes on from the model of `ud8-syntr`." in text.splitlines()
+    assert "goes on" not in results.accuracy("tr_imst", grouped([row()]))
 
 
 def test_errors_removed_are_those_of_the_rows_own_initial_parses():
     rows = [row(seed=1, las=0.70, initial_las=0.60), row(seed=2, las=0.80, initial_las=0.60)]
     rows.append(row(seed=2, las=0.55, initial_las=0.50, split="test"))
 
-    line = cells(results.accuracy("tr_imst", grouped(rows)), "SynTr+RNGTr (T=3)", "e5-small")
+    line = cells(results.steps(grouped(rows)), "tr_imst", "SynTr+RNGTr (T=3)", "e5-small")
 
     assert line[-2:] == ("+37.5 %", "+10.0 %")
 
@@ -90,22 +115,33 @@ def test_errors_removed_are_those_of_the_rows_own_initial_parses():
 def test_what_has_no_row_is_a_dash_and_has_the_papers_numbers_still():
     text = results.accuracy("ko_gsd", [])
 
-    assert cells(text, "SynTr+RNGTr") == (*["–"] * 7, "91.49", "89.45", "–", "–")
+    assert cells(text, "SynTr+RNGTr") == (*["–"] * 6, "91.49", "89.45", "–")
     assert "treefine train" not in text
 
 
-def test_each_line_has_the_command_that_trains_its_best_seed():
+def test_each_row_names_its_recipe_and_seed_for_the_command_below():
     text = results.accuracy("tr_imst", grouped([row(seed=1, las=0.7), row(seed=2, las=0.8)]))
 
-    assert "`treefine train syntr+rngtr --set training.seed=2 --output DIR`" in text
+    assert cells(text, "SynTr+RNGTr (T=3)", "e5-small", "1 **2**")[-1] == "`syntr+rngtr`"
+    assert "`treefine train RECIPE --set training.seed=SEED --output DIR`" in text
+
+
+@pytest.mark.parametrize("name", [name for name in RESULTS if name.startswith(("accuracy", "grid", "tags"))])
+def test_every_recipe_on_the_page_can_be_read_with_its_changes(name):
+    recipes = re.findall(r"\| `([^`]+)` \|$", RESULTS[name](), re.MULTILINE)
+
+    assert recipes
+    for recipe in recipes:
+        recipe_name, *changes = recipe.split(" --set ")
+        assert read_recipe(recipe_name, [*changes, "training.seed=2"]).training.seed == 2
 
 
 def test_a_seed_measured_again_counts_once_with_its_newest_row_but_its_first_test():
     rows = [row(las=0.5), row(las=0.7), row(las=0.6, split="test"), row(las=0.9, split="test")]
 
-    line = cells(results.accuracy("tr_imst", grouped(rows)), "SynTr+RNGTr (T=3)", "e5-small")
+    line = cells(results.accuracy("tr_imst", grouped(rows)), "SynTr+RNGTr (T=3)", "e5-small", "**1**")
 
-    assert line[1:5] == ("70.00", "1", "65.00", "60.00")
+    assert line[1:4] == ("70.00", "65.00", "60.00")
 
 
 @pytest.mark.parametrize(
@@ -134,42 +170,53 @@ def test_the_grid_shows_steps_and_stopping_beside_table_1():
 
     text = results.grid(grouped(rows))
 
-    assert cells(text, "SynTr+RNGTr (T=3)")[1:] == ("75.00", "70.00", "1", "SynTr", "76.29", "70.84")
-    assert cells(text, "SynTr+RNGTr (T=1)")[1:] == ("70.00", "65.00", "1", "SynTr", "76.37", "70.67")
-    assert cells(text, "SynTr+RNGTr (T=3) without stop")[1:3] == ("71.00", "66.00")
-    assert cells(text, "Biaffine") == ("bilstm", "65.00", "60.00", "1", "UDify", "72.78", "65.48")
-    assert cells(text, "Biaffine+RNGTr (T=3)") == ("–", "–", "–", "–", "UDify", "75.91", "70.66")
-    assert "--set refine.stop=false --set training.seed=1" in text
+    line = ("75.00", "70.00", "SynTr", "76.29", "70.84", "`syntr+rngtr`")
+    assert cells(text, "SynTr+RNGTr (T=3)", "e5-small", "**1**") == line
+    line = ("70.00", "65.00", "SynTr", "76.37", "70.67", "`syntr+rngtr --set refine.max_steps=1`")
+    assert cells(text, "SynTr+RNGTr (T=1)", "e5-small", "**1**") == line
+    line = cells(text, "SynTr+RNGTr (T=3) without stop", "e5-small", "**1**")
+    assert (*line[:2], line[-1]) == ("71.00", "66.00", "`syntr+rngtr --set refine.stop=false`")
+    assert cells(text, "Biaffine")[2:-1] == ("65.00", "60.00", "UDify", "72.78", "65.48")
+    assert cells(text, "Biaffine+RNGTr (T=3)") == ("–", "–", "–", "–", "UDify", "75.91", "70.66", "–")
     assert "99.00" not in text
 
 
 def test_step_by_step_shows_each_trees_score_and_the_share_changed():
     text = results.steps(grouped([row(), row("Empty+RNGTr", las=0.65)]))
 
-    line = ("60.00", *["70.00 (25%)"] * 3, "–")
+    line = ("60.00", *["70.00 (25%)"] * 3, "–", "+25.0 %", "–")
     assert cells(text, "tr_imst", "SynTr+RNGTr (T=3)", "e5-small") == line
     assert cells(text, "tr_imst", "Empty+RNGTr (T=4)", "e5-small")[0] == "–"
 
 
-def test_tags_show_the_best_model_with_each_source():
-    rows = [row("SynTr", las=0.6), row(las=0.7), row(las=0.65, tags="none", recipe="untagged")]
+def test_tags_show_the_models_measured_with_every_source():
+    rows = [row("SynTr", las=0.6), row(las=0.7), row("Empty+RNGTr", las=0.69)]
+    rows += [row(las=0.65, tags="none", changes=["tags.source=none"])]
+    assert results.tags(grouped(rows)) == "–"
+    for source, las in (("predicted", 0.66), ("none", 0.64)):
+        rows.append(row("Empty+RNGTr", las=las, tags=source, changes=[f"tags.source={source}"]))
+    rows.append(row("Empty+RNGTr", las=0.99, changes=["optimiser.rate=0.1"]))
 
     text = results.tags(grouped(rows))
 
-    model = ("tr_imst", "SynTr+RNGTr (T=3)", "e5-small")
-    assert cells(text, *model, "given")[1] == "70.00"
-    assert cells(text, *model, "predicted")[1] == "–"
-    assert cells(text, *model, "none")[1] == "65.00"
-    assert "| SynTr |" not in text
-    assert "`treefine train untagged" in text
-    assert cells(text, "ko_gsd") == tuple(["–"] * 9)
+    model = ("tr_imst", "Empty+RNGTr (T=4)", "e5-small")
+    found = {source: cells(text, *model, source, "**1**") for source in ("given", "predicted", "none")}
+    assert {source: line[1] for source, line in found.items()} == {
+        "given": "69.00",
+        "predicted": "66.00",
+        "none": "64.00",
+    }
+    assert found["none"][-1] == "`empty+rngtr --set tags.source=none`"
+    assert "| SynTr" not in text
+    assert "99.00" not in text
 
 
 def test_costs_tell_the_initial_parsers_apart():
     text = results.costs(grouped([row()]))
 
     line = cells(text, "tr_imst", "SynTr+RNGTr (T=3)", "e5-small")
-    assert line == ("21.5M + 20.0M", "1:02:03", "0:06:00", "2.5 s", "4,000", "NVIDIA H200")
+    assert line == ("21.5M + 20.0M", "1:02:03", "0:06:00", "2.5 s", "4,000")
+    assert "Ours on NVIDIA H200; the paper's on NVIDIA V100." in text
     assert cells(text, "en_ewt", "the paper's SynTr")[1:3] == ("206.2M", "1:29:43")
 
 
@@ -213,14 +260,14 @@ def shown(folder):
 
 
 def test_significance_is_computed_from_the_saved_trees(tested):
-    assert cells(shown(tested), "tr_imst", "e5-small") == tuple(["–"] * 8)
+    assert cells(shown(tested), "tr_imst", "e5-small") == tuple(["–"] * 6)
 
     compare(tested)
 
     line = cells(shown(tested), "tr_imst", "e5-small", "SynTr", "SynTr+RNGTr (T=3)")
     assert float(line[0]) > 40
-    assert line[1:] == ("0.0001", "0.0001", "+0.00", "1.0000", "1.0000")
-    assert "- tr_imst, e5-small: not told from the best by LAS: SynTr+RNGTr (T=3)." in shown(tested)
+    assert line[1:] == ("0.0001 / 0.0001", "+0.00", "1.0000 / 1.0000")
+    assert "- tr_imst, e5-small: SynTr+RNGTr (T=3)." in shown(tested)
 
 
 def test_significance_of_models_that_are_no_longer_the_chosen_ones_is_not_shown(tested):
@@ -229,7 +276,7 @@ def test_significance_of_models_that_are_no_longer_the_chosen_ones_is_not_shown(
         other = row(seed=2, las=0.9, split=split)
         save_row("accuracy", other["config"], other["result"], path=tested / "rows.jsonl")
 
-    assert cells(shown(tested), "tr_imst", "e5-small") == tuple(["–"] * 8)
+    assert cells(shown(tested), "tr_imst", "e5-small") == tuple(["–"] * 6)
 
 
 def test_predictions_that_are_not_those_of_the_row_are_refused(tested):

@@ -102,8 +102,8 @@ def test_each_epoch_is_a_line_where_there_is_no_terminal(files):
 
     number = r"\d+\.\d\d"
     first, last = result.stderr.splitlines()
-    assert re.fullmatch(rf"epoch 1 of 2, loss \d+\.\d{{3}}, LAS {number}, best {number}, 0:00:\d\d left", first)
-    assert re.fullmatch(rf"epoch 2 of 2, loss \d+\.\d{{3}}, LAS {number}, best {number}, 0:00:00 left", last)
+    assert re.fullmatch(rf"epoch 1 of 2, 0:00:\d\d left, loss \d+\.\d{{3}}, LAS {number}, best {number}", first)
+    assert re.fullmatch(rf"epoch 2 of 2, 0:00:00 left, loss \d+\.\d{{3}}, LAS {number}, best {number}", last)
 
 
 def test_the_initial_parser_is_trained_first_and_its_lines_say_so(encoder):
@@ -119,6 +119,20 @@ def test_the_initial_parser_is_trained_first_and_its_lines_say_so(encoder):
     assert Parser.from_pretrained("out/model", device="cpu").parse(["Dogs", "bark"]).graph.is_tree
     kept = json.loads(Path("out/recipe.json").read_text())
     assert kept["initial parser"]["treebank"] == kept["recipe"]["treebank"]
+
+
+def test_a_recipe_to_go_on_from_is_trained_first_and_its_warnings_are_told(encoder):
+    write_treebank(sample()[40:], "other.conllu")
+    Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu"))
+    Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml").replace('family = "pretrained"\n', ""))
+
+    result = run("next.toml", "--output", "out", "--set", "refine.max_steps=1")
+
+    warning, *lines = result.stderr.splitlines()
+    assert warning.startswith("treefine: warning: dev.conllu: the training set has no such label")  # base.toml's
+    assert [line.partition("epoch ")[0] for line in lines] == ["start base, "] * 2 + [""] * 2
+    assert json.loads(Path("out/recipe.json").read_text())["start base"]["encoder"]["folder"] == "./encoder"
+    run("next.toml", "--output", "out", "--set", "refine.max_steps=1", "--resume")
 
 
 def test_changes_hold_and_the_resolved_recipe_is_kept(files):
@@ -171,47 +185,51 @@ class Terminal(io.StringIO):
         return True
 
 
-def progress(epoch, share, *, done=None, las=None, stage=""):
+def progress(epoch, share, *, epochs=4, done=None, las=None, stage="", seconds=60.0):
     standing = Standing() if done is None else Standing(epoch=done, best_epoch=done, best_las=0.75)
     accuracy = None if las is None else Accuracy(las, 0.9, las[-1])
-    return Progress(stage, epoch, 4, share, 0.5, accuracy, standing, 60.0)
+    return Progress(stage, epoch, epochs, share, 0.5, accuracy, standing, seconds)
 
 
-def last_rows(stream):
-    """The two rows that stand at the end, without colours and control codes."""
-    return re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue()).rstrip().splitlines()[-2:]
+@pytest.fixture
+def shown(monkeypatch):
+    """All lines that were drawn on a terminal of 80 columns, without colours and control codes, but for the bar."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def rows(steps):
+        stream = Terminal()
+        show(steps, stream=stream)
+        lines = [line.rstrip() for line in re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue()).splitlines()]
+        assert all(len(line) <= 80 for line in lines)
+        assert re.search("[━╸╺]{10} ", lines[-2])
+        return [line.lstrip("━╸╺ ") for line in lines if line]
+
+    return rows
 
 
-def test_a_bar_on_a_terminal_shows_stage_loss_accuracy_of_each_step_and_time_left(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    stream = Terminal()
+def test_a_bar_on_a_terminal_shows_stage_time_left_loss_and_accuracy_of_each_step(shown):
+    *_, first, second = shown([progress(1, 0.25, done=1, las=(0.7, 0.75)), progress(2, 0.4, done=1)])
 
-    show(
-        [
-            progress(1, 0.125, stage="fold 1 of 2"),
-            progress(1, 0.125),
-            progress(1, 0.25, done=1, las=(0.7, 0.75)),
-            progress(2, 0.4, done=1),
-        ],
-        stream=stream,
-    )
-
-    first, second = last_rows(stream)
-    assert first.startswith("fold 1 of 2 ")
-    assert first.rstrip().endswith("epoch 1 of 4, loss 0.500, 0:07:00 left")
-    assert second.startswith("model ")
-    assert second.rstrip().endswith("epoch 2 of 4, loss 0.500, LAS 70.00 75.00, best 75.00, 0:01:30 left")
+    assert first == "epoch 2 of 4, 0:01:30 left"
+    assert second == "loss 0.500, LAS 70.00 75.00, best 75.00"
 
 
-def test_the_bar_of_a_stage_does_not_show_the_accuracy_of_the_one_before(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    stream = Terminal()
+def test_a_long_training_of_many_steps_fits_eighty_columns(shown):
+    long = {"epochs": 200, "done": 199, "stage": "start tr_imst-biaffine", "seconds": 36000.0}
 
-    show([progress(1, 0.25, done=1, las=(0.7,), stage="initial parser"), progress(1, 0.125)], stream=stream)
+    *_, first, second = shown([progress(200, 0.5, las=(0.7, 0.75, 0.751, 0.752, 0.753), **long)])
 
-    first, second = last_rows(stream)
-    assert "LAS 70.00" in first
-    assert second.rstrip().endswith("epoch 1 of 4, loss 0.500, 0:07:00 left")
+    assert first == "start tr_imst-biaffine, epoch 200 of 200, 10:00:00 left"
+    assert second == "loss 0.500, LAS 70.00 75.00 75.10 75.20 75.30, best 75.00"
+
+
+def test_a_stage_that_is_done_leaves_a_line_and_its_accuracy_is_not_the_next_ones(shown):
+    stage = "start [odd] name"  # brackets would be colours to the library that draws
+
+    *lines, first, second = shown([progress(4, 1.0, done=4, las=(0.7,), stage=stage), progress(1, 0.125)])
+
+    assert f"{stage}, epoch 4 of 4, 0:00:00 left, loss 0.500, LAS 70.00, best 75.00" in lines
+    assert (first, second) == ("epoch 1 of 4, 0:07:00 left", "loss 0.500")
 
 
 # Going on

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.trainings import CPU, metrics, run, weights, write_recipe
+from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
 from treefine import evaluate, read_treebank
 from treefine.parsing.parser import Parser
 from treefine.training.prepare import prepare
@@ -77,3 +77,14 @@ def test_members_that_are_cut_off_go_on_to_the_same_mean(folder, recipe, out):
     assert weights(folder / "again") == weights(out)
     assert metrics(folder / "again") == metrics(out)
     assert run(recipe, folder / "again") == []
+
+
+def test_an_initial_parser_may_have_members_too(folder):
+    write_recipe(folder, "syntr", sections=SYNTR, training="members = 2", epochs=1)
+    refining = write_recipe(folder, "refining", sections='[initial]\nparser = "syntr.toml"\nfolds = 2\n', epochs=1)
+
+    stages = list(dict.fromkeys(step.stage for step in run(refining, folder / "refined")))
+
+    assert stages[:3] == ["initial parser, member 1 of 2", "initial parser, member 2 of 2", "fold 1 of 2, member 1 of 2"]
+    assert len(stages) == 7
+    assert not list(folder.glob("refined/folds/*/members/*/model"))

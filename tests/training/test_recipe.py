@@ -92,6 +92,8 @@ def test_every_bundled_recipe_reads_and_its_initial_parser_too(path):
     assert recipe.title
     if recipe.initial.parser not in ("empty", "files"):
         assert read_recipe(recipe.initial.parser).initial.parser == "empty"
+    if isinstance(recipe.encoder, PretrainedSettings) and recipe.encoder.folder.endswith(".toml"):
+        assert read_recipe(recipe.encoder.folder).encoder.folder.startswith("$ENCODERS/")
 
 
 def test_a_recipe_of_the_working_folder_comes_before_a_bundled_one(written):
@@ -113,6 +115,22 @@ def test_the_recipe_of_an_initial_parser_lies_beside_the_one_that_names_it(writt
 
     assert read_recipe("recipes/rngtr.toml").initial.parser == "recipes/syntr.toml"
     assert read_recipe("recipes/rngtr.toml", ["initial.parser=syntr.toml"]).initial.parser == "syntr.toml"
+
+
+def test_the_recipe_to_go_on_from_lies_beside_the_one_that_names_it(written):
+    Path("recipes").mkdir()
+    written(SYNTR, "recipes/base.toml")
+    written(RNGTR | {"encoder": {"folder": "base.toml"}}, "recipes/rngtr.toml")
+
+    assert read_recipe("recipes/rngtr.toml").encoder.folder == "recipes/base.toml"
+
+
+def test_an_encoder_with_a_folder_needs_no_family(written):
+    recipe = read_recipe(written(RNGTR | {"encoder": {"folder": "models/en"}}))
+
+    assert recipe.encoder == PretrainedSettings("models/en")
+    assert read_recipe(written(RNGTR | {"encoder": {}}), ["encoder.folder=models/en"]) == recipe
+    assert read_recipe(written(SYNTR | {"encoder": {"family": "bilstm"}})).encoder == BiLSTMSettings()
 
 
 # Changes
@@ -245,9 +263,14 @@ def test_a_change_may_be_a_whole_section(written):
             ],
         ),
         (
-            {"training": {"epochs": 0, "batch_pieces": 0, "dev_every": 0}},
-            [f"[training] {name} = 0; it must be at least 1." for name in ("epochs", "batch_pieces", "dev_every")],
+            {"training": {"epochs": 0, "batch_pieces": 0, "members": 0, "dev_every": 0}},
+            [
+                f"[training] {name} = 0; it must be at least 1."
+                for name in ("epochs", "batch_pieces", "members", "dev_every")
+            ],
         ),
+        ({"training": {"hidden": 1}}, ["[training] hidden = 1.0; it must be below 1."]),
+        ({"encoder": {}}, ["[encoder] family is missing."]),
         ({"training": {"rule": "x"}}, ["[training] rule is unknown."]),
         ({"decode": {"root_label": "ROOT"}}, ["[decode] root_label is read from the treebank; leave it out."]),
         ({"trainig": {}}, ["trainig is unknown; did you mean training?"]),

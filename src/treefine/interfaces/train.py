@@ -53,8 +53,9 @@ def train(
     prepared = prepare(recipe, changes or ())
     if is_first:
         check_folder(folder, prepared, is_resumed=resume)
-        for warning in prepared.data.warnings:
-            typer.echo(f"treefine: warning: {warning}", err=True)
+        for each in (prepared, *prepared.starts.values()):
+            for warning in each.data.warnings:
+                typer.echo(f"treefine: warning: {warning}", err=True)
     if dry_run:
         if is_first:
             typer.echo(json.dumps(asdict(prepared.recipe), ensure_ascii=False, indent=1))
@@ -72,36 +73,45 @@ def train(
 
 
 def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
-    """Follow a training to its end: with a bar for each stage on a terminal, else with a line for each epoch."""
+    """Follow a training to its end: with a bar on a terminal and a line for each stage, else a line for each epoch."""
     stream = stream or sys.stderr  # None where standard error is closed
     if stream is None or not stream.isatty():
         for step in steps:
             if stream is not None and step.epoch == step.standing.epoch:
-                stage = f"{step.stage}, " if step.stage else ""
-                stream.write(f"{stage}{_standing(step, step)}\n")
+                stream.write(f"{_line(step, step)}\n")
                 stream.flush()
         return
     with _bar(stream) as bar:
+        row = bar.add_task("", total=1.0)
         last: Progress | None = None
         measured: Progress | None = None
         for step in steps:
-            if last is None or step.stage != last.stage:
-                measured, row = None, bar.add_task(step.stage or "model", total=1.0, text="")
+            if last is not None and step.stage != last.stage:
+                bar.console.print(_line(last, measured), markup=False, highlight=False, soft_wrap=True)
+                measured = None
             if step.accuracy is not None:
                 measured = step
-            bar.update(row, completed=step.share, text=_standing(step, measured))
+            bar.update(row, completed=step.share, description=f"{_place(step)}\n{_scores(step, measured)}")
             last = step
 
 
-def _standing(step: Progress, measured: Progress | None) -> str:
-    """Where a training is, in a line; `measured` is the step with the newest dev scores."""
-    parts = [f"epoch {step.epoch} of {step.epochs}", f"loss {step.loss:.3f}"]
+def _line(step: Progress, measured: Progress | None) -> str:
+    """Where a training is; `measured` is the step with the newest dev scores."""
+    return f"{_place(step)}, {_scores(step, measured)}"
+
+
+def _place(step: Progress) -> str:
+    stage = f"{step.stage}, " if step.stage else ""
+    left = f", {_duration(step.seconds * (1 / step.share - 1))} left" if step.share else ""
+    return f"{stage}epoch {step.epoch} of {step.epochs}{left}"
+
+
+def _scores(step: Progress, measured: Progress | None) -> str:
+    parts = [f"loss {step.loss:.3f}"]
     if measured is not None and measured.accuracy is not None:
         parts.append("LAS " + " ".join(f"{100 * las:.2f}" for las in measured.accuracy.las_by_step))
     if step.standing.best_epoch:
         parts.append(f"best {100 * step.standing.best_las:.2f}")
-    if step.share:
-        parts.append(f"{_duration(step.seconds * (1 / step.share - 1))} left")
     return ", ".join(parts)
 
 
@@ -120,5 +130,5 @@ def _bar(stream: TextIO) -> Bar:
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(10), TextColumn("{task.fields[text]}"))
+    columns = (BarColumn(10), TextColumn("{task.description}", markup=False))  # two lines, so that both are short
     return Bar(*columns, console=Console(file=stream))

@@ -35,9 +35,13 @@ class Decoder:
         root_label = model.vocabulary.label_id(settings.root_label) if settings.root_rule == "exact" else None
         return cls(root_label, settings.tree_over, is_projective)
 
-    def graphs(self, scores: Scores, is_word: Bool[Tensor, "batch word"]) -> Graphs:
-        """The best head of each word and the best label for it; the graphs may have cycles and several roots."""
-        return self.labelled(scores, scores.arcs.argmax(-1), is_word)
+    def graphs(self, scores: Scores, is_word: Bool[Tensor, "batch word"], *, as_trees: Collection[int] = ()) -> Graphs:
+        """The best head of each word and the best label for it; the graphs may have cycles and several roots.
+
+        The sentences in `as_trees` have their best trees instead.
+        """
+        graphs = self.labelled(scores, scores.arcs.argmax(-1), is_word)
+        return self.trees(scores, graphs, is_word, rows=as_trees) if as_trees else graphs
 
     def labelled(self, scores: Scores, heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch word"]) -> Graphs:
         """These heads with the best label for each."""

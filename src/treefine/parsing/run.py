@@ -133,8 +133,7 @@ def _loop(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, wa
         return stable_scores(partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees)
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
-        graphs = decoder.graphs(scores, batch.is_word)
-        return decoder.trees(scores, graphs, batch.is_word, rows=first_trees) if t == 1 and first_trees else graphs
+        return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
     return refine(
         score,

@@ -73,12 +73,44 @@ class Start:
 
 
 def learn(
-    recipe: Recipe, data: Data, folder: Path, processes: Processes, start: Start, *, stage: str = "", member: int = 0
+    recipe: Recipe, data: Data, folder: Path, processes: Processes, start: Start, *, stage: str = ""
 ) -> Iterator[Progress]:
     """Train one model in its folder, or go on where that was cut off. Nothing is done if the model is there.
 
-    A `member` of several that are averaged begins like the others, but meets the sentences in an order of its own.
+    With several members, each is trained in a folder of its own, and the model's weights are the mean of theirs.
     """
+    members = recipe.training.members
+    if members == 1:
+        yield from _learn(recipe, data, folder, processes, start, stage=stage)
+        return
+    if processes.same((folder / LAYOUT.model).exists()):
+        return
+    folders = [folder / LAYOUT.members / str(number) for number in range(1, members + 1)]
+    for number, own in enumerate(folders):
+        named = ", ".join(filter(None, [stage, f"member {number + 1} of {members}"]))
+        yield from _learn(recipe, data, own, processes, start, stage=named, member=number)
+    if processes.is_first:
+        remove_leftovers(folder, LAYOUT.model)
+        model = mean_model([load_model(own / LAYOUT.model) for own in folders])
+        initial = (lambda _: iter(start.dev)) if model.settings.reads_graph else empty
+        parser = Parser(model, initial=initial, max_steps=recipe.refine.max_steps, device=processes.device)
+        scores = evaluate(data.dev, parser.parse(data.dev), rule=recipe.treebank.rule)
+        standing = Standing(best_las=scores["LAS"].f1, best_uas=scores["UAS"].f1)
+        _save(model, recipe, data, folder, processes, start, standing)
+    processes.wait()
+
+
+def mean_model(models: Sequence[ParserModel]) -> ParserModel:
+    """The first of these models, with the mean of the weights of all."""
+    states = [model.state_dict() for model in models]
+    models[0].load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
+    return models[0]
+
+
+def _learn(
+    recipe: Recipe, data: Data, folder: Path, processes: Processes, start: Start, *, stage: str, member: int = 0
+) -> Iterator[Progress]:
+    """One training: a member of several begins like the others, but meets the sentences in an order of its own."""
     if processes.is_first:
         remove_leftovers(folder, LAYOUT.model, LAYOUT.parses, LINES)
     if processes.same((folder / LAYOUT.model).exists()):
@@ -122,32 +154,6 @@ def learn(
         model.load_state_dict(best)
         _save(model, recipe, data, folder, processes, start, standing)
     _finish(folder, processes)
-
-
-def average(recipe: Recipe, data: Data, folder: Path, processes: Processes, start: Start) -> Iterator[Progress]:
-    """Train the members in folders of their own, then save the model whose weights are the mean of theirs."""
-    if processes.same((folder / LAYOUT.model).exists()):
-        return
-    members = [folder / LAYOUT.members / str(number) for number in range(1, recipe.training.members + 1)]
-    for number, member in enumerate(members):
-        stage = f"member {number + 1} of {len(members)}"
-        yield from learn(recipe, data, member, processes, start, stage=stage, member=number)
-    if processes.is_first:
-        remove_leftovers(folder, LAYOUT.model)
-        model = mean_model([load_model(member / LAYOUT.model) for member in members])
-        initial = (lambda _: iter(start.dev)) if model.settings.reads_graph else empty
-        parser = Parser(model, initial=initial, max_steps=recipe.refine.max_steps, device=processes.device)
-        scores = evaluate(data.dev, parser.parse(data.dev), rule=recipe.treebank.rule)
-        standing = Standing(best_las=scores["LAS"].f1, best_uas=scores["UAS"].f1)
-        _save(model, recipe, data, folder, processes, start, standing)
-    processes.wait()
-
-
-def mean_model(models: Sequence[ParserModel]) -> ParserModel:
-    """The first of these models, with the mean of the weights of all."""
-    states = [model.state_dict() for model in models]
-    models[0].load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
-    return models[0]
 
 
 def _save(

@@ -14,7 +14,16 @@ from treefine.training.prepare import Prepared
 from treefine.treebank.files import open_output
 
 RECIPE = "recipe.json"
-_TRACES = {RECIPE, LAYOUT.model, LAYOUT.checkpoints, LAYOUT.initial, LAYOUT.folds, "metrics.jsonl"}
+_TRACES = {
+    RECIPE,
+    LAYOUT.model,
+    LAYOUT.checkpoints,
+    LAYOUT.start,
+    LAYOUT.initial,
+    LAYOUT.members,
+    LAYOUT.folds,
+    "metrics.jsonl",
+}
 _SHOWN = 5  # settings that differ
 
 
@@ -51,7 +60,11 @@ def begin_folder(folder: Path, prepared: Prepared) -> None:
 def _values(prepared: Prepared) -> dict[str, Any]:
     """All that the result depends on: the settings, defaults included, and the treebanks by their checksums."""
     initial = None if prepared.initial is None else asdict(prepared.initial)
-    return {"recipe": asdict(prepared.recipe), "initial parser": initial, "checksums": prepared.data.checksums}
+    starts = {f"start {Path(name).stem}": asdict(each.recipe) for name, each in prepared.starts.items()}
+    checksums = {
+        path: each for one in (prepared, *prepared.starts.values()) for path, each in one.data.checksums.items()
+    }
+    return {"recipe": asdict(prepared.recipe), "initial parser": initial, **starts, "checksums": checksums}
 
 
 def _check_same(path: Path, values: dict[str, Any]) -> None:

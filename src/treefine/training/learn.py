@@ -134,10 +134,7 @@ class Learner:
 
         @torch.no_grad()  # a graph is a choice: nothing is learned through it
         def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
-            graphs = self.decoder.graphs(scores, batch.is_word)
-            if t == 1 and first_trees:
-                graphs = self.decoder.trees(scores, graphs, batch.is_word, rows=first_trees)
-            return graphs
+            return self.decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
         source = model.settings.tags.source
         return refine(

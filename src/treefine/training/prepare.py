@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,9 +25,13 @@ from treefine.training.recipe import (
     Recipe,
     TreebankSettings,
     expand,
+    find_recipe,
     read_draft,
-    read_recipe,
 )
+
+_NO_START = "A biaffine model cannot go on learning on another treebank."
+_ONE_START = "A recipe to go on from must start from an encoder or a model, not from a third recipe."
+_TRAIN_APART = "Train it apart, and name its folder."
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,29 @@ class Prepared:
     starts: dict[str, Prepared] = field(default_factory=dict)  # recipes whose models these two go on from, by name
 
 
+@dataclass
+class _Findings:
+    """What was found on the way through a recipe and those that it names."""
+
+    faults: list[str] = field(default_factory=list)
+    starts: dict[str, Prepared] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)  # encoders and starts; two recipes may name the same
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Add what goes wrong within to the faults."""
+        try:
+            yield
+        except TreefineError as error:
+            self.faults.append(str(error))
+        except OSError as error:
+            self.faults.append(f"{error.filename}: {error.strerror}." if error.filename else str(error))
+
+    def error(self) -> ConfigError:
+        """All faults, each of them once."""
+        return ConfigError("\n".join(dict.fromkeys(self.faults)))
+
+
 def prepare(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepared:
     """The recipe of a file, or the bundled one of that name, and what it names.
 
@@ -48,31 +75,29 @@ def prepare(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepar
     draft = read_draft(name, changes)
     if draft.recipe is not None:
         return prepare_recipe(draft.recipe)
-    faults = list(draft.faults)
-    _look_over(draft.section("treebank"), draft.section("encoder"), draft.section("initial"), faults)
-    raise ConfigError(_lines(faults))
+    found = _Findings(list(draft.faults))
+    _look_over(draft.section("treebank"), draft.section("encoder"), draft.section("initial"), found)
+    raise found.error()
 
 
 def prepare_recipe(recipe: Recipe) -> Prepared:
     """A recipe and what it names. All faults of its files come in one report, a line each."""
-    faults: list[str] = []
-    data, initial = _look_over(recipe.treebank, recipe.encoder, recipe.initial, faults)
-    starts: dict[str, Prepared] = {}
-    for name in filter(None, map(start_of, (recipe, initial))):
-        if name not in starts:
-            with _told(faults):
-                starts[name] = prepare_recipe(read_recipe(name))
-    if faults or data is None:
-        raise ConfigError(_lines(faults))
+    found = _Findings()
+    data, initial = _look_over(recipe.treebank, recipe.encoder, recipe.initial, found)
+    if found.faults or data is None:
+        raise found.error()
     if initial is not None:  # it learns from the same sentences, and by the same seed
         settings = replace(initial.training, seed=recipe.training.seed)
         initial = replace(initial, treebank=recipe.treebank, training=settings)
-    return Prepared(recipe, data, initial, starts)
+    return Prepared(recipe, data, initial, found.starts)
 
 
 def start_of(recipe: Recipe | None) -> str:
     """The recipe that a recipe goes on from, or nothing."""
-    encoder = None if recipe is None else recipe.encoder
+    return "" if recipe is None else _start_of(recipe.encoder)
+
+
+def _start_of(encoder: PretrainedSettings | BiLSTMSettings | None) -> str:
     name = expand(encoder.folder) if isinstance(encoder, PretrainedSettings) else ""
     return name if name.endswith(".toml") else ""
 
@@ -81,54 +106,93 @@ def _look_over(
     treebank: TreebankSettings | None,
     encoder: PretrainedSettings | BiLSTMSettings | None,
     initial: InitialSettings | None,
-    faults: list[str],
+    found: _Findings,
 ) -> tuple[Data | None, Recipe | None]:
     """The treebanks and the initial parser's recipe. Sections with faults of their own are None."""
-    data = inner = None
-    if treebank is not None:
-        with _told(faults):
-            data = load_data(treebank)
-    with _told(faults):
-        _check_encoder(encoder)
-    if initial is not None:
-        inner = _look_over_initial(initial, data, faults)
+    data = _look_over_treebank(treebank, found)
+    _look_over_encoder(encoder, found)
+    inner = None if initial is None else _look_over_initial(initial, data, found)
+    if treebank is not None and data is not None and initial is not None and initial.folds:
+        with found.told():
+            _check_unseen(treebank, data, inner, found.starts)
     return data, inner
 
 
-def _check_encoder(settings: PretrainedSettings | BiLSTMSettings | None) -> None:
+def _look_over_treebank(settings: TreebankSettings | None, found: _Findings) -> Data | None:
+    if settings is not None:
+        with found.told():
+            return load_data(settings)
+    return None
+
+
+def _look_over_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: _Findings) -> None:
+    """The encoder that a model starts from, or the recipe, which has a treebank of its own."""
     if not isinstance(settings, PretrainedSettings):
         return
-    if expand(settings.folder).endswith(".toml"):
-        return  # a recipe, looked over by itself
-    folder = fetch(expand(settings.folder))
+    with found.told():
+        name = expand(settings.folder)
+        if name in found.seen:
+            return
+        found.seen.add(name)
+        if _start_of(settings):
+            _look_over_start(name, found)
+        else:
+            _check_encoder(fetch(name))
+
+
+def _check_encoder(folder: Path) -> None:
     if not is_model_folder(folder):
         load_encoder(folder)
         Subwords.from_folder(folder)
     elif isinstance(load_model(folder).settings.encoder, BiLSTMSettings):
-        raise ModelError("A biaffine model cannot go on learning on another treebank.", path=str(folder))
+        raise ModelError(_NO_START, path=str(folder))
 
 
-def _look_over_initial(settings: InitialSettings, data: Data | None, faults: list[str]) -> Recipe | None:
+def _look_over_start(name: str, found: _Findings) -> None:
+    """A recipe to train first, and all that it names: an encoder and treebanks, but no further recipe."""
+    draft = read_draft(name)
+    found.faults.extend(draft.faults)
+    for other in found.starts:  # each is trained in a folder that has its name
+        if Path(other).stem == Path(name).stem and not find_recipe(other).samefile(draft.path):
+            found.faults.append(f"{name} and {other}: Two recipes to go on from need different names.")
+    data = _look_over_treebank(draft.section("treebank"), found)
+    encoder, initial = draft.section("encoder"), draft.section("initial")
+    if isinstance(encoder, BiLSTMSettings):
+        found.faults.append(f"{draft.path}: {_NO_START}")
+    elif inner := _start_of(encoder):
+        is_same = Path(inner).is_file() and draft.path.samefile(inner)
+        wrong = "The recipe goes on from itself." if is_same else f"{_ONE_START} {_TRAIN_APART}"
+        found.faults.append(f"{draft.path}: {wrong}")
+    else:
+        _look_over_encoder(encoder, found)
+    if initial is not None and initial.parser != EMPTY:
+        found.faults.append(f"{draft.path}: A model to go on from has no initial parser. {_TRAIN_APART}")
+    if draft.recipe is not None and data is not None:
+        found.starts[name] = Prepared(draft.recipe, data, None)
+
+
+def _look_over_initial(settings: InitialSettings, data: Data | None, found: _Findings) -> Recipe | None:
     """The recipe of the initial parser, if it is to be trained."""
     inner = None
     if settings.parser == FILES and data is not None:
         for path, sentences in ((settings.train, data.train), (settings.dev, data.dev)):
-            with _told(faults):
+            with found.told():
                 for _ in from_file(expand(path))(sentences):
                     pass
     if settings.parser not in (EMPTY, FILES):
-        with _told(faults):
+        with found.told():
             name = expand(settings.parser)
             if _is_recipe(name):
-                inner = _look_over_recipe(read_draft(name), faults)
+                inner = _look_over_recipe(read_draft(name), found)
             else:
                 load_model(fetch(name))
                 if settings.folds:
-                    faults.append(f"[initial] folds = {settings.folds} needs a recipe to train, not the model {name}.")
+                    fault = f"[initial] folds = {settings.folds} needs a recipe to train, not the model {name}."
+                    found.faults.append(fault)
     if settings.folds and data is not None:
         rest = len(data.train) - max(len(block) for block in blocks(len(data.train), settings.folds))
         if rest < FEWEST or settings.folds > len(data.train):
-            faults.append(f"[initial] folds = {settings.folds} is too many for {len(data.train)} sentences.")
+            found.faults.append(f"[initial] folds = {settings.folds} is too many for {len(data.train)} sentences.")
     return inner
 
 
@@ -137,27 +201,26 @@ def _is_recipe(name: str) -> bool:
     return not Path(name).is_dir() and (name.endswith(".toml") or "/" not in name)
 
 
-def _look_over_recipe(draft: Draft, faults: list[str]) -> Recipe | None:
+def _look_over_recipe(draft: Draft, found: _Findings) -> Recipe | None:
     """The recipe of an initial parser; of its files only the encoder is used."""
-    faults.extend(draft.faults)
-    with _told(faults):
-        _check_encoder(draft.section("encoder"))
+    found.faults.extend(draft.faults)
+    _look_over_encoder(draft.section("encoder"), found)
     initial = draft.section("initial")
     if initial is not None and initial.parser != EMPTY:
-        faults.append(f"{draft.path}: An initial parser has none of its own. Train it apart, and name its folder.")
+        found.faults.append(f"{draft.path}: An initial parser has none of its own. {_TRAIN_APART}")
     return draft.recipe
 
 
-@contextmanager
-def _told(faults: list[str]) -> Iterator[None]:
-    """Add what goes wrong within to the faults."""
-    try:
-        yield
-    except TreefineError as error:
-        faults.append(str(error))
-    except OSError as error:
-        faults.append(f"{error.filename}: {error.strerror}." if error.filename else str(error))
-
-
-def _lines(faults: list[str]) -> str:
-    return "\n".join(dict.fromkeys(faults))  # two recipes may name the same encoder
+def _check_unseen(treebank: TreebankSettings, data: Data, inner: Recipe | None, starts: Mapping[str, Prepared]) -> None:
+    """Refuse parsers of folds that go on from a model which has learned from the very sentences they will parse."""
+    start = starts.get(start_of(inner))
+    if start is None:
+        return
+    learned = {start.data.checksums[path] for path in start.recipe.treebank.train}
+    seen = [path for path in treebank.train if data.checksums[path] in learned]
+    if seen:
+        raise ConfigError(
+            f"[initial] folds: the parsers go on from {start_of(inner)}, which has learned from {', '.join(seen)}, "
+            "so they have seen what they are to parse.",
+            hint="Leave that treebank out there, or set folds = 0.",
+        )

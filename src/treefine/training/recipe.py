@@ -131,7 +131,7 @@ class TrainingSettings:
     """How long, in what batches, and with which seed."""
 
     epochs: int = 200
-    patience: int = 100  # epochs without a better dev LAS after which to stop
+    patience: int = 100  # more epochs than these without a better dev LAS end the training
     batch_pieces: int = 1000  # padding counted
     hidden: float = 0.0  # share of the pieces (of a BiLSTM's words) that are hidden from the model in training
     seed: int = 1
@@ -216,6 +216,8 @@ def read_draft(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Dra
         raise ConfigError(f"This is no TOML: {error}.", path=str(path)) from None
     _find_beside(path, values)
     not_applied = [fault for change in changes if (fault := _apply(values, change))]
+    if isinstance(encoder := values.get("encoder"), dict) and "folder" in encoder:
+        encoder.setdefault("family", "pretrained")  # a BiLSTM has no folder
     recipe, faults = try_settings(Recipe, values)
     if isinstance(values.get("decode"), dict) and "root_label" in values["decode"]:
         faults.append("[decode] root_label is read from the treebank; leave it out")

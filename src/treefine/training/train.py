@@ -13,7 +13,7 @@ import torch
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.data import Data
-from treefine.training.epochs import LAYOUT, Progress, Start, average, learn
+from treefine.training.epochs import LAYOUT, Progress, Start, learn
 from treefine.training.graphs import TrainingGraphs
 from treefine.training.jackknife import blocks
 from treefine.training.prepare import Prepared, prepare_recipe, start_of
@@ -38,8 +38,7 @@ def train(
     with Processes(device or torch.device("cuda" if torch.cuda.is_available() else "cpu")) as processes:
         folders = yield from _starts(prepared, folder, processes)
         start = yield from _start(prepared, folder, processes, folders)
-        train_one = learn if prepared.recipe.training.members == 1 else average
-        yield from train_one(prepared.recipe, prepared.data, folder, processes, start)
+        yield from learn(prepared.recipe, prepared.data, folder, processes, start)
 
 
 def _starts(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, str]]:
@@ -102,6 +101,7 @@ def _jackknifed(
                 write_treebank(parser.stream(held_out), inner / LAYOUT.parses)
             processes.wait()
         if processes.is_first:
-            shutil.rmtree(inner / LAYOUT.model, ignore_errors=True)  # nothing but its parses is needed
+            for model in (inner / LAYOUT.model, *inner.glob(f"{LAYOUT.members}/*/{LAYOUT.model}")):
+                shutil.rmtree(model, ignore_errors=True)  # nothing but its parses is needed
         parses += from_file(str(inner / LAYOUT.parses))(held_out)
     return parses

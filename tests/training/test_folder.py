@@ -1,0 +1,66 @@
+"""The folder of a training: what may go on in it, and what it is begun with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tiny import sample
+from tests.training.trainings import SYNTR, write_recipe
+from treefine.errors import TreefineError
+from treefine.training.epochs import LAYOUT
+from treefine.training.folder import begin_folder, check_folder
+from treefine.training.prepare import prepare
+from treefine.treebank.conllu import write_treebank
+
+OUT = Path("out")
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """A recipe that goes on from another; the training in `out` was begun."""
+    monkeypatch.chdir(tmp_path)
+    base = write_recipe(Path(), "base", sections=SYNTR)
+    write_treebank(sample()[30:], "other.conllu")
+    base.write_text(base.read_text().replace("train.conllu", "other.conllu"))
+    path = write_recipe(Path(), "rngtr", encoder="base.toml")
+    begin_folder(OUT, prepare(path))
+    return path
+
+
+def refusal(recipe, *, is_resumed=True):
+    with pytest.raises(TreefineError) as caught:
+        check_folder(OUT, prepare(recipe), is_resumed=is_resumed)
+    return str(caught.value)
+
+
+def test_the_recipe_of_a_start_and_its_treebanks_are_kept(recipe):
+    kept = json.loads((OUT / "recipe.json").read_text())
+
+    assert kept["recipe"]["encoder"]["folder"] == "base.toml"
+    assert kept["start base"]["treebank"]["train"] == ["./other.conllu"]
+    assert set(kept["checksums"]) == {"./train.conllu", "./dev.conllu", "./other.conllu"}
+
+
+def test_the_same_recipe_may_go_on(recipe):
+    check_folder(OUT, prepare(recipe), is_resumed=True)
+
+
+def test_another_recipe_of_a_start_cannot_go_on(recipe):
+    Path("base.toml").write_text(Path("base.toml").read_text().replace("epochs = 3", "epochs = 4"))
+
+    assert "which differs in start base.training.epochs (3, now 4). Take that one," in refusal(recipe)
+
+
+def test_other_sentences_of_a_start_cannot_go_on(recipe):
+    write_treebank(sample()[31:], "other.conllu")
+
+    assert "which differs in the content of ./other.conllu. Take that one," in refusal(recipe)
+
+
+@pytest.mark.parametrize("name", [LAYOUT.start, LAYOUT.initial, LAYOUT.folds, LAYOUT.members, LAYOUT.checkpoints])
+def test_any_trace_of_a_training_is_known(recipe, name):
+    (OUT / "recipe.json").unlink()
+    (OUT / name).mkdir()
+
+    assert refusal(recipe, is_resumed=False).startswith("out: There is a training in this folder.")

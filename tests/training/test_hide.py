@@ -1,0 +1,109 @@
+"""Hidden pieces: which of them, how many, and never outside training."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tiny import sample, tiny_biaffine, tiny_model
+from tests.training.tiny_learner import are_equal, blank, learn, learner_of, weights_of
+from treefine.training.hide import with_hidden
+from treefine.training.measure import Measure
+from treefine.training.recipe import TrainingSettings
+
+MODEL, BIAFFINE = tiny_model(n_positions=40), tiny_biaffine()  # some sentences need several windows
+MASK = MODEL.subwords.mask_id
+SENTENCES = sample()
+shares = st.floats(0, 0.99)
+seeds = st.integers(0, 2**32)
+some_sentences = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=5)
+
+
+def hidden(model, sentences, share, seed):
+    """A batch, and the same with pieces hidden."""
+    batch = model.batch_of(sentences)
+    torch.manual_seed(seed)
+    return batch, with_hidden(batch, share, MASK)
+
+
+@given(sentences=some_sentences, share=shares, seed=seeds)
+def test_a_piece_of_a_word_is_kept_or_hidden_and_all_else_is_as_before(sentences, share, seed):
+    batch, found = hidden(MODEL, sentences, share, seed)
+
+    before, after = batch.inputs, found.inputs
+    is_changed = after.pieces != before.pieces
+    assert (after.pieces[is_changed] == MASK).all()
+    assert (before.words[is_changed] > 0).all()  # neither ROOT nor CLS, SEP or padding
+    names = ("words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")
+    assert all(torch.equal(getattr(before, name), getattr(after, name)) for name in names)
+    assert (found.lengths, after.row_lengths) == (batch.lengths, before.row_lengths)
+
+
+@given(sentences=some_sentences, share=shares, seed=seeds)
+def test_a_bilstms_word_is_kept_or_unknown_and_keeps_its_characters(sentences, share, seed):
+    batch, found = hidden(BIAFFINE, sentences, share, seed)
+
+    before, after = batch.inputs, found.inputs
+    is_changed = after.words != before.words
+    assert (after.words[is_changed] == 1).all()
+    assert not is_changed[:, 0].any()  # ROOT
+    assert not is_changed[~batch.is_word].any()
+    assert torch.equal(before.chars, after.chars)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_about_the_asked_share_is_hidden(share):
+    batch, found = hidden(MODEL, SENTENCES, share, 1)
+    words, unknown = hidden(BIAFFINE, SENTENCES, share, 1)
+
+    is_word = batch.inputs.words > 0
+    assert (found.inputs.pieces[is_word] == MASK).float().mean() == pytest.approx(share, abs=0.03)
+    is_known = words.inputs.words > 1
+    assert (unknown.inputs.words[is_known] == 1).float().mean() == pytest.approx(share, abs=0.05)
+
+
+@pytest.mark.parametrize("model", [MODEL, BIAFFINE], ids=["pieces", "words"])
+def test_a_share_of_zero_changes_nothing_and_draws_nothing(model):
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    batch = model.batch_of(SENTENCES)
+
+    assert with_hidden(batch, 0.0, MASK) is batch
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@settings(max_examples=10)
+@given(seed=seeds)
+def test_the_seed_decides_what_is_hidden(seed):
+    _, one = hidden(MODEL, SENTENCES, 0.5, seed)
+    _, again = hidden(MODEL, SENTENCES, 0.5, seed)
+    _, other = hidden(MODEL, SENTENCES, 0.5, seed + 1)
+
+    assert torch.equal(one.inputs.pieces, again.inputs.pieces)
+    assert not torch.equal(one.inputs.pieces, other.inputs.pieces)
+
+
+def test_the_batch_that_is_given_stays_as_it_is():
+    batch = MODEL.batch_of(SENTENCES)
+    pieces = batch.inputs.pieces.clone()
+
+    with_hidden(batch, 0.9, MASK)
+
+    assert torch.equal(batch.inputs.pieces, pieces)
+
+
+@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
+def test_training_hides_and_measuring_does_not(make):
+    train, dev = SENTENCES[:20], SENTENCES[20:30]
+
+    def learner(share):
+        training = TrainingSettings(epochs=10, batch_pieces=200, hidden=share)
+        return learner_of(make(), train, training=training)
+
+    plain, hiding = learner(0.0), learner(0.9)
+    measure = Measure(dev, plain.model.vocabulary.labels, rule="conll18")
+    assert hiding.measure(dev, blank(dev), measure) == plain.measure(dev, blank(dev), measure)
+
+    learn(plain, epochs=1)
+    learn(hiding, epochs=1)
+    assert not are_equal(weights_of(hiding.model), weights_of(plain.model))

@@ -1,0 +1,189 @@
+"""What a recipe goes on from is looked over with all else that it names, before any work."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.tiny import sample, tiny_biaffine, write_encoder
+from tests.training.trainings import SYNTR
+from treefine.errors import ConfigError
+from treefine.parsing.parser import Parser
+from treefine.training import prepare as module
+from treefine.training.prepare import prepare, start_of
+from treefine.treebank.conllu import write_treebank
+
+BILSTM = '[encoder]\nfamily = "bilstm"\n' + SYNTR
+
+
+def recipe(name, *, encoder, treebank="own", sections=""):
+    """A recipe in the working folder; the encoder is a section, or a folder or recipe."""
+    encoder = encoder if encoder.startswith("[") else f'[encoder]\nfolder = "{encoder}"\n'
+    text = f'[treebank]\ntrain = ["{treebank}.conllu"]\ndev = "{treebank}-dev.conllu"\n{encoder}{sections}'
+    Path(name).write_text(text)
+    return name
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    """An encoder and two treebanks in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    sentences = sample()
+    for name, first in (("own", 0), ("other", 30)):
+        write_treebank(sentences[first : first + 20], f"{name}.conllu")
+        write_treebank(sentences[first + 20 : first + 26], f"{name}-dev.conllu")
+    write_encoder(Path("encoder"), "bert")
+
+
+def faults(name):
+    with pytest.raises(ConfigError) as caught:
+        prepare(name)
+    return str(caught.value).splitlines()
+
+
+# What a recipe goes on from
+
+
+def test_what_a_recipe_and_its_initial_parser_go_on_from_is_found_with_its_own_sentences():
+    recipe("base.toml", encoder="./encoder", treebank="other", sections=SYNTR)
+    recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
+    recipe("rngtr.toml", encoder="./encoder", sections='[initial]\nparser = "syntr.toml"\nfolds = 2\n')
+
+    prepared = prepare("rngtr.toml")
+
+    assert (start_of(prepared.recipe), start_of(prepared.initial)) == ("", "base.toml")
+    assert list(prepared.starts) == ["base.toml"]
+    start = prepared.starts["base.toml"]
+    assert [each.forms for each in start.data.train] == [each.forms for each in sample()[30:50]]
+    assert prepared.initial.treebank == prepared.recipe.treebank != start.recipe.treebank
+
+
+def test_a_recipe_goes_on_from_one_that_lies_beside_it():
+    Path("recipes").mkdir()
+    recipe("recipes/base.toml", encoder="./encoder", treebank="other")
+    recipe("recipes/rngtr.toml", encoder="base.toml")
+
+    assert list(prepare("recipes/rngtr.toml").starts) == ["recipes/base.toml"]
+
+
+def test_faults_of_a_start_are_told_with_all_others():
+    recipe("base.toml", encoder="./none", treebank="nowhere", sections="[training]\nepohcs = 1\n")
+    recipe("syntr.toml", encoder="base.toml", sections=SYNTR + "[tags]\nsorce = 1\n")
+    sections = '[initial]\nparser = "syntr.toml"\n[training]\nhiden = 0.1\n'
+
+    assert faults(recipe("rngtr.toml", encoder="$NO/base.toml", treebank="missing", sections=sections)) == [
+        "rngtr.toml: [training] hiden is unknown; did you mean hidden?",
+        "missing.conllu: There is no such file.",
+        "missing-dev.conllu: There is no such file.",
+        "$NO/base.toml needs the environment variable NO. "
+        "Set it to the folder that is meant: NO=FOLDER treefine train …",
+        "syntr.toml: [tags] sorce is unknown; did you mean source?",
+        "base.toml: [training] epohcs is unknown; did you mean epochs?",
+        "nowhere.conllu: There is no such file.",
+        "nowhere-dev.conllu: There is no such file.",
+        "./none: There is no such model folder.",
+    ]
+
+
+def test_a_start_that_is_not_there_is_told():
+    (line,) = faults(recipe("rngtr.toml", encoder="base.toml"))
+
+    assert line.startswith("There is no recipe 'base.toml'. Name a TOML file, or one of ")
+
+
+def test_a_chain_of_starts_is_refused():
+    recipe("first.toml", encoder="./encoder", treebank="other")
+    recipe("second.toml", encoder="first.toml", treebank="other")
+
+    assert faults(recipe("third.toml", encoder="second.toml")) == [
+        "second.toml: A recipe to go on from must start from an encoder or a model, not from a third recipe. "
+        "Train it apart, and name its folder."
+    ]
+
+
+def test_a_recipe_that_goes_on_from_itself_is_told():
+    assert faults(recipe("self.toml", encoder="self.toml")) == ["self.toml: The recipe goes on from itself."]
+
+
+def test_recipes_that_go_on_from_each_other_are_told():
+    recipe("one.toml", encoder="two.toml")
+    recipe("two.toml", encoder="one.toml")
+
+    (line,) = faults("one.toml")
+
+    assert line.startswith("two.toml: A recipe to go on from must start from an encoder or a model")
+
+
+def test_a_start_with_an_initial_parser_is_refused():
+    recipe("syntr.toml", encoder="./encoder", sections=SYNTR)
+    recipe("base.toml", encoder="./encoder", treebank="other", sections='[initial]\nparser = "syntr.toml"\n')
+
+    assert faults(recipe("rngtr.toml", encoder="base.toml")) == [
+        "base.toml: A model to go on from has no initial parser. Train it apart, and name its folder."
+    ]
+
+
+def test_a_bilstm_to_go_on_from_is_refused_whether_recipe_or_model():
+    recipe("base.toml", encoder=BILSTM, treebank="other")
+    Parser(tiny_biaffine(), device="cpu").save("model")
+
+    assert faults(recipe("a.toml", encoder="base.toml")) == [
+        "base.toml: A biaffine model cannot go on learning on another treebank."
+    ]
+    assert faults(recipe("b.toml", encoder="./model")) == [
+        "model: A biaffine model cannot go on learning on another treebank."
+    ]
+
+
+def test_two_starts_of_one_name_are_refused():
+    Path("x").mkdir()
+    recipe("base.toml", encoder="./encoder", treebank="other")
+    recipe("x/base.toml", encoder="./encoder", treebank="other", sections=SYNTR)
+    recipe("syntr.toml", encoder="x/base.toml", sections=SYNTR)
+
+    assert faults(recipe("rngtr.toml", encoder="base.toml", sections='[initial]\nparser = "syntr.toml"\n')) == [
+        "x/base.toml and base.toml: Two recipes to go on from need different names."
+    ]
+
+
+# What the parsers of the folds have seen
+
+
+def write_rngtr(start_treebank, *, own="./encoder", folds=2):
+    recipe("base.toml", encoder="./encoder", treebank=start_treebank, sections=SYNTR)
+    recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
+    return recipe("rngtr.toml", encoder=own, sections=f'[initial]\nparser = "syntr.toml"\nfolds = {folds}\n')
+
+
+def test_folds_are_refused_where_their_parsers_go_on_from_a_model_of_the_same_sentences():
+    Path("copy.conllu").write_bytes(Path("own.conllu").read_bytes())
+    Path("copy-dev.conllu").write_bytes(Path("other-dev.conllu").read_bytes())
+
+    assert faults(write_rngtr("copy")) == [
+        "[initial] folds: the parsers go on from base.toml, which has learned from own.conllu, so they have seen what "
+        "they are to parse. Leave that treebank out there, or set folds = 0."
+    ]
+
+
+def test_folds_may_go_on_from_other_sentences_and_one_parser_from_any():
+    assert prepare(write_rngtr("other")).initial is not None
+    assert prepare(write_rngtr("own", folds=0)).initial is not None
+
+
+def test_the_model_itself_may_go_on_from_its_own_sentences():
+    recipe("first.toml", encoder="./encoder", sections=SYNTR)
+
+    assert list(prepare(write_rngtr("other", own="first.toml")).starts) == ["first.toml", "base.toml"]
+
+
+# Work
+
+
+def test_an_encoder_that_several_recipes_name_is_loaded_once(monkeypatch):
+    loaded = Counter()
+    load = module.load_encoder
+    monkeypatch.setattr(module, "load_encoder", lambda folder: (loaded.update([str(folder)]), load(folder))[1])
+
+    prepare(write_rngtr("other"))
+
+    assert loaded == {"encoder": 1}

@@ -1,0 +1,85 @@
+"""Trainings that go on from another recipe's model, which is trained first."""
+
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+import torch
+
+from tests.tiny import sample
+from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from treefine.parsing.pretrained import load_model
+from treefine.training import start
+from treefine.training.prepare import prepare
+from treefine.training.train import train
+from treefine.treebank.conllu import write_treebank
+
+STAGES = ["start base", "initial parser", "fold 1 of 2", "fold 2 of 2", ""]
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """RNGTr over folds of SynTr, both going on from a model of other sentences."""
+    sentences = [each for each in sample() if 4 < len(each) < 20]
+    base = write_recipe(tmp_path, "base", sections=SYNTR, epochs=2)
+    write_treebank(sentences[10:], tmp_path / "other.conllu")
+    base.write_text(base.read_text().replace("train.conllu", "other.conllu"))
+    write_recipe(tmp_path, "inner", sections=SYNTR, epochs=1, encoder="base.toml")
+    sections = 'pieces = "cut"\nn_frequent = 10\n[initial]\nparser = "inner.toml"\nfolds = 2\n'
+    return write_recipe(tmp_path, "rngtr", sections=sections, epochs=2, encoder="base.toml")
+
+
+def stages(steps):
+    return list(dict.fromkeys(step.stage for step in steps))
+
+
+def test_a_start_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path, recipe, monkeypatch):
+    begun = []
+    continued = start._continued
+    monkeypatch.setattr(
+        start, "_continued", lambda old, folder, *rest: (begun.append(folder), continued(old, folder, *rest))[1]
+    )
+
+    steps = run(recipe, tmp_path / "out")
+
+    assert stages(steps) == STAGES
+    base = tmp_path / "out" / "start" / "base" / "model"
+    assert begun == [tmp_path / "encoder"] + 4 * [base]  # initial parser, two folds, the model itself
+
+
+def test_a_model_starts_with_the_weights_it_goes_on_from(tmp_path, recipe):
+    recipe.write_text(recipe.read_text().replace("rate = 1e-2", "rate = 0").replace("rate = 1e-3", "rate = 0"))
+
+    run(recipe, tmp_path / "out")
+
+    old = load_model(tmp_path / "out" / "start" / "base" / "model")
+    new = load_model(tmp_path / "out" / "model")
+    assert torch.equal(new.scorer.arc_weight, old.scorer.arc_weight)
+    assert len(new.subwords) < len(old.subwords)  # cut to the pieces of the treebank
+    (ours,), (theirs,) = (model.subwords.pieces_of(["the"]) for model in (new, old))
+    assert torch.equal(new.encoder.pieces.weight[ours], old.encoder.pieces.weight[theirs])
+
+
+@pytest.mark.parametrize("stopped", [1, 8, 14])
+def test_a_training_stopped_in_or_after_its_start_goes_on_to_the_same_result(tmp_path, recipe, stopped):
+    whole = run(recipe, tmp_path / "whole")
+
+    steps = list(islice(train(prepare(recipe), tmp_path / "out", device=CPU), stopped))
+    run(recipe, tmp_path / "out")
+
+    assert len(steps) < len(whole)
+    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
+    assert metrics(tmp_path / "out") == metrics(tmp_path / "whole")
+
+
+def test_a_training_with_a_start_killed_at_any_moment_goes_on_to_the_same_result(tmp_path, recipe):
+    run(recipe, tmp_path / "whole")
+
+    command = [sys.executable, "-W", "error", "-m", "tests.training.trainings", recipe, tmp_path / "killed", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
+    assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
+    assert metrics(tmp_path / "killed") == metrics(tmp_path / "whole")
