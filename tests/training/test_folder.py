@@ -46,6 +46,10 @@ def test_the_same_recipe_may_go_on(recipe):
     check_folder(OUT, prepare(recipe), is_resumed=True)
 
 
+def test_how_often_checkpoints_are_written_may_change(recipe):
+    check_folder(OUT, prepare(recipe, ["training.checkpoint_minutes=5"]), is_resumed=True)
+
+
 def test_another_recipe_of_a_start_cannot_go_on(recipe):
     Path("base.toml").write_text(Path("base.toml").read_text().replace("epochs = 3", "epochs = 4"))
 

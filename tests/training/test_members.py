@@ -85,6 +85,10 @@ def test_an_initial_parser_may_have_members_too(folder):
 
     stages = list(dict.fromkeys(step.stage for step in run(refining, folder / "refined")))
 
-    assert stages[:3] == ["initial parser, member 1 of 2", "initial parser, member 2 of 2", "fold 1 of 2, member 1 of 2"]
+    assert stages[:3] == [
+        "initial parser, member 1 of 2",
+        "initial parser, member 2 of 2",
+        "fold 1 of 2, member 1 of 2",
+    ]
     assert len(stages) == 7
     assert not list(folder.glob("refined/folds/*/members/*/model"))

@@ -170,6 +170,12 @@ def test_folds_may_go_on_from_other_sentences_and_one_parser_from_any():
     assert prepare(write_rngtr("own", folds=0)).initial is not None
 
 
+def test_a_start_that_only_chose_its_epoch_by_these_sentences_has_not_learned_from_them():
+    Path("other-dev.conllu").write_bytes(Path("own.conllu").read_bytes())
+
+    assert prepare(write_rngtr("other")).initial is not None
+
+
 def test_the_model_itself_may_go_on_from_its_own_sentences():
     recipe("first.toml", encoder="./encoder", sections=SYNTR)
 

@@ -11,6 +11,7 @@ from tests.tiny import sample
 from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
 from treefine.parsing.pretrained import load_model
 from treefine.training import start
+from treefine.training.notes import recipe_toml
 from treefine.training.prepare import prepare
 from treefine.training.train import train
 from treefine.treebank.conllu import write_treebank
@@ -45,6 +46,12 @@ def test_a_start_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path
 
     assert stages(steps) == STAGES
     base = tmp_path / "out" / "start" / "base" / "model"
+    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert (
+        f"That of the model it goes on from:\n```toml\n{recipe_toml(prepare(tmp_path / 'base.toml').recipe)}```" in card
+    )
+    assert 'folder = "base.toml"' in card
+    assert f"  {tmp_path}/other.conllu\n" in card  # with its checksum
     assert begun == [tmp_path / "encoder"] + 4 * [base]  # initial parser, two folds, the model itself
 
 

@@ -78,7 +78,7 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
     if stream is None or not stream.isatty():
         for step in steps:
             if stream is not None and step.epoch == step.standing.epoch:
-                stream.write(f"{_line(step, step)}\n")
+                stream.write(", ".join(_parts(step, step)) + "\n")
                 stream.flush()
         return
     with _bar(stream) as bar:
@@ -87,32 +87,26 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
         measured: Progress | None = None
         for step in steps:
             if last is not None and step.stage != last.stage:
-                bar.console.print(_line(last, measured), markup=False, highlight=False, soft_wrap=True)
+                line = ", ".join(_parts(last, measured))
+                bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
                 measured = None
             if step.accuracy is not None:
                 measured = step
-            bar.update(row, completed=step.share, description=f"{_place(step)}\n{_scores(step, measured)}")
+            bar.update(row, completed=step.share, description="\n".join(_parts(step, measured)))
             last = step
 
 
-def _line(step: Progress, measured: Progress | None) -> str:
-    """Where a training is; `measured` is the step with the newest dev scores."""
-    return f"{_place(step)}, {_scores(step, measured)}"
-
-
-def _place(step: Progress) -> str:
-    stage = f"{step.stage}, " if step.stage else ""
-    left = f", {_duration(step.seconds * (1 / step.share - 1))} left" if step.share else ""
-    return f"{stage}epoch {step.epoch} of {step.epochs}{left}"
-
-
-def _scores(step: Progress, measured: Progress | None) -> str:
-    parts = [f"loss {step.loss:.3f}"]
+def _parts(step: Progress, measured: Progress | None) -> list[str]:
+    """Where a training is: its stage, how far that is, and how good; `measured` has the newest dev scores."""
+    place = f"epoch {step.epoch} of {step.epochs}"
+    if step.share:
+        place += f", {_duration(step.seconds * (1 / step.share - 1))} left"
+    scores = [f"loss {step.loss:.3f}"]
     if measured is not None and measured.accuracy is not None:
-        parts.append("LAS " + " ".join(f"{100 * las:.2f}" for las in measured.accuracy.las_by_step))
+        scores.append("LAS " + " ".join(f"{100 * las:.2f}" for las in measured.accuracy.las_by_step))
     if step.standing.best_epoch:
-        parts.append(f"best {100 * step.standing.best_las:.2f}")
-    return ", ".join(parts)
+        scores.append(f"best {100 * step.standing.best_las:.2f}")
+    return [*filter(None, [step.stage]), place, ", ".join(scores)]
 
 
 def _duration(seconds: float) -> str:
@@ -130,5 +124,5 @@ def _bar(stream: TextIO) -> Bar:
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    columns = (BarColumn(10), TextColumn("{task.description}", markup=False))  # two lines, so that both are short
+    columns = (BarColumn(10), TextColumn("{task.description}", markup=False))  # a few short lines
     return Bar(*columns, console=Console(file=stream))

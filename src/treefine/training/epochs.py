@@ -23,7 +23,7 @@ from treefine.training.graphs import TrainingGraphs
 from treefine.training.learn import Learner
 from treefine.training.measure import Accuracy, Measure
 from treefine.training.metrics import LINES, Metrics
-from treefine.training.notes import notes_of
+from treefine.training.notes import Origin, notes_of
 from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe, TrainingSettings
@@ -69,7 +69,7 @@ class Start:
     dev: Sequence[Arcs]
     parser: Parser | InitialParser = empty
     recipe: Recipe | None = None  # of that parser, where it was trained for this
-    folder: str = ""  # of the model to go on from, where that was trained for this
+    origin: Origin | None = None  # the model to go on from, where that was trained for this
 
 
 def learn(
@@ -117,7 +117,7 @@ def _learn(
         _finish(folder, processes)
         return
     settings = recipe.training
-    model = start_model(recipe, data.train, start.folder)
+    model = start_model(recipe, data.train, start.origin.folder if start.origin else "")
     learner = Learner(model, recipe, data.train, start.graphs, processes, member=member)
     measure = Measure(data.dev, model.vocabulary.labels, rule=recipe.treebank.rule)
     checkpoint = load_checkpoint(folder / LAYOUT.checkpoints, learner)
@@ -166,7 +166,7 @@ def _save(
     standing: Standing,
 ) -> None:
     parser = Parser(model, initial=start.parser, max_steps=recipe.refine.max_steps, device=processes.device)
-    parser.save(folder / LAYOUT.model, notes=notes_of(recipe, data, standing, inner=start.recipe))
+    parser.save(folder / LAYOUT.model, notes=notes_of(recipe, data, standing, inner=start.recipe, origin=start.origin))
 
 
 def _finish(folder: Path, processes: Processes) -> None:

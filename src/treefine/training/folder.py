@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from treefine.errors import TreefineError
 from treefine.training.epochs import LAYOUT
 from treefine.training.prepare import Prepared
+from treefine.training.recipe import Recipe, values_of
 from treefine.treebank.files import open_output
 
 RECIPE = "recipe.json"
@@ -59,12 +59,19 @@ def begin_folder(folder: Path, prepared: Prepared) -> None:
 
 def _values(prepared: Prepared) -> dict[str, Any]:
     """All that the result depends on: the settings, defaults included, and the treebanks by their checksums."""
-    initial = None if prepared.initial is None else asdict(prepared.initial)
-    starts = {f"start {Path(name).stem}": asdict(each.recipe) for name, each in prepared.starts.items()}
+    initial = None if prepared.initial is None else _settings(prepared.initial)
+    starts = {f"start {Path(name).stem}": _settings(each.recipe) for name, each in prepared.starts.items()}
     checksums = {
         path: each for one in (prepared, *prepared.starts.values()) for path, each in one.data.checksums.items()
     }
-    return {"recipe": asdict(prepared.recipe), "initial parser": initial, **starts, "checksums": checksums}
+    return {"recipe": _settings(prepared.recipe), "initial parser": initial, **starts, "checksums": checksums}
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """The settings but for the one that changes no result."""
+    values = values_of(recipe)
+    del values["training"]["checkpoint_minutes"]
+    return values
 
 
 def _check_same(path: Path, values: dict[str, Any]) -> None:

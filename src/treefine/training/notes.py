@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import dataclass
 
 import torch
 
 from treefine.training.checkpoint import Standing
 from treefine.training.data import Data
-from treefine.training.recipe import Recipe
+from treefine.training.recipe import Recipe, values_of
 from treefine.version import __version__
 
 
-def notes_of(recipe: Recipe, data: Data, standing: Standing, *, inner: Recipe | None = None) -> str:
-    """The recipe and the initial parser's, the versions of the code, the data's checksums and the dev scores."""
+@dataclass(frozen=True)
+class Origin:
+    """The model that a training goes on from, where that was trained for it."""
+
+    folder: str
+    recipe: Recipe
+    data: Data
+
+
+def notes_of(
+    recipe: Recipe, data: Data, standing: Standing, *, inner: Recipe | None = None, origin: Origin | None = None
+) -> str:
+    """The recipe, those of its initial parser and its start, the code's versions, checksums and the dev scores."""
     members, scores = recipe.training.members, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
     chosen = f"The best of {standing.epoch} epochs is number {standing.best_epoch}."
     by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in standing.best_by_step)}"
@@ -35,27 +45,17 @@ def notes_of(recipe: Recipe, data: Data, standing: Standing, *, inner: Recipe | 
     ]
     if inner is not None:
         lines += ["That of its initial parser:", "```toml", recipe_toml(inner) + "```", ""]
-    return "\n".join(
-        [
-            *lines,
-            "SHA-256 of the treebank:",
-            "```",
-            *(f"{digest}  {path}" for path, digest in data.checksums.items()),
-            "```",
-        ]
-    )
+    checksums = data.checksums
+    if origin is not None:
+        lines += ["That of the model it goes on from:", "```toml", recipe_toml(origin.recipe) + "```", ""]
+        checksums = checksums | origin.data.checksums
+    files = [f"{digest}  {path}" for path, digest in checksums.items()]
+    return "\n".join([*lines, "SHA-256 of the treebanks:", "```", *files, "```"])
 
 
 def recipe_toml(recipe: Recipe) -> str:
-    """The recipe as a TOML file that `read_recipe` reads, with all settings, the defaults too.
-
-    Another recipe is named without its folder, as it is where it lies beside this one.
-    """
-    values = asdict(recipe)
-    for section, key in (("initial", "parser"), ("encoder", "folder")):
-        name = values[section].get(key, "")
-        if name.endswith(".toml"):
-            values[section][key] = Path(name).name
+    """The recipe as a TOML file that `read_recipe` reads, with all settings, the defaults too."""
+    values = values_of(recipe)
     del values["decode"]["root_label"]  # the treebank's, and not for a recipe to say
     lines = [_pair(key, value) for key, value in values.items() if not isinstance(value, dict)]
     for name, section in values.items():

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
@@ -177,6 +177,16 @@ class Recipe:
                 "a model that reads no graph has no initial parse: leave [initial] out",
             ),
         )
+
+
+def values_of(recipe: Recipe) -> dict[str, Any]:
+    """All settings by section and key. Other recipes are named without their folders, as where they lie beside it."""
+    values = asdict(recipe)
+    for section, key in (("initial", "parser"), ("encoder", "folder")):
+        name = values[section].get(key, "")
+        if name.endswith(".toml"):
+            values[section][key] = Path(name).name
+    return values
 
 
 @dataclass(frozen=True)

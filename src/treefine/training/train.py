@@ -16,6 +16,7 @@ from treefine.training.data import Data
 from treefine.training.epochs import LAYOUT, Progress, Start, learn
 from treefine.training.graphs import TrainingGraphs
 from treefine.training.jackknife import blocks
+from treefine.training.notes import Origin
 from treefine.training.prepare import Prepared, prepare_recipe, start_of
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, expand
@@ -36,34 +37,34 @@ def train(
     prepared = recipe if isinstance(recipe, Prepared) else prepare_recipe(recipe)
     folder = Path(output)
     with Processes(device or torch.device("cuda" if torch.cuda.is_available() else "cpu")) as processes:
-        folders = yield from _starts(prepared, folder, processes)
-        start = yield from _start(prepared, folder, processes, folders)
+        origins = yield from _origins(prepared, folder, processes)
+        start = yield from _start(prepared, folder, processes, origins)
         yield from learn(prepared.recipe, prepared.data, folder, processes, start)
 
 
-def _starts(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, str]]:
-    """Train the models that this one and its initial parser go on from; their folders by the names of the recipes."""
-    folders: dict[str, str] = {"": ""}
+def _origins(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, Origin]]:
+    """Train the models that this one and its initial parser go on from, by the names of their recipes."""
+    origins: dict[str, Origin] = {}
     for name, inner in prepared.starts.items():
         own = folder / LAYOUT.start / Path(name).stem
-        start = _empty_start(inner.recipe, inner.data, "")
+        start = _empty_start(inner.recipe, inner.data, None)
         yield from learn(inner.recipe, inner.data, own, processes, start, stage=f"start {Path(name).stem}")
-        folders[name] = str(own / LAYOUT.model)
-    return folders
+        origins[name] = Origin(str(own / LAYOUT.model), inner.recipe, inner.data)
+    return origins
 
 
 def _start(
-    prepared: Prepared, folder: Path, processes: Processes, folders: Mapping[str, str]
+    prepared: Prepared, folder: Path, processes: Processes, origins: Mapping[str, Origin]
 ) -> Generator[Progress, None, Start]:
     """What refinement starts from, with its parsers trained first where they have to be (Sec. 4)."""
     data, inner, settings = prepared.data, prepared.initial, prepared.recipe.initial
-    own, inner_own = folders[start_of(prepared.recipe)], folders[start_of(inner)]
+    own, inner_own = origins.get(start_of(prepared.recipe)), origins.get(start_of(inner))
     if settings.parser == EMPTY:
         return _empty_start(prepared.recipe, data, own)
     if settings.parser == FILES:
         parses = list(from_file(expand(settings.train))(data.train))
         graphs = TrainingGraphs(data.train, parses, settings)
-        return Start(graphs, list(from_file(expand(settings.dev))(data.dev)), folder=own)
+        return Start(graphs, list(from_file(expand(settings.dev))(data.dev)), origin=own)
     trained = expand(settings.parser)
     if inner is not None:
         place, start = folder / LAYOUT.initial, _empty_start(inner, data, inner_own)
@@ -77,8 +78,8 @@ def _start(
     return Start(TrainingGraphs(data.train, parses, settings), _parsed(parser, data.dev), parser, inner, own)
 
 
-def _empty_start(recipe: Recipe, data: Data, folder: str) -> Start:
-    return Start(TrainingGraphs(data.train, None, recipe.initial), list(empty(data.dev)), folder=folder)
+def _empty_start(recipe: Recipe, data: Data, origin: Origin | None) -> Start:
+    return Start(TrainingGraphs(data.train, None, recipe.initial), list(empty(data.dev)), origin=origin)
 
 
 def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:
@@ -86,7 +87,7 @@ def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:
 
 
 def _jackknifed(
-    recipe: Recipe, data: Data, folder: Path, processes: Processes, folds: int, start_folder: str
+    recipe: Recipe, data: Data, folder: Path, processes: Processes, folds: int, origin: Origin | None
 ) -> Generator[Progress, None, list[Arcs]]:
     """The parses of the training set, each made by a parser that was trained on the other blocks."""
     parses: list[Arcs] = []
@@ -94,7 +95,7 @@ def _jackknifed(
         inner, held_out = folder / str(number), data.train[block.start : block.stop]
         if not processes.same((inner / LAYOUT.parses).exists()):
             rest = replace(data, train=data.train[: block.start] + data.train[block.stop :])
-            start = _empty_start(recipe, rest, start_folder)
+            start = _empty_start(recipe, rest, origin)
             yield from learn(recipe, rest, inner, processes, start, stage=f"fold {number} of {folds}")
             if processes.is_first:
                 parser = Parser.from_pretrained(inner / LAYOUT.model, device=processes.device)
