@@ -61,5 +61,6 @@ def test_every_fixture_has_its_origin_and_licence():
     folder = Path(__file__).parent / "data"
     readme = (folder / "README.md").read_text()
 
-    for path in folder.iterdir():
-        assert path.name == "README.md" or f"`{path.name}`" in readme
+    for path in folder.glob("**/*"):
+        name = str(path.relative_to(folder))
+        assert path.name == "README.md" or path.is_dir() or "__pycache__" in name or f"`{name}`" in readme
