@@ -31,9 +31,9 @@ class Group:
         return {key.strip(): value.strip() for key, _, value in parts}
 
     @property
-    def members(self) -> int:
-        """How many trainings its weights are the mean of."""
-        return int(self.changes.get("training.members", 1))
+    def is_mean(self) -> bool:
+        """Whether it is a recipe as it stands, but for weights that are the mean of several trainings."""
+        return self.changes.keys() == {"training.members"} and self.config["tags"] == "given"
 
     @property
     def is_refined(self) -> bool:
@@ -42,10 +42,10 @@ class Group:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a recipe as it stands, or the mean of such, with the treebank's tags and the paper's loop."""
+        """Whether it is a recipe as it stands, with the treebank's tags and the paper's loop."""
         config = self.config
         is_of_the_grid = self.is_refined and (config["T"] == 1 or not config["stop"])
-        return self.changes.keys() <= {"training.members"} and config["tags"] == "given" and not is_of_the_grid
+        return not self.changes and config["tags"] == "given" and not is_of_the_grid
 
     @property
     def chosen(self) -> int:

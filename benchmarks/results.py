@@ -1,4 +1,4 @@
-"""The tables of docs/results.md, made from the rows of accuracy and significance, beside the paper's numbers."""
+"""The tables of docs/results.md, made from the rows of accuracy, beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from benchmarks import paper
-from benchmarks.groups import Group, Row, grouped
+from benchmarks.groups import Group, grouped
 from benchmarks.markdown import table
 from benchmarks.rows import read_rows
-from benchmarks.significance import comparisons
 from treefine.evaluation.conll18 import relative_error_reduction
 
 NONE = "–"
@@ -39,17 +38,26 @@ def accuracy(treebank: str, groups: Sequence[Group]) -> str:
 
 def grid(groups: Sequence[Group]) -> str:
     """The paper's Table 1, on the dev set of tr_imst."""
-    head = ("model", "encoder", "seeds", "dev UAS", "dev LAS")
+    head = ("model", "encoder", "updates", "seeds", "dev UAS", "dev LAS")
     lines: list[Line] = [(*head, "paper: starts from", "UAS", "LAS", "recipe")]
     shown = []
     for kind, steps, stop, uas, las in paper.GRID:
         found = [group for group in groups if _is_of_grid(group, kind, steps, stop)]
         reported = ("UDify" if kind.startswith("Biaffine") else "SynTr", f"{uas:.2f}", f"{las:.2f}")
-        lines += [(*_model(group), _seeds(group), *_dev(group), *reported, _recipe(group)) for group in found]
+        for group in found:
+            ours = (*_model(group), _updates(group), _seeds(group), *_dev(group))
+            lines.append((*ours, *reported, _recipe(group)))
         if not found:
-            lines.append((_title(kind, steps, stop), *[NONE] * 4, *reported, NONE))
+            lines.append((_title(kind, steps, stop), *[NONE] * 5, *reported, NONE))
         shown += found
     return "\n".join([table(*lines), *footnote(shown), *_command(shown)])
+
+
+def _updates(group: Group) -> str:
+    """How many updates a training makes for each batch; a step that all its sentences have stopped before has none."""
+    config = group.config
+    may_stop = config["T"] > 1 and config["stop"]
+    return f"{'up to ' if may_stop else ''}{config['T'] * config['epochs']}"
 
 
 def _is_of_grid(group: Group, kind: str, steps: int, stop: bool) -> bool:
@@ -66,10 +74,10 @@ def steps(groups: Sequence[Group]) -> str:
     lines: list[Line] = [(*head, "errors removed: dev", "test")]
     for group in shown:
         las, changed = group.means("LAS_by_step"), group.means("changed_by_step")
-        cells = [f"{_percent(score)} ({share or 0:.0%})" for score, share in zip(las[1:], changed, strict=True)]
+        cells = [f"{percent(score)} ({share or 0:.0%})" for score, share in zip(las[1:], changed, strict=True)]
         cells += [NONE] * (n_steps - len(cells))
         removed = (_removed(group, "dev"), _removed(group, "test"))
-        lines.append((group.config["treebank"], *_model(group), _percent(las[0]), *cells, *removed))
+        lines.append((group.config["treebank"], *_model(group), percent(las[0]), *cells, *removed))
     return "\n".join([table(*lines), *footnote(shown)]) if shown else NONE
 
 
@@ -87,7 +95,26 @@ def tags(groups: Sequence[Group]) -> str:
             place = (group.config["treebank"], *_model(group), group.config["tags"])
             lines.append((*place, _seeds(group), *_dev(group), _recipe(group)))
             shown.append(group)
-    return "\n".join([table(*lines), *footnote(shown), *_command(shown)]) if shown else NONE
+    lost = ["", *tags_lost(groups)]
+    return "\n".join([table(*lines), *footnote(shown), *lost, *_command(shown)]) if shown else NONE
+
+
+def tags_lost(groups: Sequence[Group]) -> list[str]:
+    """What a model without tags loses on dev, in the mean of the seeds measured both ways."""
+    losses: dict[tuple[str, str], list[str]] = {}
+    plain = {group.config["recipe"]: group for group in groups if group.is_plain}
+    for group in groups:
+        given = plain.get(group.config["recipe"])
+        if given is None or group.changes != {"tags.source": "none"}:
+            continue
+        seeds = sorted(given.dev.keys() & group.dev.keys())
+        if seeds:
+            loss = statistics.mean(
+                given.dev[seed]["result"]["LAS"] - group.dev[seed]["result"]["LAS"] for seed in seeds
+            )
+            kind = (title(group), "seed " + listed([str(seed) for seed in seeds]))
+            losses.setdefault(kind, []).append(f"{100 * loss:.2f} ({group.config['treebank']})")
+    return [f"Without tags, {kind} loses {listed(each)} LAS on dev, {seed}." for (kind, seed), each in losses.items()]
 
 
 def _model(group: Group) -> tuple[str, str]:
@@ -118,48 +145,11 @@ def costs(groups: Sequence[Group]) -> str:
         )
         lines.append((group.config["treebank"], *_model(group), *cells))
     for kind, (training, evaluation) in paper.TIMES.items():
-        reported = (f"{paper.PARAMETERS[kind]}M", training, NONE, f"{evaluation} s", NONE)
-        lines.append(("en_ewt", f"the paper's {kind}", "BERT", *reported))
+        lines.append(("en_ewt", f"the paper's {kind}", "BERT", NONE, training, NONE, f"{evaluation} s", NONE))
+    sizes = listed([f"{kind} {size}M" for kind, size in paper.PARAMETERS.items()])
     where = [f"Ours on {', '.join(sorted(devices))}; the paper's on {paper.DEVICE}."] if shown else []
-    return "\n".join([table(*lines), *footnote(shown), "", *where]).rstrip()
-
-
-def significance(groups: Sequence[Group], rows: Sequence[Row]) -> str:
-    """The paired tests of what was tested."""
-    lines: list[Line] = [("treebank", "encoder", "first", "second", "LAS", "p", "UAS", "p")]
-    best: list[str] = []
-    shown: list[Group] = []
-    for each in comparisons(groups, rows):
-        shown += each.systems.values()
-        place = (each.treebank, short(each.encoder))
-        if each.las is None or each.uas is None:
-            lines.append((*place, *[NONE] * 6))
-            continue
-        for las, uas in zip(each.las["differences"], each.uas["differences"], strict=True):
-            names = (title(each.systems[las["first"]]), title(each.systems[las["second"]]))
-            lines.append((*place, *names, *_difference(las), *_difference(uas)))
-        alike = "; ".join(title(group) for name, group in each.systems.items() if name in each.las["best"])
-        best.append(f"- {', '.join(place)}: {alike}.")
-    if best:
-        best = ["", "By LAS the best, or not told from it:", "", *best]
-    return "\n".join([table(*lines), *footnote(shown), *best]) if len(lines) > 1 else NONE
-
-
-def _difference(each: dict[str, float]) -> tuple[str, str]:
-    return f"{100 * each['difference']:+.2f}", f"{each['randomisation']:.4f} / {each['bootstrap']:.4f}"
-
-
-def tests(rows: Sequence[Row]) -> str:
-    """Every measurement of a test set, in the order they were made."""
-    lines: list[Line] = [("when", "treebank", "recipe", "changes", "seed", "UAS", "LAS", "commit")]
-    for row in rows:
-        config, result = row["config"], row["result"]
-        if config["split"] == "test":
-            changes = ", ".join(config["changes"]) or NONE
-            scores = (_percent(result["UAS"]), _percent(result["LAS"]))
-            when = row["when"][:16].replace("T", " ")
-            lines.append((when, config["treebank"], config["recipe"], changes, config["seed"], *scores, row["commit"]))
-    return table(*lines) if len(lines) > 1 else "No test set has been touched."
+    where += ["", f"The paper gives parameters for its English Penn Treebank models alone: {sizes}."]
+    return "\n".join([table(*lines), *footnote(shown), "", *where])
 
 
 def title(group: Group) -> str:
@@ -171,8 +161,6 @@ def title(group: Group) -> str:
     for name in ("empty", "noised"):
         if initial[f"{name}_share"]:
             extras.append(f"{initial[f'{name}_share']:.0%} {name}")
-    if group.members > 1:
-        extras.append(f"mean of {group.members}")
     return ", ".join([_title(config["kind"], config["T"], config["stop"]), *extras])
 
 
@@ -197,6 +185,11 @@ def footnote(groups: Sequence[Group]) -> list[str]:
     """What the stars in a table stand for."""
     starts = {group.config["encoder"].partition(", ")[2] for group in groups} - {""}
     return ["", f"\\* goes on from the model of {', '.join(f'`{each}`' for each in sorted(starts))}."] if starts else []
+
+
+def listed(parts: Sequence[str]) -> str:
+    """The parts with commas and a last "and"."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _kinds(treebank: str) -> tuple[str, ...]:
@@ -226,7 +219,7 @@ def _test(group: Group) -> tuple[str, str]:
     if group.tested is None:
         return NONE, NONE
     result = group.tested["result"]
-    return _percent(result["UAS"]), _percent(result["LAS"])
+    return percent(result["UAS"]), percent(result["LAS"])
 
 
 def _removed(group: Group, split: str) -> str:
@@ -241,7 +234,8 @@ def _removed(group: Group, split: str) -> str:
     return NONE if share is None else f"{100 * share:+.1f} %"
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """A score as the tables show it."""
     return NONE if share is None else f"{100 * share:.2f}"
 
 
@@ -272,6 +266,4 @@ RESULTS: dict[str, Callable[[], str]] = {
     "steps": lambda: steps(_groups()),
     "tags": lambda: tags(_groups()),
     "costs": lambda: costs(_groups()),
-    "significance": lambda: significance(_groups(), read_rows("significance")),
-    "tests": lambda: tests(read_rows("accuracy")),
 }

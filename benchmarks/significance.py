@@ -1,4 +1,4 @@
-"""Whether the tested models of a treebank differ: paired tests on their saved trees, one row a treebank and encoder."""
+"""Whether the tested models of a treebank differ: paired tests on their saved trees, a row for each set compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def measure_significance(arguments: Sequence[str]) -> None:
     parser.add_argument("--predictions", type=Path, default=PREDICTIONS)
     parser.add_argument("--treebanks", type=Path, default=Path(os.environ.get("TREEBANKS", TREEBANKS)))
     options = parser.parse_args(arguments)
-    for (treebank, encoder), systems in compared(grouped(read_rows("accuracy", path=options.rows))).items():
+    groups = grouped(read_rows("accuracy", path=options.rows))
+    single, with_means = compared(groups), compared(groups, means=True)
+    sets = [*single.items(), *(each for each in with_means.items() if each not in single.items())]
+    for (treebank, encoder), systems in sets:
         gold = _gold(options.treebanks / treebank)
         trees = {name: _trees(group, gold, options.predictions) for name, group in systems.items()}
         pairs = load_pairs(gold, trees)
@@ -54,13 +57,14 @@ def measure_significance(arguments: Sequence[str]) -> None:
             save_row("significance", config | numbers, result, path=options.rows)
 
 
-def compared(groups: Sequence[Group]) -> dict[tuple[str, str], dict[str, Group]]:
+def compared(groups: Sequence[Group], *, means: bool = False) -> dict[tuple[str, str], dict[str, Group]]:
     """The tested groups, by treebank and encoder and then by name, where there are two or more to compare.
 
-    The biaffine parser, which has an encoder of its own, is compared with those of each other.
+    The biaffine parser, which has an encoder of its own, is compared with those of each other. Means of weights are
+    left out unless asked for, since they would change which of the others are the best.
     """
     found: dict[tuple[str, str], dict[str, Group]] = {}
-    tested = [group for group in groups if group.is_plain and group.tested is not None]
+    tested = [group for group in groups if (group.is_plain or means and group.is_mean) and group.tested is not None]
     for group in tested:
         treebank, encoder = group.config["treebank"], group.config["encoder"]
         if group.config["kind"] != "Biaffine":
@@ -83,15 +87,15 @@ class Comparison:
     uas: dict[str, Any] | None
 
 
-def comparisons(groups: Sequence[Group], rows: Sequence[Row]) -> list[Comparison]:
-    """What there is to compare, with the newest rows of significance."""
-    newest = {tuple(row["config"][name] for name in ("treebank", "encoder", "metric")): row["result"] for row in rows}
+def comparisons(groups: Sequence[Group], rows: Sequence[Row], *, means: bool = False) -> list[Comparison]:
+    """What there is to compare, with the newest rows of significance for the very same trees."""
     found = []
-    for (treebank, encoder), systems in compared(groups).items():
+    for (treebank, encoder), systems in compared(groups, means=means).items():
         tested = {name: _tested(group)["result"]["sha256"] for name, group in systems.items()}
-        las, uas = (newest.get((treebank, encoder, metric)) for metric in ("LAS", "UAS"))
-        is_fresh = all(result is not None and result["systems"] == tested for result in (las, uas))
-        found.append(Comparison(treebank, encoder, systems, *((las, uas) if is_fresh else (None, None))))
+        place = {"treebank": treebank, "encoder": encoder}
+        same = [row for row in rows if place.items() <= row["config"].items() and row["result"]["systems"] == tested]
+        newest = {row["config"]["metric"]: row["result"] for row in same}
+        found.append(Comparison(treebank, encoder, systems, newest.get("LAS"), newest.get("UAS")))
     return found
 
 

@@ -10,6 +10,7 @@ from benchmarks.markdown import table
 from benchmarks.results import RESULTS
 from benchmarks.rows import ROOT, last_row
 from benchmarks.summary import SUMMARY
+from benchmarks.tested import TESTED
 
 PAGES = ("README.md", "docs/benchmarks.md", "docs/results.md")
 
@@ -143,7 +144,7 @@ def attention() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each for each in (reading, memory, scoring, resampling, startup, decoding, attention)
-} | (RESULTS | SUMMARY)
+} | (RESULTS | TESTED | SUMMARY)
 
 
 def filled(page: str) -> str:

@@ -139,6 +139,7 @@ class ModelSettings:
     tags: TagSettings = field(default_factory=TagSettings)
     scorer: ScorerSettings = field(default_factory=ScorerSettings)
     decode: DecodeSettings = field(default_factory=DecodeSettings)
+    max_steps: int = 0  # T, as it was trained; 0: not told
 
     def __post_init__(self) -> None:
         if isinstance(self.encoder, BiLSTMSettings) and self.relations.graph != "none":

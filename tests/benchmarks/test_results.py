@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from benchmarks import results
+from benchmarks import results, tested
 from benchmarks.groups import grouped
 from benchmarks.predictions import predictions_of, save_predictions
 from benchmarks.results import RESULTS
@@ -82,18 +82,6 @@ def test_the_test_score_shown_is_that_of_the_seed_that_is_best_on_dev():
     assert line[2:4] == ("73.00", "68.00")
 
 
-def test_the_mean_of_several_trainings_stands_below_the_one_of_a_single():
-    changes = ["training.members=3"]
-    rows = [row("Empty+RNGTr", las=0.8, changes=changes), row("Empty+RNGTr", las=0.7)]
-
-    text = results.accuracy("tr_imst", grouped(rows))
-
-    line = cells(text, "Empty+RNGTr (T=4), mean of 3", "e5-small", "**1**")
-    assert line[1] == "80.00"
-    assert line[-1] == "`empty+rngtr --set training.members=3`"
-    assert text.index("Empty+RNGTr (T=4) |") < text.index("Empty+RNGTr (T=4), mean of 3 |")
-
-
 def test_an_encoder_that_goes_on_from_a_model_has_a_star_and_a_footnote():
     text = results.accuracy("tr_imst", grouped([row(encoder="e5-small, ud8-syntr"), row("SynTr")]))
 
@@ -110,6 +98,23 @@ def test_errors_removed_are_those_of_the_rows_own_initial_parses():
     line = cells(results.steps(grouped(rows)), "tr_imst", "SynTr+RNGTr (T=3)", "e5-small")
 
     assert line[-2:] == ("+37.5 %", "+10.0 %")
+
+
+def test_means_of_weights_stand_in_no_table_but_their_own():
+    changes = ["training.members=3"]
+    rows = [row("Empty+RNGTr", las=las, seed=seed) for seed, las in ((1, 0.70), (2, 0.72))]
+    rows += [row("Empty+RNGTr", las=0.8, split=split, changes=changes) for split in ("dev", "test")]
+    groups = grouped(rows)
+
+    line = cells(tested.means(groups, []), "tr_imst", "Empty+RNGTr (T=4)", "e5-small", "mean of 1, 2, 3")
+
+    assert line == ("80.00", "80.00", "+9.00", "–", "–")
+    for table in (results.accuracy("tr_imst", groups), results.steps(groups), results.costs(groups)):
+        assert "80.00" not in table
+        assert table.count("Empty+RNGTr (T=4) |") == 1
+    assert cells(tested.tests(rows), "2026-01-02 03:01", "tr_imst", "empty+rngtr", "weights averaged")[:1] == (
+        "mean of 1, 2, 3",
+    )
 
 
 def test_what_has_no_row_is_a_dash_and_has_the_papers_numbers_still():
@@ -171,13 +176,13 @@ def test_the_grid_shows_steps_and_stopping_beside_table_1():
     text = results.grid(grouped(rows))
 
     line = ("75.00", "70.00", "SynTr", "76.29", "70.84", "`syntr+rngtr`")
-    assert cells(text, "SynTr+RNGTr (T=3)", "e5-small", "**1**") == line
+    assert cells(text, "SynTr+RNGTr (T=3)", "e5-small", "up to 90", "**1**") == line
     line = ("70.00", "65.00", "SynTr", "76.37", "70.67", "`syntr+rngtr --set refine.max_steps=1`")
-    assert cells(text, "SynTr+RNGTr (T=1)", "e5-small", "**1**") == line
-    line = cells(text, "SynTr+RNGTr (T=3) without stop", "e5-small", "**1**")
+    assert cells(text, "SynTr+RNGTr (T=1)", "e5-small", "30", "**1**") == line
+    line = cells(text, "SynTr+RNGTr (T=3) without stop", "e5-small", "90", "**1**")
     assert (*line[:2], line[-1]) == ("71.00", "66.00", "`syntr+rngtr --set refine.stop=false`")
-    assert cells(text, "Biaffine")[2:-1] == ("65.00", "60.00", "UDify", "72.78", "65.48")
-    assert cells(text, "Biaffine+RNGTr (T=3)") == ("–", "–", "–", "–", "UDify", "75.91", "70.66", "–")
+    assert cells(text, "Biaffine")[3:-1] == ("65.00", "60.00", "UDify", "72.78", "65.48")
+    assert cells(text, "Biaffine+RNGTr (T=3)") == (*["–"] * 5, "UDify", "75.91", "70.66", "–")
     assert "99.00" not in text
 
 
@@ -211,27 +216,45 @@ def test_tags_show_the_models_measured_with_every_source():
     assert "99.00" not in text
 
 
+def test_what_is_lost_without_tags_is_told_by_the_seeds_measured_both_ways():
+    rows = [row("Empty+RNGTr", las=0.69), row("Empty+RNGTr", las=0.99, seed=2)]
+    assert results.tags_lost(grouped(rows)) == []
+    rows.append(row("Empty+RNGTr", las=0.64, tags="none", changes=["tags.source=none"]))
+
+    (sentence,) = results.tags_lost(grouped(rows))
+
+    assert sentence == "Without tags, Empty+RNGTr (T=4) loses 5.00 (tr_imst) LAS on dev, seed 1."
+
+
 def test_costs_tell_the_initial_parsers_apart():
     text = results.costs(grouped([row()]))
 
     line = cells(text, "tr_imst", "SynTr+RNGTr (T=3)", "e5-small")
     assert line == ("21.5M + 20.0M", "1:02:03", "0:06:00", "2.5 s", "4,000")
     assert "Ours on NVIDIA H200; the paper's on NVIDIA V100." in text
-    assert cells(text, "en_ewt", "the paper's SynTr")[1:3] == ("206.2M", "1:29:43")
+    assert cells(text, "en_ewt", "the paper's RNGTr")[1:3] == ("–", "8:14:26")
+    assert "Penn Treebank models alone: SynTr 206.2M, RNGTr 206.3M and Biaffine 13.5M." in text
 
 
 def test_every_touch_of_a_test_set_is_listed():
     rows = [row(), row(split="test", las=0.6), row(split="test", las=0.61, changes=["optimiser.rate=0.1"])]
 
-    text = results.tests(rows)
+    text = tested.tests(rows)
 
     assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "–") == ("1", "65.00", "60.00", "abc1234")
     assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "optimiser.rate=0.1")[2] == "61.00"
-    assert results.tests(rows[:1]) == "No test set has been touched."
+    assert tested.tests(rows[:1]) == "No test set has been touched."
+
+
+def test_initial_parsers_scored_as_g0_alone_are_named_below_the_touches():
+    refined = [row(seed=2, split="test"), row("Empty+RNGTr", seed=2, split="test")]
+
+    assert "not as models of their own: SynTr of tr_imst, seed 2." in tested.tests(refined)
+    assert "not as models" not in tested.tests([*refined, row("SynTr", seed=2, split="test")])
 
 
 @pytest.fixture
-def tested(tmp_path):
+def folder(tmp_path):
     """Rows of two models that were tested: SynTr has every label wrong, SynTr+RNGTr those of the odd sentences."""
     gold = sample()
     (tmp_path / "tr_imst").mkdir()
@@ -256,31 +279,48 @@ def compare(folder):
 
 def shown(folder):
     rows = folder / "rows.jsonl"
-    return results.significance(grouped(read_rows("accuracy", path=rows)), read_rows("significance", path=rows))
+    return tested.significance(grouped(read_rows("accuracy", path=rows)), read_rows("significance", path=rows))
 
 
-def test_significance_is_computed_from_the_saved_trees(tested):
-    assert cells(shown(tested), "tr_imst", "e5-small") == tuple(["–"] * 6)
+def test_significance_is_computed_from_the_saved_trees(folder):
+    assert cells(shown(folder), "tr_imst", "e5-small") == tuple(["–"] * 6)
 
-    compare(tested)
+    compare(folder)
 
-    line = cells(shown(tested), "tr_imst", "e5-small", "SynTr", "SynTr+RNGTr (T=3)")
+    line = cells(shown(folder), "tr_imst", "e5-small", "SynTr", "SynTr+RNGTr (T=3)")
     assert float(line[0]) > 40
     assert line[1:] == ("0.0001 / 0.0001", "+0.00", "1.0000 / 1.0000")
-    assert "- tr_imst, e5-small: SynTr+RNGTr (T=3)." in shown(tested)
+    assert "- tr_imst, e5-small: SynTr+RNGTr (T=3)." in shown(folder)
 
 
-def test_significance_of_models_that_are_no_longer_the_chosen_ones_is_not_shown(tested):
-    compare(tested)
+def test_significance_of_models_that_are_no_longer_the_chosen_ones_is_not_shown(folder):
+    compare(folder)
     for split in ("dev", "test"):
         other = row(seed=2, las=0.9, split=split)
-        save_row("accuracy", other["config"], other["result"], path=tested / "rows.jsonl")
+        save_row("accuracy", other["config"], other["result"], path=folder / "rows.jsonl")
 
-    assert cells(shown(tested), "tr_imst", "e5-small") == tuple(["–"] * 6)
+    assert cells(shown(folder), "tr_imst", "e5-small") == tuple(["–"] * 6)
 
 
-def test_predictions_that_are_not_those_of_the_row_are_refused(tested):
-    (tested / "syntr-1.trees.xz").write_bytes((tested / "syntr+rngtr-1.trees.xz").read_bytes())
+def test_predictions_that_are_not_those_of_the_row_are_refused(folder):
+    (folder / "syntr-1.trees.xz").write_bytes((folder / "syntr+rngtr-1.trees.xz").read_bytes())
 
     with pytest.raises(TreefineError, match="are missing, or are others"):
-        compare(tested)
+        compare(folder)
+
+
+def test_a_mean_is_compared_apart_so_that_it_is_not_the_best_of_the_others(folder):
+    mean = row("SynTr", las=0.9, changes=["training.members=3"])
+    trees = [each.graph for each in sample()]
+    digest = save_predictions(predictions_of(sample(), [trees], first=1), folder / "mean.trees.xz")
+    mean["result"] |= {"predictions": "mean.trees.xz", "sha256": digest}
+    for split in ("dev", "test"):
+        save_row("accuracy", mean["config"] | {"split": split}, mean["result"], path=folder / "rows.jsonl")
+
+    compare(folder)
+
+    assert "- tr_imst, e5-small: SynTr+RNGTr (T=3)." in shown(folder)
+    rows = folder / "rows.jsonl"
+    text = tested.means(grouped(read_rows("accuracy", path=rows)), read_rows("significance", path=rows))
+    seed, syntr = cells(text, "tr_imst", "SynTr", "e5-small", "mean of 1, 2, 3")[-2:]
+    assert seed == syntr == "+100.00, 0.0001 / 0.0001"

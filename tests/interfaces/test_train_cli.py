@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.interfaces.train_commands import BIAFFINE, RNGTR, changes, refused, run, write_files
 from tests.tiny import sample, tiny_biaffine, tiny_model, write_encoder
 from treefine.interfaces.cli import app
 from treefine.interfaces.train import show
@@ -19,67 +21,17 @@ from treefine.training.measure import Accuracy
 from treefine.training.train import Progress
 from treefine.treebank.conllu import read_treebank, write_treebank
 
-TREEBANK = '[treebank]\ntrain = ["train.conllu"]\ndev = "dev.conllu"\n'
-BIAFFINE = f"""{TREEBANK}
-[encoder]
-family = "bilstm"
-word_width = 8
-char_width = 8
-tag_width = 8
-n_layers = 1
-width = 8
-[scorer]
-arc_width = 8
-label_width = 8
-[relations]
-graph = "none"
-[refine]
-max_steps = 1
-[training]
-epochs = 2
-"""
-RNGTR = f"""{TREEBANK}
-[encoder]
-family = "pretrained"
-folder = "./encoder"
-[scorer]
-arc_width = 8
-label_width = 8
-[training]
-epochs = 2
-"""
-
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     """Recipes and their treebanks in the working folder."""
     monkeypatch.chdir(tmp_path)
-    write_treebank(sample(20), "train.conllu")
-    write_treebank(sample(26)[20:], "dev.conllu")
-    Path("biaffine.toml").write_text(BIAFFINE)
-    Path("rngtr.toml").write_text(RNGTR)
+    write_files()
 
 
 @pytest.fixture
 def encoder(files):
     write_encoder(Path("encoder"), "bert")
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, ["train", *arguments, "--device", "cpu"])
-    assert result.exit_code == code, result.stderr
-    return result
-
-
-def refused(*arguments, output="out"):
-    """The lines of a refusal, which leaves the folder as it was."""
-    before = sorted(Path().rglob("*"))
-    result = run(*arguments, "--output", output, code=1)
-    assert sorted(Path().rglob("*")) == before
-    assert result.stdout == ""
-    lines = result.stderr.removesuffix("\n").split("\n")
-    assert all(line.startswith("treefine: ") for line in lines)
-    return [line.removeprefix("treefine: ") for line in lines]
 
 
 # Training
@@ -95,6 +47,16 @@ def test_a_recipe_becomes_a_model_that_the_last_line_says_how_to_use(files):
     arguments = command[1].replace("IN", "dev").split()
     assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).exit_code == 0
     assert [each.forms for each in read_treebank("OUT.conllu")] == [each.forms for each in sample(26)[20:]]
+
+
+def test_the_last_line_can_be_run_where_a_path_has_blanks(files):
+    result = run("biaffine.toml", "--output", "my runs/it's one", "--set", "training.epochs=1")
+
+    said, command = result.stdout.split(" Parse with: treefine ")
+    assert said == "The model is in my runs/it's one/model."
+    arguments = shlex.split(command.replace("IN", "dev"))
+    assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).exit_code == 0
+    assert Path("OUT.conllu").is_file()
 
 
 def test_each_epoch_is_a_line_where_there_is_no_terminal(files):
@@ -115,7 +77,9 @@ def test_the_initial_parser_is_trained_first_and_its_lines_say_so(encoder):
 
     stages = [line.partition("epoch ")[0] for line in result.stderr.splitlines()]
     assert stages == ["initial parser, "] * 2 + ["fold 1 of 2, "] * 2 + ["fold 2 of 2, "] * 2 + [""] * 2
-    assert re.search(r"LAS \d+\.\d\d \d+\.\d\d, best", result.stderr.splitlines()[-1])  # one for each step
+    number = r"\d+\.\d\d"
+    last = result.stderr.splitlines()[-1]
+    assert re.search(rf"LAS {number}, best {number}, G1 {number} G2 {number}$", last)  # the tree's, and each graph's
     assert Parser.from_pretrained("out/model", device="cpu").parse(["Dogs", "bark"]).graph.is_tree
     kept = json.loads(Path("out/recipe.json").read_text())
     assert kept["initial parser"]["treebank"] == kept["recipe"]["treebank"]
@@ -147,18 +111,35 @@ def test_changes_hold_and_the_resolved_recipe_is_kept(files):
 def test_a_dry_run_prints_all_settings_and_writes_nothing(files):
     result = run("biaffine.toml", "--output", "out", "--dry-run", "--set", "training.seed=5")
 
-    assert json.loads(result.stdout)["training"]["seed"] == 5
+    shown = json.loads(result.stdout)
+    assert shown["recipe"]["training"]["seed"] == 5
+    assert "checkpoint_minutes" in shown["recipe"]["training"]
+    assert shown["initial parser"] is None
     assert not Path("out").exists()
 
 
+def test_a_dry_run_prints_the_settings_of_the_initial_parser_and_of_what_they_go_on_from(encoder):
+    write_treebank(sample()[40:], "other.conllu")
+    Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu").replace("epochs = 2", "epochs = 7"))
+    Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml") + '[initial]\nparser = "biaffine.toml"\n')
+
+    shown = json.loads(run("next.toml", "--output", "out", "--dry-run", "--set", "training.seed=5").stdout)
+
+    assert list(shown) == ["recipe", "initial parser", "start base"]
+    assert shown["initial parser"]["encoder"]["word_width"] == 8
+    assert shown["initial parser"]["training"]["seed"] == 5  # which is the recipe's
+    assert shown["start base"]["training"]["epochs"] == 7
+
+
 def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
-    Path("dev.conllu").write_text(re.sub(r"\tnsubj\t", "\tnsubj:x\t", Path("dev.conllu").read_text()))
+    text = Path("dev.conllu").read_text()
+    Path("dev.conllu").write_text(text.replace("\tnsubj\t", "\tsubject\t").replace("\tobj\t", "\tobj:new\t"))
 
     result = run("biaffine.toml", "--output", "out", "--set", "training.epochs=1")
 
     assert re.fullmatch(
         r"treefine: warning: dev.conllu: the training set has no such label, so these words cannot be right: "
-        r"nsubj:x \(\d+\)\.",
+        r"subject \(\d+\)\.",  # and not obj:new, which conll18 counts as obj
         result.stderr.splitlines()[0],
     )
 
@@ -187,7 +168,7 @@ class Terminal(io.StringIO):
 
 def progress(epoch, share, *, epochs=4, done=None, las=None, stage="", seconds=60.0):
     standing = Standing() if done is None else Standing(epoch=done, best_epoch=done, best_las=0.75)
-    accuracy = None if las is None else Accuracy(las, 0.9, las[-1])
+    accuracy = None if las is None else Accuracy(las, 0.9, 0.74)
     return Progress(stage, epoch, epochs, share, 0.5, accuracy, standing, seconds)
 
 
@@ -201,28 +182,30 @@ def shown(monkeypatch):
         show(steps, stream=stream)
         lines = [line.rstrip() for line in re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue()).splitlines()]
         assert all(len(line) <= 80 for line in lines)
-        assert any(re.match("[━╸╺]{10} ", line) for line in lines[-3:])
+        assert any(re.match("[━╸╺]{10} ", line) for line in lines[-4:])
         return [line.lstrip("━╸╺ ") for line in lines if line]
 
     return rows
 
 
 def test_a_bar_on_a_terminal_shows_stage_time_left_loss_and_accuracy_of_each_step(shown):
-    *_, first, second = shown([progress(1, 0.25, done=1, las=(0.7, 0.75)), progress(2, 0.4, done=1)])
+    *_, first, second, third = shown([progress(1, 0.25, done=1, las=(0.7, 0.75)), progress(2, 0.4, done=1)])
 
     assert first == "epoch 2 of 4, 0:01:30 left"
-    assert second == "loss 0.500, LAS 70.00 75.00, best 75.00"
+    assert second == "loss 0.500, LAS 74.00, best 75.00"  # both of trees
+    assert third == "G1 70.00 G2 75.00"
 
 
 def test_a_long_training_of_many_steps_fits_eighty_columns(shown):
     stage = "start of a long name [with brackets], member 1 of 3"  # brackets would be colours to the library that draws
     long = {"epochs": 200, "done": 199, "stage": stage, "seconds": 36000.0}
 
-    *_, name, first, second = shown([progress(200, 0.5, las=(0.7, 0.75, 0.751, 0.752, 0.753), **long)])
+    *_, name, first, second, third = shown([progress(200, 0.5, las=(0.7, 0.75, 0.751, 0.752, 0.753), **long)])
 
     assert name == stage
     assert first == "epoch 200 of 200, 10:00:00 left"
-    assert second == "loss 0.500, LAS 70.00 75.00 75.10 75.20 75.30, best 75.00"
+    assert second == "loss 0.500, LAS 74.00, best 75.00"
+    assert third == "G1 70.00 G2 75.00 G3 75.10 G4 75.20 G5 75.30"
 
 
 def test_a_stage_that_is_done_leaves_a_line_and_its_accuracy_is_not_the_next_ones(shown):
@@ -230,7 +213,7 @@ def test_a_stage_that_is_done_leaves_a_line_and_its_accuracy_is_not_the_next_one
 
     *lines, first, second = shown([progress(4, 1.0, done=4, las=(0.7,), stage=stage), progress(1, 0.125)])
 
-    assert f"{stage}, epoch 4 of 4, 0:00:00 left, loss 0.500, LAS 70.00, best 75.00" in lines
+    assert f"{stage}, epoch 4 of 4, 0:00:00 left, loss 0.500, LAS 74.00, best 75.00" in lines
     assert (first, second) == ("epoch 1 of 4, 0:07:00 left", "loss 0.500")
 
 
@@ -268,13 +251,36 @@ def test_resume_begins_where_there_is_nothing_yet_but_hidden_files(files):
 
 def test_another_recipe_cannot_go_on(files):
     run("biaffine.toml", "--output", "out")
-    changes = ("--set", "training.seed=2", "--set", "optimiser.betas=[0.9, 0.98]")
 
-    assert refused("biaffine.toml", "--resume", *changes) == [
+    assert refused("biaffine.toml", "--resume", *changes("training.seed=2", "optimiser.betas=[0.9, 0.98]")) == [
         "out: The training here was begun with another recipe, which differs in "
         "optimiser.betas ([0.9, 0.999], now [0.9, 0.98]), training.seed (1, now 2). "
         "Take that one, or name another folder."
     ]
+
+
+def test_what_differs_is_told_in_letters_one_can_read(files):
+    run("biaffine.toml", "--output", "out", *changes("title=Müller", "training.epochs=1"))
+
+    (line,) = refused("biaffine.toml", "--resume", *changes("title=Łódź", "training.epochs=1"))
+
+    assert 'title ("Müller", now "Łódź")' in line
+
+
+def test_a_training_goes_on_from_another_working_folder(encoder, tmp_path, monkeypatch):
+    Path("recipes").mkdir()
+    Path("elsewhere").mkdir()
+    for name, text in (("first", BIAFFINE), ("second", RNGTR + '[initial]\nparser = "first.toml"\n')):
+        for file in ("train.conllu", "dev.conllu", "./encoder"):
+            text = text.replace(f'"{file}"', f'"{tmp_path / file}"')
+        Path("recipes", f"{name}.toml").write_text(text)
+    settings = changes("training.epochs=1", "refine.max_steps=1")
+    run("recipes/second.toml", "--output", "out", *settings)
+
+    monkeypatch.chdir("elsewhere")
+    result = run("../recipes/second.toml", "--output", "../out", *settings, "--resume")
+
+    assert result.stdout.startswith("The model is in ../out/model.")
 
 
 def test_another_recipe_of_the_initial_parser_cannot_go_on(encoder):
@@ -431,9 +437,9 @@ def test_an_initial_parser_that_cannot_be_had_is_told(encoder):
 
 
 def test_initial_parses_of_other_sentences_are_told(encoder):
-    changes = [f"initial.{key}" for key in ("parser=files", "train=dev.conllu", "dev=train.conllu")]
+    settings = changes("initial.parser=files", "initial.train=dev.conllu", "initial.dev=train.conllu")
 
-    first, second = refused("rngtr.toml", *(part for change in changes for part in ("--set", change)))
+    first, second = refused("rngtr.toml", *settings)
 
     assert first.startswith("dev.conllu:1: ")
     assert second.startswith("train.conllu:1: ")

@@ -84,6 +84,25 @@ def test_too_few_sentences_are_told(files, count, shown):
     assert faults_of(files) == [f"train.conllu: {shown} to learn from, but at least 10 are needed."]
 
 
+def test_too_few_sentences_are_told_beside_the_faults_of_a_file_that_can_be_read(files):
+    Path("train.conllu").write_text(TREE.replace("det", "_") + TREE * 2)
+    Path("dev.conllu").write_text("no treebank\n\n")
+
+    first, second, third = faults_of(files)
+
+    assert first == "train.conllu:1: (sentence 1) A word has no label."
+    assert second.startswith("dev.conllu:1: ")
+    assert third == "train.conllu: 3 sentences to learn from, but at least 10 are needed."
+
+
+def test_sentences_are_not_counted_where_a_training_file_cannot_be_read(files):
+    write_treebank(sample(3), "train.conllu")
+
+    assert faults_of(TreebankSettings(("train.conllu", "nowhere.conllu"), "dev.conllu")) == [
+        "nowhere.conllu: There is no such file."
+    ]
+
+
 def test_ten_sentences_are_enough(files):
     write_treebank(sample(10), "train.conllu")
 
@@ -96,6 +115,22 @@ def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
     assert load_data(files).warnings == (
         "dev.conllu: the training set has no such label, so these words cannot be right: vocative (2).",
     )
+
+
+@pytest.mark.parametrize(("rule", "warned"), [("conll18", ["vocative (1)"]), ("conllx", ["det:x (1), vocative:y (1)"])])
+def test_labels_are_unseen_as_the_rule_compares_them(files, rule, warned):
+    Path("dev.conllu").write_text(TREE.replace("det", "det:x") + TREE.replace("det", "vocative:y"))
+
+    warnings = load_data(TreebankSettings(files.train, files.dev, rule=rule)).warnings
+
+    assert [each.removesuffix(".").partition("cannot be right: ")[2] for each in warnings] == warned
+
+
+def test_a_main_type_of_which_training_shows_a_subtype_alone_is_no_unseen_label(files):
+    Path("train.conllu").write_text(TREE.replace("det", "det:poss") * 10)
+    Path("dev.conllu").write_text(TREE)
+
+    assert load_data(files).warnings == ()
 
 
 def test_of_many_such_labels_five_are_named(files):

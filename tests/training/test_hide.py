@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tests.tiny import sample, tiny_biaffine, tiny_model
 from tests.training.tiny_learner import are_equal, blank, learn, learner_of, weights_of
+from treefine.training import learn as learn_module
 from treefine.training.hide import with_hidden
 from treefine.training.measure import Measure
 from treefine.training.recipe import TrainingSettings
@@ -90,6 +91,31 @@ def test_the_batch_that_is_given_stays_as_it_is():
     with_hidden(batch, 0.9, MASK)
 
     assert torch.equal(batch.inputs.pieces, pieces)
+
+
+def hidden_by(learner, monkeypatch):
+    """What the pieces that a learner hides in an epoch have become."""
+    found = set()
+
+    def watched(batch, share, piece):
+        after = with_hidden(batch, share, piece)
+        found.update(after.inputs.pieces[after.inputs.pieces != batch.inputs.pieces].tolist())
+        return after
+
+    monkeypatch.setattr(learn_module, "with_hidden", watched)
+    learn(learner, epochs=1)
+    return found
+
+
+def test_a_hidden_piece_is_the_encoders_mask_and_an_unknown_one_where_it_has_none(monkeypatch):
+    training = TrainingSettings(epochs=10, batch_pieces=200, hidden=0.5)
+    has_mask, has_none = tiny_model(), tiny_model()
+    has_none.subwords.mask_id = None
+
+    assert MASK not in (None, has_none.subwords.unk_id)
+    assert hidden_by(learner_of(has_mask, SENTENCES[:10], training=training), monkeypatch) == {MASK}
+    learner = learner_of(has_none, SENTENCES[:10], training=training)
+    assert hidden_by(learner, monkeypatch) == {has_none.subwords.unk_id}
 
 
 @pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])

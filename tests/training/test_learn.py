@@ -283,3 +283,65 @@ def test_learning_goes_on_from_a_parse_and_from_none_in_one_batch():
     losses = learn(learner, epochs=10)
 
     assert losses[-1] < 0.8 * losses[0]
+
+
+def test_each_process_draws_a_dropout_of_its_own():
+    learner, seeds = learner_of(tiny_model(), SHORT), []
+    for rank in range(2):
+        learner.processes.rank = rank
+        next(learner.epoch(1))
+        seeds.append(torch.initial_seed())
+
+    assert seeds[0] != seeds[1]
+
+
+def test_a_gpu_may_round_products_only_while_it_learns(monkeypatch):
+    learner = learner_of(model := tiny_model(), SHORT)
+    forward = model.forward
+    while_learning, between, while_measuring = set(), set(), set()
+
+    def look(*arguments, **options):
+        (while_learning if model.training else while_measuring).add(torch.backends.cuda.matmul.allow_tf32)
+        return forward(*arguments, **options)
+
+    monkeypatch.setattr(model, "forward", look)
+    for _ in learner.epoch(1):
+        between.add(torch.backends.cuda.matmul.allow_tf32)
+    learner.measure(SHORT, blank(SHORT), Measure(SHORT, model.vocabulary.labels, rule="conll18"))
+
+    assert (while_learning, between, while_measuring) == ({True}, {False}, {False})
+
+
+def test_dev_sentences_too_many_for_memory_are_measured_in_halves(monkeypatch):
+    learner = learner_of(model := tiny_model(), SHORT)
+    measure = Measure(SHORT, model.vocabulary.labels, rule="conll18")
+    right, forward = learner.measure(SHORT, blank(SHORT), measure), model.forward
+
+    def fail(batch, *rest, **options):
+        if len(batch) > 2:
+            raise RuntimeError("CUDA out of memory")
+        return forward(batch, *rest, **options)
+
+    monkeypatch.setattr(model, "forward", fail)
+
+    assert learner.measure(SHORT, blank(SHORT), measure) == right
+
+
+def test_sentences_of_one_length_meet_others_in_each_epoch(monkeypatch):
+    same = [SHORT[0]] * 12
+    learner = learner_of(tiny_model(), same, training=TrainingSettings(epochs=10, batch_pieces=4 * 20))
+    found, learn_from = [], learner._learn_from
+    monkeypatch.setattr(
+        learner, "_learn_from", lambda numbers, *rest: (found.append(frozenset(numbers)), learn_from(numbers, *rest))[1]
+    )
+
+    def members(number):
+        found.clear()
+        learn(learner, epochs=1, first=number)
+        return set(found)
+
+    first, second = members(1), members(2)
+
+    assert len(first) > 2
+    assert sorted(each for batch in first for each in batch) == list(range(12))
+    assert first != second

@@ -11,7 +11,9 @@ from treefine.errors import ConfigError
 from treefine.parsing.parser import Parser
 from treefine.training import prepare as module
 from treefine.training.prepare import prepare, start_of
-from treefine.treebank.conllu import write_treebank
+from treefine.treebank.conllu import read_treebank, write_treebank
+from treefine.treebank.convert import convert_treebank
+from treefine.treebank.formats import format_of
 
 BILSTM = '[encoder]\nfamily = "bilstm"\n' + SYNTR
 
@@ -163,6 +165,27 @@ def test_folds_are_refused_where_their_parsers_go_on_from_a_model_of_the_same_se
         "[initial] folds: the parsers go on from base.toml, which has learned from own.conllu, so they have seen what "
         "they are to parse. Leave that treebank out there, or set folds = 0."
     ]
+
+
+@pytest.mark.parametrize("kind", ["packed", "another format", "joined with others", "without one sentence"])
+def test_the_same_sentences_are_known_in_another_file(kind):
+    own, other = (list(read_treebank(f"{name}.conllu")) for name in ("own", "other"))
+    kinds = {"joined with others": other + own, "without one sentence": own[1:]}
+    name = {"packed": "same.conllu.xz", "another format": "same.conllx"}.get(kind, "same.conllu")
+    convert_treebank(kinds.get(kind, own), name, format_of(name))
+    write_rngtr("other")
+    Path("base.toml").write_text(Path("base.toml").read_text().replace("other.conllu", name))
+
+    (line,) = faults("rngtr.toml")
+
+    assert "go on from base.toml, which has learned from own.conllu, so they have seen" in line
+
+
+def test_a_few_sentences_that_two_treebanks_share_do_not_make_them_one():
+    own, other = (list(read_treebank(f"{name}.conllu")) for name in ("own", "other"))
+    write_treebank(other + own[:5], "other.conllu")
+
+    assert prepare(write_rngtr("other")).initial is not None
 
 
 def test_folds_may_go_on_from_other_sentences_and_one_parser_from_any():

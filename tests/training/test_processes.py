@@ -180,6 +180,7 @@ def test_a_process_alone_has_the_device_it_was_given():
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
+        ({"RANK": "1"}, r"RANK is 1, but there are 1 processes \(WORLD_SIZE\)\. Use torchrun, or unset RANK\."),
         ({"WORLD_SIZE": "two"}, r"WORLD_SIZE, RANK or LOCAL_RANK is no number \(.*'two'\)\. Use torchrun\."),
         (
             {"WORLD_SIZE": "2", "RANK": "0"},

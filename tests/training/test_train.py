@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import treefine
 from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from treefine import evaluate, read_treebank
 from treefine.errors import TreefineError
 from treefine.parsing.parser import Parser
 from treefine.training import epochs
@@ -124,11 +125,23 @@ def test_the_card_says_what_was_learned_from_how_and_how_well(folder, steps):
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_string_of_a_recipe_is_written_as_toml(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("recipe") / "recipe.toml"
-    recipe = Recipe(TreebankSettings((f"a{text}",), f"a{text}"), PretrainedSettings(text), title=text)
+    recipe = Recipe(TreebankSettings((f"a{text}",), f"a{text}"), PretrainedSettings(f"a{text}"), title=text)
 
     path.write_text(recipe_toml(recipe), encoding="utf-8", newline="")
 
     assert read_recipe(path) == recipe
+
+
+def test_of_epochs_that_are_as_good_the_first_is_kept(tmp_path):
+    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
+    recipe.write_text(recipe.read_text().replace("rate = 1e-2", "rate = 0").replace("rate = 1e-3", "rate = 0"))
+
+    steps = run(recipe, tmp_path / "out")
+
+    measured = [step.accuracy.las for step in steps if step.accuracy is not None]
+    assert len(measured) == 3
+    assert len(set(measured)) == 1  # nothing was learned
+    assert steps[-1].standing.best_epoch == 1
 
 
 def test_a_training_stops_when_the_best_epoch_is_too_long_ago(tmp_path):
@@ -172,7 +185,7 @@ def test_what_a_killed_training_had_half_written_goes_at_the_next_start(tmp_path
 
     run(write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=1), out)
 
-    assert sorted(path.name for path in out.iterdir()) == ["metrics.jsonl", "model", "tensorboard"]
+    assert sorted(path.name for path in out.iterdir()) == [".lock", "metrics.jsonl", "model", "tensorboard"]
 
 
 def learn_nan(learner):
@@ -211,7 +224,29 @@ def test_a_loss_that_is_no_number_ends_the_training_at_once(tmp_path, monkeypatc
 
     monkeypatch.setattr(Learner, "epoch", epoch)
 
-    with pytest.raises(TreefineError, match="In epoch 1 the loss or a weight is no finite number any more"):
+    with pytest.raises(TreefineError, match="In epoch 1 the loss or a weight is no finite number any more") as raised:
         run(write_recipe(tmp_path, "syntr", sections=SYNTR), tmp_path / "out")
 
     assert seen == [0.25, 0.5]
+    assert "checkpoint" not in str(raised.value)  # there is none yet
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("t", "initial"), [(1, ""), (3, ""), (2, '[initial]\nparser = "syntr.toml"\n')])
+def test_the_saved_model_parses_dev_as_well_as_its_training_said(tmp_path, t, initial, precision):
+    """With the T of its training, and in the precision in which it was measured."""
+    write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=2)
+    recipe = write_recipe(
+        tmp_path,
+        "rngtr",
+        sections=f"{initial}[refine]\nmax_steps = {t}\n",
+        training=f'precision = "{precision}"',
+        epochs=4,
+    )
+
+    standing = run(recipe, tmp_path / "out")[-1].standing
+
+    gold = list(read_treebank(tmp_path / "dev.conllu"))
+    parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
+    assert parser.max_steps == t
+    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(standing.best_las)

@@ -27,7 +27,7 @@ _Model = Annotated[str, typer.Option("--model", metavar="DIR", help="A model fol
 _Output = Annotated[str, typer.Option("-o", "--output", metavar="OUT", help="The file to write, once it is whole.")]
 _Steps = Annotated[
     int | None,
-    typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: 3; 4 from an empty graph]"),
+    typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: as it was trained]"),
 ]
 _Tags = Annotated[
     TagSource | None,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -44,7 +44,7 @@ def train(
     """
     from treefine.parsing.parser import find_device  # which loads torch
     from treefine.training.folder import begin_folder, check_folder
-    from treefine.training.prepare import prepare
+    from treefine.training.prepare import prepare, settings_of
     from treefine.training.train import LAYOUT
     from treefine.training.train import train as train_model
 
@@ -58,7 +58,7 @@ def train(
                 typer.echo(f"treefine: warning: {warning}", err=True)
     if dry_run:
         if is_first:
-            typer.echo(json.dumps(asdict(prepared.recipe), ensure_ascii=False, indent=1))
+            typer.echo(json.dumps(settings_of(prepared), ensure_ascii=False, indent=1))
         return
     if is_first:
         begin_folder(folder, prepared)
@@ -69,7 +69,8 @@ def train(
         return
     show(steps)
     model = folder / LAYOUT.model
-    typer.echo(f"The model is in {model}. Parse with: treefine parse --model {model} IN.conllu -o OUT.conllu")
+    command = f"treefine parse --model {shlex.quote(str(model))} IN.conllu -o OUT.conllu"
+    typer.echo(f"The model is in {model}. Parse with: {command}")
 
 
 def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
@@ -101,12 +102,15 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
     place = f"epoch {step.epoch} of {step.epochs}"
     if step.share:
         place += f", {_duration(step.seconds * (1 / step.share - 1))} left"
-    scores = [f"loss {step.loss:.3f}"]
+    scores, graphs = [f"loss {step.loss:.3f}"], ""
     if measured is not None and measured.accuracy is not None:
-        scores.append("LAS " + " ".join(f"{100 * las:.2f}" for las in measured.accuracy.las_by_step))
+        accuracy = measured.accuracy
+        scores.append(f"LAS {100 * accuracy.las:.2f}")
+        if len(accuracy.las_by_step) > 1:
+            graphs = " ".join(f"G{t} {100 * las:.2f}" for t, las in enumerate(accuracy.las_by_step, start=1))
     if step.standing.best_epoch:
         scores.append(f"best {100 * step.standing.best_las:.2f}")
-    return [*filter(None, [step.stage]), place, ", ".join(scores)]
+    return [*filter(None, [step.stage, place, ", ".join(scores), graphs])]
 
 
 def _duration(seconds: float) -> str:

@@ -46,6 +46,10 @@ class Graphs:
         """Whether each sentence has the same heads and labels in both."""
         return ((self.heads == other.heads) & (self.labels == other.labels)).all(1)
 
+    def words(self, row: int, n_words: int) -> tuple[np.ndarray, np.ndarray]:
+        """Heads and labels of one sentence's words, without ROOT and padding."""
+        return self.heads[row, 1 : n_words + 1].numpy(), self.labels[row, 1 : n_words + 1].numpy()
+
     def to(self, device: torch.device) -> Graphs:
         """The same on another device."""
         return Graphs(self.heads.to(device), self.labels.to(device))

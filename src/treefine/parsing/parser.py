@@ -20,7 +20,7 @@ from treefine.parsing.run import Parsed, Plan, run, steps, trees
 from treefine.parsing.steps import Step
 from treefine.treebank.sentence import BLANK, Sentence
 
-STEPS = 3  # T in the paper (Sec. 6.1) …
+STEPS = 3  # T in the paper (Sec. 6.1), for a model that was not told its own …
 STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 
@@ -30,8 +30,9 @@ class Parser:
 
     `initial` is what to start from: "empty", the folder of a SynTr or biaffine model, a file of the same sentences, a
     Parser, or a function of `treefine.parsing.initial`; without it the initial parser saved with the model, or nothing.
-    `max_steps` is T; without it 3, and one more from an empty graph. `tags` tells the model to read the tags that the
-    sentences have ("given"), to predict them, or to do without ("none"); without it, it does as it was trained.
+    `max_steps` is T; without it that of the training (if that is not told 3, or 4 from an empty graph). `tags` tells
+    the model to read the tags that the sentences have ("given"), to predict them, or to do without ("none"); without
+    it, it does as it was trained.
     """
 
     def __init__(
@@ -181,9 +182,9 @@ class Parser:
         return from_file(os.fspath(initial))
 
     def _checked_steps(self, max_steps: int | None) -> int:
-        reads_graph = self.model.settings.reads_graph
+        reads_graph, trained = self.model.settings.reads_graph, self.model.settings.max_steps
         if max_steps is None:
-            return 1 if not reads_graph else STEPS_FROM_EMPTY if self.initial is empty else STEPS
+            return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if self.initial is empty else STEPS)
         if max_steps < 1:
             raise TreefineError(f"The number of steps is {max_steps}.", hint="At least one is needed to parse.")
         if max_steps > 1 and not reads_graph:

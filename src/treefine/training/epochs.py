@@ -214,7 +214,7 @@ def _total(model: ParserModel) -> float:
 
 def _check_finite(value: float, epoch: int) -> None:
     if not math.isfinite(value):
-        hint = "The last checkpoint is as it was. Choose lower rates, or another precision, and start anew."
+        hint = "Choose lower rates, or another precision, and start anew; what was saved before is as it was."
         raise TreefineError(f"In epoch {epoch} the loss or a weight is no finite number any more.", hint=hint)
 
 

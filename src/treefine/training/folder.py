@@ -9,8 +9,7 @@ from typing import Any
 
 from treefine.errors import TreefineError
 from treefine.training.epochs import LAYOUT
-from treefine.training.prepare import Prepared
-from treefine.training.recipe import Recipe, values_of
+from treefine.training.prepare import Prepared, settings_of
 from treefine.treebank.files import open_output
 
 RECIPE = "recipe.json"
@@ -58,20 +57,14 @@ def begin_folder(folder: Path, prepared: Prepared) -> None:
 
 
 def _values(prepared: Prepared) -> dict[str, Any]:
-    """All that the result depends on: the settings, defaults included, and the treebanks by their checksums."""
-    initial = None if prepared.initial is None else _settings(prepared.initial)
-    starts = {f"start {Path(name).stem}": _settings(each.recipe) for name, each in prepared.starts.items()}
+    """All that the result depends on: the settings, defaults included, and the files by their checksums."""
+    settings = settings_of(prepared)
+    for recipe in filter(None, settings.values()):
+        del recipe["training"]["checkpoint_minutes"]  # which changes no result
     checksums = {
         path: each for one in (prepared, *prepared.starts.values()) for path, each in one.data.checksums.items()
     }
-    return {"recipe": _settings(prepared.recipe), "initial parser": initial, **starts, "checksums": checksums}
-
-
-def _settings(recipe: Recipe) -> dict[str, Any]:
-    """The settings but for the one that changes no result."""
-    values = values_of(recipe)
-    del values["training"]["checkpoint_minutes"]
-    return values
+    return {**settings, "checksums": checksums}
 
 
 def _check_same(path: Path, values: dict[str, Any]) -> None:
@@ -94,7 +87,8 @@ def _check_same(path: Path, values: dict[str, Any]) -> None:
 def _change(key: str, before: object, now: object) -> str:
     if key.startswith("checksums."):
         return f"the content of {key.removeprefix('checksums.')}"
-    return f"{key.removeprefix('recipe.')} ({json.dumps(before)}, now {json.dumps(now)})"
+    old, new = (json.dumps(value, ensure_ascii=False) for value in (before, now))
+    return f"{key.removeprefix('recipe.')} ({old}, now {new})"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -14,7 +14,7 @@ from treefine.errors import TreefineError
 from treefine.network.batch import N_SPECIALS, Batch, Graphs
 from treefine.network.biaffine import Scores
 from treefine.network.model import ParserModel
-from treefine.parsing.batching import batches, is_out_of_memory
+from treefine.parsing.batching import batches, halving, is_out_of_memory
 from treefine.parsing.decode import Decoder, made_trees
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.training.graphs import TrainingGraphs
@@ -26,6 +26,8 @@ from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
+
+CPU = torch.device("cpu")
 
 
 class Learner:
@@ -154,7 +156,9 @@ class Learner:
         return Gold(graphs, None if self.model.tagger is None else self.model.given_tags(sentences).to(device))
 
     def _autocast(self) -> AbstractContextManager[None]:
-        return torch.autocast(self.processes.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
+        """The precision of the recipe in training; dev is measured in the model's own, by which it will parse."""
+        is_shorter = self.model.training and self.dtype != torch.float32
+        return torch.autocast(self.processes.device.type, dtype=self.dtype, enabled=is_shorter)
 
     def moving(self) -> list[float]:
         """The shares of the words that still moved at each step of the last epoch."""
@@ -167,23 +171,30 @@ class Learner:
         self.model.eval()
         sizes = [self._size(sentence) for sentence in sentences]
         max_steps = self.recipe.refine.max_steps
-        by_step = np.zeros((max_steps, len(sentences)), dtype=np.int64)
-        final = np.zeros((len(sentences), 2), dtype=np.int64)
+
+        def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
+            found = np.zeros((len(numbers), max_steps + 2), dtype=np.int64)  # LAS by step, then the tree's UAS and LAS
+            for step in self.steps([sentences[each] for each in numbers], [arcs[each] for each in numbers]):
+                is_last = step.t == max_steps
+                ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
+                trees = self.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
+                graphs, trees = step.graphs.to(CPU), trees.to(CPU)
+                for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
+                    number = numbers[place]
+                    found[place, step.t - 1 : max_steps] = measure.right(number, *graphs.words(row, length))[1]
+                    if row in ending:
+                        found[place, max_steps:] = measure.right(number, *trees.words(row, length))
+            return list(found)
+
+        def too_long(number: int) -> TreefineError:
+            return sentences[number].error("Memory does not suffice for this sentence.", hint="Leave it out.")
+
         with self.optimiser.averaged():
+            total = np.zeros(max_steps + 2, dtype=np.int64)
             for numbers in batches(sizes, 4 * self.recipe.training.batch_pieces, self.longest):
-                for step in self.steps([sentences[each] for each in numbers], [arcs[each] for each in numbers]):
-                    heads, labels = step.graphs.heads.cpu().numpy(), step.graphs.labels.cpu().numpy()
-                    is_last = step.t == max_steps
-                    ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
-                    trees = self.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
-                    tree_heads, tree_labels = trees.heads.cpu().numpy(), trees.labels.cpu().numpy()
-                    for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
-                        number, span = numbers[place], slice(1, length + 1)
-                        by_step[step.t - 1 :, number] = measure.right(number, heads[row, span], labels[row, span])[1]
-                        if row in ending:
-                            final[number] = measure.right(number, tree_heads[row, span], tree_labels[row, span])
-        uas, las = (final.sum(0) / measure.total).tolist()
-        return Accuracy(tuple((by_step.sum(1) / measure.total).tolist()), uas, las)
+                total += np.sum(halving(numbers, right_words, too_long), axis=0)
+        *by_step, uas, las = (total / measure.total).tolist()
+        return Accuracy(tuple(by_step), uas, las)
 
     def measured_weights(self) -> dict[str, Tensor]:
         """A copy of the weights as they are measured."""

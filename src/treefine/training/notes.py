@@ -9,7 +9,7 @@ import torch
 
 from treefine.training.checkpoint import Standing
 from treefine.training.data import Data
-from treefine.training.recipe import Recipe, values_of
+from treefine.training.recipe import FILES, Recipe, values_of
 from treefine.version import __version__
 
 
@@ -43,6 +43,15 @@ def notes_of(
         recipe_toml(recipe) + "```",
         "",
     ]
+    if recipe.initial.parser == FILES:
+        lines += [
+            "It was trained to refine the parses of files, and has no initial parser of its own; without one it starts "
+            "from no graph. Parse from such a file:",
+            "```",
+            "treefine parse --model THIS_FOLDER --initial PARSES.conllu in.conllu -o out.conllu",
+            "```",
+            "",
+        ]
     if inner is not None:
         lines += ["That of its initial parser:", "```toml", recipe_toml(inner) + "```", ""]
     checksums = data.checksums
@@ -50,7 +59,7 @@ def notes_of(
         lines += ["That of the model it goes on from:", "```toml", recipe_toml(origin.recipe) + "```", ""]
         checksums = checksums | origin.data.checksums
     files = [f"{digest}  {path}" for path, digest in checksums.items()]
-    return "\n".join([*lines, "SHA-256 of the treebanks:", "```", *files, "```"])
+    return "\n".join([*lines, "SHA-256 of the files:", "```", *files, "```"])
 
 
 def recipe_toml(recipe: Recipe) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from treefine.config import BiLSTMSettings
+from treefine.config import BiLSTMSettings, TagSettings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.network.subwords import Subwords
 from treefine.network.weight_names import load_encoder
 from treefine.parsing.initial import from_file
 from treefine.parsing.pretrained import fetch, is_model_folder, load_model
-from treefine.training.data import FEWEST, Data, load_data
+from treefine.training.data import FEWEST, Data, checksums_of, filled_columns, load_data
 from treefine.training.jackknife import blocks
 from treefine.training.recipe import (
     EMPTY,
@@ -27,6 +29,7 @@ from treefine.training.recipe import (
     expand,
     find_recipe,
     read_draft,
+    values_of,
 )
 
 _NO_START = "A biaffine model cannot go on learning on another treebank."
@@ -76,20 +79,30 @@ def prepare(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepar
     if draft.recipe is not None:
         return prepare_recipe(draft.recipe)
     found = _Findings(list(draft.faults))
-    _look_over(draft.section("treebank"), draft.section("encoder"), draft.section("initial"), found)
+    treebank, encoder, tags, initial = map(draft.section, ("treebank", "encoder", "tags", "initial"))
+    _look_over(treebank, encoder, tags, initial, found)
     raise found.error()
 
 
 def prepare_recipe(recipe: Recipe) -> Prepared:
     """A recipe and what it names. All faults of its files come in one report, a line each."""
     found = _Findings()
-    data, initial = _look_over(recipe.treebank, recipe.encoder, recipe.initial, found)
+    data, initial = _look_over(recipe.treebank, recipe.encoder, recipe.tags, recipe.initial, found)
     if found.faults or data is None:
         raise found.error()
+    if recipe.initial.parser == FILES:
+        data = replace(data, checksums=data.checksums | checksums_of((recipe.initial.train, recipe.initial.dev)))
     if initial is not None:  # it learns from the same sentences, and by the same seed
         settings = replace(initial.training, seed=recipe.training.seed)
         initial = replace(initial, treebank=recipe.treebank, training=settings)
     return Prepared(recipe, data, initial, found.starts)
+
+
+def settings_of(prepared: Prepared) -> dict[str, Any]:
+    """All settings, defaults included: the recipe's, its initial parser's, and those of what they go on from."""
+    initial = None if prepared.initial is None else values_of(prepared.initial)
+    starts = {f"start {Path(name).stem}": values_of(each.recipe) for name, each in prepared.starts.items()}
+    return {"recipe": values_of(prepared.recipe), "initial parser": initial, **starts}
 
 
 def start_of(recipe: Recipe | None) -> str:
@@ -105,13 +118,16 @@ def _start_of(encoder: PretrainedSettings | BiLSTMSettings | None) -> str:
 def _look_over(
     treebank: TreebankSettings | None,
     encoder: PretrainedSettings | BiLSTMSettings | None,
+    tags: TagSettings | None,
     initial: InitialSettings | None,
     found: _Findings,
 ) -> tuple[Data | None, Recipe | None]:
     """The treebanks and the initial parser's recipe. Sections with faults of their own are None."""
     data = _look_over_treebank(treebank, found)
+    _look_over_tags(tags, data, found)
     _look_over_encoder(encoder, found)
-    inner = None if initial is None else _look_over_initial(initial, data, found)
+    form = None if treebank is None else treebank.format or None
+    inner = None if initial is None else _look_over_initial(initial, data, form, found)
     if treebank is not None and data is not None and initial is not None and initial.folds:
         with found.told():
             _check_unseen(treebank, data, inner, found.starts)
@@ -123,6 +139,20 @@ def _look_over_treebank(settings: TreebankSettings | None, found: _Findings) -> 
         with found.told():
             return load_data(settings)
     return None
+
+
+def _look_over_tags(settings: TagSettings | None, data: Data | None, found: _Findings, *, path: str = "") -> None:
+    """Refuse to read or predict tags of which the training set has none; `path` is that of an inner recipe."""
+    if settings is None or data is None or settings.source == "none":
+        return
+    filled = filled_columns(data.train)
+    missing = [column.upper() for column in settings.columns if column not in filled]
+    if missing:
+        others = f", or tags.columns={json.dumps(sorted(filled))}" if filled else ""
+        place = f"{path}: " if path else ""
+        found.faults.append(
+            f"{place}[tags] No word to learn from has a tag in {' or '.join(missing)}. Set tags.source=none{others}."
+        )
 
 
 def _look_over_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: _Findings) -> None:
@@ -156,6 +186,7 @@ def _look_over_start(name: str, found: _Findings) -> None:
         if Path(other).stem == Path(name).stem and not find_recipe(other).samefile(draft.path):
             found.faults.append(f"{name} and {other}: Two recipes to go on from need different names.")
     data = _look_over_treebank(draft.section("treebank"), found)
+    _look_over_tags(draft.section("tags"), data, found, path=str(draft.path))
     encoder, initial = draft.section("encoder"), draft.section("initial")
     if isinstance(encoder, BiLSTMSettings):
         found.faults.append(f"{draft.path}: {_NO_START}")
@@ -171,19 +202,21 @@ def _look_over_start(name: str, found: _Findings) -> None:
         found.starts[name] = Prepared(draft.recipe, data, None)
 
 
-def _look_over_initial(settings: InitialSettings, data: Data | None, found: _Findings) -> Recipe | None:
-    """The recipe of the initial parser, if it is to be trained."""
+def _look_over_initial(
+    settings: InitialSettings, data: Data | None, form: str | None, found: _Findings
+) -> Recipe | None:
+    """The recipe of the initial parser, if it is to be trained. Files of parses have the treebank's format `form`."""
     inner = None
     if settings.parser == FILES and data is not None:
         for path, sentences in ((settings.train, data.train), (settings.dev, data.dev)):
             with found.told():
-                for _ in from_file(expand(path))(sentences):
+                for _ in from_file(expand(path), format=form)(sentences):
                     pass
     if settings.parser not in (EMPTY, FILES):
         with found.told():
             name = expand(settings.parser)
             if _is_recipe(name):
-                inner = _look_over_recipe(read_draft(name), found)
+                inner = _look_over_recipe(read_draft(name), data, found)
             else:
                 load_model(fetch(name))
                 if settings.folds:
@@ -201,9 +234,10 @@ def _is_recipe(name: str) -> bool:
     return not Path(name).is_dir() and (name.endswith(".toml") or "/" not in name)
 
 
-def _look_over_recipe(draft: Draft, found: _Findings) -> Recipe | None:
-    """The recipe of an initial parser; of its files only the encoder is used."""
+def _look_over_recipe(draft: Draft, data: Data | None, found: _Findings) -> Recipe | None:
+    """The recipe of an initial parser; of its files only the encoder is used, and its sentences are the data."""
     found.faults.extend(draft.faults)
+    _look_over_tags(draft.section("tags"), data, found, path=str(draft.path))
     _look_over_encoder(draft.section("encoder"), found)
     initial = draft.section("initial")
     if initial is not None and initial.parser != EMPTY:
@@ -216,8 +250,13 @@ def _check_unseen(treebank: TreebankSettings, data: Data, inner: Recipe | None, 
     start = starts.get(start_of(inner))
     if start is None:
         return
-    learned = {start.data.checksums[path] for path in start.recipe.treebank.train}
-    seen = [path for path in treebank.train if data.checksums[path] in learned]
+    learned = {sentence.forms for sentence in start.data.train}
+
+    def is_seen(path: str) -> bool:  # by its words: the file may be packed, cut or joined otherwise there
+        own = [sentence.forms in learned for sentence in data.train if sentence.path == expand(path)]
+        return sum(own) > len(own) / 2  # different treebanks share a short sentence now and then
+
+    seen = [path for path in treebank.train if is_seen(path)]
     if seen:
         raise ConfigError(
             f"[initial] folds: the parsers go on from {start_of(inner)}, which has learned from {', '.join(seen)}, "

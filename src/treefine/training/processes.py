@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from treefine.errors import TreefineError
 
+SETTLING = 0.3  # seconds; gloo's thread lets go of the last tensors late, and must not do so while Python ends
 LONGEST_WAIT = timedelta(minutes=30)  # for the others, after which one of them is taken for dead
 
 
@@ -34,6 +36,9 @@ class Processes:
             raise TreefineError(
                 f"WORLD_SIZE, RANK or LOCAL_RANK is no number ({error}).", hint="Use torchrun."
             ) from None
+        if not 0 <= self.rank < self.count:
+            message = f"RANK is {self.rank}, but there are {self.count} processes (WORLD_SIZE)."
+            raise TreefineError(message, hint="Use torchrun, or unset RANK.")
         is_any_gpu = device.type == "cuda" and device.index is None
         self.device = torch.device("cuda", local_rank) if is_any_gpu and self.count > 1 else device
 
@@ -56,6 +61,7 @@ class Processes:
     ) -> None:
         if self.count > 1:
             dist.destroy_process_group()
+            time.sleep(SETTLING)
 
     @property
     def is_first(self) -> bool:
@@ -96,7 +102,7 @@ class Processes:
         values = values.to(self.device)
         try:
             change(values)
-        except RuntimeError as error:
-            hint = "Its own message says why."
-            raise TreefineError("Another process of this training has failed.", hint=hint) from error
-        return values
+            return values
+        except RuntimeError:
+            pass  # torch's error holds on to its frames and so to the group, whose threads then abort Python's exit
+        raise TreefineError("Another process of this training has failed.", hint="Its own message says why.")

@@ -45,11 +45,12 @@ class TreebankSettings:
     train: tuple[str, ...]  # one file, or several that are learned together
     dev: str
     rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # by which dev is scored
-    format: str = ""  # of the files; empty: told by their names
+    format: str = ""  # of all files, initial parses too; empty: told by their names
 
     def __post_init__(self) -> None:
         _check(
-            (bool(self.train), "train names no file"),
+            (bool(self.train) and all(self.train), "train names no file"),
+            (bool(self.dev), "dev names no file"),
             ("-" not in (*self.train, self.dev), "standard input cannot be read again and again; name a file"),
             (
                 self.format in ("", *FORMATS),
@@ -66,6 +67,9 @@ class PretrainedSettings:
     family: Literal["pretrained"] = "pretrained"
     pieces: Literal["all", "cut"] = "all"  # cut: a word table of the treebank's pieces and the most frequent others
     n_frequent: int = 8000  # how many others
+
+    def __post_init__(self) -> None:
+        _check((bool(self.folder), "folder names nothing; name that of an encoder or a model, or a recipe"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ class InitialSettings:
         needed = ["train", "dev"] if self.parser == FILES else []
         can_fold = self.parser not in (EMPTY, FILES)
         _check(
+            (bool(self.parser), f'parser names nothing; choose "{EMPTY}", "{FILES}", a recipe or a model folder'),
             (self.empty_share + self.noised_share <= 1, "empty_share and noised_share together are over 1"),
             (self.noise <= 1, f"noise = {self.noise}; it must not be over 1"),
             (self.folds != 1, "folds = 1 leaves nothing to train on; choose 0, or at least 2"),
@@ -293,7 +298,7 @@ def expand(path: str, environment: Mapping[str, str] = os.environ) -> str:
     """
 
     def value(found: re.Match[str]) -> str:
-        if found[1] not in environment:
+        if not environment.get(found[1]):
             raise ConfigError(
                 f"{path} needs the environment variable {found[1]}.",
                 hint=f"Set it to the folder that is meant: {found[1]}=FOLDER treefine train …",

@@ -28,6 +28,12 @@ def start_model(recipe: Recipe, sentences: Sequence[Sentence], folder: str = "")
 
     Without a `folder` to start from it is the recipe's.
     """
+    model = _new_model(recipe, sentences, folder)
+    model.settings = replace(model.settings, max_steps=recipe.refine.max_steps)
+    return model
+
+
+def _new_model(recipe: Recipe, sentences: Sequence[Sentence], folder: str) -> ParserModel:
     seed = recipe.training.seed
     decode = replace(recipe.decode, root_label=root_label_of(sentences))
     if isinstance(recipe.encoder, BiLSTMSettings):

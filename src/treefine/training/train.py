@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +17,14 @@ from treefine.training.data import Data
 from treefine.training.epochs import LAYOUT, Progress, Start, learn
 from treefine.training.graphs import TrainingGraphs
 from treefine.training.jackknife import blocks
+from treefine.training.lock import locked
 from treefine.training.notes import Origin
 from treefine.training.prepare import Prepared, prepare_recipe, start_of
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, expand
 from treefine.treebank.conllu import write_treebank
+from treefine.treebank.convert import convert
+from treefine.treebank.formats import CONLLU
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
@@ -36,7 +40,8 @@ def train(
     """
     prepared = recipe if isinstance(recipe, Prepared) else prepare_recipe(recipe)
     folder = Path(output)
-    with Processes(device or torch.device("cuda" if torch.cuda.is_available() else "cpu")) as processes:
+    chosen = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with Processes(chosen) as processes, locked(folder) if processes.is_first else nullcontext():
         origins = yield from _origins(prepared, folder, processes)
         start = yield from _start(prepared, folder, processes, origins)
         yield from learn(prepared.recipe, prepared.data, folder, processes, start)
@@ -62,9 +67,10 @@ def _start(
     if settings.parser == EMPTY:
         return _empty_start(prepared.recipe, data, own)
     if settings.parser == FILES:
-        parses = list(from_file(expand(settings.train))(data.train))
+        form = prepared.recipe.treebank.format or None
+        parses = list(from_file(expand(settings.train), format=form)(data.train))
         graphs = TrainingGraphs(data.train, parses, settings)
-        return Start(graphs, list(from_file(expand(settings.dev))(data.dev)), origin=own)
+        return Start(graphs, list(from_file(expand(settings.dev), format=form)(data.dev)), origin=own)
     trained = expand(settings.parser)
     if inner is not None:
         place, start = folder / LAYOUT.initial, _empty_start(inner, data, inner_own)
@@ -99,7 +105,8 @@ def _jackknifed(
             yield from learn(recipe, rest, inner, processes, start, stage=f"fold {number} of {folds}")
             if processes.is_first:
                 parser = Parser.from_pretrained(inner / LAYOUT.model, device=processes.device)
-                write_treebank(parser.stream(held_out), inner / LAYOUT.parses)
+                parsed = (convert(each, CONLLU) for each in parser.stream(held_out))
+                write_treebank(parsed, inner / LAYOUT.parses)
             processes.wait()
         if processes.is_first:
             for model in (inner / LAYOUT.model, *inner.glob(f"{LAYOUT.members}/*/{LAYOUT.model}")):
