@@ -581,6 +581,10 @@ def test_tag_0_has_the_zero_vector_and_the_others_vectors_of_their_own():
     assert torch.equal(vectors.flatten(0, 1)[1:], table.weight)
 
 
+def test_a_treebank_without_tags_has_the_zero_vector_for_every_word():
+    assert not TagEmbedding(0, 4)(torch.zeros(2, 3, dtype=torch.int64)).any()
+
+
 @torch.no_grad()
 def test_every_piece_of_a_word_has_the_vector_of_its_tag_and_specials_have_none():
     ours, _, subwords = both("bert")

@@ -166,7 +166,8 @@ class TagEmbedding(nn.Module):
 
     def forward(self, tags: Int[Tensor, "*place"]) -> Float[Tensor, "*place width"]:
         """The vector of each tag."""
-        return F.embedding(tags, torch.cat([torch.zeros_like(self.weight[:1]), self.weight]))
+        none = self.weight.new_zeros((1, self.weight.shape[1]))
+        return F.embedding(tags, torch.cat([none, self.weight]))
 
 
 def _initialise(module: nn.Module) -> None:
