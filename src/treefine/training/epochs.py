@@ -37,10 +37,10 @@ class Layout:
 
     model: str = "model"
     checkpoints: str = "checkpoints"
-    start: str = "start"  # those of the models that it goes on from
-    initial: str = "initial"  # the training of the initial parser
-    members: str = "members"  # those whose weights are averaged
-    folds: str = "folds"  # those of the parsers that parse the training set
+    start: str = "start"  # the trainings of what the model goes on from,
+    initial: str = "initial"  # of the initial parser,
+    members: str = "members"  # of the models whose weights are averaged,
+    folds: str = "folds"  # and of the parsers that parse the training set
     parses: str = "parses.conllu.gz"  # what one of them made of its block
 
 

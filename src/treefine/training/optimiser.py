@@ -20,7 +20,6 @@ class Optimiser:
         self.settings = settings
         self.names = [name for name, _ in model.named_parameters()]
         self.parameters = list(model.parameters())
-        self.rates: list[float] = []
         groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
         for name, parameter in model.named_parameters():
             is_decayed = parameter.dim() > 1
