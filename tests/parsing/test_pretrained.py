@@ -90,12 +90,37 @@ def test_half_precision_halves_the_weights_and_hardly_moves_them(tmp_path):
         torch.testing.assert_close(loaded[name], weight, rtol=1e-3, atol=1e-3)
 
 
+def test_eight_bits_quarter_the_weights_and_hardly_move_them(tmp_path):
+    parser = Parser(tiny_model(), device="cpu")
+    parser.save(tmp_path / "whole")
+
+    parser.save(tmp_path / "rounded", dtype=torch.int8)
+
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("rounded", "whole")]
+    assert sizes[0] < 0.6 * sizes[1]  # a quarter, where rows are longer than in this model
+    loaded = Parser.from_pretrained(tmp_path / "rounded", device="cpu").model.state_dict()
+    for name, weight in parser.model.state_dict().items():
+        assert loaded[name].dtype == torch.float32
+        torch.testing.assert_close(loaded[name], weight, rtol=1e-2, atol=1e-2)
+
+
+def test_a_rounded_weight_without_its_scale_is_refused_by_name(tmp_path):
+    Parser(tiny_model(), device="cpu").save(tmp_path / "model", dtype=torch.int8)
+    path = tmp_path / "model" / "model.safetensors"
+    weights = load_file(path)
+    name = next(each for each in weights if each.endswith(".scale"))
+    save_file({each: weight for each, weight in weights.items() if each != name}, path)
+
+    with pytest.raises(ModelError, match=rf"not finite numbers: {name.removesuffix('.scale')}"):
+        Parser.from_pretrained(tmp_path / "model", device="cpu")
+
+
 def test_weights_are_saved_as_numbers_that_can_hold_them(tmp_path):
     parser = Parser(tiny_model(), device="cpu")
     with pytest.raises(
-        ModelError, match=r"Weights cannot be saved as torch.int8. Choose torch.float32 or torch.float16."
+        ModelError, match=r"Weights cannot be saved as torch.int16. Choose torch.float32, float16 or int8."
     ):
-        parser.save(tmp_path / "model", dtype=torch.int8)
+        parser.save(tmp_path / "model", dtype=torch.int16)
     parser.model.encoder.root.data[3] = 1e6
 
     with pytest.raises(ModelError, match="The weight encoder.root holds a number that is not finite in torch.float16"):

@@ -158,3 +158,46 @@ def test_nothing_has_converged_before_its_tags_were_read():
 
     assert len(fixed) > 3
     assert all(len(steps) > 1 and not steps[0][-1] for steps in found)
+
+
+def test_tags_that_are_given_are_read_at_every_step_and_only_the_others_predicted():
+    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+    sentences = sample(4)
+    given = model.given_tags(sentences)
+    given[0] = 0  # the first sentence has no tags,
+    given[1, :, 1] = 0  # the second no xpos
+    read, original = [], model.forward
+
+    def forward(batch, graphs=None, tags=None, **rest):
+        scores = original(batch, graphs, tags, **rest)
+        read.append((tags, torch.stack([each.argmax(-1) + 1 for each in scores.tags], dim=-1)))
+        return scores
+
+    model.forward = forward
+    run(model, sentences, blank(sentences), max_steps=2, tags=given, predict_tags=True)
+
+    (first, predicted), (second, _) = read
+    assert torch.equal(first, given)
+    for row, sentence in enumerate(sentences):
+        for word in range(1, len(sentence) + 1):
+            for column in (0, 1):
+                was = int(given[row, word, column])
+                assert second[row, word, column] == (was or predicted[row, word, column])
+
+
+def test_a_sentence_whose_tags_are_all_given_may_converge_at_once():
+    model = tiny_model(tags=TagSettings("predicted"), scale=1.5)
+    sentences = sample(30)
+    tags = model.given_tags(sentences)
+    first, _ = run(model, sentences, blank(sentences), max_steps=8, tags=tags)
+    fixed = {
+        number: Graph.of_words(heads, [model.vocabulary.labels[label] for label in labels]).arcs
+        for number, (*_, (_, heads, labels, converged)) in enumerate(first)
+        if converged
+    }
+    chosen = [sentences[number] for number in fixed]
+
+    found, _ = run(model, chosen, list(fixed.values()), max_steps=8, tags=model.given_tags(chosen), predict_tags=True)
+
+    assert len(fixed) > 3
+    assert all(len(steps) == 1 for steps in found)

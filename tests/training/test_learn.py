@@ -102,7 +102,7 @@ def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(stop, monk
     (summed,), losses, learner = gradients_of("sum")
     each, each_losses, _ = gradients_of("each")
 
-    steps = list(learner.steps(SHORT[:6], start, stops=stop))
+    steps = list(learner.steps(SHORT[:6], start, learner.tags_of(SHORT[:6]), stops=stop))
     words = [sum(step.batch.lengths) for step in steps]
     assert words == ([n_words, n_words - len(SHORT[0])] if stop else [n_words] * 3)
     step_losses = [step_loss(step, gold) for step in steps]
@@ -135,7 +135,7 @@ def test_a_step_is_taken_with_the_weights_that_the_step_before_changed(monkeypat
     gold = Gold(Graphs.of(GOLD, model.vocabulary), None)
     batch, tags = model.batch_of(SHORT), model.given_tags(SHORT)
     graphs = other.decoder.graphs(model(batch, Graphs.of(blank(SHORT), model.vocabulary), tags), batch.is_word)
-    first = next(other.steps(SHORT, blank(SHORT)))
+    first = next(other.steps(SHORT, blank(SHORT), other.tags_of(SHORT)))
     (step_loss(first, gold) / sum(first.batch.lengths)).backward()
     other.optimiser.update(0.0)
     again = replace(first, scores=model(batch, graphs, tags))
@@ -345,3 +345,37 @@ def test_sentences_of_one_length_meet_others_in_each_epoch(monkeypatch):
     assert len(first) > 2
     assert sorted(each for batch in first for each in batch) == list(range(12))
     assert first != second
+
+
+def test_a_share_of_the_sentences_has_its_tags_given_column_by_column_and_learns_the_others(monkeypatch):
+    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+    training = TrainingSettings(epochs=10, batch_pieces=60, given_tags=0.5)
+    learner = learner_of(model, SHORT, training=training)
+    seen = []
+
+    def watched(step, gold):
+        seen.append((step.t, step.sentences, gold.tags, read[-1]))
+        return step_loss(step, gold)
+
+    read, forward = [], model.forward
+    monkeypatch.setattr(model, "forward", lambda *args, **rest: (read.append(args[2]), forward(*args, **rest))[1])
+    monkeypatch.setattr("treefine.training.learn.step_loss", watched)
+    learn(learner, epochs=2)
+
+    shares = []
+    for t, _, learned, given in seen:
+        if t == 1:
+            assert (((learned > 0) & (given > 0)) == 0).all()  # what is read is not learned,
+            is_column_given = (given > 0).any(1)
+            assert torch.equal((learned > 0).any(1), ~is_column_given)  # and a column is one or the other
+            shares += is_column_given.flatten().tolist()
+    assert 0.25 < sum(shares) / len(shares) < 0.75
+    assert len({tuple(row) for _, _, _, given in seen for row in (given > 0).any(1).tolist()}) == 4
+
+
+def test_dev_is_measured_with_tags_that_the_model_predicts_even_where_training_gives_some():
+    model = tiny_model(tags=TagSettings("predicted"))
+    learner = learner_of(model, SHORT, training=TrainingSettings(given_tags=0.9))
+
+    model.eval()
+    assert learner.tags_of(SHORT) is None

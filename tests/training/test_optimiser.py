@@ -225,7 +225,7 @@ def test_a_weight_without_a_gradient_is_left_alone():
     learner = learner_of(model, sentences, optimiser=OptimiserSettings(rate=0.1, encoder_rate=0.1, weight_decay=0.1))
     before = weights_of(model)
 
-    step = next(learner.steps(sentences, blank(sentences)))
+    step = next(learner.steps(sentences, blank(sentences), learner.tags_of(sentences)))
     step.scores.labels(step.graphs.heads.clamp(min=0)).sum().backward()
     learner.optimiser.update(0.5)
 

@@ -77,7 +77,7 @@ def fixed_points(model, sentences):
     """Some of the sentences, with graphs that the model leaves as they are: they are done after one step."""
     learner, found, arcs = learner_of(model.eval(), sentences, refine=RefineSettings(max_steps=20)), [], []
     with torch.no_grad():
-        for step in learner.steps(sentences, list(empty(sentences))):
+        for step in learner.steps(sentences, list(empty(sentences)), learner.tags_of(sentences)):
             for row, place in enumerate(step.sentences):
                 if step.converged[row]:
                     words = slice(1, len(sentences[place]) + 1)

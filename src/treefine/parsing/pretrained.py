@@ -19,6 +19,7 @@ from treefine.config import ModelSettings, TransformerSettings, read_settings
 from treefine.errors import ModelError
 from treefine.network.model import ParserModel
 from treefine.network.model_files import check_weights, read_json, read_weights
+from treefine.network.rounding import restored, rounded
 from treefine.network.subwords import TOKENIZER_FILES, Subwords
 from treefine.network.vocabulary import Vocabulary
 from treefine.parsing.card import model_card
@@ -46,13 +47,14 @@ def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: 
     config = {"treefine": __version__, "format": FORMAT, **asdict(model.settings)}
     _write_json(folder / LAYOUT.config, config)
     _write_json(folder / LAYOUT.vocabulary, asdict(model.vocabulary))
-    if dtype not in (torch.float32, torch.float16):
-        raise ModelError(f"Weights cannot be saved as {dtype}.", hint="Choose torch.float32 or torch.float16.")
-    weights = {name: each.detach().to("cpu", dtype).contiguous() for name, each in model.state_dict().items()}
-    for name, each in weights.items():
+    if dtype not in (torch.float32, torch.float16, torch.int8):
+        raise ModelError(f"Weights cannot be saved as {dtype}.", hint="Choose torch.float32, float16 or int8.")
+    weights = {name: each.detach().cpu().contiguous() for name, each in model.state_dict().items()}
+    stored = rounded(weights) if dtype == torch.int8 else {name: each.to(dtype) for name, each in weights.items()}
+    for name, each in stored.items():
         if not each.isfinite().all():
             raise ModelError(f"The weight {name} holds a number that is not finite in {dtype}; nothing was saved.")
-    save_file(weights, folder / LAYOUT.weights, metadata={"format": "pt"})
+    save_file(stored, folder / LAYOUT.weights, metadata={"format": "pt"})
     (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # the library lets only the owner read it
     if model.subwords is not None:
         model.subwords.save(folder)
@@ -83,9 +85,9 @@ def load_model(folder: Path) -> ParserModel:
             )
     with torch.device("meta"):
         model = ParserModel(settings, vocabulary, subwords)
-    weights = read_weights(folder / LAYOUT.weights)
+    weights = restored(read_weights(folder / LAYOUT.weights))
     check_weights(weights, model.state_dict(), path=str(folder / LAYOUT.weights))
-    model.load_state_dict({name: each.float() for name, each in weights.items()}, assign=True)
+    model.load_state_dict(weights, assign=True)
     return model.eval()
 
 

@@ -45,8 +45,8 @@ def refine(
     Without `stops` none leaves: that changes what is learned, but no parse, as the next step would repeat this one.
 
     `score` may change from step to step, as in training, where the caller updates the weights before it asks for the
-    next one. With `predict_tags` the first step's tags are read by the later ones; as they are new to the second step,
-    no sentence has converged before it.
+    next one. With `predict_tags` the later steps read the first step's tags for words that have none in `tags`; as
+    these are new to the second step, a sentence that has such words does not converge before it.
     """
     sentences, graphs = tuple(range(len(batch))), initial
     for t in range(1, max_steps + 1):
@@ -54,8 +54,10 @@ def refine(
         refined = decode(scores, batch, t)
         converged = refined.same_as(graphs)
         if predict_tags and t == 1:
-            tags = best_tags(scores, batch)
-            converged = torch.zeros_like(converged)
+            best = best_tags(scores, batch)
+            is_new = best > 0 if tags is None else (best > 0) & (tags == 0)
+            tags = best if tags is None else torch.where(is_new, best, tags)
+            converged = converged & ~is_new.flatten(1).any(1)
         yield BatchStep(t, sentences, batch, scores, refined, tags, converged)
         moving = [row for row, is_done in enumerate(converged.tolist()) if not (is_done and stops)]
         if not moving:

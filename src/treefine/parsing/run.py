@@ -41,6 +41,11 @@ class Plan:
     tags: TagSource
     decoder: Decoder
 
+    @property
+    def predicts_tags(self) -> bool:
+        """Whether the model's tagger fills in the tags that are not read from the sentences."""
+        return self.tags != "none" and self.model.tagger is not None
+
 
 class Parsed(NamedTuple):
     """The final tree of a sentence, and its predicted tags by column, if there are any."""
@@ -102,7 +107,7 @@ def trees(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs]) -> li
     found: dict[int, Graph] = {}
     tags: list[tuple[tuple[str, ...], ...]] = [()] * len(sentences)
     for step in _loop(plan, sentences, arcs, wants_trees=False):
-        if step.t == 1 and plan.tags == "predicted":
+        if step.t == 1 and plan.predicts_tags:
             tags = [predicted_tags(step, row, plan.model) for row in range(len(sentences))]
         is_last = step.t == plan.max_steps
         ending = {row for row, is_done in enumerate(step.converged.tolist()) if is_done or is_last}
@@ -142,7 +147,7 @@ def _loop(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, wa
         max_steps=plan.max_steps,
         decode=decode,
         tags=model.given_tags(sentences).to(plan.device) if plan.tags == "given" else None,
-        predict_tags=plan.tags == "predicted",
+        predict_tags=plan.predicts_tags,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -96,9 +97,11 @@ class Learner:
         sentences = [self.train[number] for number in ours]
         steps: Iterator[BatchStep] = iter(())
         if sentences:
-            gold = self._gold(sentences)
+            gold, tags = self._gold(sentences), self.tags_of(sentences)
+            if tags is not None and gold.tags is not None:  # what is given is not to be learned
+                gold = replace(gold, tags=gold.tags * (tags == 0))
             graphs = [drawn[number] for number in ours]
-            steps = self.steps(sentences, graphs, stops=settings.stop, hidden=self.recipe.training.hidden)
+            steps = self.steps(sentences, graphs, tags, stops=settings.stop, hidden=self.recipe.training.hidden)
         n_all = sum(len(self.train[number]) for number in numbers)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
         for t in range(settings.max_steps):
@@ -121,7 +124,13 @@ class Learner:
         return self.processes.total(float(summed)) / max(1, n_words)
 
     def steps(
-        self, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, stops: bool = True, hidden: float = 0.0
+        self,
+        sentences: Sequence[Sentence],
+        arcs: Sequence[Arcs],
+        tags: Tags | None,
+        *,
+        stops: bool = True,
+        hidden: float = 0.0,
     ) -> Iterator[BatchStep]:
         """The refinement of one batch, in training or not as the model is; `hidden` is a share of its pieces."""
         model, device = self.model, self.processes.device
@@ -138,17 +147,27 @@ class Learner:
         def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
             return self.decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
-        source = model.settings.tags.source
         return refine(
             score,
             batch,
             initial,
             max_steps=self.recipe.refine.max_steps,
             decode=decode,
-            tags=model.given_tags(sentences).to(device) if source == "given" else None,
-            predict_tags=source == "predicted",
+            tags=tags,
+            predict_tags=model.tagger is not None,
             stops=stops,
         )
+
+    def tags_of(self, sentences: Sequence[Sentence]) -> Tags | None:
+        """The tags to read. In training, a model that predicts them has some given, so that it learns to read both."""
+        source = self.model.settings.tags.source
+        share = self.recipe.training.given_tags if source == "predicted" and self.model.training else 0.0
+        if source == "none" or (source == "predicted" and not share):
+            return None
+        tags = self.model.given_tags(sentences).to(self.processes.device)
+        if source == "predicted":
+            tags = tags * (torch.rand((len(tags), 1, tags.size(-1)), device=tags.device) < share)
+        return tags
 
     def _gold(self, sentences: Sequence[Sentence]) -> Gold:
         device = self.processes.device
@@ -174,7 +193,8 @@ class Learner:
 
         def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
             found = np.zeros((len(numbers), max_steps + 2), dtype=np.int64)  # LAS by step, then the tree's UAS and LAS
-            for step in self.steps([sentences[each] for each in numbers], [arcs[each] for each in numbers]):
+            chosen = [sentences[each] for each in numbers]
+            for step in self.steps(chosen, [arcs[each] for each in numbers], self.tags_of(chosen)):
                 is_last = step.t == max_steps
                 ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
                 trees = self.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)

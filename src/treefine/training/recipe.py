@@ -139,6 +139,7 @@ class TrainingSettings:
     patience: int = 100  # more epochs than these without a better dev LAS end the training
     batch_pieces: int = 1000  # padding counted
     hidden: float = 0.0  # share of the pieces (of a BiLSTM's words) that are hidden from the model in training
+    given_tags: float = 0.0  # where tags are predicted: share of the sentences that have them given, by column
     seed: int = 1
     members: int = 1  # trainings that begin alike, but draw sentences otherwise, and whose weights are averaged
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
@@ -149,6 +150,7 @@ class TrainingSettings:
         names = ("epochs", "batch_pieces", "members", "dev_every")
         _check(*((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in names))
         _check((self.hidden < 1, f"hidden = {self.hidden}; it must be below 1"))
+        _check((self.given_tags <= 1, f"given_tags = {self.given_tags}; it must not be over 1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,10 @@ class Recipe:
             (
                 refines or self.initial == InitialSettings(),
                 "a model that reads no graph has no initial parse: leave [initial] out",
+            ),
+            (
+                not self.training.given_tags or self.tags.source == "predicted",
+                'given_tags needs tags that are predicted: set source = "predicted" in [tags]',
             ),
         )
 
