@@ -17,6 +17,7 @@ BENCHMARKS = {  # by module, each imported when it is run: a machine that trains
     "decoding": "decoding",
     "attention": "attention",
 }
+WITH_OPTIONS = ("accuracy", "significance", "segmenter", "parse_speed")
 WITHOUT_TREEBANKS = {"attention", "decoding", "tables"}
 
 
@@ -26,7 +27,7 @@ def measured(name: str, module: str) -> Callable[..., None]:
 
 
 names = sys.argv[1:] or ["--help"]
-if names[0] in ("accuracy", "significance"):  # these take options, and tables are written where their rows are read
+if names[0] in WITH_OPTIONS:  # tables are written where their rows are read
     try:
         measured(names[0], names[0])(names[1:])
     except TreefineError as error:
@@ -34,7 +35,7 @@ if names[0] in ("accuracy", "significance"):  # these take options, and tables a
     sys.exit()
 if not set(names) <= {*BENCHMARKS, "all", "tables"}:
     sys.exit(
-        f"usage: python -m benchmarks {{{','.join(BENCHMARKS)},all,tables}} …\n   or: accuracy|significance --help"
+        f"usage: python -m benchmarks {{{','.join(BENCHMARKS)},all,tables}} …\n   or: {'|'.join(WITH_OPTIONS)} --help"
     )
 if not set(names) <= WITHOUT_TREEBANKS and not TREEBANKS.exists():
     sys.exit(f"the treebanks are missing: {TREEBANKS.parent} should stand beside this checkout")

@@ -19,6 +19,7 @@ def test_the_public_names_are_these():
         "ConfigError",
         "Graph",
         "ModelError",
+        "Parse",
         "Parser",
         "Score",
         "Sentence",
@@ -27,6 +28,7 @@ def test_the_public_names_are_these():
         "TreefineError",
         "Word",
         "evaluate",
+        "load",
         "read_treebank",
         "write_treebank",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from treefine.errors import AlignmentError, ConfigError, ModelError, TreebankError, TreefineError
@@ -12,7 +13,8 @@ from treefine.treebank.sentence import Sentence, Word
 from treefine.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from treefine.parsing.parser import Parser
+    from treefine.parsing.parse import Parse
+    from treefine.parsing.parser import Parser, load
     from treefine.parsing.steps import Step
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "ConfigError",
     "Graph",
     "ModelError",
+    "Parse",
     "Parser",
     "Score",
     "Sentence",
@@ -28,19 +31,17 @@ __all__ = [
     "TreefineError",
     "Word",
     "evaluate",
+    "load",
     "read_treebank",
     "write_treebank",
 ]
 
 
+_LATER = {"Parse": "parse", "Parser": "parser", "Step": "steps", "load": "parser"}  # modules of treefine.parsing
+
+
 def __getattr__(name: str) -> Any:
-    """Parser and Step on first use, since they load torch."""
-    if name == "Parser":
-        from treefine.parsing.parser import Parser
-
-        return Parser
-    if name == "Step":
-        from treefine.parsing.steps import Step
-
-        return Step
+    """What loads torch, on first use."""
+    if name in _LATER:
+        return getattr(import_module(f"treefine.parsing.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

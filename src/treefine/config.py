@@ -131,6 +131,21 @@ class DecodeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfidenceSettings:
+    """From scores to probabilities that hold, as fitted on a dev set. A model that was never calibrated has ones."""
+
+    arc_temperature: float = 1.0  # by which the scores of heads are divided
+    label_temperature: float = 1.0
+    sentence_scale: float = 1.0  # a sentence whose words' doubts sum to this is right half of the time …
+    sentence_slope: float = 1.0  # … and the larger this, the faster that falls
+
+    def __post_init__(self) -> None:
+        for name in ("arc_temperature", "label_temperature", "sentence_scale", "sentence_slope"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} = {getattr(self, name)}; it must be above 0")
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """All that config.json says of a saved model."""
 
@@ -139,6 +154,7 @@ class ModelSettings:
     tags: TagSettings = field(default_factory=TagSettings)
     scorer: ScorerSettings = field(default_factory=ScorerSettings)
     decode: DecodeSettings = field(default_factory=DecodeSettings)
+    confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
     max_steps: int = 0  # T, as it was trained; 0: not told
 
     def __post_init__(self) -> None:
@@ -149,6 +165,26 @@ class ModelSettings:
     def reads_graph(self) -> bool:
         """Whether the model can refine a graph (RNGTr), or only make a first one (SynTr, Biaffine)."""
         return self.relations.graph != "none"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmenterSettings:
+    """The network that cuts text: a BiLSTM over characters, and one over runs of them, which sees further."""
+
+    char_width: int = 64
+    kind_width: int = 16  # of a character's Unicode category
+    char_layers: int = 1
+    char_hidden: int = 128  # in each direction
+    n_hashes: int = 2048  # rows of the table of runs, shared by all runs whose spelling falls on the same row
+    hash_width: int = 32
+    run_layers: int = 2
+    run_hidden: int = 256  # in each direction
+    dropout: float = 0.4
+
+    def __post_init__(self) -> None:
+        sizes = ("char_width", "kind_width", "char_layers", "char_hidden", "n_hashes", "hash_width", "run_layers")
+        _check_sizes(self, *sizes, "run_hidden")
+        _check_rates(dropout=self.dropout)
 
 
 PRESETS = ("paper", "released-code")
@@ -201,6 +237,10 @@ def try_settings(kind: type[Settings], values: object) -> tuple[Settings | None,
 
 
 def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
+    if types.NoneType in get_args(kind):  # what may be left out
+        if value is None:
+            return None
+        kind = get_args(kind)[0]
     if _is_section(kind):
         return _read_section(kind, value, name, faults)
     if get_origin(kind) is Literal:
@@ -211,6 +251,11 @@ def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
             faults.append(f"{name} = {_shown(value)}; it must be a list")
             return ()
         return tuple(_read(get_args(kind)[0], each, name, faults) for each in value)
+    elif get_origin(kind) is dict:
+        if not isinstance(value, Mapping):
+            faults.append(f"{name} = {_shown(value)}; it must be a table")
+            return {}
+        return {str(key): _read(get_args(kind)[1], each, f"{name}.{key}", faults) for key, each in value.items()}
     elif kind in (int, float) and isinstance(value, (int, kind)) and type(value) is not bool and abs(value) < math.inf:
         if value < 0 or value > LARGEST:
             wrong = "must not be negative" if value < 0 else f"must not be over {LARGEST:,}"
@@ -243,7 +288,7 @@ def _read_section(kind: Any, value: object, name: str, faults: list[str]) -> Any
     read = {}
     for key, each in known.items():
         if key in value:
-            inner = key if _is_section(types_of[key]) else place + key
+            inner = f"{name}.{key}".lstrip(".") if _is_section(types_of[key]) else place + key
             read[key] = _read(types_of[key], value[key], inner, faults)
         elif each.default is MISSING and each.default_factory is MISSING:
             faults.append(f"{place}{key} is missing")

@@ -166,14 +166,19 @@ def all_marks(pair: Pair, *, rule: str = "conll18", metrics: Sequence[str] = ())
 
 def all_scores(pair: Pair, found: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
     """The scores of the rule's official scorer, then whole sentences: UEM (heads right) and LEM (labels too)."""
-    scores = {}
-    if rule_of(rule).is_ud:
-        aligned = len(pair.system_of) - pair.system_of.count(UNALIGNED)
-        scores["Tokens"] = _span_score(pair.gold.tokens, pair.system.tokens)
-        scores["Sentences"] = _span_score(pair.gold.sentences, pair.system.sentences)
-        scores["Words"] = Score(len(pair.gold), len(pair.system), aligned)
+    scores = segmentation_scores(pair) if rule_of(rule).is_ud else {}
     scores |= {metric: _score(pair, each) for metric, each in found.items()}
     return scores | {"UEM": _exact_match(pair, found["UAS"]), "LEM": _exact_match(pair, found["LAS"])}
+
+
+def segmentation_scores(pair: Pair) -> dict[str, Score]:
+    """Tokens and sentences that have the same characters in both files, and words that are aligned."""
+    aligned = len(pair.system_of) - pair.system_of.count(UNALIGNED)
+    return {
+        "Tokens": _span_score(pair.gold.tokens, pair.system.tokens),
+        "Sentences": _span_score(pair.gold.sentences, pair.system.sentences),
+        "Words": Score(len(pair.gold), len(pair.system), aligned),
+    }
 
 
 def _marks(pair: Pair, rule: Rule, metric: str, agreements: Mapping[str, list[bool]]) -> Marks:

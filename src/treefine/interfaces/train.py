@@ -42,7 +42,7 @@ def train(
     What is wrong with the recipe or its files is told before work starts. DIR/model is the trained model,
     DIR/metrics.jsonl what was measured after each epoch.
     """
-    from treefine.parsing.parser import find_device  # which loads torch
+    from treefine.parsing.device import find_device  # which loads torch
     from treefine.training.folder import begin_folder, check_folder
     from treefine.training.prepare import prepare, settings_of
     from treefine.training.train import LAYOUT
@@ -108,6 +108,7 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
         scores.append(f"LAS {100 * accuracy.las:.2f}")
         if len(accuracy.las_by_step) > 1:
             graphs = " ".join(f"G{t} {100 * las:.2f}" for t, las in enumerate(accuracy.las_by_step, start=1))
+    scores += [f"{name} {100 * f1:.2f}" for name, f1 in step.segmentation.items()]
     if step.standing.best_epoch:
         scores.append(f"best {100 * step.standing.best_las:.2f}")
     return [*filter(None, [step.stage, place, ", ".join(scores), graphs])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
@@ -13,16 +14,20 @@ import torch
 from treefine.config import BATCH_PIECES, TagSource
 from treefine.errors import ModelError, TreefineError
 from treefine.network.model import ParserModel
+from treefine.parsing.confidence import sentence_confidence
 from treefine.parsing.decode import Decoder
+from treefine.parsing.device import find_device
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
-from treefine.parsing.pretrained import LAYOUT, fetch, load_model, new_folder, push_folder, write_model
-from treefine.parsing.run import Parsed, Plan, run, steps, trees
+from treefine.parsing.models import find_model
+from treefine.parsing.parse import Parse, Span, spans_in, text_of
+from treefine.parsing.pretrained import LAYOUT, load_model, new_folder, push_folder, write_model
+from treefine.parsing.run import Parsed, Plan, details, run, steps, trees
+from treefine.parsing.segment import Segmenter
 from treefine.parsing.steps import Step
 from treefine.treebank.sentence import BLANK, Sentence
 
 STEPS = 3  # T in the paper (Sec. 6.1), for a model that was not told its own …
 STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
-DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 class Parser:
@@ -45,6 +50,7 @@ class Parser:
         is_projective: bool = False,
         device: str | torch.device | None = None,
         batch_pieces: int = BATCH_PIECES,
+        segmenter: Segmenter | None = None,
     ) -> None:
         if batch_pieces < 1:
             raise TreefineError(f"batch_pieces is {batch_pieces}.", hint="A batch needs at least one piece.")
@@ -55,6 +61,7 @@ class Parser:
         self.max_steps = self._checked_steps(max_steps)
         self.tags = self._checked_tags(tags)
         self.is_projective = is_projective
+        self.segmenter = segmenter
 
     @classmethod
     def from_pretrained(
@@ -68,11 +75,12 @@ class Parser:
         device: str | torch.device | None = None,
         batch_pieces: int = BATCH_PIECES,
     ) -> Parser:
-        """The parser of a model folder, or of a hub's model OWNER/NAME; a local folder touches no network."""
-        folder = fetch(name)
+        """The parser of a bundled model, of a model folder, or of a hub's OWNER/NAME; only the last needs a network."""
+        folder = find_model(name)
         device = find_device(device)  # before anything is read: a wrong one is told at once
         if initial is None and (folder / LAYOUT.initial).is_dir():
             initial = folder / LAYOUT.initial
+        has_segmenter = (folder / LAYOUT.segmenter).is_dir()
         return cls(
             load_model(folder),
             initial=initial,
@@ -81,6 +89,7 @@ class Parser:
             is_projective=is_projective,
             device=device,
             batch_pieces=batch_pieces,
+            segmenter=Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None,
         )
 
     def using(
@@ -100,6 +109,7 @@ class Parser:
             is_projective=self.is_projective if is_projective is None else is_projective,
             device=self.device,
             batch_pieces=self.batch_pieces,
+            segmenter=self.segmenter,
         )
 
     @overload
@@ -126,6 +136,44 @@ class Parser:
         """
         for sentence, parsed in run(self._plan(), map(_sentence, sentences), trees):
             yield self._filled(sentence, parsed)
+
+    def __call__(self, text: str) -> list[Parse]:
+        """The sentences of a text with their tags and trees, where they stand in it, and how sure the parser is."""
+        if not isinstance(text, str):
+            raise TreefineError("A text is a string.", hint="Words that are cut already go to `parse`.")
+        return list(self.stream_text([text]))
+
+    def stream_text(self, chunks: Iterable[str]) -> Iterator[Parse]:
+        """The same for a text that comes in chunks, such as an open file's; where these are cut makes no difference."""
+        return self._parses((each.sentence, each.spans) for each in self._segmenter().stream(chunks))
+
+    def stream_lines(self, lines: Iterable[str]) -> Iterator[Parse]:
+        """The same for a text that has one sentence a line."""
+        return self._parses((each.sentence, each.spans) for each in self._segmenter().stream_lines(lines))
+
+    def stream_parses(self, sentences: Iterable[Sentence | Sequence[str]]) -> Iterator[Parse]:
+        """The sentences with all that the parser says of them; places are those in the sentence's own text."""
+        found = map(_sentence, sentences)
+        return self._parses((sentence, spans_in(text_of(sentence), sentence)) for sentence in found)
+
+    def _parses(self, sentences: Iterable[tuple[Sentence, tuple[Span, ...]]]) -> Iterator[Parse]:
+        places: deque[tuple[Span, ...]] = deque()  # of sentences that are being parsed
+
+        def told() -> Iterator[Sentence]:
+            for sentence, spans in sentences:
+                places.append(spans)
+                yield sentence
+
+        for sentence, found in run(self._plan(), told(), details):
+            sure = sentence_confidence(found.confidence, self.model.settings.confidence)
+            filled = self._filled(sentence, found.parsed)
+            yield Parse(filled, places.popleft(), found.confidence, sure, found.steps, found.initial)
+
+    def _segmenter(self) -> Segmenter:
+        if self.segmenter is None:
+            hint = "Give it words: a list of them, or a file that is cut into words."
+            raise ModelError("This model has no segmenter, so it cannot read text.", hint=hint)
+        return self.segmenter
 
     def refine(self, sentence: Sentence | Sequence[str]) -> Iterator[Step]:
         """The steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities."""
@@ -158,6 +206,9 @@ class Parser:
         if isinstance(self.initial, Parser):
             (folder / LAYOUT.initial).mkdir()
             self.initial._write(folder / LAYOUT.initial, dtype, "")
+        if self.segmenter is not None:
+            (folder / LAYOUT.segmenter).mkdir()
+            self.segmenter.write(folder / LAYOUT.segmenter)
 
     def _plan(self) -> Plan:
         decoder = Decoder.of(self.model, is_projective=self.is_projective)
@@ -235,16 +286,12 @@ def _checked(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[
     return list(words)
 
 
-def find_device(name: str | torch.device | None) -> torch.device:
-    """The device of this name; without one a GPU if there is any."""
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        if device.type not in DEVICES:
-            raise RuntimeError(f"it is none of {', '.join(DEVICES)}")
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).partition("\n")[0]
-        raise TreefineError(f"Device {str(name)!r} cannot be used ({reason}).", hint="Choose cpu.") from error
-    return device
+def load(
+    name: str | os.PathLike[str] = "en",
+    *,
+    max_steps: int | None = None,
+    tags: TagSource | None = None,
+    device: str | torch.device | None = None,
+) -> Parser:
+    """The bundled parser of this name, or that of a folder or a hub's model: text in, trees out."""
+    return Parser.from_pretrained(name, max_steps=max_steps, tags=tags, device=device)

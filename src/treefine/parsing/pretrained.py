@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -37,6 +37,7 @@ class Layout:
     weights: str = "model.safetensors"
     card: str = "README.md"
     initial: str = "initial"  # the folder of the initial parser, where the model has one of its own
+    segmenter: str = "segmenter"  # the folder of the segmenter, where it was trained with one
 
 
 LAYOUT = Layout()
@@ -144,11 +145,14 @@ def _read_vocabulary(path: Path) -> Vocabulary:
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the target's place at the end: that of nothing, or of a folder we wrote."""
+def new_folder(target: Path, *, may_be_replaced: Callable[[Path], bool] | None = None) -> Iterator[Path]:
+    """A folder to fill, which takes the target's place at the end: that of nothing, or of a folder we wrote.
+
+    `may_be_replaced` tells the latter; without it that is the folder of a parser.
+    """
     target = target.resolve()  # through a link, to the folder it names
     try:
-        if target.exists() and not _may_be_replaced(target):
+        if target.exists() and not (may_be_replaced or _may_be_replaced)(target):
             hint = "Choose another folder."
             raise ModelError("There are files here that are not a model's.", hint=hint, path=str(target))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -171,7 +175,8 @@ def _may_be_replaced(target: Path) -> bool:
     names = {path.name for path in target.iterdir()}
     if not names:
         return True
-    ours = {LAYOUT.config, LAYOUT.vocabulary, LAYOUT.weights, LAYOUT.card, LAYOUT.initial, *TOKENIZER_FILES}
+    ours = {LAYOUT.config, LAYOUT.vocabulary, LAYOUT.weights, LAYOUT.card, LAYOUT.initial, LAYOUT.segmenter}
+    ours |= set(TOKENIZER_FILES)
     return names <= ours and LAYOUT.config in names and _is_ours(read_json(target / LAYOUT.config))
 
 

@@ -16,6 +16,7 @@ from treefine.network.batch import N_SPECIALS, Batch, Graphs
 from treefine.network.biaffine import Scores
 from treefine.network.model import ParserModel
 from treefine.parsing.batching import batches, chunks, halving, is_out_of_memory
+from treefine.parsing.confidence import Confidence, word_confidences
 from treefine.parsing.decode import Decoder, made_trees
 from treefine.parsing.initial import InitialParser
 from treefine.parsing.refine import BatchStep, Tags, refine
@@ -44,7 +45,7 @@ class Plan:
     @property
     def predicts_tags(self) -> bool:
         """Whether the model's tagger fills in the tags that are not read from the sentences."""
-        return self.tags != "none" and self.model.tagger is not None
+        return self.tags != "none" and self.model.settings.tags.source == "predicted"
 
 
 class Parsed(NamedTuple):
@@ -54,11 +55,20 @@ class Parsed(NamedTuple):
     tags: tuple[tuple[str, ...], ...]
 
 
+class Details(NamedTuple):
+    """A sentence's parse, where it started, the graph of each step, and how sure each word of the tree is."""
+
+    parsed: Parsed
+    initial: Arcs
+    steps: tuple[Graph, ...]  # G¹ … Gᵀ
+    confidence: tuple[Confidence, ...]  # word 1 first
+
+
 Work = Callable[[Plan, Sequence[Sentence], Sequence[Arcs]], list[Result]]
 
 
 def run(plan: Plan, sentences: Iterable[Sentence], work: Work[Result]) -> Iterator[tuple[Sentence, Result]]:
-    """Each sentence with what `work` (`trees` or `steps`) makes of it, in the order they came."""
+    """Each sentence with what `work` (`trees`, `details` or `steps`) makes of it, in the order they came."""
     pairs = _with_initial(plan.initial, sentences)
     encoder = plan.model.settings.encoder
     longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else plan.batch_pieces
@@ -109,12 +119,41 @@ def trees(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs]) -> li
     for step in _loop(plan, sentences, arcs, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
             tags = [predicted_tags(step, row, plan.model) for row in range(len(sentences))]
-        is_last = step.t == plan.max_steps
-        ending = {row for row, is_done in enumerate(step.converged.tolist()) if is_done or is_last}
-        graphs = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
+        ending, graphs = _ending(plan, step)
         for row in ending:
             found[step.sentences[row]] = graph_of(graphs, row, step.batch.lengths[row], plan.model.vocabulary)
     return [Parsed(found[row], tags[row]) for row in range(len(sentences))]
+
+
+@torch.no_grad()
+def details(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs]) -> list[Details]:
+    """The same trees, with the graph of each step and the confidence in each word of the tree."""
+    vocabulary, settings = plan.model.vocabulary, plan.model.settings.confidence
+    found: dict[int, tuple[Graph, tuple[Confidence, ...]]] = {}
+    graphs: list[list[Graph]] = [[] for _ in sentences]
+    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(sentences)
+    for step in _loop(plan, sentences, arcs, wants_trees=False):
+        if step.t == 1 and plan.predicts_tags:
+            tags = [predicted_tags(step, row, plan.model) for row in range(len(sentences))]
+        for row, length in enumerate(step.batch.lengths):
+            graphs[step.sentences[row]].append(graph_of(step.graphs, row, length, vocabulary))
+        ending, best = _ending(plan, step)
+        sure = word_confidences(step.scores, best, plan.decoder, settings).tolist() if ending else []
+        for row in ending:
+            length = step.batch.lengths[row]
+            words = tuple(Confidence(*pair) for pair in sure[row][1 : length + 1])
+            found[step.sentences[row]] = graph_of(best, row, length, vocabulary), words
+    return [
+        Details(Parsed(tree, tags[row]), arcs[row], tuple(graphs[row]), words)
+        for row, (tree, words) in sorted(found.items())
+    ]
+
+
+def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
+    """The rows whose last step this is, and their trees."""
+    is_last = step.t == plan.max_steps
+    ending = {row for row, is_done in enumerate(step.converged.tolist()) if is_done or is_last}
+    return ending, plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
 
 
 @torch.no_grad()

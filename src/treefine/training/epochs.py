@@ -6,7 +6,7 @@ import math
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -17,6 +17,8 @@ from treefine.network.model import ParserModel
 from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.parser import Parser
 from treefine.parsing.pretrained import load_model
+from treefine.parsing.segment import Segmenter
+from treefine.training.calibrate import calibrated
 from treefine.training.checkpoint import Checkpoint, Standing, load_checkpoint, remove_leftovers, save_checkpoint
 from treefine.training.data import Data
 from treefine.training.graphs import TrainingGraphs
@@ -40,7 +42,8 @@ class Layout:
     start: str = "start"  # the trainings of what the model goes on from,
     initial: str = "initial"  # of the initial parser,
     members: str = "members"  # of the models whose weights are averaged,
-    folds: str = "folds"  # and of the parsers that parse the training set
+    folds: str = "folds"  # of the parsers that parse the training set,
+    segmenter: str = "segmenter"  # and of the segmenter
     parses: str = "parses.conllu.gz"  # what one of them made of its block
 
 
@@ -59,6 +62,7 @@ class Progress:
     accuracy: Accuracy | None  # on dev, at the end of an epoch
     standing: Standing  # with the best epoch so far
     seconds: float  # since the stage began
+    segmentation: dict[str, float] = field(default_factory=dict)  # F1 of a segmenter on dev: Tokens, Sentences, Words
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class Start:
     parser: Parser | InitialParser = empty
     recipe: Recipe | None = None  # of that parser, where it was trained for this
     origin: Origin | None = None  # the model to go on from, where that was trained for this
+    segmenter: Segmenter | None = None  # that is saved with the model
 
 
 def learn(
@@ -92,9 +97,9 @@ def learn(
     if processes.is_first:
         remove_leftovers(folder, LAYOUT.model)
         model = mean_model([load_model(own / LAYOUT.model) for own in folders])
-        initial = (lambda _: iter(start.dev)) if model.settings.reads_graph else empty
-        parser = Parser(model, initial=initial, max_steps=recipe.refine.max_steps, device=processes.device)
-        scores = evaluate(data.dev, parser.parse(data.dev), rule=recipe.treebank.rule)
+        scores = evaluate(
+            data.dev, _parser_of_dev(model, recipe, processes, start).parse(data.dev), rule=recipe.treebank.rule
+        )
         standing = Standing(best_las=scores["LAS"].f1, best_uas=scores["UAS"].f1)
         _save(model, recipe, data, folder, processes, start, standing)
     processes.wait()
@@ -165,8 +170,17 @@ def _save(
     start: Start,
     standing: Standing,
 ) -> None:
-    parser = Parser(model, initial=start.parser, max_steps=recipe.refine.max_steps, device=processes.device)
+    found = calibrated(_parser_of_dev(model, recipe, processes, start), data.dev)
+    model.settings = replace(model.settings, confidence=found)
+    steps = recipe.refine.max_steps
+    parser = Parser(model, initial=start.parser, max_steps=steps, device=processes.device, segmenter=start.segmenter)
     parser.save(folder / LAYOUT.model, notes=notes_of(recipe, data, standing, inner=start.recipe, origin=start.origin))
+
+
+def _parser_of_dev(model: ParserModel, recipe: Recipe, processes: Processes, start: Start) -> Parser:
+    """The model as a parser of the dev set alone, whose initial parses it has."""
+    initial = (lambda _: iter(start.dev)) if model.settings.reads_graph else empty
+    return Parser(model, initial=initial, max_steps=recipe.refine.max_steps, device=processes.device)
 
 
 def _finish(folder: Path, processes: Processes) -> None:

@@ -21,6 +21,7 @@ _TRACES = {
     LAYOUT.initial,
     LAYOUT.members,
     LAYOUT.folds,
+    LAYOUT.segmenter,
     "metrics.jsonl",
 }
 _SHOWN = 5  # settings that differ

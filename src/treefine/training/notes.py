@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -66,11 +68,17 @@ def recipe_toml(recipe: Recipe) -> str:
     """The recipe as a TOML file that `read_recipe` reads, with all settings, the defaults too."""
     values = values_of(recipe)
     del values["decode"]["root_label"]  # the treebank's, and not for a recipe to say
-    lines = [_pair(key, value) for key, value in values.items() if not isinstance(value, dict)]
-    for name, section in values.items():
-        if isinstance(section, dict):
-            lines += ["", f"[{name}]", *(_pair(key, value) for key, value in section.items())]
-    return "\n".join(lines) + "\n"
+    return "\n".join(_toml_lines(values)) + "\n"
+
+
+def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The settings of a section, then the sections within it; what is not there is left out."""
+    for key, value in values.items():
+        if not isinstance(value, dict) and value is not None:
+            yield _pair(key, value)
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from ("", f"[{prefix}{key}]", *_toml_lines(value, f"{prefix}{key}."))
 
 
 def _pair(key: str, value: object) -> str:

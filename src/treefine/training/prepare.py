@@ -88,6 +88,8 @@ def prepare_recipe(recipe: Recipe) -> Prepared:
     """A recipe and what it names. All faults of its files come in one report, a line each."""
     found = _Findings()
     data, initial = _look_over(recipe.treebank, recipe.encoder, recipe.tags, recipe.initial, found)
+    if recipe.segmenter is not None and data is not None:
+        _look_over_text(data, found)
     if found.faults or data is None:
         raise found.error()
     if recipe.initial.parser == FILES:
@@ -153,6 +155,13 @@ def _look_over_tags(settings: TagSettings | None, data: Data | None, found: _Fin
         found.faults.append(
             f"{place}[tags] No word to learn from has a tag in {' or '.join(missing)}. Set tags.source=none{others}."
         )
+
+
+def _look_over_text(data: Data, found: _Findings) -> None:
+    """Refuse to train a segmenter on files that cannot say where their text has no space."""
+    others = {sentence.format.title for sentence in (*data.train, *data.dev) if not sentence.format.is_ud}
+    for title in sorted(others):
+        found.faults.append(f"[segmenter] {title} does not say where words follow without a space. Leave it out.")
 
 
 def _look_over_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: _Findings) -> None:

@@ -20,6 +20,7 @@ from treefine.config import (
     try_settings,
 )
 from treefine.errors import ConfigError
+from treefine.training.segmenter_settings import SegmenterTraining
 from treefine.treebank.formats import FORMATS
 
 if sys.version_info >= (3, 11):
@@ -167,6 +168,7 @@ class Recipe:
     refine: RefineSettings = field(default_factory=RefineSettings)
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
+    segmenter: SegmenterTraining | None = None  # without the section none is trained
     title: str = ""
 
     def __post_init__(self) -> None:

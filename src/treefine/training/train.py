@@ -1,4 +1,4 @@
-"""From a recipe to a model: its initial parser first, then the parsers of the folds, then the model itself."""
+"""From a recipe to a model: its segmenter and initial parser first, then the parsers of the folds, then itself."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ import torch
 
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
+from treefine.parsing.segment import Segmenter
+from treefine.training.checkpoint import Standing, remove_leftovers
 from treefine.training.data import Data
 from treefine.training.epochs import LAYOUT, Progress, Start, learn
 from treefine.training.graphs import TrainingGraphs
 from treefine.training.jackknife import blocks
 from treefine.training.lock import locked
+from treefine.training.metrics import LINES, Metrics
 from treefine.training.notes import Origin
 from treefine.training.prepare import Prepared, prepare_recipe, start_of
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, Recipe, expand
+from treefine.training.segmenter import SegmenterLearner
+from treefine.training.segmenter_settings import SegmenterTraining
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.convert import convert
 from treefine.treebank.formats import CONLLU
@@ -42,9 +47,41 @@ def train(
     folder = Path(output)
     chosen = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Processes(chosen) as processes, locked(folder) if processes.is_first else nullcontext():
+        segmenter = yield from _segmenter(prepared, folder / LAYOUT.segmenter, processes)
         origins = yield from _origins(prepared, folder, processes)
         start = yield from _start(prepared, folder, processes, origins)
-        yield from learn(prepared.recipe, prepared.data, folder, processes, start)
+        yield from learn(prepared.recipe, prepared.data, folder, processes, replace(start, segmenter=segmenter))
+
+
+def _segmenter(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, Segmenter | None]:
+    """Train the segmenter of a recipe that asks for one, in the first process; what was cut off begins anew."""
+    settings = prepared.recipe.segmenter
+    if settings is None:
+        return None
+    model = folder / LAYOUT.model
+    if not processes.same(model.exists()):
+        if processes.is_first:
+            yield from _learn_segmenter(prepared, settings, folder, processes)
+        while processes.same(False):  # so that no process waits for longer than an epoch of the first one
+            pass
+    return Segmenter.from_folder(model)
+
+
+def _learn_segmenter(
+    prepared: Prepared, settings: SegmenterTraining, folder: Path, processes: Processes
+) -> Iterator[Progress]:
+    remove_leftovers(folder, LAYOUT.model, LINES)
+    data, seed = prepared.data, prepared.recipe.training.seed
+    learner = SegmenterLearner(data.train, data.dev, settings, seed=seed, device=processes.device)
+    with Metrics(folder, after_epoch=0) as metrics:
+        for epoch in learner.epochs():
+            f1 = {name: score.f1 for name, score in epoch.scores.items()}
+            metrics.add(epoch.epoch, {"loss": epoch.loss, **f1, "seconds": epoch.seconds})
+            processes.same(True)
+            share, standing = epoch.epoch / settings.epochs, Standing(epoch.epoch)
+            place = ("segmenter", epoch.epoch, settings.epochs, share)
+            yield Progress(*place, epoch.loss, None, standing, epoch.seconds, segmentation=f1)
+    learner.segmenter.save(folder / LAYOUT.model)
 
 
 def _origins(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, Origin]]:

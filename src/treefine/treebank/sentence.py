@@ -201,6 +201,12 @@ class Sentence:
             {index: tuple(tags) for index, tags in wanted if index is not None and tags is not None}
         )
 
+    def with_misc(self, notes: Sequence[str]) -> Sentence:
+        """The sentence with these notes in MISC, one a word; those of multiword tokens and empty nodes stay."""
+        if self.format.misc is None:
+            raise self.error(f"{self.format.title} has no column for MISC.")
+        return self._with_columns({self.format.misc: tuple(notes)})
+
     def _with_columns(self, changed: dict[int, tuple[str, ...]]) -> Sentence:
         columns = list(self.columns)
         for index, cells in changed.items():

@@ -1,0 +1,1 @@
+"""Graphs to look at: in a terminal, as SVG, as a page. The standard library alone."""

@@ -1,0 +1,192 @@
+"""A graph as SVG: the words in a row, their arcs above them. It stands alone, without fonts or scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+
+from treefine.drawing.characters import visible
+from treefine.drawing.layout import (
+    BOLD,
+    MARGIN,
+    SMALL_SIZE,
+    STEM,
+    WORD_SIZE,
+    Arc,
+    Kind,
+    arc_levels,
+    arcs_of,
+    label_width,
+    shown,
+    text_width,
+    word_places,
+)
+from treefine.drawing.picture import Picture
+from treefine.treebank.graph import ROOT
+
+LEVEL = 24  # pixels from one level of arcs to the next
+CORNER = 10  # radius of an arc's corners
+ARROW = 7  # length of an arrow's head
+ASIDE = 6  # how far from a word's middle an old arc ends, beside the new one
+TITLE, TITLE_SIZE, TITLE_CELLS = 26, 14, 120  # pixels for a title and of its letters, and how long it may be
+WORDS, TAGS, TOKENS = 26, 18, 26  # pixels for a row of words, tags, multiword tokens
+
+FONTS = 'system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
+
+
+def _colors(*, paper: str, ink: str, soft: str, line: str, changed: str) -> str:
+    # No variables: many viewers of SVG, browsers aside, do not know them.
+    return f"""
+.treefine .paper {{ fill: {paper}; }}
+.treefine text {{ fill: {soft}; }}
+.treefine .title, .treefine .form, .treefine .same text {{ fill: {ink}; }}
+.treefine path {{ stroke: {line}; fill: none; }}
+.treefine .head {{ fill: {line}; stroke: none; }}
+.treefine .changed path {{ stroke: {changed}; }}
+.treefine .changed .head {{ fill: {changed}; stroke: none; }}
+.treefine .changed text {{ fill: {changed}; }}
+.treefine .changed .was {{ fill: {soft}; }}"""
+
+
+# Every rule is under "treefine", since a style in a page or notebook holds for all that is on it.
+# The background is ours, so that the drawing can be read on any page; on paper it is always light.
+STYLE = f"""
+.treefine text {{ font: {SMALL_SIZE}px {FONTS}; text-anchor: middle; white-space: pre; unicode-bidi: plaintext; }}
+.treefine .title {{ font-size: {TITLE_SIZE}px; font-weight: 600; text-anchor: start; }}
+.treefine .form {{ font-size: {WORD_SIZE}px; }}
+.treefine path {{ stroke-width: 1.5; }}
+.treefine .changed path {{ stroke-width: 2.2; }}
+.treefine .changed text {{ font-weight: 600; }}
+.treefine .old path {{ stroke-dasharray: 4 3; }}
+.treefine .was {{ font-weight: 400; text-decoration: line-through; }}
+{_colors(paper="#ffffff", ink="#1f2328", soft="#59636e", line="#818b98", changed="#bc4c00")}
+@media screen and (prefers-color-scheme: dark) {{
+{_colors(paper="#151b23", ink="#f0f6fc", soft="#a3adb8", line="#7d8793", changed="#ff9e57")}
+}}
+"""
+
+
+def draw_svg(pictures: Sequence[Picture]) -> str:
+    """One SVG with the pictures under one another, such as the steps of a sentence."""
+    parts: list[str] = []
+    width = top = 0.0
+    for _, group in groupby(pictures, key=lambda picture: picture.forms):
+        same_words = list(group)
+        places, needed = word_places(same_words)
+        titles = [shown(picture.title, TITLE_CELLS) for picture in same_words]
+        width = max(width, needed, *(text_width(title, TITLE_SIZE) * BOLD + 2 * MARGIN for title in titles))
+        for picture in same_words:
+            drawn, height = _draw(picture, places)
+            parts.append(f'<g transform="translate(0 {_number(top)})">{drawn}</g>')
+            top += height
+    size = f'width="{_number(width)}" height="{_number(top)}" viewBox="0 0 {_number(width)} {_number(top)}"'
+    title = escape(visible(pictures[-1].text)) if pictures else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="treefine" role="img" {size}>\n<title>{title}</title>\n'
+        f'<style>{STYLE}</style>\n<rect class="paper" width="100%" height="100%" rx="6"/>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def _draw(picture: Picture, places: Sequence[float]) -> tuple[str, float]:
+    """The elements of one picture, and its height."""
+    arcs = arcs_of(picture)
+    levels = arc_levels(arcs, len(picture.forms))
+    top = MARGIN / 2 + (TITLE if picture.title else 0)
+    ground = top + LEVEL * (max(levels) + 0.7 if arcs else 0)  # where arcs end and words begin
+    parts = [_text(MARGIN, MARGIN / 2 + 16, picture.title, "title")] if picture.title else []
+    # Changed arcs come last and lie on top; labels lie on all lines, so that no line runs through one.
+    order = sorted(range(len(arcs)), key=lambda index: (arcs[index].kind is Kind.CHANGED, levels[index]))
+    heights = [ground - LEVEL * (level + 0.2) for level in levels]
+    ends = [_ends(arc, picture, places) for arc in arcs]
+    for each in order:
+        parts.append(_arc(arcs[each], ends[each], heights[each], ground, _describe(arcs[each], picture)))
+    parts += [_label(arcs[each], sum(ends[each]) / 2, heights[each]) for each in order]
+    for word, form in enumerate(picture.forms, start=1):
+        parts.append(_text(places[word], ground + 18, form, "form"))
+    bottom = ground + WORDS
+    if picture.tags:
+        for word, tag in enumerate(picture.tags, start=1):
+            parts.append(_text(places[word], bottom + 10, tag, "tag"))
+        bottom += TAGS
+    for token in picture.multiword_tokens:
+        start, end = sorted((places[token.words[0]], places[token.words[-1]]))
+        line = f"M{_number(start - STEM)} {_number(bottom)}v4H{_number(end + STEM)}v-4"
+        parts.append(f'<path d="{line}"/>' + _text((start + end) / 2, bottom + 18, token.form, "token"))
+    return "\n".join(parts), bottom + (TOKENS if picture.multiword_tokens else 0) + MARGIN / 2
+
+
+def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, float]:
+    """Where the line of an arc starts and ends, from the left; an arrow from ROOT starts above its end."""
+    end = places[arc.word] + _shift(arc, picture, places)
+    if arc.head == ROOT:
+        return end, end
+    return places[arc.head] + (STEM if places[arc.head] < places[arc.word] else -STEM), end
+
+
+def _shift(arc: Arc, picture: Picture, places: Sequence[float]) -> float:
+    """How far from the middle of its word an arc ends: an old one stands aside, where it does not cross the new one."""
+    if arc.kind is not Kind.OLD or picture.graph is None:
+        return 0.0
+    here = places[arc.word]
+    new_head = picture.graph.heads[arc.word]
+    is_left, new_is_left = places[arc.head] < here, places[new_head] < here
+    if arc.head == ROOT:
+        goes_left = not new_is_left
+    elif is_left == new_is_left and new_head != ROOT:
+        is_outer = abs(places[arc.head] - here) > abs(places[new_head] - here)
+        goes_left = is_left != is_outer
+    else:
+        goes_left = is_left
+    return -ASIDE if goes_left else ASIDE
+
+
+def _arc(arc: Arc, ends: tuple[float, float], height: float, ground: float, title: str) -> str:
+    """The line of an arc from its head, and the arrow's head at its word; a browser shows the title on pointing."""
+    start, end = ends
+    size = ARROW if arc.kind is not Kind.OLD else ARROW - 2
+    line = f"M{_number(start)} {_number(height)}"
+    if arc.head != ROOT:
+        bend = min(CORNER, abs(end - start) / 2)
+        aside = bend if start < end else -bend
+        line = f"M{_number(start)} {_number(ground)}V{_number(height + bend)}"
+        line += f"q0 {_number(-bend)} {_number(aside)} {_number(-bend)}H{_number(end - aside)}"
+        line += f"q{_number(aside)} 0 {_number(aside)} {_number(bend)}"
+    line += f"V{_number(ground - size)}"
+    arrow = f"M{_number(end)} {_number(ground)}l{-size / 2} {-size}h{size}z"
+    return (
+        f'<g class="{arc.kind.value}"><title>{escape(visible(title))}</title>'
+        f'<path d="{line}"/><path class="head" d="{arrow}"/></g>'
+    )
+
+
+def _describe(arc: Arc, picture: Picture) -> str:
+    head = picture.forms[arc.head - 1] if arc.head else "ROOT"
+    said = f"{picture.forms[arc.word - 1]} ← {head}: {arc.label}"
+    if arc.kind is Kind.OLD:
+        return f"{said} (before)"
+    if arc.old_label:
+        said += f" (before: {arc.old_label})"
+    return f"{said}, {picture.confidence[arc.word - 1]:.2f}" if picture.confidence else said
+
+
+def _label(arc: Arc, middle: float, height: float) -> str:
+    """The label in the middle of its line, on a piece of background."""
+    width = label_width(arc)
+    box = f'<rect class="paper" x="{_number(middle - width / 2)}" y="{_number(height - 8)}" width="{_number(width)}" '
+    was = f'<tspan class="was">{escape(shown(arc.old_label))}</tspan> ' if arc.old_label else ""
+    text = f'<text x="{_number(middle)}" y="{_number(height + 4)}">{was}{escape(shown(arc.label))}</text>'
+    return f'<g class="{arc.kind.value}">{box}height="16"/>{text}</g>'
+
+
+def _text(x: float, y: float, text: str, name: str) -> str:
+    """A text; a browser shows the whole of it on pointing where its end was cut off."""
+    drawn = shown(text, TITLE_CELLS) if name == "title" else shown(text)
+    whole = f"<title>{escape(visible(text))}</title>" if drawn != visible(text) else ""
+    return f'<text class="{name}" x="{_number(x)}" y="{_number(y)}">{escape(drawn)}{whole}</text>'
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

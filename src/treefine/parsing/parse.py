@@ -1,0 +1,204 @@
+"""Parse: a sentence as a parser gives it back, with its place in the text, how sure each arc is, and its steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from treefine.drawing.html import page_part
+from treefine.drawing.picture import Picture, step_pictures
+from treefine.drawing.svg import draw_svg
+from treefine.drawing.text import draw_text
+from treefine.parsing.confidence import Confidence
+from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.sentence import BLANK, Sentence
+
+MARK = "Conf"  # of a word's confidence in MISC
+
+Span = tuple[int, int]
+
+
+class ParsedWord(NamedTuple):
+    """One word of a parsed sentence."""
+
+    number: int  # 1..n; 0 is ROOT
+    form: str
+    upos: str
+    xpos: str
+    head: int
+    label: str
+    start: int  # its characters are text[start:end]; the words of a multiword token share theirs
+    end: int
+    arc_confidence: float  # the probability that the head is right …
+    label_confidence: float  # … and that the label is, if the head is
+
+    @property
+    def confidence(self) -> float:
+        """The probability that head and label are right."""
+        return self.arc_confidence * self.label_confidence
+
+
+@dataclass(frozen=True)
+class Parse:
+    """One sentence with its tags and its tree."""
+
+    sentence: Sentence
+    spans: tuple[Span, ...]  # of each word in the text
+    word_confidences: tuple[Confidence, ...]
+    confidence: float  # the probability that all heads and labels are right
+    steps: tuple[Graph, ...]  # G¹ … Gᵀ; they may have cycles, and the last is mostly the tree
+    initial: Arcs  # G⁰, without any head where the parser started from nothing
+
+    def __len__(self) -> int:
+        """Return the number of words."""
+        return len(self.sentence)
+
+    @property
+    def text(self) -> str:
+        """The sentence as it was written, line breaks as spaces."""
+        return text_of(self.sentence)
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The words as written."""
+        return self.sentence.forms
+
+    @property
+    def upos(self) -> tuple[str, ...]:
+        """Universal tags."""
+        return self.sentence.upos
+
+    @property
+    def xpos(self) -> tuple[str, ...]:
+        """Tags of the treebank's own."""
+        return self.sentence.xpos
+
+    @property
+    def tree(self) -> Graph:
+        """Heads and labels."""
+        return self.sentence.graph
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The head of each word, word 1 first; 0 is ROOT."""
+        return self.tree.heads[1:]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label of each word, word 1 first."""
+        return self.sentence.labels
+
+    @property
+    def words(self) -> tuple[ParsedWord, ...]:
+        """The words with all that was found out about them."""
+        columns = (self.forms, self.upos, self.xpos, self.heads, self.labels)
+        places = ([span[side] for span in self.spans] for side in (0, 1))
+        sure = ([each[side] for each in self.word_confidences] for side in (0, 1))
+        return tuple(map(ParsedWord, range(1, len(self) + 1), *columns, *places, *sure))
+
+    def to_conllu(self, *, confidence: bool = False) -> str:
+        """The sentence in CoNLL-U (or the format it came in), with `Conf=0.97` in MISC if asked for."""
+        return (self.with_confidence() if confidence else self.sentence).to_text()
+
+    def with_confidence(self) -> Sentence:
+        """The sentence with each word's confidence in MISC, and its own in a comment; its format must have MISC."""
+        sentence = self.sentence
+        if sentence.format.misc is None:
+            hint = "Write CoNLL-U."
+            raise sentence.error(f"{sentence.format.title} has no column for the confidence.", hint=hint)
+        notes = [
+            _noted(note, f"{MARK}={each.both:.2f}")
+            for note, each in zip(sentence.column(sentence.format.misc), self.word_confidences, strict=True)
+        ]
+        comments = [each for each in sentence.comments if each.partition("=")[0].strip("# ") != "confidence"]
+        comments.append(f"# confidence = {self.confidence:.2f}")
+        return replace(sentence.with_misc(notes), comments=tuple(comments))
+
+    def to_json(self) -> str:
+        """All of it as one line of JSON."""
+        words = [
+            {name: _rounded(value) for name, value in word._asdict().items()}
+            | {"confidence": _rounded(word.confidence)}
+            for word in self.words
+        ]
+        steps = [{"heads": step.heads[1:], "labels": step.labels[1:]} for step in self.steps]
+        tokens = [
+            {"form": token.form, "words": list(token.words)} for token in self.sentence.tokens() if len(token.words) > 1
+        ]
+        whole: dict[str, Any] = {"sent_id": self.sentence.sent_id, "text": self.text}
+        whole |= {"confidence": _rounded(self.confidence), "words": words, "steps": steps}
+        return json.dumps(whole | ({"multiword_tokens": tokens} if tokens else {}), ensure_ascii=False)
+
+    def to_text(self, *, steps: bool = False, color: bool = False, ascii_only: bool = False) -> str:
+        """The tree, or each step, drawn for a terminal."""
+        drawn = (draw_text(each, color=color, ascii_only=ascii_only) for each in self.pictures(steps=steps))
+        return "\n".join(drawn)
+
+    def to_svg(self, *, steps: bool = False) -> str:
+        """A picture of the tree, or of each step with what it changed, as a whole SVG file."""
+        return draw_svg(self.pictures(steps=steps))
+
+    def pictures(self, *, steps: bool = False) -> list[Picture]:
+        """What is drawn of it: the tree, or all graphs from the initial one to the tree."""
+        tokens = tuple(self.sentence.tokens())
+        sure = tuple(each.both for each in self.word_confidences)
+        if not steps:
+            return [Picture(self.forms, _shown(self.upos), self.tree, confidence=sure, tokens=tokens)]
+        heads = self.initial.heads
+        known = [head for head in heads if head is not None]
+        initial = Graph.of_words(known, self.initial.labels) if len(known) == len(heads) else None
+        graphs = [*self.steps, *([] if self.steps[-1] == self.tree else [self.tree])]
+        drawn = step_pictures(self.forms, _shown(self.upos), graphs, initial, tokens=tokens)
+        if self.steps[-1] != self.tree:
+            drawn[-1] = replace(drawn[-1], title=drawn[-1].title.replace(f"step {len(graphs)}", "best tree"))
+        return [*drawn[:-1], replace(drawn[-1], confidence=sure)]
+
+    def _repr_html_(self) -> str:
+        """A notebook shows the picture, and lets the reader move along a long one."""
+        return f'<div style="overflow-x:auto">{self.to_svg()}</div>'
+
+    def to_html(self, *, steps: bool = False) -> str:
+        """Its part of a page: the picture, and a table of the words."""
+        return page_part(self.pictures(steps=steps), heading=self.sentence.sent_id)
+
+
+def text_of(sentence: Sentence) -> str:
+    """The text that a sentence is of, or was; its words with spaces where no comment tells it."""
+    return sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
+
+
+def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
+    """Where the words stand in the sentence's own text; a form that is not found there has no characters.
+
+    >>> spans_in("Don't  go", Sentence.of_words(["Do", "n't", "go"]))
+    ((0, 2), (2, 5), (7, 9))
+    """
+    spans: list[Span] = []
+    place = 0
+    for token in sentence.tokens():
+        start = text.find(token.form, place)
+        end = place if start < 0 else start + len(token.form)
+        spans += [(place if start < 0 else start, end)] * len(token.words)
+        place = end
+    return tuple(spans)
+
+
+def _shown(tags: Sequence[str]) -> tuple[str, ...]:
+    return () if set(tags) <= {BLANK} else tuple(tags)
+
+
+def _noted(note: str, mark: str) -> str:
+    """MISC with one more mark, in place of an older one of the same name.
+
+    >>> _noted("_", "Conf=0.97"), _noted("Conf=0.10|SpaceAfter=No", "Conf=0.97")
+    ('Conf=0.97', 'SpaceAfter=No|Conf=0.97')
+    """
+    name = mark.partition("=")[0]
+    kept = [each for each in note.split("|") if each != BLANK and each.partition("=")[0] != name]
+    return "|".join([*kept, mark])
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value

@@ -1,0 +1,178 @@
+"""Train a segmenter on the running text of a treebank; the best epoch has the best words and sentences on dev."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the customary name
+
+from treefine.errors import TreefineError
+from treefine.evaluation.conll18 import Score, load_pair, segmentation_scores
+from treefine.network.characters import Alphabet, Windows
+from treefine.network.segmenter import ENDS, ENDS_MULTIWORD, WITHIN, CutScores, SegmenterNetwork
+from treefine.parsing.segment import Segmenter
+from treefine.training.drawn_text import Documents
+from treefine.training.optimiser import rate_factor
+from treefine.training.segmenter_settings import SegmenterTraining
+from treefine.treebank.graph import Graph
+from treefine.treebank.multiword import learn_multiwords
+from treefine.treebank.raw_text import RawText, raw_text
+from treefine.treebank.sentence import BLANK, Sentence
+
+WARM_UP = 0.05  # share of the training in which the rate rises
+CLIP = 1.0  # longest gradient
+NOWHERE = -100  # the target of a character that nothing is learned from
+
+
+@dataclass(frozen=True)
+class SegmenterEpoch:
+    """What an epoch came to: F1 on the raw text of dev."""
+
+    epoch: int
+    loss: float
+    scores: dict[str, Score]  # Tokens, Sentences, Words
+    is_best: bool  # so far
+    seconds: float  # since the training began
+
+
+class Gold(NamedTuple):
+    """What is to be said of each character; below zero where nothing is."""
+
+    token: Int[Tensor, "batch char"]
+    sentence: Float[Tensor, "batch char"]
+
+
+class SegmenterLearner:
+    """A segmenter that is being trained; after the last epoch it is that of the best. All follows from the seed."""
+
+    def __init__(
+        self,
+        train: Sequence[Sentence],
+        dev: Sequence[Sentence],
+        settings: SegmenterTraining,
+        *,
+        seed: int = 1,
+        device: torch.device | None = None,
+    ) -> None:
+        torch.manual_seed(seed)
+        self.settings, self.seed, self.dev, self.device = settings, seed, dev, device or torch.device("cpu")
+        self.segmenter = new_segmenter(train, settings)
+        self.network = copy.deepcopy(self.segmenter.network).to(self.device).train()
+        self.mean = self.segmenter.network.to(self.device)  # has the running mean of the weights
+        self.documents, self.text = Documents.of(train), raw_text(dev).text
+        self.adam = torch.optim.AdamW(
+            self.network.parameters(),
+            lr=settings.rate,
+            weight_decay=settings.weight_decay,
+            fused=self.device.type == "cuda",
+        )
+        self.n_updates = 0
+
+    def epochs(self) -> Iterator[SegmenterEpoch]:
+        """Learn epoch by epoch."""
+        best, best_accuracy, began = _copied(self.mean), -1.0, time.monotonic()
+        for epoch in range(1, self.settings.epochs + 1):
+            loss = self._learn(epoch)
+            if not math.isfinite(loss):
+                hint = "Choose a lower segmenter.rate."
+                raise TreefineError(f"In epoch {epoch} the loss of the segmenter is no finite number.", hint=hint)
+            scores = measured(self.segmenter, self.text, self.dev)
+            accuracy = (scores["Words"].f1 + scores["Sentences"].f1) / 2
+            is_best = accuracy > best_accuracy
+            if is_best:
+                best, best_accuracy = _copied(self.mean), accuracy
+            yield SegmenterEpoch(epoch, loss, scores, is_best, time.monotonic() - began)
+        self.mean.load_state_dict(best)
+
+    def _learn(self, epoch: int) -> float:
+        """Learn from the whole text once; the mean loss."""
+        rng = np.random.default_rng([self.seed, epoch])
+        text = self.documents.draw(self.settings, rng)
+        batches = list(_batches(text, self.segmenter.alphabet, self.settings, rng))
+        losses = []
+        for done, (windows, gold) in enumerate(batches):
+            progress = (epoch - 1 + done / len(batches)) / self.settings.epochs
+            losses.append(self._update(windows.to(self.device), gold, progress))
+        return float(torch.stack(losses).mean())
+
+    def _update(self, windows: Windows, gold: Gold, progress: float) -> Tensor:
+        scores = self.network(windows, hidden=self.settings.hidden)
+        loss = cut_loss(scores, gold.token.to(self.device), gold.sentence.to(self.device))
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(self.network.parameters(), CLIP)
+        for group in self.adam.param_groups:
+            group["lr"] = self.settings.rate * rate_factor(progress, WARM_UP)
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=True)
+        self.n_updates += 1
+        kept = min(
+            self.settings.average, self.n_updates / (self.n_updates + 10)
+        )  # the first weights are soon forgotten
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.mean.parameters()), list(self.network.parameters()), 1 - kept)
+        return loss.detach()
+
+
+def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Segmenter:
+    """A segmenter that has learned nothing yet but the treebank's characters and multiword tokens."""
+    alphabet = Alphabet.of(raw_text(train).text, settings.network.n_hashes)
+    tokens = [token.form for sentence in train for token in sentence.tokens()]
+    most_spaces = max(sum(map(str.isspace, form)) for form in tokens)
+    network = SegmenterNetwork(settings.network, n_chars=len(alphabet))
+    return Segmenter(network, alphabet, learn_multiwords(train), most_spaces=most_spaces)
+
+
+def measured(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[str, Score]:
+    """Tokens, sentences and words that a segmenter finds in a text, against those of the treebank it is of."""
+
+    def with_any_tree(sentence: Sentence) -> Sentence:  # which the scorer asks for
+        return sentence.with_graph(Graph.of_words([0] + [1] * (len(sentence) - 1), [BLANK] * len(sentence)))
+
+    found = [with_any_tree(each.sentence) for each in segmenter.segment(text)]
+    return segmentation_scores(load_pair(gold, found))
+
+
+def cut_loss(
+    scores: CutScores, token: Int[Tensor, "batch char"], sentence: Float[Tensor, "batch char"]
+) -> Float[Tensor, ""]:
+    """Of a character within a token, and of a token's end; a target below zero is none."""
+    token_loss = F.cross_entropy(scores.token.flatten(0, 1).float(), token.flatten(), ignore_index=NOWHERE)
+    is_end = sentence >= 0
+    sentence_loss = F.binary_cross_entropy_with_logits(scores.sentence[is_end].float(), sentence[is_end])
+    return token_loss + sentence_loss
+
+
+def _batches(
+    text: RawText, alphabet: Alphabet, settings: SegmenterTraining, rng: np.random.Generator
+) -> Iterator[tuple[Windows, Gold]]:
+    """Windows of a text from a random place on, in random order."""
+    encoded, (token, sentence) = alphabet.encode(text.text), targets(text)
+    size = settings.window
+    starts = np.arange(-int(rng.integers(size)), len(encoded), size).clip(0, max(0, len(encoded) - size))
+    for some in np.array_split(rng.permutation(starts), max(1, len(starts) // settings.batch_windows)):
+        places = [slice(start, start + size) for start in some.tolist()]
+        gold = Gold(*(torch.from_numpy(np.stack([each[place] for place in places])) for each in (token, sentence)))
+        yield Windows.of([encoded[place] for place in places]), gold
+
+
+def targets(text: RawText) -> tuple[np.ndarray, np.ndarray]:
+    """What is to be said of each character of a text: of its token, and of its sentence."""
+    token, sentence = np.full(len(text.text), NOWHERE), np.full(len(text.text), -1, dtype=np.float32)
+    for (start, end), words, ends_sentence in zip(text.spans, text.words, text.ends_sentence, strict=True):
+        token[start : end - 1] = WITHIN
+        token[end - 1] = ENDS if len(words) == 1 else ENDS_MULTIWORD
+        sentence[end - 1] = ends_sentence
+    return token, sentence
+
+
+def _copied(network: SegmenterNetwork) -> dict[str, Tensor]:
+    return {name: each.detach().clone() for name, each in network.state_dict().items()}

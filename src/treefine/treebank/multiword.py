@@ -1,0 +1,113 @@
+"""Multiword tokens into their words, by what a treebank does with them: known forms, then the ends of unknown ones."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os.path import commonprefix
+from typing import TypeAlias
+
+from treefine.treebank.sentence import Sentence
+
+Words: TypeAlias = "tuple[str, ...]"
+REACH = 2  # characters that a rule may look at beyond those it changes
+
+
+@dataclass(frozen=True)
+class Multiwords:
+    """How to split multiword tokens.
+
+    A rule says what becomes of a token's last, or first, characters: the key is what the token ends, or begins, with;
+    the value is how many of these characters change, and the words they become. The rest of the token is put before the
+    first of the words, or after the last.
+    """
+
+    forms: Mapping[str, Words] = field(default_factory=dict)
+    endings: Mapping[str, tuple[int, Words]] = field(default_factory=dict)
+    beginnings: Mapping[str, tuple[int, Words]] = field(default_factory=dict)
+
+    def split(self, form: str) -> Words:
+        """The words of a multiword token; the form alone where nothing is known of any like it.
+
+        >>> known = Multiwords({"della": ("di", "la")}, endings={"ki": (2, ("", "ki"))})
+        >>> known.split("Della"), known.split("evdeki"), known.split("x")
+        (('Di', 'la'), ('evde', 'ki'), ('x',))
+        """
+        found = self.forms.get(form)
+        if found is None:
+            low = form.lower()
+            found = self.forms.get(low) or self._by_rule(low)
+            found = found and _cased(found, form, low)
+        return found or (form,)
+
+    @cached_property
+    def _changes_endings(self) -> bool:
+        """Whether the language cuts off endings, as Turkish does, rather than beginnings, as Hebrew does."""
+        changed = [sum(rule[0] for rule in rules.values()) for rules in (self.endings, self.beginnings)]
+        return changed[0] <= changed[1]
+
+    def _by_rule(self, form: str) -> Words | None:
+        """The words by the longest rule that fits and leaves no word empty."""
+        for is_ending in (self._changes_endings, not self._changes_endings):
+            rules = self.endings if is_ending else self.beginnings
+            for reach in range(min(len(form) - 1, max(map(len, rules), default=0)), 0, -1):
+                rule = rules.get(form[-reach:] if is_ending else form[:reach])
+                if rule is not None:
+                    words = _applied(form, *rule, is_ending=is_ending)
+                    if all(words):
+                        return words
+        return None
+
+
+def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
+    """What a treebank does with its multiword tokens; where it is not of one mind, what it does most often."""
+    seen: defaultdict[str, Counter[Words]] = defaultdict(Counter)
+    for sentence in sentences:
+        words = sentence.forms
+        for form, numbers, _ in sentence.tokens():
+            if len(numbers) > 1:
+                seen[form][tuple(words[number - 1] for number in numbers)] += 1
+    forms = {form: splits.most_common(1)[0][0] for form, splits in seen.items()}
+    rules: tuple[defaultdict[str, Counter[tuple[int, Words]]], ...] = (defaultdict(Counter), defaultdict(Counter))
+    for form, split in forms.items():
+        low, low_words = form.lower(), tuple(map(str.lower, split))
+        for is_ending, found in zip((True, False), rules, strict=True):
+            changed, becomes = _rule(low, low_words, is_ending=is_ending)
+            for reach in range(max(changed, 1), min(changed + REACH, len(low) - 1) + 1):
+                found[low[-reach:] if is_ending else low[:reach]][changed, becomes] += 1
+    endings, beginnings = ({key: each.most_common(1)[0][0] for key, each in found.items()} for found in rules)
+    return Multiwords(forms, endings, beginnings)
+
+
+def _rule(form: str, words: Words, *, is_ending: bool) -> tuple[int, Words]:
+    """What becomes of the characters of a token after those that its first word begins with; or, the mirror image.
+
+    >>> _rule("della", ("di", "la"), is_ending=True), _rule("della", ("di", "la"), is_ending=False)
+    ((4, ('i', 'la')), (3, ('di', '')))
+    """
+    if not is_ending:
+        changed, becomes = _rule(form[::-1], tuple(word[::-1] for word in words[::-1]), is_ending=True)
+        return changed, tuple(word[::-1] for word in becomes[::-1])
+    kept = len(commonprefix([form, words[0]]))
+    return len(form) - kept, (words[0][kept:], *words[1:])
+
+
+def _applied(form: str, changed: int, becomes: Words, *, is_ending: bool) -> Words:
+    kept = len(form) - changed
+    if is_ending:
+        return (form[:kept] + becomes[0], *becomes[1:])
+    return (*becomes[:-1], becomes[-1] + form[changed:])
+
+
+def _cased(words: Words, form: str, low: str) -> Words:
+    """The words in capitals where the form is, or with a capital where it begins with one."""
+    if form == low:
+        return words
+    if len(form) > 1 and form.isupper():
+        return tuple(map(str.upper, words))
+    if "".join(words) == low and len(form) == len(low):  # plainly cut: each letter keeps its case
+        ends = [sum(map(len, words[:number])) for number in range(len(words) + 1)]
+        return tuple(form[start:stop] for start, stop in zip(ends, ends[1:], strict=False))
+    return (words[0][:1].upper() + words[0][1:], *words[1:]) if form[:1].isupper() else words

@@ -1,0 +1,149 @@
+r"""The running text that a treebank's sentences were cut from, and the notes in MISC that keep its white space.
+
+A token's MISC says what follows it: nothing (SpaceAfter=No), or other white space than one space (SpacesAfter=\n\n, as
+UDPipe writes it), or else, without a note, one space. What stands before the first token of all is its SpacesBefore.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from treefine.treebank.sentence import BLANK, Sentence
+
+PARAGRAPH = "\n\n"  # between paragraphs and between documents, where no note says otherwise
+_ESCAPES = {" ": r"\s", "\t": r"\t", "\r": r"\r", "\n": r"\n", "|": r"\p", "\\": r"\\"}
+_MEANINGS = {escape: character for character, escape in _ESCAPES.items()}
+_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
+_START = re.compile(r"#\s*new(doc|par)\b")
+
+
+class RawToken(NamedTuple):
+    """A token as it stands in the text, and the gap after it."""
+
+    form: str
+    words: tuple[str, ...]  # the form alone, unless it is a multiword token
+    gap: str
+
+
+@dataclass(frozen=True, slots=True)
+class RawText:
+    """A text and how it is cut; `spans`, `words` and `ends_sentence` have one entry a token."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]  # [start, end) in the text
+    words: tuple[tuple[str, ...], ...]
+    ends_sentence: tuple[bool, ...]
+
+
+def raw_text(sentences: Iterable[Sentence]) -> RawText:
+    """The text of these sentences, one after another, and how they cut it."""
+    before, cut = raw_sentences(sentences)
+    return joined(cut, before=before)
+
+
+def text_of(sentences: Iterable[Sentence]) -> str:
+    r"""The text of these sentences, one after another: what a segmenter was given comes back to the character.
+
+    >>> text_of([Sentence.of_words(["Dogs", "bark"]), Sentence.of_words(["Cats", "do", "not"])])
+    'Dogs bark Cats do not'
+    """
+    return raw_text(sentences).text
+
+
+def raw_sentences(sentences: Iterable[Sentence]) -> tuple[str, list[list[RawToken]]]:
+    """What stands before the first token, and the tokens of each sentence with the gaps after them."""
+    before, cut = "", list[list[RawToken]]()
+    is_explicit = True  # whether a note, or the start of the text, says what stands before the sentence
+    for sentence in sentences:
+        if not is_explicit and any(map(_START.match, sentence.comments)):
+            cut[-1][-1] = cut[-1][-1]._replace(gap=PARAGRAPH)
+        tokens, forms = list[RawToken](), sentence.forms
+        for form, numbers, misc in sentence.tokens():
+            if not cut and not tokens:
+                before = _note(misc, "SpacesBefore") or ""
+            words = (form,) if len(numbers) == 1 else tuple(forms[number - 1] for number in numbers)
+            tokens.append(RawToken(form, words, gap_of(misc)))
+        is_explicit = _note(misc, "SpacesAfter") is not None
+        cut.append(tokens)
+    if cut and not is_explicit:
+        cut[-1][-1] = cut[-1][-1]._replace(gap="")  # nothing is known to follow the last token of all
+    return before, cut
+
+
+def joined(cut: Iterable[Sequence[RawToken]], *, before: str = "") -> RawText:
+    """The text of tokens in sentences."""
+    parts, position = [before], len(before)
+    spans, words, ends = list[tuple[int, int]](), list[tuple[str, ...]](), list[bool]()
+    for sentence in cut:
+        for token in sentence:
+            parts += (token.form, token.gap)
+            spans.append((position, position + len(token.form)))
+            words.append(token.words)
+            position += len(token.form) + len(token.gap)
+        ends += [False] * (len(sentence) - 1) + [True]
+    return RawText("".join(parts), tuple(spans), tuple(words), tuple(ends))
+
+
+def gap_of(misc: str) -> str:
+    r"""What follows a token with this MISC.
+
+    >>> gap_of("_"), gap_of("SpaceAfter=No"), gap_of(r"Gloss=and|SpacesAfter=\s\n")
+    (' ', '', ' \n')
+    """
+    if "SpaceAfter=No" in misc.split("|"):
+        return ""
+    after = _note(misc, "SpacesAfter")
+    return " " if after is None else after
+
+
+def misc_of(gap: str, *, before: str = "", is_last: bool = False) -> str:
+    r"""MISC of a token with these gaps after and before it; at the end of a text one space needs a note as well.
+
+    >>> misc_of(" "), misc_of(""), misc_of("\n", before="\t")
+    ('_', 'SpaceAfter=No', 'SpacesBefore=\\t|SpacesAfter=\\n')
+    """
+    notes = [f"SpacesBefore={escaped(before)}"] if before else []
+    if not gap:
+        notes.append("SpaceAfter=No")
+    elif gap != " " or is_last:
+        notes.append(f"SpacesAfter={escaped(gap)}")
+    return "|".join(notes) or BLANK
+
+
+def escaped(gap: str) -> str:
+    r"""White space so that a cell can hold it: \s \t \r \n \p \\ as UDPipe writes them, all else as \uXXXX.
+
+    >>> escaped(" \n\x00\u3000")
+    '\\s\\n\\u0000\\u3000'
+    """
+    return "".join([_ESCAPES.get(each) or f"\\u{ord(each):04x}" for each in gap])
+
+
+def unescaped(cell: str) -> str:
+    """The white space that `escaped` wrote; what is no escape stays as it is."""
+
+    def meant(found: re.Match[str]) -> str:
+        escape = found[0]
+        return chr(int(escape[2:], 16)) if len(escape) > 2 else _MEANINGS.get(escape, escape)
+
+    return _ESCAPE.sub(meant, cell)
+
+
+def _note(misc: str, key: str) -> str | None:
+    """The gap that MISC gives under this key, if it gives any."""
+    for note in misc.split("|"):
+        name, equals, value = note.partition("=")
+        if name == key and equals:
+            return unescaped(value)
+    return None
+
+
+def documents(sentences: Sequence[Sentence]) -> Iterator[range]:
+    """The stretches of sentences that belong together: each begins where a document or paragraph does."""
+    starts = [place for place, each in enumerate(sentences) if any(map(_START.match, each.comments))]
+    marks = sorted({0, *starts, len(sentences)})
+    for first, stop in zip(marks, marks[1:], strict=False):
+        yield range(first, stop)

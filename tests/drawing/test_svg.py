@@ -1,0 +1,310 @@
+import re
+import time
+from itertools import combinations, pairwise
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.drawing.generated_pictures import any_pictures, graphs, tree_pictures
+from treefine import Graph
+from treefine.drawing.characters import visible
+from treefine.drawing.picture import Picture, step_pictures
+from treefine.drawing.svg import draw_svg
+from treefine.treebank.sentence import Token
+
+SVG = "{http://www.w3.org/2000/svg}"
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+class Line(NamedTuple):
+    """An arc as drawn: where it starts and ends, from the left, and how high it runs."""
+
+    start: float
+    end: float
+    height: float
+    ground: float
+    kind: str
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        return min(self.start, self.end), max(self.start, self.end)
+
+
+class Box(NamedTuple):
+    """The piece of background under a label."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    text: str
+
+
+def parts(picture: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    return list(picture.iter(SVG + name))
+
+
+def groups(svg: str) -> list[ElementTree.Element]:
+    """The elements of each picture."""
+    return [each for each in ElementTree.fromstring(svg).findall(SVG + "g") if each.get("transform")]
+
+
+def all_text(element: ElementTree.Element) -> str:
+    return "".join(each.text or "" for each in [element, *element.iter(SVG + "tspan")]) + "".join(
+        each.tail or "" for each in element
+    )
+
+
+def lines_and_boxes(picture: ElementTree.Element) -> tuple[list[Line], list[Box]]:
+    lines, boxes = [], []
+    for group in picture.findall(SVG + "g"):
+        kind = group.get("class")
+        if group.find(SVG + "rect") is not None:
+            x, y, width, height = (float(group.find(SVG + "rect").get(each)) for each in ("x", "y", "width", "height"))
+            boxes.append(Box(x, y, x + width, y + height, all_text(group.find(SVG + "text"))))
+            continue
+        line, head = (path.get("d") for path in group.findall(SVG + "path"))
+        end, ground = map(float, NUMBER.findall(head)[:2])
+        start, first, second = map(float, NUMBER.findall(line)[:3])
+        # An arrow from ROOT goes straight down; any other line goes up, and its corner takes the rest.
+        height = first if "q" not in line else second + float(NUMBER.findall(line)[4])
+        lines.append(Line(start, end, height, ground, kind))
+    return lines, boxes
+
+
+def word_places(picture: ElementTree.Element) -> list[float]:
+    return [float(each.get("x")) for each in parts(picture, "text") if each.get("class") == "form"]
+
+
+@given(tree_pictures())
+def test_the_heads_of_every_tree_can_be_read_back_from_the_lines(picture):
+    (drawn,) = groups(draw_svg([picture]))
+    places = word_places(drawn)
+    lines, _ = lines_and_boxes(drawn)
+
+    def nearest(x: float) -> int:
+        return 1 + min(range(len(places)), key=lambda index: abs(places[index] - x))
+
+    read = {nearest(line.end): 0 if line.start == line.end else nearest(line.start) for line in lines}
+    assert [read[word] for word in range(1, len(places) + 1)] == list(picture.graph.arcs.heads)
+
+
+@given(tree_pictures())
+def test_no_two_lines_of_a_tree_run_together(picture):
+    lines, _ = lines_and_boxes(groups(draw_svg([picture]))[0])
+
+    for one, other in combinations(lines, 2):
+        if one.height == other.height:
+            assert one.reach[1] <= other.reach[0] or other.reach[1] <= one.reach[0]
+        assert one.end != other.end
+
+
+@given(tree_pictures())
+def test_in_a_projective_tree_no_line_and_no_label_touches_another_label(picture):
+    assume(picture.graph.is_projective)
+    lines, boxes = lines_and_boxes(groups(draw_svg([picture]))[0])
+
+    for one, other in combinations(boxes, 2):
+        apart = one.right <= other.left or other.right <= one.left or one.bottom <= other.top or other.bottom <= one.top
+        assert apart
+    for line in lines:
+        for box in boxes:
+            is_own = abs((box.left + box.right) - (line.start + line.end)) < 0.5 and box.top < line.height < box.bottom
+            runs_through = box.top < line.height < box.bottom and line.reach[0] < box.right and box.left < line.reach[1]
+            stands_in = box.bottom > line.height and (
+                box.left < line.start < box.right or box.left < line.end < box.right
+            )
+            assert is_own or not (runs_through or stands_in)
+
+
+@given(tree_pictures())
+def test_words_and_lines_are_inside_the_drawing_and_in_order(picture):
+    svg = draw_svg([picture])
+    width, height = (float(ElementTree.fromstring(svg).get(each)) for each in ("width", "height"))
+    (drawn,) = groups(svg)
+    lines, boxes = lines_and_boxes(drawn)
+
+    assert word_places(drawn) == sorted(word_places(drawn))
+    assert all(0 < line.reach[0] and line.reach[1] < width and 0 < line.height < line.ground < height for line in lines)
+    assert all(0 < box.left and box.right < width and 0 < box.top for box in boxes)
+
+
+@given(st.lists(any_pictures(), min_size=1, max_size=3))
+def test_any_words_and_labels_make_valid_xml_and_stand_in_it(pictures):
+    root = ElementTree.fromstring(draw_svg(pictures).encode())
+
+    drawn = [all_text(each) for each in parts(root, "text")]
+    for picture in pictures:
+        expected = [*picture.forms, *picture.tags, *(picture.graph.arcs.labels if picture.graph else [])]
+        expected += [token.form for token in picture.multiword_tokens] + [picture.title] * bool(picture.title)
+        for text in expected:
+            # A label that alone has changed stands behind the old one.
+            assert any(each == visible(text) or each.endswith(f" {visible(text)}") for each in drawn)
+
+
+def test_markup_in_a_word_is_text():
+    svg = draw_svg([Picture(("<script>", '"&', "\x1b\x00\ufffe"), title="a < b")])
+
+    assert "<script>" not in svg
+    assert [all_text(each) for each in parts(ElementTree.fromstring(svg), "text")] == [
+        "a < b",
+        "<script>",
+        '"&',
+        r"\x1b\x00\ufffe",
+    ]
+
+
+def test_markup_in_a_label_is_text_also_where_it_was_another():
+    before, after = Graph.of_words([0], ["<b>&"]), Graph.of_words([0], ["<i>&"])
+
+    (box,) = lines_and_boxes(groups(draw_svg([Picture(("w",), graph=after, before=before)]))[0])[1]
+
+    assert box.text == "<b>& <i>&"
+
+
+def test_long_tags_tokens_and_root_labels_keep_their_words_apart():
+    roots = Graph.of_words([0, 0, 0], ["a very long label"] * 3)
+    tokens = (Token("a rather long token", range(1, 3), "_"), Token("a rather long token", range(3, 5), "_"))
+    plain = word_places(groups(draw_svg([Picture(tuple("wxyz"))]))[0])
+
+    boxes = lines_and_boxes(groups(draw_svg([Picture(tuple("xyz"), graph=roots)]))[0])[1]
+    tagged = word_places(groups(draw_svg([Picture(tuple("xyz"), ("a very long tag",) * 3)]))[0])
+    joined = word_places(groups(draw_svg([Picture(tuple("wxyz"), tokens=tokens)]))[0])
+
+    assert all(left.right < right.left for left, right in pairwise(sorted(boxes)))
+    assert tagged[1] - tagged[0] > 80
+    assert plain[1] - plain[0] < 50
+    assert joined[1] - joined[0] > 100
+
+
+def test_it_needs_nothing_from_elsewhere():
+    svg = draw_svg([Picture(("word",), graph=Graph.of_words([0], ["root"]))])
+
+    assert not re.search(r"url\(|href|<script|@import|<image|var\(", svg)
+    assert set(re.findall(r'https?://[^"\s]+', svg)) == {"http://www.w3.org/2000/svg"}
+
+
+INITIAL = Graph.of_words([2, 0, 1, 2], ["det", "root", "obj", "dep"])
+REFINED = Graph.of_words([2, 0, 2, 2], ["nsubj", "root", "obj", "dep"])
+
+
+def test_a_new_head_has_a_changed_and_an_old_arc_and_a_new_label_both_labels():
+    svg = draw_svg([Picture(tuple("wxyz"), graph=REFINED, before=INITIAL)])
+    (drawn,) = groups(svg)
+    lines, boxes = lines_and_boxes(drawn)
+    places = word_places(drawn)
+
+    assert sorted(line.kind for line in lines) == ["changed", "changed", "old", "same", "same"]
+    (old,) = [line for line in lines if line.kind == "old"]
+    assert places[0] < old.start < places[1] < old.end
+    assert old.end != places[2]  # beside the new arc
+    assert abs(old.end - places[2]) < 10
+    assert sorted(box.text for box in boxes) == ["dep", "det nsubj", "obj", "obj", "root"]
+    assert [each.text for each in parts(drawn, "tspan")] == ["det"]
+
+
+@pytest.mark.parametrize("new_head", [0, 1, 2, 4, 5])
+@pytest.mark.parametrize("old_head", [0, 1, 2, 4, 5])
+def test_the_old_arc_of_a_word_does_not_cross_the_new_one(old_head, new_head):
+    def over(head: int) -> Graph:
+        return Graph.of_words([0, 0, head, 0, 0], ["x"] * 5)
+
+    picture = Picture(tuple("vwxyz"), graph=over(new_head), before=over(old_head))
+    lines, _ = lines_and_boxes(groups(draw_svg([picture]))[0])
+
+    pair = [line for line in lines if line.kind != "same"]
+    assert len(pair) == 2 * (old_head != new_head)
+    for line in pair:
+        for other in pair:
+            for upright in (other.start, other.end):
+                assert not (line.reach[0] < upright < line.reach[1] and other.height < line.height)
+
+
+def test_arcs_of_a_first_picture_are_not_marked():
+    lines, _ = lines_and_boxes(groups(draw_svg([Picture(tuple("wxyz"), graph=REFINED)]))[0])
+
+    assert {line.kind for line in lines} == {"same"}
+
+
+def test_steps_stand_under_one_another_with_their_words_in_the_same_places():
+    pictures = step_pictures("wxyz", ["A", "B", "C", "D"], [REFINED, REFINED], initial=INITIAL)
+    svg = draw_svg(pictures)
+    drawn = groups(svg)
+    tops = [float(NUMBER.findall(each.get("transform"))[1]) for each in drawn]
+
+    assert len({tuple(word_places(each)) for each in drawn}) == 1
+    assert tops[0] == 0
+    for top, bottom, each in zip(
+        tops, [*tops[1:], float(ElementTree.fromstring(svg).get("height"))], drawn, strict=True
+    ):
+        assert all(0 < float(text.get("y")) < bottom - top for text in parts(each, "text"))
+
+
+def test_words_written_from_the_right_stand_from_the_right():
+    hebrew = Picture(("אני", "אוהב", "cats"), graph=Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"]))
+    (drawn,) = groups(draw_svg([hebrew]))
+    places = word_places(drawn)
+
+    assert places == sorted(places, reverse=True)
+    assert "unicode-bidi: plaintext" in draw_svg([hebrew])
+
+
+def test_a_long_word_is_cut_and_whole_on_pointing():
+    root = ElementTree.fromstring(draw_svg([Picture(("x" * 10_000, "y"))]))
+
+    assert float(root.get("width")) < 600
+    first = parts(root, "text")[0]
+    assert first.text == "x" * 39 + "…"
+    assert first.find(SVG + "title").text == "x" * 10_000
+
+
+def test_a_long_title_makes_the_drawing_wider():
+    root = ElementTree.fromstring(draw_svg([Picture(("y",), title="word " * 20)]))
+
+    assert float(root.get("width")) > 600
+
+
+def test_confidence_is_told_on_pointing():
+    svg = draw_svg([Picture(("Dogs", "bark"), (), Graph.of_words([2, 0], ["nsubj", "root"]), None, (0.874, 1.0))])
+
+    assert "<title>Dogs ← bark: nsubj, 0.87</title>" in svg
+    assert "<title>bark ← ROOT: root, 1.00</title>" in svg
+
+
+def test_multiword_tokens_stand_under_their_words():
+    picture = Picture(("do", "n't", "go"), tokens=(Token("don't", range(1, 3), "_"), Token("go", range(3, 4), "_")))
+    (drawn,) = groups(draw_svg([picture]))
+    (token,) = [each for each in parts(drawn, "text") if each.get("class") == "token"]
+    first, second, _ = word_places(drawn)
+
+    assert token.text == "don't"
+    assert float(token.get("y")) < float(ElementTree.fromstring(draw_svg([picture])).get("height"))
+    assert float(token.get("x")) == pytest.approx((first + second) / 2, abs=0.1)
+
+
+@given(st.integers(1, 7).flatmap(graphs))
+def test_any_graph_has_a_line_and_an_arrow_for_each_word(graph):
+    lines, boxes = lines_and_boxes(groups(draw_svg([Picture(("w",) * len(graph), graph=graph)]))[0])
+
+    assert len(lines) == len(boxes) == len(graph)
+    assert all(line.height < line.ground for line in lines)
+    assert len({(line.height, line.reach) for line in lines}) == len(graph)
+
+
+def test_nothing_to_draw_is_an_empty_drawing():
+    assert groups(draw_svg([])) == []
+    assert len(groups(draw_svg([Picture(())]))) == 1
+
+
+def test_thousands_of_words_are_drawn_in_a_second():
+    heads = [0, *[1 + word * 7919 % word for word in range(1, 5000)]]
+    picture = Picture(("word",) * 5000, ("X",) * 5000, Graph.of_words(heads, ["label"] * 5000))
+
+    started = time.perf_counter()
+    svg = draw_svg([picture])
+
+    assert time.perf_counter() - started < 3  # it takes a tenth of that
+    assert svg.count('class="form"') == 5000

@@ -1,0 +1,262 @@
+import time
+import unicodedata
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from tests.drawing.generated_pictures import any_pictures, graphs, tree_pictures
+from treefine import Graph
+from treefine.drawing.bars import bars_of
+from treefine.drawing.picture import Picture
+from treefine.drawing.text import arc_lines, draw_text
+from treefine.treebank.sentence import Token
+
+BOATS = Picture(
+    ("The", "old", "man", "the", "boats", "."),
+    ("DET", "ADJ", "VERB", "DET", "NOUN", "PUNCT"),
+    Graph.of_words([2, 3, 0, 5, 3, 3], ["det", "nsubj", "root", "det", "obj", "punct"]),
+)
+
+
+def drawing(text: str) -> str:
+    return dedent(text).lstrip("\n")
+
+
+def heads_read_from(lines: list[str], *, up="│├╰┼┴", down="│├╭┼┬", start="╭├╰", own="┬┼┴") -> list[int | None]:
+    """The head of each word, found by following its line to its bar, and the bar to the word that owns it."""
+    heads: list[int | None] = []
+    for row, line in enumerate(lines):
+        column = len(line) - len(line.lstrip(" │"))
+        if line[column] not in start:
+            heads.append(0 if line[column] == "─" else None)
+            continue
+        low = high = row
+        while lines[low][column] in up:
+            low -= 1
+            assert lines[low][column] in down
+        while lines[high][column] in down:
+            high += 1
+            assert lines[high][column] in up
+        (head,) = [each for each in range(low, high + 1) if lines[each][column] in own]
+        heads.append(head + 1)
+    return heads
+
+
+def test_a_tree_stands_beside_its_words():
+    assert draw_text(BOATS) == drawing("""
+        1     ╭─> The    DET    2 det
+        2   ╭─┴─> old    ADJ    3 nsubj
+        3 ──┼───> man    VERB   0 root
+        4   │ ╭─> the    DET    5 det
+        5   ├─┴─> boats  NOUN   3 obj
+        6   ╰───> .      PUNCT  3 punct
+        """)
+
+
+def test_the_same_tree_in_ascii():
+    assert draw_text(BOATS, ascii_only=True) == drawing("""
+        1     ,-> The    DET    2 det
+        2   ,-^-> old    ADJ    3 nsubj
+        3 --+---> man    VERB   0 root
+        4   | ,-> the    DET    5 det
+        5   |-^-> boats  NOUN   3 obj
+        6   `---> .      PUNCT  3 punct
+        """)
+
+
+def test_changed_arcs_say_what_they_were_and_confidence_has_a_column():
+    before = Graph.of_words([3, 3, 0, 5, 3, 3], ["det", "amod", "root", "det", "obj", "punct"])
+    picture = Picture(BOATS.forms, (), BOATS.graph, before, (1, 0.5, 0.987, 1, 1, 1), title="step 1")
+
+    assert draw_text(picture) == drawing("""
+        step 1
+        1     ╭─> The    2 det    1.00  * was: 3 det
+        2   ╭─┴─> old    3 nsubj  0.50  * was: 3 amod
+        3 ──┼───> man    0 root   0.99
+        4   │ ╭─> the    5 det    1.00
+        5   ├─┴─> boats  3 obj    1.00
+        6   ╰───> .      3 punct  1.00
+        """)
+
+
+def test_crossing_arcs_pass_each_other_and_multiword_tokens_have_a_line():
+    graph = Graph.of_words([3, 4, 0, 3], ["a", "b", "root", "d"])
+
+    assert draw_text(Picture(tuple("wxyz"), graph=graph, tokens=(Token("yz", range(3, 5), "_"),))) == drawing("""
+          1   ╭───> w   3 a
+          2   │ ╭─> x   4 b
+        3-4   │ │   yz
+          3 ──┼─│─> y   0 root
+          4   ╰─┴─> z   3 d
+        """)
+
+
+def test_a_cycle_is_cut_at_its_longest_arc_and_named():
+    graph = Graph.of_words([3, 1, 2, 4, 0], ["a", "b", "c", "d", "root"])
+
+    assert draw_text(Picture(tuple("vwxyz"), graph=graph)) == drawing("""
+        1 ┄─┬───> v  3 a     in a cycle
+        2   ╰─┬─> w  1 b     in a cycle
+        3     ╰─> x  2 c     in a cycle
+        4 ┄─────> y  4 d     in a cycle
+        5 ──────> z  0 root
+        """)
+
+
+def test_numbers_stand_on_the_right():
+    graph = Graph.of_words([10, *[1] * 8, 0], ["x"] * 10)
+
+    lines = draw_text(Picture(("w",) * 10, graph=graph)).splitlines()
+
+    assert lines[0] == " 1   ╭─┬─> w  10 x"
+    assert lines[1] == " 2   │ ├─> w   1 x"
+    assert lines[9] == "10 ──┴───> w   0 x"
+
+
+def test_a_changed_arc_has_another_colour_from_its_start_to_its_label():
+    before = Graph.of_words([4, 1, 4, 0], ["obl", "dep", "nsubj", "root"])
+    after = Graph.of_words([4, 3, 4, 0], ["obl", "dep", "nsubj", "root"])
+    pink, label, dim, end = "\x1b[1;35m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
+
+    first, second, _, _ = draw_text(Picture(tuple("wxyz"), graph=after, before=before), color=True).splitlines()
+
+    assert first == f"{dim}1{end}   ╭───> w  4 {label}obl{end}"
+    assert second == f"{dim}2{end}   │ {pink}╭─> {end}x  3 {pink}dep{end}    {pink}* was: 1 dep{end}"
+
+
+def test_without_a_graph_the_words_are_listed():
+    assert draw_text(Picture(("Hello", "you"), ("INTJ", "PRON"))) == "1 Hello  INTJ\n2 you    PRON\n"
+    assert draw_text(Picture(())) == ""
+
+
+def test_escape_sequences_and_newlines_in_a_word_do_nothing():
+    picture = Picture(("\x1b[2J", "a\nb", "\x9b", "\u202eabc", "\ud800", "\u2028", "Öl"), title="\x07")
+
+    assert draw_text(picture) == drawing(r"""
+        \x07
+        1 \x1b[2J
+        2 a\nb
+        3 \x9b
+        4 \u202eabc
+        5 \ud800
+        6 \u2028
+        7 Öl
+        """)
+    assert draw_text(picture, ascii_only=True).endswith("7 \\xd6l\n")
+
+
+def test_an_endless_word_is_cut():
+    picture = Picture(("x" * 10_000, "e" + "\u0301" * 10_000, "y"), ("A", "B", "C"))
+
+    first, second, third = draw_text(picture).splitlines()
+
+    assert first == "1 " + "x" * 39 + "…  A"
+    assert len(second) < 250
+    assert third == "3 y" + " " * 39 + "  C"
+    assert draw_text(picture, ascii_only=True).splitlines()[0] == "1 " + "x" * 37 + "...  A"
+
+
+@given(tree_pictures())
+def test_the_heads_of_every_tree_can_be_read_back_from_the_drawing(picture):
+    lines = arc_lines(picture.graph)[1:]
+
+    assert heads_read_from(lines) == list(picture.graph.arcs.heads)
+
+
+@given(st.integers(1, 9).flatmap(graphs))
+def test_in_any_graph_one_arc_of_each_cycle_has_no_line_and_all_others_can_be_read_back(graph):
+    lines = arc_lines(graph)[1:]
+    read = heads_read_from(lines)
+
+    assert all(drawn in (None, head) for drawn, head in zip(read, graph.arcs.heads, strict=True))
+    assert read.count(None) == cycles_in(graph.heads)
+    assert len({len(line) for line in lines}) == 1
+
+
+def cycles_in(heads: tuple[int, ...]) -> int:
+    """Counted by walking up n times from each word: where a walk has not reached ROOT it is in a cycle by then."""
+    ends = set()
+    for word in range(1, len(heads)):
+        for _ in heads:
+            word = heads[word] if word else 0
+        if word:
+            around = {word}
+            while heads[word] not in around:
+                word = heads[word]
+                around.add(word)
+            ends.add(frozenset(around))
+    return len(ends)
+
+
+@given(tree_pictures())
+def test_where_columns_run_out_arcs_lose_their_lines_but_never_their_heads(picture):
+    heads = picture.graph.heads
+    bars, loose = bars_of(heads, max_columns=2)
+
+    for word in range(1, len(heads)):
+        assert word in loose or heads[word] == 0 or bars[heads[word]].low <= word <= bars[heads[word]].high
+    for head, bar in bars.items():
+        assert bar.column < 2
+        assert bar.low <= head <= bar.high
+        for other, that in bars.items():
+            assert other == head or that.column != bar.column or that.low > bar.high or that.high < bar.low
+
+
+@given(any_pictures(), st.booleans())
+def test_nothing_in_a_drawing_acts_on_a_terminal(picture, ascii_only):
+    text = draw_text(picture, ascii_only=ascii_only)
+
+    text.encode("ascii" if ascii_only else "utf-8")
+    assert not [each for each in text if each != "\n" and unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp")]
+    assert not {unicodedata.bidirectional(each) for each in text} & {"LRE", "RLE", "LRO", "RLO", "LRI", "RLI", "FSI"}
+    n_lines = len(picture.forms) + len(picture.multiword_tokens) + bool(picture.title)
+    assert len(text.split("\n")) == n_lines + 1
+
+
+@given(any_pictures())
+def test_colour_adds_codes_and_nothing_else(picture):
+    plain, colored = draw_text(picture), draw_text(picture, color=True)
+
+    without = colored
+    for code in ("0", "1", "2", "36", "1;35"):
+        without = without.replace(f"\x1b[{code}m", "")
+    assert [line.rstrip() for line in without.splitlines()] == [line.rstrip() for line in plain.splitlines()]
+    assert ("\x1b[1;35m" in colored) == bool(picture.changed) or "in a cycle" in plain
+
+
+@given(st.lists(st.text("a猫ｱＡ😀é\u0301한.", max_size=4), min_size=1, max_size=5))
+def test_columns_are_straight_whatever_the_width_of_the_letters(forms):
+    picture = Picture(tuple(forms), graph=Graph.of_words([0] * len(forms), ["ROOT"] * len(forms)))
+
+    lines = draw_text(picture).splitlines()
+
+    assert len({cell_len(line[: line.rindex("0 ROOT")]) for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("\u1112\u1161\u11ab", 2), ("नमस्ते", 4), ("👩\u200d🚀", 4), ("۝", 1), ("ｶﾞ", 2)]
+)
+def test_forms_of_many_scripts_have_their_width(text, width):
+    first, second = draw_text(Picture((text, "123456"), ("X", "X"))).splitlines()
+
+    assert first == f"1 {text}{' ' * (6 - width)}  X"
+    assert second == "2 123456  X"
+
+
+@pytest.mark.parametrize("name", ["chain", "star", "far"])
+def test_thousands_of_words_are_drawn_at_once_and_fit_a_wide_screen(name):
+    heads = {
+        "chain": list(range(5000)),
+        "star": [0, *[1] * 4999],
+        "far": [0, *[1 + word * 7919 % word for word in range(1, 5000)]],
+    }[name]
+    picture = Picture(("word",) * 5000, ("X",) * 5000, Graph.of_words(heads, ["label"] * 5000))
+
+    started = time.perf_counter()
+    text = draw_text(picture)
+
+    assert time.perf_counter() - started < 2  # it takes a tenth of that
+    assert max(map(len, text.splitlines())) < 130

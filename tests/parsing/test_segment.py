@@ -1,0 +1,285 @@
+"""The segmenter a user holds: streams, lines, odd text, and its folder."""
+
+import json
+import shutil
+import tracemalloc
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from tests.tiny import tiny_model
+from tests.tiny_segmenter import same_weights, texts, tiny_segmenter
+from treefine.errors import TreefineError
+from treefine.network.characters import Windows
+from treefine.parsing import segment
+from treefine.parsing.parser import Parser
+from treefine.parsing.segment import Segmenter
+from treefine.treebank.raw_text import text_of
+
+with_small_windows = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    """Windows so short that a few words have several."""
+    for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("AT_ONCE", 2)):
+        monkeypatch.setattr(segment, name, size)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A saved segmenter in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    tiny_segmenter().save("segmenter")
+    return Path("segmenter")
+
+
+def refused(folder):
+    with pytest.raises(TreefineError) as error:
+        Segmenter.from_folder(folder)
+    return str(error.value)
+
+
+def sentences(segmented):
+    return [each.sentence for each in segmented]
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(texts, st.integers(0, 3))
+def test_any_text_comes_back_from_its_sentences(text, seed):
+    found = tiny_segmenter(seed).segment(text)
+
+    assert text_of(sentences(found)) == (text if found else "")
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(texts, st.lists(st.integers(0, 30), max_size=5))
+def test_the_sentences_do_not_depend_on_the_chunks_in_which_a_text_arrives(text, places):
+    marks = [0, *sorted(min(place, len(text)) for place in places), len(text)]
+    chunks = [text[start:stop] for start, stop in zip(marks, marks[1:], strict=False)]
+
+    segmenter = tiny_segmenter()
+
+    assert list(segmenter.stream(iter(chunks))) == segmenter.segment(text)
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(texts)
+def test_each_character_is_judged_by_the_window_around_it(text):
+    segmenter = tiny_segmenter()
+
+    token = [cuts.token for cuts in segmenter._cuts([text])]
+
+    for start in range(0, len(text), 5):
+        left = max(0, start - 3)
+        alone = (
+            segmenter.network(Windows.of([segmenter.alphabet.encode(text[left : start + 8])]))
+            .token.argmax(-1)[0]
+            .numpy()
+        )
+        assert np.concatenate(token)[start : start + 5].tolist() == alone[start - left : start - left + 5].tolist()
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(texts)
+def test_lines_are_sentences_and_come_back_too(text):
+    lines = text.splitlines(keepends=True)
+
+    found = list(tiny_segmenter().stream_lines(lines))
+
+    assert text_of(sentences(found)) == (text if found else "")
+    ends = np.cumsum([len(line) for line in lines])
+    of_line = [{int(np.searchsorted(ends, start, side="right")) for start, _ in each.spans} for each in found]
+    assert all(len(each) == 1 for each in of_line)
+    assert len({line for each in of_line for line in each}) == len(found)
+
+
+def test_a_line_is_cut_into_the_same_tokens_whatever_lines_stand_around_it():
+    segmenter = tiny_segmenter()
+    lines = ["ab 12. a'b\n", "b b b\n", "é 中.\n"]
+
+    together = [each.sentence.forms for each in segmenter.stream_lines(lines)]
+
+    assert together == [next(segmenter.stream_lines([line])).sentence.forms for line in lines]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 10_000,
+        "ab " * 5_000,
+        "." * 3_000,
+        "\u0301" * 2_000,
+        "\x00" * 2_000 + "a",
+        "😀",
+        "\n" * 5_000 + "b",
+        "\ud800a",
+    ],
+    ids=["one long word", "no full stop", "full stops", "accents", "zeros", "emoji", "line breaks", "half a pair"],
+)
+def test_odd_text_comes_back(text):
+    assert text_of(sentences(tiny_segmenter().segment(text))) == text
+
+
+@pytest.mark.parametrize("text", ["", " ", " \n\n\t", "\x00\x00", "\udfff"])
+def test_nothing_but_gaps_has_no_sentence(text):
+    assert tiny_segmenter().segment(text) == []
+
+
+def test_a_text_of_any_size_is_cut_as_it_arrives():
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(1)
+            yield "ab a.\n\n" * 100
+
+    found = list(islice(tiny_segmenter().stream(endless()), 50))
+
+    assert len(found) == 50
+    assert len(taken) < 500
+
+
+def test_memory_does_not_grow_with_the_text(monkeypatch):
+    for name, size in (("STRIDE", 64), ("CONTEXT", 8), ("AT_ONCE", 4)):
+        monkeypatch.setattr(segment, name, size)
+    segmenter = tiny_segmenter()
+
+    def most_bytes(n_chunks):
+        tracemalloc.start()
+        for _ in segmenter.stream("ab a.\n\n" * 10 for _ in range(n_chunks)):
+            pass
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    most_bytes(10)
+    assert most_bytes(300) < 1.5 * most_bytes(30)
+
+
+def test_a_folder_that_was_moved_cuts_alike(folder):
+    text = "ab del. 12 é'中\n\n a b! okulki" * 20
+    rounded = Segmenter.from_folder(folder)
+    rounded.save("again")
+    shutil.move("again", "there")
+
+    loaded = Segmenter.from_folder("there")
+
+    assert loaded.segment(text) == rounded.segment(text)
+    assert same_weights(loaded.network, tiny_segmenter().network, within=2e-3)  # half precision
+    assert (loaded.multiwords, loaded.most_spaces) == (tiny_segmenter().multiwords, 1)
+    assert loaded.alphabet.characters == tiny_segmenter().alphabet.characters
+
+
+def test_a_folder_replaces_that_of_an_older_segmenter_but_nothing_else(folder):
+    tiny_segmenter(1).save(folder)
+
+    assert same_weights(Segmenter.from_folder(folder).network, tiny_segmenter(1).network, within=2e-3)
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(TreefineError, match=r"There are files here that are not a model's\. Choose another folder\."):
+        tiny_segmenter().save(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "segmenter.safetensors", "multiword.json"])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+
+    assert refused(folder).startswith(f"segmenter/{name}: There is no such file.")
+
+
+@pytest.mark.parametrize("name", ["config.json", "segmenter.safetensors", "multiword.json"])
+def test_a_damaged_file_is_named(folder, name):
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+
+    message = refused(folder)
+
+    assert message.startswith(f"segmenter/{name}:")
+    assert "The file is damaged" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 2}, "The folder has format 2, not 1."),
+        ({"alphabet": "aa"}, "The alphabet is damaged: it must be different characters. Copy or download it again."),
+        ({"alphabet": ["a"]}, "The alphabet is damaged: it must be different characters. Copy or download it again."),
+        ({"most_spaces": -1}, "most_spaces is -1, not a number of spaces. Copy or download it again."),
+        ({"segmenter": {"char_with": 3}}, "char_with is unknown; did you mean char_width?"),
+        ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
+    ],
+)
+def test_a_config_that_is_not_right_is_refused(folder, changes, message):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+    assert message in refused(folder)
+
+
+def test_the_folder_of_a_parser_is_not_that_of_a_segmenter(tmp_path):
+    Parser(tiny_model(), device="cpu").save(tmp_path / "model")
+
+    assert "This is no config of a segmenter. Is this a segmenter's folder?" in refused(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"forms": {"del": ["del"]}}, "['del'] are no words"),
+        ({"forms": {"del": ["a", ""]}}, "['a', ''] are no words"),
+        ({"forms": {"del": ["a\t", "b"]}}, "['a\\t', 'b'] are no words"),
+        ({"endings": {"ki": [3, ["", "ki"]]}}, "'ki' changes 3 characters"),
+        ({"endings": {"ki": 2}}, "cannot unpack non-iterable int object"),
+        ({"other": {}}, "other is unknown"),
+    ],
+)
+def test_a_table_of_multiword_tokens_that_is_not_right_is_refused(folder, changes, reason):
+    table = json.loads((folder / "multiword.json").read_text())
+    (folder / "multiword.json").write_text(json.dumps(table | changes))
+
+    message = (
+        f"segmenter/multiword.json: The table of multiword tokens is damaged ({reason}). Copy or download it again."
+    )
+    assert refused(folder) == message
+
+
+def test_weights_that_are_no_numbers_are_refused_when_read_and_when_written(folder):
+    weights = load_file(folder / "segmenter.safetensors")
+    weights["scorer.bias"][0] = torch.nan
+    save_file(weights, folder / "segmenter.safetensors")
+
+    assert "not finite numbers: scorer.bias" in refused(folder)
+    broken = tiny_segmenter()
+    broken.network.scorer.bias.data[0] = 1e6
+    with pytest.raises(TreefineError, match=r"scorer\.bias of the segmenter is not finite in half precision"):
+        broken.save("broken")
+    assert not Path("broken").exists()
+
+
+def test_a_parser_is_saved_and_loaded_with_its_segmenter(tmp_path):
+    parser = Parser(tiny_model(), device="cpu", segmenter=tiny_segmenter())
+    parser.save(tmp_path / "model")
+    parser.save(tmp_path / "model")  # in place of itself
+
+    loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
+
+    assert loaded.segmenter is not None
+    assert same_weights(loaded.segmenter.network, tiny_segmenter().network, within=2e-3)
+    assert loaded.using(max_steps=1).segmenter is loaded.segmenter
+
+
+def test_a_parser_without_a_segmenter_is_saved_without_one(tmp_path):
+    Parser(tiny_model(), device="cpu").save(tmp_path / "model")
+
+    assert Parser.from_pretrained(tmp_path / "model", device="cpu").segmenter is None
+    assert not (tmp_path / "model" / "segmenter").exists()

@@ -1,0 +1,127 @@
+"""Confidence fitted on dev: temperatures against a grid, sentences against a curve that is known."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tiny import sample, tiny_model
+from tests.training.tiny_learner import learn, learner_of
+from treefine.config import ConfidenceSettings, RelationSettings
+from treefine.network.batch import Graphs
+from treefine.parsing.confidence import Confidence, doubt_of, sentence_confidence, word_confidences
+from treefine.parsing.decode import Decoder
+from treefine.parsing.parser import Parser
+from treefine.training.calibrate import _lowest, _temperature, calibrated
+
+
+def drawn(temperature, *, rows=4000, columns=6, seed=1):
+    """Scores, and choices that were drawn from their softmax at a temperature."""
+    rng = np.random.default_rng(seed)
+    scores = 3 * rng.standard_normal((rows, columns))
+    scores[:, 0] = -np.inf
+    likely = np.exp(scores / temperature)
+    likely /= likely.sum(-1, keepdims=True)
+    return scores, np.array([rng.choice(columns, p=row) for row in likely])
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_the_temperature_that_made_the_choices_is_found_again(temperature):
+    scores, right = drawn(temperature)
+
+    found = _temperature([(scores[:1000], right[:1000]), (scores[1000:], right[1000:])])
+
+    assert found == pytest.approx(temperature, rel=0.1)
+
+
+def test_no_temperature_of_a_grid_makes_the_right_choices_likelier():
+    scores, right = drawn(1.7, rows=500)
+
+    def likelihood(temperature):
+        scaled = scores / temperature
+        return (scaled[np.arange(500), right] - np.log(np.exp(scaled).sum(-1))).sum()
+
+    best = _temperature([(scores, right)])
+
+    assert all(likelihood(best) >= likelihood(each) - 1e-6 for each in np.linspace(0.1, 10, 200))
+
+
+def test_without_anything_to_learn_from_nothing_is_changed():
+    assert _temperature([(np.zeros((0, 3)), np.zeros(0, dtype=int))]) == 1.0
+
+
+def test_the_lowest_place_is_found_at_an_end_too():
+    assert _lowest(lambda x: x, -1.0, 4.0) == pytest.approx(-1.0)
+    assert _lowest(lambda x: -x, -1.0, 4.0) == pytest.approx(4.0)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """One that has learned half of its sentences, so that it is right here and wrong there."""
+    found = tiny_model(scale=1.0)
+    learn(learner_of(found, sample(30)[:15]), epochs=60)
+    return found.eval()
+
+
+def test_a_calibrated_parser_is_less_surprised_and_parses_the_same(model):
+    parser, dev = Parser(model, device="cpu"), sample(30)
+    before = parser.parse(dev)
+
+    settings = calibrated(parser, dev)
+
+    def surprise(confidence):
+        model.settings = replace(model.settings, confidence=confidence)
+        words = sentences = 0.0
+        for parse, gold in zip(parser.stream_parses(dev), dev, strict=True):
+            for word, head in zip(parse.words, gold.heads, strict=True):
+                sure = word.arc_confidence if word.head == head else 1 - word.arc_confidence
+                words -= math.log(max(sure, 1e-9))
+            sentences -= math.log(parse.confidence if parse.tree == gold.graph else 1 - parse.confidence)
+        return words, sentences
+
+    plain, fitted = surprise(ConfidenceSettings()), surprise(settings)
+    assert settings != ConfidenceSettings()
+    assert fitted[0] < plain[0]
+    assert fitted[1] < plain[1]
+    assert parser.parse(dev) == before
+
+
+def test_the_settings_of_the_model_are_as_before_when_it_was_asked(model):
+    model.settings = replace(model.settings, confidence=ConfidenceSettings())
+
+    calibrated(Parser(model, device="cpu"), sample(5))
+
+    assert model.settings.confidence == ConfidenceSettings()
+
+
+@pytest.mark.parametrize("graph", ["labelled", "none"])
+def test_word_confidence_is_the_softmax_of_the_scores_at_the_chosen_head_and_label(graph):
+    model = tiny_model(relations=RelationSettings(graph=graph), scale=1.0).eval()
+    sentences = sample(4)
+    batch, decoder = model.batch_of(sentences), Decoder.of(model)
+    settings = ConfidenceSettings(arc_temperature=2.0, label_temperature=0.5)
+    with torch.no_grad():
+        scores = model(batch, Graphs.of([each.arcs for each in sentences], model.vocabulary), None)
+        trees = decoder.trees(scores, decoder.graphs(scores, batch.is_word), batch.is_word)
+
+        found = word_confidences(scores, trees, decoder, settings)
+        labels = decoder.allowed_labels(scores, trees.heads.clamp(min=0))
+
+    for row, sentence in enumerate(sentences):
+        for word in range(1, len(sentence) + 1):
+            head, label = int(trees.heads[row, word]), int(trees.labels[row, word])
+            arcs = [math.exp(each / 2.0) for each in scores.arcs[row, word].tolist()]
+            names = [math.exp(each / 0.5) for each in labels[row, word].tolist()]
+            assert found[row, word, 0].item() == pytest.approx(arcs[head] / sum(arcs), rel=1e-4)
+            assert found[row, word, 1].item() == pytest.approx(names[label] / sum(names), rel=1e-4)
+
+
+def test_a_sentence_is_the_surer_the_surer_its_words_are():
+    settings = ConfidenceSettings(sentence_scale=0.3, sentence_slope=1.2)
+    sure = [sentence_confidence([Confidence(p, 0.99)] * 5, settings) for p in (0.0, 0.2, 0.9, 0.99, 1.0)]
+
+    assert sure == sorted(sure)
+    assert 0 < sure[0] < 0.1 < 0.8 < sure[-1] <= 1
+    assert doubt_of([Confidence(0.5, 0.5), Confidence(1.0, 0.5)]) == pytest.approx(3 * math.log(2))

@@ -1,0 +1,294 @@
+"""A segmenter learned from a treebank: the text it learns from, what it learns, and its stage in a training."""
+
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tiny_segmenter import TINY, same_weights
+from tests.training.trainings import metrics, run, weights, write_recipe
+from tests.treebank.test_raw_text import sentence
+from treefine import Graph
+from treefine.errors import ConfigError, TreefineError
+from treefine.network.segmenter import ENDS, ENDS_MULTIWORD, WITHIN, CutScores
+from treefine.parsing.parser import Parser
+from treefine.parsing.segment import Segmenter
+from treefine.training import segmenter as module
+from treefine.training.drawn_text import Documents
+from treefine.training.prepare import prepare
+from treefine.training.segmenter import NOWHERE, SegmenterLearner, cut_loss, measured, new_segmenter, targets
+from treefine.training.segmenter_settings import SegmenterTraining
+from treefine.treebank.raw_text import raw_text
+
+PLAIN = SegmenterTraining(joined=0, shuffled=0, wrapped=0, lines=0, lowered=0, unpointed=0)
+SMALL = replace(PLAIN, network=replace(TINY, char_hidden=24, char_width=16, run_hidden=16, dropout=0.0), epochs=12)
+SECTION = """
+[segmenter]
+epochs = 2
+window = 100
+batch_windows = 4
+[segmenter.network]
+char_hidden = 6
+run_hidden = 6
+n_hashes = 20
+"""
+
+
+def with_tree(words):
+    return words.with_graph(Graph.of_words([0] + [1] * (len(words) - 1), ["root"] + ["dep"] * (len(words) - 1)))
+
+
+def document(*texts):
+    """Sentences of words; one that begins with # begins a document."""
+    return [
+        sentence(*[(word, "_") for word in text.lstrip("#").split()], comments=["# newdoc"] * text.startswith("#"))
+        for text in texts
+    ]
+
+
+def easy_treebank(n_sentences, seed):
+    """A language in which "Mr." ends no sentence, "n't" is a token of its own, and "delX" is de + elX."""
+    rng = random.Random(seed)
+    words = [("Mr.", "_"), ("do", "SpaceAfter=No"), ("de+lor", "_"), ("cat", "_"), ("sat", "_"), ("2", "_")]
+    found = []
+    for _ in range(n_sentences):
+        tokens = []
+        for word in rng.choices(words, k=rng.randint(2, 6)):
+            tokens += [word, ("n't", "_")] if word[0] == "do" else [word]
+        tokens[-1] = (tokens[-1][0] if tokens[-1][0] != "Mr." else "cat", "SpaceAfter=No")
+        found.append(with_tree(sentence(*tokens, (".", "_"))))
+    return found
+
+
+def drawn(sentences, settings, seed=0):
+    return Documents.of(sentences).draw(settings, np.random.default_rng(seed))
+
+
+def test_documents_are_drawn_whole_and_in_another_order():
+    treebank = document("#A b .", "C .", "#D .", "#E f .")
+
+    texts = {drawn(treebank, PLAIN, seed).text for seed in range(30)}
+
+    assert len(texts) == 6
+    assert all(sorted(text.split("\n\n")) == ["", "A b . C .", "D .", "E f ."] for text in texts)
+
+
+def test_a_treebank_that_names_no_documents_is_drawn_without_blank_lines():
+    assert drawn(document(*["A b ."] * 50), PLAIN).text == "A b . " * 50
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"joined": 1}, "Ab c . D . "),
+        ({"lowered": 1}, "ab c . d .\n\n"),
+        ({"unpointed": 1}, "Ab c D\n\n"),
+        ({"lines": 1}, "Ab c .\nD .\n\n"),
+    ],
+)
+def test_documents_may_be_written_otherwise(change, text):
+    treebank = document("#Ab c .", "D .")
+
+    found = drawn([*treebank, *treebank], replace(PLAIN, **change))
+
+    assert found.text == text * 2
+    assert found.ends_sentence.count(True) == 4
+
+
+def test_a_wrapped_document_has_lines_of_about_one_width():
+    text = drawn([*document("#" + "word " * 300), *document("#" + "word " * 300)], replace(PLAIN, wrapped=1)).text
+
+    for part in text.strip().split("\n\n"):
+        widths = [len(line) for line in part.split("\n")[:-1]]
+        assert 30 <= min(widths)
+        assert max(widths) <= 105
+        assert max(widths) - min(widths) <= 5
+
+
+@given(st.integers(0, 100), *[st.sampled_from([0.0, 0.3, 0.5])] * 5)
+def test_tokens_stand_where_a_drawn_text_says(seed, joined, wrapped, lines, lowered, unpointed):
+    settings = replace(PLAIN, joined=joined, wrapped=wrapped, lines=lines, lowered=lowered, unpointed=unpointed)
+    treebank = document("#Ab c .", "De f ?", "#G", "#H i", "J k .")
+
+    found = drawn(treebank, settings, seed)
+
+    assert len(found.spans) == len(found.words) == len(found.ends_sentence)
+    for (start, end), words in zip(found.spans, found.words, strict=True):
+        assert found.text[start:end].lower() == words[0].lower()
+    assert found.ends_sentence.count(True) == 5
+
+
+def test_targets_are_the_ends_of_tokens_and_of_sentences():
+    text = raw_text([sentence(("de+l", "SpaceAfter=No"), ("a", "_")), sentence(("b", "_"))])
+
+    token, ends = targets(text)
+
+    assert text.text == "dela b"
+    assert token.tolist() == [WITHIN, WITHIN, ENDS_MULTIWORD, ENDS, NOWHERE, ENDS]
+    assert ends.tolist() == [-1, -1, 0, 1, -1, 1]
+
+
+def test_nothing_is_learned_from_gaps_nor_of_sentences_within_tokens():
+    scores = CutScores(torch.randn(1, 3, 3, requires_grad=True), torch.randn(1, 3, requires_grad=True))
+
+    cut_loss(scores, torch.tensor([[WITHIN, ENDS, NOWHERE]]), torch.tensor([[-1.0, 1.0, -1.0]])).backward()
+
+    assert scores.token.grad[0].abs().sum(-1).gt(0).tolist() == [True, True, False]
+    assert scores.sentence.grad[0].ne(0).tolist() == [False, True, False]
+
+
+def test_a_segmenter_that_is_new_knows_the_characters_and_the_spaces_of_its_treebank():
+    segmenter = new_segmenter([sentence(("a a a", "_"), ("b", "_"), ("b", "_"))], PLAIN)
+
+    assert segmenter.alphabet.characters == " a"
+    assert segmenter.most_spaces == 2
+
+
+def test_an_easy_treebank_is_learned_and_measured_on_its_raw_text():
+    learner = SegmenterLearner(
+        easy_treebank(150, 1), easy_treebank(40, 2), replace(SMALL, rate=1e-2, window=80, batch_windows=2)
+    )
+
+    epochs = list(learner.epochs())
+
+    best = [epoch for epoch in epochs if epoch.is_best][-1]
+    scores = measured(learner.segmenter, learner.text, learner.dev)
+    assert scores == best.scores
+    assert {name: round(score.f1, 2) for name, score in scores.items()} == {"Tokens": 1, "Sentences": 1, "Words": 1}
+    assert epochs[0].scores["Words"].f1 < 0.9
+
+
+def test_the_best_epoch_is_kept(monkeypatch):
+    learner = SegmenterLearner(easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, epochs=3, window=100))
+    real, f1 = module.measured, iter([0.2, 0.9, 0.5])
+    monkeypatch.setattr(module, "measured", lambda *_: dict.fromkeys(("Words", "Sentences"), Fixed(next(f1))))
+    kept = []
+
+    for epoch in learner.epochs():
+        kept.append({name: each.clone() for name, each in learner.mean.state_dict().items()})
+        assert epoch.is_best == (epoch.epoch < 3)
+
+    assert all(torch.equal(each, kept[1][name]) for name, each in learner.segmenter.network.state_dict().items())
+    assert real is not module.measured
+
+
+class Fixed:
+    def __init__(self, f1):
+        self.f1 = f1
+
+
+def test_the_same_seed_gives_the_same_segmenter_and_another_one_another():
+    def learned(seed):
+        learner = SegmenterLearner(
+            easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, epochs=1, hidden=0.1), seed=seed
+        )
+        list(learner.epochs())
+        return learner.segmenter.network
+
+    assert same_weights(learned(1), learned(1))
+    assert not same_weights(learned(1), learned(2))
+
+
+def test_a_loss_that_is_no_number_ends_the_training():
+    learner = SegmenterLearner(easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, window=50))
+    learner.network.scorer.bias.data[0] = torch.nan
+
+    with pytest.raises(
+        TreefineError, match=r"^In epoch 1 the loss of the segmenter is no finite number\. Choose a lower"
+    ):
+        list(learner.epochs())
+
+
+def test_a_text_shorter_than_a_window_can_be_learned_from():
+    learner = SegmenterLearner(
+        document("a b ."), [with_tree(each) for each in document("a .")], replace(SMALL, epochs=1)
+    )
+
+    assert [epoch.epoch for epoch in learner.epochs()] == [1]
+
+
+def test_a_training_puts_the_segmenter_into_the_model(tmp_path):
+    progress = run(write_recipe(tmp_path, "with", sections=SECTION), tmp_path / "out")
+
+    stage = [step for step in progress if step.stage == "segmenter"]
+    parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
+    alone = Segmenter.from_folder(tmp_path / "out" / "segmenter" / "model")
+    assert [step.epoch for step in stage] == [1, 2]
+    assert progress[: len(stage)] == stage
+    assert parser.segmenter is not None
+    assert same_weights(parser.segmenter.network, alone.network)
+    assert parser.segmenter.network.settings.char_hidden == 6
+    measured_there = [json.loads(line) for line in (tmp_path / "out/segmenter/metrics.jsonl").read_text().splitlines()]
+    assert [set(line) for line in measured_there] == [{"epoch", "loss", "Tokens", "Sentences", "Words", "seconds"}] * 2
+    assert stage[1].segmentation["Words"] == measured_there[1]["Words"]
+
+
+def test_a_recipe_without_the_section_trains_no_segmenter(tmp_path):
+    run(write_recipe(tmp_path, "without", epochs=1), tmp_path / "out")
+
+    assert not (tmp_path / "out" / "segmenter").exists()
+    assert Parser.from_pretrained(tmp_path / "out" / "model", device="cpu").segmenter is None
+
+
+def test_a_segmenter_that_is_done_is_not_trained_again_and_one_that_was_cut_off_begins_anew(tmp_path):
+    recipe = write_recipe(tmp_path, "with", sections=SECTION, epochs=1)
+    run(recipe, tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole" / "segmenter", tmp_path / "later" / "segmenter")
+    (tmp_path / "cut" / "segmenter").mkdir(parents=True)
+    (tmp_path / "cut" / "segmenter" / "metrics.jsonl").write_text('{"epoch": 1, "loss": 9}\n{"epo')
+
+    assert not [step for step in run(recipe, tmp_path / "later") if step.stage == "segmenter"]
+    assert [step for step in run(recipe, tmp_path / "cut") if step.stage == "segmenter"]
+    assert weights(tmp_path / "whole") == weights(tmp_path / "later") == weights(tmp_path / "cut")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "cut")
+
+
+def test_the_recipe_in_the_model_card_can_be_read_again(tmp_path):
+    recipe = write_recipe(tmp_path, "with", sections=SECTION, epochs=1)
+    run(recipe, tmp_path / "out")
+    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    again = tmp_path / "again.toml"
+
+    again.write_text(card.partition("```toml\n")[2].partition("```")[0])
+
+    assert prepare(again).recipe == prepare(recipe).recipe
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ("[segmenter]\nepochs = 0", "[segmenter] epochs = 0; it must be at least 1."),
+        ("[segmenter]\nepoch = 3", "[segmenter] epoch is unknown; did you mean epochs?"),
+        ("[segmenter]\nlowered = 1.5", "[segmenter] lowered = 1.5; it must not be over 1."),
+        ("[segmenter]\nwrapped = 0.6\nlines = 0.6", "[segmenter] wrapped and lines together are over 1."),
+        ("[segmenter]\nhidden = 0.5", "[segmenter] hidden = 0.5; it must be below 0.5."),
+        ("[segmenter]\naverage = 1", "[segmenter] average = 1.0; it must be below 1."),
+        ("[segmenter.network]\nchar_width = 0", "[segmenter.network] char_width = 0; it must be at least 1."),
+        ("[segmenter.network]\ndropout = 1", "[segmenter.network] dropout = 1.0; it must be below 1."),
+    ],
+)
+def test_a_section_that_is_not_right_is_refused(tmp_path, section, fault):
+    recipe = write_recipe(tmp_path, "faulty", sections=section)
+
+    with pytest.raises(ConfigError) as error:
+        prepare(recipe)
+
+    assert str(error.value) == f"{recipe}: {fault}"
+
+
+def test_a_treebank_that_cannot_say_where_it_has_spaces_is_refused(tmp_path):
+    recipe = write_recipe(tmp_path, "older", sections=SECTION)
+    text = Path(recipe).read_text().replace("[treebank]\n", '[treebank]\nformat = "conllx"\n')
+    Path(recipe).write_text(text)
+
+    with pytest.raises(ConfigError) as error:
+        prepare(recipe)
+
+    assert "[segmenter] CoNLL-X does not say where words follow without a space. Leave it out." in str(error.value)

@@ -1,0 +1,107 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import UD
+from tests.treebank.test_raw_text import sentence
+from treefine import read_treebank
+from treefine.treebank.multiword import Multiwords, learn_multiwords
+
+
+def learned(*tokens):
+    return learn_multiwords([sentence(*[(token, "_") for token in tokens])])
+
+
+def test_a_known_form_is_split_as_most_often_in_the_treebank():
+    known = learn_multiwords(
+        [sentence(("de+l", "_")), sentence(("d+el", "_")), sentence(("de+l", "_")), sentence(("mar", "_"))]
+    )
+
+    assert known.split("del") == ("de", "l")
+
+
+def test_a_token_with_one_word_is_not_learned_from():
+    assert learned("mar", "sol") == Multiwords()
+
+
+def test_words_need_not_be_pieces_of_their_token():
+    known = learn_multiwords([multiword("della", "di", "la")])
+
+    assert known.split("della") == ("di", "la")
+
+
+def multiword(form, *words):
+    plain = sentence(("+".join(words), "_"))
+    forms = (form, *plain.columns[1][1:])
+    return type(plain)(plain.comments, (plain.columns[0], forms, *plain.columns[2:]), plain.word_lines)
+
+
+def test_an_unknown_form_is_split_by_its_longest_known_ending():
+    known = learned("evde+ki", "okulda+ki", "güzel+dir")
+
+    assert known.split("bahçedeki") == ("bahçede", "ki")
+    assert known.split("iyidir") == ("iyi", "dir")
+
+
+def test_the_ending_that_changes_is_put_right_in_an_unknown_form():
+    known = learn_multiwords([multiword("della", "di", "la"), multiword("nella", "in", "la")])
+
+    assert known.split("della") == ("di", "la")
+    assert learn_multiwords([multiword("dell'", "di", "l'")]).split("Dell'") == ("Di", "l'")
+
+
+def test_an_unknown_form_is_split_by_its_beginning_in_a_language_that_has_such_tokens():
+    known = learned("ב+בית", "ב+ספר", "ל+עבודה", "ב+מכונית")
+
+    assert known.split("בשולחן") == ("ב", "שולחן")
+
+
+def test_a_form_like_none_that_is_known_stays_one_word():
+    known = learned("evde+ki")
+
+    assert known.split("okul") == ("okul",)
+    assert Multiwords().split("okul") == ("okul",)
+
+
+def test_no_word_becomes_empty():
+    assert learned("evde+ki").split("ki") == ("ki",)
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [("Della", ("Di", "la")), ("DELLA", ("DI", "LA")), ("CanNot", ("Can", "Not")), ("Evdeki", ("Evde", "ki"))],
+)
+def test_words_have_the_case_of_their_token(form, words):
+    known = learn_multiwords(
+        [multiword("della", "di", "la"), multiword("cannot", "can", "not"), multiword("odaki", "oda", "ki")]
+    )
+
+    assert known.split(form) == words
+
+
+@given(
+    st.lists(st.tuples(st.text("abİßI'", min_size=1, max_size=4), st.text("abıI", min_size=1, max_size=3)), max_size=6),
+    st.text(),
+)
+def test_any_token_has_words_and_none_of_them_is_empty(tokens, form):
+    known = learn_multiwords([sentence((f"{a}+{b}", "_")) for a, b in tokens])
+
+    words = known.split(form)
+
+    assert words == (form,) or (len(words) > 1 and all(words))
+    for a, b in tokens:
+        assert "".join(known.split(a + b)) == a + b
+
+
+@pytest.mark.skipif(not UD.exists(), reason="no treebanks beside this checkout")
+def test_most_unknown_multiword_tokens_of_turkish_are_split_rightly():
+    known = learn_multiwords(read_treebank(UD / "tr_imst" / "train.conllu.xz"))
+    right = []
+
+    for each in read_treebank(UD / "tr_imst" / "dev.conllu.xz"):
+        for form, numbers, _ in each.tokens():
+            if len(numbers) > 1 and form not in known.forms:
+                right.append(known.split(form) == tuple(each.forms[number - 1] for number in numbers))
+
+    assert len(right) > 100
+    assert sum(right) / len(right) > 0.85
