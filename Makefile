@@ -7,22 +7,26 @@ override TEXT := $(value TEXT)# as it is, dollar signs and all
 export TEXT
 BIN := .venv/bin
 READY := .venv/.ready
+TOOLS := .venv/.tools
 
 .PHONY: parse test check format setup benchmarks clean
 
-setup: $(READY)
+setup: $(TOOLS)
 
-# combo-nlp carries the original CoNLL 2018 scorer; its own dependencies are not needed for that one file.
+# To parse, the package alone is needed.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+# combo-nlp carries the original CoNLL 2018 scorer; its own dependencies are not needed for that one file.
+$(TOOLS): $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,oracles,train]'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps combo-nlp
 	touch $@
 
-parse: setup
-	@$(BIN)/treefine --version
-	@echo "No parser is bundled yet, so this cannot be parsed: $$TEXT"
-	@echo 'With a model folder of your own: .venv/bin/treefine parse --model DIR IN.conllu'
+parse: $(READY)
+	@$(BIN)/treefine parse --text "$$TEXT"
 
 test: check
 	$(BIN)/pytest -n auto

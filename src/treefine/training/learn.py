@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from treefine.config import TransformerSettings
@@ -166,8 +167,15 @@ class Learner:
             return None
         tags = self.model.given_tags(sentences).to(self.processes.device)
         if source == "predicted":
-            tags = tags * (torch.rand((len(tags), 1, tags.size(-1)), device=tags.device) < share)
+            tags = tags * self._is_given(len(tags), tags.size(-1), share)
         return tags
+
+    def _is_given(self, n_sentences: int, n_columns: int, share: float) -> Bool[Tensor, "batch 1 column"]:
+        """Which sentences have tags given: half of them have all columns, the others one."""
+        drawn = torch.rand((2, n_sentences, 1, 1), device=self.processes.device)
+        only = torch.randint(n_columns, (n_sentences, 1, 1), device=drawn.device)
+        is_only = torch.arange(n_columns, device=drawn.device) == only  # [batch, 1, column]
+        return (drawn[0] < share) & ((drawn[1] < 0.5) | is_only)
 
     def _gold(self, sentences: Sequence[Sentence]) -> Gold:
         device = self.processes.device
