@@ -2,7 +2,7 @@
 # make test             set up, then run all checks and tests
 
 PYTHON ?= python3
-TEXT ?= The old man the boats.
+TEXT ?= She wants to know where we met, when, and why it matters.
 override TEXT := $(value TEXT)# as it is, dollar signs and all
 export TEXT
 BIN := .venv/bin

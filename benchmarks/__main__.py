@@ -17,7 +17,7 @@ BENCHMARKS = {  # by module, each imported when it is run: a machine that trains
     "decoding": "decoding",
     "attention": "attention",
 }
-WITH_OPTIONS = ("accuracy", "significance", "segmenter", "parse_speed")
+WITH_OPTIONS = ("accuracy", "significance", "segmenter", "parse_speed", "pipeline", "calibration", "bundle")
 WITHOUT_TREEBANKS = {"attention", "decoding", "tables"}
 
 

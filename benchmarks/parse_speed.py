@@ -30,7 +30,7 @@ from treefine.config import BATCH_PIECES
 
 PEER = Path(__file__).with_name("stanza_parser.py")
 STANZA_BATCH = 5000  # words; its default
-BATCHES = (STANZA_BATCH, 1000, 300)  # of which the fastest is measured too
+BATCHES = (STANZA_BATCH, 1000)  # of which the fastest is measured too
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,9 @@ class StandIn:
 
 
 STAND_INS = (
-    StandIn("default", has_char_lm=True, updates=200, batch_size=500),
-    StandIn("default, untrained", has_char_lm=True, updates=0, batch_size=500),
+    StandIn("default", has_char_lm=True, updates=100, batch_size=300),
+    StandIn("default untrained", has_char_lm=True, updates=0, batch_size=300),
     StandIn("fast", has_char_lm=False, updates=300, batch_size=1000),
-    StandIn("fast, untrained", has_char_lm=False, updates=0, batch_size=1000),
 )
 
 
@@ -144,41 +143,36 @@ class Stanza:
             what = {"updates": each.updates, "batch_size": each.batch_size, "has_char_lm": each.has_char_lm}
             self.ask("build", {"name": each.name, "train": str(train), "text": text, "folder": str(folder), **what})
             self.config[f"parameters of {each.name}"] = self.ask("parameters", each.name)
-            alone = {size: self._scores(each.name, size)["scores"] for size in BATCHES}  # a warm-up too
-            self.batches[each.name] = {STANZA_BATCH, min(alone, key=alone.__getitem__)}
+            seconds = {size: self._round(each.name, size)["parser"] for size in BATCHES}  # a warm-up too
+            self.batches[each.name] = {STANZA_BATCH, min(seconds, key=seconds.__getitem__)}
 
     def ask(self, request: str, arguments: object = None) -> Any:
         """The answer of the other process."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps([request, arguments or {}]) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise TreefineError(
-                f"Stanza ended while it was asked for {request}.", hint=f"Try {PEER.name} in its Python by hand."
-            )
-        return json.loads(answer)
+        try:
+            self.process.stdin.write(json.dumps([request, arguments or {}]) + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):  # nothing came back
+            hint = f"Start {PEER.name} in its Python by hand to see why."
+            raise TreefineError(f"Stanza ended while it was asked for {request}.", hint=hint) from None
 
     def times(self) -> dict[str, dict[str, float]]:
         """One round: the seconds of each stand-in, in batches as by default and as it is fastest."""
-        found: dict[str, dict[str, float]] = {}
-        for name, sizes in self.batches.items():
-            for size in sizes:
-                whole = self.ask("times", {"name": name, "batch_size": size, "is_repaired": True})
-                title = f"stanza {name}, batches of {size}"
-                found[title] = {**whole, **self._scores(name, size)}
-        return found
+        return {
+            f"stanza {name}, batches of {size}": self._round(name, size)
+            for name, sizes in self.batches.items()
+            for size in sorted(sizes)
+        }
 
-    def _scores(self, name: str, size: int) -> dict[str, float]:
-        scores: dict[str, float] = self.ask("score_seconds", {"name": name, "batch_size": size})
-        return scores
+    def _round(self, name: str, size: int) -> dict[str, float]:
+        found: dict[str, float] = self.ask("times", {"name": name, "batch_size": size, "is_repaired": True})
+        return found
 
     def close(self) -> None:
         """End the process."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+        self.process.communicate()
 
 
 def _ours(parser: Parser, source: Path) -> dict[str, float]:

@@ -1,6 +1,7 @@
-"""Train a segmenter on a treebank and measure it on the raw text of dev: a line an epoch, then a row.
+"""Train a segmenter on a treebank and measure it on the raw text of dev; or measure one that is there, on test once.
 
-python -m benchmarks segmenter en_ewt --set epochs=40 --set network.run_hidden=128 --output runs --rows rows.jsonl
+python -m benchmarks segmenter tr_imst --set batch_windows=8 --output runs
+python -m benchmarks segmenter tr_imst --measure runs/tr_imst-batch_windows-8-seed1 --split test
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.model_rows import refuse_second_test, treebank_path, weights_checksum
 from benchmarks.rows import ROWS, TREEBANKS, save_row
-from treefine import read_treebank
+from treefine import Sentence, TreefineError, read_treebank
 from treefine.config import read_settings
 from treefine.parsing.device import find_device
+from treefine.parsing.segment import Segmenter
 from treefine.training.segmenter import SegmenterLearner, measured
 from treefine.training.segmenter_settings import SegmenterTraining
 from treefine.treebank.raw_text import raw_text
@@ -31,36 +34,60 @@ else:
 def measure_segmenter(arguments: Sequence[str]) -> None:
     """The command."""
     options = _options(arguments)
+    if options.measure is None:
+        _train(options)
+    else:
+        _measure(options)
+
+
+def _train(options: argparse.Namespace) -> None:
+    """Train, telling each epoch, and write a row of dev."""
+    if options.split == "test":
+        raise TreefineError("A training is measured on dev.", hint="Measure its folder on test: --measure FOLDER.")
     settings = read_settings(SegmenterTraining, tomllib.loads("\n".join(options.set)))
-    train, dev = (
-        list(read_treebank(options.treebanks / options.treebank / f"{split}.conllu.xz"))[: options.sentences]
-        for split in ("train", "dev")
-    )
+    train = list(read_treebank(options.treebanks / options.treebank / "train.conllu.xz"))[: options.sentences]
+    dev = list(read_treebank(treebank_path(options)))[: options.sentences]
     device = find_device(options.device)
     title = re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join([options.treebank, *options.set, f"seed{options.seed}"]))
     learner = SegmenterLearner(train, dev, settings, seed=options.seed, device=device)
-    best_epoch, trained_seconds = 0, 0.0
+    result: dict[str, Any] = {}
     for epoch in learner.epochs():
-        best_epoch, trained_seconds = epoch.epoch if epoch.is_best else best_epoch, epoch.seconds
         f1 = "  ".join(f"{name} {each.f1:.2%}" for name, each in epoch.scores.items())
-        mark = " *" if epoch.is_best else ""
-        print(
-            f"{title} {epoch.epoch}/{settings.epochs} {epoch.loss:.4f}  {f1}  {epoch.seconds:.0f} s{mark}", flush=True
-        )
-    segmenter = learner.segmenter
+        place, mark = f"{title} {epoch.epoch}/{settings.epochs}", " *" if epoch.is_best else ""
+        print(f"{place} {epoch.loss:.4f}  {f1}  {epoch.seconds:.0f} s{mark}", flush=True)
+        result |= {"seconds": round(epoch.seconds, 1)} | ({"best_epoch": epoch.epoch} if epoch.is_best else {})
     if options.output is not None:
-        segmenter.save(options.output / title)
-    text = raw_text(dev).text
+        learner.segmenter.save(options.output / title)
+    config = {"seed": options.seed, "changes": options.set, "settings": asdict(settings)}
+    _save_row(options, learner.segmenter, dev, config, result | {"device": device.type})
+
+
+def _measure(options: argparse.Namespace) -> None:
+    """Write a row of a segmenter that is there."""
+    weights = weights_checksum(options.measure)
+    if options.split == "test":
+        refuse_second_test("segmenter", weights, options.treebank, path=options.rows)
+    gold = list(read_treebank(treebank_path(options)))
+    config = {"model": options.measure.name, "weights": weights}
+    _save_row(options, Segmenter.from_folder(options.measure), gold, config, {"device": "cpu"})
+
+
+def _save_row(
+    options: argparse.Namespace,
+    segmenter: Segmenter,
+    gold: Sequence[Sentence],
+    config: dict[str, Any],
+    result: dict[str, Any],
+) -> None:
+    text = raw_text(gold).text
     start = time.perf_counter()
     n_sentences = len(segmenter.segment(text))
     speed = round(len(text) / (time.perf_counter() - start))
-    scores = measured(segmenter, text, dev)
-    result: dict[str, Any] = {name: round(each.f1, 6) for name, each in scores.items()}
-    result |= {"best_epoch": best_epoch, "seconds": round(trained_seconds, 1), "device": device.type}
-    result |= {"found_sentences": n_sentences, "characters_per_second": speed}
-    result |= {"parameters": sum(each.numel() for each in segmenter.network.parameters())}
-    config = {"treebank": options.treebank, "seed": options.seed, "changes": options.set, "settings": asdict(settings)}
-    save_row("segmenter", config, result, path=options.rows)
+    scores = {name: round(each.f1, 6) for name, each in measured(segmenter, text, gold).items()}
+    found = {"found_sentences": n_sentences, "characters_per_second": speed}
+    size = {"parameters": sum(each.numel() for each in segmenter.network.parameters())}
+    place = {"treebank": options.treebank, "split": options.split}
+    save_row("segmenter", place | config, scores | result | found | size, path=options.rows)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -68,6 +95,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m benchmarks segmenter", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("treebank", help="a folder of the treebanks")
+    parser.add_argument("--measure", type=Path, metavar="FOLDER", help="no training: the segmenter in this folder")
+    parser.add_argument("--split", choices=["dev", "test"], default="dev", help="test: once for the same weights")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one setting")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, help="where to save the segmenter, in a folder of its own")

@@ -55,43 +55,43 @@ class Peer:
         return made
 
     def times(self, batch_size: int, is_repaired: bool) -> dict[str, float]:
-        """Seconds to read, to parse and to write, and the processor's own seconds for all of it."""
-        started, before = time.perf_counter(), time.process_time()
-        document = self.document()
-        read = time.perf_counter()
-        self.processor(batch_size, is_repaired).process(document)
-        parsed = time.perf_counter()
-        f"{document:C}"
-        written = time.perf_counter()
+        """Seconds to read, parse and write; of these, those of the parser, and of its network before any search."""
+        model, scores = self.trainer.model, Clock()
+        model.forward_scores = scores.timed(type(model).forward_scores.__get__(model))
+        whole, parser = Clock(), Clock()
+        whole.timed(self._parse)(batch_size, is_repaired, parser)
         return {
-            "all": written - started,
-            "parser": parsed - read,
-            "all processor": time.process_time() - before,
+            "all": whole.seconds,
+            "all processor": whole.processor_seconds,
+            "parser": parser.seconds,
+            "parser processor": parser.processor_seconds,
+            "scores": scores.seconds,
+            "scores processor": scores.processor_seconds,
         }
 
-    def score_seconds(self, batch_size: int) -> dict[str, float]:
-        """Seconds of the network alone: batches are made before, and no tree is sought."""
-        from stanza.models.depparse.data import DataLoader
-        from stanza.models.depparse.trainer import unpack_batch
+    def _parse(self, batch_size: int, is_repaired: bool, clock: Clock) -> str:
+        document = self.document()
+        clock.timed(self.processor(batch_size, is_repaired).process)(document)
+        return f"{document:C}"
 
-        loader = DataLoader(
-            self.document(),
-            batch_size,
-            self.trainer.args,
-            self.vectors,
-            vocab=self.trainer.vocab,
-            evaluation=True,
-            sort_during_eval=True,
-            min_length_to_batch_separately=150,
-        )
-        batches = list(loader)
-        model = self.trainer.model.eval()
-        started, before = time.perf_counter(), time.process_time()
-        with torch.no_grad():
-            for batch in batches:
-                inputs, _, word_order, lengths, word_lengths, text = unpack_batch(batch, "cpu")
-                model.forward_scores(*inputs, word_order, lengths, word_lengths, text)
-        return {"scores": time.perf_counter() - started, "scores processor": time.process_time() - before}
+
+class Clock:
+    """How long some calls take together, on the wall and on the processors."""
+
+    def __init__(self) -> None:
+        self.seconds = self.processor_seconds = 0.0
+
+    def timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The same work, which adds to the clock."""
+
+        def clocked(*arguments: Any) -> Any:
+            started, before = time.perf_counter(), time.process_time()
+            result = work(*arguments)
+            self.seconds += time.perf_counter() - started
+            self.processor_seconds += time.process_time() - before
+            return result
+
+        return clocked
 
 
 def build(train: str, text: str, folder: str, updates: int, batch_size: int, has_char_lm: bool) -> Peer:
@@ -179,7 +179,6 @@ def main() -> None:
         "parameters": lambda name: sum(each.numel() for each in peers[name].trainer.model.parameters()),
         "las": lambda name, gold: las(peers[name], gold),
         "times": lambda name, **rest: peers[name].times(**rest),
-        "score_seconds": lambda name, **rest: peers[name].score_seconds(**rest),
     }
     for line in sys.stdin:
         request, arguments = json.loads(line)

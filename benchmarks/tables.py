@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.english import ENGLISH, FIGURES
 from benchmarks.markdown import table
 from benchmarks.results import RESULTS
 from benchmarks.rows import ROOT, last_row
+from benchmarks.segmenters import SEGMENTERS
 from benchmarks.summary import SUMMARY
 from benchmarks.tested import TESTED
 
-PAGES = ("README.md", "docs/benchmarks.md", "docs/results.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/results.md", "docs/english.md")
 
 
 def _origin(benchmark: str) -> str:
@@ -144,7 +146,7 @@ def attention() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each for each in (reading, memory, scoring, resampling, startup, decoding, attention)
-} | (RESULTS | TESTED | SUMMARY)
+} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS)
 
 
 def filled(page: str) -> str:
@@ -161,3 +163,6 @@ def write_tables() -> None:
     for name in PAGES:
         path = Path(ROOT, name)
         path.write_text(filled(path.read_text()))
+    for name, draw in FIGURES.items():
+        if (figure := draw()) is not None:
+            Path(ROOT, name).write_text(figure)

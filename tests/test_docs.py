@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.english import FIGURES
 from benchmarks.tables import PAGES, filled
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +42,27 @@ def test_tables_are_those_of_the_newest_rows(page):
     assert filled(text) == text
 
 
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_are_those_of_the_newest_rows(name):
+    drawn = FIGURES[name]()
+
+    assert (drawn is None) == (not (ROOT / name).exists())
+    assert drawn is None or (ROOT / name).read_text() == drawn
+
+
 @pytest.mark.parametrize("page", MARKDOWN, ids=lambda path: path.stem)
 def test_links_within_the_project_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_picture_of_the_readme_is_what_the_parser_draws_now():
+    import treefine
+
+    (alt,) = re.findall(r'make parse TEXT="([^"]+)"', (ROOT / "README.md").read_text())
+    (parse,) = treefine.load("en", device="cpu")(alt)
+
+    def without_numbers(svg):  # how sure it is may differ in the last digit from machine to machine
+        return re.sub(r"\d\.\d\d", "", svg).strip()
+
+    assert without_numbers(parse.to_svg(steps=True)) == without_numbers((ROOT / "docs" / "steps.svg").read_text())

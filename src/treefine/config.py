@@ -30,8 +30,8 @@ def _check_sizes(settings: object, *names: str) -> None:
     for name in names:
         if getattr(settings, name) < 1:
             raise ValueError(f"{name} = {getattr(settings, name)}; it must be at least 1")
-        if name == "n_layers" and getattr(settings, name) > MOST_LAYERS:
-            raise ValueError(f"n_layers = {getattr(settings, name)}; it must not be over {MOST_LAYERS}")
+        if name.endswith("layers") and getattr(settings, name) > MOST_LAYERS:
+            raise ValueError(f"{name} = {getattr(settings, name)}; it must not be over {MOST_LAYERS}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 TreefineError
 ├── TreebankError     a file, or one sentence in it, cannot be read or is not valid
+│   └── EmptyError    a file, or a text, has no sentence in it
 ├── AlignmentError    two files do not hold the same words
 ├── ConfigError       settings are not valid
 └── ModelError        a model folder cannot be used
@@ -46,6 +47,10 @@ class TreefineError(Exception):
 
 class TreebankError(TreefineError):
     """A treebank file, or one sentence of it, cannot be read or is not valid."""
+
+
+class EmptyError(TreebankError):
+    """A file, or a text, has no sentence in it."""
 
 
 class AlignmentError(TreefineError):

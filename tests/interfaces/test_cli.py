@@ -146,7 +146,7 @@ def test_a_reader_that_stops_early_is_no_error(data):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["evaluate", "compare", "validate", "convert"])
+@pytest.mark.parametrize("command", ["parse", "refine", "models", "evaluate", "compare", "validate", "convert"])
 def test_help_ends_with_two_examples_whose_options_exist(command):
     out = run(command, "--help").stdout
 

@@ -109,8 +109,8 @@ def test_sentences_come_from_standard_input_and_trees_go_to_standard_output(mode
 def test_words_one_sentence_a_line_are_parsed(models):
     Path("in.txt").write_text("A dog barks .\n\nIt sleeps\n")
 
-    out = run("parse", "--model", "tagger", "in.txt").stdout
-    from_stdin = run("parse", "--model", "tagger", "--format", "words", "-", input="A dog barks .\n\nIt sleeps\n")
+    out = run("parse", "--model", "tagger", "--from", "words", "in.txt").stdout
+    from_stdin = run("parse", "--model", "tagger", "--from", "words", "-", input="A dog barks .\n\nIt sleeps\n")
 
     first, second = read(out)
     assert first.comments == ("# sent_id = 1", "# text = A dog barks .")
@@ -157,13 +157,13 @@ def test_steps_tags_batches_and_projectivity_are_the_callers(models):
 
 
 def test_missing_tags_are_told_once(models):
-    result = run("parse", "--model", "rngtr", "--format", "words", "-", input="A dog\nIt sleeps\n")
+    result = run("parse", "--model", "rngtr", "--from", "words", "-", input="A dog\nIt sleeps\n")
 
     assert result.stderr == (
         "treefine: warning: <stdin>:1: (1) There is no UPOS here, which the model was trained to read. "
         "Trees will be worse than they could be.\n"
     )
-    assert run("parse", "--model", "tagger", "--format", "words", "-", input="A dog\n").stderr == ""
+    assert run("parse", "--model", "tagger", "--from", "words", "-", input="A dog\n").stderr == ""
     assert run("parse", "--model", "rngtr", "in.conllu").stderr == ""
 
 
@@ -172,7 +172,9 @@ def test_an_empty_file_is_told(models):
     Path("empty.txt").touch()
 
     assert failed("parse", "--model", "rngtr", "empty.conllu") == "empty.conllu: The file holds no sentence."
-    assert failed("parse", "--model", "rngtr", "empty.txt") == "empty.txt: The file holds no sentence."
+    assert failed("parse", "--model", "rngtr", "--from", "words", "empty.txt") == (
+        "empty.txt: The file holds no sentence."
+    )
 
 
 def test_a_file_that_ends_within_a_line_is_told_and_nothing_is_written(models):
@@ -241,9 +243,8 @@ def test_a_device_that_is_not_there_is_told(models):
 def test_wrong_options_are_told_with_the_right_ones(models, command):
     assert "'gold' is not one of" in run(command, "--model", "rngtr", "--tags", "gold", "in.conllu", code=2).stderr
     assert "Invalid value for '--steps'" in run(command, "--model", "rngtr", "--steps", 0, "in.conllu", code=2).stderr
-    assert "Choose one of conllu, conllx, conll09, conll09-predicted, words." in failed(
-        command, "--model", "rngtr", "--format", "csv", "in.conllu"
-    )
+    assert "'csv' is not one of 'tree', 'conllu'" in run(command, "--format", "csv", "in.conllu", code=2).stderr
+    assert "'csv' is not one of" in run(command, "--from", "csv", "in.conllu", code=2).stderr
 
 
 def test_packed_files_are_parsed_as_they_are(models):

@@ -42,3 +42,25 @@ def test_no_bar_shows_before_the_delay_is_over():
 
 def test_no_bar_shows_where_nobody_looks():
     assert shown(io.StringIO(), delay=0.01) == ""
+
+
+def test_bytes_and_sentences_a_second_show_where_they_are_told():
+    stream = Terminal()
+
+    with progress("Parsing", 4_000_000, stream=stream, delay=0.01, in_bytes=True) as advance:
+        advance(3_000_000)
+        advance(sentences=50)
+        time.sleep(0.3)
+        advance(sentences=50)
+
+    assert "3.0/4.0 MB" in stream.getvalue()
+    assert "sentences/s" in stream.getvalue()
+
+
+def test_no_bar_shows_where_it_is_not_wanted():
+    stream = Terminal()
+
+    with progress("Parsing", 100, stream=stream, delay=0.01, is_shown=False):
+        time.sleep(0.1)
+
+    assert stream.getvalue() == ""

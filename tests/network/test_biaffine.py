@@ -9,7 +9,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 from benchmarks.sizes import Sizes
 from treefine.config import ScorerSettings
 from treefine.network.batch import NO_HEAD
-from treefine.network.biaffine import BiaffineScorer, SharedDropout
+from treefine.network.biaffine import WORDS_AT_ONCE, BiaffineScorer, SharedDropout, label_scores
 
 WIDTH, N_LABELS = 6, 3
 SETTINGS = ScorerSettings(arc_width=5, label_width=4, dropout=0.4, slope=0.1)
@@ -218,3 +218,15 @@ def test_the_scorer_drops_out_in_training_alone():
     assert torch.equal(scorer(words, is_word).arcs, scorer(words, is_word).arcs)
     scorer.train()
     assert not torch.equal(scorer(words, is_word).arcs, scorer(words, is_word).arcs)
+
+
+@pytest.mark.parametrize("n_words", [0, 1, WORDS_AT_ONCE // 2, WORDS_AT_ONCE, 3 * WORDS_AT_ONCE + 1])
+def test_labels_are_scored_the_same_however_many_words_a_cpu_takes_at_once(n_words):
+    generator = torch.Generator().manual_seed(1)
+    dep, head = (torch.randn(2, n_words, 5, generator=generator) for _ in range(2))
+    weight = torch.randn(N_LABELS, 5, 5, generator=generator)
+
+    scores = label_scores(dep, head, weight)
+
+    assert scores.shape == (2, n_words, N_LABELS)
+    assert torch.allclose(scores, torch.einsum("bdi,lij,bdj->bdl", dep, weight, head), atol=1e-5)

@@ -4,8 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tiny_segmenter import texts, tiny_network
+from tests.tiny_segmenter import TINY, texts, tiny_network
 from treefine.network.characters import CATEGORIES, N_SPECIALS, UNKNOWN, Alphabet, Windows
+from treefine.network.segmenter import SegmenterNetwork
 
 ALPHABET = Alphabet("ab .'!\n12é中", 50)
 words = texts.filter(bool)
@@ -41,11 +42,40 @@ def test_runs_are_of_letters_and_digits_or_of_one_other_character_with_the_space
     assert runs(" a") == [" ", "a"]
 
 
-def test_runs_that_differ_in_case_and_digits_alone_share_their_row():
-    hashes = ALPHABET.encode("Ab2 aB7 ab. b").hashes
+def test_runs_that_differ_in_case_and_digits_alone_share_their_row_whatever_space_follows():
+    hashes = ALPHABET.encode("Ab2 aB7\nab3. b").hashes
 
-    assert hashes[0] == hashes[4] != hashes[8]
+    assert hashes[0] == hashes[4] == hashes[8] != hashes[13]
     assert hashes[0] == hashes[3]
+
+
+def test_a_run_that_was_never_learned_from_says_nothing():
+    assert not SegmenterNetwork(TINY, n_chars=5).hashes.weight.any()
+
+
+def test_the_scores_are_those_of_a_loop_over_runs_and_characters():
+    network, text = tiny_network(n_chars=len(ALPHABET)), "Don't go2. \n…é!"
+    encoded = ALPHABET.encode(text)
+
+    x = torch.cat([network.chars(torch.tensor(encoded.chars)), network.kinds(torch.tensor(encoded.kinds))], dim=-1)
+    x = network.char_layers[0](x)[0]
+    spans, start = [], 0
+    for run in runs(text):
+        spans.append((start, start := start + len(run)))
+    ends = [torch.cat([x[a], x[b - 1], network.hashes.weight[encoded.hashes[a]]]) for a, b in spans]
+    of_run = network.run_layers[0](torch.stack(ends))[0]
+    rows = [of_run[number] for number, (a, b) in enumerate(spans) for _ in range(a, b)]
+    slow = torch.stack(
+        [
+            network.scorer(torch.relu(network.of_char(one) + network.of_run(run)))
+            for one, run in zip(x, rows, strict=True)
+        ]
+    )
+
+    token, sentence = network(Windows.of([encoded]))
+
+    assert torch.allclose(token[0], slow[:, :3], atol=1e-5)
+    assert torch.allclose(sentence[0], slow[:, 3], atol=1e-5)
 
 
 @given(texts)

@@ -19,7 +19,7 @@ from treefine.treebank.raw_text import text_of
 @st.composite
 def cut_texts(draw):
     """A text, and anything that a segmenter could say of it, in stretches."""
-    text = draw(texts)
+    text = draw(st.one_of(texts, st.text(" ab.\n\u00a0\0")))
     token = draw(
         st.lists(st.sampled_from([WITHIN, WITHIN, ENDS, ENDS_MULTIWORD]), min_size=len(text), max_size=len(text))
     )
@@ -171,12 +171,20 @@ def test_sentences_end_with_the_tokens_that_the_segmenter_names():
     assert forms(found(said("a b. c d", sentences=[2]))) == [("a", "b.", "c", "d")]  # no token ends there
 
 
+def test_a_blank_line_ends_a_sentence_and_begins_a_paragraph():
+    segmented = found(said("a\n\nb\nc \r\n \nd"))
+
+    assert forms(segmented) == [("a",), ("b", "c"), ("d",)]
+    assert [each.sentence.comments[0] for each in segmented] == ["# sent_id = 1", "# newpar", "# newpar"]
+
+
 def test_multiword_tokens_are_split_and_their_words_share_a_span():
-    (segmented,) = found(said("lo del mar", multiword=[5]))
+    (segmented,) = found(said("lo del  mar", multiword=[5]))
 
     assert segmented.sentence.columns[0] == ("1", "2-3", "2", "3", "4")
     assert segmented.sentence.forms == ("lo", "de", "el", "mar")
-    assert segmented.spans == ((0, 2), (3, 6), (3, 6), (7, 10))
+    assert segmented.sentence.columns[9] == ("_", r"SpacesAfter=\s\s", "_", "_", "SpaceAfter=No")
+    assert segmented.spans == ((0, 2), (3, 6), (3, 6), (8, 11))
 
 
 def test_a_multiword_token_that_nothing_is_known_of_stays_one_word():
@@ -191,6 +199,7 @@ def test_spaces_stand_in_a_token_only_as_far_as_they_were_learned():
     assert forms(found(said(text, ends=[8]), most_spaces=0)) == [("1", "000", "000", "km")]
     assert forms(found(said(text, ends=[8]), most_spaces=1)) == [("1 000", "000", "km")]
     assert forms(found(said(text, ends=[8]), most_spaces=2)) == [("1 000 000", "km")]
+    assert forms(found(said("1 0 a 1 0", ends=[2, 4]), most_spaces=1)) == [("1 0", "a", "1 0")]
     assert forms(found(said("1\n000"), most_spaces=2)) == [("1", "000")]
     assert forms(found(said("1  000"), most_spaces=2)) == [("1", "000")]
 
@@ -207,6 +216,11 @@ def test_what_no_cell_can_hold_is_a_gap_that_can_be_read_back():
     assert segmented.sentence.text == "a b"
 
 
+@pytest.mark.parametrize("text", [" a ", "a b ", "a\n", "a"])
+def test_a_space_at_the_end_of_the_text_comes_back_and_none_is_added(text):
+    assert text_of([each.sentence for each in found(said(text))]) == text
+
+
 def test_a_sentence_without_an_end_is_cut_so_that_it_fits_into_memory(monkeypatch):
     monkeypatch.setattr(cuts, "MOST_TOKENS", 3)
 
@@ -215,10 +229,10 @@ def test_a_sentence_without_an_end_is_cut_so_that_it_fits_into_memory(monkeypatc
 
 @given(st.integers(1, 12))
 def test_a_token_without_an_end_is_cut_at_the_same_places_however_it_arrives(size):
-    text = "abcdefghijkl mn"
+    text = "abcdefghijkl mn opq"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuts, "LONGEST_TOKEN", 5)
         (whole,) = said(text)
         stretches = [Cuts(*(each[at : at + size] for each in whole)) for at in range(0, len(text), size)]
 
-        assert forms(found(stretches, most_spaces=1)) == [("abcde", "fghij", "kl mn")]
+        assert forms(found(stretches, most_spaces=2)) == [("abcde", "fghij", "kl mn", "opq")]

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.parsing.test_tree import every_tree, total
 from treefine.network.batch import NO_HEAD
 from treefine.network.biaffine import Scores
 from treefine.parsing import decode
@@ -166,3 +167,18 @@ def test_what_is_added_to_all_scores_of_a_word_changes_no_tree(tree_over):
         heads.append(decoder.trees(scores, decoder.graphs(scores, is_word), is_word).heads)
 
     assert torch.equal(*heads)
+
+
+@given(arc_scores(max_words=4).filter(lambda arcs: len(arcs) > 2), st.booleans())
+def test_the_best_tree_leads_by_what_it_has_more_than_the_second_best_of_all_trees(arcs, is_projective):
+    weights = scored([arcs])[0].arcs[0].double().log_softmax(-1)
+    trees = every_tree(len(arcs) - 1, projective=is_projective)
+
+    lead = Decoder(is_projective=is_projective).lead(weights)
+
+    totals = sorted(total(weights.numpy(), heads) for heads in trees)
+    assert lead == pytest.approx(totals[-1] - totals[-2], abs=1e-9)
+
+
+def test_the_one_tree_of_one_word_leads_without_end():
+    assert Decoder().lead(torch.tensor([[-torch.inf, 0], [3, -torch.inf]])) == np.inf

@@ -5,6 +5,7 @@ import shutil
 import tracemalloc
 from itertools import islice
 from pathlib import Path
+from string import ascii_letters, digits
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.tiny import tiny_model
 from tests.tiny_segmenter import same_weights, texts, tiny_segmenter
 from treefine.errors import TreefineError
 from treefine.network.characters import Windows
-from treefine.parsing import segment
+from treefine.parsing import cuts, segment
 from treefine.parsing.parser import Parser
 from treefine.parsing.segment import Segmenter
 from treefine.treebank.raw_text import text_of
@@ -91,6 +92,19 @@ def test_each_character_is_judged_by_the_window_around_it(text):
 
 @pytest.mark.usefixtures("small_windows")
 @with_small_windows
+@given(st.integers(1, 40), st.integers(0, 62))
+def test_windows_lie_at_fixed_places_of_the_text_and_overlap(size, length):
+    text, seen, segmenter = (ascii_letters + digits)[:length], [], tiny_segmenter()
+    encode = segmenter.alphabet.encode
+    segmenter.alphabet.encode = lambda window: seen.append(window) or encode(window)
+
+    list(segmenter.stream(text[start : start + size] for start in range(0, len(text), size)))
+
+    assert seen == [text[max(0, start - 3) : start + 8] for start in range(0, len(text), 5)]
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
 @given(texts)
 def test_lines_are_sentences_and_come_back_too(text):
     lines = text.splitlines(keepends=True)
@@ -151,20 +165,44 @@ def test_a_text_of_any_size_is_cut_as_it_arrives():
 
 
 def test_memory_does_not_grow_with_the_text(monkeypatch):
-    for name, size in (("STRIDE", 64), ("CONTEXT", 8), ("AT_ONCE", 4)):
+    for name, size in (("STRIDE", 512), ("CONTEXT", 8), ("AT_ONCE", 2)):
         monkeypatch.setattr(segment, name, size)
     segmenter = tiny_segmenter()
 
     def most_bytes(n_chunks):
         tracemalloc.start()
-        for _ in segmenter.stream("ab a.\n\n" * 10 for _ in range(n_chunks)):
+        for _ in segmenter.stream("ab a.\n\n" * 100 for _ in range(n_chunks)):
             pass
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most
 
-    most_bytes(10)
-    assert most_bytes(300) < 1.5 * most_bytes(30)
+    most_bytes(5)
+    assert most_bytes(50) - most_bytes(10) < 14_000  # half as many bytes as there are characters more
+
+
+def test_the_network_runs_in_one_thread_and_all_else_in_as_many_as_before():
+    segmenter, before, seen = tiny_segmenter(), torch.get_num_threads(), []
+    segmenter.network.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+    torch.set_num_threads(2)
+    try:
+        segmenter.segment("ab")
+
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_gap_of_any_size_is_looked_through_once(monkeypatch):
+    looked = []
+    monkeypatch.setattr(segment, "AT_ONCE", 1)
+    monkeypatch.setattr(cuts, "is_gap", lambda text: looked.append(len(text)) or segment.is_gap(text))
+    text = "a" + " " * 100_000 + "b"
+
+    found = tiny_segmenter().segment(text)
+
+    assert text_of(sentences(found)) == text
+    assert sum(looked) < 5 * len(text)
 
 
 def test_a_folder_that_was_moved_cuts_alike(folder):
@@ -176,7 +214,7 @@ def test_a_folder_that_was_moved_cuts_alike(folder):
     loaded = Segmenter.from_folder("there")
 
     assert loaded.segment(text) == rounded.segment(text)
-    assert same_weights(loaded.network, tiny_segmenter().network, within=2e-3)  # half precision
+    assert same_weights(loaded.network, tiny_segmenter().network, within=2e-2)  # eight bits
     assert (loaded.multiwords, loaded.most_spaces) == (tiny_segmenter().multiwords, 1)
     assert loaded.alphabet.characters == tiny_segmenter().alphabet.characters
 
@@ -184,7 +222,7 @@ def test_a_folder_that_was_moved_cuts_alike(folder):
 def test_a_folder_replaces_that_of_an_older_segmenter_but_nothing_else(folder):
     tiny_segmenter(1).save(folder)
 
-    assert same_weights(Segmenter.from_folder(folder).network, tiny_segmenter(1).network, within=2e-3)
+    assert same_weights(Segmenter.from_folder(folder).network, tiny_segmenter(1).network, within=2e-2)
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(TreefineError, match=r"There are files here that are not a model's\. Choose another folder\."):
         tiny_segmenter().save(folder)
@@ -215,6 +253,7 @@ def test_a_damaged_file_is_named(folder, name):
         ({"alphabet": "aa"}, "The alphabet is damaged: it must be different characters. Copy or download it again."),
         ({"alphabet": ["a"]}, "The alphabet is damaged: it must be different characters. Copy or download it again."),
         ({"most_spaces": -1}, "most_spaces is -1, not a number of spaces. Copy or download it again."),
+        ({"segmenter": {"run_layers": 9_000_000}}, "run_layers = 9000000; it must not be over 1000"),
         ({"segmenter": {"char_with": 3}}, "char_with is unknown; did you mean char_width?"),
         ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
     ],
@@ -239,6 +278,8 @@ def test_the_folder_of_a_parser_is_not_that_of_a_segmenter(tmp_path):
         ({"forms": {"del": ["a", ""]}}, "['a', ''] are no words"),
         ({"forms": {"del": ["a\t", "b"]}}, "['a\\t', 'b'] are no words"),
         ({"endings": {"ki": [3, ["", "ki"]]}}, "'ki' changes 3 characters"),
+        ({"endings": {"ki": [2, ["k", ""]]}}, "['k', ''] are no words"),
+        ({"beginnings": {"b": [1, ["", "b"]]}}, "['', 'b'] are no words"),
         ({"endings": {"ki": 2}}, "cannot unpack non-iterable int object"),
         ({"other": {}}, "other is unknown"),
     ],
@@ -261,7 +302,7 @@ def test_weights_that_are_no_numbers_are_refused_when_read_and_when_written(fold
     assert "not finite numbers: scorer.bias" in refused(folder)
     broken = tiny_segmenter()
     broken.network.scorer.bias.data[0] = 1e6
-    with pytest.raises(TreefineError, match=r"scorer\.bias of the segmenter is not finite in half precision"):
+    with pytest.raises(TreefineError, match=r"scorer\.bias of the segmenter is not finite in 16 bits"):
         broken.save("broken")
     assert not Path("broken").exists()
 
@@ -274,7 +315,7 @@ def test_a_parser_is_saved_and_loaded_with_its_segmenter(tmp_path):
     loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
 
     assert loaded.segmenter is not None
-    assert same_weights(loaded.segmenter.network, tiny_segmenter().network, within=2e-3)
+    assert same_weights(loaded.segmenter.network, tiny_segmenter().network, within=2e-2)
     assert loaded.using(max_steps=1).segmenter is loaded.segmenter
 
 

@@ -5,6 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import event
+from hypothesis import given as given_by_hypothesis
+from hypothesis import strategies as st
 
 from tests.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import DecodeSettings, TagSettings
@@ -48,7 +51,8 @@ def test_scores_of_any_size_are_compared_by_their_size():
 
 CHAIN = [[0.0, 0, 0], [9, 0, 0], [0, 9, 0]]  # word 2 on 1 on ROOT
 TIE = [[0.0, 0, 0], [9, 0, 9], [0, 9, 0]]
-CYCLE = [[0.0, 0, 0], [0, 0, 9], [0, 9, 0]]
+CYCLE = [[0.0, 0, 0], [0, 0, 9], [0, 9, 0]]  # of which two trees can be made that are equal
+CLEAR_CYCLE = [[0.0, 0, 0], [5, 0, 9], [0, 9, 0]]  # of which one can that leads by 5
 CLEAR = torch.tensor([[0.0, 0], [5, 0], [5, 0]])  # two labels, or tags, for each word
 DRAW = torch.tensor([[0.0, 0], [5, 0], [5, 5]])
 
@@ -101,6 +105,59 @@ def test_what_is_no_tree_is_scored_alone_where_its_tree_is_needed():
     assert scored_alone(**two, initial=[None, None], needs_trees=False) == []
     assert scored_alone(**two, initial=[None, None], needs_trees=True) == [1]
     assert scored_alone(**two, initial=[[0, 1], [2, 1]], needs_trees=False) == [1]  # it has converged: this is its end
+
+
+def test_what_is_no_tree_but_has_one_that_leads_clearly_is_not_scored_alone():
+    two = {"arcs": [CYCLE, CLEAR_CYCLE], "labels": [CLEAR] * 2, "tags": [CLEAR] * 2}
+
+    assert scored_alone(**two, initial=[None, None], needs_trees=True) == [0]
+
+
+@given_by_hypothesis(st.integers(0, 10_000), st.integers(2, 6), st.booleans())
+def test_a_tree_that_leads_clearly_is_the_best_one_in_every_batch(seed, n_words, is_projective):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (n_words + 1, n_words + 1)
+    arcs = torch.randint(0, 3, shape, generator=generator) + 0.004 * torch.rand(shape, generator=generator)
+    arcs[range(n_words + 1), range(n_words + 1)] = -torch.inf
+    scores = Scores(arcs[None], *torch.ones(2, 1, n_words + 1, 1), torch.tensor([[[1.0]], [[2.0]]]))
+    decoder = Decoder(is_projective=is_projective)
+
+    is_clear = stable.leads_clearly(scores, decoder)
+
+    event(f"clear: {is_clear}")
+    if is_clear:
+        best = decoder.best_heads(arcs)
+        against = torch.ones(shape)  # in the worst batch, all that the tree has is too low, and all else too high
+        against[range(1, n_words + 1), best[1:]] = -1
+        largest = arcs.masked_fill(arcs.isinf(), 0).amax(-1, keepdim=True).clamp(min=1)
+        in_a_batch = arcs.double() + 0.499 * stable.TOLERANCE * largest * against
+        assert (decoder.best_heads(in_a_batch) == best).all()
+
+
+def test_a_tree_with_a_label_that_is_close_does_not_lead_clearly():
+    arcs = torch.tensor([CLEAR_CYCLE])
+    arcs[:, range(3), range(3)] = -torch.inf
+    words = torch.ones(1, 3, 2)
+    on_root = torch.tensor([[[1.0, 1], [1, 0], [1, 0]]])  # as head: two labels are equal for what hangs on ROOT alone
+    weight = torch.tensor([[[2.0, 0], [0, 0]], [[1, 1], [0, 0]]])
+
+    assert not stable.leads_clearly(Scores(arcs, words, on_root, weight), Decoder())
+    assert stable.leads_clearly(Scores(arcs, words, on_root.roll(2, 1), weight), Decoder())
+
+
+def test_no_tree_leads_clearly_by_probabilities_or_in_a_long_sentence():
+    arcs = torch.tensor([CLEAR_CYCLE])
+    arcs[:, range(3), range(3)] = -torch.inf
+    scores = Scores(arcs, torch.ones(1, 3, 1), torch.ones(1, 3, 1), torch.tensor([[[1.0]], [[2.0]]]))
+    n_words = stable.LONGEST_SEARCH + 1
+    chain = torch.eye(n_words + 1).roll(-1, 1)[None] * 9
+    chain[:, range(n_words + 1), range(n_words + 1)] = -torch.inf
+    long = Scores(chain.mT, torch.ones(1, n_words + 1, 1), torch.ones(1, n_words + 1, 1), scores.label_weight)
+
+    assert stable.leads_clearly(scores, Decoder())
+    assert not stable.leads_clearly(scores, Decoder(tree_over="probabilities"))
+    assert not stable.leads_clearly(long, Decoder())
+    assert stable.leads_clearly(long.only(0, n_words), Decoder())
 
 
 @pytest.mark.parametrize("first_graph", ["argmax", "tree"])
@@ -208,3 +265,16 @@ class Sure(Noisy):
         weight = torch.zeros_like(scores.label_weight)
         weight[:, -1, -1] = torch.arange(len(weight))
         return replace(scores, label_weight=weight)
+
+
+@pytest.mark.parametrize(("kind", "batch_pieces", "most"), [("given tags", 4000, 1000), ("given tags", 30, 30)])
+def test_a_transformer_scores_no_more_at_once_on_a_cpu_than_its_cache_holds(kind, batch_pieces, most):
+    sentences = [*sample(60)] * 3
+    parser = Parser(MODELS[kind](), device="cpu", batch_pieces=batch_pieces)
+
+    assert parser._plan().most_pieces == most
+    assert parser.parse(sentences) == parser.parse(sentences[:60]) * 3
+
+
+def test_a_bilstm_scores_as_much_at_once_on_a_cpu_as_it_is_told_to():
+    assert Parser(tiny_biaffine(), device="cpu", batch_pieces=4000)._plan().most_pieces == 4000

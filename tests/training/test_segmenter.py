@@ -1,7 +1,9 @@
 """A segmenter learned from a treebank: the text it learns from, what it learns, and its stage in a training."""
 
+import io
 import json
 import random
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.training.trainings import metrics, run, weights, write_recipe
 from tests.treebank.test_raw_text import sentence
 from treefine import Graph
 from treefine.errors import ConfigError, TreefineError
+from treefine.interfaces.train import show
 from treefine.network.segmenter import ENDS, ENDS_MULTIWORD, WITHIN, CutScores
 from treefine.parsing.parser import Parser
 from treefine.parsing.segment import Segmenter
@@ -88,6 +91,7 @@ def test_a_treebank_that_names_no_documents_is_drawn_without_blank_lines():
     ("change", "text"),
     [
         ({"joined": 1}, "Ab c . D . "),
+        ({"joined": 1, "unpointed": 1}, "Ab c D "),
         ({"lowered": 1}, "ab c . d .\n\n"),
         ({"unpointed": 1}, "Ab c D\n\n"),
         ({"lines": 1}, "Ab c .\nD .\n\n"),
@@ -100,6 +104,23 @@ def test_documents_may_be_written_otherwise(change, text):
 
     assert found.text == text * 2
     assert found.ends_sentence.count(True) == 4
+
+
+def test_a_sentence_without_its_full_stop_is_followed_by_what_followed_that():
+    treebank = [sentence(("Go", "SpaceAfter=No"), (".", "_")), sentence(("No", "SpaceAfter=No"), ("!", "_"))]
+
+    assert drawn(treebank, replace(PLAIN, unpointed=1, lines=1)).text == "Go\nNo "
+    assert drawn([*treebank, *document("A")], replace(PLAIN, unpointed=1)).text == "Go No A "
+
+
+def test_the_sentences_of_a_document_may_stand_in_another_order_but_not_in_another_document():
+    treebank = [*document("#A", "B", "C"), *document("#D", "E", "F")]
+
+    texts = {drawn(treebank, replace(PLAIN, shuffled=1), seed).text for seed in range(40)}
+
+    assert len(texts) > 20
+    for text in texts:
+        assert sorted(sorted(part.split()) for part in text.split("\n\n")) == [[], ["A", "B", "C"], ["D", "E", "F"]]
 
 
 def test_a_wrapped_document_has_lines_of_about_one_width():
@@ -142,6 +163,16 @@ def test_nothing_is_learned_from_gaps_nor_of_sentences_within_tokens():
 
     assert scores.token.grad[0].abs().sum(-1).gt(0).tolist() == [True, True, False]
     assert scores.sentence.grad[0].ne(0).tolist() == [False, True, False]
+
+
+def test_the_loss_is_that_of_a_mean_character_and_of_a_mean_token_end_and_zero_without_any():
+    scores = CutScores(torch.zeros(1, 4, 3), torch.zeros(1, 4))
+    nothing = torch.full((1, 4), NOWHERE)
+
+    loss = cut_loss(scores, torch.tensor([[WITHIN, ENDS, ENDS, NOWHERE]]), torch.tensor([[-1.0, 1.0, 0.0, -1.0]]))
+
+    assert loss.item() == pytest.approx(np.log(3) + np.log(2))
+    assert cut_loss(scores, nothing, nothing.float()).item() == 0
 
 
 def test_a_segmenter_that_is_new_knows_the_characters_and_the_spaces_of_its_treebank():
@@ -228,6 +259,17 @@ def test_a_training_puts_the_segmenter_into_the_model(tmp_path):
     measured_there = [json.loads(line) for line in (tmp_path / "out/segmenter/metrics.jsonl").read_text().splitlines()]
     assert [set(line) for line in measured_there] == [{"epoch", "loss", "Tokens", "Sentences", "Words", "seconds"}] * 2
     assert stage[1].segmentation["Words"] == measured_there[1]["Words"]
+
+
+def test_the_command_tells_how_good_the_segmenter_is_after_each_epoch(tmp_path):
+    stream = io.StringIO()
+
+    show(run(write_recipe(tmp_path, "with", sections=SECTION), tmp_path / "out"), stream=stream)
+
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith("segmenter")]
+    shape = r"segmenter, epoch {} of 2, 0:00:0\d left, loss \d\.\d{{3}}, Tokens [\d.]+, Sentences [\d.]+, Words [\d.]+"
+    assert len(lines) == 2
+    assert all(re.fullmatch(shape.format(epoch), line) for epoch, line in enumerate(lines, start=1))
 
 
 def test_a_recipe_without_the_section_trains_no_segmenter(tmp_path):

@@ -117,7 +117,8 @@ def test_a_device_with_no_room_is_reported(target):
     with open("/dev/full", "wb") as full:  # noqa: PTH123
         done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
 
-    assert done.stderr.startswith(f"{target}: The output could not be written: No space left on device.")
+    name = "<stdout>" if target == "-" else target
+    assert done.stderr.startswith(f"{name}: The output could not be written: No space left on device.")
 
 
 def test_equal_content_is_packed_into_equal_bytes(tmp_path):

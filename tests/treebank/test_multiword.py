@@ -56,6 +56,21 @@ def test_an_unknown_form_is_split_by_its_beginning_in_a_language_that_has_such_t
     assert known.split("בשולחן") == ("ב", "שולחן")
 
 
+def test_what_stands_before_an_ending_tells_how_it_is_cut():
+    known = learn_multiwords([multiword("aain", "aa", "in"), multiword("aakin", "aaki", "n")])
+
+    assert known.split("ooin") == ("oo", "in")
+    assert known.split("ookin") == ("ooki", "n")
+
+
+def test_endings_come_first_where_a_language_cuts_them_off_and_beginnings_where_it_cuts_those_off():
+    turkish = learned("ev+im", "güzel+dir", "çok+tur")
+    hebrew = learn_multiwords([multiword("בבית", "ב", "ה", "בית"), multiword("לספר", "ל", "ספר")])
+
+    assert turkish.split("evidir") == ("evi", "dir")
+    assert hebrew.split("לבית") == ("ל", "בית")
+
+
 def test_a_form_like_none_that_is_known_stays_one_word():
     known = learned("evde+ki")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from treefine.errors import TreebankError
 from treefine.treebank.conllu import read_treebank, write_treebank
-from treefine.treebank.pretokenised import is_pretokenised, read_words
+from treefine.treebank.pretokenised import read_words
 
 
 def read(text, name="in.txt"):
@@ -65,18 +65,3 @@ def test_a_file_without_words_is_told():
     for text in ("", "\n \n"):
         with pytest.raises(TreebankError, match="in.txt: The file holds no sentence."):
             read(text)
-
-
-@pytest.mark.parametrize(
-    ("path", "format", "expected"),
-    [
-        ("a.txt", None, True),
-        ("a.TXT.gz", None, True),
-        ("a.conllu", None, False),
-        ("a.txt", "conllu", False),
-        ("-", "words", True),
-        ("-", None, False),
-    ],
-)
-def test_the_name_or_the_format_tells_such_text(path, format, expected):
-    assert is_pretokenised(path, format) == expected

@@ -11,10 +11,12 @@ import typer
 from typer.core import TyperGroup
 
 import treefine
+from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.evaluation.conll18 import all_marks, all_scores, load_pair, load_pairs
 from treefine.evaluation.labels import head_confusions, label_confusions, label_scores
 from treefine.interfaces import tables
+from treefine.interfaces.models import models
 from treefine.interfaces.parse import parse, refine
 from treefine.interfaces.progress import progress
 from treefine.interfaces.train import train
@@ -25,7 +27,10 @@ from treefine.treebank.validate import validate as find_faults
 
 
 class _Commands(TyperGroup):
-    """Our errors are one line on standard error and exit code 1; --debug shows where they came from."""
+    """Our errors are one line on standard error and exit code 1; --debug shows where they came from.
+
+    Whatever a line quotes of the input, nothing in it acts on the terminal.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -36,9 +41,12 @@ class _Commands(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             reason = error.strerror or error if isinstance(error, OSError) else error
-            for line in str(reason).split("\n"):  # of a recipe, all faults are told at once
-                typer.echo(f"treefine: {line}", err=True)
+            for line in str(reason).split("\n"):  # of a recipe, and of several files, all faults are told at once
+                typer.echo(f"treefine: {visible(line)}", err=True)
             ctx.exit(1)
+        except KeyboardInterrupt as stop:
+            typer.echo(" ".join(["treefine: Stopped.", *filter(None, map(str, stop.args))]), err=True)
+            ctx.exit(130)  # what a shell expects after Ctrl-C
 
 
 app = typer.Typer(
@@ -58,7 +66,7 @@ def _print_version(is_asked: bool) -> None:
 
 @app.callback(
     epilog=_examples(
-        "treefine parse --model models/en in.conllu -o out.conllu", "treefine evaluate gold.conllu system.conllu"
+        'treefine parse "The old man the boats."', "treefine evaluate gold.conllu system.conllu"
     )
 )
 def main_options(
@@ -75,16 +83,17 @@ def main_options(
 
 app.command(
     epilog=_examples(
-        "treefine parse --model models/en in.conllu -o out.conllu",
-        "treefine parse --model models/en --initial udpipe.conllu --steps 3 - < in.conllu",
+        'treefine parse "The old man the boats." --show-steps',
+        "treefine parse *.txt -o parsed/ --confidence --resume",
     )
 )(parse)
 app.command(
     epilog=_examples(
-        "treefine refine stanza.conllu --model models/en -o better.conllu",
-        "treefine refine stanza.conllu --model models/en --steps 1 --device cpu",
+        "treefine refine stanza.conllu -o better.conllu",
+        "treefine refine stanza.conllu --model models/en --steps 1 --review 0.8",
     )
 )(refine)
+app.command(epilog=_examples("treefine models", "treefine models --json"))(models)
 
 app.command(
     epilog=_examples(

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from treefine.config import BATCH_PIECES, TagSource
-from treefine.errors import TreefineError
 from treefine.interfaces import tables
-from treefine.interfaces.progress import progress
-from treefine.treebank.conllu import read_treebank, write_treebank
-from treefine.treebank.convert import convert, losses
-from treefine.treebank.formats import FORMATS, Format, format_by_name
-from treefine.treebank.pretokenised import NAME, is_pretokenised, read_words
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.interfaces.inputs import Input, Kind, find_inputs
+from treefine.interfaces.outputs import Shape, Wanted, plan_jobs
+from treefine.treebank.formats import FORMATS
 
 if TYPE_CHECKING:
     from treefine.parsing.initial import InitialParser
     from treefine.parsing.parser import Parser
 
-_Model = Annotated[str, typer.Option("--model", metavar="DIR", help="A model folder, or OWNER/NAME on a hub.")]
-_Output = Annotated[str, typer.Option("-o", "--output", metavar="OUT", help="The file to write, once it is whole.")]
+_Model = Annotated[
+    str, typer.Option("--model", metavar="NAME|DIR", help="A bundled model, a model folder, or OWNER/NAME on a hub.")
+]
+_Output = Annotated[
+    str,
+    typer.Option(
+        "-o", "--output", metavar="OUT", help="The file to write, once it is whole; or a folder, for one file an input."
+    ),
+]
+_Shape = Annotated[
+    Shape | None,
+    typer.Option(
+        "--format",
+        help="The output: trees drawn for a terminal, a treebank, a JSON object a line, or pictures. [default: told by "
+        "the name of OUT; else tree on a terminal, and conllu elsewhere]",
+    ),
+]
+_ShowSteps = Annotated[bool, typer.Option("--show-steps", help="Draw each refinement step, with what it changed.")]
+_Confidence = Annotated[
+    bool, typer.Option("--confidence", help="Write how sure the parser is of a word into MISC: Conf=0.97.")
+]
+_Review = Annotated[
+    float | None,
+    typer.Option(
+        "--review",
+        min=0,
+        max=1,
+        metavar="LIMIT",
+        help="List the sentences with a confidence below this, 0 to 1: in place of the trees, or beside -o.",
+    ),
+]
+_Resume = Annotated[bool, typer.Option("--resume", help="Go on with OUT after the last whole sentence in OUT.part.")]
 _Steps = Annotated[
     int | None,
     typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: as it was trained]"),
@@ -36,16 +61,31 @@ _Tags = Annotated[
 _Projective = Annotated[bool, typer.Option("--projective", help="Give trees without crossing arcs.")]
 _Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")]
 _BatchPieces = Annotated[int, typer.Option("--batch-pieces", min=1, help="Sub-words in a batch, padding counted.")]
-_FORMATS = f"One of {', '.join(FORMATS)}; or {NAME}: one sentence a line, a space between words (also told by .txt)."
-_Format = Annotated[
-    str | None, typer.Option("--format", help=f"Format of the input; else told by its name. {_FORMATS}")
-]
 
 
 def parse(
-    source: Annotated[str, typer.Argument(metavar="IN", help="Sentences to parse; - is standard input.")],
-    model: _Model,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="INPUT", help="Texts or files; - is standard input. [default: -]", show_default=False
+        ),
+    ] = None,
+    model: _Model = "en",
     output: _Output = "-",
+    shape: _Shape = None,
+    kind: Annotated[
+        Kind | None,
+        typer.Option(
+            "--from",
+            help="What the input is: running text, text with one sentence a line, such text with spaces between words, "
+            "or a treebank. [default: told by the name of a file, else by its first lines]",
+        ),
+    ] = None,
+    is_text: Annotated[bool, typer.Option("--text", help="All INPUT is text, also what looks like a file.")] = False,
+    show_steps: _ShowSteps = False,
+    confidence: _Confidence = False,
+    review: _Review = None,
+    resume: _Resume = False,
     steps: _Steps = None,
     initial: Annotated[
         str | None,
@@ -60,35 +100,56 @@ def parse(
     projective: _Projective = False,
     device: _Device = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
-    format: _Format = None,
 ) -> None:
-    """Parse sentences that are cut into words.
+    """Parse texts, or sentences that are cut into words.
 
-    All that the file holds stays as it is, but for heads, labels, the enhanced arcs that restate them, and blank tags
+    All that a treebank holds stays as it is, but for heads, labels, the enhanced arcs that restate them, and blank tags
     that the model predicts. Heads in the input are not read.
     """
-    _write(_load(model, initial, steps, tags, projective, device, batch_pieces), source, output, format)
+    inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
+    wanted = Wanted(show_steps, confidence, review, resume)
+    options = (initial, steps, tags, projective, device, batch_pieces)
+    _run(inputs, output, shape, wanted, lambda: _load(model, *options))
 
 
 def refine(
-    source: Annotated[str, typer.Argument(metavar="INITIAL", help="Parsed sentences; - is standard input.")],
-    model: _Model,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="INITIAL", help="Files of trees; - is standard input. [default: -]", show_default=False
+        ),
+    ] = None,
+    model: _Model = "en",
     output: _Output = "-",
+    shape: _Shape = None,
+    kind: Annotated[
+        Literal["conllu", "conllx", "conll09", "conll09-predicted"] | None,
+        typer.Option("--from", help="Format of the input. [default: told by its name, else conllu]"),
+    ] = None,
+    show_steps: _ShowSteps = False,
+    confidence: _Confidence = False,
+    review: _Review = None,
+    resume: _Resume = False,
     steps: _Steps = None,
     tags: _Tags = None,
     projective: _Projective = False,
     device: _Device = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
-    format: _Format = None,
 ) -> None:
-    """Correct the trees of a file, whichever parser made them.
+    """Correct the trees of files, whichever parser made them.
 
     A word whose HEAD is blank has no arc in the graph to start from. A label that the model has never seen counts as
     its main type (nsubj of nsubj:outer), and if that is unknown too, its arc is not read.
     """
-    from treefine.parsing.initial import given  # which loads torch
+    found = find_inputs(sources or (), kind=kind, may_be_text=False)
+    inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
 
-    _write(_load(model, given, steps, tags, projective, device, batch_pieces), source, output, format)
+    def load() -> Parser:
+        from treefine.parsing.initial import given  # which loads torch
+
+        return _load(model, given, steps, tags, projective, device, batch_pieces)
+
+    _run(inputs, output, shape, Wanted(show_steps, confidence, review, resume), load)
 
 
 def _load(
@@ -113,44 +174,16 @@ def _load(
     )
 
 
-def _write(parser: Parser, source: str, output: str, format: str | None) -> None:
-    total = Path(source).stat().st_size if Path(source).is_file() else None
-    form = format_by_name(output)
-    lost: Counter[str] = Counter()
-    with progress("Parsing", total) as advance:
-        sentences = _told_of_missing_tags(parser, _read(source, format, advance))
-        if form is not None:
-            sentences = _converted(sentences, form, lost)
-        write_treebank(parser.stream(sentences), output)
-    if form is not None and lost:
-        typer.echo(tables.losses_line(lost, form), err=True)
+def _run(inputs: list[Input], output: str, shape: Shape | None, wanted: Wanted, load: Callable[[], Parser]) -> None:
+    jobs = plan_jobs(inputs, output, shape, wanted)
+    if wanted.resume:
+        n_all = len(jobs)
+        jobs = [job for job in jobs if not job.is_finished]
+        if len(jobs) < n_all:
+            typer.echo(f"{n_all - len(jobs):,} of {tables.count(n_all, 'output')} finished before", err=True)
+        if not jobs:
+            return
+    from treefine.interfaces.stream import run_jobs  # which loads torch
 
-
-def _converted(sentences: Iterator[Sentence], form: Format, lost: Counter[str]) -> Iterator[Sentence]:
-    """The sentences in the format of the output, so that predicted tags find their column; losses are counted."""
-    for sentence in sentences:
-        lost.update(losses(sentence, form))
-        yield convert(sentence, form)
-
-
-def _read(source: str, format: str | None, advance: Callable[[int], None]) -> Iterator[Sentence]:
-    if is_pretokenised(source, format):
-        return read_words(source, on_bytes=advance)
-    if format is not None and format not in FORMATS:
-        raise TreefineError(f"There is no format {format!r}.", hint=f"Choose one of {', '.join([*FORMATS, NAME])}.")
-    return read_treebank(source, format=format, on_bytes=advance)
-
-
-def _told_of_missing_tags(parser: Parser, sentences: Iterator[Sentence]) -> Iterator[Sentence]:
-    """The sentences; the first without any of the tags that the model reads is told of on standard error."""
-    columns = parser.model.settings.tags.columns if parser.tags == "given" else ()
-    is_told = not columns
-    for sentence in sentences:
-        if not is_told:
-            tags = {tag for column in columns for tag in (sentence.upos if column == "upos" else sentence.xpos)}
-            if tags == {BLANK}:
-                names = " and ".join(column.upper() for column in columns)
-                place = sentence.error(f"There is no {names} here, which the model was trained to read.")
-                typer.echo(f"treefine: warning: {place} Trees will be worse than they could be.", err=True)
-                is_told = True
-        yield sentence
+    if not run_jobs(load(), jobs, wanted):
+        raise typer.Exit(1)

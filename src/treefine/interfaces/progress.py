@@ -3,43 +3,61 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+class Advance(Protocol):
+    """What is told how much more was done, and how many sentences that were."""
+
+    def __call__(self, amount: int = 0, /, *, sentences: int = 0) -> None: ...  # noqa: D102
+
+
 @contextmanager
 def progress(
-    title: str, total: int | None = None, *, stream: TextIO | None = None, delay: float = 2.0
-) -> Iterator[Callable[[int], None]]:
+    title: str,
+    total: int | None = None,
+    *,
+    in_bytes: bool = False,
+    is_shown: bool = True,
+    stream: TextIO | None = None,
+    delay: float = 2.0,
+) -> Iterator[Advance]:
     """Give a function that is told how much more was done. The bar shows after `delay` seconds, on a terminal only.
 
-    Without a total, or where nothing is told, it shows that work goes on.
+    Without a total, or where nothing is told, it shows that work goes on. The amounts are shown if they are bytes.
     """
     stream = stream or sys.stderr  # None where standard error is closed
-    done = 0
+    start = time.monotonic()
+    done = n_sentences = 0
     bar: Progress | None = None
 
     def show() -> None:
         nonlocal bar
-        shown = _bar(stream)
-        shown.add_task(title, total=total, completed=done)
+        shown = _bar(stream, in_bytes=in_bytes)
+        shown.add_task(title, total=total, completed=done, speed=speed())
         shown.start()
         bar = shown  # last: from here on, `advance` uses it
 
-    def advance(amount: int) -> None:
-        nonlocal done
+    def speed() -> str:
+        return f"{n_sentences / (time.monotonic() - start):,.0f} sentences/s" if n_sentences else ""
+
+    def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
+        nonlocal done, n_sentences
         done += amount
+        n_sentences += sentences
         if bar is not None:
-            bar.update(bar.task_ids[0], completed=done)
+            bar.update(bar.task_ids[0], completed=done, speed=speed())
 
     timer = Timer(delay, show)
     timer.daemon = True
-    if stream is not None and stream.isatty():
+    if is_shown and stream is not None and stream.isatty():
         timer.start()
     try:
         yield advance
@@ -51,9 +69,19 @@ def progress(
             bar.stop()
 
 
-def _bar(stream: TextIO) -> Progress:
+def _bar(stream: TextIO, *, in_bytes: bool) -> Progress:
     from rich.console import Console  # half of the start-up time, and mostly not needed
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        ProgressColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
+    columns += [DownloadColumn()] if in_bytes else []
+    columns += [TextColumn("{task.fields[speed]}"), TimeRemainingColumn()]
     return Progress(*columns, console=Console(file=stream), transient=True)

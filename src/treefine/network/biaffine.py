@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from treefine.config import ScorerSettings
 
+WORDS_AT_ONCE = 64  # on a CPU
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -33,11 +35,20 @@ class Scores:
         """The score of each label, if these are the heads. Those of ROOT and of padding mean nothing."""
         index = heads.clamp(min=0)[..., None].expand(-1, -1, self.label_head.shape[-1])
         head = self.label_head.gather(1, index)  # [batch, dep, width]
-        labels = torch.einsum("bdi,lij,bdj->bdl", self.label_dep, self.label_weight, head)
+        labels = label_scores(self.label_dep, head, self.label_weight)
         for row, other in self.alone.items():
             n_words = other.arcs.shape[1]
             labels[row, :n_words] = other.labels(heads[row : row + 1, :n_words])[0]
         return labels
+
+    def only(self, row: int, n_words: int) -> Scores:
+        """Those of one sentence, cut to its words, ROOT included."""
+        if row in self.alone:
+            return self.alone[row]
+        part = slice(row, row + 1), slice(n_words)
+        tags = tuple(each[part] for each in self.tags)
+        arcs = self.arcs[part][..., :n_words]
+        return Scores(arcs, self.label_dep[part], self.label_head[part], self.label_weight, tags)
 
     def with_rows(self, rows: Mapping[int, Scores]) -> Scores:
         """A copy in which some sentences have other scores, each of which holds that sentence alone."""
@@ -94,6 +105,26 @@ class BiaffineScorer(nn.Module):
         is_self = torch.eye(words.shape[1], dtype=torch.bool, device=words.device)
         arcs = arcs.masked_fill(~is_word[:, None] | is_self, -math.inf)
         return Scores(arcs, with_one(self.label_dep(words)), with_one(self.label_head(words)), self.label_weight)
+
+
+def label_scores(
+    dep: Float[Tensor, "batch dep width"],
+    head: Float[Tensor, "batch dep width"],
+    weight: Float[Tensor, "label width width"],
+) -> Float[Tensor, "batch dep label"]:
+    """The score of each label for each word and its head: a biaffine form a label (Eq. 6).
+
+    On the way, each word has a vector for each label. A CPU takes few words at once, so that these stay in its cache.
+    """
+    if dep.device.type != "cpu":
+        return torch.einsum("bdi,lij,bdj->bdl", dep, weight, head)
+    by_dep = weight.transpose(0, 1).flatten(1)  # [width, label and width]
+    scores = []
+    for start in range(0, dep.shape[0] * dep.shape[1], WORDS_AT_ONCE):
+        some = slice(start, start + WORDS_AT_ONCE)
+        of_labels = (dep.flatten(0, 1)[some] @ by_dep).view(-1, *weight.shape[::2])  # [word, label, width]
+        scores.append((of_labels * head.flatten(0, 1)[some, None]).sum(-1))
+    return torch.cat(scores or [dep.new_zeros(0)]).view(*dep.shape[:2], len(weight))
 
 
 def with_one(x: Float[Tensor, "batch word width"]) -> Float[Tensor, "batch word wider"]:

@@ -71,22 +71,29 @@ def _tokens(cuts: Iterable[Cuts], most_spaces: int) -> Iterator[_Token]:
 
     The last token of a stretch waits for the next stretch, in which it may go on, or its gap may.
     """
-    rest, start, has_begun = Cuts("", np.zeros(0, np.int64), np.zeros(0, bool)), 0, False
+    waiting, start, has_begun = list[Cuts](), 0, False  # `start` is where they begin in the text
     for cut in cuts:
-        token = np.concatenate([rest.token, cut.token])
-        rest = Cuts(rest.text + cut.text, token, np.concatenate([rest.ends_sentence, cut.ends_sentence]))
+        waiting.append(cut)
+        if is_gap(cut.text).all():
+            continue  # a long gap is not looked through again and again
+        rest = _joined(waiting)
         found = _spans(rest, most_spaces)
-        if found and not has_begun:
+        if not has_begun:
             has_begun = True
             yield _Token(0, "", False, False, rest.text[: found[0][0]])
         for span, following in zip(found, found[1:], strict=False):
             yield _token(rest, start, span, following[0])
-        if found:
-            last, _ = found[-1]
-            rest = Cuts(rest.text[last:], rest.token[last:], rest.ends_sentence[last:])
-            start += last
-    for span in _spans(rest, most_spaces):  # one, or none where all is gap
+        last, _ = found[-1]
+        waiting, start = [Cuts(rest.text[last:], rest.token[last:], rest.ends_sentence[last:])], start + last
+    if has_begun:
+        rest = _joined(waiting)
+        (span,) = _spans(rest, most_spaces)
         yield _token(rest, start, span, len(rest.text))
+
+
+def _joined(stretches: Sequence[Cuts]) -> Cuts:
+    texts, token, ends_sentence = zip(*stretches, strict=True)
+    return Cuts("".join(texts), np.concatenate(token), np.concatenate(ends_sentence))
 
 
 def _token(cuts: Cuts, start: int, span: tuple[int, int], stop: int) -> _Token:
@@ -129,7 +136,7 @@ def has_blank_line(gap: str) -> bool:
     >>> has_blank_line(" \r\n \n"), has_blank_line("\r\n"), has_blank_line("\n\x00\n")
     (True, False, False)
     """
-    return any(not line.strip() for line in (gap + ".").splitlines()[1:-1])
+    return any(not line.strip() for line in (gap + ".").splitlines()[1:])
 
 
 def _segmented(

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from treefine.network.batch import NO_HEAD, Graphs
@@ -18,6 +19,8 @@ from treefine.network.model import ParserModel
 from treefine.network.vocabulary import UNSEEN
 from treefine.parsing.tree import maximum_tree, projective_tree
 from treefine.treebank.graph import ROOT, non_projective_words
+
+Weights = NDArray[np.float64]  # [dep, head]
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,9 @@ class Decoder:
 
         The sentences in `as_trees` have their best trees instead.
         """
-        graphs = self.labelled(scores, scores.arcs.argmax(-1), is_word)
+        heads = scores.arcs.argmax(-1)
+        graphs = labelled(heads, self.allowed_labels(scores, heads), is_word)
         return self.trees(scores, graphs, is_word, rows=as_trees) if as_trees else graphs
-
-    def labelled(self, scores: Scores, heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch word"]) -> Graphs:
-        """These heads with the best label for each."""
-        labels = self.allowed_labels(scores, heads).argmax(-1)
-        is_dependent = _dependents(is_word)
-        return Graphs(torch.where(is_dependent, heads, NO_HEAD), torch.where(is_dependent, labels, UNSEEN))
 
     def allowed_labels(self, scores: Scores, heads: Int[Tensor, "batch word"]) -> Float[Tensor, "batch word label"]:
         """The scores of the labels for these heads, -inf where the root label's rule forbids one."""
@@ -74,13 +72,31 @@ class Decoder:
             n_words = int(is_word[row].sum())
             best = self.best_heads(scores.arcs[row, :n_words, :n_words])
             heads[row, :n_words] = torch.from_numpy(best).to(heads.device)
-        return self.labelled(scores, heads, is_word)
+        return labelled(heads, self.allowed_labels(scores, heads), is_word)
 
     def best_heads(self, arcs: Float[Tensor, "dep head"]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The heads of the best tree of one sentence, from the scores of its arcs."""
-        weights = arcs.double().cpu().log_softmax(-1).numpy()
-        if self.tree_over == "probabilities":
-            weights = np.exp(weights)
+        return self._search(self._weights(arcs))
+
+    def lead(self, arcs: Float[Tensor, "dep head"]) -> float:
+        """By how much the best tree of one sentence beats all others, in the sum that it maximises.
+
+        Any other tree lacks an arc of the best one, so the second best is found by forbidding each of its arcs in turn.
+        """
+        weights = self._weights(arcs)
+        words, heads = np.arange(1, len(weights)), self._search(weights)[1:]
+        second = -math.inf
+        for word, head in zip(words, heads, strict=True):
+            without = weights.copy()
+            without[word, head] = -math.inf
+            second = max(second, without[words, self._search(without)[1:]].sum())
+        return float(weights[words, heads].sum() - second)
+
+    def _weights(self, arcs: Float[Tensor, "dep head"]) -> Weights:
+        weights: Weights = arcs.double().cpu().log_softmax(-1).numpy()
+        return np.exp(weights) if self.tree_over == "probabilities" else weights
+
+    def _search(self, weights: Weights) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return projective_tree(weights) if self.is_projective else maximum_tree(weights)
 
     def not_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> list[int]:
@@ -91,6 +107,14 @@ class Decoder:
                 n_words = int(is_word[row].sum())
                 is_tree[row] = is_tree[row] and not non_projective_words([ROOT, *heads[1:n_words]])
         return [row for row, is_one in enumerate(is_tree) if not is_one]
+
+
+def labelled(
+    heads: Int[Tensor, "batch word"], labels: Float[Tensor, "batch word label"], is_word: Bool[Tensor, "batch word"]
+) -> Graphs:
+    """These heads, each with the best of the labels that are scored for it."""
+    is_dependent = _dependents(is_word)
+    return Graphs(torch.where(is_dependent, heads, NO_HEAD), torch.where(is_dependent, labels.argmax(-1), UNSEEN))
 
 
 def made_trees(model: ParserModel, initial: Graphs) -> list[int]:

@@ -1,4 +1,4 @@
-"""The bundled parsers: their names, where they lie, and what is known of them."""
+"""The bundled parsers: their names, where they lie, and what is known of them. Asking loads no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from treefine.config import read_settings
 from treefine.errors import ModelError
 from treefine.network.model_files import read_json
-from treefine.parsing.pretrained import LAYOUT, fetch
+from treefine.parsing.layout import LAYOUT
 
 BUNDLED = Path(__file__).parent.parent / "models"
 ABOUT = "about.json"  # beside a bundled model's own files
@@ -47,6 +47,9 @@ def find_model(name: str | os.PathLike[str]) -> Path:
     if asked in known:
         return known[asked]
     if "/" not in asked and "\\" not in asked and not Path(name).exists():
-        hint = f"Choose a bundled one ({', '.join(known)}), or give the path of a folder, or OWNER/NAME on a hub."
+        bundled = f"Choose a bundled one ({', '.join(known)}), or give" if known else "None is bundled: give"
+        hint = f"{bundled} the path of a folder, or OWNER/NAME on a hub."
         raise ModelError(f"There is no model {asked!r}.", hint=hint)
+    from treefine.parsing.pretrained import fetch  # which loads torch
+
     return fetch(name)

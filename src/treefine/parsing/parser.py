@@ -15,12 +15,14 @@ from treefine.config import BATCH_PIECES, TagSource
 from treefine.errors import ModelError, TreefineError
 from treefine.network.model import ParserModel
 from treefine.parsing.confidence import sentence_confidence
+from treefine.parsing.cuts import Segmented
 from treefine.parsing.decode import Decoder
 from treefine.parsing.device import find_device
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
+from treefine.parsing.layout import LAYOUT
 from treefine.parsing.models import find_model
 from treefine.parsing.parse import Parse, Span, spans_in, text_of
-from treefine.parsing.pretrained import LAYOUT, load_model, new_folder, push_folder, write_model
+from treefine.parsing.pretrained import load_model, new_folder, push_folder, write_model
 from treefine.parsing.run import Parsed, Plan, details, run, steps, trees
 from treefine.parsing.segment import Segmenter
 from treefine.parsing.steps import Step
@@ -128,13 +130,13 @@ class Parser:
             return next(self.stream([words]))
         return list(self.stream(several))
 
-    def stream(self, sentences: Iterable[Sentence | Sequence[str]]) -> Iterator[Sentence]:
+    def stream(self, sentences: Iterable[Sentence | Sequence[str]], *, skip: int = 0) -> Iterator[Sentence]:
         """The sentences with their trees, in the order they came, some thousands held at a time.
 
         All that a sentence holds stays, but for heads, labels, the enhanced arcs that restate them, and tags that were
-        blank and have been predicted.
+        blank and have been predicted. The first `skip` sentences are left out.
         """
-        for sentence, parsed in run(self._plan(), map(_sentence, sentences), trees):
+        for sentence, parsed in run(self._plan(), map(_sentence, sentences), trees, skip=skip):
             yield self._filled(sentence, parsed)
 
     def __call__(self, text: str) -> list[Parse]:
@@ -145,33 +147,43 @@ class Parser:
 
     def stream_text(self, chunks: Iterable[str]) -> Iterator[Parse]:
         """The same for a text that comes in chunks, such as an open file's; where these are cut makes no difference."""
-        return self._parses((each.sentence, each.spans) for each in self._segmenter().stream(chunks))
+        return self.stream_segmented(self.segment(chunks))
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Parse]:
         """The same for a text that has one sentence a line."""
-        return self._parses((each.sentence, each.spans) for each in self._segmenter().stream_lines(lines))
+        return self.stream_segmented(self.segment_lines(lines))
 
     def stream_parses(self, sentences: Iterable[Sentence | Sequence[str]]) -> Iterator[Parse]:
         """The sentences with all that the parser says of them; places are those in the sentence's own text."""
         found = map(_sentence, sentences)
-        return self._parses((sentence, spans_in(text_of(sentence), sentence)) for sentence in found)
+        return self.stream_segmented(Segmented(each, spans_in(text_of(each), each)) for each in found)
 
-    def _parses(self, sentences: Iterable[tuple[Sentence, tuple[Span, ...]]]) -> Iterator[Parse]:
+    def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
+        """The sentences of a text that comes in chunks, cut into words and not yet parsed."""
+        return self._segmenter().stream(chunks)
+
+    def segment_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
+        """The same for a text that has one sentence a line."""
+        return self._segmenter().stream_lines(lines)
+
+    def stream_segmented(self, found: Iterable[Segmented], *, skip: int = 0) -> Iterator[Parse]:
+        """Sentences that a segmenter found with all that the parser says of them, but for the first `skip`."""
         places: deque[tuple[Span, ...]] = deque()  # of sentences that are being parsed
 
         def told() -> Iterator[Sentence]:
-            for sentence, spans in sentences:
-                places.append(spans)
-                yield sentence
+            for number, each in enumerate(found):
+                if number >= skip:
+                    places.append(each.spans)
+                yield each.sentence
 
-        for sentence, found in run(self._plan(), told(), details):
-            sure = sentence_confidence(found.confidence, self.model.settings.confidence)
-            filled = self._filled(sentence, found.parsed)
-            yield Parse(filled, places.popleft(), found.confidence, sure, found.steps, found.initial)
+        for sentence, parsed in run(self._plan(), told(), details, skip=skip):
+            sure = sentence_confidence(parsed.confidence, self.model.settings.confidence)
+            filled = self._filled(sentence, parsed.parsed)
+            yield Parse(filled, places.popleft(), parsed.confidence, sure, parsed.steps, parsed.initial)
 
     def _segmenter(self) -> Segmenter:
         if self.segmenter is None:
-            hint = "Give it words: a list of them, or a file that is cut into words."
+            hint = "Give it words: a list of them, or a file that is cut into words (--from words)."
             raise ModelError("This model has no segmenter, so it cannot read text.", hint=hint)
         return self.segmenter
 

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +21,13 @@ from treefine.network.model import ParserModel
 from treefine.network.model_files import check_weights, read_json, read_weights
 from treefine.network.rounding import restored, rounded
 from treefine.network.subwords import TOKENIZER_FILES, Subwords
+from treefine.network.unfilled import unfilled
 from treefine.network.vocabulary import Vocabulary
 from treefine.parsing.card import model_card
+from treefine.parsing.layout import LAYOUT
 from treefine.version import __version__
 
 FORMAT = 1  # of the folder; a higher one was saved by a later treefine
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The names of the files in a model folder; a tokenizer's own are in `subwords`."""
-
-    config: str = "config.json"
-    vocabulary: str = "vocabulary.json"
-    weights: str = "model.safetensors"
-    card: str = "README.md"
-    initial: str = "initial"  # the folder of the initial parser, where the model has one of its own
-    segmenter: str = "segmenter"  # the folder of the segmenter, where it was trained with one
-
-
-LAYOUT = Layout()
 
 
 def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: str) -> None:
@@ -84,7 +71,7 @@ def load_model(folder: Path) -> ParserModel:
                 hint="The tokenizer does not belong to the config.json beside it.",
                 path=str(folder),
             )
-    with torch.device("meta"):
+    with unfilled():
         model = ParserModel(settings, vocabulary, subwords)
     weights = restored(read_weights(folder / LAYOUT.weights))
     check_weights(weights, model.state_dict(), path=str(folder / LAYOUT.weights))

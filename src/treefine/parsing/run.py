@@ -28,6 +28,7 @@ from treefine.treebank.sentence import Sentence
 Result = TypeVar("Result")
 
 WINDOWS_AT_ONCE = 8  # of a sentence too long for the encoder
+CPU_PIECES = 1000  # that a transformer scores together on a CPU; of more, the numbers no longer stay in its cache
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,12 @@ class Plan:
     def predicts_tags(self) -> bool:
         """Whether the model's tagger fills in the tags that are not read from the sentences."""
         return self.tags != "none" and self.model.settings.tags.source == "predicted"
+
+    @property
+    def most_pieces(self) -> int:
+        """What a batch holds at most: `batch_pieces`, or less where that is faster."""
+        is_on_cpu = self.device.type == "cpu" and isinstance(self.model.settings.encoder, TransformerSettings)
+        return min(self.batch_pieces, CPU_PIECES) if is_on_cpu else self.batch_pieces
 
 
 class Parsed(NamedTuple):
@@ -67,8 +74,14 @@ class Details(NamedTuple):
 Work = Callable[[Plan, Sequence[Sentence], Sequence[Arcs]], list[Result]]
 
 
-def run(plan: Plan, sentences: Iterable[Sentence], work: Work[Result]) -> Iterator[tuple[Sentence, Result]]:
-    """Each sentence with what `work` (`trees`, `details` or `steps`) makes of it, in the order they came."""
+def run(
+    plan: Plan, sentences: Iterable[Sentence], work: Work[Result], *, skip: int = 0
+) -> Iterator[tuple[Sentence, Result]]:
+    """Each sentence with what `work` (`trees`, `details` or `steps`) makes of it, in the order they came.
+
+    The first `skip` are left out, mostly without work: those after them are in the same batches as without it, so that
+    their numbers are the same to the last digit.
+    """
     pairs = _with_initial(plan.initial, sentences)
     encoder = plan.model.settings.encoder
     longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else plan.batch_pieces
@@ -79,6 +92,9 @@ def run(plan: Plan, sentences: Iterable[Sentence], work: Work[Result]) -> Iterat
         return sum(map(len, plan.model.subwords.pieces_of(pair[0].forms))) + N_SPECIALS
 
     for chunk in chunks(pairs, size, plan.batch_pieces):
+        if skip >= len(chunk):
+            skip -= len(chunk)
+            continue
         results: dict[int, Result] = {}
 
         def on_some(numbers: Sequence[int], chunk: list[tuple[Sentence, Arcs]] = chunk) -> list[Result]:
@@ -89,10 +105,11 @@ def run(plan: Plan, sentences: Iterable[Sentence], work: Work[Result]) -> Iterat
             hint = "Choose another device, or a smaller model."
             return chunk[number][0].error("Memory does not suffice for this sentence.", hint=hint)
 
-        for numbers in batches([size(pair) for pair in chunk], plan.batch_pieces, longest):
+        for numbers in batches([size(pair) for pair in chunk], plan.most_pieces, longest):
             results.update(zip(numbers, halving(numbers, on_some, on_one), strict=True))
-        for number, (sentence, _) in enumerate(chunk):
-            yield sentence, results[number]
+        for number in range(skip, len(chunk)):
+            yield chunk[number][0], results[number]
+        skip = 0
 
 
 def _with_initial(initial: InitialParser, sentences: Iterable[Sentence]) -> Iterator[tuple[Sentence, Arcs]]:

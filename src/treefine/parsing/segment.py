@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -114,9 +115,9 @@ class Segmenter:
         tokens, ends = [], []
         for first in range(0, len(windows), AT_ONCE):
             some = windows[first : first + AT_ONCE]
-            with torch.inference_mode():
+            with torch.inference_mode(), _one_thread():
                 scores = self.network(Windows.of([self.alphabet.encode(text) for text, _, _ in some]).to(self.device))
-            token, sentence = scores.token.argmax(-1).cpu().numpy(), (scores.sentence > 0).cpu().numpy()
+            token, sentence = scores.token.argmax(-1).to("cpu", torch.int8).numpy(), (scores.sentence > 0).cpu().numpy()
             for row, (_, start, length) in enumerate(some):
                 tokens.append(token[row, start : start + length])
                 ends.append(sentence[row, start : start + length])
@@ -126,3 +127,14 @@ class Segmenter:
     def device(self) -> torch.device:
         """Where the network is."""
         return next(self.network.parameters()).device
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of the CPU: an LSTM's steps are so short that several threads mostly wait, if others are at work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -8,14 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save_file
 
 from treefine.config import SegmenterSettings, read_settings
 from treefine.errors import ModelError
 from treefine.network.characters import Alphabet
 from treefine.network.model_files import check_weights, read_json, read_weights
+from treefine.network.rounding import restored, rounded
 from treefine.network.segmenter import SegmenterNetwork
+from treefine.network.unfilled import unfilled
 from treefine.treebank.multiword import Multiwords
 from treefine.version import __version__
 
@@ -38,15 +39,16 @@ LAYOUT = SegmenterLayout()
 def write_segmenter(
     network: SegmenterNetwork, alphabet: Alphabet, multiwords: Multiwords, most_spaces: int, folder: Path
 ) -> None:
-    """Write the files of a segmenter into a folder that is there; the weights in half precision, which suffices."""
+    """Write the files of a segmenter into a folder that is there; weights in eight bits, which cost no accuracy."""
     settings = {"segmenter": asdict(network.settings), "alphabet": alphabet.characters, "most_spaces": most_spaces}
     _write_json(folder / LAYOUT.config, {"treefine": __version__, "format": FORMAT, **settings})
     _write_json(folder / LAYOUT.multiwords, asdict(multiwords))
-    weights = {name: each.detach().to("cpu", torch.float16).contiguous() for name, each in network.state_dict().items()}
-    for name, each in weights.items():
+    weights = {name: each.detach().cpu() for name, each in network.state_dict().items()}
+    small = {name: each.contiguous() for name, each in rounded(weights).items()}
+    for name, each in small.items():
         if not each.isfinite().all():
-            raise ModelError(f"The weight {name} of the segmenter is not finite in half precision; nothing was saved.")
-    save_file(weights, folder / LAYOUT.weights, metadata={"format": "pt"})
+            raise ModelError(f"The weight {name} of the segmenter is not finite in 16 bits; nothing was saved.")
+    save_file(small, folder / LAYOUT.weights, metadata={"format": "pt"})
     (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # the library lets only the owner read it
 
 
@@ -66,11 +68,11 @@ def load_segmenter(folder: Path) -> tuple[SegmenterNetwork, Alphabet, Multiwords
     if type(most_spaces) is not int or most_spaces < 0:
         raise ModelError(f"most_spaces is {most_spaces!r}, not a number of spaces.", hint=_AGAIN, path=str(path))
     alphabet = Alphabet(characters, settings.n_hashes)
-    with torch.device("meta"):
+    with unfilled():
         network = SegmenterNetwork(settings, n_chars=len(alphabet))
-    weights = read_weights(folder / LAYOUT.weights)
+    weights = restored(read_weights(folder / LAYOUT.weights))
     check_weights(weights, network.state_dict(), path=str(folder / LAYOUT.weights))
-    network.load_state_dict({name: each.float() for name, each in weights.items()}, assign=True)
+    network.load_state_dict(weights, assign=True)
     return network, alphabet, _read_multiwords(folder / LAYOUT.multiwords), most_spaces
 
 
@@ -89,7 +91,8 @@ def _read_multiwords(path: Path) -> Multiwords:
     values = read_json(path)
     try:
         forms = {form: _words(words) for form, words in values.pop("forms").items()}
-        endings, beginnings = (_rules(values.pop(name)) for name in ("endings", "beginnings"))
+        endings = _rules(values.pop("endings"), joined=0)
+        beginnings = _rules(values.pop("beginnings"), joined=-1)
         if values:
             raise ValueError(f"{next(iter(values))} is unknown")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -97,18 +100,20 @@ def _read_multiwords(path: Path) -> Multiwords:
     return Multiwords(forms, endings, beginnings)
 
 
-def _rules(values: Mapping[str, Any]) -> dict[str, tuple[int, tuple[str, ...]]]:
+def _rules(values: Mapping[str, Any], *, joined: int) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Rules of which one word is joined to the rest of the token, and so may be empty."""
     found = {}
     for key, (changed, words) in values.items():
         if type(changed) is not int or not 0 <= changed <= len(key):
             raise ValueError(f"{key!r} changes {changed!r} characters")
-        found[key] = (changed, _words(words, may_be_empty=True))
+        found[key] = (changed, _words(words, joined=joined))
     return found
 
 
-def _words(words: Any, *, may_be_empty: bool = False) -> tuple[str, ...]:
+def _words(words: Any, *, joined: int | None = None) -> tuple[str, ...]:
     is_valid = isinstance(words, list) and len(words) > 1 and all(isinstance(word, str) for word in words)
-    if not is_valid or not (all(words) or may_be_empty) or any(mark in word for word in words for mark in "\t\n\r\0"):
+    whole = [word for place, word in enumerate(words) if joined is None or place != joined % len(words)]
+    if not is_valid or not all(whole) or any(mark in word for word in words for mark in "\t\n\r\0"):
         raise ValueError(f"{words!r} are no words")
     return tuple(words)
 

@@ -32,6 +32,8 @@ class Documents:
         are_named = len(ranges) > 1
         if not are_named:
             ranges = [range(first, min(first + BLOCK, len(cut))) for first in range(0, len(cut), BLOCK)]
+        for each in ranges:  # what follows a document is drawn later, and its last sentence may come to stand within it
+            cut[each.stop - 1] = _followed_by(cut[each.stop - 1], " ")
         return cls(tuple(tuple(cut[each.start : each.stop]) for each in ranges), are_named)
 
     def draw(self, settings: SegmenterTraining, rng: np.random.Generator) -> RawText:

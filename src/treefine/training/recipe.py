@@ -140,7 +140,7 @@ class TrainingSettings:
     patience: int = 100  # more epochs than these without a better dev LAS end the training
     batch_pieces: int = 1000  # padding counted
     hidden: float = 0.0  # share of the pieces (of a BiLSTM's words) that are hidden from the model in training
-    given_tags: float = 0.0  # where tags are predicted: share of the sentences that have some given: all columns, or one
+    given_tags: float = 0.0  # where tags are predicted: share of the sentences with some given, all columns or one
     seed: int = 1
     members: int = 1  # trainings that begin alike, but draw sentences otherwise, and whose weights are averaged
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU

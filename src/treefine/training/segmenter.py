@@ -114,9 +114,8 @@ class SegmenterLearner:
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
-        kept = min(
-            self.settings.average, self.n_updates / (self.n_updates + 10)
-        )  # the first weights are soon forgotten
+        # early on the mean is short, so that it soon forgets the first weights
+        kept = min(self.settings.average, self.n_updates / (self.n_updates + 10))
         with torch.no_grad():
             torch._foreach_lerp_(list(self.mean.parameters()), list(self.network.parameters()), 1 - kept)
         return loss.detach()
@@ -144,11 +143,11 @@ def measured(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[
 def cut_loss(
     scores: CutScores, token: Int[Tensor, "batch char"], sentence: Float[Tensor, "batch char"]
 ) -> Float[Tensor, ""]:
-    """Of a character within a token, and of a token's end; a target below zero is none."""
-    token_loss = F.cross_entropy(scores.token.flatten(0, 1).float(), token.flatten(), ignore_index=NOWHERE)
-    is_end = sentence >= 0
-    sentence_loss = F.binary_cross_entropy_with_logits(scores.sentence[is_end].float(), sentence[is_end])
-    return token_loss + sentence_loss
+    """That of a mean character of a token, and that of a mean end of one; a target below zero is none."""
+    is_token, is_end = token >= 0, sentence >= 0
+    token_loss = F.cross_entropy(scores.token[is_token], token[is_token], reduction="sum")
+    sentence_loss = F.binary_cross_entropy_with_logits(scores.sentence[is_end], sentence[is_end], reduction="sum")
+    return token_loss / max(1, int(is_token.sum())) + sentence_loss / max(1, int(is_end.sum()))
 
 
 def _batches(

@@ -12,10 +12,10 @@ class SegmenterTraining:
     """How a segmenter is trained on the text of the treebank; what has a share is drawn anew each epoch."""
 
     network: SegmenterSettings = field(default_factory=SegmenterSettings)
-    epochs: int = 50
+    epochs: int = 40
     rate: float = 2e-3
     window: int = 640  # characters that are read together
-    batch_windows: int = 32
+    batch_windows: int = 32  # fewer suit a small treebank: it needs some thousand updates
     weight_decay: float = 0.01
     average: float = 0.995  # what a running mean of the weights keeps of itself at an update
     hidden: float = 0.05  # share of the characters that the network does not get to see; of the runs it is twice that

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Literal, NamedTuple
 
-from treefine.errors import TreebankError
+from treefine.errors import EmptyError, TreebankError
 from treefine.treebank.faults import line_faults
 from treefine.treebank.files import Source, name_of, open_input, open_output
 from treefine.treebank.formats import Format, format_of
@@ -77,7 +77,7 @@ def read_blocks(
             number += isinstance(read, Sentence) or read.has_words
             is_empty = False
     if is_empty:
-        raise TreebankError("The file holds no sentence.", path=path)
+        raise EmptyError("The file holds no sentence.", path=path)
 
 
 def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> int:
@@ -87,17 +87,28 @@ def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]
     """
     count = 0
     with open_output(target) as stream:
-        last = PLAIN
-        for sentence in sentences:
-            text = sentence.to_text()
-            if count:  # it may come from another file, or another place: what only a first or last sentence has must go
-                text = text.removeprefix(sentence.layout.start)
-                newline = "\r\n" if "\r\n" in (last.end or last.newlines) else "\n"
-                text = newline * (2 - min(last.end.count("\n"), 2)) + text
-            last = sentence.layout
+        for text in texts_in_file(sentences):
             stream.write(text.encode())
             count += 1
     return count
+
+
+def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> Iterator[str]:
+    """What a file of these sentences holds, one sentence at a time.
+
+    Without `is_start` the file has others before them, up to the blank line.
+    """
+    last: Layout | None = None
+    for sentence in sentences:
+        text = sentence.to_text()
+        # It may come from another file, or another place: what only a first or last sentence has must go.
+        if last is not None or not is_start:
+            text = text.removeprefix(sentence.layout.start)
+        if last is not None:
+            newline = "\r\n" if "\r\n" in (last.end or last.newlines) else "\n"
+            text = newline * (2 - min(last.end.count("\n"), 2)) + text
+        last = sentence.layout
+        yield text
 
 
 def _report_skip(error: TreebankError) -> None:

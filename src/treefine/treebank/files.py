@@ -120,7 +120,8 @@ def open_output(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BrokenPipeError:
         raise  # whoever reads our output has seen enough
     except OSError as error:
-        raise TreebankError(f"The output could not be written: {error.strerror or error}.", path=name) from error
+        place = "<stdout>" if name == "-" else name
+        raise TreebankError(f"The output could not be written: {error.strerror or error}.", path=place) from error
 
 
 @contextmanager

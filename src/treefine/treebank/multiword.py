@@ -45,19 +45,18 @@ class Multiwords:
     @cached_property
     def _changes_endings(self) -> bool:
         """Whether the language cuts off endings, as Turkish does, rather than beginnings, as Hebrew does."""
-        changed = [sum(rule[0] for rule in rules.values()) for rules in (self.endings, self.beginnings)]
-        return changed[0] <= changed[1]
+        sizes = [[size for size, _ in rules.values()] for rules in (self.endings, self.beginnings)]
+        of_ending, of_beginning = (sum(each) / max(1, len(each)) for each in sizes)  # characters that change
+        return of_ending <= of_beginning
 
     def _by_rule(self, form: str) -> Words | None:
-        """The words by the longest rule that fits and leaves no word empty."""
+        """The words by the longest rule that fits; it leaves at least one character as it is, so no word is empty."""
         for is_ending in (self._changes_endings, not self._changes_endings):
             rules = self.endings if is_ending else self.beginnings
             for reach in range(min(len(form) - 1, max(map(len, rules), default=0)), 0, -1):
                 rule = rules.get(form[-reach:] if is_ending else form[:reach])
                 if rule is not None:
-                    words = _applied(form, *rule, is_ending=is_ending)
-                    if all(words):
-                        return words
+                    return _applied(form, *rule, is_ending=is_ending)
         return None
 
 

@@ -1,0 +1,146 @@
+"""Where a command writes to, and in which shape; what cannot be is told before work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from treefine.errors import TreebankError, TreefineError
+from treefine.interfaces.inputs import Input
+from treefine.interfaces.part_file import part_of
+from treefine.treebank.files import COMPRESSED
+from treefine.treebank.formats import CONLL09, CONLLU, FORMATS, Format, format_by_name, suffix_of
+
+Shape = Literal["tree", "conllu", "json", "svg", "html"]
+_BY_ENDING: dict[str, Shape] = {
+    ".txt": "tree",
+    ".json": "json",
+    ".jsonl": "json",
+    ".svg": "svg",
+    ".html": "html",
+    ".htm": "html",
+}
+_ENDINGS: dict[Shape, str] = {"tree": ".txt", "json": ".jsonl", "svg": ".svg", "html": ".html"}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Inputs that go into one output."""
+
+    inputs: tuple[Input, ...]
+    target: str  # a path, or - for standard output
+    shape: Shape
+    form: Format | None = None  # of a treebank; None where each sentence keeps its own
+
+    @property
+    def can_be_resumed(self) -> bool:
+        """Whether the output is a file in which whole sentences can be told from a broken one."""
+        path = Path(self.target)
+        return self.target != "-" and self.shape in ("conllu", "json") and (path.is_file() or not path.exists())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the output is there, and no part of it."""
+        return Path(self.target).exists() and not part_of(self.target).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be said beside the trees, and how."""
+
+    steps: bool = False
+    confidence: bool = False
+    review: float | None = None  # list the sentences with less confidence
+    resume: bool = False
+
+
+def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: Wanted) -> list[Job]:
+    """What is written where; an output that cannot be written, or not in this way, is told."""
+    if wanted.review is not None and output == "-":
+        if shape is not None or wanted.steps or wanted.confidence:
+            hint = "Name a file for the trees with -o, or leave out --format, --show-steps and --confidence."
+            raise TreefineError("--review prints its list in place of the trees.", hint=hint)
+        return [Job(tuple(inputs), "-", "conllu")]
+    if output != "-" and (output.endswith(("/", os.sep)) or Path(output).is_dir()):
+        jobs = _jobs_of_folder(inputs, Path(output), shape)
+    elif output != "-":
+        chosen = shape or _BY_ENDING.get(suffix_of(output), "conllu")
+        form = format_by_name(output) or (CONLLU if shape == "conllu" else None)
+        jobs = [Job(tuple(inputs), output, chosen, form if chosen == "conllu" else None)]
+    else:
+        form = CONLLU if shape == "conllu" else None
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        jobs = [Job(tuple(inputs), "-", shape or ("tree" if is_terminal else "conllu"), form)]
+    for job in jobs:
+        _check(job, wanted)
+    return jobs
+
+
+def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) -> list[Job]:
+    """One output a file, by its name and with the output's ending."""
+    if not all(each.is_file for each in inputs):
+        hint = "Name an output file, or leave out -o."
+        raise TreefineError("A folder takes the parses of files alone, not of a text.", hint=hint, path=str(folder))
+    jobs = []
+    for each in inputs:
+        form, ending = None, _ENDINGS.get(shape or "conllu")
+        if ending is None:
+            by_kind = FORMATS.get(each.kind or "")
+            form = CONLLU if shape == "conllu" or by_kind is None else by_kind
+            ending = (form.suffixes or CONLL09.suffixes)[0]
+        jobs.append(Job((each,), str(folder / (_stem(each.name) + ending)), shape or "conllu", form))
+    for target, number in Counter(job.target for job in jobs).items():
+        if number > 1:
+            names = ", ".join(job.inputs[0].name for job in jobs if job.target == target)
+            hint = "Parse them into different folders."
+            raise TreefineError(f"This would be the output of {number} files: {names}.", hint=hint, path=target)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_written(error.strerror or str(error), str(folder)) from error
+    return jobs
+
+
+def _stem(name: str) -> str:
+    """The name of a file without its ending.
+
+    >>> _stem("texts/a.b.txt.gz"), _stem(".hidden")
+    ('a.b', '.hidden')
+    """
+    path = Path(Path(name).name)
+    while path.suffix.lower() in COMPRESSED:
+        path = path.with_suffix("")
+    return path.stem
+
+
+def _check(job: Job, wanted: Wanted) -> None:
+    if wanted.steps and job.shape == "conllu":
+        hint = "Add --format tree, svg, html or json."
+        raise TreefineError("A treebank has no place for the steps of --show-steps.", hint=hint)
+    if wanted.confidence and job.form is not None and job.form.misc is None:
+        raise TreefineError(f"{job.form.title} has no column for the confidence.", hint="Write CoNLL-U.")
+    if wanted.resume and not job.can_be_resumed:
+        hint = "Name a file of CoNLL-U, CoNLL-X, CoNLL-2009 or JSON with -o, or leave out --resume."
+        raise TreefineError("Only a file of sentences can be gone on with.", hint=hint)
+    if job.target == "-":
+        return
+    target = Path(job.target)
+    if target.is_dir():
+        raise TreebankError("This is a directory.", hint="Name a file to write.", path=job.target)
+    folder = target.resolve().parent
+    if not folder.is_dir():
+        raise _not_written("No such file or directory", job.target)
+    if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
+        raise _not_written("Permission denied", job.target)
+    if wanted.resume and target.exists() and any(each.is_file and target.samefile(each.name) for each in job.inputs):
+        hint = "Name another output file."
+        raise TreefineError("The output is the input, so --resume cannot tell if it is whole.", hint=hint)
+
+
+def _not_written(reason: str, path: str) -> TreebankError:
+    return TreebankError(f"The output could not be written: {reason}.", path=path)

@@ -1,0 +1,121 @@
+"""Inputs as a stream of sentences that are cut into words."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import BinaryIO, cast
+
+from treefine.errors import EmptyError, TreebankError
+from treefine.interfaces.inputs import Input, Kind
+from treefine.parsing.cuts import Segmented
+from treefine.parsing.parse import spans_in, text_of
+from treefine.parsing.parser import Parser
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.files import name_of, open_input
+from treefine.treebank.pretokenised import read_words, utf8_lines
+
+CHUNK = 1 << 16  # bytes of a text that are read at a time
+_FIRST_WORD = re.compile(
+    rb"(?:1|1-[0-9]+|0\.1)\t"
+)  # of a treebank; a multiword token or an empty node may be before it
+
+
+def read_input(source: Input, parser: Parser, on_bytes: Callable[[int], None]) -> Iterator[Segmented]:
+    """The sentences of an input; text is cut by the parser's segmenter."""
+    if source.text is not None:
+        with io.BytesIO(source.text.encode()) as stream:
+            yield from _read(stream, "", source.kind or "text", parser)
+        return
+    name = name_of(source.name)
+    with open_input(source.name, on_bytes=on_bytes) as stream:
+        kind, head = (source.kind, b"") if source.kind is not None else _look(stream)
+        yield from _read(cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream, name))), name, kind, parser)
+
+
+def _read(stream: BinaryIO, path: str, kind: Kind, parser: Parser) -> Iterator[Segmented]:
+    if kind == "text":
+        return _segmented(parser.segment, _decoded(stream, path), path)
+    if kind == "lines":
+        return _segmented(parser.segment_lines, utf8_lines(stream, path), path)
+    sentences = read_words(stream, name=path) if kind == "words" else read_treebank(stream, format=kind)
+    return (Segmented(sentence, spans_in(text_of(sentence), sentence)) for sentence in sentences)
+
+
+def _segmented(
+    segment: Callable[[Iterable[str]], Iterator[Segmented]], chunks: Iterable[str], path: str
+) -> Iterator[Segmented]:
+    """The sentences of a text, each with the line of the file that it starts in."""
+    newlines: deque[int] = deque()  # their places in the text, as far as it is read and no sentence has passed them
+
+    def noted() -> Iterator[str]:
+        length = 0
+        for chunk in chunks:
+            newlines.extend(length + each.start() for each in re.finditer("\n", chunk))
+            length += len(chunk)
+            yield chunk
+
+    line, is_empty = 1, True
+    for found in segment(noted()):
+        is_empty = False
+        while newlines and newlines[0] < found.spans[0][0]:
+            newlines.popleft()
+            line += 1
+        yield replace(found, sentence=replace(found.sentence, path=path, line=line))
+    if is_empty:
+        raise EmptyError("There is no word in the text.", path=path)
+
+
+def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
+    """The text in chunks, every character as it is; only a byte order mark is left out."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    line, is_end = 1, False
+    while not is_end:
+        chunk = stream.read(CHUNK)
+        is_end = not chunk
+        try:
+            text = decoder.decode(chunk, final=is_end)
+        except UnicodeDecodeError as error:
+            line += error.object.count(b"\n", 0, error.start)
+            message = f"Byte 0x{error.object[error.start]:02x} is not UTF-8."
+            raise TreebankError(message, hint="Convert the file to UTF-8.", path=path, line=line) from error
+        line += text.count("\n")
+        yield text
+
+
+def _look(stream: BinaryIO) -> tuple[Kind, bytes]:
+    """What the first line that is no comment tells of the stream, and the bytes that were read for it."""
+    head = b""
+    while len(head) < CHUNK:
+        line = stream.readline(CHUNK)
+        head += line
+        if not line:
+            break
+        words = line.removeprefix(codecs.BOM_UTF8)
+        if not words.startswith(b"#") and words.strip():
+            n_columns = words.count(b"\t") + 1
+            if _FIRST_WORD.match(words) and (n_columns == 10 or n_columns >= 14):
+                return ("conllu" if n_columns == 10 else "conll09"), head
+            break
+    return "text", head
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream of which some bytes have been read already: these, and then the rest."""
+
+    def __init__(self, head: bytes, rest: BinaryIO, name: str) -> None:
+        self.head, self.rest, self.name = head, rest, name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        place = cast(bytearray, buffer)
+        data = self.head[: len(place)] or self.rest.read(len(place))
+        self.head = self.head[len(data) :]
+        place[: len(data)] = data
+        return len(data)

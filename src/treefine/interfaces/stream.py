@@ -1,0 +1,201 @@
+"""From inputs to outputs, one sentence after another, in constant memory."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO, Protocol
+
+import typer
+
+from treefine.drawing.characters import visible
+from treefine.errors import EmptyError
+from treefine.interfaces import tables
+from treefine.interfaces.inputs import bytes_in
+from treefine.interfaces.outputs import Job, Wanted
+from treefine.interfaces.part_file import JSON_LINES, TREEBANK, open_part
+from treefine.interfaces.progress import Advance, progress
+from treefine.interfaces.reading import read_input
+from treefine.interfaces.review import Review
+from treefine.interfaces.writing import Pen, as_html, as_json, as_svg, as_trees, pen_for_stdout
+from treefine.parsing.cuts import Segmented
+from treefine.parsing.parse import Parse
+from treefine.parsing.parser import Parser
+from treefine.treebank.conllu import texts_in_file
+from treefine.treebank.convert import convert, losses
+from treefine.treebank.files import open_output
+from treefine.treebank.formats import Format
+from treefine.treebank.sentence import BLANK, Sentence
+
+_SHOWN = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # all but what parts cells and lines
+
+
+class _Sink(Protocol):
+    """Takes the text of one sentence after another; the first `skip` are there already."""
+
+    skip: int
+
+    def write(self, text: str) -> None: ...
+
+
+@dataclass
+class _Plain:
+    """An output that begins anew."""
+
+    stream: BinaryIO
+    encoding: str = "utf-8"
+    is_terminal: bool = False  # on which control characters of the input must not act
+    is_watched: bool = False  # so that each sentence is to show at once
+    skip: int = 0
+
+    def write(self, text: str) -> None:
+        if self.is_terminal:
+            text = _SHOWN.sub(lambda found: visible(found[0]), text)
+        self.stream.write(text.encode(self.encoding, "backslashreplace"))
+        if self.is_watched:
+            self.stream.flush()
+
+
+@dataclass
+class _Tally:
+    """What is to be told at the end."""
+
+    review: Review | None
+    lost: dict[Format, Counter[str]] = field(default_factory=dict)
+    n_empty: int = 0
+
+
+def run_jobs(parser: Parser, jobs: Sequence[Job], wanted: Wanted) -> bool:
+    """Read, parse and write; whether every input had a sentence.
+
+    One without is told, and of several the others are parsed.
+    """
+    tally = _Tally(None if wanted.review is None else Review(wanted.review))
+    inputs = [each for job in jobs for each in job.inputs]
+    prints = jobs[0].target == "-" or tally.review is not None
+    is_drawn_over = prints and sys.stdout is not None and sys.stdout.isatty()  # the bar, on the same terminal
+    with progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=not is_drawn_over) as advance:
+        for job in jobs:
+            _run(parser, job, wanted, tally, advance, may_be_empty=len(inputs) > 1)
+    for form, lost in tally.lost.items():
+        if lost:
+            typer.echo(tables.losses_line(lost, form), err=True)
+    if tally.review is not None:
+        typer.echo(tally.review.counted, err=True)
+    return not tally.n_empty
+
+
+def _run(parser: Parser, job: Job, wanted: Wanted, tally: _Tally, advance: Advance, *, may_be_empty: bool) -> None:
+    found = _told_of_missing_tags(parser, _read(parser, job, tally, advance, may_be_empty=may_be_empty))
+    if job.form is not None:
+        found = _converted(found, job.form, tally.lost.setdefault(job.form, Counter()))
+    with ExitStack() as stack:
+        listed = stack.enter_context(_open_stdout("tree")).write if tally.review is not None else None
+        if job.target == "-" and listed is not None:
+            for _ in _seen(parser.stream_segmented(found), tally.review, listed, advance):
+                pass
+            return
+        sink = stack.enter_context(_open(job, wanted))
+        if job.shape == "conllu" and not wanted.confidence and listed is None:
+            sentences = parser.stream((each.sentence for each in found), skip=sink.skip)
+            texts = texts_in_file(_counted(sentences, advance), is_start=not sink.skip)
+        else:
+            parses = _seen(parser.stream_segmented(found, skip=sink.skip), tally.review, listed, advance)
+            texts = _texts(parses, job, wanted, is_start=not sink.skip)
+        for text in texts:
+            sink.write(text)
+
+
+def _texts(parses: Iterator[Parse], job: Job, wanted: Wanted, *, is_start: bool) -> Iterator[str]:
+    if job.shape == "tree":
+        return as_trees(parses, pen_for_stdout() if job.target == "-" else Pen(), steps=wanted.steps)
+    if job.shape == "json":
+        return as_json(parses)
+    if job.shape == "svg":
+        return as_svg(parses, steps=wanted.steps)
+    if job.shape == "html":
+        title = job.inputs[0].name if len(job.inputs) == 1 and job.inputs[0].is_file else "Parsed by treefine"
+        return as_html(parses, title=title, steps=wanted.steps)
+    sentences = (each.with_confidence() if wanted.confidence else each.sentence for each in parses)
+    return texts_in_file(sentences, is_start=is_start)
+
+
+@contextmanager
+def _open(job: Job, wanted: Wanted) -> Iterator[_Sink]:
+    if job.target == "-":
+        with _open_stdout(job.shape) as sink:
+            yield sink
+    elif job.can_be_resumed:
+        records = JSON_LINES if job.shape == "json" else TREEBANK
+        with open_part(job.target, records, is_resumed=wanted.resume) as part:
+            yield part
+    else:
+        with open_output(job.target) as stream:
+            yield _Plain(stream)
+
+
+@contextmanager
+def _open_stdout(shape: str) -> Iterator[_Plain]:
+    """Standard output: in UTF-8, or for people's eyes in the encoding of their terminal."""
+    with open_output("-") as stream:
+        is_drawn = shape == "tree"
+        encoding = pen_for_stdout().encoding if is_drawn else "utf-8"
+        yield _Plain(stream, encoding, is_terminal=sys.stdout.isatty() and not is_drawn, is_watched=True)
+
+
+def _read(parser: Parser, job: Job, tally: _Tally, advance: Advance, *, may_be_empty: bool) -> Iterator[Segmented]:
+    for each in job.inputs:
+        try:
+            yield from read_input(each, parser, advance)
+        except EmptyError as error:
+            if not may_be_empty:
+                raise
+            typer.echo(f"treefine: {visible(str(error))}", err=True)
+            tally.n_empty += 1
+
+
+def _converted(found: Iterator[Segmented], form: Format, lost: Counter[str]) -> Iterator[Segmented]:
+    """The sentences in the format of the output, so that predicted tags find their column; losses are counted."""
+    for each in found:
+        lost.update(losses(each.sentence, form))
+        yield replace(each, sentence=convert(each.sentence, form))
+
+
+def _told_of_missing_tags(parser: Parser, found: Iterator[Segmented]) -> Iterator[Segmented]:
+    """The sentences; the first without any of the tags that the model reads is told of on standard error."""
+    columns = parser.model.settings.tags.columns if parser.tags == "given" else ()
+    is_told = not columns
+    for each in found:
+        sentence = each.sentence
+        if not is_told:
+            tags = {tag for column in columns for tag in (sentence.upos if column == "upos" else sentence.xpos)}
+            if tags == {BLANK}:
+                names = " and ".join(column.upper() for column in columns)
+                place = sentence.error(f"There is no {names} here, which the model was trained to read.")
+                warning = visible(f"{place} Trees will be worse than they could be.")
+                typer.echo(f"treefine: warning: {warning}", err=True)
+                is_told = True
+        yield each
+
+
+def _counted(sentences: Iterable[Sentence], advance: Advance) -> Iterator[Sentence]:
+    for sentence in sentences:
+        advance(sentences=1)
+        yield sentence
+
+
+def _seen(
+    parses: Iterable[Parse], review: Review | None, listed: Callable[[str], None] | None, advance: Advance
+) -> Iterator[Parse]:
+    """The parses; those that are to be reviewed are listed on the way."""
+    for parse in parses:
+        advance(sentences=1)
+        if review is not None and listed is not None:
+            line = review.line(parse)
+            if line is not None:
+                listed(line)
+        yield parse

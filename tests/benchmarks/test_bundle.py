@@ -1,0 +1,208 @@
+"""A tiny model made into a bundled one: small, described, and with the same weights however often it is told anew."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from benchmarks import bundle
+from benchmarks.bundle import measure_bundle
+from benchmarks.model_rows import MEASURES, weights_checksum
+from benchmarks.rows import read_rows, save_row
+from tests.tiny import tiny_model
+from tests.tiny_segmenter import tiny_segmenter
+from treefine import Parser, TreefineError
+from treefine.config import ConfidenceSettings, TagSettings
+from treefine.parsing.models import about
+from treefine.training.notes import recipe_toml
+from treefine.training.recipe import read_recipe
+
+
+def notes(*changes):
+    return f"## Training\n\nTrained by hand.\n\n```toml\n{recipe_toml(read_recipe('en', changes))}```"
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """The folder of a training, with its model."""
+    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+    parser = Parser(model, device="cpu", segmenter=tiny_segmenter())
+    parser.save(tmp_path / "run" / "model", notes=notes())
+    return tmp_path / "run"
+
+
+def run(place, *arguments):
+    options = ["--name", "en", "--models", place / "models", "--rows", place / "rows.jsonl"]
+    measure_bundle([str(each) for each in (*arguments, *options)])
+    return place / "models" / "en"
+
+
+def score(place, folder, split, *, las=0.9123):
+    """Write a row as the pipeline does."""
+    names = ("Tokens", "Sentences", "Words", "UPOS", "XPOS", "UAS", "LAS", "CLAS", "UEM", "LEM")
+    result = {kind: {**dict.fromkeys(names, las), "LAS_by_step": [None, las, las]} for kind in MEASURES}
+    config = {"model": "en", "weights": weights_checksum(folder), "treebank": "en_ewt", "split": split, "T": 2}
+    save_row("pipeline", config, result, path=place / "rows.jsonl")
+
+
+def test_the_bundled_model_parses_text_as_the_trained_one_does_in_eight_bits(trained, tmp_path):
+    folder = run(tmp_path, trained)
+
+    Parser.from_pretrained(trained / "model", device="cpu").save(tmp_path / "small", dtype=torch.int8)
+    text = "Dogs bark. Cats do not."
+    parses = [Parser.from_pretrained(each, device="cpu")(text) for each in (folder, tmp_path / "small")]
+    assert [[each.to_conllu() for each in found] for found in parses][0] == [each.to_conllu() for each in parses[1]]
+    for name in ("model.safetensors", "segmenter/segmenter.safetensors"):
+        assert torch.int8 in {each.dtype for each in load_file(folder / name).values()}
+
+
+def test_it_says_what_it_is_and_has_no_scores_before_it_was_tested(trained, tmp_path):
+    folder = run(tmp_path, trained)
+    score(tmp_path, folder, "dev")
+    run(tmp_path)
+
+    known = about(folder)
+    assert (known.language, known.treebank) == ("English", "UD English EWT 2.3")
+    assert (known.licence, known.encoder) == ("CC BY-SA 4.0", "thenlper/gte-small")
+    assert known.scores == {}
+
+
+def test_scores_come_from_the_rows_of_its_weights_and_leave_every_weight_as_it_was(trained, tmp_path):
+    folder = run(tmp_path, trained)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.suffix in (".safetensors", ".json")}
+    assert "91.23" not in (folder / "README.md").read_text()
+
+    score(tmp_path, folder, "dev", las=0.8888)
+    score(tmp_path, folder, "test")
+    run(tmp_path)
+
+    assert about(folder).scores["LAS"] == 91.23
+    assert about(folder).scores["LAS (gold words and tags)"] == 91.23
+    card = (folder / "README.md").read_text()
+    assert "| test | raw text | 91.23 |" in card
+    assert "| dev | raw text | 88.88 |" in card
+    changed = {path.name for path, content in before.items() if path.read_bytes() != content}
+    assert changed == {"about.json"}
+
+
+def test_rows_of_other_weights_are_not_told(trained, tmp_path):
+    folder = run(tmp_path, trained)
+    score(tmp_path, trained / "model", "test")
+
+    run(tmp_path)
+
+    assert about(folder).scores == {}
+    assert "It has not been measured yet." in (folder / "README.md").read_text()
+
+
+def test_made_again_of_the_training_or_of_itself_it_has_the_same_bytes(trained, tmp_path):
+    folder = run(tmp_path, trained)
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    for source in (trained, trained / "model", folder):
+        run(tmp_path, source)
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == files
+
+    assert len(read_rows("bundle", path=tmp_path / "rows.jsonl")) == 1
+
+
+def test_weights_that_are_in_eight_bits_are_not_rounded_again(trained, tmp_path, monkeypatch):
+    Parser.from_pretrained(trained / "model", device="cpu").save(tmp_path / "small", dtype=torch.int8)
+    before = weights_checksum(tmp_path / "small")
+    monkeypatch.setattr("treefine.network.rounding.LARGEST", 100)  # any other rounding
+
+    assert weights_checksum(run(tmp_path, tmp_path / "small")) == before
+
+
+def test_the_row_tells_the_size_and_the_weights_it_was_made_of(trained, tmp_path):
+    folder = run(tmp_path, trained)
+
+    [row] = read_rows("bundle", path=tmp_path / "rows.jsonl")
+    assert row["config"] == {
+        "model": "en",
+        "weights": weights_checksum(folder),
+        "made_of": weights_checksum(trained / "model"),
+    }
+    assert row["result"]["bytes"] == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert next(iter(row["result"]["files"])) in ("model.safetensors", "segmenter/segmenter.safetensors")
+
+
+def test_the_card_attributes_treebank_and_encoder_and_tells_the_licence(trained, tmp_path):
+    card = " ".join((run(tmp_path, trained) / "README.md").read_text().split())
+
+    assert "license: cc-by-sa-4.0" in card
+    for said in (
+        "UD English EWT, release 2.3",
+        "https://creativecommons.org/licenses/by-sa/4.0/",
+        "https://universaldependencies.org",
+        "Natalia Silveira, Timothy Dozat, Marie-Catherine de Marneffe, Samuel Bowman, Miriam Connor, John Bauer and",
+        "thenlper/gte-small",
+        "MIT licence",
+        "The code of treefine is under Apache-2.0",
+        "Where a sentence ends without punctuation",
+    ):
+        assert said in card
+
+
+def test_the_card_tells_how_confidence_was_fitted(tmp_path):
+    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+    model.settings = replace(model.settings, confidence=ConfidenceSettings(1.4567, 1.6, 0.9, 1.4))
+    Parser(model, device="cpu", segmenter=tiny_segmenter()).save(tmp_path / "model")
+
+    card = (run(tmp_path, tmp_path / "model") / "README.md").read_text()
+
+    assert "(1.457 for heads, 1.600 for labels)" in card
+
+
+@pytest.mark.parametrize(
+    ("notes", "said"),
+    [
+        (notes(), "`treefine train en --output DIR` trains such a model, with the settings below."),
+        (notes("training.epochs=3"), "from which the bundled recipe `en` differs by now"),
+        ("", "Its folder had no notes of its training. This is the recipe `en`:"),
+    ],
+)
+def test_the_card_names_the_recipe_and_its_settings(tmp_path, notes, said):
+    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+    Parser(model, device="cpu", segmenter=tiny_segmenter()).save(tmp_path / "model", notes=notes)
+
+    card = (run(tmp_path, tmp_path / "model") / "README.md").read_text()
+
+    assert said in card
+    assert card.count("max_steps = 3") == 1
+    assert (run(tmp_path) / "README.md").read_text() == card
+
+
+def test_what_is_too_large_is_refused_and_the_older_one_stays(trained, tmp_path, monkeypatch):
+    folder = run(tmp_path, trained)
+    before = (folder / "about.json").read_text()
+    monkeypatch.setattr(bundle, "MOST_BYTES", 1000)
+
+    with pytest.raises(TreefineError, match=r"The model has \d\.\d MB, but at most 0 are bundled\."):
+        run(tmp_path, trained)
+
+    assert (folder / "about.json").read_text() == before
+    assert [path.name for path in folder.parent.iterdir()] == ["en"]
+
+
+def test_a_folder_of_something_else_is_neither_bundled_nor_overwritten(trained, tmp_path):
+    with pytest.raises(TreefineError, match="There is no model in this folder"):
+        run(tmp_path, tmp_path)
+    with pytest.raises(TreefineError, match="There is no bundled model here"):
+        run(tmp_path)
+    (tmp_path / "models" / "en").mkdir(parents=True)
+    (tmp_path / "models" / "en" / "thesis.txt").write_text("years of work")
+    with pytest.raises(TreefineError, match="There are files here that are not a model's"):
+        run(tmp_path, trained)
+
+
+def test_a_bundled_model_says_how_it_scored_as_json(trained, tmp_path):
+    folder = run(tmp_path, trained)
+    score(tmp_path, folder, "test")
+
+    written = json.loads((run(tmp_path) / "about.json").read_text())
+
+    assert list(written["scores"])[:3] == ["Tokens", "Sentences", "UPOS"]
+    assert all(isinstance(each, float) for each in written["scores"].values())

@@ -1,0 +1,165 @@
+"""The tables on the bundled parser, from rows made by hand."""
+
+import pytest
+
+from benchmarks import english
+from benchmarks.model_rows import MEASURES, TREES, by_split
+from benchmarks.published import ENGLISH_EWT, Published
+from benchmarks.rows import save_row
+from benchmarks.tables import PAGES, TABLES
+
+PEER = {"tokens": 99.5, "sentences": None, "words": 99.4, "upos": 95.25, "uas": 88.0, "las": 85.5}
+
+
+def pipeline_row(split, *, las=0.9, weights="abcdef0123456789"):
+    result = {
+        kind: {**dict.fromkeys(names, 0.95), "LAS": las, "LAS_by_step": [None, las - 0.01, las]}
+        for kind, names in MEASURES.items()
+    }
+    config = {"model": "en", "weights": weights, "treebank": "en_ewt", "split": split, "T": 2}
+    return {
+        "benchmark": "pipeline",
+        "when": "2026-11-15T10:00",
+        "commit": "1234567",
+        "config": config,
+        "result": result,
+    }
+
+
+def calibration_row(split, *, error=0.0123):
+    ways = ("10 bins", "15 bins", "10 bins of equal mass")
+    told = {
+        "count": 2500,
+        "confidence": 0.91,
+        "right": 0.9,
+        "error": dict.fromkeys(ways, error),
+        "error_by_chance": dict.fromkeys(ways, 0.004),
+        "brier": 0.05678,
+        "bins": [[0.0, 0.5, 500, 0.4, 0.45], [0.5, 1.0, 2000, 0.95, 0.96]],
+    }
+    result = dict.fromkeys(("arc", "label", "both", "sentence"), told)
+    review = {"limit": 0.8, "listed": 0.41, "wrong_found": 0.87, "listed_wrong": 0.66}
+    return pipeline_row(split) | {"benchmark": "calibration", "result": result | {"review": review}}
+
+
+def cells(text, *starts):
+    """The cells of the one line of a table that begins with these."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    [found] = [line for line in lines if line[: len(starts)] == list(starts)]
+    return found[len(starts) :]
+
+
+def test_each_split_and_each_kind_of_input_has_a_line_with_what_was_measured():
+    text = english.scores({"dev": pipeline_row("dev"), "test": pipeline_row("test", las=0.8765)})
+
+    assert len(text.splitlines()[2:10]) == 2 * len(MEASURES)
+    assert cells(text, "test", "raw text")[-len(TREES) :] == ["95.00", "87.65", "95.00", "95.00", "95.00"]
+    assert cells(text, "dev", "gold words")[:5] == ["–", "–", "–", "95.00", "95.00"]
+    assert "`python -m benchmarks pipeline --split test`, 2026-11-15, commit 1234567, weights abcdef01." in text
+
+
+def test_the_steps_are_told_from_1_to_t():
+    text = english.steps({"dev": pipeline_row("dev")})
+
+    assert cells(text, "split", "given") == ["t = 1", "t = 2"]
+    assert cells(text, "dev", "gold words") == ["89.00", "90.00"]
+
+
+def test_beside_others_stands_test_and_only_until_then_dev():
+    peer = Published("Peer", "2.5", "raw text", **PEER, source="https://example.org", version="1.0")
+    dev, test = pipeline_row("dev", las=0.9), pipeline_row("test", las=0.8)
+
+    before = english.peers({"dev": dev}, [peer])
+    after = english.peers({"dev": dev, "test": test}, [peer])
+
+    assert cells(before, "raw text", "treefine `en`, dev")[-2] == "**90.00**"
+    assert cells(after, "raw text", "treefine `en`")[-2] == "**80.00**"
+    told = ["2.5", "99.50", "–", "99.40", "95.25", "88.00", "85.50", "[1.0](https://example.org)"]
+    assert cells(after, "raw text", "Peer") == told
+
+
+def test_a_peer_that_tells_one_digit_is_shown_with_one():
+    peer = Published("Peer", "2.5", "raw text", **PEER | {"upos": 95.2}, source="https://example.org", version="1.0")
+
+    assert cells(english.peers({}, [peer]), "raw text", "Peer")[3:7] == ["99.4", "95.2", "88.0", "85.5"]
+
+
+def test_the_small_table_has_one_line_a_parser_and_version_with_all_that_it_was_given():
+    with_words = Published("Peer", "2.5", "gold words", **PEER | {"las": 91.21}, source="https://a.org", version="1")
+    raw = Published("Peer", "2.5", "raw text", **PEER, source="https://example.org", version="1.0")
+
+    text = english.small({"test": pipeline_row("test", las=0.8765)}, [raw, with_words])
+
+    ours = cells(text, "**treefine `en`**", "2.3")
+    assert ours == ["**95.00**"] * 4 + ["**87.65**"] * 3
+    assert cells(text, "Peer", "2.5") == ["99.50", "–", "95.25", "88.00", "85.50", "91.21", "–"]
+
+
+def test_every_published_line_is_shown():
+    text, small = english.peers({}), english.small({})
+
+    assert all(f"| {each.given} | {each.system} | {each.ud} |" in text for each in ENGLISH_EWT)
+    assert all(f"| {each.system} | {each.ud} |" in small for each in ENGLISH_EWT)
+
+
+def test_calibration_is_told_with_what_chance_gives_and_what_a_review_finds():
+    text = english.calibration({"test": calibration_row("test")})
+
+    errors = ["1.23", "0.40", "1.23", "1.23", "0.0568"]
+    assert cells(text, "test", "head") == ["2,500", "91.00", "90.00", *errors]
+    assert (
+        "test: `--review 0.8` lists 41% of the sentences and among them 87% of those with a fault; 66% of those listed"
+        in text
+    )
+    assert "on test](reliability.svg)" in text
+
+
+def test_the_figure_is_of_test_once_that_is_measured():
+    dev, test = calibration_row("dev", error=0.05), calibration_row("test", error=0.01)
+
+    assert "en_ewt dev" in english.figure({"dev": dev})
+    drawn = english.figure({"dev": dev, "test": test})
+    assert "en_ewt test" in drawn
+    assert "head: error 1.0%" in drawn
+
+
+def test_without_rows_nothing_is_claimed():
+    assert english.scores({}) == english.steps({}) == english.calibration({}) == english.size(None, {}, {}) == "–"
+    assert english.figure({}) is None
+
+
+def test_what_eight_bits_cost_is_the_difference_to_the_weights_as_trained():
+    row = {"result": {"bytes": 39_200_000, "files": {"model.safetensors": 35_000_000, "about.json": 139}}}
+    before = {"dev": pipeline_row("dev", las=0.9012, weights="float")}
+
+    text = english.size(row, {"dev": pipeline_row("dev", las=0.9007)}, before)
+
+    assert cells(text, "`model.safetensors`") == ["35.0 MB"]
+    assert cells(text, "all") == ["39.2 MB"]
+    assert cells(text, "gold words") == ["90.12", "90.07", "-0.05"]
+
+
+def test_rows_are_those_of_the_same_weights_the_newest_of_dev_and_the_first_of_test(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    told = [("a", "dev", 1), ("a", "dev", 2), ("a", "test", 3), ("a", "test", 4), ("b", "dev", 5)]
+    for weights, split, number in told:
+        config = {"weights": weights, "treebank": "en_ewt", "split": split}
+        save_row("pipeline", config, {"number": number}, path=path)
+
+    found = by_split("pipeline", "a", path=path)
+
+    assert {split: row["result"]["number"] for split, row in found.items()} == {"dev": 2, "test": 3}
+    assert by_split("pipeline", "c", path=path) == {}
+
+
+@pytest.mark.parametrize("name", english.ENGLISH)
+def test_each_table_can_be_made_and_stands_on_a_page_or_is_for_the_readme(name):
+    assert TABLES[name]()
+    assert name == "english" or f"<!-- table: {name} -->" in english_page()
+
+
+def english_page():
+    from benchmarks.rows import ROOT
+
+    assert "docs/english.md" in PAGES
+    return (ROOT / "docs" / "english.md").read_text()
