@@ -26,7 +26,7 @@ $(TOOLS): $(READY)
 	touch $@
 
 parse: $(READY)
-	@$(BIN)/treefine parse --text "$$TEXT"
+	@$(BIN)/treefine parse --text "$$TEXT" --format tree
 
 test: check
 	$(BIN)/pytest -n auto
