@@ -16,9 +16,10 @@ BENCHMARKS = {  # by module, each imported when it is run: a machine that trains
     "startup": "measures",
     "decoding": "decoding",
     "attention": "attention",
+    "newcomer": "newcomer",
 }
 WITH_OPTIONS = ("accuracy", "significance", "segmenter", "parse_speed", "pipeline", "calibration", "bundle")
-WITHOUT_TREEBANKS = {"attention", "decoding", "tables"}
+WITHOUT_TREEBANKS = {"attention", "decoding", "newcomer", "tables"}
 
 
 def measured(name: str, module: str) -> Callable[..., None]:

@@ -66,7 +66,7 @@ def measure_parse_speed(arguments: Sequence[str]) -> None:
         stanza = None
         if options.stanza_python is not None:
             folder = options.stanza_folder or Path(scratch)
-            stanza = Stanza(options.stanza_python, source, train, folder, options.threads)
+            stanza = Stanza(options.stanza_python, source, train, folder, options.threads, options.stand_ins)
         for _ in range(options.rounds):
             _add(times, "treefine", _ours(parser, source))
             if stanza is not None:
@@ -127,7 +127,9 @@ def without_trees(text: str) -> str:
 class Stanza:
     """Stanza in another process, which works only while it is asked to."""
 
-    def __init__(self, python: Path, source: Path, train: Path, folder: Path, threads: int) -> None:
+    def __init__(
+        self, python: Path, source: Path, train: Path, folder: Path, threads: int, stand_ins: Sequence[str]
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             self.process = subprocess.Popen(
@@ -139,7 +141,7 @@ class Stanza:
         self.ask("threads", threads)
         self.batches: dict[str, set[int]] = {}
         text = source.read_text(encoding="utf-8")
-        for each in STAND_INS:
+        for each in (each for each in STAND_INS if each.name in stand_ins):
             what = {"updates": each.updates, "batch_size": each.batch_size, "has_char_lm": each.has_char_lm}
             self.ask("build", {"name": each.name, "train": str(train), "text": text, "folder": str(folder), **what})
             self.config[f"parameters of {each.name}"] = self.ask("parameters", each.name)
@@ -201,7 +203,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", required=True, help="a model folder")
+    parser.add_argument("--model", default="en", help="a bundled model's name, or a model folder; en")
     parser.add_argument(
         "--stanza-python", type=Path, help="the python of a venv with stanza; without it treefine alone"
     )
@@ -211,5 +213,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--batch-pieces", type=int, default=BATCH_PIECES)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    names = [each.name for each in STAND_INS]
+    parser.add_argument("--stand-ins", nargs="+", choices=names, default=names, help="which of Stanza's to measure")
     parser.add_argument("--rows", type=Path, default=ROWS)
     return parser.parse_args(arguments)

@@ -144,8 +144,42 @@ def attention() -> str:
     return f"{table(*rows)}\n\n{shape}\n\n{_origin('attention')}"
 
 
+def newcomer() -> str:
+    """How long it takes from nothing to a tree."""
+    row = last_row("newcomer")
+    result = row["result"]
+    rows = [
+        ("", "seconds"),
+        ("`make parse` in a clean clone, packages in pip's cache", f"{result['make parse']:.0f}"),
+        ("`treefine parse` after that, from start to tree", f"{result['treefine parse']:.1f}"),
+    ]
+    return f"{table(*rows)}\n\n{_origin('newcomer')}"
+
+
+def parse_speed() -> str:
+    """Parsing beside Stanza's parser module."""
+    row = last_row("parse_speed")
+    result, config = row["result"], row["config"]
+    rows: list[tuple[str, ...]] = [("parser", "sentences/s", "words/s", "time, treefine's = 1")]
+    kinds = {"all": "from CoNLL-U to CoNLL-U", "parser": "its parser module", "scores": "its network alone, no trees"}
+    for name in (
+        each.removesuffix("_sentences_per_second") for each in result if each.endswith("sentences_per_second")
+    ):
+        system, _, kind = name.rpartition(", ")
+        ratio = "1" if system == "treefine" else f"{result[f'{system}/treefine, {kind}']:.2f}"
+        speeds = (f"{result[f'{name}_sentences_per_second']:.0f}", f"{result[f'{name}_words_per_second']:,}")
+        rows.append((f"{system}: {kinds[kind]}", *speeds, ratio))
+    also = (
+        f"{config['file']}, {config['sentences']:,} sentences, {config['words']:,} words; {config['threads']} threads, "
+        f"{config['rounds']} rounds in turn; treefine: `{config['model']}`, T = {config['max_steps']}, "
+        f"tags {config['tags']}; Stanza {config['stanza']}, tags given; torch {config['torch']}."
+    )
+    return f"{table(*rows)}\n\n{also}\n\n{_origin('parse_speed')}"
+
+
 TABLES: dict[str, Callable[[], str]] = {
-    each.__name__: each for each in (reading, memory, scoring, resampling, startup, decoding, attention)
+    each.__name__: each
+    for each in (reading, memory, scoring, resampling, startup, decoding, attention, newcomer, parse_speed)
 } | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS)
 
 

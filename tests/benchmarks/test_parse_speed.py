@@ -66,7 +66,9 @@ def stanza(tmp_path, monkeypatch):
     peer.write_text(PEER)
     source.write_text(SENTENCE)
     monkeypatch.setattr(parse_speed, "PEER", peer)
-    made = Stanza(sys.executable, source, source, tmp_path / "models", threads=1)
+    made = Stanza(
+        sys.executable, source, source, tmp_path / "models", threads=1, stand_ins=[each.name for each in STAND_INS]
+    )
     yield made
     made.close()
 
@@ -90,4 +92,4 @@ def test_a_peer_that_ends_early_is_told_of(stanza):
 
 def test_a_python_that_is_not_there_is_told_of(tmp_path):
     with pytest.raises(TreefineError, match="No such file"):
-        Stanza(tmp_path / "python", tmp_path, tmp_path, tmp_path, threads=1)
+        Stanza(tmp_path / "python", tmp_path, tmp_path, tmp_path, threads=1, stand_ins=())
