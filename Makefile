@@ -26,7 +26,7 @@ $(TOOLS): $(READY)
 	touch $@
 
 parse: $(READY)
-	@$(BIN)/treefine parse --text "$$TEXT" --format tree
+	@$(BIN)/treefine parse --text --format tree -- "$$TEXT"
 
 test: check
 	$(BIN)/pytest -n auto

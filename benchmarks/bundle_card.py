@@ -47,7 +47,7 @@ def bundle_card(
         _front(name, about),
         f"# {name}: {about.language}, from text to trees",
         _kind(parser),
-        f'```\ntreefine parse --model {name} "The old man the boats."\n```',
+        f'```\ntreefine parse --model {name} "Nobody knew why."\n```',
         "## What it reaches",
         f"Measures of the CoNLL 2018 shared task on {about.treebank}, in per cent. It was tuned on dev alone.",
         scores(measured) if measured else "It has not been measured yet.",

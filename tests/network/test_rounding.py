@@ -43,3 +43,10 @@ def test_what_was_never_rounded_is_left_as_it_is():
 
     assert found.keys() == weights.keys()
     assert found["w"].dtype == torch.int8
+
+
+def test_a_scale_that_is_no_number_is_not_believed():
+    stored = rounded({"w": torch.randn(3, 40)})
+    stored["w.scale"] = stored["w.scale"].to(torch.int8)
+
+    assert restored(stored)["w"].dtype == torch.int8

@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -79,6 +80,7 @@ def test_tags_of_the_input_stay_and_blank_ones_are_filled(nlp):
 
 def test_confidence_is_written_to_misc_beside_what_stands_there(nlp, tmp_path):
     sentence = Sentence.of_words(["Dogs", "bark", "."]).with_misc(["_", "SpaceAfter=No", "Conf=0.10"])
+    sentence = replace(sentence, comments=("# confidence = 0.10", "# source = here"))
     (parse,) = nlp.stream_parses([sentence])
 
     (tmp_path / "out.conllu").write_text(parse.to_conllu(confidence=True))
@@ -86,7 +88,7 @@ def test_confidence_is_written_to_misc_beside_what_stands_there(nlp, tmp_path):
 
     sure = [f"Conf={word.confidence:.2f}" for word in parse.words]
     assert [word.misc for word in read.words] == [sure[0], f"SpaceAfter=No|{sure[1]}", sure[2]]
-    assert read.comment("confidence") == f"{parse.confidence:.2f}"
+    assert read.comments == ("# source = here", f"# confidence = {parse.confidence:.2f}")
     assert parse.with_confidence().with_misc(["_", "_", "_"]).columns[:9] == parse.sentence.columns[:9]
 
 
@@ -97,6 +99,7 @@ def test_json_says_all_of_it(nlp):
 
     assert "\n" not in parse.to_json()
     assert found["text"] == parse.text
+    assert (found["start"], found["end"]) == (parse.start, parse.end) == (parse.spans[0][0], parse.spans[-1][1])
     assert [word["head"] for word in found["words"]] == list(parse.heads)
     assert [(word["start"], word["end"]) for word in found["words"]] == list(parse.spans)
     assert found["steps"][-1]["heads"] == list(parse.steps[-1].heads[1:])
@@ -119,6 +122,14 @@ def test_pictures_show_the_tree_or_each_step(nlp):
     assert parse._repr_html_().startswith("<div")
 
 
+def test_a_list_of_sentences_shows_itself_in_a_line_each_and_in_a_notebook(nlp):
+    parses = nlp("Dogs bark.\n\nCats meow.")
+
+    assert repr(parses[0]).startswith("<Parse '")
+    assert len(repr(parses[0])) < 100
+    assert parses._repr_html_().count("<svg") == len(parses)
+
+
 def test_a_last_graph_that_is_no_tree_is_followed_by_the_tree():
     parser = Parser(tiny_model(), device="cpu", max_steps=1)
     found = [parse for parse in parser.stream_parses(sample(20)) if parse.steps[-1] != parse.tree]
@@ -132,7 +143,8 @@ def test_a_last_graph_that_is_no_tree_is_followed_by_the_tree():
 def test_words_that_stand_nowhere_in_the_text_have_no_characters():
     sentence = Sentence.of_words(["a", "x", "b"])
 
-    assert spans_in("a b", sentence) == ((0, 1), (1, 1), (2, 3))
+    assert spans_in("a b", sentence) == ((0, 1), (2, 2), (2, 3))
+    assert spans_in("a bx", sentence) == ((0, 1), (2, 2), (2, 3))  # also where it stands later on
 
 
 def test_a_parser_without_a_segmenter_and_a_text_that_is_none_are_refused(nlp):

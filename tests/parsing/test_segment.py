@@ -1,7 +1,9 @@
 """The segmenter a user holds: streams, lines, odd text, and its folder."""
 
 import json
+import re
 import shutil
+import threading
 import tracemalloc
 from itertools import islice
 from pathlib import Path
@@ -107,7 +109,7 @@ def test_windows_lie_at_fixed_places_of_the_text_and_overlap(size, length):
 @with_small_windows
 @given(texts)
 def test_lines_are_sentences_and_come_back_too(text):
-    lines = text.splitlines(keepends=True)
+    lines = re.findall(r"[^\n]*\n|[^\n]+$", text)  # only a line feed ends a line
 
     found = list(tiny_segmenter().stream_lines(lines))
 
@@ -324,3 +326,39 @@ def test_a_parser_without_a_segmenter_is_saved_without_one(tmp_path):
 
     assert Parser.from_pretrained(tmp_path / "model", device="cpu").segmenter is None
     assert not (tmp_path / "model" / "segmenter").exists()
+
+
+@pytest.mark.parametrize("gap", ["\u2028\u2028", "\f\f", "\x85\x85", "\r\r", "\f"])
+def test_nothing_within_a_line_ends_a_sentence(gap):
+    found = list(tiny_segmenter().stream_lines([f"Hello{gap}there again\n", "b\n"]))
+
+    assert [each.sentence.sent_id for each in found] == ["1", "2"]
+    assert text_of(sentences(found)) == f"Hello{gap}there again\nb\n"
+
+
+def test_segmenting_in_several_threads_leaves_the_number_of_threads_as_it_was(monkeypatch):
+    segmenter, inside = tiny_segmenter(), threading.Barrier(2, timeout=60)
+    network = segmenter.network.forward
+
+    def slow(windows):
+        inside.wait()  # both are in the network at once
+        assert torch.get_num_threads() == 1
+        return network(windows)
+
+    monkeypatch.setattr(segmenter.network, "forward", slow)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        threads = [threading.Thread(target=segmenter.segment, args=("ab a.",)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert torch.get_num_threads() == 3
+        seen = []
+        later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        later.start()
+        later.join()
+        assert seen == [3]
+    finally:
+        torch.set_num_threads(before)

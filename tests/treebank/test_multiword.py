@@ -120,3 +120,13 @@ def test_most_unknown_multiword_tokens_of_turkish_are_split_rightly():
 
     assert len(right) > 100
     assert sum(right) / len(right) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [("İçindeki", ("İçinde", "ki")), ("İZMİRDEKİ", ("İZMİRDE", "Kİ")), ("IŞIKTAKi", ("IŞIKTA", "Ki"))],
+)
+def test_the_turkish_capital_i_is_one_letter(form, words):
+    known = Multiwords({}, endings={"ki": (2, ("", "ki"))})
+
+    assert known.split(form) == words

@@ -64,11 +64,7 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(
-    epilog=_examples(
-        'treefine parse "The old man the boats."', "treefine evaluate gold.conllu system.conllu"
-    )
-)
+@app.callback(epilog=_examples('treefine parse "Nobody knew why."', "treefine evaluate gold.conllu system.conllu"))
 def main_options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
@@ -83,7 +79,7 @@ def main_options(
 
 app.command(
     epilog=_examples(
-        'treefine parse "The old man the boats." --show-steps',
+        'treefine parse "Nobody knew why." --show-steps',
         "treefine parse *.txt -o parsed/ --confidence --resume",
     )
 )(parse)

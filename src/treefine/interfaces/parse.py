@@ -66,9 +66,7 @@ _BatchPieces = Annotated[int, typer.Option("--batch-pieces", min=1, help="Sub-wo
 def parse(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="INPUT", help="Texts or files; - is standard input. [default: -]", show_default=False
-        ),
+        typer.Argument(metavar="INPUT", help="Texts or files; - is standard input. [default: -]", show_default=False),
     ] = None,
     model: _Model = "en",
     output: _Output = "-",
@@ -115,9 +113,7 @@ def parse(
 def refine(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="INITIAL", help="Files of trees; - is standard input. [default: -]", show_default=False
-        ),
+        typer.Argument(metavar="INITIAL", help="Files of trees; - is standard input. [default: -]", show_default=False),
     ] = None,
     model: _Model = "en",
     output: _Output = "-",

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 from treefine.errors import EmptyError, TreebankError
 from treefine.interfaces.inputs import Input, Kind
 from treefine.parsing.cuts import Segmented
-from treefine.parsing.parse import spans_in, text_of
+from treefine.parsing.parse import own_text, spans_in
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import name_of, open_input
@@ -43,7 +43,7 @@ def _read(stream: BinaryIO, path: str, kind: Kind, parser: Parser) -> Iterator[S
     if kind == "lines":
         return _segmented(parser.segment_lines, utf8_lines(stream, path), path)
     sentences = read_words(stream, name=path) if kind == "words" else read_treebank(stream, format=kind)
-    return (Segmented(sentence, spans_in(text_of(sentence), sentence)) for sentence in sentences)
+    return (Segmented(sentence, spans_in(own_text(sentence), sentence)) for sentence in sentences)
 
 
 def _segmented(

@@ -30,7 +30,8 @@ def restored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     found = {}
     for name, weight in weights.items():
         scale = weights.get(name + SCALE)
-        if weight.dtype == torch.int8 and scale is not None and scale.shape == weight.shape[:-1]:
+        has_scale = scale is not None and scale.is_floating_point() and scale.shape == weight.shape[:-1]
+        if weight.dtype == torch.int8 and scale is not None and has_scale:
             found[name] = weight.float() * scale.float().unsqueeze(-1)
         elif not (name.endswith(SCALE) and _is_rounded(weights.get(name.removesuffix(SCALE)))):
             found[name] = weight.float() if weight.is_floating_point() else weight

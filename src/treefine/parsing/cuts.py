@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from treefine.treebank.sentence import BLANK, Sentence
 
 MOST_TOKENS = 10_000  # in a sentence: one without an end is cut there, for it must fit into memory
 LONGEST_TOKEN = 65_536  # characters, for the same reason
+
+
+_BLANK_LINE = re.compile(r"(\r\n|\r(?!\n)|\n)[^\S\r\n]*[\r\n]")
 
 
 class Cuts(NamedTuple):
@@ -42,10 +46,13 @@ class _Token(NamedTuple):
     gap: str  # after it
 
 
-def sentences_of(cuts: Iterable[Cuts], multiwords: Multiwords, *, most_spaces: int = 0) -> Iterator[Segmented]:
+def sentences_of(
+    cuts: Iterable[Cuts], multiwords: Multiwords, *, most_spaces: int = 0, blank_lines_end: bool = True
+) -> Iterator[Segmented]:
     """The sentences of a text that comes in stretches; a token may have `most_spaces` spaces in it.
 
-    A blank line ends a sentence, whatever the segmenter says of it. Text that is all gap has no sentence.
+    A blank line ends a sentence, whatever the segmenter says of it, unless it is told not to. Text that is all gap has
+    no sentence.
     """
     under_way: list[_Token] = []
     before, number, follows_blank = "", 1, False
@@ -59,7 +66,8 @@ def sentences_of(cuts: Iterable[Cuts], multiwords: Multiwords, *, most_spaces: i
             before, number, follows_blank = "", number + 1, has_blank_line(waiting[-1].gap)
             waiting = None
         under_way.append(token)
-        if token.ends_sentence or has_blank_line(token.gap) or len(under_way) == MOST_TOKENS:
+        is_cut = blank_lines_end and has_blank_line(token.gap)
+        if token.ends_sentence or is_cut or len(under_way) == MOST_TOKENS:
             waiting, under_way = under_way, []
     last = waiting or under_way
     if last:
@@ -131,12 +139,12 @@ def is_gap(text: str) -> np.ndarray:
 
 
 def has_blank_line(gap: str) -> bool:
-    r"""Whether there are two line breaks with nothing but white space between them.
+    r"""Whether there are two line breaks with nothing but white space between them. A page break (form feed) is none.
 
-    >>> has_blank_line(" \r\n \n"), has_blank_line("\r\n"), has_blank_line("\n\x00\n")
-    (True, False, False)
+    >>> has_blank_line(" \r\n \n"), has_blank_line("\r\n"), has_blank_line("\n\x00\n"), has_blank_line("\f\n")
+    (True, False, False, False)
     """
-    return any(not line.strip() for line in (gap + ".").splitlines()[1:])
+    return _BLANK_LINE.search(gap) is not None
 
 
 def _segmented(

@@ -29,8 +29,8 @@ class ParsedWord(NamedTuple):
     xpos: str
     head: int
     label: str
-    start: int  # its characters are text[start:end]; the words of a multiword token share theirs
-    end: int
+    start: int  # its characters in the text that was parsed, from here …
+    end: int  # … to before this; the words of a multiword token share theirs
     arc_confidence: float  # the probability that the head is right …
     label_confidence: float  # … and that the label is, if the head is
 
@@ -40,14 +40,14 @@ class ParsedWord(NamedTuple):
         return self.arc_confidence * self.label_confidence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Parse:
     """One sentence with its tags and its tree."""
 
     sentence: Sentence
-    spans: tuple[Span, ...]  # of each word in the text
+    spans: tuple[Span, ...]  # of each word in the text that was parsed; of words that were cut already, in `text`
     word_confidences: tuple[Confidence, ...]
-    confidence: float  # the probability that all heads and labels are right
+    confidence: float  # the probability that all heads and labels are right, if its words and its ends are
     steps: tuple[Graph, ...]  # G¹ … Gᵀ; they may have cycles, and the last is mostly the tree
     initial: Arcs  # G⁰, without any head where the parser started from nothing
 
@@ -55,10 +55,24 @@ class Parse:
         """Return the number of words."""
         return len(self.sentence)
 
+    def __repr__(self) -> str:
+        """Return the text and the number of words, which is what a list of sentences is looked through for."""
+        return f"<Parse {self.text!r}, {len(self)} words, confidence {self.confidence:.2f}>"
+
+    @property
+    def start(self) -> int:
+        """Where the first word begins in the text that was parsed."""
+        return self.spans[0][0]
+
+    @property
+    def end(self) -> int:
+        """Where the last word ends there."""
+        return self.spans[-1][1]
+
     @property
     def text(self) -> str:
         """The sentence as it was written, line breaks as spaces."""
-        return text_of(self.sentence)
+        return own_text(self.sentence)
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -128,6 +142,7 @@ class Parse:
             {"form": token.form, "words": list(token.words)} for token in self.sentence.tokens() if len(token.words) > 1
         ]
         whole: dict[str, Any] = {"sent_id": self.sentence.sent_id, "text": self.text}
+        whole |= {"start": self.start, "end": self.end}
         whole |= {"confidence": _rounded(self.confidence), "words": words, "steps": steps}
         return json.dumps(whole | ({"multiword_tokens": tokens} if tokens else {}), ensure_ascii=False)
 
@@ -161,10 +176,17 @@ class Parse:
 
     def to_html(self, *, steps: bool = False) -> str:
         """Its part of a page: the picture, and a table of the words."""
-        return page_part(self.pictures(steps=steps), heading=self.sentence.sent_id)
+        return page_part(self.pictures(steps=steps))
 
 
-def text_of(sentence: Sentence) -> str:
+class Parses(list[Parse]):
+    """The sentences of a text; a notebook shows them one below the other."""
+
+    def _repr_html_(self) -> str:
+        return "\n".join(parse._repr_html_() for parse in self)
+
+
+def own_text(sentence: Sentence) -> str:
     """The text that a sentence is of, or was; its words with spaces where no comment tells it."""
     return sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
 
@@ -172,15 +194,16 @@ def text_of(sentence: Sentence) -> str:
 def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
     """Where the words stand in the sentence's own text; a form that is not found there has no characters.
 
-    >>> spans_in("Don't  go", Sentence.of_words(["Do", "n't", "go"]))
-    ((0, 2), (2, 5), (7, 9))
+    >>> spans_in("Don't  go", Sentence.of_words(["Do", "n't", "x", "go"]))
+    ((0, 2), (2, 5), (7, 7), (7, 9))
     """
     spans: list[Span] = []
     place = 0
     for token in sentence.tokens():
-        start = text.find(token.form, place)
-        end = place if start < 0 else start + len(token.form)
-        spans += [(place if start < 0 else start, end)] * len(token.words)
+        while place < len(text) and text[place].isspace():
+            place += 1
+        end = place + len(token.form) * text.startswith(token.form, place)
+        spans += [(place, end)] * len(token.words)
         place = end
     return tuple(spans)
 

@@ -21,7 +21,7 @@ from treefine.parsing.device import find_device
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
 from treefine.parsing.layout import LAYOUT
 from treefine.parsing.models import find_model
-from treefine.parsing.parse import Parse, Span, spans_in, text_of
+from treefine.parsing.parse import Parse, Parses, Span, own_text, spans_in
 from treefine.parsing.pretrained import load_model, new_folder, push_folder, write_model
 from treefine.parsing.run import Parsed, Plan, details, run, steps, trees
 from treefine.parsing.segment import Segmenter
@@ -139,24 +139,24 @@ class Parser:
         for sentence, parsed in run(self._plan(), map(_sentence, sentences), trees, skip=skip):
             yield self._filled(sentence, parsed)
 
-    def __call__(self, text: str) -> list[Parse]:
+    def __call__(self, text: str) -> Parses:
         """The sentences of a text with their tags and trees, where they stand in it, and how sure the parser is."""
         if not isinstance(text, str):
             raise TreefineError("A text is a string.", hint="Words that are cut already go to `parse`.")
-        return list(self.stream_text([text]))
+        return Parses(self.stream_text([text]))
 
     def stream_text(self, chunks: Iterable[str]) -> Iterator[Parse]:
         """The same for a text that comes in chunks, such as an open file's; where these are cut makes no difference."""
         return self.stream_segmented(self.segment(chunks))
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Parse]:
-        """The same for a text that has one sentence a line."""
+        """The same for a text that has one sentence a line, as an open file gives them, with their ends."""
         return self.stream_segmented(self.segment_lines(lines))
 
     def stream_parses(self, sentences: Iterable[Sentence | Sequence[str]]) -> Iterator[Parse]:
         """The sentences with all that the parser says of them; places are those in the sentence's own text."""
         found = map(_sentence, sentences)
-        return self.stream_segmented(Segmented(each, spans_in(text_of(each), each)) for each in found)
+        return self.stream_segmented(Segmented(each, spans_in(own_text(each), each)) for each in found)
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """The sentences of a text that comes in chunks, cut into words and not yet parsed."""
@@ -199,8 +199,9 @@ class Parser:
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
         """Write a model folder that can be moved; it appears once it is whole, in place of an older model.
 
-        `dtype` is float32, or float16 for half the size. `notes` go into the model card. The model of an initial parser
-        is saved with it. Options, and initial parses from a file or a function, are the caller's and not saved.
+        `dtype` is float32, float16 for half the size, or int8 for a quarter. `notes` go into the model card. The model
+        of an initial parser is saved with it. Options, and initial parses from a file or a function, are the caller's
+        and not saved.
         """
         with new_folder(Path(folder)) as new:
             self._write(new, dtype, notes)
@@ -293,7 +294,8 @@ def _checked(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[
         raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
     if isinstance(words, str):
         raise TreefineError(
-            f"{words[:40]!r} is a string, not a list of words.", hint='Cut it into words: ["A", "dog"].'
+            f"{words[:40]!r} is a string, not a list of words.",
+            hint='Cut it into words, ["A", "dog"], or call the parser itself with it.',
         )
     return list(words)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import torch
@@ -64,7 +65,8 @@ class Segmenter:
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """The lines of a text, such as an open file gives, each as one sentence; those without a token are none."""
-        return sentences_of(self._cuts_of_lines(lines), self.multiwords, most_spaces=self.most_spaces)
+        found = self._cuts_of_lines(lines)
+        return sentences_of(found, self.multiwords, most_spaces=self.most_spaces, blank_lines_end=False)
 
     def _cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
         """What the network says of a text, block by block."""
@@ -129,12 +131,28 @@ class Segmenter:
         return next(self.network.parameters()).device
 
 
+class _Users:
+    """Who runs a segmenter's network just now, and how many threads there were before."""
+
+    def __init__(self) -> None:
+        self.lock, self.count, self.before = Lock(), 0, 1
+
+
+_users = _Users()
+
+
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """One thread of the CPU: an LSTM's steps are so short that several threads mostly wait, if others are at work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    with _users.lock:  # the number is the whole process's: the first sets it, the last sets it back
+        if _users.count == 0:
+            _users.before = torch.get_num_threads()
+            torch.set_num_threads(1)
+        _users.count += 1
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _users.lock:
+            _users.count -= 1
+            if _users.count == 0:
+                torch.set_num_threads(_users.before)

@@ -37,7 +37,7 @@ class Multiwords:
         """
         found = self.forms.get(form)
         if found is None:
-            low = form.lower()
+            low = lowered(form)
             found = self.forms.get(low) or self._by_rule(low)
             found = found and _cased(found, form, low)
         return found or (form,)
@@ -60,6 +60,15 @@ class Multiwords:
         return None
 
 
+def lowered(form: str) -> str:
+    """Small letters, one for each character: the Turkish İ is not taken apart.
+
+    >>> lowered("İçin"), len("İçin".lower())
+    ('için', 5)
+    """
+    return "".join("i" if each == "İ" else low if len(low := each.lower()) == 1 else each for each in form)
+
+
 def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
     """What a treebank does with its multiword tokens; where it is not of one mind, what it does most often."""
     seen: defaultdict[str, Counter[Words]] = defaultdict(Counter)
@@ -71,7 +80,7 @@ def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
     forms = {form: splits.most_common(1)[0][0] for form, splits in seen.items()}
     rules: tuple[defaultdict[str, Counter[tuple[int, Words]]], ...] = (defaultdict(Counter), defaultdict(Counter))
     for form, split in forms.items():
-        low, low_words = form.lower(), tuple(map(str.lower, split))
+        low, low_words = lowered(form), tuple(map(lowered, split))
         for is_ending, found in zip((True, False), rules, strict=True):
             changed, becomes = _rule(low, low_words, is_ending=is_ending)
             for reach in range(max(changed, 1), min(changed + REACH, len(low) - 1) + 1):
@@ -104,9 +113,9 @@ def _cased(words: Words, form: str, low: str) -> Words:
     """The words in capitals where the form is, or with a capital where it begins with one."""
     if form == low:
         return words
-    if len(form) > 1 and form.isupper():
-        return tuple(map(str.upper, words))
-    if "".join(words) == low and len(form) == len(low):  # plainly cut: each letter keeps its case
+    if "".join(words) == low:  # plainly cut: each letter keeps its case
         ends = [sum(map(len, words[:number])) for number in range(len(words) + 1)]
         return tuple(form[start:stop] for start, stop in zip(ends, ends[1:], strict=False))
+    if len(form) > 1 and form.isupper():
+        return tuple(map(str.upper, words))
     return (words[0][:1].upper() + words[0][1:], *words[1:]) if form[:1].isupper() else words
