@@ -112,6 +112,8 @@ def _recipe(name: str, notes: str) -> str:
     settings = recipe_toml(read_recipe(name))
     if not notes:
         return f"Its folder had no notes of its training. This is the recipe `{name}`:\n\n```toml\n{settings}```"
+    if "```toml" not in notes:
+        return f"How it was trained is told below; `treefine train {name} --output DIR` trains a model like it."
     if settings in notes:
         return f"`treefine train {name} --output DIR` trains such a model, with the settings below."
     return f"It was trained with the settings below, from which the bundled recipe `{name}` differs by now."

@@ -24,9 +24,11 @@ from typing import Any
 
 import torch
 
+from benchmarks.model_rows import weights_checksum
 from benchmarks.rows import ROWS, TREEBANKS, save_row
 from treefine import Parser, TreefineError, read_treebank, write_treebank
 from treefine.config import BATCH_PIECES
+from treefine.parsing.models import find_model
 
 PEER = Path(__file__).with_name("stanza_parser.py")
 STANZA_BATCH = 5000  # words; its default
@@ -77,6 +79,7 @@ def measure_parse_speed(arguments: Sequence[str]) -> None:
         "sentences": len(sentences),
         "words": n_words,
         "model": Path(options.model).name,
+        "weights": weights_checksum(find_model(options.model)),
         "max_steps": parser.max_steps,
         "tags": parser.tags,
         "batch_pieces": parser.batch_pieces,
@@ -85,7 +88,7 @@ def measure_parse_speed(arguments: Sequence[str]) -> None:
         "torch": torch.__version__,
     }
     if stanza is not None:
-        config |= stanza.config
+        config = stanza.config | config  # the torch version is ours
         stanza.close()
     save_row("parse_speed", config, summed_up(times, len(sentences), n_words), path=options.rows)
 

@@ -125,7 +125,11 @@ def test_a_file_that_is_not_utf8_is_told_with_line_and_byte(run, source, content
 def test_a_bad_byte_far_into_a_text_is_told_with_its_line(run):
     Path("in.txt").write_bytes("é 1\n".encode() * 40_000 + b"x\xe9")
 
-    assert one_line(run("in.txt")).startswith("in.txt:40001: Byte 0xe9 is not UTF-8.")
+    result = run("in.txt", "-o", "out.conllu")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("treefine: in.txt:40001: Byte 0xe9 is not UTF-8.")
+    assert Path("out.conllu.part").exists()  # with what came before it
 
 
 def test_all_faults_of_the_inputs_are_told_before_work(run):

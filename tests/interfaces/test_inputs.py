@@ -123,7 +123,7 @@ def test_a_pipe_with_a_name_is_read_once(tmp_path):
     writer = Thread(target=pipe.write_text, args=["# sent_id = s\n" + ROW + "\n" + ROW + "\n"])
     writer.start()
 
-    found = list(reading.read_input(*find_inputs([str(pipe)]), None, lambda amount: None))
+    found = list(reading.read_input(*find_inputs([str(pipe)]), None, lambda amount: None, reading.Numbering()))
     writer.join()
 
     assert [each.sentence.forms for each in found] == [("Dogs",), ("Dogs",)]

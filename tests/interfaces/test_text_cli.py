@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import xml.etree.ElementTree as ET
 from contextlib import nullcontext
@@ -40,7 +41,9 @@ def write_words(path, n_sentences):
 
 
 def conllu(parses):
-    return "".join(parse.to_conllu() for parse in parses)
+    """As the command writes them: numbered from one text to the next."""
+    texts = [parse.to_conllu() for parse in parses]
+    return "".join(re.sub(r"# sent_id = \d+", f"# sent_id = {n}", text) for n, text in enumerate(texts, start=1))
 
 
 def test_a_text_gives_what_the_parser_gives(run, nlp):
@@ -280,3 +283,41 @@ def test_a_sentence_shows_at_once_on_standard_output(tmp_path):
         stream._Plain(out, is_watched=True).write("Dogs\n")
 
         assert (tmp_path / "out").read_text() == "Dogs\n"
+
+
+def test_several_texts_in_one_file_have_different_sent_ids(run):
+    run("a.txt", "b.txt", "words.txt", "-o", "out.conllu")
+
+    ids = [sentence.sent_id for sentence in read_treebank("out.conllu")]
+    assert ids == [str(number) for number in range(1, len(ids) + 1)]
+
+
+@pytest.mark.parametrize("arguments", [["a.txt", "-o", ".", "--format", "tree"], ["a.txt", "-o", "a.txt"]])
+def test_a_text_is_never_replaced_by_its_trees(run, arguments):
+    message = run(*arguments, code=1).stderr
+
+    assert "The output would take the place of the input. Name another output file." in message
+    assert Path("a.txt").read_text() == TEXT
+
+
+def test_a_treebank_may_get_its_trees_in_place(run):
+    run("b.txt", "-o", "b.conllu")
+    before = Path("b.conllu").read_text()
+
+    run("b.conllu", "-o", "b.conllu")
+
+    assert Path("b.conllu").read_text() == before
+
+
+def test_inputs_of_different_formats_are_written_in_one(run):
+    run("b.txt", "-o", "b.conllu")
+    run("b.conllu", "-o", "b.conllx")
+
+    lines = [line for line in run("b.conllu", "b.conllx", "a.txt").stdout.splitlines() if line[:1].isdigit()]
+
+    assert {line.count("\t") for line in lines} == {9}
+    assert len(list(read_treebank(io.BytesIO(run("b.conllx", "b.conllu").stdout.encode())))) > 1
+
+
+def test_a_model_that_predicts_tags_does_not_ask_for_them(run):
+    assert run("b.txt", "--tags", "given").stderr == ""

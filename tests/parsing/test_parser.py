@@ -56,7 +56,7 @@ def test_all_that_a_sentence_holds_stays_but_for_its_tree():
 
 def test_a_text_that_is_not_cut_into_words_is_refused():
     for wrong in ("A dog barks", [["A"], "dog barks"]):
-        with pytest.raises(TreefineError, match="is a string, not a list of words. Cut it into words:"):
+        with pytest.raises(TreefineError, match="is a string, not a list of words. Cut it into words, "):
             PARSER.parse(wrong)
 
 

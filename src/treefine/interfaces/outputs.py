@@ -71,14 +71,20 @@ def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, wanted:
     elif output != "-":
         chosen = shape or _BY_ENDING.get(suffix_of(output), "conllu")
         form = format_by_name(output) or (CONLLU if shape == "conllu" else None)
-        jobs = [Job(tuple(inputs), output, chosen, form if chosen == "conllu" else None)]
+        jobs = [Job(tuple(inputs), output, chosen, (form or _common(inputs)) if chosen == "conllu" else None)]
     else:
-        form = CONLLU if shape == "conllu" else None
+        form = CONLLU if shape == "conllu" else _common(inputs)
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         jobs = [Job(tuple(inputs), "-", shape or ("tree" if is_terminal else "conllu"), form)]
     for job in jobs:
         _check(job, wanted)
     return jobs
+
+
+def _common(inputs: Sequence[Input]) -> Format | None:
+    """The format of one output for several inputs: CoNLL-U, where these may have different ones."""
+    kinds = {each.kind for each in inputs}
+    return CONLLU if len(inputs) > 1 and (len(kinds) > 1 or None in kinds) else None
 
 
 def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) -> list[Job]:
@@ -137,9 +143,12 @@ def _check(job: Job, wanted: Wanted) -> None:
         raise _not_written("No such file or directory", job.target)
     if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
         raise _not_written("Permission denied", job.target)
-    if wanted.resume and target.exists() and any(each.is_file and target.samefile(each.name) for each in job.inputs):
-        hint = "Name another output file."
+    same = [each for each in job.inputs if each.is_file and target.exists() and target.samefile(each.name)]
+    hint = "Name another output file."
+    if same and wanted.resume:
         raise TreefineError("The output is the input, so --resume cannot tell if it is whole.", hint=hint)
+    if same and (job.shape != "conllu" or same[0].kind not in FORMATS):  # a treebank may get its trees in place
+        raise TreefineError("The output would take the place of the input.", hint=hint, path=job.target)
 
 
 def _not_written(reason: str, path: str) -> TreebankError:

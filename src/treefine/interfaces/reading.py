@@ -25,25 +25,45 @@ _FIRST_WORD = re.compile(
 )  # of a treebank; a multiword token or an empty node may be before it
 
 
-def read_input(source: Input, parser: Parser, on_bytes: Callable[[int], None]) -> Iterator[Segmented]:
-    """The sentences of an input; text is cut by the parser's segmenter."""
+class Numbering:
+    """The sent_ids of sentences that have none of their own, counted on from one input to the next."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, found: Iterator[Segmented]) -> Iterator[Segmented]:
+        """The sentences with the next numbers."""
+        for each in found:
+            self.count += 1
+            comments = tuple(
+                f"# sent_id = {self.count}" if comment.startswith("# sent_id = ") else comment
+                for comment in each.sentence.comments
+            )
+            yield replace(each, sentence=replace(each.sentence, comments=comments))
+
+
+def read_input(
+    source: Input, parser: Parser, on_bytes: Callable[[int], None], numbered: Numbering
+) -> Iterator[Segmented]:
+    """The sentences of an input; text is cut by the parser's segmenter, and numbered through."""
     if source.text is not None:
         with io.BytesIO(source.text.encode()) as stream:
-            yield from _read(stream, "", source.kind or "text", parser)
+            yield from _read(stream, "", source.kind or "text", parser, numbered)
         return
     name = name_of(source.name)
     with open_input(source.name, on_bytes=on_bytes) as stream:
         kind, head = (source.kind, b"") if source.kind is not None else _look(stream)
-        yield from _read(cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream, name))), name, kind, parser)
+        yield from _read(cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream, name))), name, kind, parser, numbered)
 
 
-def _read(stream: BinaryIO, path: str, kind: Kind, parser: Parser) -> Iterator[Segmented]:
+def _read(stream: BinaryIO, path: str, kind: Kind, parser: Parser, numbered: Numbering) -> Iterator[Segmented]:
     if kind == "text":
-        return _segmented(parser.segment, _decoded(stream, path), path)
+        return numbered(_segmented(parser.segment, _decoded(stream, path), path))
     if kind == "lines":
-        return _segmented(parser.segment_lines, utf8_lines(stream, path), path)
+        return numbered(_segmented(parser.segment_lines, utf8_lines(stream, path), path))
     sentences = read_words(stream, name=path) if kind == "words" else read_treebank(stream, format=kind)
-    return (Segmented(sentence, spans_in(own_text(sentence), sentence)) for sentence in sentences)
+    found = (Segmented(sentence, spans_in(own_text(sentence), sentence)) for sentence in sentences)
+    return numbered(found) if kind == "words" else found
 
 
 def _segmented(

@@ -19,7 +19,7 @@ from treefine.interfaces.inputs import bytes_in
 from treefine.interfaces.outputs import Job, Wanted
 from treefine.interfaces.part_file import JSON_LINES, TREEBANK, open_part
 from treefine.interfaces.progress import Advance, progress
-from treefine.interfaces.reading import read_input
+from treefine.interfaces.reading import Numbering, read_input
 from treefine.interfaces.review import Review
 from treefine.interfaces.writing import Pen, as_html, as_json, as_svg, as_trees, pen_for_stdout
 from treefine.parsing.cuts import Segmented
@@ -148,9 +148,10 @@ def _open_stdout(shape: str) -> Iterator[_Plain]:
 
 
 def _read(parser: Parser, job: Job, tally: _Tally, advance: Advance, *, may_be_empty: bool) -> Iterator[Segmented]:
+    numbered = Numbering()
     for each in job.inputs:
         try:
-            yield from read_input(each, parser, advance)
+            yield from read_input(each, parser, advance, numbered)
         except EmptyError as error:
             if not may_be_empty:
                 raise
@@ -167,7 +168,9 @@ def _converted(found: Iterator[Segmented], form: Format, lost: Counter[str]) -> 
 
 def _told_of_missing_tags(parser: Parser, found: Iterator[Segmented]) -> Iterator[Segmented]:
     """The sentences; the first without any of the tags that the model reads is told of on standard error."""
-    columns = parser.model.settings.tags.columns if parser.tags == "given" else ()
+    source, columns = parser.model.settings.tags.source, parser.model.settings.tags.columns
+    if parser.tags != "given" or source == "predicted":  # a model that has a tagger fills them in
+        columns = ()
     is_told = not columns
     for each in found:
         sentence = each.sentence

@@ -91,7 +91,7 @@ def run(
             return len(pair[0]) + 1
         return sum(map(len, plan.model.subwords.pieces_of(pair[0].forms))) + N_SPECIALS
 
-    for chunk in chunks(pairs, size, plan.batch_pieces):
+    for chunk in chunks(pairs, size, plan.most_pieces):
         if skip >= len(chunk):
             skip -= len(chunk)
             continue
