@@ -434,8 +434,8 @@ def test_a_name_that_no_model_has_is_told(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
 
-    assert refused("no model") == (
-        "There is no model 'no model', neither a folder nor on the hub. "
+    assert refused("no one/has this") == (
+        "There is no model 'no one/has this', neither a folder nor on the hub. "
         "Give the path of a folder, or OWNER/NAME of a model on the hub."
     )
 
