@@ -60,7 +60,9 @@ _Tags = Annotated[
 ]
 _Projective = Annotated[bool, typer.Option("--projective", help="Give trees without crossing arcs.")]
 _Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")]
-_BatchPieces = Annotated[int, typer.Option("--batch-pieces", min=1, help="Sub-words in a batch, padding counted.")]
+_BatchPieces = Annotated[
+    int, typer.Option("--batch-pieces", min=1, help="Sub-words in a batch, padding counted; a CPU takes at most 1,000.")
+]
 
 
 def parse(

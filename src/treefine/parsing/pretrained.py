@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from safetensors.torch import save_file
 from treefine.config import ModelSettings, TransformerSettings, read_settings
 from treefine.errors import ModelError
 from treefine.network.model import ParserModel
-from treefine.network.model_files import check_weights, read_json, read_weights
+from treefine.network.model_files import check_weights, read_json, read_weights, write_json
 from treefine.network.rounding import restored, rounded
 from treefine.network.subwords import TOKENIZER_FILES, Subwords
 from treefine.network.unfilled import unfilled
@@ -33,8 +32,8 @@ FORMAT = 1  # of the folder; a higher one was saved by a later treefine
 def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: str) -> None:
     """Write the files of a model into a folder that is there."""
     config = {"treefine": __version__, "format": FORMAT, **asdict(model.settings)}
-    _write_json(folder / LAYOUT.config, config)
-    _write_json(folder / LAYOUT.vocabulary, asdict(model.vocabulary))
+    write_json(folder / LAYOUT.config, config)
+    write_json(folder / LAYOUT.vocabulary, asdict(model.vocabulary))
     if dtype not in (torch.float32, torch.float16, torch.int8):
         raise ModelError(f"Weights cannot be saved as {dtype}.", hint="Choose torch.float32, float16 or int8.")
     weights = {name: each.detach().cpu().contiguous() for name, each in model.state_dict().items()}
@@ -174,7 +173,3 @@ def is_model_folder(folder: Path) -> bool:
 
 def _is_ours(config: dict[str, Any]) -> bool:
     return "format" in config and "encoder" in config
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

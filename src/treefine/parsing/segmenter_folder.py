@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from safetensors.torch import save_file
 from treefine.config import SegmenterSettings, read_settings
 from treefine.errors import ModelError
 from treefine.network.characters import Alphabet
-from treefine.network.model_files import check_weights, read_json, read_weights
+from treefine.network.model_files import check_weights, read_json, read_weights, write_json
 from treefine.network.rounding import restored, rounded
 from treefine.network.segmenter import SegmenterNetwork
 from treefine.network.unfilled import unfilled
@@ -41,8 +40,8 @@ def write_segmenter(
 ) -> None:
     """Write the files of a segmenter into a folder that is there; weights in eight bits, which cost no accuracy."""
     settings = {"segmenter": asdict(network.settings), "alphabet": alphabet.characters, "most_spaces": most_spaces}
-    _write_json(folder / LAYOUT.config, {"treefine": __version__, "format": FORMAT, **settings})
-    _write_json(folder / LAYOUT.multiwords, asdict(multiwords))
+    write_json(folder / LAYOUT.config, {"treefine": __version__, "format": FORMAT, **settings})
+    write_json(folder / LAYOUT.multiwords, asdict(multiwords))
     weights = {name: each.detach().cpu() for name, each in network.state_dict().items()}
     small = {name: each.contiguous() for name, each in rounded(weights).items()}
     for name, each in small.items():
@@ -116,7 +115,3 @@ def _words(words: Any, *, joined: int | None = None) -> tuple[str, ...]:
     if not is_valid or not all(whole) or any(mark in word for word in words for mark in "\t\n\r\0"):
         raise ValueError(f"{words!r} are no words")
     return tuple(words)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
