@@ -49,6 +49,7 @@ def test_plain_sentences_get_the_tree_a_person_would_draw(nlp, text, heads, labe
     assert list(parse.labels) == labels
     assert parse.confidence > 0.5
     assert parse.steps[-1] == parse.tree
+    assert [each.graph for each in parse.pictures(steps=True)] == list(parse.steps)  # the tree is not drawn twice
 
 
 def test_a_text_is_cut_where_a_person_would_cut_it(nlp):

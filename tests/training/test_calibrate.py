@@ -1,7 +1,7 @@
 """Confidence fitted on dev: temperatures against a grid, sentences against a curve that is known."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ from treefine.network.batch import Graphs
 from treefine.parsing.confidence import Confidence, doubt_of, sentence_confidence, word_confidences
 from treefine.parsing.decode import Decoder
 from treefine.parsing.parser import Parser
-from treefine.training.calibrate import _lowest, _temperature, calibrated
+from treefine.training.calibrate import COLDEST, HOTTEST, _lowest, _temperature, calibrated
+from treefine.treebank.graph import Graph
 
 
 def drawn(temperature, *, rows=4000, columns=6, seed=1):
@@ -125,3 +126,16 @@ def test_a_sentence_is_the_surer_the_surer_its_words_are():
     assert sure == sorted(sure)
     assert 0 < sure[0] < 0.1 < 0.8 < sure[-1] <= 1
     assert doubt_of([Confidence(0.5, 0.5), Confidence(1.0, 0.5)]) == pytest.approx(3 * math.log(2))
+
+
+def test_a_gold_label_that_the_root_rule_forbids_is_left_out(model):
+    """As in a treebank where `root` stands on a word that is no root: it has no probability at any temperature."""
+    odd = [
+        each.with_graph(Graph.of_words(each.graph.heads[1:], ["root"] * len(each))) if number % 2 else each
+        for number, each in enumerate(sample(10))
+    ]
+
+    settings = calibrated(Parser(model, device="cpu"), odd)
+
+    assert all(math.isfinite(each) for each in asdict(settings).values())
+    assert COLDEST * 1.01 < settings.label_temperature < HOTTEST * 0.99
