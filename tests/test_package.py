@@ -17,6 +17,7 @@ def test_the_public_names_are_these():
     assert treefine.__all__ == [
         "AlignmentError",
         "ConfigError",
+        "Constraints",
         "Graph",
         "ModelError",
         "Parse",

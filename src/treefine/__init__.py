@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from treefine.errors import AlignmentError, ConfigError, ModelError, TreebankError, TreefineError
 from treefine.evaluation.conll18 import Score, evaluate
 from treefine.treebank.conllu import read_treebank, write_treebank
+from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence, Word
 from treefine.version import __version__ as __version__
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlignmentError",
     "ConfigError",
+    "Constraints",
     "Graph",
     "ModelError",
     "Parse",

@@ -24,9 +24,9 @@ def batches(parser, skip):
     """Which sentences are scored together, and which come out."""
     scored = []
 
-    def work(plan, sentences, arcs):
-        scored.append(tuple(sentence.number for sentence in sentences))
-        return [None] * len(sentences)
+    def work(plan, items):
+        scored.append(tuple(item.sentence.number for item in items))
+        return [None] * len(items)
 
     found = [sentence.number for sentence, _ in run(parser._plan(), sample(60), work, skip=skip)]
     return scored, found

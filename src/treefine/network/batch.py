@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from treefine.network.allowed import Allowed
 from treefine.network.vocabulary import UNSEEN, Vocabulary
 from treefine.network.windows import owners, windows
 from treefine.treebank.graph import Arcs
@@ -215,6 +216,7 @@ class Batch:
     inputs: PieceInputs | WordInputs
     lengths: tuple[int, ...]  # words of each sentence, ROOT not counted
     is_word: Bool[Tensor, "batch word"]  # ROOT included, padding not
+    allowed: Allowed | None = None  # where a person decided something about a sentence
 
     @classmethod
     def of(cls, inputs: PieceInputs | WordInputs, lengths: Sequence[int]) -> Batch:
@@ -236,8 +238,10 @@ class Batch:
         lengths = tuple(self.lengths[number] for number in sentences)
         rows = torch.tensor(list(sentences), device=self.is_word.device)
         n_words = max(lengths) + 1
-        return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words])
+        allowed = None if self.allowed is None else self.allowed.select(rows, n_words)
+        return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words], allowed)
 
     def to(self, device: torch.device) -> Batch:
         """The same on another device."""
-        return Batch(self.inputs.to(device), self.lengths, self.is_word.to(device))
+        allowed = None if self.allowed is None else self.allowed.to(device)
+        return Batch(self.inputs.to(device), self.lengths, self.is_word.to(device), allowed)

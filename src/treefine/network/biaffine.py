@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from treefine.config import ScorerSettings
+from treefine.network.allowed import Allowed
 
 WORDS_AT_ONCE = 64  # on a CPU
 
@@ -25,6 +26,7 @@ class Scores:
     label_weight: Float[Tensor, "label width width"]
     tags: tuple[Float[Tensor, "batch word _"], ...] = ()  # a score for each tag, by column
     alone: Mapping[int, Scores] = field(default_factory=dict)  # sentences that were scored alone (see `stable`)
+    allowed: Bool[Tensor, "batch dep label"] | None = None  # labels; None for all
 
     @property
     def arc_log_probabilities(self) -> Float[Tensor, "batch dep head"]:
@@ -36,6 +38,8 @@ class Scores:
         index = heads.clamp(min=0)[..., None].expand(-1, -1, self.label_head.shape[-1])
         head = self.label_head.gather(1, index)  # [batch, dep, width]
         labels = label_scores(self.label_dep, head, self.label_weight)
+        if self.allowed is not None:
+            labels = labels.masked_fill(~self.allowed, -math.inf)
         for row, other in self.alone.items():
             n_words = other.arcs.shape[1]
             labels[row, :n_words] = other.labels(heads[row : row + 1, :n_words])[0]
@@ -48,7 +52,12 @@ class Scores:
         part = slice(row, row + 1), slice(n_words)
         tags = tuple(each[part] for each in self.tags)
         arcs = self.arcs[part][..., :n_words]
-        return Scores(arcs, self.label_dep[part], self.label_head[part], self.label_weight, tags)
+        allowed = None if self.allowed is None else self.allowed[part]
+        return Scores(arcs, self.label_dep[part], self.label_head[part], self.label_weight, tags, allowed=allowed)
+
+    def within(self, allowed: Allowed) -> Scores:
+        """The same with -inf for all that is not allowed."""
+        return replace(self, arcs=self.arcs.masked_fill(~allowed.heads, -math.inf), allowed=allowed.labels)
 
     def with_rows(self, rows: Mapping[int, Scores]) -> Scores:
         """A copy in which some sentences have other scores, each of which holds that sentence alone."""
@@ -62,7 +71,7 @@ class Scores:
             dep[row, :n_words], head[row, :n_words] = other.label_dep[0], other.label_head[0]
             for whole, part in zip(tags, other.tags, strict=True):
                 whole[row, :n_words] = part[0]
-        return Scores(arcs, dep, head, self.label_weight, tuple(tags), {**self.alone, **rows})
+        return Scores(arcs, dep, head, self.label_weight, tuple(tags), {**self.alone, **rows}, self.allowed)
 
 
 class SharedDropout(nn.Module):

@@ -76,27 +76,36 @@ class Decoder:
 
     def best_heads(self, arcs: Float[Tensor, "dep head"]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The heads of the best tree of one sentence, from the scores of its arcs."""
-        return self._search(self._weights(arcs))
+        return self.search(self.weights(arcs))
 
     def lead(self, arcs: Float[Tensor, "dep head"]) -> float:
         """By how much the best tree of one sentence beats all others, in the sum that it maximises.
 
         Any other tree lacks an arc of the best one, so the second best is found by forbidding each of its arcs in turn.
         """
-        weights = self._weights(arcs)
-        words, heads = np.arange(1, len(weights)), self._search(weights)[1:]
+        weights = self.weights(arcs)
+        words, heads = np.arange(1, len(weights)), self.search(weights)[1:]
         second = -math.inf
         for word, head in zip(words, heads, strict=True):
             without = weights.copy()
             without[word, head] = -math.inf
-            second = max(second, without[words, self._search(without)[1:]].sum())
+            second = max(second, without[words, self.search(without)[1:]].sum())
         return float(weights[words, heads].sum() - second)
 
-    def _weights(self, arcs: Float[Tensor, "dep head"]) -> Weights:
-        weights: Weights = arcs.double().cpu().log_softmax(-1).numpy()
-        return np.exp(weights) if self.tree_over == "probabilities" else weights
+    def has_tree(self, allowed: Bool[np.ndarray, "dep head"]) -> bool:
+        """Whether there is a tree of these arcs alone."""
+        heads = self.search(np.where(allowed, 0.0, -math.inf))
+        return bool(allowed[np.arange(1, len(heads)), heads[1:]].all())
 
-    def _search(self, weights: Weights) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def weights(self, arcs: Float[Tensor, "dep head"]) -> Weights:
+        """What the best tree has the largest sum of; -inf for an arc that cannot be."""
+        weights: Weights = arcs.double().cpu().log_softmax(-1).numpy()
+        if self.tree_over == "probabilities":
+            return np.where(np.isneginf(weights), -math.inf, np.exp(weights))
+        return weights
+
+    def search(self, weights: Weights) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The heads of the tree with the largest sum of weights."""
         return projective_tree(weights) if self.is_projective else maximum_tree(weights)
 
     def not_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> list[int]:

@@ -11,6 +11,7 @@ from treefine.drawing.html import page_part
 from treefine.drawing.picture import Picture, step_pictures
 from treefine.drawing.svg import draw_svg
 from treefine.drawing.text import draw_text
+from treefine.parsing.alternatives import RankedTree, agreement
 from treefine.parsing.confidence import Confidence
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import BLANK, Sentence
@@ -40,6 +41,20 @@ class ParsedWord(NamedTuple):
         return self.arc_confidence * self.label_confidence
 
 
+class Change(NamedTuple):
+    """A word whose head or label is not the one that it started with."""
+
+    word: int  # its number, from 1
+    form: str
+    old_head: int | None  # in G⁰; None where that had no arc for the word
+    old_label: str
+    head: int
+    label: str
+    before: float | None  # how sure the parser is, after its last step, of the old head and label together …
+    after: float  # … and of the new ones
+    step: int | None  # the first t whose graph has the new arc; None where only the tree has it
+
+
 @dataclass(frozen=True, repr=False)
 class Parse:
     """One sentence with its tags and its tree."""
@@ -50,6 +65,9 @@ class Parse:
     confidence: float  # the probability that all heads and labels are right, if its words and its ends are
     steps: tuple[Graph, ...]  # G¹ … Gᵀ; they may have cycles, and the last is mostly the tree
     initial: Arcs  # G⁰, without any head where the parser started from nothing
+    initial_confidences: tuple[Confidence | None, ...]  # in its arcs, after the last step; None where it has none
+    converged: bool  # whether the last step repeated its input, so that a further one would too
+    trees: tuple[RankedTree, ...] = ()  # the k best, the tree itself first; none where one alone was asked for
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -112,6 +130,31 @@ class Parse:
         sure = ([each[side] for each in self.word_confidences] for side in (0, 1))
         return tuple(map(ParsedWord, range(1, len(self) + 1), *columns, *places, *sure))
 
+    @property
+    def agreement(self) -> tuple[float, ...]:
+        """For each word, the share of the steps that had its head and label."""
+        return agreement(self.tree, self.steps)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The words whose head or label is not that of G⁰; all of them where the parser started from nothing."""
+        old = zip(*self.initial, self.initial_confidences, strict=True)
+        return tuple(
+            Change(
+                word.number,
+                word.form,
+                old_head,
+                old_label,
+                word.head,
+                word.label,
+                None if sure is None else sure.both,
+                word.confidence,
+                next((t for t, graph in enumerate(self.steps, start=1) if _has_arc(graph, word)), None),
+            )
+            for word, (old_head, old_label, sure) in zip(self.words, old, strict=True)
+            if (old_head, old_label) != (word.head, word.label)
+        )
+
     def to_conllu(self, *, confidence: bool = False) -> str:
         """The sentence in CoNLL-U (or the format it came in), with `Conf=0.97` in MISC if asked for."""
         return (self.with_confidence() if confidence else self.sentence).to_text()
@@ -170,6 +213,14 @@ class Parse:
             drawn[-1] = replace(drawn[-1], title=drawn[-1].title.replace(f"step {len(graphs)}", "best tree"))
         return [*drawn[:-1], replace(drawn[-1], confidence=sure)]
 
+    def changed_picture(self) -> Picture:
+        """The tree with what it changed in G⁰. A word that had no arc there is drawn as if it had not changed."""
+        picture = self.pictures()[0]
+        pairs = list(zip(*self.initial, self.heads, self.labels, strict=True))
+        heads = [head if old is None else old for old, _, head, _ in pairs]
+        labels = [label if old is None else old_label for old, old_label, _, label in pairs]
+        return replace(picture, before=Graph.of_words(heads, labels))
+
     def _repr_html_(self) -> str:
         """A notebook shows the picture, and lets the reader move along a long one."""
         return f'<div style="overflow-x:auto">{self.to_svg()}</div>'
@@ -206,6 +257,10 @@ def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
         spans += [(place, end)] * len(token.words)
         place = end
     return tuple(spans)
+
+
+def _has_arc(graph: Graph, word: ParsedWord) -> bool:
+    return (graph.heads[word.number], graph.labels[word.number]) == (word.head, word.label)
 
 
 def _shown(tags: Sequence[str]) -> tuple[str, ...]:

@@ -21,15 +21,14 @@ from treefine.parsing.device import find_device
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
 from treefine.parsing.layout import LAYOUT
 from treefine.parsing.models import find_model
+from treefine.parsing.options import checked_k, checked_keep, checked_steps, checked_tags, listed_words, sentence_of
 from treefine.parsing.parse import Parse, Parses, Span, own_text, spans_in
 from treefine.parsing.pretrained import load_model, new_folder, push_folder, write_model
 from treefine.parsing.run import Parsed, Plan, details, run, steps, trees
 from treefine.parsing.segment import Segmenter
 from treefine.parsing.steps import Step
+from treefine.treebank.constraints import CONSTRAIN, Constraints, Keep, listed
 from treefine.treebank.sentence import BLANK, Sentence
-
-STEPS = 3  # T in the paper (Sec. 6.1), for a model that was not told its own …
-STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
 
 
 class Parser:
@@ -39,7 +38,8 @@ class Parser:
     Parser, or a function of `treefine.parsing.initial`; without it the initial parser saved with the model, or nothing.
     `max_steps` is T; without it that of the training (if that is not told 3, or 4 from an empty graph). `tags` tells
     the model to read the tags that the sentences have ("given"), to predict them, or to do without ("none"); without
-    it, it does as it was trained.
+    it, it does as it was trained. `keep` says what a person decided: what marks in MISC say ("marked"), every head and
+    label that is filled in ("given"), or "nothing". With `k` above 1 a Parse has the k best trees.
     """
 
     def __init__(
@@ -50,6 +50,8 @@ class Parser:
         max_steps: int | None = None,
         tags: TagSource | None = None,
         is_projective: bool = False,
+        keep: Keep = "marked",
+        k: int = 1,
         device: str | torch.device | None = None,
         batch_pieces: int = BATCH_PIECES,
         segmenter: Segmenter | None = None,
@@ -60,9 +62,10 @@ class Parser:
         self.model = model.eval().to(self.device)
         self.batch_pieces = batch_pieces
         self.initial = self._initial_parser(initial)
-        self.max_steps = self._checked_steps(max_steps)
-        self.tags = self._checked_tags(tags)
+        self.max_steps = checked_steps(max_steps, model, starts_empty=self.initial is empty)
+        self.tags = checked_tags(tags, model)
         self.is_projective = is_projective
+        self.keep, self.k = checked_keep(keep), checked_k(k)
         self.segmenter = segmenter
 
     @classmethod
@@ -74,6 +77,8 @@ class Parser:
         max_steps: int | None = None,
         tags: TagSource | None = None,
         is_projective: bool = False,
+        keep: Keep = "marked",
+        k: int = 1,
         device: str | torch.device | None = None,
         batch_pieces: int = BATCH_PIECES,
     ) -> Parser:
@@ -89,6 +94,8 @@ class Parser:
             max_steps=max_steps,
             tags=tags,
             is_projective=is_projective,
+            keep=keep,
+            k=k,
             device=device,
             batch_pieces=batch_pieces,
             segmenter=Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None,
@@ -101,6 +108,8 @@ class Parser:
         max_steps: int | None = None,
         tags: TagSource | None = None,
         is_projective: bool | None = None,
+        keep: Keep | None = None,
+        k: int | None = None,
     ) -> Parser:
         """The same model with other options; those left out stay as they are, but T follows a new initial parser."""
         return Parser(
@@ -109,34 +118,54 @@ class Parser:
             max_steps=self.max_steps if max_steps is None and initial is None else max_steps,
             tags=tags or self.tags,
             is_projective=self.is_projective if is_projective is None else is_projective,
+            keep=keep or self.keep,
+            k=self.k if k is None else k,
             device=self.device,
             batch_pieces=self.batch_pieces,
             segmenter=self.segmenter,
         )
 
     @overload
-    def parse(self, sentences: Sentence | Sequence[str]) -> Sentence: ...  # type: ignore[overload-overlap]
+    def parse(  # type: ignore[overload-overlap]
+        self, sentences: Sentence | Sequence[str], *, constraints: Constraints | None = None
+    ) -> Sentence: ...
     @overload
-    def parse(self, sentences: Iterable[Sentence | Sequence[str]]) -> list[Sentence]: ...
     def parse(
-        self, sentences: Sentence | Sequence[str] | Iterable[Sentence | Sequence[str]]
+        self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
+    ) -> list[Sentence]: ...
+    def parse(
+        self,
+        sentences: Sentence | Sequence[str] | Iterable[Sentence | Sequence[str]],
+        *,
+        constraints: Constraints | Iterable[Constraints] | None = None,
     ) -> Sentence | list[Sentence]:
-        """One sentence (a list of words, or a Sentence of a treebank) with its tree; or a list of them with theirs."""
+        """One sentence (a list of words, or a Sentence of a treebank) with its tree; or a list of them with theirs.
+
+        `constraints` are arcs and labels to keep or to avoid in it, or for a list those of each; with them nothing else
+        is kept.
+        """
+        decided = [constraints] if isinstance(constraints, Constraints) else constraints
         if isinstance(sentences, Sentence):
-            return next(self.stream([sentences]))
-        several = _checked(sentences)
+            return next(self.stream([sentences], constraints=decided))
+        several = listed_words(sentences)
         words = [each for each in several if isinstance(each, str)]
         if several and len(words) == len(several):
-            return next(self.stream([words]))
-        return list(self.stream(several))
+            return next(self.stream([words], constraints=decided))
+        return list(self.stream(several, constraints=decided))
 
-    def stream(self, sentences: Iterable[Sentence | Sequence[str]], *, skip: int = 0) -> Iterator[Sentence]:
+    def stream(
+        self,
+        sentences: Iterable[Sentence | Sequence[str]],
+        *,
+        constraints: Iterable[Constraints] | None = None,
+        skip: int = 0,
+    ) -> Iterator[Sentence]:
         """The sentences with their trees, in the order they came, some thousands held at a time.
 
         All that a sentence holds stays, but for heads, labels, the enhanced arcs that restate them, and tags that were
         blank and have been predicted. The first `skip` sentences are left out.
         """
-        for sentence, parsed in run(self._plan(), map(_sentence, sentences), trees, skip=skip):
+        for sentence, parsed in run(self._plan(constraints), map(sentence_of, sentences), trees, skip=skip):
             yield self._filled(sentence, parsed)
 
     def __call__(self, text: str) -> Parses:
@@ -153,10 +182,12 @@ class Parser:
         """The same for a text that has one sentence a line, as an open file gives them, with their ends."""
         return self.stream_segmented(self.segment_lines(lines))
 
-    def stream_parses(self, sentences: Iterable[Sentence | Sequence[str]]) -> Iterator[Parse]:
+    def stream_parses(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
+    ) -> Iterator[Parse]:
         """The sentences with all that the parser says of them; places are those in the sentence's own text."""
-        found = map(_sentence, sentences)
-        return self.stream_segmented(Segmented(each, spans_in(own_text(each), each)) for each in found)
+        found = (Segmented(each, spans_in(own_text(each), each)) for each in map(sentence_of, sentences))
+        return self.stream_segmented(found, constraints=constraints)
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """The sentences of a text that comes in chunks, cut into words and not yet parsed."""
@@ -166,7 +197,9 @@ class Parser:
         """The same for a text that has one sentence a line."""
         return self._segmenter().stream_lines(lines)
 
-    def stream_segmented(self, found: Iterable[Segmented], *, skip: int = 0) -> Iterator[Parse]:
+    def stream_segmented(
+        self, found: Iterable[Segmented], *, constraints: Iterable[Constraints] | None = None, skip: int = 0
+    ) -> Iterator[Parse]:
         """Sentences that a segmenter found with all that the parser says of them, but for the first `skip`."""
         places: deque[tuple[Span, ...]] = deque()  # of sentences that are being parsed
 
@@ -176,10 +209,20 @@ class Parser:
                     places.append(each.spans)
                 yield each.sentence
 
-        for sentence, parsed in run(self._plan(), told(), details, skip=skip):
+        for sentence, parsed in run(self._plan(constraints), told(), details, skip=skip):
             sure = sentence_confidence(parsed.confidence, self.model.settings.confidence)
             filled = self._filled(sentence, parsed.parsed)
-            yield Parse(filled, places.popleft(), parsed.confidence, sure, parsed.steps, parsed.initial)
+            yield Parse(
+                filled,
+                places.popleft(),
+                parsed.confidence,
+                sure,
+                parsed.steps,
+                parsed.initial,
+                parsed.initial_confidence,
+                parsed.converged,
+                parsed.trees,
+            )
 
     def _segmenter(self) -> Segmenter:
         if self.segmenter is None:
@@ -187,14 +230,16 @@ class Parser:
             raise ModelError("This model has no segmenter, so it cannot read text.", hint=hint)
         return self.segmenter
 
-    def refine(self, sentence: Sentence | Sequence[str]) -> Iterator[Step]:
+    def refine(self, sentence: Sentence | Sequence[str], *, constraints: Constraints | None = None) -> Iterator[Step]:
         """The steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities."""
-        for _, found in self.stream_steps([sentence]):
+        for _, found in self.stream_steps([sentence], constraints=None if constraints is None else [constraints]):
             yield from found
 
-    def stream_steps(self, sentences: Iterable[Sentence | Sequence[str]]) -> Iterator[tuple[Sentence, list[Step]]]:
+    def stream_steps(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
+    ) -> Iterator[tuple[Sentence, list[Step]]]:
         """Each sentence with all its steps, in the order they came."""
-        return run(self._plan(), map(_sentence, sentences), steps)
+        return run(self._plan(constraints), map(sentence_of, sentences), steps)
 
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
         """Write a model folder that can be moved; it appears once it is whole, in place of an older model.
@@ -223,10 +268,30 @@ class Parser:
             (folder / LAYOUT.segmenter).mkdir()
             self.segmenter.write(folder / LAYOUT.segmenter)
 
-    def _plan(self) -> Plan:
-        decoder = Decoder.of(self.model, is_projective=self.is_projective)
+    def _plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
         initial = from_parser(self.initial.stream) if isinstance(self.initial, Parser) else self.initial
-        return Plan(self.model, self.device, self.batch_pieces, initial, self.max_steps, self.tags, decoder)
+        return Plan(
+            self.model,
+            self.device,
+            self.batch_pieces,
+            initial,
+            self.max_steps,
+            self.tags,
+            Decoder.of(self.model, is_projective=self.is_projective),
+            CONSTRAIN[self.keep] if constraints is None else listed(constraints),
+            self.k,
+        )
+
+    def _filled(self, sentence: Sentence, parsed: Parsed) -> Sentence:
+        """The sentence with its tree, and with the predicted tags where it had none."""
+        sentence = sentence.with_graph(parsed.tree)
+        for column, tags in zip(self.model.settings.tags.columns, parsed.tags, strict=False):
+            index = sentence.format.upos if column == "upos" else sentence.format.xpos
+            if index is not None:
+                old = sentence.column(index)
+                filled = [new if tag == BLANK else tag for tag, new in zip(old, tags, strict=True)]
+                sentence = sentence.with_tags(**{column: filled})
+        return sentence
 
     def _initial_parser(
         self, initial: str | os.PathLike[str] | Parser | InitialParser | None
@@ -244,60 +309,6 @@ class Parser:
             hint = "Choose empty, the folder of a SynTr or biaffine model, or a file of the same sentences."
             raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
         return from_file(os.fspath(initial))
-
-    def _checked_steps(self, max_steps: int | None) -> int:
-        reads_graph, trained = self.model.settings.reads_graph, self.model.settings.max_steps
-        if max_steps is None:
-            return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if self.initial is empty else STEPS)
-        if max_steps < 1:
-            raise TreefineError(f"The number of steps is {max_steps}.", hint="At least one is needed to parse.")
-        if max_steps > 1 and not reads_graph:
-            raise ModelError("This model reads no graph, so it cannot take more than one step.")
-        return max_steps
-
-    def _checked_tags(self, tags: TagSource | None) -> TagSource:
-        source = self.model.settings.tags.source
-        if tags is None:
-            return source
-        if tags not in ("given", "predicted", "none"):
-            raise TreefineError(f"There is no source of tags {tags!r}.", hint="Choose given, predicted or none.")
-        if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
-            what = "reads no tags" if tags == "given" else "has no tagger"
-            raise ModelError(f"Tags cannot be {tags}: this model {what}.")
-        return tags
-
-    def _filled(self, sentence: Sentence, parsed: Parsed) -> Sentence:
-        """The sentence with its tree, and with the predicted tags where it had none."""
-        sentence = sentence.with_graph(parsed.tree)
-        for column, tags in zip(self.model.settings.tags.columns, parsed.tags, strict=False):
-            index = sentence.format.upos if column == "upos" else sentence.format.xpos
-            if index is not None:
-                old = sentence.column(index)
-                filled = [new if tag == BLANK else tag for tag, new in zip(old, tags, strict=True)]
-                sentence = sentence.with_tags(**{column: filled})
-        return sentence
-
-
-def _sentence(words: Sentence | Sequence[str]) -> Sentence:
-    if isinstance(words, Sentence):
-        return words
-    listed = _checked(words)
-    forms = [each for each in listed if isinstance(each, str)]
-    if len(forms) < len(listed):
-        raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
-    return Sentence.of_words(forms)
-
-
-def _checked(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[Sentence | Sequence[str] | str]:
-    """The words, or sentences, as a list; text that is not cut into words is refused."""
-    if not isinstance(words, Iterable):
-        raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
-    if isinstance(words, str):
-        raise TreefineError(
-            f"{words[:40]!r} is a string, not a list of words.",
-            hint='Cut it into words, ["A", "dog"], or call the parser itself with it.',
-        )
-    return list(words)
 
 
 def load(

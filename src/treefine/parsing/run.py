@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import tee
 from typing import NamedTuple, TypeVar
@@ -15,13 +15,17 @@ from treefine.errors import TreefineError
 from treefine.network.batch import N_SPECIALS, Batch, Graphs
 from treefine.network.biaffine import Scores
 from treefine.network.model import ParserModel
+from treefine.network.vocabulary import UNSEEN
+from treefine.parsing.alternatives import RankedTree, ranked_trees
 from treefine.parsing.batching import batches, chunks, halving, is_out_of_memory
 from treefine.parsing.confidence import Confidence, word_confidences
+from treefine.parsing.constrain import allowed_of, check_constraints
 from treefine.parsing.decode import Decoder, made_trees
 from treefine.parsing.initial import InitialParser
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.parsing.stable import stable_scores
 from treefine.parsing.steps import Step, graph_of, predicted_tags, steps_of
+from treefine.treebank.constraints import Constrain, Constraints, unconstrained
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import Sentence
 
@@ -42,6 +46,8 @@ class Plan:
     max_steps: int  # T
     tags: TagSource
     decoder: Decoder
+    constrain: Constrain = unconstrained
+    k: int = 1  # trees of a sentence that `details` gives
 
     @property
     def predicts_tags(self) -> bool:
@@ -63,15 +69,26 @@ class Parsed(NamedTuple):
 
 
 class Details(NamedTuple):
-    """A sentence's parse, where it started, the graph of each step, and how sure each word of the tree is."""
+    """A sentence's parse, where it started, the graph of each step, and how sure the last one is of both."""
 
     parsed: Parsed
     initial: Arcs
     steps: tuple[Graph, ...]  # G¹ … Gᵀ
-    confidence: tuple[Confidence, ...]  # word 1 first
+    confidence: tuple[Confidence, ...]  # in each word of the tree, word 1 first
+    initial_confidence: tuple[Confidence | None, ...]  # in the arcs that it started from; None where it had none
+    converged: bool  # whether the last step repeated its input
+    trees: tuple[RankedTree, ...]  # the k best, where more than one was asked for
 
 
-Work = Callable[[Plan, Sequence[Sentence], Sequence[Arcs]], list[Result]]
+class Item(NamedTuple):
+    """A sentence to parse, what to start from, and what a person decided about it."""
+
+    sentence: Sentence
+    initial: Arcs
+    constraints: Constraints
+
+
+Work = Callable[[Plan, Sequence[Item]], list[Result]]
 
 
 def run(
@@ -82,87 +99,130 @@ def run(
     The first `skip` are left out, mostly without work: those after them are in the same batches as without it, so that
     their numbers are the same to the last digit.
     """
-    pairs = _with_initial(plan.initial, sentences)
+    items = _items(plan, sentences)
     encoder = plan.model.settings.encoder
     longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else plan.batch_pieces
 
-    def size(pair: tuple[Sentence, Arcs]) -> int:
+    def size(item: Item) -> int:
         if plan.model.subwords is None:
-            return len(pair[0]) + 1
-        return sum(map(len, plan.model.subwords.pieces_of(pair[0].forms))) + N_SPECIALS
+            return len(item.sentence) + 1
+        return sum(map(len, plan.model.subwords.pieces_of(item.sentence.forms))) + N_SPECIALS
 
-    for chunk in chunks(pairs, size, plan.most_pieces):
+    for chunk in chunks(items, size, plan.most_pieces):
         if skip >= len(chunk):
             skip -= len(chunk)
             continue
         results: dict[int, Result] = {}
 
-        def on_some(numbers: Sequence[int], chunk: list[tuple[Sentence, Arcs]] = chunk) -> list[Result]:
-            chosen, arcs = zip(*(chunk[number] for number in numbers), strict=True)
-            return work(plan, chosen, arcs)
+        def on_some(numbers: Sequence[int], chunk: list[Item] = chunk) -> list[Result]:
+            return work(plan, [chunk[number] for number in numbers])
 
-        def on_one(number: int, chunk: list[tuple[Sentence, Arcs]] = chunk) -> TreefineError:
+        def on_one(number: int, chunk: list[Item] = chunk) -> TreefineError:
             hint = "Choose another device, or a smaller model."
-            return chunk[number][0].error("Memory does not suffice for this sentence.", hint=hint)
+            return chunk[number].sentence.error("Memory does not suffice for this sentence.", hint=hint)
 
-        for numbers in batches([size(pair) for pair in chunk], plan.most_pieces, longest):
+        for numbers in batches([size(item) for item in chunk], plan.most_pieces, longest):
             results.update(zip(numbers, halving(numbers, on_some, on_one), strict=True))
         for number in range(skip, len(chunk)):
-            yield chunk[number][0], results[number]
+            yield chunk[number].sentence, results[number]
         skip = 0
 
 
-def _with_initial(initial: InitialParser, sentences: Iterable[Sentence]) -> Iterator[tuple[Sentence, Arcs]]:
-    """Each sentence with its initial parse; one that does not fit it is refused."""
-    ours, theirs = tee(sentences)
-    parses = initial(theirs)
+def _items(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
+    """Each sentence with its initial parse and its constraints; what does not fit it is refused."""
+    ours, for_initial, for_constraints = tee(sentences, 3)
+    parses, decided = plan.initial(for_initial), plan.constrain(for_constraints)
     for sentence in ours:
-        arcs = next(parses, None)
+        arcs, constraints = next(parses, None), next(decided, None)
         heads = () if arcs is None else arcs.heads
         if arcs is None or len(heads) != len(sentence) or len(arcs.labels) != len(sentence):
             raise sentence.error("The initial parser gave no head and label for each word of this sentence.")
         if any(head is not None and not 0 <= head <= len(sentence) for head in heads):
             raise sentence.error("The initial parser gave a head that is no word of this sentence.")
-        yield sentence, arcs
+        if constraints is None:
+            raise sentence.error("There are no constraints for this sentence, though there were for those before.")
+        if constraints:
+            check_constraints(sentence, constraints, plan.decoder, plan.model.vocabulary)
+        yield Item(sentence, arcs, constraints)
     for _ in parses:  # where there are more, some know why that is wrong
         raise TreefineError("The initial parser gave more parses than there are sentences.")
+    for _ in decided:
+        raise TreefineError("There are constraints for more sentences than there are.")
 
 
 @torch.no_grad()
-def trees(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs]) -> list[Parsed]:
+def trees(plan: Plan, items: Sequence[Item]) -> list[Parsed]:
     """The final tree of each sentence of a batch: that of its last step, by which it converged or T was reached."""
     found: dict[int, Graph] = {}
-    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(sentences)
-    for step in _loop(plan, sentences, arcs, wants_trees=False):
+    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
+    for step in _loop(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
-            tags = [predicted_tags(step, row, plan.model) for row in range(len(sentences))]
+            tags = [predicted_tags(step, row, plan.model) for row in range(len(items))]
         ending, graphs = _ending(plan, step)
         for row in ending:
-            found[step.sentences[row]] = graph_of(graphs, row, step.batch.lengths[row], plan.model.vocabulary)
-    return [Parsed(found[row], tags[row]) for row in range(len(sentences))]
+            item = items[step.sentences[row]]
+            found[step.sentences[row]] = graph_of(
+                graphs, row, len(item.sentence), plan.model.vocabulary, item.constraints
+            )
+    return [Parsed(found[row], tags[row]) for row in range(len(items))]
 
 
 @torch.no_grad()
-def details(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs]) -> list[Details]:
+def details(plan: Plan, items: Sequence[Item]) -> list[Details]:
     """The same trees, with the graph of each step and the confidence in each word of the tree."""
     vocabulary, settings = plan.model.vocabulary, plan.model.settings.confidence
-    found: dict[int, tuple[Graph, tuple[Confidence, ...]]] = {}
-    graphs: list[list[Graph]] = [[] for _ in sentences]
-    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(sentences)
-    for step in _loop(plan, sentences, arcs, wants_trees=False):
+    found: dict[int, Details] = {}
+    graphs: list[list[Graph]] = [[] for _ in items]
+    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
+    for step in _loop(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
-            tags = [predicted_tags(step, row, plan.model) for row in range(len(sentences))]
-        for row, length in enumerate(step.batch.lengths):
-            graphs[step.sentences[row]].append(graph_of(step.graphs, row, length, vocabulary))
+            tags = [predicted_tags(step, row, plan.model) for row in range(len(items))]
+        for row, number in enumerate(step.sentences):
+            length, constraints = step.batch.lengths[row], items[number].constraints
+            graphs[number].append(graph_of(step.graphs, row, length, vocabulary, constraints))
         ending, best = _ending(plan, step)
         sure = word_confidences(step.scores, best, plan.decoder, settings).tolist() if ending else []
+        before = _sure_of_initial(plan, step, [item.initial for item in items]) if ending else []
         for row in ending:
-            length = step.batch.lengths[row]
+            number = step.sentences[row]
+            constraints, length = items[number].constraints, len(items[number].sentence)
             words = tuple(Confidence(*pair) for pair in sure[row][1 : length + 1])
-            found[step.sentences[row]] = graph_of(best, row, length, vocabulary), words
+            words = tuple(
+                Confidence(each.arc, 1.0) if word in constraints.labels else each
+                for word, each in enumerate(words, start=1)
+            )
+            parsed = Parsed(graph_of(best, row, length, vocabulary, constraints), tags[number])
+            initial, converged = items[number].initial, bool(step.converged[row])
+            ranked = _ranked(plan, step, row, constraints)
+            found[number] = Details(parsed, initial, tuple(graphs[number]), words, before[row], converged, ranked)
+    return [found[number] for number in range(len(items))]
+
+
+def _ranked(plan: Plan, step: BatchStep, row: int, constraints: Constraints) -> tuple[RankedTree, ...]:
+    """The k best trees of a sentence, where more than one is asked for."""
+    if plan.k == 1:
+        return ()
+    scores, settings = step.scores.only(row, step.batch.lengths[row] + 1), plan.model.settings.confidence
+    return ranked_trees(scores, plan.decoder, settings, plan.model.vocabulary, plan.k, constraints)
+
+
+def _sure_of_initial(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> list[tuple[Confidence | None, ...]]:
+    """For each sentence of a step, how sure its scores are of the arcs that it started from; None where it had none.
+
+    Of a label that the model has no name for they are not sure at all.
+    """
+    started = [arcs[number] for number in step.sentences]
+    if all(head is None for each in started for head in each.heads):
+        return [(None,) * len(each.heads) for each in started]
+    graphs = Graphs.of(started, plan.model.vocabulary).to(plan.device)
+    sure = word_confidences(step.scores, graphs, plan.decoder, plan.model.settings.confidence)
+    sure[..., 1] *= graphs.labels != UNSEEN
     return [
-        Details(Parsed(tree, tags[row]), arcs[row], tuple(graphs[row]), words)
-        for row, (tree, words) in sorted(found.items())
+        tuple(
+            None if head is None else Confidence(*pair)
+            for head, pair in zip(each.heads, row[1 : len(each.heads) + 1], strict=True)
+        )
+        for each, row in zip(started, sure.tolist(), strict=True)
     ]
 
 
@@ -174,19 +234,23 @@ def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
 
 
 @torch.no_grad()
-def steps(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs]) -> list[list[Step]]:
+def steps(plan: Plan, items: Sequence[Item]) -> list[list[Step]]:
     """All steps of each sentence of a batch."""
-    found: list[list[Step]] = [[] for _ in sentences]
-    for step in _loop(plan, sentences, arcs, wants_trees=True):
-        for row, each in enumerate(steps_of(step, plan.decoder, plan.model)):
+    found: list[list[Step]] = [[] for _ in items]
+    for step in _loop(plan, items, wants_trees=True):
+        decided = [items[number].constraints for number in step.sentences]
+        for row, each in enumerate(steps_of(step, plan.decoder, plan.model, decided)):
             found[step.sentences[row]].append(each)
     return found
 
 
-def _loop(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, wants_trees: bool) -> Iterator[BatchStep]:
+def _loop(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Iterator[BatchStep]:
     """The refinement of one batch; `wants_trees` if each step's trees are asked for, not the last one's alone."""
     model, decoder = plan.model, plan.decoder
-    initial = Graphs.of(arcs, model.vocabulary).to(plan.device)
+    sentences = [item.sentence for item in items]
+    initial = Graphs.of([item.constraints.put_into(item.initial) for item in items], model.vocabulary).to(plan.device)
+    allowed = allowed_of([item.constraints for item in items], list(map(len, sentences)), decoder, model.vocabulary)
+    batch = replace(model.batch_of(sentences), allowed=allowed)
     first_trees = made_trees(model, initial)
 
     def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
@@ -198,7 +262,7 @@ def _loop(plan: Plan, sentences: Sequence[Sentence], arcs: Sequence[Arcs], *, wa
 
     return refine(
         score,
-        model.batch_of(sentences).to(plan.device),
+        batch.to(plan.device),
         initial,
         max_steps=plan.max_steps,
         decode=decode,
@@ -214,7 +278,7 @@ def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Score
         try:
             with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # else a GPU's LSTM rounds to 10 bits
                 scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)
-            return scores
+            return scores if batch.allowed is None else scores.within(batch.allowed)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error) or rows_at_once in (None, 1):
                 raise

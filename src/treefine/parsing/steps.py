@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from treefine.network.model import ParserModel
 from treefine.network.vocabulary import Vocabulary
 from treefine.parsing.decode import Decoder
 from treefine.parsing.refine import BatchStep
+from treefine.treebank.constraints import FREE, Constraints
 from treefine.treebank.graph import Graph
 
 
@@ -40,15 +42,18 @@ class Step:
         return _softmax(self.label_scores)
 
 
-def steps_of(step: BatchStep, decoder: Decoder, model: ParserModel) -> list[Step]:
+def steps_of(
+    step: BatchStep, decoder: Decoder, model: ParserModel, constraints: Sequence[Constraints] = ()
+) -> list[Step]:
     """A batch's step, sentence by sentence."""
+    decided = constraints or [FREE] * len(step.batch)
     trees = decoder.trees(step.scores, step.graphs, step.batch.is_word)
     labels = decoder.allowed_labels(step.scores, step.graphs.heads)
     return [
         Step(
             step.t,
-            graph_of(step.graphs, row, length, model.vocabulary),
-            graph_of(trees, row, length, model.vocabulary),
+            graph_of(step.graphs, row, length, model.vocabulary, decided[row]),
+            graph_of(trees, row, length, model.vocabulary, decided[row]),
             bool(step.converged[row]),
             _array(step.scores.arcs[row, : length + 1, : length + 1]),
             _array(labels[row, : length + 1]),
@@ -69,11 +74,11 @@ def predicted_tags(step: BatchStep, row: int, model: ParserModel) -> tuple[tuple
     )
 
 
-def graph_of(graphs: Graphs, row: int, length: int, vocabulary: Vocabulary) -> Graph:
-    """One sentence's graph, its labels by name."""
+def graph_of(graphs: Graphs, row: int, length: int, vocabulary: Vocabulary, constraints: Constraints = FREE) -> Graph:
+    """One sentence's graph, its labels by name; those that a person gave are told as they were given."""
     heads = graphs.heads[row, 1 : length + 1].tolist()
-    labels = graphs.labels[row, 1 : length + 1].tolist()
-    return Graph.of_words(heads, [vocabulary.labels[label] for label in labels])
+    labels = enumerate(graphs.labels[row, 1 : length + 1].tolist(), start=1)
+    return Graph.of_words(heads, [constraints.labels.get(word, vocabulary.labels[label]) for word, label in labels])
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -184,8 +184,12 @@ class Sentence:
 
     def with_graph(self, graph: Graph) -> Sentence:
         """The sentence with these heads and labels. DEPS follows where it restated the old arc (see `follow_tree`)."""
+        return self.with_arcs(graph.arcs)
+
+    def with_arcs(self, arcs: Arcs) -> Sentence:
+        """The same, where some words may have no head yet."""
         columns = self.format
-        heads, labels = tuple(map(str, graph.heads[1:])), graph.labels[1:]
+        heads, labels = tuple(BLANK if head is None else str(head) for head in arcs.heads), arcs.labels
         changed = {columns.head: heads, columns.deprel: labels}
         if columns.deps is not None:
             before = (self.column(columns.deps), self.column(columns.head), self.labels)

@@ -1,0 +1,76 @@
+"""What a caller asks of a parser, looked over: options, and sentences or words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from treefine.config import TagSource
+from treefine.errors import ModelError, TreefineError
+from treefine.network.model import ParserModel
+from treefine.treebank.constraints import CONSTRAIN, Keep
+from treefine.treebank.sentence import Sentence
+
+STEPS = 3  # T in the paper (Sec. 6.1), for a model that was not told its own …
+STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
+
+
+def checked_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bool) -> int:
+    """T: as asked for, or else as the model was trained."""
+    reads_graph, trained = model.settings.reads_graph, model.settings.max_steps
+    if max_steps is None:
+        return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if starts_empty else STEPS)
+    if max_steps < 1:
+        raise TreefineError(f"The number of steps is {max_steps}.", hint="At least one is needed to parse.")
+    if max_steps > 1 and not reads_graph:
+        raise ModelError("This model reads no graph, so it cannot take more than one step.")
+    return max_steps
+
+
+def checked_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
+    """Where tags come from: as asked for, or else as the model was trained."""
+    source = model.settings.tags.source
+    if tags is None:
+        return source
+    if tags not in ("given", "predicted", "none"):
+        raise TreefineError(f"There is no source of tags {tags!r}.", hint="Choose given, predicted or none.")
+    if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
+        what = "reads no tags" if tags == "given" else "has no tagger"
+        raise ModelError(f"Tags cannot be {tags}: this model {what}.")
+    return tags
+
+
+def checked_keep(keep: Keep) -> Keep:
+    """What is kept of the input."""
+    if keep not in CONSTRAIN:
+        raise TreefineError(f"Nothing is called {keep!r} that could be kept.", hint="Choose marked, given or nothing.")
+    return keep
+
+
+def checked_k(k: int) -> int:
+    """How many trees a sentence is to have."""
+    if k < 1:
+        raise TreefineError(f"The number of trees is {k}.", hint="A sentence has at least one.")
+    return k
+
+
+def sentence_of(words: Sentence | Sequence[str]) -> Sentence:
+    """The sentence itself, or that of these words."""
+    if isinstance(words, Sentence):
+        return words
+    listed = listed_words(words)
+    forms = [each for each in listed if isinstance(each, str)]
+    if len(forms) < len(listed):
+        raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
+    return Sentence.of_words(forms)
+
+
+def listed_words(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[Sentence | Sequence[str] | str]:
+    """The words, or sentences, as a list; text that is not cut into words is refused."""
+    if not isinstance(words, Iterable):
+        raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
+    if isinstance(words, str):
+        raise TreefineError(
+            f"{words[:40]!r} is a string, not a list of words.",
+            hint='Cut it into words, ["A", "dog"], or call the parser itself with it.',
+        )
+    return list(words)

@@ -1,0 +1,159 @@
+"""What a person decided about a sentence: arcs, labels or a root that stay, and some that must not be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import BLANK, Sentence
+
+Keep = Literal["marked", "given", "nothing"]
+KEEP, NOT_HEAD, NOT_LABEL = "Keep", "NotHead", "NotLabel"  # marks in MISC
+MARKS = (KEEP, NOT_HEAD, NOT_LABEL)
+KEPT = {"Arc": (True, True), "Head": (True, False), "Label": (False, True)}  # head, label
+_HINT = "Write Keep=Arc, Keep=Head or Keep=Label, NotHead=2,5 or NotLabel=obj,iobj."
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Words are numbered from 1; head 0 is ROOT, so `heads={4: 0}` makes word 4 the root.
+
+    >>> bool(Constraints(heads={4: 0}, not_labels={2: ["obj"]})), bool(Constraints())
+    (True, False)
+    """
+
+    heads: Mapping[int, int] = field(default_factory=dict)  # the head that a word has
+    labels: Mapping[int, str] = field(default_factory=dict)  # the label that it has
+    not_heads: Mapping[int, Collection[int]] = field(default_factory=dict)  # heads that it must not have
+    not_labels: Mapping[int, Collection[str]] = field(default_factory=dict)  # labels that it must not have
+
+    def __bool__(self) -> bool:
+        """Whether anything was decided."""
+        return bool(self.heads or self.labels or self.not_heads or self.not_labels)
+
+    def put_into(self, arcs: Arcs) -> Arcs:
+        """The arcs with what was decided in place of what they say, so that the first step reads it already.
+
+        >>> Constraints(heads={1: 2}, labels={1: "det"}).put_into(Arcs((None, 0), ("_", "root")))
+        Arcs(heads=(2, 0), labels=('det', 'root'))
+        """
+        heads, labels = list(arcs.heads), list(arcs.labels)
+        for word, head in self.heads.items():
+            if heads[word - 1] != head:
+                heads[word - 1], labels[word - 1] = head, BLANK
+        for word, label in self.labels.items():
+            labels[word - 1] = label
+        for word, forbidden in self.not_heads.items():
+            if heads[word - 1] in forbidden:
+                heads[word - 1] = None
+        for word, names in self.not_labels.items():
+            if labels[word - 1] in names:
+                labels[word - 1] = BLANK
+        return Arcs(tuple(heads), tuple(labels))
+
+    def mark(self, sentence: Sentence) -> Sentence:
+        """The sentence with these decisions in HEAD, DEPREL and MISC, as `marked` reads them; older marks are gone."""
+        heads, labels = list(sentence.heads), list(sentence.labels)
+        notes = list(sentence.column(sentence.format.misc))
+        for word in range(1, len(sentence) + 1):
+            heads[word - 1] = self.heads.get(word, heads[word - 1])
+            labels[word - 1] = self.labels.get(word, labels[word - 1])
+            kept = [each for each in notes[word - 1].split("|") if each.partition("=")[0] not in (*MARKS, BLANK)]
+            notes[word - 1] = "|".join([*kept, *self._marks(word)]) or BLANK
+        return sentence.with_arcs(Arcs(tuple(heads), tuple(labels))).with_misc(notes)
+
+    def _marks(self, word: int) -> Iterator[str]:
+        decided = (word in self.heads, word in self.labels)
+        yield from (f"{KEEP}={value}" for value, which in KEPT.items() if which == decided)
+        for name, forbidden in ((NOT_HEAD, self.not_heads), (NOT_LABEL, self.not_labels)):
+            if forbidden.get(word):
+                yield f"{name}={','.join(map(str, forbidden[word]))}"
+
+
+FREE = Constraints()
+Constrain = Callable[[Iterable[Sentence]], Iterator[Constraints]]
+"""For each sentence of a stream what was decided about it, in the same order."""
+
+
+def unconstrained(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
+    """Nothing, whatever the sentences say."""
+    return (FREE for _ in sentences)
+
+
+def marked(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
+    """What marks in MISC say: Keep=Arc, Head or Label (of the word's own columns), NotHead=2,5, NotLabel=obj,iobj."""
+    return map(marks_of, sentences)
+
+
+def given(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
+    """Every head and label that is not blank, and what marks in MISC say."""
+    for sentence in sentences:
+        found = marks_of(sentence)
+        heads = {word: head for word, head in enumerate(sentence.arcs.heads, start=1) if head is not None}
+        labels = {word: label for word, label in enumerate(sentence.labels, start=1) if label != BLANK}
+        yield Constraints(heads, labels, found.not_heads, found.not_labels)
+
+
+def listed(constraints: Iterable[Constraints]) -> Constrain:
+    """Those that a caller has at hand, one for each sentence."""
+
+    def constrain(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
+        ours = iter(constraints)
+        for _ in sentences:
+            for each in ours:
+                yield each
+                break
+        yield from ours  # more than sentences: whoever pairs them will tell
+
+    return constrain
+
+
+CONSTRAIN: Mapping[Keep, Constrain] = {"marked": marked, "given": given, "nothing": unconstrained}
+
+
+def marks_of(sentence: Sentence) -> Constraints:
+    """What the marks of one sentence say."""
+    notes = sentence.column(sentence.format.misc)
+    if not any(name in note for note in set(notes) for name in MARKS):
+        return FREE
+    heads: dict[int, int] = {}
+    labels: dict[int, str] = {}
+    not_heads: dict[int, tuple[int, ...]] = {}
+    not_labels: dict[int, tuple[str, ...]] = {}
+    for word, note in enumerate(notes, start=1):
+        for mark in note.split("|"):
+            name, _, value = mark.partition("=")
+            values = tuple(value.split(","))
+            if name == KEEP:
+                if value not in KEPT:
+                    raise sentence.error(f"{mark} is no mark.", word=word, hint=_HINT)
+                keeps_head, keeps_label = KEPT[value]
+                if keeps_head:
+                    heads[word] = _head(sentence, word)
+                if keeps_label:
+                    labels[word] = _label(sentence, word)
+            elif name == NOT_HEAD:
+                if not all(each.isascii() and each.isdecimal() for each in values):
+                    raise sentence.error(f"{mark} is not a list of words.", word=word, hint=_HINT)
+                not_heads[word] = tuple(map(int, values))
+            elif name == NOT_LABEL:
+                if not all(values):
+                    raise sentence.error(f"{mark} is not a list of labels.", word=word, hint=_HINT)
+                not_labels[word] = values
+    return Constraints(heads, labels, not_heads, not_labels)
+
+
+def _head(sentence: Sentence, word: int) -> int:
+    head = sentence.arcs.heads[word - 1]
+    if head is None:
+        raise sentence.error("The head is to be kept, but HEAD is blank.", word=word, hint="Fill it in.")
+    return head
+
+
+def _label(sentence: Sentence, word: int) -> str:
+    label = sentence.labels[word - 1]
+    if label == BLANK:
+        raise sentence.error("The label is to be kept, but DEPREL is blank.", word=word, hint="Fill it in.")
+    return label

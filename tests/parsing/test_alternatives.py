@@ -1,0 +1,108 @@
+"""The k best trees of a sentence with their probabilities, and how many steps agreed on an arc."""
+
+import numpy as np
+import pytest
+
+from tests.parsing.test_tree import every_tree
+from tests.tiny import sample, tiny_model, tiny_parser
+from treefine import Parser
+from treefine.config import ConfidenceSettings, DecodeSettings
+from treefine.treebank.constraints import Constraints
+
+WORDS = ("The", "old", "man", "sleeps")
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return tiny_parser(max_steps=2)
+
+
+def last_step(parser, words=WORDS):
+    *_, last = parser.refine(words)
+    return last
+
+
+def test_all_trees_come_in_order_and_their_probabilities_are_those_of_all_trees(parser):
+    """The slow way: the product of the arcs of each tree, over the sum of the products of all."""
+    all_trees = every_tree(4).tolist()
+    log_arcs = last_step(parser).arc_scores.astype(np.float64)
+    products = {tuple(heads): np.exp(sum(log_arcs[word, heads[word]] for word in range(1, 5))) for heads in all_trees}
+
+    (parse,) = parser.using(k=len(all_trees) + 5).stream_parses([WORDS])
+
+    found = {each.tree.heads: each.probability for each in parse.trees}
+    assert len(parse.trees) == len(found) == len(all_trees)
+    assert sum(found.values()) == pytest.approx(1)
+    assert found == pytest.approx({heads: each / sum(products.values()) for heads, each in products.items()}, rel=1e-4)
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_the_first_tree_is_the_parse_and_its_labels_are_the_best_for_its_heads(parser):
+    for parse in parser.using(k=3).stream_parses(sample(20)):
+        first, *others = parse.trees
+
+        assert first.tree == parse.tree
+        assert all(each.tree.is_tree and each.tree != first.tree for each in others)
+        product = np.prod([each.label for each in parse.word_confidences])
+        assert first.label_probability == pytest.approx(product, rel=1e-3)
+        assert first.both == first.probability * first.label_probability
+
+
+def test_a_temperature_changes_probabilities_and_no_order(parser):
+    model = tiny_model()
+    hot = ConfidenceSettings(arc_temperature=3.0)
+    model.settings = type(model.settings)(**{**vars_of(model.settings), "confidence": hot})
+    cool, warm = (
+        next(each.using(k=6).stream_parses([WORDS])).trees
+        for each in (parser, Parser(model, device="cpu", max_steps=2))
+    )
+
+    assert [each.tree for each in cool] == [each.tree for each in warm]
+    assert warm[0].probability < cool[0].probability
+
+
+def vars_of(settings):
+    return {name: getattr(settings, name) for name in type(settings).__dataclass_fields__}
+
+
+def test_trees_obey_what_was_decided_and_are_probable_among_those_that_do(parser):
+    decided = Constraints(heads={4: 0}, labels={2: "xyz"})
+
+    (parse,) = parser.using(k=100).stream_parses([WORDS], constraints=[decided])
+
+    assert len(parse.trees) == 16  # the trees of four words with that root
+    assert all(each.tree.heads[4] == 0 and each.tree.labels[2] == "xyz" for each in parse.trees)
+    assert sum(each.probability for each in parse.trees) == pytest.approx(1)
+
+
+def test_projective_trees_alone(parser):
+    (parse,) = parser.using(k=1000, is_projective=True).stream_parses([WORDS])
+
+    assert {each.tree.heads for each in parse.trees} == {
+        tuple(each) for each in every_tree(4, projective=True).tolist()
+    }
+
+
+def test_the_sum_of_probabilities_ranks_where_the_decoder_maximises_it():
+    parser = Parser(tiny_model(decode=DecodeSettings(tree_over="probabilities")), device="cpu", max_steps=1)
+    arcs = last_step(parser).arc_probabilities
+
+    (parse,) = parser.using(k=20).stream_parses([WORDS])
+
+    sums = [sum(arcs[word, each.tree.heads[word]] for word in range(1, 5)) for each in parse.trees]
+    assert sums == pytest.approx(sorted(sums, reverse=True))
+
+
+def test_without_k_there_are_no_others(parser):
+    (parse,) = parser.stream_parses([WORDS])
+
+    assert parse.trees == ()
+
+
+def test_agreement_is_the_share_of_steps_that_had_the_arc(parser):
+    for parse in parser.using(max_steps=4).stream_parses(sample(20)):
+        steps = [list(zip(*step.arcs, strict=True)) for step in parse.steps]
+        tree = list(zip(*parse.tree.arcs, strict=True))
+        expected = [sum(step[word] == arc for step in steps) / len(steps) for word, arc in enumerate(tree)]
+
+        assert list(parse.agreement) == expected

@@ -1,0 +1,295 @@
+"""Trees that obey what a person decided."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.generated import random_heads
+from tests.parsing.test_tree import every_tree
+from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from treefine import Graph, Parser, Sentence, TreebankError, TreefineError
+from treefine.config import DecodeSettings, RelationSettings
+from treefine.treebank.constraints import Constraints
+from treefine.treebank.graph import Arcs
+
+WORDS = ("The", "old", "man", "sleeps", ".")
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return tiny_parser(max_steps=3)
+
+
+@pytest.fixture(scope="module")
+def syntr():
+    """Its scores do not depend on the graph, so that those without decisions can be compared with those under them."""
+    decode = DecodeSettings(root_label="root")
+    return Parser(tiny_model(relations=RelationSettings(graph="none"), decode=decode), device="cpu")
+
+
+@st.composite
+def decisions(draw, n_words=4):
+    """Constraints that at least one tree obeys."""
+    heads = draw(random_heads(n_words))
+    labels = ["root" if head == 0 else draw(st.sampled_from(["nsubj", "obj", "det", "xyz"])) for head in heads]
+    words = range(1, n_words + 1)
+    kept = {word: heads[word - 1] for word in words if draw(st.booleans())}
+    names = {word: labels[word - 1] for word in words if draw(st.booleans())}
+    other_heads = st.lists(st.integers(0, n_words), max_size=3)
+    not_heads = {word: [head for head in draw(other_heads) if head not in (word, heads[word - 1])] for word in words}
+    not_labels = {
+        word: [label for label in draw(st.lists(st.sampled_from(["nsubj", "obj", "conj"]), max_size=2))
+               if label != labels[word - 1]]
+        for word in words
+    }  # fmt: skip
+    return Constraints(kept, names, not_heads, not_labels)
+
+
+def obeys(tree, decided):
+    return all(
+        tree.heads[word] == decided.heads.get(word, tree.heads[word])
+        and tree.labels[word] == decided.labels.get(word, tree.labels[word])
+        and tree.heads[word] not in decided.not_heads.get(word, ())
+        and tree.labels[word] not in decided.not_labels.get(word, ())
+        for word in range(1, len(tree) + 1)
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(decisions())
+def test_the_parse_is_a_tree_that_obeys(parser, decided):
+    tree = parser.parse(WORDS[:4], constraints=decided).graph
+
+    assert tree.is_tree
+    assert obeys(tree, decided)
+
+
+@settings(max_examples=60, deadline=None)
+@given(decisions())
+def test_every_step_obeys(parser, decided):
+    for step in parser.refine(WORDS[:4], constraints=decided):
+        assert obeys(step.graph, decided)
+        assert obeys(step.tree, decided)
+
+
+@settings(max_examples=60, deadline=None)
+@given(decisions(), st.booleans())
+def test_no_tree_that_obeys_has_a_higher_score(syntr, decided, projective):
+    """Labels decided on a word say whether it may be a root; all else is said by the heads."""
+    (free,) = syntr.refine(WORDS[:4])
+    log_arcs = free.arc_scores - np.logaddexp.reduce(free.arc_scores, axis=-1, keepdims=True)
+
+    def total(heads):
+        return sum(log_arcs[word, heads[word]] for word in range(1, 5))
+
+    def is_allowed(heads):
+        return all(
+            heads[word] == decided.heads.get(word, heads[word])
+            and heads[word] not in decided.not_heads.get(word, ())
+            and (heads[word] == 0) == (decided.labels.get(word, "root" if heads[word] == 0 else "") == "root")
+            for word in range(1, 5)
+        )
+
+    allowed = [total(heads) for heads in every_tree(4, projective=projective).tolist() if is_allowed(heads)]
+    constrained = syntr.using(is_projective=projective)
+    if not allowed:
+        with pytest.raises(TreebankError, match="no projective tree obeys"):
+            constrained.parse(WORDS[:4], constraints=decided)
+        return
+
+    tree = constrained.parse(WORDS[:4], constraints=decided).graph
+
+    assert total(tree.heads) == pytest.approx(max(allowed), abs=1e-5)
+
+
+@pytest.mark.parametrize("tree_over", ["log-probabilities", "probabilities"])
+def test_all_ways_to_search_a_tree_obey(tree_over):
+    parser = Parser(tiny_model(decode=DecodeSettings(tree_over=tree_over)), device="cpu")
+    for root in range(1, 6):
+        decided = Constraints(heads={root: 0}, not_heads={word: [root] for word in range(1, 6) if word != root % 5 + 1})
+
+        tree = parser.parse(WORDS, constraints=decided).graph
+
+        assert tree.is_tree
+        assert obeys(tree, decided)
+
+
+def test_a_biaffine_parser_obeys_as_well():
+    decided = Constraints(heads={1: 5, 5: 0}, labels={2: "amod"})
+
+    tree = Parser(tiny_biaffine(), device="cpu").parse(WORDS, constraints=decided).graph
+
+    assert obeys(tree, decided)
+
+
+def test_sentences_obey_alone_as_in_every_batch(parser):
+    """And those about which nothing was decided are as they would be."""
+    sentences = sample(20)
+    decided = [
+        Constraints(heads={1: 0}, not_labels={2: ["punct"]}) if number % 3 == 0 and len(each) > 1 else Constraints()
+        for number, each in enumerate(sentences)
+    ]
+
+    together = parser.parse(sentences, constraints=decided)
+
+    alone = [parser.parse(each, constraints=some) for each, some in zip(sentences, decided, strict=True)]
+    assert together == alone
+    free = parser.parse(sentences)
+    assert all(ours == theirs for ours, theirs, some in zip(together, free, decided, strict=True) if not some)
+    assert any(ours != theirs for ours, theirs in zip(together, free, strict=True))
+
+
+def test_what_was_decided_is_certain(parser):
+    (parse,) = parser.stream_parses([WORDS], constraints=[Constraints(heads={1: 2, 2: 0}, labels={1: "xyz", 3: "obj"})])
+
+    confidences = parse.word_confidences
+    assert [each.arc for each in confidences[:2]] == [1.0, 1.0]
+    assert [confidences[0].label, confidences[2].label] == [1.0, 1.0]
+    assert parse.labels[0] == "xyz"
+
+
+def test_a_label_the_model_has_never_seen_stays_as_it_was_given(parser):
+    for label in ("nsubj:mine", "unheard"):
+        parsed = parser.parse(WORDS, constraints=Constraints(labels={3: label}))
+
+        assert parsed.labels[2] == label
+        assert parsed.heads[2] != 0  # as only the root has the root label
+
+
+def test_steps_read_what_was_decided(parser):
+    """The first step starts from the decided arcs, so that other words are predicted around them."""
+    free, bound = (
+        next(parser.refine(WORDS, constraints=each))
+        for each in (Constraints(), Constraints(heads={1: 5, 5: 3}, labels={1: "nsubj", 5: "obj"}))
+    )
+
+    assert not np.allclose(free.arc_scores[2], bound.arc_scores[2])
+
+
+def marked(notes, heads=(3, 3, 4, 0, 4), labels=("det", "amod", "nsubj", "root", "punct")):
+    return Sentence.of_words(WORDS).with_arcs(Arcs(heads, labels)).with_misc(notes)
+
+
+def test_marks_are_obeyed_unless_told_otherwise(parser):
+    sentence = marked(["Keep=Arc", "_", "NotHead=4", "Keep=Head", "_"])
+
+    parsed = parser.parse(sentence)
+
+    assert (parsed.heads[0], parsed.labels[0], parsed.heads[3]) == (3, "det", 0)
+    assert parsed.heads[2] != 4
+    assert parsed.column(9) == sentence.column(9)
+    free = parser.using(keep="nothing").parse(sentence)
+    assert free.graph == parser.parse(Sentence.of_words(WORDS)).graph
+
+
+def test_all_that_is_given_stays_and_the_blanks_are_filled(parser):
+    partial = marked(["_"] * 5, (3, None, None, 0, None), ("det", "_", "obj", "_", "_"))
+
+    parsed = parser.using(keep="given").parse(partial)
+
+    assert parsed.graph.is_tree
+    assert (parsed.heads[0], parsed.heads[3]) == (3, 0)
+    assert (parsed.labels[0], parsed.labels[2]) == ("det", "obj")
+
+
+@pytest.mark.parametrize(
+    ("decided", "message"),
+    [
+        (
+            Constraints(heads={1: 2, 2: 1, 4: 0}),
+            "word 1 'The' must hang on 2 'old'; word 2 'old' must hang on 1 'The'",
+        ),
+        (Constraints(heads={3: 0, 4: 0, 1: 3}), "word 3 'man' must be the root; word 4 'sleeps' must be the root"),
+        (
+            Constraints(heads={2: 4}, not_heads={2: [4], 1: [2]}),
+            "word 2 'old' must hang on 4 'sleeps'; word 2 'old' must not hang on 4 'sleeps'",
+        ),
+        (
+            Constraints(heads={2: 4}, labels={2: "root"}),
+            "word 2 'old' must hang on 4 'sleeps'; word 2 'old' must have the label root",
+        ),
+        (
+            Constraints(labels={1: "root", 3: "root"}),
+            "word 1 'The' must have the label root; word 3 'man' must have the label root",
+        ),
+        (
+            Constraints(labels={1: "xyz"}, not_labels={1: ["obj", "xyz"]}),
+            "word 1 'The' must have the label xyz; word 1 'The' must not have the label xyz",
+        ),
+        (
+            Constraints(not_heads={word: [0] for word in range(1, 6)}),
+            "; ".join(f"word {word} {form!r} must not be the root" for word, form in enumerate(WORDS, start=1)),
+        ),
+    ],
+)
+def test_decisions_that_cannot_hold_together_are_named_and_no_others(parser, decided, message):
+    rooted = Parser(tiny_model(decode=DecodeSettings(root_label="root")), device="cpu")
+
+    with pytest.raises(TreebankError) as caught:
+        rooted.parse(WORDS, constraints=decided)
+
+    assert f": {message}. Change one of them." in str(caught.value)
+
+
+def test_an_error_names_file_and_line(parser, tmp_path):
+    sentence = marked(["Keep=Head", "Keep=Head", "Keep=Head", "_", "_"], heads=(2, 3, 1, 0, 4))
+
+    with pytest.raises(TreebankError, match="word 1 'The' must hang on 2 'old'; word 2 .* word 3 ") as caught:
+        parser.parse([marked(["_"] * 5), sentence])
+
+    assert caught.value.word == "1"
+
+
+def test_crossing_arcs_cannot_be_asked_of_a_projective_tree(parser):
+    decided = Constraints(heads={1: 3, 2: 4})
+
+    assert parser.parse(WORDS, constraints=decided).graph.is_tree
+    with pytest.raises(TreebankError, match="no projective tree obeys them: word 1 'The' must hang on 3 'man'; word 2"):
+        parser.using(is_projective=True).parse(WORDS, constraints=decided)
+
+
+@pytest.mark.parametrize(
+    ("decided", "message"),
+    [
+        (Constraints(heads={6: 1}), "There is no word 6 to decide about: there are 5 words."),
+        (Constraints(labels={0: "root"}), "There is no word 0 to decide about"),
+        (Constraints(heads={1: 6}), "The head 6 that was decided on is no word: there are 5 words."),
+        (Constraints(not_heads={1: [-1]}), "The head -1 that was decided on is no word"),
+        (Constraints(heads={2: 2}), "It was decided that the word hangs on itself."),
+    ],
+)
+def test_decisions_about_words_that_are_not_there_are_refused(parser, decided, message):
+    with pytest.raises(TreebankError, match=message):
+        parser.parse(WORDS, constraints=decided)
+
+
+@pytest.mark.parametrize("n_more", [-1, 1])
+def test_there_must_be_as_many_decisions_as_sentences(parser, n_more):
+    with pytest.raises(TreefineError, match="There are (no )?constraints for"):
+        parser.parse([WORDS, WORDS], constraints=[Constraints(heads={1: 0})] * (2 + n_more))
+
+
+def test_a_long_sentence_with_all_arcs_but_a_few_decided(parser):
+    words = ["The"] * 300
+    decided = Constraints(heads={word: word - 1 for word in range(1, 301) if word % 50})
+
+    tree = parser.parse(words, constraints=decided).graph
+
+    assert tree.is_tree
+    assert obeys(tree, decided)
+
+
+def test_options_that_do_not_exist_are_told(parser):
+    with pytest.raises(TreefineError, match="Choose marked, given or nothing"):
+        parser.using(keep="all")
+    with pytest.raises(TreefineError, match="The number of trees is 0"):
+        parser.using(k=0)
+
+
+def test_a_graph_of_one_word_has_one_root(parser):
+    assert parser.parse(["Stop"], constraints=Constraints(heads={1: 0})).graph == Graph.of_words(
+        [0], parser.parse(["Stop"]).labels
+    )
+    with pytest.raises(TreebankError, match="These decisions cannot hold, as no tree .* must not be the root"):
+        parser.parse(["Stop"], constraints=Constraints(not_heads={1: [0]}))

@@ -1,0 +1,124 @@
+"""What a person decided, in the columns of a treebank."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treefine import Graph, Sentence, TreebankError
+from treefine.treebank.constraints import FREE, Constraints, listed, marks_of
+from treefine.treebank.constraints import given as all_given
+from treefine.treebank.graph import Arcs
+
+WORDS = ("The", "old", "man", "sleeps")
+
+
+def sentence(notes=("_", "_", "_", "_"), *, heads=(3, 3, 4, 0), labels=("det", "amod", "nsubj", "root")):
+    return Sentence.of_words(WORDS).with_arcs(Arcs(heads, labels)).with_misc(notes)
+
+
+def test_marks_keep_heads_labels_and_whole_arcs():
+    found = marks_of(sentence(["Keep=Arc", "Keep=Head|SpaceAfter=No", "A=1|Keep=Label", "_"]))
+
+    assert found == Constraints(heads={1: 3, 2: 3}, labels={1: "det", 3: "nsubj"})
+
+
+def test_marks_forbid_heads_and_labels():
+    found = marks_of(sentence(["NotHead=0,4", "_", "NotLabel=obj,iobj|NotHead=1", "_"]))
+
+    assert found == Constraints(not_heads={1: (0, 4), 3: (1,)}, not_labels={3: ("obj", "iobj")})
+
+
+@pytest.mark.parametrize("note", ["_", "SpaceAfter=No", "Keeper=Yes", "X=Keep=Arc"])
+def test_other_notes_decide_nothing(note):
+    assert not marks_of(sentence([note, "_", "_", "_"]))
+
+
+@pytest.mark.parametrize(
+    ("note", "message"),
+    [
+        ("Keep", "Keep is no mark."),
+        ("Keep=arc", "Keep=arc is no mark. Write Keep=Arc"),
+        ("NotHead=x", "NotHead=x is not a list of words."),
+        ("NotHead=", "NotHead= is not a list of words."),
+        ("NotHead=-1", "NotHead=-1 is not a list of words."),
+        ("NotLabel=obj,", "NotLabel=obj, is not a list of labels."),
+    ],
+)
+def test_a_mark_that_says_nothing_is_refused_with_its_place(note, message):
+    with pytest.raises(TreebankError, match=message) as caught:
+        marks_of(sentence(["_", note, "_", "_"]))
+
+    assert caught.value.word == "2"
+
+
+@pytest.mark.parametrize(("note", "column"), [("Keep=Head", "HEAD"), ("Keep=Label", "DEPREL"), ("Keep=Arc", "HEAD")])
+def test_what_is_blank_cannot_be_kept(note, column):
+    blank = sentence(["_", note, "_", "_"], heads=(3, None, 4, 0), labels=("det", "_", "nsubj", "root"))
+
+    with pytest.raises(TreebankError, match=f"but {column} is blank"):
+        marks_of(blank)
+
+
+def test_all_that_is_given_is_decided_and_what_is_blank_is_not():
+    partial = sentence(["_", "NotHead=1", "_", "_"], heads=(3, None, None, 0), labels=("det", "_", "nsubj", "_"))
+
+    (found,) = all_given([partial])
+
+    assert found == Constraints({1: 3, 4: 0}, {1: "det", 3: "nsubj"}, {2: (1,)}, {})
+
+
+words = st.integers(1, 4)
+constraints = st.builds(
+    Constraints,
+    st.dictionaries(words, st.integers(0, 4)),
+    st.dictionaries(words, st.sampled_from(["det", "nsubj:pass", "x"])),
+    st.dictionaries(words, st.lists(st.integers(0, 4), min_size=1).map(tuple)),
+    st.dictionaries(words, st.lists(st.sampled_from(["obj", "a:b"]), min_size=1).map(tuple)),
+)
+
+
+@given(constraints, st.lists(st.sampled_from(["_", "SpaceAfter=No", "Keep=Arc|A=1"]), min_size=4, max_size=4))
+def test_decisions_that_are_marked_are_read_again(decided, notes):
+    marked = decided.mark(sentence(notes))
+
+    assert marks_of(marked) == decided
+    kept = [note for note in "|".join(notes).split("|") if note in ("SpaceAfter=No", "A=1")]
+    assert [note for note in "|".join(marked.column(9)).split("|") if note in ("SpaceAfter=No", "A=1")] == kept
+    for word in range(1, 5):
+        assert marked.heads[word - 1] == decided.heads.get(word, sentence().heads[word - 1])
+        assert marked.labels[word - 1] == decided.labels.get(word, sentence().labels[word - 1])
+
+
+@given(constraints)
+def test_what_is_put_into_a_graph_obeys(decided):
+    arcs = decided.put_into(sentence().arcs)
+
+    for word in range(1, 5):
+        head, label = arcs.heads[word - 1], arcs.labels[word - 1]
+        assert head == decided.heads.get(word, head) or head is None
+        assert label == decided.labels.get(word, label) or label == "_"
+        assert head not in decided.not_heads.get(word, ())
+        assert label not in decided.not_labels.get(word, ())
+
+
+def test_the_label_of_an_arc_that_was_decided_away_is_gone_with_it():
+    assert Constraints(heads={3: 1}).put_into(sentence().arcs) == Arcs((3, 3, 1, 0), ("det", "amod", "_", "root"))
+
+
+def test_a_sentence_without_arcs_can_be_marked():
+    marked = Constraints(heads={4: 0}, labels={4: "root"}).mark(Sentence.of_words(WORDS))
+
+    assert marked.heads == (None, None, None, 0)
+    assert marked.to_text().splitlines()[3].split("\t")[6:] == ["0", "root", "_", "Keep=Arc"]
+
+
+@pytest.mark.parametrize("n_more", [-1, 0, 1])
+def test_listed_decisions_come_one_a_sentence_and_the_rest_after_them(n_more):
+    decided = [Constraints(heads={1: 0})] * (2 + n_more)
+
+    assert list(listed(decided)([sentence(), sentence()])) == decided
+
+
+def test_nothing_decided_is_false():
+    assert not FREE
+    assert Graph.of_words([0], ["root"]).arcs == FREE.put_into(Arcs((0,), ("root",)))
