@@ -14,11 +14,23 @@ BENCHMARKS = {  # by module, each imported when it is run: a machine that trains
     "scoring": "measures",
     "resampling": "measures",
     "startup": "measures",
+    "analyse_speed": "analyse_speed",
     "decoding": "decoding",
     "attention": "attention",
     "newcomer": "newcomer",
 }
-WITH_OPTIONS = ("accuracy", "significance", "segmenter", "parse_speed", "pipeline", "calibration", "bundle")
+WITH_OPTIONS = (
+    "accuracy",
+    "significance",
+    "segmenter",
+    "parse_speed",
+    "pipeline",
+    "calibration",
+    "bundle",
+    "decisions",
+    "analysis",
+    "others",
+)
 WITHOUT_TREEBANKS = {"attention", "decoding", "newcomer", "tables"}
 
 

@@ -7,7 +7,6 @@ python -m benchmarks accuracy tr_imst-syntr --seeds 2 --output runs --split test
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -22,14 +21,15 @@ import torch
 from benchmarks.groups import grouped
 from benchmarks.predictions import Predictions, predictions_of, save_predictions, treebank_of
 from benchmarks.rows import ROWS, read_rows, save_row
+from benchmarks.training_times import trained
 from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_treebank
 from treefine.config import BiLSTMSettings
-from treefine.parsing.initial import given
+from treefine.parsing.initial import InitialParser, empty, given
 from treefine.parsing.pretrained import load_model
 from treefine.training.folder import begin_folder
-from treefine.training.metrics import LINES
-from treefine.training.prepare import prepare_recipe, start_of
-from treefine.training.recipe import EMPTY, FILES, Recipe, expand, find_recipe, read_recipe
+from treefine.training.initial_settings import EMPTY, FILES, MixedSettings
+from treefine.training.prepare import prepare_recipe, sources_of, start_of
+from treefine.training.recipe import Recipe, expand, find_recipe, read_recipe
 from treefine.training.train import LAYOUT, train
 
 PREDICTIONS = Path(__file__).with_name("predictions")
@@ -54,12 +54,11 @@ class Run:
         return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join([self.name, *self.changes, f"seed{self.seed}"]))
 
     @property
-    def inner(self) -> Run | None:
-        """The training of its initial parser, if that is a recipe too."""
-        parser = expand(self.recipe.initial.parser)
-        if parser in (EMPTY, FILES) or Path(parser).is_dir():
-            return None
-        return read_run(parser, (), self.seed)
+    def inner(self) -> dict[str, Run]:
+        """The trainings of its initial parser, which has no name, and of those mixed in, where these are recipes."""
+        parsers = {name: expand(each.parser) for name, each in sources_of(self.recipe.initial).items()}
+        are_recipes = {name: each not in (EMPTY, FILES) and not Path(each).is_dir() for name, each in parsers.items()}
+        return {name: read_run(each, (), self.seed) for name, each in parsers.items() if are_recipes[name]}
 
 
 def read_run(name: str, changes: Sequence[str], seed: int) -> Run:
@@ -79,9 +78,8 @@ def measure_accuracy(arguments: Sequence[str]) -> None:
         else:
             train_run(run, options.output, options.device)
         measure_run(run, options)
-        inner = run.inner
-        if options.split == "dev" and inner is not None and _is_shared(run, inner):
-            if not _rows_of(inner, "dev", options.rows):
+        for inner in run.inner.values() if options.split == "dev" else ():
+            if _is_shared(run, inner) and not _rows_of(inner, "dev", options.rows):
                 measure_run(inner, options)
 
 
@@ -102,11 +100,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _check_tags(run: Run) -> None:
     """A change of the outer recipe leaves the inner one alone: gold tags must not come in by that way."""
-    inner = run.inner
-    if inner is not None and inner.recipe.tags.source != run.recipe.tags.source:
+    for inner in run.inner.values():
         ours, theirs = run.recipe.tags.source, inner.recipe.tags.source
-        hint = f"Write a recipe whose initial parser has the same tags as it: {ours}."
-        raise TreefineError(f"{run.name} has tags {ours}, but its initial parser {inner.name} {theirs}.", hint=hint)
+        if ours != theirs:
+            hint = f"Write a recipe whose initial parser has the same tags as it: {ours}."
+            raise TreefineError(f"{run.name} has tags {ours}, but its initial parser {inner.name} {theirs}.", hint=hint)
 
 
 def _default_seeds(options: argparse.Namespace) -> list[int]:
@@ -122,10 +120,10 @@ def _default_seeds(options: argparse.Namespace) -> list[int]:
 def train_run(run: Run, output: Path, device: torch.device | None = None) -> None:
     """Train it in its folder under `output`, unless a model is there.
 
-    Its initial parser and what it goes on from are trained in the folders that they would have alone, the parsers of
+    Its initial parsers and what it goes on from are trained in the folders that they would have alone, the parsers of
     the folds beside them; other trainings that need the same find them there.
     """
-    folder, inner = output / run.title, run.inner
+    folder, sources = output / run.title, sources_of(run.recipe.initial)
     if (folder / LAYOUT.model).exists():
         return
     prepared = prepare_recipe(run.recipe)
@@ -134,17 +132,20 @@ def train_run(run: Run, output: Path, device: torch.device | None = None) -> Non
         start = read_run(name, (), each.recipe.training.seed)
         train_run(start, output, device)
         _link(folder / LAYOUT.start / start.name, output / start.title)
-    if inner is not None and _is_shared(run, inner):
-        train_run(inner, output, device)
-        _link(folder / LAYOUT.initial, output / inner.title)
-        if run.recipe.initial.folds:
-            _link(folder / LAYOUT.folds, output / f"{inner.title}-{run.recipe.initial.folds}folds")
+    for name, inner in run.inner.items():
+        if _is_shared(run, inner):
+            train_run(inner, output, device)
+            own, folds = folder / LAYOUT.mix / name if name else folder, sources[name].folds
+            _link(own / LAYOUT.initial, output / inner.title)
+            if folds:
+                _link(own / LAYOUT.folds, output / f"{inner.title}-{folds}folds")
     for progress in train(prepared, folder, device=device):
         if progress.accuracy is not None:
             steps = " ".join(f"{las:.2%}" for las in progress.accuracy.las_by_step)
+            sources_las = "".join(f" {name} {las:.2%}" for name, las in progress.accuracy.las_from.items())
             print(
                 f"{run.title} {progress.stage} epoch {progress.epoch}/{progress.epochs} loss {progress.loss:.3f} "
-                f"LAS {progress.accuracy.las:.2%} ({steps}) {progress.seconds:.0f} s",
+                f"LAS {progress.accuracy.las:.2%} ({steps}){sources_las} {progress.seconds:.0f} s",
                 file=sys.stderr,
                 flush=True,
             )
@@ -179,14 +180,30 @@ def measure_run(run: Run, options: argparse.Namespace) -> None:
     predictions = parsed_steps(parser, gold)
     result = scores(predictions, gold, rule=settings.rule)
     result |= _costs(parser, gold, predictions) | trained(folder)
+    if run.recipe.initial.mix:
+        result["from"] = {
+            name: scores(parsed_steps(_starting(parser, run, name, each, options), gold), gold, rule=settings.rule)
+            for name, each in run.recipe.initial.mix.items()
+        }
     name = f"{run.title}-{options.split}.trees.xz"
     digest = save_predictions(predictions, options.predictions / name)
     result |= {"predictions": name, "sha256": digest}
     save_row("accuracy", config_of(run) | {"split": options.split}, result, path=options.rows)
 
 
+def _starting(parser: Parser, run: Run, name: str, source: MixedSettings, options: argparse.Namespace) -> Parser:
+    """The parser with one of the mixed sources as what it starts from."""
+    initial: str | Parser | InitialParser = empty
+    if source.parser == FILES:
+        initial = expand(_of_split(source.dev, options.split))
+    elif source.parser != EMPTY:
+        own = options.output / run.title / LAYOUT.mix / name / LAYOUT.initial / LAYOUT.model
+        initial = Parser.from_pretrained(own if name in run.inner else expand(source.parser), device=options.device)
+    return parser.using(initial=initial, max_steps=parser.max_steps)
+
+
 def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
-    """The initial parses, if there are any, and the tree after each step; one that has stopped keeps its last tree."""
+    """The tree after each step, or a stopped sentence's last; before them the initial parses, if all are trees."""
     initial = None
     if isinstance(parser.initial, Parser):
         initial = list(parser.initial.stream(gold))
@@ -200,7 +217,7 @@ def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
         parser = parser.using(initial=lambda _: given(parses), max_steps=parser.max_steps)
     steps = [[step.tree for step in found] for _, found in parser.stream_steps(gold)]
     trees = [[found[min(t, len(found)) - 1] for found in steps] for t in range(1, parser.max_steps + 1)]
-    if initial is None:
+    if initial is None or not all(sentence.graph.is_tree for sentence in initial):  # the scorer refuses other graphs
         return predictions_of(gold, trees, first=1)
     return predictions_of(gold, [[sentence.graph for sentence in initial], *trees], first=0)
 
@@ -245,43 +262,15 @@ def n_parameters(parser: Parser) -> int:
     return sum(weight.numel() for weight in parser.model.parameters())
 
 
-def trained(folder: Path) -> dict[str, Any]:
-    """What the metrics of a training say: its seconds, those of its initial parsers, and its best epoch.
-
-    A mean of several trainings has no epochs of its own; its seconds are those of all its members.
-    """
-    epochs = _metrics(folder)
-    measured = [epoch for epoch in epochs if "LAS" in epoch]
-    best = max(measured, key=lambda epoch: epoch["LAS"], default={"epoch": None, "LAS": None})
-
-    def together(name: str) -> float:
-        return round(sum(_seconds(_metrics(each)) or 0 for each in (folder / name).glob("*")), 1)
-
-    return {
-        "training_seconds": _seconds(epochs) if epochs else together(LAYOUT.members) or None,
-        "initial_seconds": _seconds(_metrics(folder / LAYOUT.initial)),
-        "folds_seconds": together(LAYOUT.folds),
-        "start_seconds": together(LAYOUT.start),
-        "epochs_run": len(epochs) or None,
-        "best_epoch": best["epoch"],
-        "LAS_in_training": best["LAS"],  # of the averaged or plain weights, in the precision of the training
-    }
-
-
-def _metrics(folder: Path) -> list[dict[str, Any]]:
-    path = folder / LINES
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _seconds(epochs: list[dict[str, Any]]) -> float | None:
-    return round(float(epochs[-1]["seconds"]), 1) if epochs else None
-
-
 def config_of(run: Run) -> dict[str, Any]:
     """What tells a row from others: the recipe, and what of it the tables ask for."""
     recipe = run.recipe
     treebanks = {Path(path).parent.name for path in recipe.treebank.train}
-    initial = {name: value for name, value in asdict(recipe.initial).items() if name not in ("parser", "train", "dev")}
+    initial = {
+        name: value for name, value in asdict(recipe.initial).items() if name not in ("parser", "train", "dev", "mix")
+    }
+    if recipe.initial.mix:
+        initial["mix"] = {name: each.share for name, each in recipe.initial.mix.items()}
     return {
         "recipe": run.name,
         "changes": list(run.changes),
@@ -312,13 +301,14 @@ def kind_of(run: Run) -> str:
     recipe = run.recipe
     if recipe.relations.graph == "none":
         return "Biaffine" if isinstance(recipe.encoder, BiLSTMSettings) else "SynTr"
+    if recipe.initial.mix:
+        return "Mixed+RNGTr"
     if recipe.initial.parser == EMPTY:
         return "Empty+RNGTr"
     if recipe.initial.parser == FILES:
         return "files+RNGTr"
-    inner = run.inner
-    if inner is not None:
-        return f"{kind_of(inner)}+RNGTr"
+    if "" in run.inner:
+        return f"{kind_of(run.inner[''])}+RNGTr"
     encoder = load_model(Path(expand(recipe.initial.parser))).settings.encoder
     return "Biaffine+RNGTr" if isinstance(encoder, BiLSTMSettings) else "SynTr+RNGTr"
 

@@ -138,8 +138,8 @@ def costs(groups: Sequence[Group]) -> str:
         seconds = group.mean("parsing_seconds")
         cells = (
             parameters,
-            _clock(group.mean("training_seconds")),
-            _clock(statistics.mean(before)) if any(before) else NONE,
+            clock(group.mean("training_seconds")),
+            clock(statistics.mean(before)) if any(before) else NONE,
             f"{seconds:.1f} s" if seconds is not None else NONE,
             f"{group.mean('words_per_second') or 0:,.0f}",
         )
@@ -239,7 +239,7 @@ def percent(share: float | None) -> str:
     return NONE if share is None else f"{100 * share:.2f}"
 
 
-def _clock(seconds: float | None) -> str:
+def clock(seconds: float | None) -> str:
     """Hours, minutes and seconds."""
     if seconds is None:
         return NONE

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.english import ENGLISH, FIGURES
 from benchmarks.markdown import table
+from benchmarks.others_table import OTHER_PARSERS
 from benchmarks.results import RESULTS
 from benchmarks.rows import ROOT, last_row
 from benchmarks.segmenters import SEGMENTERS
 from benchmarks.summary import SUMMARY
 from benchmarks.tested import TESTED
 
-PAGES = ("README.md", "docs/benchmarks.md", "docs/results.md", "docs/english.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/results.md", "docs/english.md", "docs/refining.md")
 
 
 def _origin(benchmark: str) -> str:
@@ -82,6 +83,23 @@ def resampling() -> str:
         (f"{config['sentences']:,}", f"{config['samples']:,}", f"{result['seconds']:.2f} s"),
     ]
     return f"{table(*rows)}\n\n{_origin('resampling')}"
+
+
+def analyse_speed() -> str:
+    """The report of an error analysis."""
+    row = last_row("analyse_speed")
+    config, result = row["config"], row["result"]
+    size = f"{config['sentences']:,} sentences, {config['words']:,} words, {config['systems']} systems"
+    rows = [
+        (config["file"], "from start to report", "processor's own seconds", "size of the page"),
+        (
+            size,
+            f"{result['seconds']:.1f} s",
+            f"{result['processor_seconds']:.1f}",
+            f"{result['report.html_bytes'] / 1e6:.1f} MB",
+        ),
+    ]
+    return f"{table(*rows)}\n\n{_origin('analyse_speed')}"
 
 
 def startup() -> str:
@@ -179,15 +197,26 @@ def parse_speed() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each
-    for each in (reading, memory, scoring, resampling, startup, decoding, attention, newcomer, parse_speed)
-} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS)
+    for each in (
+        reading,
+        memory,
+        scoring,
+        resampling,
+        analyse_speed,
+        startup,
+        decoding,
+        attention,
+        newcomer,
+        parse_speed,
+    )
+} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS)
 
 
-def filled(page: str) -> str:
+def filled(page: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
     """The page with its tables made anew."""
 
     def fill(match: re.Match[str]) -> str:
-        return f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}"
+        return f"{match[1]}\n{tables[match[2]]()}\n{match[3]}"
 
     marker = r"(<!-- table: (\w+) -->)\n.*?(<!-- end -->)"
     return re.sub(marker, fill, page, flags=re.DOTALL)

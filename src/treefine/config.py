@@ -255,7 +255,8 @@ def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
         if not isinstance(value, Mapping):
             faults.append(f"{name} = {_shown(value)}; it must be a table")
             return {}
-        return {str(key): _read(get_args(kind)[1], each, f"{name}.{key}", faults) for key, each in value.items()}
+        inner = get_args(kind)[1]
+        return {str(key): _read(inner, each, f"{name}.{_named(key)}", faults) for key, each in value.items()}
     elif kind in (int, float) and isinstance(value, (int, kind)) and type(value) is not bool and abs(value) < math.inf:
         if value < 0 or value > LARGEST:
             wrong = "must not be negative" if value < 0 else f"must not be over {LARGEST:,}"
@@ -283,12 +284,11 @@ def _read_section(kind: Any, value: object, name: str, faults: list[str]) -> Any
     for key in value:
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1)
-            shown = key if str(key).isidentifier() else _shown(key)
-            faults.append(f"{place}{shown} is unknown" + (f"; did you mean {near[0]}?" if near else ""))
+            faults.append(f"{place}{_named(key)} is unknown" + (f"; did you mean {near[0]}?" if near else ""))
     read = {}
     for key, each in known.items():
         if key in value:
-            inner = f"{name}.{key}".lstrip(".") if _is_section(types_of[key]) else place + key
+            inner = f"{name}.{key}".lstrip(".") if _holds_sections(types_of[key]) else place + key
             read[key] = _read(types_of[key], value[key], inner, faults)
         elif each.default is MISSING and each.default_factory is MISSING:
             faults.append(f"{place}{key} is missing")
@@ -305,6 +305,11 @@ def _is_section(kind: Any) -> bool:
     return is_dataclass(kind) or get_origin(kind) in (Union, types.UnionType)
 
 
+def _holds_sections(kind: Any) -> bool:
+    """Whether this is a section, or several of them by name."""
+    return _is_section(kind) or (get_origin(kind) is dict and _is_section(get_args(kind)[1]))
+
+
 def _of_family(kinds: tuple[Any, ...], value: Mapping[str, object], place: str, faults: list[str]) -> Any:
     """The one of several kinds of section whose `family` the value names."""
     families = {family: kind for kind in kinds for family in get_args(get_type_hints(kind)["family"])}
@@ -318,6 +323,10 @@ def _of_family(kinds: tuple[Any, ...], value: Mapping[str, object], place: str, 
 
 def _choice(name: str, value: object, choices: Iterable[str]) -> str:
     return f"{name} = {_shown(value)}; choose {' or '.join(map(_shown, choices))}"
+
+
+def _named(key: object) -> str:
+    return str(key) if str(key).isidentifier() else _shown(key)
 
 
 def _shown(value: object) -> str:

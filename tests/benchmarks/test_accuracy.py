@@ -52,6 +52,14 @@ def write_recipes(folder):
             "encoder": ENCODER,
             "initial": 'parser = "$ENCODERS/biaffine.toml"',
         },
+        "mixed": {
+            "graph": "labelled",
+            "steps": 2,
+            "encoder": ENCODER,
+            "initial": '[initial.mix.syntr]\nparser = "$ENCODERS/syntr.toml"\nfolds = 2\nshare = 0.3\n'
+            '[initial.mix.files]\nparser = "files"\nshare = 0.3\n'
+            'train = "$TREEBANKS/tiny/train.conllu"\ndev = "$TREEBANKS/tiny/dev.conllu"',
+        },
     }
     for name, values in fields.items():
         (folder / f"{name}.toml").write_text(RECIPE.format(**values))
@@ -195,6 +203,24 @@ def test_trainings_share_their_initial_parser_and_folds(place):
     assert (runs / "rngtr-seed1" / "folds").samefile(runs / "syntr-seed1-2folds")
 
 
+def test_a_mix_shares_the_parsers_of_other_trainings_and_its_row_has_scores_from_each_source(place):
+    weights = place / "runs" / "syntr-seed1" / "model" / "model.safetensors"
+    before = weights.stat().st_mtime_ns
+
+    measure(place, "mixed")
+
+    config, result = rows(place)["mixed", "dev"]["config"], rows(place)["mixed", "dev"]["result"]
+    assert (config["kind"], config["initial"]["mix"]) == ("Mixed+RNGTr", {"syntr": 0.3, "files": 0.3})
+    assert result["LAS_by_step"][0] is None  # of the empty graph, from which the model starts by itself
+    by_source = {name: each["LAS_by_step"][0] for name, each in result["from"].items()}
+    assert by_source == {"syntr": rows(place)["syntr", "dev"]["result"]["LAS"], "files": 1.0}  # gold trees
+    means = [result["LAS"], *(each["LAS"] for each in result["from"].values())]
+    assert result["LAS_in_training"] == pytest.approx(sum(means) / 3, abs=1e-5)
+    assert weights.stat().st_mtime_ns == before
+    assert (place / "runs/mixed-seed1/mix/syntr/folds").samefile(place / "runs/syntr-seed1-2folds")
+    assert result["initial_seconds"] == rows(place)["syntr", "dev"]["result"]["training_seconds"]
+
+
 def test_the_test_set_is_measured_once_with_the_seed_that_dev_chose(place):
     measure(place, "rngtr", "--split", "test")
 
@@ -226,6 +252,7 @@ def test_an_initial_parser_with_other_tags_is_refused(place):
         ("rngtr", "SynTr+RNGTr"),
         ("biaffine", "Biaffine"),
         ("biaffine-rngtr", "Biaffine+RNGTr"),
+        ("mixed", "Mixed+RNGTr"),
     ],
 )
 def test_models_have_the_papers_names(recipe, kind, place):

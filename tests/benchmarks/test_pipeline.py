@@ -169,7 +169,7 @@ def test_confidence_is_set_against_what_came_true():
     )
     parsed = right.with_graph(Graph.of_words([2, 0, 1], ["obj", "root", "advmod"]))
     sure = (Confidence(0.9, 0.8), Confidence(1.0, 0.5), Confidence(0.4, 0.7))
-    parse = Parse(parsed, ((0, 4), (5, 9), (10, 16)), sure, 0.3, (parsed.graph,), right.arcs)
+    parse = Parse(parsed, ((0, 4), (5, 9), (10, 16)), sure, 0.3, (parsed.graph,), right.arcs, sure, True)
 
     claims = claims_of([parse], [right])
 
@@ -188,7 +188,8 @@ def test_a_subtype_that_is_wrong_is_a_wrong_label():
     right = Sentence.of_words(["bark"]).with_graph(Graph.of_words([0], ["root"]))
     parsed = right.with_graph(Graph.of_words([0], ["root:odd"]))
 
-    claims = claims_of([Parse(parsed, ((0, 4),), (Confidence(1.0, 1.0),), 1.0, (parsed.graph,), right.arcs)], [right])
+    sure = (Confidence(1.0, 1.0),)
+    claims = claims_of([Parse(parsed, ((0, 4),), sure, 1.0, (parsed.graph,), right.arcs, sure, True)], [right])
 
     assert claims["label"][1].tolist() == [False]
     assert claims["sentence"][1].tolist() == [False]

@@ -5,21 +5,21 @@ import pytest
 from tests.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import RelationSettings
 from treefine.errors import AlignmentError
-from treefine.parsing.initial import empty, from_file, from_parser, given
+from treefine.parsing.initial import empty, from_file, from_parser, given, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
 
 N_SENTENCES = 12
 
 
-@pytest.fixture(params=["empty", "given", "file", "syntr", "biaffine", "rngtr"])
+@pytest.fixture(params=["empty", "given", "renamed", "file", "syntr", "biaffine", "rngtr"])
 def initial(request, tmp_path):
     """An initial parser for the first sentences of the sample."""
     if request.param == "file":
         write_treebank(sample(N_SENTENCES), tmp_path / "parses.conllu")
         return from_file(str(tmp_path / "parses.conllu"))
-    if request.param in ("empty", "given"):
-        return {"empty": empty, "given": given}[request.param]
+    if request.param in ("empty", "given", "renamed"):
+        return {"empty": empty, "given": given, "renamed": renamed(given, ("dep",), {"obj": "dep"})}[request.param]
     model = {
         "syntr": lambda: tiny_model(relations=RelationSettings(graph="none")),
         "biaffine": tiny_biaffine,

@@ -29,6 +29,7 @@ def bins(by, **options):
         ("sentence length", {5: (5, 5, 2, 2)}),
         ("label", {"m": (2, 2, 1, 1), "n": (2, 1, 0, 0), "o": (0, 1, 0, 0), "root": (1, 1, 1, 1)}),
         ("tag", {"A": (2, 2, 1, 1), "B": (2, 2, 1, 1), "x": (1, 1, 0, 0)}),
+        ("arc direction", {"ROOT": (1, 1, 1, 1), "left": (2, 2, 0, 0), "right": (2, 2, 1, 1)}),
         ("arc projectivity", {"non-projective": (1, 0, 0, 0), "projective": (4, 5, 2, 2)}),
         ("tree projectivity", {"non-projective": (5, 0, 2, 0), "projective": (0, 5, 0, 2)}),
     ],
@@ -65,6 +66,16 @@ def test_a_cycle_has_no_distance_to_root():
     found = breakdown({"s": load_pair([GOLD], [loop], rule="conll09")}, "distance to root", rule="conll09")
 
     assert {each.value: each.system for each in found} == {1: 1, 2: 2, 3: 0, "cycle": 2}
+
+
+@pytest.mark.parametrize("by", ["dependency length", "arc direction", "distance to root"])
+def test_a_word_that_is_its_own_head_is_in_a_cycle_and_not_at_root(by):
+    loop = WORDS.with_graph(Graph.of_words([1, 3, 0, 3, 3], ["m", "m", "root", "n", "n"]))
+
+    found = breakdown({"s": load_pair([GOLD], [loop], rule="conll09")}, by, rule="conll09")
+
+    at_root = {"dependency length": 0, "arc direction": "ROOT", "distance to root": 1}[by]
+    assert {each.value: each.system for each in found if each.value in ("cycle", at_root)} == {"cycle": 1, at_root: 1}
 
 
 @pytest.mark.parametrize("by", PROPERTIES)

@@ -131,6 +131,16 @@ def test_a_dry_run_prints_the_settings_of_the_initial_parser_and_of_what_they_go
     assert shown["start base"]["training"]["epochs"] == 7
 
 
+def test_a_dry_run_tells_the_sources_of_a_mix(encoder):
+    source = '[initial.mix.first]\nparser = "biaffine.toml"\nshare = 0.25\n'
+    Path("mixed.toml").write_text(RNGTR + source)
+
+    shown = json.loads(run("mixed.toml", "--output", "out", "--dry-run", "--set", "initial.mix.first.share=0.5").stdout)
+
+    assert shown["recipe"]["initial"]["mix"]["first"]["share"] == 0.5
+    assert shown["mixed first"]["encoder"]["word_width"] == 8
+
+
 def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
     text = Path("dev.conllu").read_text()
     Path("dev.conllu").write_text(text.replace("\tnsubj\t", "\tsubject\t").replace("\tobj\t", "\tobj:new\t"))
@@ -166,9 +176,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def progress(epoch, share, *, epochs=4, done=None, las=None, stage="", seconds=60.0):
+def progress(epoch, share, *, epochs=4, done=None, las=None, las_from=None, stage="", seconds=60.0):
     standing = Standing() if done is None else Standing(epoch=done, best_epoch=done, best_las=0.75)
-    accuracy = None if las is None else Accuracy(las, 0.9, 0.74)
+    accuracy = None if las is None else Accuracy(las, 0.9, 0.74, las_from or {})
     return Progress(stage, epoch, epochs, share, 0.5, accuracy, standing, seconds)
 
 
@@ -194,6 +204,16 @@ def test_a_bar_on_a_terminal_shows_stage_time_left_loss_and_accuracy_of_each_ste
     assert first == "epoch 2 of 4, 0:01:30 left"
     assert second == "loss 0.500, LAS 74.00, best 75.00"  # both of trees
     assert third == "G1 70.00 G2 75.00"
+
+
+def test_the_las_from_each_source_of_a_mix_is_shown(shown):
+    las_from = {"empty": 0.7, "biaffine": 0.75, "spacy": 0.74, "udpipe": 0.77}
+
+    *_, mean, sources, graphs = shown([progress(1, 0.25, done=1, las=(0.7, 0.75), las_from=las_from)])
+
+    assert mean == "loss 0.500, LAS 74.00, best 75.00"
+    assert sources == "from empty 70.00 biaffine 75.00 spacy 74.00 udpipe 77.00"
+    assert graphs == "G1 70.00 G2 75.00"
 
 
 def test_a_long_training_of_many_steps_fits_eighty_columns(shown):

@@ -1,13 +1,15 @@
-"""Initial parses from a file: the same words, or a clear error at the first that differ."""
+"""Initial parses from a file, with the words and the labels that these have there."""
+
+from collections import Counter
 
 import pytest
 
 from tests.tiny import sample, tiny_model
 from treefine.errors import AlignmentError, TreefineError
-from treefine.parsing.initial import from_file
+from treefine.parsing.initial import from_file, given, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
-from treefine.treebank.graph import Arcs
+from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import Sentence
 
 
@@ -42,7 +44,8 @@ def test_a_word_that_differs_is_named_with_both_places(parses):
 
     assert str(error.value) == (
         "initial.conllu:5: (sentence 2, word 2) The initial parse is of another sentence: word 2 is 'sleeps' here but "
-        "'slept' in the input. Parse the same words, in the same order, with the initial parser."
+        "'slept' in the input. Both must hold the same characters; spaces, and where words and sentences end, may "
+        "differ."
     )
 
 
@@ -55,15 +58,25 @@ def test_the_place_in_the_input_is_told_where_it_is_a_file(parses, data):
     assert f"word 6 is 'tale' here but 'story' in the input ({data}/en_ewt-sample.conllu:1)." in str(error.value)
 
 
-def test_a_sentence_that_is_cut_short_is_told_by_its_length(parses):
+def test_a_sentence_that_is_cut_short_is_told_with_the_word_that_is_missing(parses):
     initial = parses("A dog")
 
     with pytest.raises(AlignmentError) as error:
         list(initial(words("A dog barks")))
 
-    assert "(sentence 1) The initial parse is of another sentence: there are 2 words here but 3 in the input." in str(
-        error.value
+    assert str(error.value) == (
+        "initial.conllu: The file of initial parses ends before word 3 of sentence 1. "
+        "Parse the whole input with the initial parser."
     )
+
+
+def test_words_that_are_cut_otherwise_have_the_arcs_that_they_share(tmp_path):
+    theirs = Sentence.of_words(["I", "cannot", "go"]).with_graph(Graph.of_words([3, 3, 0], ["nsubj", "aux", "root"]))
+    write_treebank([theirs], tmp_path / "parses.conllu")
+
+    (found,) = from_file(str(tmp_path / "parses.conllu"))(words("I can not go"))
+
+    assert found == Arcs((4, None, None, 0), ("nsubj", "_", "_", "root"))
 
 
 def test_a_file_that_ends_too_early_is_an_error(parses):
@@ -100,3 +113,47 @@ def test_an_initial_parser_that_is_not_there_is_an_error():
         TreefineError, match=r"There is no initial parser 'syntr'\. Choose empty, the folder of a SynTr"
     ):
         Parser(tiny_model(), initial="syntr", device="cpu")
+
+
+def arcs_of(*labels):
+    return lambda sentences: (Arcs((None, *range(len(labels) - 1)), labels) for _ in sentences)
+
+
+def test_labels_are_read_by_the_names_that_the_model_has():
+    initial = renamed(arcs_of("_", "dobj", "nsubj:outer", "prep", "obj"), ("nsubj", "obj"))
+
+    (found,) = initial(words("a b c d e"))
+
+    assert found == Arcs((None, 0, 1, 2, 3), ("_", "obj", "nsubj", "prep", "obj"))
+
+
+def test_the_users_names_come_first_and_one_that_is_not_to_be_read_is_blank():
+    initial = renamed(arcs_of("_", "dobj", "obj"), ("nsubj", "obj"), {"dobj": "nsubj", "obj": "_"})
+
+    (found,) = initial(words("a b c"))
+
+    assert found.labels == ("_", "nsubj", "_")
+
+
+def test_what_was_read_as_something_else_is_counted():
+    seen = Counter()
+    initial = renamed(arcs_of("dobj", "dobj", "prep", "obj", "_"), ("nsubj", "obj"), seen=seen)
+
+    list(initial(words("a b c d e", "a b c d e")))
+
+    assert seen == {("dobj", "obj"): 2, ("prep", "_"): 2, ("_", "_"): 2}  # the first word has no head, so no label
+
+
+def test_an_older_label_makes_the_same_tree_as_its_newer_name():
+    parser = Parser(tiny_model(), initial=given, max_steps=1, device="cpu")
+    older = {"obj": "dobj", "nsubj:pass": "nsubjpass", "root": "ROOT", "acl:relcl": "relcl", "nmod:poss": "poss"}
+    sentences = [
+        each.with_graph(Graph.of_words(each.heads, [older.get(label, label) for label in each.labels]))
+        for each in sample(20)
+    ]
+
+    renaming = parser.using(initial=renamed(given, parser.model.vocabulary.labels), max_steps=1)
+
+    graphs = [each.graph for each in parser.parse(sample(20))]
+    assert [each.graph for each in renaming.parse(sentences)] == graphs
+    assert [each.graph for each in parser.parse(sentences)] != graphs

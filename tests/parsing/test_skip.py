@@ -28,7 +28,7 @@ def batches(parser, skip):
         scored.append(tuple(item.sentence.number for item in items))
         return [None] * len(items)
 
-    found = [sentence.number for sentence, _ in run(parser._plan(), sample(60), work, skip=skip)]
+    found = [sentence.number for sentence, _ in run(parser.plan(), sample(60), work, skip=skip)]
     return scored, found
 
 

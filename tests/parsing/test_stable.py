@@ -272,9 +272,9 @@ def test_a_transformer_scores_no_more_at_once_on_a_cpu_than_its_cache_holds(kind
     sentences = [*sample(60)] * 3
     parser = Parser(MODELS[kind](), device="cpu", batch_pieces=batch_pieces)
 
-    assert parser._plan().most_pieces == most
+    assert parser.plan().most_pieces == most
     assert parser.parse(sentences) == parser.parse(sentences[:60]) * 3
 
 
 def test_a_bilstm_scores_as_much_at_once_on_a_cpu_as_it_is_told_to():
-    assert Parser(tiny_biaffine(), device="cpu", batch_pieces=4000)._plan().most_pieces == 4000
+    assert Parser(tiny_biaffine(), device="cpu", batch_pieces=4000).plan().most_pieces == 4000

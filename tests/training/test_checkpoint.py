@@ -14,7 +14,7 @@ from tests.training.tiny_learner import are_equal, learn, learner_of, weights_of
 from tests.training.trainings import CPU, SYNTR, run, weights, write_recipe
 from treefine.errors import TreefineError
 from treefine.training import checkpoint as checkpoints
-from treefine.training import train as training
+from treefine.training import sources
 from treefine.training.checkpoint import Checkpoint, Standing, load_checkpoint, remove_leftovers, save_checkpoint
 from treefine.training.prepare import prepare
 from treefine.training.recipe import OptimiserSettings
@@ -26,7 +26,9 @@ def new_learner():
 
 
 def checkpoint_of(learner, epoch):
-    standing = Standing(epoch, best_epoch=1, best_las=0.5, best_uas=0.6, best_by_step=(0.4, 0.5), seconds=1.5)
+    standing = Standing(
+        epoch, 1, best_las=0.5, best_uas=0.6, best_by_step=(0.4, 0.5), best_from={"a": 0.1}, seconds=1.5
+    )
     return Checkpoint(standing, learner.model.state_dict(), learner.measured_weights(), learner.optimiser.state())
 
 
@@ -204,9 +206,9 @@ def test_parses_of_a_fold_that_find_no_room_are_reported_and_written_by_a_second
         with full_disk(10):
             write_treebank(sentences, path)
 
-    write_treebank = training.write_treebank
+    write_treebank = sources.write_treebank
     with monkeypatch.context() as patch:
-        patch.setattr(training, "write_treebank", write_on_a_full_disk)
+        patch.setattr(sources, "write_treebank", write_on_a_full_disk)
         with pytest.raises(TreefineError, match=r"The output could not be written: File too large"):
             run(recipe, tmp_path / "out")
 

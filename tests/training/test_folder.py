@@ -62,9 +62,36 @@ def test_other_sentences_of_a_start_cannot_go_on(recipe):
     assert "which differs in the content of ./other.conllu. Take that one," in refusal(recipe)
 
 
-@pytest.mark.parametrize("name", [LAYOUT.start, LAYOUT.initial, LAYOUT.folds, LAYOUT.members, LAYOUT.checkpoints])
+@pytest.mark.parametrize(
+    "name", [LAYOUT.start, LAYOUT.initial, LAYOUT.mix, LAYOUT.folds, LAYOUT.members, LAYOUT.checkpoints]
+)
 def test_any_trace_of_a_training_is_known(recipe, name):
     (OUT / "recipe.json").unlink()
     (OUT / name).mkdir()
 
     assert refusal(recipe, is_resumed=False).startswith("out: There is a training in this folder.")
+
+
+def test_another_share_or_other_parses_of_a_mix_cannot_go_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = [["train.conllu", "parsed-train.conllu"], ["dev.conllu", "parsed-dev.conllu"]]
+    source = f'[initial.mix.other]\nparser = "files"\nshare = 0.5\ntrain = "{files[0][1]}"\ndev = "{files[1][1]}"\n'
+    path = write_recipe(Path(), "mixed", sections=source)
+    for gold, parses in files:
+        Path(parses).write_bytes(Path(gold).read_bytes())
+    begin_folder(OUT, prepare(path))
+    check_folder(OUT, prepare(path), is_resumed=True)
+
+    with pytest.raises(TreefineError, match=r"differs in initial.mix.other.share \(0.5, now 0.25\)"):
+        check_folder(OUT, prepare(path, ["initial.mix.other.share=0.25"]), is_resumed=True)
+    Path("parsed-dev.conllu").write_text(Path("dev.conllu").read_text().replace("\tnsubj\t", "\tobj\t"))
+    assert "which differs in the content of parsed-dev.conllu. Take that one," in refusal(path)
+
+
+def test_a_training_that_was_begun_before_there_were_mixes_may_go_on(recipe):
+    kept = json.loads((OUT / "recipe.json").read_text())
+    for values in (kept["recipe"], kept["start base"]):
+        del values["initial"]["mix"]
+    (OUT / "recipe.json").write_text(json.dumps(kept))
+
+    check_folder(OUT, prepare(recipe), is_resumed=True)

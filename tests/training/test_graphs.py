@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 from tests.generated import LABELS, random_heads
 from tests.tiny import sample
 from treefine.training.graphs import TrainingGraphs, noised
-from treefine.training.recipe import InitialSettings
+from treefine.training.initial_settings import InitialSettings, MixedSettings
 from treefine.treebank.graph import Arcs
 
 SENTENCES = sample() * 10  # 600
@@ -40,6 +42,49 @@ def test_all_kinds_are_mixed_in_about_the_shares_asked_for():
     assert none == pytest.approx(120, abs=40)  # four standard deviations
     assert some_noised == pytest.approx(300, abs=50)
     assert parser == pytest.approx(180, abs=45)
+
+
+SOURCES = {name: [Arcs(each.heads, (name,) * len(each.heads)) for each in GOLD] for name in ("a", "b", "c")}
+
+
+def draw_mixed(shares, *seed, **others):
+    """Graphs of a mix, and of each sentence the source that its graph is from; "" is the parser."""
+    settings = InitialSettings(
+        **PARSER, **others, mix={name: MixedSettings("x", share) for name, share in shares.items()}
+    )
+    graphs = TrainingGraphs(SENTENCES, PARSES, settings, SOURCES).draw(np.random.default_rng(seed))
+    by_name = {"": PARSES, "empty": BLANK, **SOURCES}
+    return graphs, [
+        next((name for name, parses in by_name.items() if parses[number] == graph), "noised")
+        for number, graph in enumerate(graphs)
+    ]
+
+
+def test_sources_are_mixed_in_about_the_shares_asked_for_beside_all_other_kinds():
+    _, names = draw_mixed({"a": 0.3, "b": 0.1, "c": 0.2}, 1, empty_share=0.1, noised_share=0.2, noise=1.0)
+
+    asked = {"a": 180, "b": 60, "c": 120, "empty": 60, "noised": 120, "": 60}
+    assert Counter(names) == pytest.approx(asked, abs=45)  # four standard deviations of the largest
+
+
+def test_a_sentence_starts_from_another_source_in_another_epoch_but_not_in_another_run():
+    shares = {"a": 0.4, "b": 0.4}
+
+    assert draw_mixed(shares, 1, 1) == draw_mixed(shares, 1, 1)
+    assert draw_mixed(shares, 1, 1)[1] != draw_mixed(shares, 1, 2)[1]
+
+
+@given(shares=st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.1, 0.2, 0.3])), seed=st.integers(0, 99))
+def test_each_graph_of_a_mix_is_its_own_sentences_from_a_source_that_was_asked_for(shares, seed):
+    graphs, names = draw_mixed(shares, seed)
+
+    assert set(names) <= {"", *shares}
+    assert [len(graph.heads) for graph in graphs] == [len(each) for each in SENTENCES]
+
+
+@pytest.mark.parametrize("shares", [{"a": 1.0}, {"a": 0.1, "b": 0.2, "c": 0.7}])
+def test_shares_of_one_together_leave_nothing_to_the_parser(shares):
+    assert "" not in draw_mixed(shares, 1)[1]
 
 
 @pytest.mark.parametrize(("empty_share", "noised_share"), [(1.0, 0.0), (0.0, 1.0)])

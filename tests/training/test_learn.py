@@ -11,9 +11,10 @@ from treefine.config import RelationSettings, TagSettings
 from treefine.errors import TreefineError
 from treefine.network.batch import Graphs
 from treefine.parsing.parser import Parser
+from treefine.training.initial_settings import InitialSettings
 from treefine.training.measure import Measure
 from treefine.training.objective import Gold, step_loss
-from treefine.training.recipe import InitialSettings, OptimiserSettings, RefineSettings, TrainingSettings
+from treefine.training.recipe import OptimiserSettings, RefineSettings, TrainingSettings
 
 SHORT = [each for each in sample() if len(each) < 12][:12]
 GOLD = [each.arcs for each in SHORT]

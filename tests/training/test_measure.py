@@ -13,7 +13,7 @@ from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.evaluation.conll18 import RULES, evaluate
 from treefine.parsing.parser import Parser
 from treefine.training.graphs import noised
-from treefine.training.measure import Measure
+from treefine.training.measure import Accuracy, Measure, mean_accuracy
 from treefine.training.recipe import OptimiserSettings, RefineSettings
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph
@@ -183,3 +183,14 @@ def test_what_is_measured_is_the_mean_of_the_weights_and_training_goes_on_with_t
     model.load_state_dict(before)
     parsed = Parser(model, max_steps=1, device="cpu").parse(sentences)
     assert accuracy.las != pytest.approx(evaluate(sentences, parsed)["LAS"].f1)
+
+
+def test_of_several_sources_each_counts_the_same_and_each_is_told():
+    first, second = Accuracy((0.2, 0.4), 0.6, 0.5), Accuracy((0.6, 0.7), 0.9, 0.8)
+
+    mean = mean_accuracy({"empty": first, "other": second})
+
+    assert mean.las_by_step == pytest.approx((0.4, 0.55))
+    assert (mean.uas, mean.las) == pytest.approx((0.75, 0.65))
+    assert mean.las_from == {"empty": 0.5, "other": 0.8}
+    assert mean_accuracy({"empty": first}) is first

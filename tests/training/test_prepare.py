@@ -205,6 +205,83 @@ def test_the_model_itself_may_go_on_from_its_own_sentences():
     assert list(prepare(write_rngtr("other", own="first.toml")).starts) == ["first.toml", "base.toml"]
 
 
+# A mix
+
+
+def mix(**sources):
+    """The section of a mix, of the keys of each source; one has a tenth."""
+    keys = {name: {"share": "0.1", **each} for name, each in sources.items()}
+    return "".join(
+        f"[initial.mix.{name}]\n" + "".join(f"{key} = {value}\n" for key, value in each.items())
+        for name, each in keys.items()
+    )
+
+
+def files_of(name):
+    return {"parser": '"files"', "train": f'"{name}.conllu"', "dev": f'"{name}-dev.conllu"'}
+
+
+def test_the_recipes_of_a_mix_learn_from_its_sentences_by_its_seed_and_files_have_checksums():
+    recipe("syntr.toml", encoder="./encoder", treebank="other", sections=SYNTR)
+    Path("third.conllu").write_bytes(Path("own.conllu").read_bytes())
+    Path("third-dev.conllu").write_bytes(Path("own-dev.conllu").read_bytes())
+    sections = mix(syntr={"parser": '"syntr.toml"', "folds": "2"}, third=files_of("third")) + "[training]\nseed = 7\n"
+
+    prepared = prepare(recipe("mixed.toml", encoder="./encoder", sections=sections))
+
+    assert prepared.initial is None
+    assert list(prepared.mixed) == ["syntr"]
+    assert prepared.mixed["syntr"].treebank == prepared.recipe.treebank
+    assert prepared.mixed["syntr"].training.seed == 7
+    assert list(prepared.data.checksums) == ["own.conllu", "own-dev.conllu", "third.conllu", "third-dev.conllu"]
+
+
+def test_faults_of_all_sources_of_a_mix_come_in_one_report():
+    recipe("inner.toml", encoder="./none", sections=SYNTR + "[training]\nepohcs = 1\n")
+    recipe("nested.toml", encoder="./encoder", sections=mix(more={"parser": '"empty"'}))
+    Parser(tiny_biaffine(), device="cpu").save("model")
+    sections = mix(
+        inner={"parser": '"inner.toml"', "folds": "50"},
+        nested={"parser": '"nested.toml"'},
+        folded={"parser": '"./model"', "folds": "2"},
+        absent={"parser": '"nowhere/model"'},
+        files={"parser": '"files"', "train": '"other.conllu"', "dev": '"gone.conllu"'},
+    )
+
+    *found, absent, other, gone = faults(recipe("mixed.toml", encoder="./encoder", sections=sections))
+
+    assert [*found, gone] == [
+        "inner.toml: [training] epohcs is unknown; did you mean epochs?",
+        "./none: There is no such model folder.",
+        "[initial.mix.inner] folds = 50 is too many for 20 sentences.",
+        "nested.toml: An initial parser has none of its own. Train it apart, and name its folder.",
+        "[initial.mix.folded] folds = 2 needs a recipe to train, not the model ./model.",
+        "gone.conllu: There is no such file.",
+    ]
+    assert "nowhere/model" in absent
+    assert other.startswith("other.conllu:")
+    assert "The initial parse is of another sentence" in other
+
+
+def test_folds_of_a_mix_are_refused_where_their_parsers_have_seen_the_sentences():
+    recipe("base.toml", encoder="./encoder", sections=SYNTR)
+    recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
+
+    (line,) = faults(
+        recipe("mixed.toml", encoder="./encoder", sections=mix(a={"parser": '"syntr.toml"', "folds": "2"}))
+    )
+
+    assert line.startswith("[initial.mix.a] folds: the parsers go on from base.toml, which has learned from own.conllu")
+
+
+def test_a_start_with_a_mix_is_refused():
+    recipe("base.toml", encoder="./encoder", treebank="other", sections=mix(more={"parser": '"empty"'}))
+
+    assert faults(recipe("rngtr.toml", encoder="base.toml")) == [
+        "base.toml: A model to go on from has no initial parser. Train it apart, and name its folder."
+    ]
+
+
 # Work
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from treefine.config import BiLSTMSettings, read_settings
 from treefine.errors import ConfigError
+from treefine.training.initial_settings import InitialSettings, MixedSettings
 from treefine.training.recipe import (
     BUNDLED,
     PretrainedSettings,
@@ -22,6 +23,7 @@ from treefine.training.recipe import (
     read_draft,
     read_recipe,
     tomllib,
+    values_of,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
@@ -40,11 +42,16 @@ def shown(value):
 
 
 def toml(values):
+    return "\n".join(toml_lines(values)) + "\n"
+
+
+def toml_lines(values, prefix=""):
+    """The values of a section, then the sections within it."""
     lines = [f"{shown(key)} = {shown(value)}" for key, value in values.items() if not isinstance(value, dict)]
     for name, section in values.items():
         if isinstance(section, dict):
-            lines += [f"[{shown(name)}]", *(f"{shown(key)} = {shown(value)}" for key, value in section.items())]
-    return "\n".join(lines) + "\n"
+            lines += [f"[{prefix}{shown(name)}]", *toml_lines(section, f"{prefix}{shown(name)}.")]
+    return lines
 
 
 @pytest.fixture
@@ -77,21 +84,28 @@ def test_what_is_left_out_has_the_papers_value(written):
     assert (recipe.initial.parser, recipe.initial.folds) == ("empty", 0)
 
 
-@pytest.mark.parametrize("values", [SYNTR, RNGTR | {"initial": {"parser": "x.toml", "folds": 5, "noised_share": 0.5}}])
-def test_a_recipe_as_json_is_read_back(written, values):
-    recipe = read_recipe(written(values))
+FILES = {"parser": "files", "train": "a.conllu", "dev": "b.conllu"}
+MIX = {"inner": {"parser": "x.toml", "folds": 2, "share": 0.25}, "other": FILES | {"share": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "initial", [{}, {"parser": "x.toml", "folds": 5, "noised_share": 0.5}, {"noised_share": 0.2, "mix": MIX}]
+)
+def test_a_recipe_as_json_is_read_back(written, initial):
+    recipe = read_recipe(written(RNGTR | {"initial": initial}))
 
     assert read_settings(Recipe, asdict(recipe)) == recipe
     assert read_settings(Recipe, json.loads(json.dumps(asdict(recipe)))) == recipe
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted(BUNDLED.glob("*.toml"))])
-def test_every_bundled_recipe_reads_and_its_initial_parser_too(path):
+def test_every_bundled_recipe_reads_and_its_initial_parsers_too(path):
     recipe = read_recipe(path.stem)
 
     assert recipe.title
-    if recipe.initial.parser not in ("empty", "files"):
-        assert read_recipe(recipe.initial.parser).initial.parser == "empty"
+    for source in (recipe.initial, *recipe.initial.mix.values()):
+        if source.parser not in ("empty", "files"):
+            assert read_recipe(source.parser).initial == InitialSettings()
     if isinstance(recipe.encoder, PretrainedSettings) and recipe.encoder.folder.endswith(".toml"):
         assert read_recipe(recipe.encoder.folder).encoder.folder.startswith("$ENCODERS/")
 
@@ -115,6 +129,17 @@ def test_the_recipe_of_an_initial_parser_lies_beside_the_one_that_names_it(writt
 
     assert read_recipe("recipes/rngtr.toml").initial.parser == "recipes/syntr.toml"
     assert read_recipe("recipes/rngtr.toml", ["initial.parser=syntr.toml"]).initial.parser == "syntr.toml"
+
+
+def test_the_recipe_of_a_parser_that_is_mixed_in_lies_beside_the_one_that_names_it(written):
+    Path("recipes").mkdir()
+    written(SYNTR, "recipes/x.toml")
+    written(RNGTR | {"initial": {"mix": MIX}}, "recipes/rngtr.toml")
+
+    recipe = read_recipe("recipes/rngtr.toml")
+
+    assert recipe.initial.mix["inner"] == MixedSettings("recipes/x.toml", 0.25, folds=2)
+    assert values_of(recipe)["initial"]["mix"]["inner"]["parser"] == "x.toml"
 
 
 def test_the_recipe_to_go_on_from_lies_beside_the_one_that_names_it(written):
@@ -203,6 +228,18 @@ def test_a_change_may_be_a_whole_section(written):
     assert (recipe.training.epochs, recipe.training.seed) == (5, 1)
 
 
+def test_a_source_of_the_mix_is_changed_added_or_left_out_by_its_name(written):
+    name = written(RNGTR | {"initial": {"mix": MIX}})
+
+    changed = read_recipe(name, ["initial.mix.inner.share=0.1", "initial.mix.inner.folds=3"])
+    added = read_recipe(name, ["initial.mix.none={parser = 'empty', share = 0.1}", "initial.parser=y.toml"])
+    alone = read_recipe(name, ["initial.mix={}"])
+
+    assert changed.initial.mix["inner"] == MixedSettings("x.toml", 0.1, folds=3)
+    assert added.initial.mix.keys() == {"inner", "other", "none"}
+    assert alone.initial == InitialSettings()
+
+
 # Faults
 
 
@@ -252,6 +289,44 @@ def test_a_change_may_be_a_whole_section(written):
         (
             {"initial": {"parser": "files", "dev": "x"}},
             ['[initial] parser = "files" needs train and dev, and they need it.'],
+        ),
+        (
+            {"initial": {"noised_share": 0.3, "mix": MIX}},
+            ["[initial] empty_share, noised_share and the shares in mix together are over 1."],
+        ),
+        (
+            {"initial": {"mix": {"a": {"parser": "x.toml", "shar": 1}, "b": {"share": 2}, "c": 5}}},
+            [
+                "[initial.mix.c] 5 is not a section of settings.",
+                "[initial.mix.a] shar is unknown; did you mean share?",
+                "[initial.mix.a] share is missing.",
+                "[initial.mix.b] parser is missing.",
+            ],
+        ),
+        (
+            {"initial": {"mix": {"a": {"parser": "empty", "share": 0, "folds": 2}, "b": FILES | {"share": -1}}}},
+            [
+                '[initial.mix.a] folds = 2 needs a recipe as parser, not "empty".',
+                "[initial.mix.a] share = 0 is no share; leave this source out.",
+                "[initial.mix.b] share = -1; it must not be negative.",
+            ],
+        ),
+        (
+            {"initial": {"mix": {"a": {"parser": "files", "share": 1, "dev": "x"}}}},
+            ['[initial.mix.a] parser = "files" needs train and dev, and they need it.'],
+        ),
+        ({"initial": {"mix": 5}}, ["initial.mix = 5; it must be a table."]),
+        (
+            {"initial": {"mix": {"a-b": {"parser": "empty", "share": 1}}}},
+            ["[initial] a name in mix has letters from a to z, digits and _ alone."],
+        ),
+        (
+            {"initial": {"mix": {"empty": {"parser": "empty", "share": 1}}}},
+            ["[initial] mix.empty is what parser is called; choose another name."],
+        ),
+        (
+            {"relations": {"graph": "none"}, "refine": {"max_steps": 1}, "initial": {"mix": MIX}},
+            ["a model that reads no graph has no initial parse: leave [initial] out."],
         ),
         ({"refine": {"max_steps": 0}}, ["[refine] max_steps = 0; at least one step is needed."]),
         (
@@ -332,6 +407,19 @@ def read_draft_or_error(path):
         return error
 
 
+@example(shares=[0.2, 0.4, 0.3, 0.1])  # whose sum is 1.0000000000000002
+@given(shares=st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.5, 0.7]), max_size=10))
+def test_shares_may_be_one_together_and_not_more(shares):
+    tenths = sum(round(10 * share) for share in shares)
+    mix = {f"source{number}": MixedSettings("empty", share) for number, share in enumerate(shares)}
+
+    if tenths > 10:
+        with pytest.raises(ValueError, match="together are over 1"):
+            InitialSettings(mix=mix)
+    else:
+        assert InitialSettings(mix=mix, noised_share=(10 - tenths) / 10).mix == mix
+
+
 sections = {each.name: get_type_hints(Recipe)[each.name] for each in fields(Recipe)}
 keys = sorted(
     {each.name for kind in sections.values() if is_dataclass(kind) for each in fields(kind)} | {"folder", "family"}
@@ -374,10 +462,11 @@ def test_any_file_gives_a_recipe_or_a_report_of_lines_with_its_name(tmp_path_fac
 def listing(name, kind):
     """A section as TOML with the default, the choices and the meaning of each key, as the code has them."""
     examples = {"train": ["train.conllu"], "dev": "dev.conllu", "folder": "encoders/mpnet"}
+    examples |= {"parser": "syntr.toml", "share": 0.25}  # of a source in the mix
     meanings = dict(re.findall(r"^    (\w+):[^#\n]*  # (.+)$", getsource(kind), re.MULTILINE))
     lines = [f"[{name}]"]
     for each in fields(kind):
-        if (name, each.name) == ("decode", "root_label"):
+        if (name, each.name) in (("decode", "root_label"), ("initial", "mix")):
             continue
         value = examples[each.name] if each.default is MISSING else each.default
         hint = get_type_hints(kind)[each.name]
@@ -390,17 +479,17 @@ def listing(name, kind):
 
 
 def listed():
-    """The settings of all sections, and the encoder of a biaffine parser, as they stand in the docs."""
+    """The settings of all sections, a source of the mix, and a biaffine parser's encoder, as they stand in the docs."""
     kinds = sections | {"encoder": PretrainedSettings}
     whole = "\n".join(listing(name, kind) for name, kind in kinds.items() if is_dataclass(kind))
-    return whole, listing("encoder", BiLSTMSettings)
+    return whole, listing("initial.mix.NAME", MixedSettings), listing("encoder", BiLSTMSettings)
 
 
 def fill_page():
     """Bring the docs up to date: `python -c "from tests.training.test_recipe import fill_page; fill_page()"`."""
-    whole, bilstm = listed()
     text = PAGE.read_text(encoding="utf-8")
-    for first_line, new in (('[treebank]\ntrain = ["train.conllu"]', whole), ('[encoder]\nfamily = "bilstm"', bilstm)):
+    firsts = ('[treebank]\ntrain = ["train.conllu"]', "[initial.mix.NAME]", '[encoder]\nfamily = "bilstm"')
+    for first_line, new in zip(firsts, listed(), strict=True):
         old = re.compile(rf"```toml\n{re.escape(first_line)}.*?```", re.DOTALL)
         text = old.sub(lambda _, new=new: f"```toml\n{new}```", text)
     PAGE.write_text(text, encoding="utf-8")

@@ -41,9 +41,17 @@ def biaffine_that_is_seldom_measured(folder):
     return write_recipe(folder, "biaffine", sections=sections, encoder="", epochs=5, training="dev_every = 2")
 
 
+def rngtr_over_a_mix(folder):
+    write_recipe(folder, "inner", sections=BIAFFINE + SYNTR, encoder="", epochs=2)
+    mix = '[initial.mix.inner]\nparser = "inner.toml"\nfolds = 2\nshare = 0.3\n'
+    mix += f'[initial.mix.model]\nparser = "{folder}/encoder"\nshare = 0.3\n'
+    return write_recipe(folder, "mixed", sections=mix + "[initial]\nnoised_share = 0.2\n", optimiser="average = 0.8")
+
+
 KINDS = [
     syntr_that_stops_early,
     rngtr_over_folds,
+    rngtr_over_a_mix,
     rngtr_with_summed_losses_and_a_cut_word_table,
     biaffine_that_is_seldom_measured,
 ]

@@ -48,11 +48,28 @@ def test_a_start_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path
     base = tmp_path / "out" / "start" / "base" / "model"
     card = (tmp_path / "out" / "model" / "README.md").read_text()
     assert (
-        f"That of the model it goes on from:\n```toml\n{recipe_toml(prepare(tmp_path / 'base.toml').recipe)}```" in card
+        f"The recipe of the model it goes on from:\n```toml\n{recipe_toml(prepare(tmp_path / 'base.toml').recipe)}```"
+        in card
     )
     assert 'folder = "base.toml"' in card
     assert f"  {tmp_path}/other.conllu\n" in card  # with its checksum
     assert begun == [tmp_path / "encoder"] + 4 * [base]  # initial parser, two folds, the model itself
+
+
+def test_a_parser_that_is_mixed_in_goes_on_from_what_its_own_recipe_names(tmp_path, recipe, monkeypatch):
+    sections = '[initial.mix.inner]\nparser = "inner.toml"\nfolds = 2\nshare = 0.5\n'
+    mixed = write_recipe(tmp_path, "mixed", sections=sections, epochs=1)
+    begun = []
+    continued = start._continued
+    monkeypatch.setattr(
+        start, "_continued", lambda old, folder, *rest: (begun.append(folder), continued(old, folder, *rest))[1]
+    )
+
+    steps = run(mixed, tmp_path / "out")
+
+    assert stages(steps) == ["start base", "inner", "inner, fold 1 of 2", "inner, fold 2 of 2", ""]
+    base, encoder = tmp_path / "out" / "start" / "base" / "model", tmp_path / "encoder"
+    assert begun == [encoder, base, base, base, encoder]
 
 
 def test_a_model_starts_with_the_weights_it_goes_on_from(tmp_path, recipe):

@@ -8,10 +8,10 @@ from treefine.network.attention import RelationAttention
 from treefine.network.biaffine import SharedDropout
 from treefine.parsing.initial import empty
 from treefine.training.graphs import TrainingGraphs
+from treefine.training.initial_settings import InitialSettings
 from treefine.training.learn import Learner
 from treefine.training.processes import Processes
 from treefine.training.recipe import (
-    InitialSettings,
     OptimiserSettings,
     PretrainedSettings,
     Recipe,

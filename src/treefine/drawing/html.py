@@ -36,18 +36,18 @@ td.number {{ text-align: end; font-variant-numeric: tabular-nums; }}
 """
 
 
-def page_start(title: str) -> str:
-    """The page down to its heading."""
+def page_start(title: str, *, style: str = "") -> str:
+    """The page down to its heading; more style than that of a page of sentences may be given."""
     name = escape(visible(title))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
-        f"<title>{name}</title>\n<style>{PAGE_STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<main>\n"
+        f"<title>{name}</title>\n<style>{PAGE_STYLE}{style}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<main>\n"
     )
 
 
-def page_part(pictures: Sequence[Picture], *, heading: str = "") -> str:
-    """One sentence: its last picture, the steps before it if there are several, and a table of its words.
+def page_part(pictures: Sequence[Picture], *, heading: str = "", others: Sequence[Picture] = ()) -> str:
+    """One sentence: its last picture, the steps before it if there are several, other trees, and a table of its words.
 
     Without a heading it has the text of the sentence.
     """
@@ -58,6 +58,9 @@ def page_part(pictures: Sequence[Picture], *, heading: str = "") -> str:
     if len(pictures) > 1:
         steps = _figure(pictures, "Steps")
         parts.append(f"<details>\n<summary>All {len(pictures)} graphs, step by step</summary>\n{steps}\n</details>")
+    if others:
+        drawn = _figure(others, "Other trees")
+        parts.append(f'<details open="">\n<summary>The next best trees: {len(others)}</summary>\n{drawn}\n</details>')
     parts.append(f"<details>\n<summary>Table of words</summary>\n{_table(last)}\n</details>")
     return "<section>\n" + "\n".join(parts) + "\n</section>\n"
 

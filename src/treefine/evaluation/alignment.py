@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from treefine.errors import AlignmentError
 from treefine.evaluation.words import Words
+from treefine.treebank.segmentation import same_words
 
 UNALIGNED = -2
 
@@ -66,69 +67,9 @@ def _is_same_segmentation(gold: Words, system: Words) -> bool:
 def align(gold: Words, system: Words) -> Pair:
     """Align by spans and, around multiword tokens, by forms: the slow road that `pair_by_text` takes where it must."""
     pair = Pair(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
-    g = s = 0
-    while g < len(gold) and s < len(system):
-        if gold.in_multiword[g] or system.in_multiword[s]:
-            ours, theirs = _multiword_stretch(gold, system, g, s)
-            _align_by_form(pair, ours, theirs)
-            g, s = ours.stop, theirs.stop
-            continue
-        if gold.spans[g] == system.spans[s]:
-            pair.system_of[g], pair.gold_of[s] = s, g
-            g, s = g + 1, s + 1
-        elif gold.spans[g][0] <= system.spans[s][0]:
-            g += 1
-        else:
-            s += 1
+    for g, s in same_words(gold, system):
+        pair.system_of[g], pair.gold_of[s] = s, g
     return pair
-
-
-def _multiword_stretch(gold: Words, system: Words, g: int, s: int) -> tuple[range, range]:
-    """The words of both files from here to the first place where no multiword token of either is under way."""
-    if gold.in_multiword[g]:
-        end = gold.spans[g][1]
-        # A plain word that began earlier is no part of it. Like the official scorer we leave out one such word only.
-        s += not system.in_multiword[s] and system.spans[s][0] < gold.spans[g][0]
-    else:
-        end = system.spans[s][1]
-        g += not gold.in_multiword[g] and gold.spans[g][0] < system.spans[s][0]
-
-    def is_beyond(words: Words, index: int) -> bool:
-        if index >= len(words):
-            return True
-        start, stop = words.spans[index]
-        return start >= end if words.in_multiword[index] else stop > end
-
-    first_g, first_s = g, s
-    while not (is_beyond(gold, g) and is_beyond(system, s)):
-        is_gold_next = g < len(gold) and (s >= len(system) or gold.spans[g][0] <= system.spans[s][0])
-        words, index = (gold, g) if is_gold_next else (system, s)
-        if words.in_multiword[index]:
-            end = max(end, words.spans[index][1])
-        g, s = (g + 1, s) if is_gold_next else (g, s + 1)
-    return range(first_g, g), range(first_s, s)
-
-
-def _align_by_form(pair: Pair, ours: range, theirs: range) -> None:
-    """Match the words of a stretch along the longest common subsequence of their forms, in lower case."""
-    a = [pair.gold.forms[index].lower() for index in ours]
-    b = [pair.system.forms[index].lower() for index in theirs]
-    longest = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]  # longest[i][j]: of a[i:] and b[j:]
-    for i in reversed(range(len(a))):
-        for j in reversed(range(len(b))):
-            if a[i] == b[j]:
-                longest[i][j] = longest[i + 1][j + 1] + 1
-            else:
-                longest[i][j] = max(longest[i + 1][j], longest[i][j + 1])
-    i = j = 0
-    while i < len(a) and j < len(b):
-        if a[i] == b[j]:
-            pair.system_of[ours[i]], pair.gold_of[theirs[j]] = theirs[j], ours[i]
-            i, j = i + 1, j + 1
-        elif longest[i][j] == longest[i + 1][j]:
-            i += 1
-        else:
-            j += 1
 
 
 def _different_text(gold: Words, system: Words) -> AlignmentError:

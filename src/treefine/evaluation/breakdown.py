@@ -1,4 +1,4 @@
-"""UAS and LAS by the kind of word: dependency length, distance to root, sentence length, label, tag, projectivity."""
+"""UAS and LAS by the kind of word: dependency length, distance to root, sentence length, label, tag, arcs."""
 
 from __future__ import annotations
 
@@ -88,8 +88,21 @@ def _heads_by_sentence(words: Words) -> Iterator[tuple[range, list[int]]]:
 
 
 def _dependency_length(words: Words, rule: str) -> list[Value]:
-    """The distance in words between dependent and head, 1 for neighbours; 0 for an arc from ROOT."""
-    return [0 if head == AT_ROOT else abs(word - head) for word, head in enumerate(words.heads)]
+    """The distance in words between dependent and head, 1 for neighbours; 0 for an arc from ROOT.
+
+    A word that is its own head, as only a system's graph has it, is in a "cycle" and not at ROOT.
+    """
+    return [
+        0 if head == AT_ROOT else abs(word - head) if word != head else "cycle" for word, head in enumerate(words.heads)
+    ]
+
+
+def _arc_direction(words: Words, rule: str) -> list[Value]:
+    """Where the head stands: "left" or "right" of the word, or "ROOT"; "cycle" for a word that is its own head."""
+    return [
+        "ROOT" if head == AT_ROOT else "left" if head < word else "right" if head > word else "cycle"
+        for word, head in enumerate(words.heads)
+    ]
 
 
 def _distance_to_root(words: Words, rule: str) -> list[Value]:
@@ -137,6 +150,7 @@ PROPERTIES: Mapping[str, Callable[[Words, str], list[Value]]] = {
     "sentence length": _sentence_length,
     "label": _label,
     "tag": _tag,
+    "arc direction": _arc_direction,
     "arc projectivity": _arc_projectivity,
     "tree projectivity": _tree_projectivity,
 }

@@ -72,6 +72,19 @@ def compare(
     """Compare systems over the same gold file. The same random draws serve each two of them."""
     marks = {name: all_marks(pair, rule=rule, metrics=[metric])[metric] for name, pair in pairs.items()}
     counts = {name: sentence_counts(pair, marks[name]) for name, pair in pairs.items()}
+    return compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=on_progress)
+
+
+def compare_counts(
+    counts: Mapping[str, Counts],
+    *,
+    metric: str = "LAS",
+    alpha: float = 0.01,
+    samples: int = 10_000,
+    seed: int = 1,
+    on_progress: Callable[[int], None] | None = None,
+) -> Comparison:
+    """Compare systems of which the words of each sentence have been counted, by `metric`."""
     sizes = {len(each) for each in counts.values()}
     if len(sizes) > 1:
         raise AlignmentError("The systems were not compared with the same gold sentences.")

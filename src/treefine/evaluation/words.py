@@ -65,6 +65,7 @@ def load_words(
     treebank: Treebank,
     *,
     is_ud: bool = True,
+    needs_trees: bool = True,
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Words:
@@ -72,7 +73,8 @@ def load_words(
 
     For Universal Dependencies, what the official CoNLL 2018 scorer refuses is refused: cycles, no or several roots, a
     byte order mark, blank lines too many, a last sentence that no blank line ends, a carriage return within a line. The
-    scorers of the other corpora know no multiword tokens and no spaces in forms, and look at no tree.
+    scorers of the other corpora know no multiword tokens and no spaces in forms, and look at no tree. Without
+    `needs_trees`, cycles and any number of roots are accepted in UD, too.
     """
     is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
     if is_file:
@@ -80,11 +82,11 @@ def load_words(
     words, texts, name = Words(), [], ""
     for sentence in cast("Iterable[Sentence]", treebank):
         name = sentence.path
-        if is_ud:
+        if is_ud and needs_trees:
             for fault in tree_faults(sentence, needs_one_root=True):
                 raise fault
-            if is_file:
-                _refuse_like_official(sentence)
+        if is_ud and is_file:
+            _refuse_like_official(sentence)
         texts.append(_add_sentence(words, sentence, is_ud))
     return replace(words, name=name, characters="".join(texts))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -16,13 +15,15 @@ from treefine.errors import TreefineError
 from treefine.evaluation.conll18 import all_marks, all_scores, load_pair, load_pairs
 from treefine.evaluation.labels import head_confusions, label_confusions, label_scores
 from treefine.interfaces import tables
+from treefine.interfaces.analyse import analyse
 from treefine.interfaces.models import models
 from treefine.interfaces.parse import parse, refine
 from treefine.interfaces.progress import progress
+from treefine.interfaces.systems import FORMAT_NAMES, FormatOption, RuleOption, bytes_in, system_names
 from treefine.interfaces.train import train
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.convert import convert_treebank
-from treefine.treebank.formats import FORMATS, format_of
+from treefine.treebank.formats import format_of
 from treefine.treebank.validate import validate as find_faults
 
 
@@ -85,7 +86,7 @@ app.command(
 )(parse)
 app.command(
     epilog=_examples(
-        "treefine refine stanza.conllu -o better.conllu",
+        "treefine refine stanza.conllu -o better.conllu --changes changes.html",
         "treefine refine stanza.conllu --model models/en --steps 1 --review 0.8",
     )
 )(refine)
@@ -98,18 +99,6 @@ app.command(
     )
 )(train)
 
-_FORMATS = f"One of {', '.join(FORMATS)}."
-_Rule = Annotated[
-    str,
-    typer.Option(
-        "--rule",
-        help="How to score: conll18 (UD, words aligned by characters), conllx (punctuation by Unicode class left out), "
-        "ptb (punctuation by tag left out) or conll09 (all words).",
-    ),
-]
-_Format = Annotated[
-    str | None, typer.Option("--format", help=f"Format of the files; else told by their names. {_FORMATS}")
-]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -122,12 +111,12 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def evaluate(
     gold: Annotated[str, typer.Argument(metavar="GOLD", help="The file that is right.")],
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="The file to score.")],
-    rule: _Rule = "conll18",
+    rule: RuleOption = "conll18",
     labels: Annotated[bool, typer.Option("--labels", help="Also score each label.")] = False,
     confusions: Annotated[
         int, typer.Option("--confusions", min=0, help="Also list the N most frequent confusions.")
     ] = 0,
-    format: _Format = None,
+    format: FormatOption = None,
     as_json: _Json = False,
 ) -> None:
     """Score a file against a gold file.
@@ -135,7 +124,7 @@ def evaluate(
     Printed are all measures of the CoNLL 2018 shared task, or those of another corpus' rule. UEM and LEM are
     the share of whole sentences that are right, heads alone and with labels.
     """
-    with progress("Reading", _bytes_in(gold, system)) as advance:
+    with progress("Reading", bytes_in(gold, system)) as advance:
         pair = load_pair(gold, system, rule=rule, format=format, on_bytes=advance)
     with progress("Scoring"):
         found = all_marks(pair, rule=rule)
@@ -168,11 +157,11 @@ def compare(
         list[str], typer.Argument(metavar="SYSTEM…", help="Two files or more to compare; differences are to the first.")
     ],
     metric: Annotated[str, typer.Option(help="LAS, UAS or another metric of the rule.")] = "LAS",
-    rule: _Rule = "conll18",
+    rule: RuleOption = "conll18",
     alpha: Annotated[float, typer.Option(help="Level of significance.", min=0, max=1)] = 0.01,
     samples: Annotated[int, typer.Option(help="Number of resamplings.", min=1)] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the random draws.", min=0)] = 1,
-    format: _Format = None,
+    format: FormatOption = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: _Json = False,
 ) -> None:
@@ -184,8 +173,8 @@ def compare(
 
     if len(systems) < 2:
         raise TreefineError("There is only one system to compare.", hint="Name two files or more after the gold file.")
-    with progress("Reading", _bytes_in(gold, *systems)) as advance:
-        pairs = load_pairs(gold, _short_names(systems), rule=rule, format=format, on_bytes=advance)
+    with progress("Reading", bytes_in(gold, *systems)) as advance:
+        pairs = load_pairs(gold, system_names(systems), rule=rule, format=format, on_bytes=advance)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
         comparison = compare_systems(
             pairs, metric=metric, rule=rule, alpha=alpha, samples=samples, seed=seed, on_progress=advance
@@ -196,10 +185,18 @@ def compare(
         typer.echo(tables.comparison_table(comparison, markdown=markdown, is_terminal=sys.stdout.isatty()))
 
 
+app.command(
+    epilog=_examples(
+        "treefine analyse gold.conllu syntr.conllu rngtr.conllu -o report.html -o report.json",
+        "treefine analyse dev/ --model models/multi -o refinement.html",
+    )
+)(analyse)
+
+
 @app.command(epilog=_examples("treefine validate *.conllu", "treefine validate --format conllx --json wsj.txt"))
 def validate(
     files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Treebanks to look at.")],
-    format: _Format = None,
+    format: FormatOption = None,
     as_json: _Json = False,
 ) -> None:
     """List all faults of treebanks.
@@ -209,7 +206,7 @@ def validate(
     """
     faults = 0
     as_values = []
-    with progress("Reading", _bytes_in(*files)) as advance:
+    with progress("Reading", bytes_in(*files)) as advance:
         for path in files:
             for fault in find_faults(path, format=format, on_bytes=advance):
                 faults += 1
@@ -235,7 +232,7 @@ def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help="The treebank to read.")],
     target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; it appears once it is whole.")],
     from_format: Annotated[
-        str | None, typer.Option("--from", help=f"Format of IN; else told by its name. {_FORMATS}")
+        str | None, typer.Option("--from", help=f"Format of IN; else told by its name. {FORMAT_NAMES}")
     ] = None,
     to_format: Annotated[str | None, typer.Option("--to", help="Format of OUT; likewise.")] = None,
     skip: Annotated[bool, typer.Option("--skip", help="Leave out sentences with faults instead of stopping.")] = False,
@@ -247,7 +244,7 @@ def convert(
     """
     form = format_of(target, to_format)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
-    with progress("Converting", _bytes_in(source)) as advance:
+    with progress("Converting", bytes_in(source)) as advance:
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
         lost = convert_treebank(sentences, target, form)
     if lost:
@@ -256,22 +253,3 @@ def convert(
 
 def _print_json(value: object) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=1))
-
-
-def _bytes_in(*paths: str) -> int | None:
-    """The size of the files together, for a progress bar; None where one is a stream."""
-    try:
-        found = [Path(path).stat() for path in paths]
-    except OSError:  # a stream, or a path that the reader will complain about
-        return None
-    return sum(each.st_size for each in found)
-
-
-def _short_names(paths: list[str]) -> dict[str, str]:
-    """Each path by its file name without suffixes, where that tells them apart."""
-    stems = [Path(path).name.partition(".")[0] or path for path in paths]
-    if len(set(stems)) == len(stems):
-        return dict(zip(stems, paths, strict=True))
-    if len(set(paths)) < len(paths):
-        raise TreefineError("The same file is named twice.", hint="Name each system once.")
-    return {path: path for path in paths}

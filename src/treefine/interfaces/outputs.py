@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from treefine.errors import TreebankError, TreefineError
+from treefine.interfaces.changes_file import kind_of
 from treefine.interfaces.inputs import Input
 from treefine.interfaces.part_file import part_of
 from treefine.treebank.files import COMPRESSED
@@ -57,10 +58,19 @@ class Wanted:
     confidence: bool = False
     review: float | None = None  # list the sentences with less confidence
     resume: bool = False
+    changes: str | None = None  # a file for what a refinement changed
+    k: int = 1  # trees of each sentence
 
 
 def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: Wanted) -> list[Job]:
     """What is written where; an output that cannot be written, or not in this way, is told."""
+    jobs = _planned(inputs, output, shape, wanted)
+    if wanted.changes is not None:
+        _check_changes(wanted.changes, jobs, wanted)
+    return jobs
+
+
+def _planned(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: Wanted) -> list[Job]:
     if wanted.review is not None and output == "-":
         if shape is not None or wanted.steps or wanted.confidence:
             hint = "Name a file for the trees with -o, or leave out --format, --show-steps and --confidence."
@@ -130,25 +140,64 @@ def _check(job: Job, wanted: Wanted) -> None:
         raise TreefineError("A treebank has no place for the steps of --show-steps.", hint=hint)
     if wanted.confidence and job.form is not None and job.form.misc is None:
         raise TreefineError(f"{job.form.title} has no column for the confidence.", hint="Write CoNLL-U.")
+    if wanted.k > 1:
+        _check_k(job, wanted)
     if wanted.resume and not job.can_be_resumed:
         hint = "Name a file of CoNLL-U, CoNLL-X, CoNLL-2009 or JSON with -o, or leave out --resume."
         raise TreefineError("Only a file of sentences can be gone on with.", hint=hint)
     if job.target == "-":
         return
-    target = Path(job.target)
-    if target.is_dir():
-        raise TreebankError("This is a directory.", hint="Name a file to write.", path=job.target)
-    folder = target.resolve().parent
-    if not folder.is_dir():
-        raise _not_written("No such file or directory", job.target)
-    if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
-        raise _not_written("Permission denied", job.target)
-    same = [each for each in job.inputs if each.is_file and target.exists() and target.samefile(each.name)]
+    _check_place(job.target)
+    same = [each for each in job.inputs if each.is_file and _is_same(job.target, each.name)]
     hint = "Name another output file."
     if same and wanted.resume:
         raise TreefineError("The output is the input, so --resume cannot tell if it is whole.", hint=hint)
     if same and (job.shape != "conllu" or same[0].kind not in FORMATS):  # a treebank may get its trees in place
         raise TreefineError("The output would take the place of the input.", hint=hint, path=job.target)
+
+
+def _check_k(job: Job, wanted: Wanted) -> None:
+    if wanted.steps and job.shape != "json":
+        hint = "Leave out one of them, or add --format json, which has both."
+        raise TreefineError("Of --k and --show-steps only one can be drawn.", hint=hint)
+    if job.form is not None and job.form.misc is None:
+        hint = "Write CoNLL-U, or leave out --k."
+        raise TreefineError(f"{job.form.title} has no place for several trees of a sentence.", hint=hint)
+    if wanted.resume and job.shape == "conllu":
+        hint = "Write JSON, or leave out one of them."
+        raise TreefineError("A treebank with several trees of a sentence cannot be gone on with.", hint=hint)
+
+
+def _check_changes(path: str, jobs: Sequence[Job], wanted: Wanted) -> None:
+    kind_of(path)
+    if wanted.resume:
+        hint = "Leave out one of them."
+        raise TreefineError("With --resume, --changes would lack the sentences that are done.", hint=hint)
+    _check_place(path)
+    others = [job.target for job in jobs] + [each.name for job in jobs for each in job.inputs if each.is_file]
+    for other in others:
+        if _is_same(path, other):
+            hint = "Name another file for the changes."
+            raise TreefineError("The changes would take the place of the input or the output.", hint=hint, path=path)
+
+
+def _check_place(path: str) -> None:
+    """Tell where no file can be written."""
+    target = Path(path)
+    if target.is_dir():
+        raise TreebankError("This is a directory.", hint="Name a file to write.", path=path)
+    folder = target.resolve().parent
+    if not folder.is_dir():
+        raise _not_written("No such file or directory", path)
+    if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
+        raise _not_written("Permission denied", path)
+
+
+def _is_same(path: str, other: str) -> bool:
+    """Whether two names are of one file, which may not be there yet."""
+    if Path(path).exists() and Path(other).exists():
+        return Path(path).samefile(other)
+    return Path(path).resolve() == Path(other).resolve()
 
 
 def _not_written(reason: str, path: str) -> TreebankError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,10 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from treefine.config import BATCH_PIECES, TagSource
+from treefine.errors import TreefineError
 from treefine.interfaces import tables
+from treefine.interfaces.changes import Changes
 from treefine.interfaces.inputs import Input, Kind, find_inputs
 from treefine.interfaces.outputs import Shape, Wanted, plan_jobs
+from treefine.treebank.constraints import Keep
 from treefine.treebank.formats import FORMATS
+from treefine.treebank.label_names import read_label_map
 
 if TYPE_CHECKING:
     from treefine.parsing.initial import InitialParser
@@ -50,6 +55,15 @@ _Review = Annotated[
     ),
 ]
 _Resume = Annotated[bool, typer.Option("--resume", help="Go on with OUT after the last whole sentence in OUT.part.")]
+_LabelMap = Annotated[
+    str | None,
+    typer.Option(
+        "--label-map",
+        metavar="FILE",
+        help="How to read labels of the initial trees: two columns with a tab between them, the label there and the "
+        "model's; _ is for none. [default: older names of the model's labels are known]",
+    ),
+]
 _Steps = Annotated[
     int | None,
     typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: as it was trained]"),
@@ -59,6 +73,15 @@ _Tags = Annotated[
     typer.Option("--tags", help="Tags to read: the input's, the model's own, or none. [default: as it was trained]"),
 ]
 _Projective = Annotated[bool, typer.Option("--projective", help="Give trees without crossing arcs.")]
+_Keep = Annotated[
+    Keep,
+    typer.Option(
+        "--keep",
+        help="What of the input stays: what is marked Keep=Arc, Keep=Head or Keep=Label in MISC, every head and label "
+        "that is given, or nothing.",
+    ),
+]
+_K = Annotated[int, typer.Option("--k", min=1, help="Give the k best trees of a sentence, and how probable they are.")]
 _Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")]
 _BatchPieces = Annotated[
     int, typer.Option("--batch-pieces", min=1, help="Sub-words in a batch, padding counted; a CPU takes at most 1,000.")
@@ -92,23 +115,26 @@ def parse(
         typer.Option(
             "--initial",
             metavar="empty|DIR|FILE",
-            help="Start from nothing, from the trees of another model (SynTr, biaffine), or from those of a file with "
-            "the same sentences. [default: the initial parser in the model's folder, else empty]",
+            help="Start from nothing, from the trees of another model (SynTr, biaffine), or from those of a file of "
+            "the same text. [default: the initial parser in the model's folder, else empty]",
         ),
     ] = None,
+    label_map: _LabelMap = None,
     tags: _Tags = None,
     projective: _Projective = False,
+    keep: _Keep = "marked",
+    k: _K = 1,
     device: _Device = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
 ) -> None:
     """Parse texts, or sentences that are cut into words.
 
     All that a treebank holds stays as it is, but for heads, labels, the enhanced arcs that restate them, and blank tags
-    that the model predicts. Heads in the input are not read.
+    that the model predicts. Heads in the input are not read, but for those that are to be kept.
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
-    wanted = Wanted(show_steps, confidence, review, resume)
-    options = (initial, steps, tags, projective, device, batch_pieces)
+    wanted = Wanted(show_steps, confidence, review, resume, k=k)
+    options = (initial, label_map, steps, tags, projective, keep, k, device, batch_pieces)
     _run(inputs, output, shape, wanted, lambda: _load(model, *options))
 
 
@@ -128,51 +154,90 @@ def refine(
     confidence: _Confidence = False,
     review: _Review = None,
     resume: _Resume = False,
+    changes: Annotated[
+        str | None,
+        typer.Option(
+            "--changes",
+            metavar="FILE",
+            help="Write each word whose arc changed, with the confidence in the old and the new one: .html draws the "
+            "sentences, .json and .tsv are for programs.",
+        ),
+    ] = None,
+    label_map: _LabelMap = None,
     steps: _Steps = None,
     tags: _Tags = None,
     projective: _Projective = False,
+    keep: _Keep = "marked",
+    k: _K = 1,
     device: _Device = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
 ) -> None:
     """Correct the trees of files, whichever parser made them.
 
     A word whose HEAD is blank has no arc in the graph to start from. A label that the model has never seen counts as
-    its main type (nsubj of nsubj:outer), and if that is unknown too, its arc is not read.
+    its main type (nsubj of nsubj:outer), or as the newer name of an older label (obj of dobj); if it has none, its arc
+    is not read. What was changed is told at the end, on standard error.
     """
     found = find_inputs(sources or (), kind=kind, may_be_text=False)
     inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
 
+    found_changes = Changes()
+
     def load() -> Parser:
         from treefine.parsing.initial import given  # which loads torch
 
-        return _load(model, given, steps, tags, projective, device, batch_pieces)
+        options = (given, label_map, steps, tags, projective, keep, k, device, batch_pieces)
+        return _load(model, *options, read_as=found_changes.read_as)
 
-    _run(inputs, output, shape, Wanted(show_steps, confidence, review, resume), load)
+    _run(inputs, output, shape, Wanted(show_steps, confidence, review, resume, changes, k), load, found_changes)
 
 
 def _load(
     model: str,
     initial: str | InitialParser | None,
+    label_map: str | None,
     steps: int | None,
     tags: TagSource | None,
     projective: bool,
+    keep: Keep,
+    k: int,
     device: str | None,
     batch_pieces: int,
+    *,
+    read_as: Counter[tuple[str, str]] | None = None,
 ) -> Parser:
-    from treefine.parsing.parser import Parser  # which loads torch
+    """The parser, with names for the labels of another scheme; `read_as` counts those."""
+    from treefine.parsing.initial import empty, renamed  # which load torch
+    from treefine.parsing.parser import Parser
 
-    return Parser.from_pretrained(
+    parser = Parser.from_pretrained(
         model,
         initial=initial,
         max_steps=steps,
         tags=tags,
         is_projective=projective,
+        keep=keep,
+        k=k,
         device=device,
         batch_pieces=batch_pieces,
     )
+    if parser.initial is empty or isinstance(parser.initial, Parser):
+        if label_map is not None:
+            raise TreefineError("--label-map is for the trees of a file.", hint="Name one with --initial.")
+        return parser
+    known = parser.model.vocabulary.labels
+    names = None if label_map is None else read_label_map(label_map, known)
+    return parser.using(initial=renamed(parser.initial, known, names, seen=read_as), max_steps=parser.max_steps)
 
 
-def _run(inputs: list[Input], output: str, shape: Shape | None, wanted: Wanted, load: Callable[[], Parser]) -> None:
+def _run(
+    inputs: list[Input],
+    output: str,
+    shape: Shape | None,
+    wanted: Wanted,
+    load: Callable[[], Parser],
+    changes: Changes | None = None,
+) -> None:
     jobs = plan_jobs(inputs, output, shape, wanted)
     if wanted.resume:
         n_all = len(jobs)
@@ -183,5 +248,5 @@ def _run(inputs: list[Input], output: str, shape: Shape | None, wanted: Wanted, 
             return
     from treefine.interfaces.stream import run_jobs  # which loads torch
 
-    if not run_jobs(load(), jobs, wanted):
+    if not run_jobs(load(), jobs, wanted, changes):
         raise typer.Exit(1)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import BinaryIO, Protocol
 
 import typer
@@ -15,6 +16,8 @@ import typer
 from treefine.drawing.characters import visible
 from treefine.errors import EmptyError
 from treefine.interfaces import tables
+from treefine.interfaces.changes import Changes
+from treefine.interfaces.changes_file import open_changes
 from treefine.interfaces.inputs import bytes_in
 from treefine.interfaces.outputs import Job, Wanted
 from treefine.interfaces.part_file import JSON_LINES, TREEBANK, open_part
@@ -65,20 +68,26 @@ class _Tally:
     """What is to be told at the end."""
 
     review: Review | None
+    changes: Changes | None
     lost: dict[Format, Counter[str]] = field(default_factory=dict)
     n_empty: int = 0
+    noted: Callable[[Parse], None] | None = None  # writes the file of changes
 
 
-def run_jobs(parser: Parser, jobs: Sequence[Job], wanted: Wanted) -> bool:
+def run_jobs(parser: Parser, jobs: Sequence[Job], wanted: Wanted, changes: Changes | None = None) -> bool:
     """Read, parse and write; whether every input had a sentence.
 
-    One without is told, and of several the others are parsed.
+    One without is told, and of several the others are parsed. What a refinement changed is counted, and told at the
+    end.
     """
-    tally = _Tally(None if wanted.review is None else Review(wanted.review))
+    tally = _Tally(None if wanted.review is None else Review(wanted.review), changes)
     inputs = [each for job in jobs for each in job.inputs]
     prints = jobs[0].target == "-" or tally.review is not None
     is_drawn_over = prints and sys.stdout is not None and sys.stdout.isatty()  # the bar, on the same terminal
-    with progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=not is_drawn_over) as advance:
+    with ExitStack() as stack:
+        advance = stack.enter_context(progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=not is_drawn_over))
+        if changes is not None and wanted.changes is not None:
+            tally.noted = stack.enter_context(open_changes(wanted.changes, changes))
         for job in jobs:
             _run(parser, job, wanted, tally, advance, may_be_empty=len(inputs) > 1)
     for form, lost in tally.lost.items():
@@ -86,6 +95,9 @@ def run_jobs(parser: Parser, jobs: Sequence[Job], wanted: Wanted) -> bool:
             typer.echo(tables.losses_line(lost, form), err=True)
     if tally.review is not None:
         typer.echo(tally.review.counted, err=True)
+    if changes is not None:
+        for line in changes.lines():
+            typer.echo(line, err=True)
     return not tally.n_empty
 
 
@@ -96,15 +108,16 @@ def _run(parser: Parser, job: Job, wanted: Wanted, tally: _Tally, advance: Advan
     with ExitStack() as stack:
         listed = stack.enter_context(_open_stdout("tree")).write if tally.review is not None else None
         if job.target == "-" and listed is not None:
-            for _ in _seen(parser.stream_segmented(found), tally.review, listed, advance):
+            for _ in _seen(parser.stream_segmented(found), tally, listed, advance):
                 pass
             return
         sink = stack.enter_context(_open(job, wanted))
-        if job.shape == "conllu" and not wanted.confidence and listed is None:
+        is_bare = not wanted.confidence and wanted.k == 1 and listed is None and tally.changes is None
+        if job.shape == "conllu" and is_bare:
             sentences = parser.stream((each.sentence for each in found), skip=sink.skip)
             texts = texts_in_file(_counted(sentences, advance), is_start=not sink.skip)
         else:
-            parses = _seen(parser.stream_segmented(found, skip=sink.skip), tally.review, listed, advance)
+            parses = _seen(parser.stream_segmented(found, skip=sink.skip), tally, listed, advance)
             texts = _texts(parses, job, wanted, is_start=not sink.skip)
         for text in texts:
             sink.write(text)
@@ -120,6 +133,9 @@ def _texts(parses: Iterator[Parse], job: Job, wanted: Wanted, *, is_start: bool)
     if job.shape == "html":
         title = job.inputs[0].name if len(job.inputs) == 1 and job.inputs[0].is_file else "Parsed by treefine"
         return as_html(parses, title=title, steps=wanted.steps)
+    if wanted.k > 1:
+        ranked = (each.ranked_sentences(confidence=wanted.confidence) for each in parses)
+        return texts_in_file(chain.from_iterable(ranked), is_start=is_start)
     sentences = (each.with_confidence() if wanted.confidence else each.sentence for each in parses)
     return texts_in_file(sentences, is_start=is_start)
 
@@ -192,13 +208,17 @@ def _counted(sentences: Iterable[Sentence], advance: Advance) -> Iterator[Senten
 
 
 def _seen(
-    parses: Iterable[Parse], review: Review | None, listed: Callable[[str], None] | None, advance: Advance
+    parses: Iterable[Parse], tally: _Tally, listed: Callable[[str], None] | None, advance: Advance
 ) -> Iterator[Parse]:
-    """The parses; those that are to be reviewed are listed on the way."""
+    """The parses; what changed is counted on the way, and those that are to be reviewed are listed."""
     for parse in parses:
         advance(sentences=1)
-        if review is not None and listed is not None:
-            line = review.line(parse)
+        if tally.changes is not None:
+            tally.changes.add(parse)
+        if tally.noted is not None:
+            tally.noted(parse)
+        if tally.review is not None and listed is not None:
+            line = tally.review.line(parse)
             if line is not None:
                 listed(line)
         yield parse

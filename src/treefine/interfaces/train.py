@@ -102,16 +102,18 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
     place = f"epoch {step.epoch} of {step.epochs}"
     if step.share:
         place += f", {_duration(step.seconds * (1 / step.share - 1))} left"
-    scores, graphs = [f"loss {step.loss:.3f}"], ""
+    scores, graphs, sources = [f"loss {step.loss:.3f}"], "", ""
     if measured is not None and measured.accuracy is not None:
         accuracy = measured.accuracy
         scores.append(f"LAS {100 * accuracy.las:.2f}")
         if len(accuracy.las_by_step) > 1:
             graphs = " ".join(f"G{t} {100 * las:.2f}" for t, las in enumerate(accuracy.las_by_step, start=1))
+        if accuracy.las_from:
+            sources = "from " + " ".join(f"{name} {100 * las:.2f}" for name, las in accuracy.las_from.items())
     scores += [f"{name} {100 * f1:.2f}" for name, f1 in step.segmentation.items()]
     if step.standing.best_epoch:
         scores.append(f"best {100 * step.standing.best_las:.2f}")
-    return [*filter(None, [step.stage, place, ", ".join(scores), graphs])]
+    return [*filter(None, [step.stage, place, ", ".join(scores), sources, graphs])]
 
 
 def _duration(seconds: float) -> str:

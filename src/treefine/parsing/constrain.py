@@ -77,7 +77,7 @@ def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Dec
 
     if is_possible(atoms):
         return
-    wrong = _smallest(atoms, is_possible)
+    wrong = sorted(_smallest(atoms, is_possible), key=lambda atom: (atom.word, atom.is_forbidden, atom.head is None))
     told = "; ".join(_told(sentence, atom) for atom in wrong[:MOST_TOLD])
     more = f"; and {len(wrong) - MOST_TOLD} more" if len(wrong) > MOST_TOLD else ""
     what = "cannot hold together" if len(wrong) > 1 else "cannot hold"
@@ -96,8 +96,8 @@ class _Atom(NamedTuple):
 
 
 def _atoms(constraints: Constraints) -> Iterator[_Atom]:
-    yield from (_Atom(word, head=head) for word, head in constraints.heads.items())
     yield from (_Atom(word, label=label) for word, label in constraints.labels.items())
+    yield from (_Atom(word, head=head) for word, head in constraints.heads.items())
     for word, heads in constraints.not_heads.items():
         yield from (_Atom(word, head=head, is_forbidden=True) for head in heads)
     for word, labels in constraints.not_labels.items():
@@ -124,7 +124,7 @@ def _joined(atoms: Sequence[_Atom]) -> Constraints:
 def _smallest(atoms: list[_Atom], is_possible: Callable[[Sequence[_Atom]], bool]) -> list[_Atom]:
     """A part of the decisions that is impossible, and possible without any one of them.
 
-    Ever smaller stretches are left out wherever the rest stays impossible.
+    Ever smaller stretches are left out wherever the rest stays impossible, labels first.
     """
     size = len(atoms) // 2
     while size:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from treefine.errors import AlignmentError
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Arcs
+from treefine.treebank.label_names import read_as
 from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.transfer import transferred
 
 InitialParser = Callable[[Iterable[Sentence]], Iterator[Arcs]]
 """For each sentence of a stream the arcs to start from, in the same order. An initial parser is deterministic."""
@@ -35,54 +37,42 @@ def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> In
 
 
 def from_file(path: str, *, format: str | None = None) -> InitialParser:
-    """The trees of a treebank file, which must hold the same sentences, word by word, in the same order."""
+    """The trees of a treebank file over the same text; words and sentences may be cut otherwise (`transferred`)."""
 
     def initial(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-        parses = read_treebank(path, format=format)
-        for number, sentence in enumerate(sentences, start=1):
-            parse = next(parses, None)
-            if parse is None:
-                raise AlignmentError(
-                    f"The file of initial parses ends before sentence {number}{_place(sentence)}.",
-                    hint="Parse the whole input with the initial parser.",
-                    path=path,
-                )
-            _check_same_words(sentence, parse)
-            yield parse.arcs
-        extra = next(parses, None)
-        if extra is not None:
-            raise AlignmentError(
-                "The file of initial parses goes on after the last sentence of the input.",
-                path=path,
-                line=extra.line,
-                sentence=extra.number,
-                sent_id=extra.sent_id,
-            )
+        return transferred(sentences, read_treebank(path, format=format), path)
 
     return initial
 
 
-def _check_same_words(sentence: Sentence, parse: Sentence) -> None:
-    ours, theirs = sentence.forms, parse.forms
-    if ours == theirs:
-        return
-    pairs = zip(ours, theirs, strict=False)
-    word = next((word for word, (our, their) in enumerate(pairs, start=1) if our != their), 0)
-    if word:
-        difference = f"word {word} is {theirs[word - 1]!r} here but {ours[word - 1]!r} in the input{_place(sentence)}"
-    else:
-        difference = f"there are {len(theirs)} words here but {len(ours)} in the input{_place(sentence)}"
-    raise AlignmentError(
-        f"The initial parse is of another sentence: {difference}.",
-        hint="Parse the same words, in the same order, with the initial parser.",
-        path=parse.path,
-        line=parse.line,
-        sent_id=parse.sent_id,
-        sentence=parse.number,
-        word=str(word) if word else "",
-    )
+def renamed(
+    initial: InitialParser,
+    known: Collection[str],
+    names: Mapping[str, str] | None = None,
+    *,
+    seen: Counter[tuple[str, str]] | None = None,
+) -> InitialParser:
+    """The arcs of another initial parser, with those of the known labels that its labels are read as (`read_as`).
 
+    The known labels are those of a model: `parser.model.vocabulary.labels`. The names go before all else, as those of
+    `read_label_map` do. `seen` counts each label that is read as another one, and with _ those that are not read.
+    """
+    found: dict[str, str] = {}
 
-def _place(sentence: Sentence) -> str:
-    """Where a sentence of the input stands, if it comes from a file."""
-    return f" ({sentence.path}:{sentence.line})" if sentence.path else ""
+    def name(head: int | None, label: str) -> str:
+        if head is None:
+            return label
+        if label not in found:
+            found[label] = read_as(label, known, names)
+        new = found[label]
+        if seen is not None and new not in known:
+            seen[label, BLANK] += 1
+        elif seen is not None and new != label:
+            seen[label, new] += 1
+        return new
+
+    def read(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
+        for heads, labels in initial(sentences):
+            yield Arcs(heads, tuple(map(name, heads, labels)))
+
+    return read

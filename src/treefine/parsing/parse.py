@@ -13,10 +13,9 @@ from treefine.drawing.svg import draw_svg
 from treefine.drawing.text import draw_text
 from treefine.parsing.alternatives import RankedTree, agreement
 from treefine.parsing.confidence import Confidence
+from treefine.parsing.notes import with_confidence, with_rank
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import BLANK, Sentence
-
-MARK = "Conf"  # of a word's confidence in MISC
 
 Span = tuple[int, int]
 
@@ -161,17 +160,19 @@ class Parse:
 
     def with_confidence(self) -> Sentence:
         """The sentence with each word's confidence in MISC, and its own in a comment; its format must have MISC."""
-        sentence = self.sentence
-        if sentence.format.misc is None:
-            hint = "Write CoNLL-U."
-            raise sentence.error(f"{sentence.format.title} has no column for the confidence.", hint=hint)
-        notes = [
-            _noted(note, f"{MARK}={each.both:.2f}")
-            for note, each in zip(sentence.column(sentence.format.misc), self.word_confidences, strict=True)
+        return with_confidence(self.sentence, [each.both for each in self.word_confidences], self.confidence)
+
+    def ranked_sentences(self, *, confidence: bool = False) -> list[Sentence]:
+        """The sentence with each of its k best trees: told apart by their sent_id, and in comments.
+
+        In MISC stands the share of the steps that had a word's head and label, as Agree=0.67.
+        """
+        first = self.with_confidence() if confidence else self.sentence
+        sentences = [first, *(self.sentence.with_graph(each.tree) for each in self.trees[1:])]
+        return [
+            with_rank(sentence, rank, len(self.trees), each.probability, agreement(each.tree, self.steps))
+            for rank, (sentence, each) in enumerate(zip(sentences, self.trees, strict=True), start=1)
         ]
-        comments = [each for each in sentence.comments if each.partition("=")[0].strip("# ") != "confidence"]
-        comments.append(f"# confidence = {self.confidence:.2f}")
-        return replace(sentence.with_misc(notes), comments=tuple(comments))
 
     def to_json(self) -> str:
         """All of it as one line of JSON."""
@@ -187,6 +188,13 @@ class Parse:
         whole: dict[str, Any] = {"sent_id": self.sentence.sent_id, "text": self.text}
         whole |= {"start": self.start, "end": self.end}
         whole |= {"confidence": _rounded(self.confidence), "words": words, "steps": steps}
+        if self.trees:
+            whole["agreement"] = list(map(_rounded, self.agreement))
+            whole["trees"] = [
+                {name: float(f"{getattr(each, name):.4g}") for name in ("probability", "label_probability")}
+                | {"heads": each.tree.heads[1:], "labels": each.tree.labels[1:]}
+                for each in self.trees
+            ]
         return json.dumps(whole | ({"multiword_tokens": tokens} if tokens else {}), ensure_ascii=False)
 
     def to_text(self, *, steps: bool = False, color: bool = False, ascii_only: bool = False) -> str:
@@ -199,9 +207,19 @@ class Parse:
         return draw_svg(self.pictures(steps=steps))
 
     def pictures(self, *, steps: bool = False) -> list[Picture]:
-        """What is drawn of it: the tree, or all graphs from the initial one to the tree."""
+        """What is drawn of it: the tree, or all graphs from the initial one to the tree.
+
+        Where the k best trees were asked for, these are drawn for the tree, with what differs from the first.
+        """
         tokens = tuple(self.sentence.tokens())
         sure = tuple(each.both for each in self.word_confidences)
+        if not steps and self.trees:
+            titles = [f"tree {rank}: probability {each.probability:.2g}" for rank, each in enumerate(self.trees, 1)]
+            first, *others = (
+                Picture(self.forms, _shown(self.upos), each.tree, tokens=tokens, title=title)
+                for each, title in zip(self.trees, titles, strict=True)
+            )
+            return [replace(first, confidence=sure), *(replace(each, before=first.graph) for each in others)]
         if not steps:
             return [Picture(self.forms, _shown(self.upos), self.tree, confidence=sure, tokens=tokens)]
         heads = self.initial.heads
@@ -227,7 +245,8 @@ class Parse:
 
     def to_html(self, *, steps: bool = False) -> str:
         """Its part of a page: the picture, and a table of the words."""
-        return page_part(self.pictures(steps=steps))
+        pictures = self.pictures(steps=steps)
+        return page_part(pictures[:1], others=pictures[1:]) if self.trees and not steps else page_part(pictures)
 
 
 class Parses(list[Parse]):
@@ -265,17 +284,6 @@ def _has_arc(graph: Graph, word: ParsedWord) -> bool:
 
 def _shown(tags: Sequence[str]) -> tuple[str, ...]:
     return () if set(tags) <= {BLANK} else tuple(tags)
-
-
-def _noted(note: str, mark: str) -> str:
-    """MISC with one more mark, in place of an older one of the same name.
-
-    >>> _noted("_", "Conf=0.97"), _noted("Conf=0.10|SpaceAfter=No", "Conf=0.97")
-    ('Conf=0.97', 'SpaceAfter=No|Conf=0.97')
-    """
-    name = mark.partition("=")[0]
-    kept = [each for each in note.split("|") if each != BLANK and each.partition("=")[0] != name]
-    return "|".join([*kept, mark])
 
 
 def _rounded(value: Any) -> Any:

@@ -34,7 +34,7 @@ from treefine.treebank.sentence import BLANK, Sentence
 class Parser:
     """A loaded model, ready to parse: words in, trees out.
 
-    `initial` is what to start from: "empty", the folder of a SynTr or biaffine model, a file of the same sentences, a
+    `initial` is what to start from: "empty", the folder of a SynTr or biaffine model, a file of the same text, a
     Parser, or a function of `treefine.parsing.initial`; without it the initial parser saved with the model, or nothing.
     `max_steps` is T; without it that of the training (if that is not told 3, or 4 from an empty graph). `tags` tells
     the model to read the tags that the sentences have ("given"), to predict them, or to do without ("none"); without
@@ -165,7 +165,7 @@ class Parser:
         All that a sentence holds stays, but for heads, labels, the enhanced arcs that restate them, and tags that were
         blank and have been predicted. The first `skip` sentences are left out.
         """
-        for sentence, parsed in run(self._plan(constraints), map(sentence_of, sentences), trees, skip=skip):
+        for sentence, parsed in run(self.plan(constraints), map(sentence_of, sentences), trees, skip=skip):
             yield self._filled(sentence, parsed)
 
     def __call__(self, text: str) -> Parses:
@@ -209,7 +209,7 @@ class Parser:
                     places.append(each.spans)
                 yield each.sentence
 
-        for sentence, parsed in run(self._plan(constraints), told(), details, skip=skip):
+        for sentence, parsed in run(self.plan(constraints), told(), details, skip=skip):
             sure = sentence_confidence(parsed.confidence, self.model.settings.confidence)
             filled = self._filled(sentence, parsed.parsed)
             yield Parse(
@@ -239,7 +239,7 @@ class Parser:
         self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
     ) -> Iterator[tuple[Sentence, list[Step]]]:
         """Each sentence with all its steps, in the order they came."""
-        return run(self._plan(constraints), map(sentence_of, sentences), steps)
+        return run(self.plan(constraints), map(sentence_of, sentences), steps)
 
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
         """Write a model folder that can be moved; it appears once it is whole, in place of an older model.
@@ -268,7 +268,8 @@ class Parser:
             (folder / LAYOUT.segmenter).mkdir()
             self.segmenter.write(folder / LAYOUT.segmenter)
 
-    def _plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
+    def plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
+        """How sentences are parsed, for what runs them another way."""
         initial = from_parser(self.initial.stream) if isinstance(self.initial, Parser) else self.initial
         return Plan(
             self.model,
@@ -306,7 +307,7 @@ class Parser:
         if path.is_dir() and os.fspath(initial):
             return Parser.from_pretrained(path, device=self.device, batch_pieces=self.batch_pieces)
         if not path.is_file():
-            hint = "Choose empty, the folder of a SynTr or biaffine model, or a file of the same sentences."
+            hint = "Choose empty, the folder of a SynTr or biaffine model, or a file of the same text."
             raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
         return from_file(os.fspath(initial))
 
@@ -314,9 +315,10 @@ class Parser:
 def load(
     name: str | os.PathLike[str] = "en",
     *,
+    initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
     max_steps: int | None = None,
     tags: TagSource | None = None,
     device: str | torch.device | None = None,
 ) -> Parser:
     """The bundled parser of this name, or that of a folder or a hub's model: text in, trees out."""
-    return Parser.from_pretrained(name, max_steps=max_steps, tags=tags, device=device)
+    return Parser.from_pretrained(name, initial=initial, max_steps=max_steps, tags=tags, device=device)

@@ -155,7 +155,7 @@ def trees(plan: Plan, items: Sequence[Item]) -> list[Parsed]:
     """The final tree of each sentence of a batch: that of its last step, by which it converged or T was reached."""
     found: dict[int, Graph] = {}
     tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
-    for step in _loop(plan, items, wants_trees=False):
+    for step in steps_of_batch(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
             tags = [predicted_tags(step, row, plan.model) for row in range(len(items))]
         ending, graphs = _ending(plan, step)
@@ -174,7 +174,7 @@ def details(plan: Plan, items: Sequence[Item]) -> list[Details]:
     found: dict[int, Details] = {}
     graphs: list[list[Graph]] = [[] for _ in items]
     tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
-    for step in _loop(plan, items, wants_trees=False):
+    for step in steps_of_batch(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
             tags = [predicted_tags(step, row, plan.model) for row in range(len(items))]
         for row, number in enumerate(step.sentences):
@@ -237,14 +237,14 @@ def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
 def steps(plan: Plan, items: Sequence[Item]) -> list[list[Step]]:
     """All steps of each sentence of a batch."""
     found: list[list[Step]] = [[] for _ in items]
-    for step in _loop(plan, items, wants_trees=True):
+    for step in steps_of_batch(plan, items, wants_trees=True):
         decided = [items[number].constraints for number in step.sentences]
         for row, each in enumerate(steps_of(step, plan.decoder, plan.model, decided)):
             found[step.sentences[row]].append(each)
     return found
 
 
-def _loop(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Iterator[BatchStep]:
+def steps_of_batch(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Iterator[BatchStep]:
     """The refinement of one batch; `wants_trees` if each step's trees are asked for, not the last one's alone."""
     model, decoder = plan.model, plan.decoder
     sentences = [item.sentence for item in items]

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -32,6 +32,7 @@ class Standing:
     best_las: float = 0.0
     best_uas: float = 0.0
     best_by_step: tuple[float, ...] = ()  # the LAS of G¹ … Gᵀ
+    best_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, where there are several
     seconds: float = 0.0  # spent so far
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from treefine.training.checkpoint import Checkpoint, Standing, load_checkpoint, 
 from treefine.training.data import Data
 from treefine.training.graphs import TrainingGraphs
 from treefine.training.learn import Learner
-from treefine.training.measure import Accuracy, Measure
+from treefine.training.measure import Accuracy, Measure, mean_accuracy
 from treefine.training.metrics import LINES, Metrics
 from treefine.training.notes import Origin, notes_of
 from treefine.training.optimiser import rate_factor
@@ -41,10 +41,13 @@ class Layout:
     checkpoints: str = "checkpoints"
     start: str = "start"  # the trainings of what the model goes on from,
     initial: str = "initial"  # of the initial parser,
+    mix: str = "mix"  # of those that are mixed in, each in a folder of its name,
     members: str = "members"  # of the models whose weights are averaged,
     folds: str = "folds"  # of the parsers that parse the training set,
     segmenter: str = "segmenter"  # and of the segmenter
-    parses: str = "parses.conllu.gz"  # what one of them made of its block
+    parses: str = "parses.conllu.gz"  # what a parser of a fold made of its block
+    train_parses: str = "train.conllu.gz"  # what one that is mixed in made of the training set …
+    dev_parses: str = "dev.conllu.gz"  # … and of dev
 
 
 LAYOUT = Layout()
@@ -70,9 +73,9 @@ class Start:
     """What refinement starts from: on the training set, on dev, and in the model that is saved."""
 
     graphs: TrainingGraphs
-    dev: Sequence[Arcs]
+    dev: Mapping[str, Sequence[Arcs]]  # by source; the first is that of the model that is saved
     parser: Parser | InitialParser = empty
-    recipe: Recipe | None = None  # of that parser, where it was trained for this
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)  # of the sources that were trained for this
     origin: Origin | None = None  # the model to go on from, where that was trained for this
     segmenter: Segmenter | None = None  # that is saved with the model
 
@@ -97,10 +100,13 @@ def learn(
     if processes.is_first:
         remove_leftovers(folder, LAYOUT.model)
         model = mean_model([load_model(own / LAYOUT.model) for own in folders])
-        scores = evaluate(
-            data.dev, _parser_of_dev(model, recipe, processes, start).parse(data.dev), rule=recipe.treebank.rule
-        )
-        standing = Standing(best_las=scores["LAS"].f1, best_uas=scores["UAS"].f1)
+        measured = {}
+        for name, arcs in start.dev.items():
+            parsed = _parser_of_dev(model, recipe, processes, arcs).parse(data.dev)
+            scores = evaluate(data.dev, parsed, rule=recipe.treebank.rule)
+            measured[name] = Accuracy((), scores["UAS"].f1, scores["LAS"].f1)
+        mean = mean_accuracy(measured)
+        standing = Standing(best_las=mean.las, best_uas=mean.uas, best_from=mean.las_from)
         _save(model, recipe, data, folder, processes, start, standing)
     processes.wait()
 
@@ -141,7 +147,8 @@ def _learn(
             speed = len(data.train) / (time.monotonic() - epoch_began)
             accuracy = None
             if _is_measured(epoch, settings):
-                accuracy = learner.measure(data.dev, start.dev, measure)
+                by_source = {name: learner.measure(data.dev, arcs, measure) for name, arcs in start.dev.items()}
+                accuracy = mean_accuracy(by_source)
                 standing, is_best = _ranked(standing, epoch, accuracy, processes)
                 best = learner.measured_weights() if is_best else best
             standing = replace(standing, epoch=epoch, seconds=time.monotonic() - began)
@@ -170,16 +177,18 @@ def _save(
     start: Start,
     standing: Standing,
 ) -> None:
-    found = calibrated(_parser_of_dev(model, recipe, processes, start), data.dev)
+    first, *_ = start.dev.values()
+    found = calibrated(_parser_of_dev(model, recipe, processes, first), data.dev)
     model.settings = replace(model.settings, confidence=found)
     steps = recipe.refine.max_steps
     parser = Parser(model, initial=start.parser, max_steps=steps, device=processes.device, segmenter=start.segmenter)
-    parser.save(folder / LAYOUT.model, notes=notes_of(recipe, data, standing, inner=start.recipe, origin=start.origin))
+    notes = notes_of(recipe, data, standing, inner=start.recipes, origin=start.origin)
+    parser.save(folder / LAYOUT.model, notes=notes)
 
 
-def _parser_of_dev(model: ParserModel, recipe: Recipe, processes: Processes, start: Start) -> Parser:
+def _parser_of_dev(model: ParserModel, recipe: Recipe, processes: Processes, arcs: Sequence[Arcs]) -> Parser:
     """The model as a parser of the dev set alone, whose initial parses it has."""
-    initial = (lambda _: iter(start.dev)) if model.settings.reads_graph else empty
+    initial = (lambda _: iter(arcs)) if model.settings.reads_graph else empty
     return Parser(model, initial=initial, max_steps=recipe.refine.max_steps, device=processes.device)
 
 
@@ -205,7 +214,7 @@ def _ranked(standing: Standing, epoch: int, accuracy: Accuracy, processes: Proce
     las = processes.same(accuracy.las)
     if standing.best_epoch and las <= standing.best_las:
         return standing, False
-    best = replace(standing, best_epoch=epoch, best_las=las, best_uas=accuracy.uas, best_by_step=accuracy.las_by_step)
+    best = Standing(standing.epoch, epoch, las, accuracy.uas, accuracy.las_by_step, accuracy.las_from, standing.seconds)
     return best, True
 
 
@@ -215,6 +224,7 @@ def _values(progress: Progress, recipe: Recipe, learner: Learner) -> dict[str, f
     if progress.accuracy is not None:
         found |= {"UAS": progress.accuracy.uas, "LAS": progress.accuracy.las}
         found |= {f"LAS_{t}": las for t, las in enumerate(progress.accuracy.las_by_step, start=1)}
+        found |= {f"LAS_from_{name}": las for name, las in progress.accuracy.las_from.items()}
     factor = rate_factor(progress.share, recipe.optimiser.warm_up)
     found |= {"rate": recipe.optimiser.rate * factor, "encoder_rate": recipe.optimiser.encoder_rate * factor}
     found |= {f"moving_{t}": share for t, share in enumerate(learner.moving(), start=1)}

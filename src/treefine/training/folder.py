@@ -19,6 +19,7 @@ _TRACES = {
     LAYOUT.checkpoints,
     LAYOUT.start,
     LAYOUT.initial,
+    LAYOUT.mix,
     LAYOUT.members,
     LAYOUT.folds,
     LAYOUT.segmenter,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +20,17 @@ class Accuracy:
     las_by_step: tuple[float, ...]
     uas: float
     las: float
+    las_from: dict[str, float] = field(default_factory=dict)  # where there are several sources of G⁰: from each of them
+
+
+def mean_accuracy(by_source: Mapping[str, Accuracy]) -> Accuracy:
+    """The mean over the sources of G⁰, each of which counts the same; of a single one it is its own."""
+    found = list(by_source.values())
+    if len(found) == 1:
+        return found[0]
+    by_step = (float(np.mean(each)) for each in zip(*(one.las_by_step for one in found), strict=True))
+    uas, las = (float(np.mean([getattr(each, name) for each in found])) for name in ("uas", "las"))
+    return Accuracy(tuple(by_step), uas, las, {name: each.las for name, each in by_source.items()})
 
 
 class Measure:

@@ -11,7 +11,8 @@ import torch
 
 from treefine.training.checkpoint import Standing
 from treefine.training.data import Data
-from treefine.training.recipe import FILES, Recipe, values_of
+from treefine.training.initial_settings import FILES
+from treefine.training.recipe import Recipe, values_of
 from treefine.version import __version__
 
 
@@ -25,9 +26,9 @@ class Origin:
 
 
 def notes_of(
-    recipe: Recipe, data: Data, standing: Standing, *, inner: Recipe | None = None, origin: Origin | None = None
+    recipe: Recipe, data: Data, standing: Standing, *, inner: Mapping[str, Recipe], origin: Origin | None = None
 ) -> str:
-    """The recipe, those of its initial parser and its start, the code's versions, checksums and the dev scores."""
+    """The recipe, those of its initial parsers and its start, the code's versions, checksums and the dev scores."""
     members, scores = recipe.training.members, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
     chosen = f"The best of {standing.epoch} epochs is number {standing.best_epoch}."
     by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in standing.best_by_step)}"
@@ -54,14 +55,29 @@ def notes_of(
             "```",
             "",
         ]
-    if inner is not None:
-        lines += ["That of its initial parser:", "```toml", recipe_toml(inner) + "```", ""]
+    if recipe.initial.mix:
+        lines += [*_notes_of_mix(recipe, standing), ""]
+    for name, each in inner.items():
+        whose = f"the parser that is mixed in as {name}" if name in recipe.initial.mix else "its initial parser"
+        lines += [f"The recipe of {whose}:", "```toml", recipe_toml(each) + "```", ""]
     checksums = data.checksums
     if origin is not None:
-        lines += ["That of the model it goes on from:", "```toml", recipe_toml(origin.recipe) + "```", ""]
+        lines += ["The recipe of the model it goes on from:", "```toml", recipe_toml(origin.recipe) + "```", ""]
         checksums = checksums | origin.data.checksums
     files = [f"{digest}  {path}" for path, digest in checksums.items()]
     return "\n".join([*lines, "SHA-256 of the files:", "```", *files, "```"])
+
+
+def _notes_of_mix(recipe: Recipe, standing: Standing) -> list[str]:
+    """How to use a model that refines the parses of several parsers, and how well it does."""
+    scores = ", ".join(f"{name} {las:.2%}" for name, las in standing.best_from.items())
+    return [
+        "It was trained to refine the parses of several parsers, and the scores above are means over them. "
+        f"LAS of the dev trees from each: {scores}. Refine such parses:",
+        "```",
+        "treefine refine --model THIS_FOLDER PARSES.conllu -o BETTER.conllu",
+        "```",
+    ]
 
 
 def recipe_toml(recipe: Recipe) -> str:
@@ -77,7 +93,7 @@ def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         if not isinstance(value, dict) and value is not None:
             yield _pair(key, value)
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from ("", f"[{prefix}{key}]", *_toml_lines(value, f"{prefix}{key}."))
 
 

@@ -17,12 +17,10 @@ from treefine.network.weight_names import load_encoder
 from treefine.parsing.initial import from_file
 from treefine.parsing.pretrained import fetch, is_model_folder, load_model
 from treefine.training.data import FEWEST, Data, checksums_of, filled_columns, load_data
+from treefine.training.initial_settings import EMPTY, FILES, InitialSettings, MixedSettings
 from treefine.training.jackknife import blocks
 from treefine.training.recipe import (
-    EMPTY,
-    FILES,
     Draft,
-    InitialSettings,
     PretrainedSettings,
     Recipe,
     TreebankSettings,
@@ -44,7 +42,8 @@ class Prepared:
     recipe: Recipe
     data: Data
     initial: Recipe | None  # of the initial parser, where one is to be trained
-    starts: dict[str, Prepared] = field(default_factory=dict)  # recipes whose models these two go on from, by name
+    mixed: dict[str, Recipe] = field(default_factory=dict)  # of those that are mixed in, likewise, by name
+    starts: dict[str, Prepared] = field(default_factory=dict)  # recipes whose models these go on from, by name
 
 
 @dataclass
@@ -87,24 +86,31 @@ def prepare(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepar
 def prepare_recipe(recipe: Recipe) -> Prepared:
     """A recipe and what it names. All faults of its files come in one report, a line each."""
     found = _Findings()
-    data, initial = _look_over(recipe.treebank, recipe.encoder, recipe.tags, recipe.initial, found)
+    data, inner = _look_over(recipe.treebank, recipe.encoder, recipe.tags, recipe.initial, found)
     if recipe.segmenter is not None and data is not None:
         _look_over_text(data, found)
     if found.faults or data is None:
         raise found.error()
-    if recipe.initial.parser == FILES:
-        data = replace(data, checksums=data.checksums | checksums_of((recipe.initial.train, recipe.initial.dev)))
-    if initial is not None:  # it learns from the same sentences, and by the same seed
-        settings = replace(initial.training, seed=recipe.training.seed)
-        initial = replace(initial, treebank=recipe.treebank, training=settings)
-    return Prepared(recipe, data, initial, found.starts)
+    sources = sources_of(recipe.initial).values()
+    files = [path for each in sources if each.parser == FILES for path in (each.train, each.dev)]
+    data = replace(data, checksums=data.checksums | checksums_of(files))
+    for name, each in inner.items():  # they learn from the same sentences, and by the same seed
+        settings = replace(each.training, seed=recipe.training.seed)
+        inner[name] = replace(each, treebank=recipe.treebank, training=settings)
+    return Prepared(recipe, data, inner.pop("", None), inner, found.starts)
+
+
+def sources_of(settings: InitialSettings) -> dict[str, InitialSettings | MixedSettings]:
+    """The initial parser, which has no name, and those that are mixed in, by theirs."""
+    return {"": settings, **settings.mix}
 
 
 def settings_of(prepared: Prepared) -> dict[str, Any]:
-    """All settings, defaults included: the recipe's, its initial parser's, and those of what they go on from."""
+    """All settings, defaults included: the recipe's, its initial parsers', and those of what they go on from."""
     initial = None if prepared.initial is None else values_of(prepared.initial)
+    mixed = {f"mixed {name}": values_of(each) for name, each in prepared.mixed.items()}
     starts = {f"start {Path(name).stem}": values_of(each.recipe) for name, each in prepared.starts.items()}
-    return {"recipe": values_of(prepared.recipe), "initial parser": initial, **starts}
+    return {"recipe": values_of(prepared.recipe), "initial parser": initial, **mixed, **starts}
 
 
 def start_of(recipe: Recipe | None) -> str:
@@ -123,17 +129,22 @@ def _look_over(
     tags: TagSettings | None,
     initial: InitialSettings | None,
     found: _Findings,
-) -> tuple[Data | None, Recipe | None]:
-    """The treebanks and the initial parser's recipe. Sections with faults of their own are None."""
+) -> tuple[Data | None, dict[str, Recipe]]:
+    """The treebanks, and the recipes of initial parsers by source. Sections with faults of their own are None."""
     data = _look_over_treebank(treebank, found)
     _look_over_tags(tags, data, found)
     _look_over_encoder(encoder, found)
     form = None if treebank is None else treebank.format or None
-    inner = None if initial is None else _look_over_initial(initial, data, form, found)
-    if treebank is not None and data is not None and initial is not None and initial.folds:
-        with found.told():
-            _check_unseen(treebank, data, inner, found.starts)
-    return data, inner
+    recipes: dict[str, Recipe] = {}
+    for name, source in sources_of(initial).items() if initial is not None else ():
+        place = f"[initial.mix.{name}]" if name else "[initial]"
+        recipe = _look_over_source(source, data, form, found, place=place)
+        if treebank is not None and data is not None and source.folds:
+            with found.told():
+                _check_unseen(treebank, data, recipe, found.starts, place=place)
+        if recipe is not None:
+            recipes[name] = recipe
+    return data, recipes
 
 
 def _look_over_treebank(settings: TreebankSettings | None, found: _Findings) -> Data | None:
@@ -205,16 +216,16 @@ def _look_over_start(name: str, found: _Findings) -> None:
         found.faults.append(f"{draft.path}: {wrong}")
     else:
         _look_over_encoder(encoder, found)
-    if initial is not None and initial.parser != EMPTY:
+    if initial is not None and (initial.parser != EMPTY or initial.mix):
         found.faults.append(f"{draft.path}: A model to go on from has no initial parser. {_TRAIN_APART}")
     if draft.recipe is not None and data is not None:
         found.starts[name] = Prepared(draft.recipe, data, None)
 
 
-def _look_over_initial(
-    settings: InitialSettings, data: Data | None, form: str | None, found: _Findings
+def _look_over_source(
+    settings: InitialSettings | MixedSettings, data: Data | None, form: str | None, found: _Findings, *, place: str
 ) -> Recipe | None:
-    """The recipe of the initial parser, if it is to be trained. Files of parses have the treebank's format `form`."""
+    """The recipe of an initial parser, if it is to be trained. Files of parses have the treebank's format `form`."""
     inner = None
     if settings.parser == FILES and data is not None:
         for path, sentences in ((settings.train, data.train), (settings.dev, data.dev)):
@@ -229,12 +240,12 @@ def _look_over_initial(
             else:
                 load_model(fetch(name))
                 if settings.folds:
-                    fault = f"[initial] folds = {settings.folds} needs a recipe to train, not the model {name}."
+                    fault = f"{place} folds = {settings.folds} needs a recipe to train, not the model {name}."
                     found.faults.append(fault)
     if settings.folds and data is not None:
         rest = len(data.train) - max(len(block) for block in blocks(len(data.train), settings.folds))
         if rest < FEWEST or settings.folds > len(data.train):
-            found.faults.append(f"[initial] folds = {settings.folds} is too many for {len(data.train)} sentences.")
+            found.faults.append(f"{place} folds = {settings.folds} is too many for {len(data.train)} sentences.")
     return inner
 
 
@@ -249,12 +260,14 @@ def _look_over_recipe(draft: Draft, data: Data | None, found: _Findings) -> Reci
     _look_over_tags(draft.section("tags"), data, found, path=str(draft.path))
     _look_over_encoder(draft.section("encoder"), found)
     initial = draft.section("initial")
-    if initial is not None and initial.parser != EMPTY:
+    if initial is not None and (initial.parser != EMPTY or initial.mix):
         found.faults.append(f"{draft.path}: An initial parser has none of its own. {_TRAIN_APART}")
     return draft.recipe
 
 
-def _check_unseen(treebank: TreebankSettings, data: Data, inner: Recipe | None, starts: Mapping[str, Prepared]) -> None:
+def _check_unseen(
+    treebank: TreebankSettings, data: Data, inner: Recipe | None, starts: Mapping[str, Prepared], *, place: str
+) -> None:
     """Refuse parsers of folds that go on from a model which has learned from the very sentences they will parse."""
     start = starts.get(start_of(inner))
     if start is None:
@@ -268,7 +281,7 @@ def _check_unseen(treebank: TreebankSettings, data: Data, inner: Recipe | None, 
     seen = [path for path in treebank.train if is_seen(path)]
     if seen:
         raise ConfigError(
-            f"[initial] folds: the parsers go on from {start_of(inner)}, which has learned from {', '.join(seen)}, "
+            f"{place} folds: the parsers go on from {start_of(inner)}, which has learned from {', '.join(seen)}, "
             "so they have seen what they are to parse.",
             hint="Leave that treebank out there, or set folds = 0.",
         )

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -20,6 +20,7 @@ from treefine.config import (
     try_settings,
 )
 from treefine.errors import ConfigError
+from treefine.training.initial_settings import InitialSettings, check_claims
 from treefine.training.segmenter_settings import SegmenterTraining
 from treefine.treebank.formats import FORMATS
 
@@ -29,14 +30,6 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found]
 
 BUNDLED = Path(__file__).with_name("recipes")
-EMPTY, FILES = "empty", "files"  # initial parsers that are no models
-
-
-def _check(*claims: tuple[bool, str]) -> None:
-    """Raise, all at once, what is wrong where a claim does not hold."""
-    faults = [fault for holds, fault in claims if not holds]
-    if faults:
-        raise ValueError(*faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,7 @@ class TreebankSettings:
     format: str = ""  # of all files, initial parses too; empty: told by their names
 
     def __post_init__(self) -> None:
-        _check(
+        check_claims(
             (bool(self.train) and all(self.train), "train names no file"),
             (bool(self.dev), "dev names no file"),
             ("-" not in (*self.train, self.dev), "standard input cannot be read again and again; name a file"),
@@ -70,33 +63,7 @@ class PretrainedSettings:
     n_frequent: int = 8000  # how many others
 
     def __post_init__(self) -> None:
-        _check((bool(self.folder), "folder names nothing; name that of an encoder or a model, or a recipe"))
-
-
-@dataclass(frozen=True, slots=True)
-class InitialSettings:
-    """G⁰: what refinement starts from (Sec. 4). Without shares, the training set has the parser's parses alone."""
-
-    parser: str = EMPTY  # or a recipe to train first, or a model folder; "files" for those of train and dev
-    folds: int = 0  # the training set's parses are made by so many parsers, none of which saw them; 0: by the parser
-    train: str = ""  # a file with another parser's parses of all training sentences …
-    dev: str = ""  # … and of the dev set
-    empty_share: float = 0.0  # of the training sentences that start from no graph instead, drawn anew each epoch
-    noised_share: float = 0.0  # … from a gold tree with errors put in
-    noise: float = 0.15  # share of the words of such a tree whose arc is wrong
-
-    def __post_init__(self) -> None:
-        files = [name for name, each in (("train", self.train), ("dev", self.dev)) if each]
-        needed = ["train", "dev"] if self.parser == FILES else []
-        can_fold = self.parser not in (EMPTY, FILES)
-        _check(
-            (bool(self.parser), f'parser names nothing; choose "{EMPTY}", "{FILES}", a recipe or a model folder'),
-            (self.empty_share + self.noised_share <= 1, "empty_share and noised_share together are over 1"),
-            (self.noise <= 1, f"noise = {self.noise}; it must not be over 1"),
-            (self.folds != 1, "folds = 1 leaves nothing to train on; choose 0, or at least 2"),
-            (files == needed, 'parser = "files" needs train and dev, and they need it'),
-            (not self.folds or can_fold, f'folds = {self.folds} needs a recipe as parser, not "{self.parser}"'),
-        )
+        check_claims((bool(self.folder), "folder names nothing; name that of an encoder or a model, or a recipe"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +75,7 @@ class RefineSettings:
     update: Literal["each", "sum"] = "each"  # one update a step, or one for the sum of their losses
 
     def __post_init__(self) -> None:
-        _check((self.max_steps > 0, "max_steps = 0; at least one step is needed"))
+        check_claims((self.max_steps > 0, "max_steps = 0; at least one step is needed"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +92,7 @@ class OptimiserSettings:
     average: float = 0.0  # what a running mean of the weights keeps of itself at an update; 0: no mean
 
     def __post_init__(self) -> None:
-        _check(
+        check_claims(
             (len(self.betas) == 2 and max(self.betas) < 1, "betas must be two numbers below 1"),
             (self.average < 1, f"average = {self.average}; it must be below 1"),
             (self.warm_up <= 1, f"warm_up = {self.warm_up}; it must not be over 1"),
@@ -149,9 +116,9 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         names = ("epochs", "batch_pieces", "members", "dev_every")
-        _check(*((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in names))
-        _check((self.hidden < 1, f"hidden = {self.hidden}; it must be below 1"))
-        _check((self.given_tags <= 1, f"given_tags = {self.given_tags}; it must not be over 1"))
+        check_claims(*((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in names))
+        check_claims((self.hidden < 1, f"hidden = {self.hidden}; it must be below 1"))
+        check_claims((self.given_tags <= 1, f"given_tags = {self.given_tags}; it must not be over 1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +142,7 @@ class Recipe:
         is_bilstm = isinstance(self.encoder, BiLSTMSettings)
         has_graph = self.relations.graph != "none"
         refines = has_graph and not is_bilstm
-        _check(
+        check_claims(
             (not (is_bilstm and has_graph), 'a BiLSTM reads no graph: set graph = "none" in [relations]'),
             (
                 refines or self.refine.max_steps == 1,
@@ -195,11 +162,20 @@ class Recipe:
 def values_of(recipe: Recipe) -> dict[str, Any]:
     """All settings by section and key. Other recipes are named without their folders, as where they lie beside it."""
     values = asdict(recipe)
-    for section, key in (("initial", "parser"), ("encoder", "folder")):
-        name = values[section].get(key, "")
-        if name.endswith(".toml"):
-            values[section][key] = Path(name).name
+    for inner, key in _naming_recipes(values):
+        if inner[key].endswith(".toml"):
+            inner[key] = Path(inner[key]).name
     return values
+
+
+def _naming_recipes(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The sections and keys that may name another recipe, where they are strings."""
+    initial = values.get("initial")
+    mix = initial.get("mix") if isinstance(initial, dict) else None
+    sources = [initial, *(mix.values() if isinstance(mix, dict) else ())]
+    for section, key in ((values.get("encoder"), "folder"), *((each, "parser") for each in sources)):
+        if isinstance(section, dict) and isinstance(section.get(key), str):
+            yield section, key
 
 
 @dataclass(frozen=True)
@@ -262,12 +238,10 @@ def find_recipe(name: str | os.PathLike[str]) -> Path:
 
 def _find_beside(path: Path, values: dict[str, Any]) -> None:
     """Turn the names of recipes that lie beside this one into paths from here."""
-    for section, key in (("initial", "parser"), ("encoder", "folder")):
-        inner = values.get(section)
-        if isinstance(inner, dict) and isinstance(name := inner.get(key), str):
-            beside = path.parent / name
-            if name.endswith(".toml") and beside.is_file():
-                inner[key] = str(beside)
+    for inner, key in _naming_recipes(values):
+        beside = path.parent / inner[key]
+        if inner[key].endswith(".toml") and beside.is_file():
+            inner[key] = str(beside)
 
 
 def _apply(values: dict[str, Any], change: str) -> str:

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from treefine.parsing.initial import empty, from_file
-from treefine.parsing.parser import Parser
 from treefine.parsing.segment import Segmenter
 from treefine.training.checkpoint import Standing, remove_leftovers
-from treefine.training.data import Data
 from treefine.training.epochs import LAYOUT, Progress, Start, learn
 from treefine.training.graphs import TrainingGraphs
-from treefine.training.jackknife import blocks
 from treefine.training.lock import locked
 from treefine.training.metrics import LINES, Metrics
 from treefine.training.notes import Origin
 from treefine.training.prepare import Prepared, prepare_recipe, start_of
 from treefine.training.processes import Processes
-from treefine.training.recipe import EMPTY, FILES, Recipe, expand
+from treefine.training.recipe import Recipe
 from treefine.training.segmenter import SegmenterLearner
 from treefine.training.segmenter_settings import SegmenterTraining
-from treefine.treebank.conllu import write_treebank
-from treefine.treebank.convert import convert
-from treefine.treebank.formats import CONLLU
-from treefine.treebank.graph import Arcs
-from treefine.treebank.sentence import Sentence
+from treefine.training.sources import Source, empty_start, kept_parses, parses_of
 
 __all__ = ["LAYOUT", "Progress", "train"]
 
@@ -89,7 +80,7 @@ def _origins(prepared: Prepared, folder: Path, processes: Processes) -> Generato
     origins: dict[str, Origin] = {}
     for name, inner in prepared.starts.items():
         own = folder / LAYOUT.start / Path(name).stem
-        start = _empty_start(inner.recipe, inner.data, None)
+        start = empty_start(inner.recipe, inner.data)
         yield from learn(inner.recipe, inner.data, own, processes, start, stage=f"start {Path(name).stem}")
         origins[name] = Origin(str(own / LAYOUT.model), inner.recipe, inner.data)
     return origins
@@ -99,54 +90,15 @@ def _start(
     prepared: Prepared, folder: Path, processes: Processes, origins: Mapping[str, Origin]
 ) -> Generator[Progress, None, Start]:
     """What refinement starts from, with its parsers trained first where they have to be (Sec. 4)."""
-    data, inner, settings = prepared.data, prepared.initial, prepared.recipe.initial
-    own, inner_own = origins.get(start_of(prepared.recipe)), origins.get(start_of(inner))
-    if settings.parser == EMPTY:
-        return _empty_start(prepared.recipe, data, own)
-    if settings.parser == FILES:
-        form = prepared.recipe.treebank.format or None
-        parses = list(from_file(expand(settings.train), format=form)(data.train))
-        graphs = TrainingGraphs(data.train, parses, settings)
-        return Start(graphs, list(from_file(expand(settings.dev), format=form)(data.dev)), origin=own)
-    trained = expand(settings.parser)
-    if inner is not None:
-        place, start = folder / LAYOUT.initial, _empty_start(inner, data, inner_own)
-        yield from learn(inner, data, place, processes, start, stage="initial parser")
-        trained = str(place / LAYOUT.model)
-    parser = Parser.from_pretrained(trained, device=processes.device)
-    if inner is not None and settings.folds:
-        parses = yield from _jackknifed(inner, data, folder / LAYOUT.folds, processes, settings.folds, inner_own)
-    else:
-        parses = _parsed(parser, data.train)
-    return Start(TrainingGraphs(data.train, parses, settings), _parsed(parser, data.dev), parser, inner, own)
-
-
-def _empty_start(recipe: Recipe, data: Data, origin: Origin | None) -> Start:
-    return Start(TrainingGraphs(data.train, None, recipe.initial), list(empty(data.dev)), origin=origin)
-
-
-def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:
-    return [each.arcs for each in parser.stream(sentences)]
-
-
-def _jackknifed(
-    recipe: Recipe, data: Data, folder: Path, processes: Processes, folds: int, origin: Origin | None
-) -> Generator[Progress, None, list[Arcs]]:
-    """The parses of the training set, each made by a parser that was trained on the other blocks."""
-    parses: list[Arcs] = []
-    for number, block in enumerate(blocks(len(data.train), folds), start=1):
-        inner, held_out = folder / str(number), data.train[block.start : block.stop]
-        if not processes.same((inner / LAYOUT.parses).exists()):
-            rest = replace(data, train=data.train[: block.start] + data.train[block.stop :])
-            start = _empty_start(recipe, rest, origin)
-            yield from learn(recipe, rest, inner, processes, start, stage=f"fold {number} of {folds}")
-            if processes.is_first:
-                parser = Parser.from_pretrained(inner / LAYOUT.model, device=processes.device)
-                parsed = (convert(each, CONLLU) for each in parser.stream(held_out))
-                write_treebank(parsed, inner / LAYOUT.parses)
-            processes.wait()
-        if processes.is_first:
-            for model in (inner / LAYOUT.model, *inner.glob(f"{LAYOUT.members}/*/{LAYOUT.model}")):
-                shutil.rmtree(model, ignore_errors=True)  # nothing but its parses is needed
-        parses += from_file(str(inner / LAYOUT.parses))(held_out)
-    return parses
+    data, settings, form = prepared.data, prepared.recipe.initial, prepared.recipe.treebank.format or None
+    recipes = prepared.mixed if prepared.initial is None else {settings.name: prepared.initial, **prepared.mixed}
+    first = Source("", settings, prepared.initial, origins.get(start_of(prepared.initial)), folder)
+    own = yield from parses_of(first, data, processes, form=form)
+    mixed = {}
+    for name, each in settings.mix.items():
+        inner = prepared.mixed.get(name)
+        source = Source(name, each, inner, origins.get(start_of(inner)), folder / LAYOUT.mix / name)
+        mixed[name] = yield from kept_parses(source, data, processes, form=form)
+    graphs = TrainingGraphs(data.train, own.train, settings, {name: each.train for name, each in mixed.items()})
+    dev = {settings.name: own.dev, **{name: each.dev for name, each in mixed.items()}}
+    return Start(graphs, dev, own.parser, recipes, origins.get(start_of(prepared.recipe)))

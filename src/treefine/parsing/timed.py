@@ -1,0 +1,95 @@
+"""The trees of every step of a whole treebank, and how long each step took: what a refinement analysis counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+
+from treefine.parsing.parser import Parser
+from treefine.parsing.run import Item, Plan, run, steps_of_batch
+from treefine.parsing.steps import graph_of
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
+
+
+class TimedTree(NamedTuple):
+    """The tree of one sentence after one step, and whether a further step would repeat that step."""
+
+    tree: Arcs
+    converged: bool
+
+
+@dataclass(frozen=True)
+class TimedSteps:
+    """The steps of all sentences, and their time; a sentence that has converged has no further steps."""
+
+    initial: list[Arcs] | None  # G⁰; None where no word of any sentence had a head
+    steps: list[list[TimedTree]]  # of each sentence: t = 1 …
+    initial_seconds: float
+    seconds: tuple[float, ...]  # of t = 1 … T: scores, graphs and trees; the first also cuts words into pieces
+    sentences: tuple[int, ...]  # that were refined in t = 1 … T
+
+    @property
+    def first(self) -> int:
+        """The t of the first trees: 0 with initial parses, else 1."""
+        return 1 if self.initial is None else 0
+
+    @property
+    def trees(self) -> list[list[Arcs]]:
+        """The trees of each t from `first` on; one that has converged keeps its last."""
+        by_step = [[found[min(t, len(found) - 1)].tree for found in self.steps] for t in range(len(self.seconds))]
+        return by_step if self.initial is None else [self.initial, *by_step]
+
+    @property
+    def converged(self) -> list[int]:
+        """How many sentences had converged by each t after `first`."""
+        stopped = [len(found) for found in self.steps if found[-1].converged]
+        return [sum(each <= t for each in stopped) for t in range(self.first + 1, len(self.seconds) + 1)]
+
+
+def timed_steps(
+    parser: Parser, sentences: Sequence[Sentence], *, on_sentences: Callable[[int], None] = lambda _: None
+) -> TimedSteps:
+    """Refine the sentences with a tree at every step, as the paper's analyses do, and take the time of each t.
+
+    `on_sentences` hears how many more are done.
+    """
+    start = _now(parser.device)
+    if isinstance(parser.initial, Parser):
+        arcs = [sentence.arcs for sentence in parser.initial.stream(sentences)]
+    else:
+        arcs = list(parser.initial(sentences))
+    initial_seconds = _now(parser.device) - start
+    seconds, refined = [0.0] * parser.max_steps, [0] * parser.max_steps
+
+    @torch.no_grad()
+    def work(plan: Plan, items: Sequence[Item]) -> list[list[TimedTree]]:
+        found: list[list[TimedTree]] = [[] for _ in items]
+        ends = [_now(plan.device)]
+        for step in steps_of_batch(plan, items, wants_trees=True):
+            trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word)
+            for row, (length, converged) in enumerate(zip(step.batch.lengths, step.converged.tolist(), strict=True)):
+                tree = graph_of(trees, row, length, plan.model.vocabulary)
+                found[step.sentences[row]].append(TimedTree(tree.arcs, converged))
+            ends.append(_now(plan.device))
+        for t in range(len(ends) - 1):  # now, since a batch that memory does not suffice for is done again in halves
+            seconds[t] += ends[t + 1] - ends[t]
+            refined[t] += sum(len(each) > t for each in found)
+        on_sentences(len(items))
+        return found
+
+    plan = replace(parser.plan(), initial=lambda _: iter(arcs))
+    steps = [found for _, found in run(plan, sentences, work)]
+    has_initial = any(head is not None for each in arcs for head in each.heads)
+    return TimedSteps(arcs if has_initial else None, steps, initial_seconds, tuple(seconds), tuple(refined))
+
+
+def _now(device: torch.device) -> float:
+    """Seconds on a clock, once the device has done what it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

@@ -1,0 +1,226 @@
+"""The refinement analysis of docs/analysis.md: which models it is about, and that it says what their trees say."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import analysis, analysis_figures, analysis_models, paper, refinements
+from benchmarks.analysis import ANALYSIS, PAGE, label_sentence, measure_analysis
+from benchmarks.analysis_figures import FIGURES, chosen_examples, shown_systems
+from benchmarks.groups import grouped
+from benchmarks.refinements import all_models, models_of, refinement_of_all, refinement_of_model, training_sizes
+from benchmarks.rows import ROOT, TREEBANKS, read_rows
+from benchmarks.tables import filled
+from tests.benchmarks.test_results import cells, row
+from tests.tiny import sample, tiny_model
+from treefine import Parser, TreefineError
+from treefine.evaluation import refinement_page, refinement_tables
+from treefine.evaluation.refinement import Refinement, StepCounts
+
+TEX = ROOT.parent / "shared" / "paper" / "rngtr.tex"
+needs_treebanks = pytest.mark.skipif(not TREEBANKS.exists(), reason="no treebanks beside this checkout")
+needs_paper = pytest.mark.skipif(not TEX.exists(), reason="no paper beside this checkout")
+
+
+@needs_treebanks
+def test_the_page_is_what_the_rows_and_the_trees_give():
+    page = (ROOT / PAGE).read_text()
+
+    assert set(re.findall(r"<!-- table: (\w+) -->", page)) == ANALYSIS.keys()
+    assert filled(page, ANALYSIS) == page
+
+
+def test_the_page_tells_the_rules_that_the_report_of_a_model_has():
+    page = (ROOT / PAGE).read_text()
+
+    assert f"fewer than {refinement_tables.LEAST} gold" in page
+    assert {5: "five"}[refinement_page.EXAMPLES] in page
+
+
+@needs_treebanks
+@pytest.mark.parametrize("name", FIGURES)
+def test_each_figure_is_what_the_rows_and_the_trees_give(name):
+    assert (ROOT / name).read_text() == FIGURES[name]()
+    assert f"]({Path(name).name})" in (ROOT / PAGE).read_text()
+
+
+@needs_treebanks
+def test_counted_trees_have_the_scores_that_the_rows_of_the_training_have():
+    for models in all_models().values():
+        for model in models.values():
+            found = refinement_of_model(model)
+            for metric in ("UAS", "LAS"):
+                measured = means(model.results.values(), f"{metric}_by_step")[found.first :]
+                assert found.attachment[metric].f1 == pytest.approx(measured, abs=2e-6)
+            changed = [1 - number / found.n_sentences for number in found.converged]
+            assert changed == pytest.approx(means(model.results.values(), "changed_by_step")[found.first :], abs=2e-6)
+
+
+def means(results, name):
+    columns = zip(*(result[name] for result in results), strict=True)
+    return [None if None in each else sum(each) / len(each) for each in columns]
+
+
+@needs_treebanks
+def test_a_treebank_counts_once_in_all_together_however_many_seeds_it_has():
+    models = all_models()["SynTr+RNGTr"]
+    fewer = dict(models)
+    fewer["en_ewt"] = replace(models["en_ewt"], results={2: models["en_ewt"].results[2]}, chosen=2)
+
+    sizes = [refinement_of_all(each).attachment["LAS"].gold for each in (models, fewer)]
+
+    assert sizes[0] == sizes[1] == sum(sum(map(len, refinements.gold_of(name))) for name in models)
+
+
+@needs_treebanks
+def test_the_words_of_a_treebank_are_shown_only_if_its_licence_lets_us():
+    readme = (TREEBANKS.parent / "README.md").read_text()
+    (licence,) = re.findall(rf"^\| {analysis_figures.TREEBANK} \| [^|]* \| [^|]* \| ([^|]*) \|", readme, re.MULTILINE)
+
+    assert licence == "CC BY-SA 4.0"
+    assert licence in (ROOT / PAGE).read_text()
+    dev = set(refinements.gold_of(analysis_figures.TREEBANK))
+    assert all(example.gold in dev for kind in ("corrected", "spoiled") for example in chosen_examples(kind))
+
+
+@needs_treebanks
+def test_the_lines_over_length_are_of_systems_that_all_treebanks_have():
+    for files in shown_systems().values():
+        assert files.keys() == set(refinements.NAMES)
+
+
+def model(treebank="tr_imst", kind="SynTr+RNGTr", *, las=0.7, **changed):
+    return row(kind, treebank=treebank, las=las, recipe=f"{treebank}-{changed.get('encoder', 'x')}", **changed)
+
+
+def test_of_several_encoders_the_one_with_the_best_mean_dev_las_is_analysed():
+    rows = [model(encoder="a", las=0.70, seed=1), model(encoder="a", las=0.76, seed=2), model(encoder="b", las=0.74)]
+
+    found = models_of(grouped(rows))["SynTr+RNGTr"]["tr_imst"]
+
+    assert (found.encoder, found.chosen, list(found.predictions)) == ("b", 1, [1])
+
+
+def test_models_with_changes_with_one_step_and_of_other_treebanks_are_left_out():
+    rows = [
+        model(changes=["refine.stop=false"], stop=False),
+        model(treebank="ko_gsd", T=1),
+        model(treebank="xx_yy"),
+        row("SynTr"),
+    ]
+
+    assert models_of(grouped(rows)) == {}
+
+
+def test_initial_parsers_are_told_apart_by_the_kind_of_the_model():
+    rows = [model(), model(kind="Biaffine+RNGTr", encoder="c"), model(kind="Empty+RNGTr", encoder="d")]
+
+    assert list(models_of(grouped(rows))) == ["SynTr+RNGTr", "Biaffine+RNGTr", "Empty+RNGTr"]
+
+
+def other(*, parser="biaffine", model="tr_imst-x-mixed-seed2", las=0.8, gold="all", tags="given"):
+    config = {"parser": parser, "model": model, "treebank": "tr_imst", "gold": gold, "tags": tags}
+    return {"config": config, "result": {"LAS": las, "predictions": f"{las}.trees.xz"}}
+
+
+def test_a_mixed_model_is_looked_at_from_the_biaffine_parsers_parses(monkeypatch):
+    monkeypatch.setattr(refinements, "gold_of", lambda _: ())
+    monkeypatch.setattr(refinements, "checksum", lambda _: "all")
+    groups = grouped([model(kind="Biaffine+RNGTr", las=0.7), row("Mixed+RNGTr", recipe="tr_imst-x-mixed", encoder="e")])
+    others = [
+        other(las=0.71),
+        other(las=0.72),  # the same seed, measured again
+        other(parser="udpipe", las=0.9),
+        other(gold="a part", las=0.9),
+        other(tags="predicted", las=0.9),
+        other(model="en", las=0.9),
+    ]
+
+    found = models_of(groups, others)["Biaffine+RNGTr"]["tr_imst"]
+
+    assert (found.recipe, found.encoder, found.chosen, found.las) == ("tr_imst-x-mixed", "e", 2, 0.72)
+    assert found.predictions == {2: "0.72.trees.xz"}
+    assert found.is_mixed
+
+
+def test_training_sizes_are_read_from_the_table_beside_the_treebanks():
+    readme = (
+        "| code | x |\n| aa_b | UD | r2.3 | CC0 | 10,001 / 2 | 3 / 4 |\n| cc_d | UD | r2.3 | CC0 | absent | 3 / 4 |"
+    )
+
+    assert training_sizes(readme) == {"aa_b": 10001}
+
+
+@pytest.mark.parametrize(("size", "expected"), [(10_000, "Low-Resource"), (10_001, "High-Resource")])
+def test_more_than_ten_thousand_sentences_are_high_resource(size, expected, monkeypatch):
+    monkeypatch.setattr(refinements, "sizes", lambda: {"xx": size})
+
+    assert refinements.resource("xx") == expected
+
+
+def test_the_sentence_below_the_types_counts_those_that_got_better_and_worse():
+    labels = {
+        "up": StepCounts(100, (100, 100), (50, 60)),
+        "same": StepCounts(100, (100, 100), (50, 50)),
+        "down": StepCounts(100, (100, 100), (50, 45)),
+        "rare": StepCounts(99, (99, 99), (50, 45)),
+    }
+    found = Refinement("x", 0, 10, {}, labels, {}, (5,))
+
+    assert label_sentence(found) == (
+        "Of the 3 types with at least 100 gold words, the steps together lower the error of 1 and raise that of 1, "
+        "most of all of `down` (-10.00 %)."
+    )
+
+
+def test_uas_stands_beside_the_papers_with_the_errors_that_refinement_lacks(monkeypatch):
+    rows = [
+        row(kind, las=las, split=split)
+        for kind, las in (("SynTr", 0.7), ("SynTr+RNGTr", 0.75))
+        for split in ("dev", "test")
+    ]
+    monkeypatch.setattr(analysis_models, "read_rows", lambda name: rows)
+
+    text = analysis_models.uas()
+
+    assert cells(text, "tr_imst", "ours", "e5-small") == ("75.00", "80.00 (+20.00 %)", "–")
+    assert cells(text, "tr_imst", "paper", "BERT") == ("77.98", "78.50 (+2.36 %)", "77.49")
+
+
+def test_step_times_are_measured_as_a_row_and_shown(tmp_path, monkeypatch):
+    Parser(tiny_model(), device="cpu", max_steps=3).save(tmp_path / "model")
+    monkeypatch.setattr(analysis_models, "gold_of", lambda _: tuple(sample(6)))
+    rows = tmp_path / "rows.jsonl"
+
+    measure_analysis(["--time", str(tmp_path / "model"), "--rows", str(rows), "--device", "cpu"])
+
+    (saved,) = read_rows("step_times", path=rows)
+    monkeypatch.setattr(analysis_models, "read_rows", lambda _: [saved])
+    text = analysis_models.step_times()
+    assert cells(text, "sentences refined")[:2] == ("–", "6")
+    assert f"`{tmp_path.name}` on en_ewt dev ({sum(map(len, sample(6))):,} words), T = 4, tags given" in text
+
+
+def test_without_treebanks_the_command_says_where_they_should_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(analysis, "TREEBANKS", tmp_path / "none")
+
+    with pytest.raises(TreefineError, match="none: The treebanks are missing"):
+        measure_analysis([])
+
+
+@needs_paper
+@pytest.mark.parametrize("kind", paper.LABELS)
+def test_the_papers_numbers_are_those_of_its_tables(kind):
+    """The tables of UDify stand in Sec. 6, those of SynTr after the heading of their appendix."""
+    main, appendix = TEX.read_text().split(r"\section{SynTr Refinement Analysis}")
+    text = appendix if kind == "SynTr+RNGTr" else main
+    number = r"[\s&]*\+?([\d.]+)\\%"
+
+    for name, reported in (paper.LABELS[kind] | paper.RESOURCES[kind] | paper.PROJECTIVITY[kind]).items():
+        title = re.escape(name.title()) if "projective" in name else re.escape(name)
+        found = re.findall(rf"(?:tt |\s){title}\s*\}}?{number * 3}", text)
+        assert [tuple(map(float, each)) for each in found] == [reported], name
+    rows = re.findall(r"^\{\\tt (\w+) \}", text, re.MULTILINE)
+    assert rows == list(paper.LABELS[kind])

@@ -1,0 +1,264 @@
+"""What each step corrects, on trees small enough to count by eye, and against slow loops and the scorer."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.generated import LABELS, random_heads
+from treefine import Graph, Sentence, TreebankError, evaluate
+from treefine.evaluation.conll18 import relative_error_reduction
+from treefine.evaluation.refinement import StepCounts, mean, ranked_labels, refinement_of, together
+from treefine.treebank.graph import Arcs
+
+
+def arcs(*words):
+    """Arcs from pairs such as "2 nsubj"; a dash is a missing head."""
+    cells = [word.split() for word in words]
+    return Arcs(tuple(None if head == "-" else int(head) for head, _ in cells), tuple(label for _, label in cells))
+
+
+def sentence(tree, name="s"):
+    made = Sentence.of_words([f"w{number}" for number in range(len(tree.heads))])
+    return replace(made.with_graph(Graph.of_words(tree.heads, tree.labels)), comments=(f"# sent_id = {name}",))
+
+
+#  a projective tree of four words, and a non-projective one of four: its first arc, 3 -> 1, crosses 2's arc from ROOT
+EVEN = arcs("2 det", "3 nsubj", "0 root", "3 obj")
+CROSSED = arcs("3 det", "0 root", "2 obj", "2 punct")
+GOLD = [sentence(EVEN, "even"), sentence(CROSSED, "crossed")]
+# t = 0: four of eight words are right; t = 1: six; t = 2: seven
+STEPS = [
+    [arcs("3 det", "3 obj", "0 root", "3 obj"), arcs("3 det", "0 root", "1 obj", "2 dep")],
+    [arcs("3 det", "3 nsubj", "0 root", "3 obj"), arcs("3 det", "0 root", "1 obj", "2 punct")],
+    [EVEN, arcs("3 det", "0 root", "1 obj", "2 punct")],
+]
+
+
+@pytest.fixture
+def counted():
+    return refinement_of(GOLD, STEPS, first=0, name="tiny")
+
+
+def test_each_step_has_its_scores_and_the_share_of_errors_it_removes(counted):
+    las, uas = counted.attachment["LAS"], counted.attachment["UAS"]
+
+    assert las == StepCounts(8, (8, 8, 8), (4, 6, 7))
+    assert las.f1 == (0.5, 0.75, 0.875)
+    assert las.reductions == (0.5, 0.5)  # of four errors two go, then of two one
+    assert las.total == 0.75
+    assert uas == StepCounts(8, (8, 8, 8), (6, 6, 7))
+    assert counted.steps == range(3)
+
+
+def test_a_label_counts_in_gold_and_in_each_steps_trees(counted):
+    assert counted.labels["obj"] == StepCounts(2, (3, 2, 2), (1, 1, 1))
+    assert counted.labels["nsubj"] == StepCounts(1, (0, 1, 1), (0, 1, 1))
+    assert counted.labels["dep"] == StepCounts(0, (1, 0, 0), (0, 0, 0))
+    assert counted.labels["obj"].reductions == pytest.approx((1 / 6, 0))  # F1 from 2/5 to 1/2: errors 3/5 to 1/2
+
+
+def test_words_are_sorted_by_the_projectivity_of_the_gold_tree_alone(counted):
+    assert counted.projectivity == {
+        "non-projective": StepCounts(4, (4, 4, 4), (2, 3, 3)),
+        "projective": StepCounts(4, (4, 4, 4), (2, 3, 4)),
+    }
+
+
+def test_a_sentence_whose_tree_stays_has_converged_if_nothing_else_is_told(counted):
+    told = refinement_of(GOLD, STEPS, first=0, converged=[0, 2])
+
+    assert counted.converged == (0, 1)
+    assert told.converged == (0, 2)
+
+
+def test_corrected_sentences_end_right_and_spoiled_ones_begin_right(counted):
+    backwards = refinement_of(GOLD, STEPS[::-1], first=0)
+
+    (corrected,), (spoiled,) = counted.corrected, backwards.spoiled
+    assert (corrected.gold, corrected.first, corrected.last, corrected.n_wrong) == (GOLD[0], STEPS[0][0], EVEN, 2)
+    assert (spoiled.gold, spoiled.first, spoiled.last, spoiled.n_wrong) == (GOLD[0], EVEN, STEPS[0][0], 2)
+    assert counted.spoiled == backwards.corrected == ()
+
+
+def test_the_shortest_example_comes_first_and_the_earlier_of_two_as_long():
+    short, long = arcs("0 root"), arcs("2 det", "0 root")
+    gold = [sentence(long, "a"), sentence(short, "b"), sentence(long, "c"), sentence(short, "d")]
+    wrong = [arcs("2 obj", "0 root"), arcs("0 dep"), arcs("0 det", "0 root"), arcs("0 dep")]
+
+    found = refinement_of(gold, [wrong, [each.graph.arcs for each in gold]], first=1)
+
+    assert [example.gold.sent_id for example in found.corrected] == ["b", "d", "a", "c"]
+    assert found.steps == range(1, 3)
+
+
+def test_a_word_without_a_head_is_wrong_whatever_its_label():
+    blank = arcs("- _", "- nsubj", "- root", "- _")
+
+    found = refinement_of(GOLD[:1], [[blank], [EVEN]], first=0)
+
+    assert found.attachment["UAS"].correct == (0, 4)
+    assert found.attachment["LAS"].total == 1
+
+
+def test_a_step_without_errors_before_it_removes_no_share():
+    found = refinement_of(GOLD[:1], [[EVEN], [EVEN], [STEPS[0][0]]], first=0)
+
+    assert found.attachment["LAS"].reductions == (None, None)
+    assert found.attachment["LAS"].total is None
+
+
+def test_subtypes_count_as_their_main_type_in_ud_and_not_elsewhere():
+    gold, parsed = [sentence(arcs("2 nmod:poss", "0 root"))], [arcs("2 nmod", "0 root")]
+
+    ud, other = (refinement_of(gold, [parsed, parsed], first=0, rule=rule) for rule in ("conll18", "conll09"))
+
+    assert ud.attachment["LAS"].correct == (2, 2)
+    assert other.attachment["LAS"].correct == (1, 1)
+    assert (ud.labels.keys(), other.labels.keys()) == ({"nmod", "root"}, {"nmod", "nmod:poss", "root"})
+
+
+def test_punctuation_that_the_rule_leaves_out_is_in_no_count():
+    words = Sentence.of_words(["Go", "!"], xpos=["VB", "."])
+    gold = [words.with_graph(Graph.of_words([0, 1], ["root", "punct"]))]
+    wrong = arcs("0 root", "0 punct")
+
+    found = refinement_of(gold, [[wrong], [wrong]], first=0, rule="ptb")
+
+    assert found.attachment["UAS"] == StepCounts(1, (1, 1), (1, 1))
+    assert found.projectivity["projective"].gold == 1
+    assert found.labels.keys() == {"root"}
+
+
+def test_a_gold_graph_that_is_no_tree_is_refused_with_its_place():
+    gold = [sentence(arcs("2 det", "1 obj"), "loop")]
+
+    with pytest.raises(TreebankError, match="loop.*cycle"):
+        refinement_of(gold, [[EVEN]], first=0)
+
+
+@pytest.mark.parametrize("trees", [[STEPS[0][:1]], [[EVEN, arcs("0 root")]]])
+def test_trees_of_other_sentences_are_a_fault_of_the_caller(trees):
+    with pytest.raises(ValueError, match="zip|a tree of 1 words for a sentence of 4"):
+        refinement_of(GOLD, trees, first=0)
+
+
+@st.composite
+def trees(draw, n_words):
+    heads = draw(random_heads(n_words))
+    labels = [draw(st.sampled_from(LABELS)) if head else "root" for head in heads]
+    return Arcs(tuple(heads), tuple(labels))
+
+
+@st.composite
+def treebanks(draw):
+    """Gold trees, and those of two to four steps."""
+    lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    gold, *steps = ([draw(trees(length)) for length in lengths] for _ in range(draw(st.integers(3, 5))))
+    return gold, steps
+
+
+@given(treebanks())
+def test_all_counts_are_those_of_the_scorer_and_of_slow_loops(treebank):
+    gold_trees, steps = treebank
+    gold = [sentence(tree) for tree in gold_trees]
+
+    found = refinement_of(gold, steps, first=0)
+
+    scores = [
+        evaluate(gold, [each.with_graph(Graph.of_words(*tree)) for each, tree in zip(gold, step, strict=True)])
+        for step in steps
+    ]
+    for metric in ("UAS", "LAS"):
+        f1 = [score[metric].f1 for score in scores]
+        assert found.attachment[metric].f1 == pytest.approx(f1)
+        rel = [relative_error_reduction(*two) for two in pairwise(f1)]
+        assert found.attachment[metric].reductions == tuple(rel)
+    for t, step in enumerate(steps):
+        words = [word for tree, own in zip(gold_trees, step, strict=True) for word in slow_words(tree, own)]
+        assert labels_at(found, t) == slow_labels(words)
+        for kind in ("projective", "non-projective"):
+            ours = found.projectivity[kind]
+            chosen = [word for word in words if word[-1] == kind]
+            assert (ours.gold, ours.system[t], ours.correct[t]) == (len(chosen), len(chosen), sum(w[2] for w in chosen))
+    for t, (before, after) in enumerate(pairwise(steps)):
+        assert found.converged[t] == sum(a == b for a, b in zip(before, after, strict=True))
+
+
+def slow_words(gold, system):
+    """Gold label, system label, whether head and label are right, and the kind of the gold tree, of each word."""
+    kind = "projective" if is_drawn_without_crossings(gold.heads) else "non-projective"
+    for head, label, other_head, other in zip(*gold, *system, strict=True):
+        label, other = label.split(":")[0], other.split(":")[0]
+        yield label, other, (head, label) == (other_head, other), kind
+
+
+def is_drawn_without_crossings(heads):
+    """No two arcs of a tree cross if they are drawn above the words, ROOT being left of them."""
+    spans = [tuple(sorted((word, head))) for word, head in enumerate(heads, start=1)]
+    return not any(a < c < b < d for a, b in spans for c, d in spans)
+
+
+def slow_labels(words):
+    gold, system = Counter(word[0] for word in words), Counter(word[1] for word in words)
+    right = Counter(word[0] for word in words if word[2])
+    return {label: (gold[label], system[label], right[label]) for label in gold | system}
+
+
+def labels_at(found, t):
+    counts = {label: (each.gold, each.system[t], each.correct[t]) for label, each in found.labels.items()}
+    return {label: count for label, count in counts.items() if any(count)}
+
+
+@given(treebanks(), treebanks())
+def test_treebanks_together_are_one_treebank_of_all_their_sentences(one, other):
+    n_steps = min(len(one[1]), len(other[1]))
+    parts = [refinement_of([sentence(tree) for tree in gold], steps[:n_steps], first=0) for gold, steps in (one, other)]
+    joined = [a + b for a, b in zip(one[1][:n_steps], other[1][:n_steps], strict=True)]
+
+    whole = refinement_of([sentence(tree) for tree in one[0] + other[0]], joined, first=0, name="both")
+
+    assert together(parts, name="both") == whole
+
+
+def test_the_mean_of_seeds_has_the_mean_of_their_scores_and_the_first_ones_examples(counted):
+    other = refinement_of(GOLD, [STEPS[0], STEPS[0], STEPS[0]], first=0)
+
+    both = mean([counted, other], name="both")
+
+    assert both.attachment["LAS"] == StepCounts(8, (8, 8, 8), (4, 5, 5.5))
+    assert both.labels["nsubj"] == StepCounts(1, (0, 0.5, 0.5), (0, 0.5, 0.5))
+    assert both.converged == (1, 1.5)
+    assert both.n_sentences == 2
+    assert both.corrected == counted.corrected
+
+
+def test_a_model_with_fewer_steps_keeps_its_last_trees(counted):
+    shorter = refinement_of(GOLD, STEPS[:2], first=0)
+
+    both = together([counted, shorter], name="both")
+
+    assert both.attachment["LAS"].correct == (8, 12, 13)
+    assert both.converged == (0, 3)  # of the shorter one all sentences, in the step that it does not make
+
+
+def test_models_with_and_without_initial_parses_are_not_counted_together(counted):
+    with pytest.raises(ValueError, match="initial parse"):
+        together([counted, refinement_of(GOLD, STEPS, first=1)], name="both")
+
+
+def test_labels_are_ranked_by_the_reduction_of_all_steps_and_rare_ones_left_out(counted):
+    labels = {
+        "better": StepCounts(10, (10, 10), (5, 8)),
+        "best": StepCounts(10, (10, 10), (5, 9)),
+        "worse": StepCounts(10, (10, 10), (5, 4)),
+        "rare": StepCounts(9, (9, 9), (0, 9)),
+        "perfect": StepCounts(10, (10, 10), (10, 10)),
+    }
+    made = replace(counted, labels=labels)
+
+    assert ranked_labels(made, least=10) == ["best", "better", "worse"]
+    assert ranked_labels(made, least=9, most=2) == ["rare", "best"]

@@ -1,0 +1,38 @@
+"""Trees with faults to refine, and what the command refine says of them."""
+
+import random
+import re
+from pathlib import Path
+
+from treefine import Graph
+
+OLDER = {"obj": "dobj", "root": "ROOT", "nmod:poss": "poss", "acl:relcl": "relcl"}
+
+
+def damaged(sentences, seed=1):
+    dice = random.Random(seed)
+    for sentence in sentences:
+        heads = [dice.choice([head, head, dice.randrange(len(sentence) + 1)]) for head in sentence.heads]
+        labels = [dice.choice([label, label, "obl"]) for label in sentence.labels]
+        yield sentence.with_graph(Graph.of_words(heads, labels))
+
+
+def renamed_labels(sentences, names):
+    for sentence in sentences:
+        yield sentence.with_graph(Graph.of_words(sentence.heads, [names.get(each, each) for each in sentence.labels]))
+
+
+def failed(run, *arguments, **options):
+    result = run(*arguments, code=1, **options)
+    assert result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("treefine: ").rstrip()
+
+
+def summary(result):
+    """The lines on standard error by their names."""
+    return dict(re.split(r"  +", line, maxsplit=1) for line in result.stderr.splitlines())
+
+
+def rows_of(path):
+    header, *rows = [line.split("\t") for line in Path(path).read_text().splitlines()]
+    return [dict(zip(header, row, strict=True)) for row in rows]

@@ -1,0 +1,136 @@
+"""The command refine: a better file, what it tells, and labels and words of another parser."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.interfaces.refine_commands import OLDER, damaged, failed, renamed_labels, rows_of, summary
+from tests.tiny import sample
+from treefine import Graph, Parser, read_treebank
+from treefine.treebank.conllu import write_treebank
+
+
+def test_the_summary_counts_what_changed_between_the_two_files(run_refine):
+    told = summary(run_refine("in.conllu", "-o", "out.conllu"))
+
+    before, after = list(read_treebank("in.conllu")), list(read_treebank("out.conllu"))
+    words = [(a, b) for old, new in zip(before, after, strict=True) for a, b in zip(old.words, new.words, strict=True)]
+    n_changed = sum(old.graph != new.graph for old, new in zip(before, after, strict=True))
+    n_labels = sum(a.head == b.head and a.label != b.label for a, b in words)
+    assert told["sentences"] == f"10, {n_changed} of them changed"
+    assert told["words"] == str(len(words))
+    assert told["heads changed"] == str(sum(a.head != b.head for a, b in words))
+    assert told["labels changed"] == f"{n_labels}, of words with the same head"
+
+
+def test_the_summary_tells_the_most_frequent_labels(run_refine):
+    told = summary(run_refine("in.conllu", "-o", "out.conllu"))
+
+    before, after = list(read_treebank("in.conllu")), list(read_treebank("out.conllu"))
+    words = [(a, b) for old, new in zip(before, after, strict=True) for a, b in zip(old.words, new.words, strict=True)]
+    first = told["old and new label"].split(", ")[0]
+    old, new, number = re.fullmatch(r"(\S+) → (\S+) (\d+)", first).groups()
+    assert sum((a.label, b.label) == (old, new) for a, b in words) == int(number)
+    assert re.search(r", and \d+ more$", told["old and new label"])
+
+
+def test_the_summary_tells_at_which_step_the_sentences_converged(run_refine, refiner):
+    told = summary(run_refine("in.conllu", "-o", "out.conllu"))["converged"]
+
+    parses = list(refiner.stream_parses(damaged(sample(10))))
+    last = max(len(each.steps) for each in parses)
+    n_open = sum(not each.converged for each in parses)
+    assert n_open
+    assert told.endswith(f"{10 * n_open}.0 % not within {last} steps")
+    shares = [float(share) for share in re.findall(r"([\d.]+) %", told)]
+    assert sum(shares) == pytest.approx(100)
+
+
+def test_a_parse_without_refinement_has_no_summary(run_refine):
+    assert run_refine("in.conllu", "-o", "out.conllu", command="parse").stderr == ""
+
+
+def test_the_trees_are_those_of_the_parser_with_or_without_the_file_of_changes(run_refine, refiner):
+    plain = run_refine("in.conllu").stdout
+    run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
+
+    expected = "".join(each.to_text() for each in refiner.stream(read_treebank("in.conllu")))
+    assert plain == Path("out.conllu").read_text() == expected
+
+
+def test_older_labels_are_read_by_their_newer_names_and_told(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), OLDER), "older.conllu")
+    run_refine("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv")
+
+    told = summary(run_refine("older.conllu", "-o", "renamed.conllu", "--changes", "changes.json"))
+
+    assert Path("renamed.conllu").read_text() == Path("out.conllu").read_text()
+    n_objects = sum(sentence.labels.count("obj") for sentence in read_treebank("in.conllu"))
+    assert f"dobj → obj {n_objects}" in told["labels renamed"]
+    document = json.loads(Path("changes.json").read_text())
+    assert len(document["changes"]) == len(rows_of("expected.tsv"))  # a newer name is no change
+    assert document["summary"]["read_as"]["dobj"] == "obj"
+
+
+def test_a_label_that_the_model_cannot_read_is_told(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
+
+    told = summary(run_refine("other.conllu", "-o", "out.conllu"))
+
+    n_cases = sum(sentence.labels.count("case") for sentence in read_treebank("in.conllu"))
+    assert told["labels not read"] == f"prep {n_cases}"
+    assert "labels renamed" not in told
+
+
+def test_a_label_map_goes_before_the_names_that_are_known(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
+    Path("labels.tsv").write_text("prep\tcase\n")
+    expected = run_refine("in.conllu", "--steps", 1).stdout
+
+    mapped = run_refine("other.conllu", "--steps", 1, "--label-map", "labels.tsv")
+
+    assert mapped.stdout == expected
+    assert summary(mapped)["labels renamed"].startswith("prep → case ")
+    assert run_refine("other.conllu", "--steps", 1).stdout != expected
+
+
+def test_parse_reads_the_labels_of_an_initial_file_in_the_same_way(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), OLDER | {"case": "prep"}), "other.conllu")
+    Path("labels.tsv").write_text("prep\tcase\n")
+    options = ("in.conllu", "--initial", "other.conllu", "--steps", 1)
+
+    refined = run_refine("in.conllu", "--steps", 1).stdout
+    parsed = run_refine(*options, "--label-map", "labels.tsv", command="parse").stdout
+
+    assert parsed == refined
+    assert run_refine(*options, command="parse").stdout != refined
+
+
+def test_faults_of_a_label_map_are_told(run_refine):
+    Path("labels.tsv").write_text("prep\tcase\npobj nmod\n")
+
+    assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv").startswith(
+        "labels.tsv:2: There should be two labels"
+    )
+    assert failed(run_refine, "in.conllu", "--label-map", "none.tsv") == "none.tsv: There is no such file."
+    assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv", command="parse") == (
+        "--label-map is for the trees of a file. Name one with --initial."
+    )
+
+
+def test_words_that_are_cut_otherwise_are_parsed_from_the_arcs_they_share(run_refine, refine_model):
+    whole = [each for each in sample(10) if "n't" in each.forms][:1] or sample(1)
+    write_treebank(whole, "words.conllu")
+    form = whole[0].forms
+    joined = whole[0].of_words([form[0] + form[1], *form[2:]])
+    heads = [max(0, head - 1) for head in whole[0].heads[1:]]
+    write_treebank([joined.with_graph(Graph.of_words(heads, whole[0].labels[1:]))], "joined.conllu")
+
+    run_refine("words.conllu", "--initial", "joined.conllu", "-o", "out.conllu", command="parse")
+
+    (found,) = read_treebank("out.conllu")
+    parser = Parser.from_pretrained(refine_model, initial="joined.conllu", device="cpu")
+    assert found.forms == form
+    assert found == parser.parse(whole[0])

@@ -1,0 +1,233 @@
+"""A training over a mix of sources: what is trained first, measured from where, kept, and told."""
+
+import json
+import re
+import shutil
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from treefine import evaluate, read_treebank, write_treebank
+from treefine.parsing.initial import empty, from_file
+from treefine.parsing.parser import Parser
+from treefine.training.graphs import noised
+from treefine.training.learn import Learner
+from treefine.training.measure import Accuracy
+from treefine.training.prepare import prepare, settings_of
+from treefine.training.recipe import read_recipe
+from treefine.training.train import train
+from treefine.treebank.graph import Graph
+
+MIX = """
+[initial.mix.syntr]
+parser = "syntr.toml"
+folds = 2
+share = 0.3
+[initial.mix.model]
+parser = "{folder}/encoder"
+share = 0.2
+[initial.mix.other]
+parser = "files"
+train = "{folder}/other-train.conllu"
+dev = "{folder}/other-dev.conllu"
+share = 0.2
+"""
+SOURCES = ["empty", "syntr", "model", "other"]
+
+
+def write_mix(folder):
+    """A recipe over no graph, a parser to train, a model's folder and files, some of whose labels no model has.
+
+    Dev is a part of the training set, so that the model soon does better from one source than from another.
+    """
+    write_recipe(folder, "syntr", sections=SYNTR, epochs=2)
+    write_treebank(list(read_treebank(folder / "train.conllu"))[:8], folder / "dev.conllu")
+    rng, labels = np.random.default_rng(1), np.array(["obj", "no_such_label"])
+    for name in ("train", "dev"):
+        gold = list(read_treebank(folder / f"{name}.conllu"))
+        parsed = [each.with_graph(Graph.of_words(*noised(each.arcs, 0.3, labels, rng))) for each in gold]
+        write_treebank(parsed, folder / f"other-{name}.conllu")
+    sections = MIX.format(folder=folder) + "[refine]\nmax_steps = 1\n"
+    recipe = write_recipe(folder, "mixed", sections=sections, epochs=10, training="seed = 2")
+    recipe.write_text(recipe.read_text().replace("rate = 1e-2", "rate = 2e-2").replace("rate = 1e-3", "rate = 2e-2"))
+    return recipe
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mixed")
+    write_mix(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def steps(folder):
+    return run(folder / "mixed.toml", folder / "out")
+
+
+def dev_parses(folder, name):
+    """What a source makes of dev, made anew."""
+    gold = list(read_treebank(folder / "dev.conllu"))
+    if name == "empty":
+        return empty
+    if name == "other":
+        return from_file(str(folder / "other-dev.conllu"))
+    model = folder / "encoder" if name == "model" else folder / "out" / "mix" / "syntr" / "initial" / "model"
+    parsed = [each.arcs for each in Parser.from_pretrained(model, device="cpu").stream(gold)]
+    return lambda _: iter(parsed)
+
+
+def test_the_parsers_that_are_mixed_in_are_trained_before_the_model(steps):
+    stages = list(dict.fromkeys(step.stage for step in steps))
+
+    assert stages == ["syntr", "syntr, fold 1 of 2", "syntr, fold 2 of 2", ""]
+
+
+def test_dev_is_measured_from_every_source_and_the_best_mean_is_kept(folder, steps):
+    measured = [step.accuracy for step in steps if step.stage == "" and step.accuracy is not None]
+
+    assert [list(each.las_from) for each in measured] == [SOURCES] * 10
+    assert all(each.las == pytest.approx(np.mean(list(each.las_from.values()))) for each in measured)
+    best, standing = max(measured, key=lambda each: each.las), steps[-1].standing
+    assert (standing.best_las, standing.best_from) == (best.las, best.las_from)
+    assert standing.best_epoch == measured.index(best) + 1
+    assert len(set(best.las_from.values())) > 1
+
+
+def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_them(
+    folder, steps, monkeypatch, tmp_path
+):
+    learners, measured = [], []
+
+    def measure(learner, sentences, arcs, _):
+        learners.append(learner)
+        measured.append(list(arcs))
+        return Accuracy((0.5,), 0.5, 0.5)
+
+    shutil.copytree(folder / "out" / "mix", tmp_path / "mix")
+    monkeypatch.setattr(Learner, "measure", measure)
+    list(train(prepare(folder / "mixed.toml", ["training.epochs=1"]), tmp_path, device=CPU))
+
+    gold = {name: list(read_treebank(folder / f"{name}.conllu")) for name in ("train", "dev")}
+    assert measured == [list(dev_parses(folder, name)(gold["dev"])) for name in SOURCES]
+    graphs = learners[0].graphs
+    made = Parser.from_pretrained(folder / "encoder", device="cpu").stream(gold["train"])
+    assert graphs.mixed[1:] == [
+        [each.arcs for each in made],
+        [each.arcs for each in read_treebank(folder / "other-train.conllu")],
+    ]
+    assert graphs.parses == list(empty(gold["train"]))
+
+
+def test_the_saved_model_refines_each_source_as_well_as_its_training_said(folder, steps):
+    gold = list(read_treebank(folder / "dev.conllu"))
+    parser = Parser.from_pretrained(folder / "out" / "model", device="cpu")
+    assert parser.initial is empty
+
+    for name, las in steps[-1].standing.best_from.items():
+        parsed = parser.using(initial=dev_parses(folder, name), max_steps=1).parse(gold)
+        assert evaluate(gold, parsed)["LAS"].f1 == pytest.approx(las), name
+
+
+def test_metrics_have_the_mean_where_they_had_it_and_a_number_for_each_source(folder, steps):
+    last = json.loads((folder / "out" / "metrics.jsonl").read_text().splitlines()[-1])
+
+    accuracy = steps[-1].accuracy
+    assert last["LAS"] == accuracy.las
+    assert {name: last[f"LAS_from_{name}"] for name in SOURCES} == accuracy.las_from
+    inner = json.loads((folder / "out/mix/syntr/initial/metrics.jsonl").read_text().splitlines()[-1])
+    assert not any(name.startswith("LAS_from") for name in inner)
+
+
+def test_the_parses_of_parsers_are_kept_and_those_of_files_are_not_copied(folder, steps):
+    mix = folder / "out" / "mix"
+
+    found = {str(path.relative_to(mix)) for path in mix.glob("*/*.gz")}
+    assert found == {f"{name}/{split}.conllu.gz" for name in ("syntr", "model") for split in ("train", "dev")}
+    folds = [
+        sentence.arcs for number in "12" for sentence in read_treebank(mix / f"syntr/folds/{number}/parses.conllu.gz")
+    ]
+    assert [sentence.arcs for sentence in read_treebank(mix / "syntr/train.conllu.gz")] == folds
+
+
+def test_a_resumed_training_reads_the_parses_and_makes_none(folder, steps, tmp_path, monkeypatch):
+    out, parsed = tmp_path / "out", []
+    stream = Parser.stream
+    monkeypatch.setattr(Parser, "stream", lambda self, *rest, **more: parsed.append(1) or stream(self, *rest, **more))
+    begun = train(prepare(folder / "mixed.toml"), out, device=CPU)
+    while next(begun).stage:
+        pass
+    begun.close()
+    assert len(parsed) == 5  # training set and dev by the model, dev by the parser, and a block by each of two folds
+    parsed.clear()
+
+    resumed = run(folder / "mixed.toml", out)
+
+    assert {step.stage for step in resumed} == {""}
+    assert weights(out) == weights(folder / "out")
+    assert metrics(out) == metrics(folder / "out")
+    assert len(parsed) <= 1  # that which fits the confidence of the model
+
+
+def test_the_card_has_the_recipes_and_the_las_from_each_source(folder, steps, tmp_path):
+    card = (folder / "out" / "model" / "README.md").read_text()
+
+    written = re.findall(r"```toml\n(.*?)```", card, re.DOTALL)
+    for name, text in zip(("outer", "syntr"), written, strict=True):
+        (tmp_path / f"{name}.toml").write_text(text)
+    prepared = prepare(folder / "mixed.toml")
+    outer = read_recipe(tmp_path / "outer.toml")
+    assert outer.initial.mix["syntr"].parser == str(tmp_path / "syntr.toml")  # it is found beside the other
+    assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
+    assert read_recipe(tmp_path / "syntr.toml") == prepared.mixed["syntr"]
+    for name, las in steps[-1].standing.best_from.items():
+        assert f"{name} {las:.2%}" in card
+    assert f"  {folder}/other-train.conllu\n" in card  # with its checksum
+
+
+def test_all_settings_of_the_sources_are_told(folder):
+    settings = settings_of(prepare(folder / "mixed.toml", ["training.seed=7", "initial.mix.model.share=0.1"]))
+
+    assert list(settings) == ["recipe", "initial parser", "mixed syntr"]
+    assert {name: each["share"] for name, each in settings["recipe"]["initial"]["mix"].items()} == {
+        "syntr": 0.3,
+        "model": 0.1,
+        "other": 0.2,
+    }
+    assert settings["mixed syntr"]["training"]["seed"] == 7  # which is the recipe's
+
+
+def test_a_mix_may_be_beside_a_parser_that_the_model_is_saved_with(tmp_path):
+    write_mix(tmp_path)
+    sections = '[initial]\nparser = "syntr.toml"\n[initial.mix.none]\nparser = "empty"\nshare = 0.5\n'
+    recipe = write_recipe(tmp_path, "beside", sections=sections)
+
+    steps = run(recipe, tmp_path / "out")
+
+    assert list(Counter(step.stage for step in steps)) == ["initial parser", ""]
+    assert list(steps[-1].standing.best_from) == ["parser", "none"]
+    gold = list(read_treebank(tmp_path / "dev.conllu"))
+    parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
+    assert isinstance(parser.initial, Parser)
+    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].standing.best_from["parser"])
+
+
+def test_the_mean_of_several_members_is_measured_from_every_source(tmp_path):
+    write_mix(tmp_path)
+    mix = MIX.format(folder=tmp_path).partition("[initial.mix.model]")[2]
+    sections = "[initial.mix.model]" + mix
+    recipe = write_recipe(tmp_path, "members", sections=sections, training="members = 2", epochs=1)
+
+    run(recipe, tmp_path / "out")
+
+    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    found = dict(re.findall(r"(empty|model|other) (\d+\.\d\d)%", card))
+    gold = list(read_treebank(tmp_path / "dev.conllu"))
+    parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
+    assert list(found) == ["empty", "model", "other"]
+    for name, las in found.items():
+        parsed = parser.using(initial=dev_parses(tmp_path, name), max_steps=3).parse(gold)
+        assert 100 * evaluate(gold, parsed)["LAS"].f1 == pytest.approx(float(las), abs=0.01)

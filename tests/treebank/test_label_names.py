@@ -1,0 +1,98 @@
+"""Labels of another scheme are read by the names that the model has."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treefine import TreebankError
+from treefine.treebank.label_names import OLDER_NAMES, read_as, read_label_map
+
+UD = ("acl", "acl:relcl", "appos", "aux:pass", "case", "csubj:pass", "dep", "nmod", "nsubj", "nsubj:pass", "obj", "obl")
+NAMES = st.sampled_from([*OLDER_NAMES, *OLDER_NAMES.values(), "prep", "foo", "obl:tmod", "nsubj:outer", "_", ""])
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("obj", "obj"),
+        ("nsubj:outer", "nsubj"),  # a subtype counts as its main type
+        ("dobj", "obj"),
+        ("nsubjpass", "nsubj:pass"),
+        ("relcl", "acl:relcl"),
+        ("npadvmod", "obl"),  # obl:npmod, whose main type is known
+        ("auxpass:reflex", "aux:pass"),  # a subtype of an older name
+        ("poss", "nmod"),
+    ],
+)
+def test_a_label_is_read_by_the_name_that_the_model_has_for_the_relation(label, name):
+    assert read_as(label, UD) == name
+
+
+@pytest.mark.parametrize("label", ["prep", "pobj", "attr", "dative", "agent", "foo", "_"])
+def test_a_label_without_a_counterpart_stays_unknown(label):
+    assert read_as(label, UD) == label
+
+
+def test_a_model_that_has_the_older_name_reads_it_as_it_is():
+    assert read_as("dobj", ("dobj", "obj")) == "dobj"
+
+
+def test_the_users_own_names_go_before_all_others():
+    names = {"dobj": "dep", "obl": "nmod", "nsubj": "_"}
+
+    assert [read_as(each, UD, names) for each in ("dobj", "obl", "nsubj", "obj")] == ["dep", "nmod", "_", "obj"]
+
+
+def test_every_newer_name_is_one_of_ud_2():
+    main_types = "acl advcl advmod appos aux case cc compound csubj det discourse fixed flat mark nmod nsubj nummod obj"
+
+    assert {name.partition(":")[0] for name in OLDER_NAMES.values()} <= {*main_types.split(), "obl", "root", "xcomp"}
+    assert not set(OLDER_NAMES) & set(OLDER_NAMES.values())
+
+
+@given(NAMES, st.sets(NAMES), st.dictionaries(NAMES, NAMES))
+def test_a_reading_is_known_or_the_label_itself(label, known, names):
+    name = read_as(label, known, names)
+
+    assert name in known or name == names.get(label, label)
+    assert read_as(name, known) == name
+
+
+def file(text):
+    stream = io.BytesIO(text if isinstance(text, bytes) else text.encode())
+    stream.name = "labels.tsv"
+    return stream
+
+
+def test_a_label_map_is_two_columns_with_a_tab_between_them():
+    text = "# spaCy to UD\nprep\tcase\n\npobj \t nmod\r\ndative\t_\nattr\tobl:new\n"
+
+    assert read_label_map(file(text), UD) == {"prep": "case", "pobj": "nmod", "dative": "_", "attr": "obl:new"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prep\tcase\npobj nmod\n", "2: There should be two labels with a tab between them, not 'pobj nmod'. Correct"),
+        ("prep\t\n", "1: There should be two labels with a tab between them, not 'prep'. Correct it."),
+        ("a\tobj\tb\n", "1: There should be two labels with a tab between them, not 'a\\tobj\\tb'. Correct it."),
+        ("prep\tcase\n#\nprep\tobj\n", "3: 'prep' is to be 'obj' here, but 'case' above. Remove one of them."),
+        ("prep\tcse\n", "1: The model has no label 'cse'. Did you mean case?"),
+        ("prep\txyz\n", "1: The model has no label 'xyz'. Write _ for a label that is not to be read."),
+        (b"prep\tcase\n\xff\tobj\n", "2: Byte 0xff is not UTF-8. Convert the file to UTF-8."),
+    ],
+)
+def test_a_fault_in_a_label_map_is_told_with_its_line(text, message):
+    with pytest.raises(TreebankError) as error:
+        read_label_map(file(text), UD)
+
+    assert str(error.value).startswith(f"labels.tsv:{message}")
+
+
+@given(st.dictionaries(st.text("ab:", min_size=1, max_size=3), st.sampled_from(["obj", "_", "case"])))
+def test_a_map_that_is_written_is_read_again(names):
+    text = "".join(f"{old}\t{new}\n" for old, new in names.items())
+
+    assert read_label_map(file(text), UD) == names

@@ -1,0 +1,304 @@
+"""Arcs of one file for the words of another over the same text."""
+
+import io
+import sys
+from itertools import count, islice
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from benchmarks.oracles import official_script, text_file
+from tests.generated import file_pairs
+from tests.tiny import sample
+from treefine import AlignmentError, Graph, Sentence, read_treebank
+from treefine.treebank.graph import Arcs
+from treefine.treebank.transfer import characters_of, transferred
+
+
+def read(text):
+    return list(read_treebank(io.BytesIO(text.encode())))
+
+
+def sentence(words, heads="", labels=""):
+    """A sentence of these words; heads and labels are given as words, too."""
+    bare = Sentence.of_words(words.split())
+    if not heads:
+        return bare
+    numbers = [int(head) for head in heads.split()]
+    return bare.with_graph(Graph.of_words(numbers, labels.split() or ["x"] * len(numbers)))
+
+
+def arcs(ours, *theirs):
+    return list(transferred([sentence(words) for words in ours], theirs))
+
+
+def test_the_same_words_have_all_their_arcs():
+    theirs = sentence("Dogs bark loudly", "2 0 2", "nsubj root advmod")
+
+    assert arcs(["Dogs bark loudly"], theirs) == [Arcs((2, 0, 2), ("nsubj", "root", "advmod"))]
+
+
+def test_a_word_that_is_cut_here_alone_has_no_arc_and_the_others_keep_theirs():
+    theirs = sentence("I don't know", "3 3 0", "nsubj aux root")
+
+    (found,) = arcs(["I do n't know"], theirs)
+
+    assert found == Arcs((4, None, None, 0), ("nsubj", "_", "_", "root"))
+
+
+def test_a_head_that_is_cut_there_alone_is_the_word_that_holds_it():
+    theirs = sentence("We can not go", "4 4 2 0", "nsubj aux advmod root")
+    holds_head = sentence("can not go", "3 1 2", "aux advmod x")  # go hangs on not, which is a part of cannot here
+
+    assert arcs(["We cannot go"], theirs) == [Arcs((3, None, 0), ("nsubj", "_", "root"))]
+    assert arcs(["cannot go"], holds_head) == [Arcs((None, 1), ("_", "x"))]
+
+
+def test_a_head_that_is_a_larger_word_there_is_no_head():
+    theirs = sentence("yes don't", "2 0")
+
+    assert arcs(["yes do n't"], theirs) == [Arcs((None, None, None), ("_", "_", "_"))]
+
+
+def test_a_head_in_another_sentence_here_is_no_head():
+    theirs = sentence("It is . Yes .", "2 0 2 2 4")
+
+    first, second = arcs(["It is .", "Yes ."], theirs)
+
+    assert first == Arcs((2, 0, 2), ("x", "x", "x"))
+    assert second == Arcs((None, 1), ("_", "x"))
+
+
+def test_sentences_that_are_one_here_keep_both_roots():
+    found = arcs(["It is . Yes ."], sentence("It is .", "2 0 2"), sentence("Yes .", "0 1"))
+
+    assert found == [Arcs((2, 0, 2, 0, 4), ("x",) * 5)]
+
+
+def test_after_a_difference_the_files_are_even_again():
+    theirs = (sentence("a b", "2 0"), sentence("c", "0"), sentence("d e", "0 1"))
+
+    assert arcs(["ab c", "d e"], *theirs) == [Arcs((None, 0), ("_", "x")), Arcs((0, 1), ("x", "x"))]
+
+
+def test_words_without_a_head_have_no_arc():
+    assert arcs(["do n't"], Sentence.of_words(["don't"])) == [Arcs((None, None), ("_", "_"))]
+    assert arcs(["a bc"], Sentence.of_words(["a", "b", "c"])) == [Arcs((None, None), ("_", "_"))]
+
+
+MULTIWORD = """\
+1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_
+1\tde\t_\t_\t_\t_\t3\tcase\t_\t_
+2\tle\t_\t_\t_\t_\t3\tdet\t_\t_
+3\tpain\t_\t_\t_\t_\t0\troot\t_\t_
+
+"""
+
+
+def test_the_words_of_a_multiword_token_are_aligned_by_their_forms():
+    cut = MULTIWORD.replace("3\tpain", "3\tpa").replace("root\t_\t_\n", "root\t_\t_\n4\tin\t_\t_\t_\t_\t3\tx\t_\t_\n")
+
+    (found,) = transferred(read(cut), read(MULTIWORD))
+
+    assert found == Arcs((None, None, None, None), ("_",) * 4)  # pain is no word here
+    assert next(transferred(read(MULTIWORD), read(cut))) == Arcs((3, 3, None), ("case", "det", "_"))
+
+
+def test_a_multiword_token_is_one_word_where_the_other_file_does_not_split_it():
+    theirs = sentence("du pain", "2 0", "case root")
+
+    assert list(transferred(read(MULTIWORD), [theirs])) == [Arcs((None, None, 0), ("_", "_", "root"))]
+    assert arcs(["du pain"], *read(MULTIWORD)) == [Arcs((None, 0), ("_", "root"))]
+
+
+def test_the_same_words_count_as_the_same_whatever_their_tokens():
+    (found,) = transferred([sentence("de le pain")], read(MULTIWORD))
+
+    assert found.heads == (3, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("( a )", "-LRB- a -RRB-"),
+        ("[ { a } ]", "-LSB- -LCB- a -RCB- -RSB-"),
+        ('" a "', "`` a ''"),
+        ("“ a ”", "`` a ''"),
+        ("‘ a ’", "` a '"),
+        ("1/2 a*", "1\\/2 a\\*"),
+    ],
+)
+def test_what_penn_writes_counts_as_the_characters_it_stands_for(ours, theirs):
+    heads = " ".join(map(str, range(len(theirs.split()))))
+
+    (found,) = arcs([ours], sentence(theirs, heads))
+
+    assert found.heads == tuple(range(len(theirs.split())))
+
+
+@given(st.text("()[]{}\"'`“”‘’\\/* -LRB", min_size=1, max_size=12), st.data())
+def test_the_characters_of_a_text_do_not_depend_on_where_it_is_cut(text, data):
+    cuts = [0, *sorted(data.draw(st.sets(st.integers(0, len(text))))), len(text)]
+
+    pieces = [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+
+    assert "".join(map(characters_of, pieces)) == characters_of(text)
+
+
+def test_spaces_within_a_word_do_not_count():
+    ours = Sentence.of_words(["1 000", "a"])
+
+    assert next(transferred([ours], [sentence("1000 a", "2 0")])).heads == (2, 0)
+    assert characters_of("1\u00a0000") == "1000"
+
+
+def test_the_first_character_that_differs_is_told_with_both_places():
+    ours, theirs = read_treebank_text("in.conllu", "do n't go"), read_treebank_text("parses.conllu", "don't goes")
+
+    with pytest.raises(AlignmentError) as error:
+        list(transferred(ours, theirs, "parses.conllu"))
+
+    assert str(error.value) == (
+        "parses.conllu:1: (sentence 1, word 2) The initial parse is of another sentence: word 2 is 'goes' here but "
+        "word 4 is '.' in the input (in.conllu:1). Both must hold the same characters; spaces, and where words and "
+        "sentences end, may differ."
+    )
+
+
+def read_treebank_text(name, words):
+    lines = [f"{number}\t{form}" + "\t_" * 8 for number, form in enumerate([*words.split(), "."], start=1)]
+    stream = io.BytesIO(("\n".join(lines) + "\n\n").encode())
+    stream.name = name
+    return read_treebank(stream)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "message"),
+    [
+        (["a b", "c d"], ["ab", "c"], "p: The file of initial parses ends before word 2 of sentence 2. Parse the"),
+        (["a b", "c d"], ["ab"], "p: The file of initial parses ends before sentence 2. Parse the whole input"),
+        (["a b", "c"], ["ab", "c", "d"], "p:1: (sentence 1) The file of initial parses goes on after the last"),
+        (["a b", "c"], ["ab", "c d"], "p:1: (sentence 1, word 2) The file of initial parses goes on after the last"),
+    ],
+)
+def test_a_file_that_is_shorter_or_longer_is_told(ours, theirs, message):
+    with pytest.raises(AlignmentError) as error:
+        list(transferred(map(sentence, ours), map(sentence, theirs), "p"))
+
+    assert str(error.value).startswith(message)
+
+
+def test_no_more_is_read_than_is_needed():
+    ours = (sentence("a b") for _ in count())
+    theirs = (sentence("ab", "0") for _ in count())
+
+    assert list(islice(transferred(ours, theirs), 3)) == [Arcs((None, None), ("_", "_"))] * 3
+
+
+def test_the_text_of_equal_words_is_never_put_together(monkeypatch):
+    monkeypatch.setattr("treefine.treebank.transfer._text_of", None)  # the slow road would call it
+    sentences = sample(20)
+
+    assert list(transferred(sentences, sample(20))) == [each.arcs for each in sentences]
+
+
+def official_pairs(ours, theirs):
+    """The words of two files that the script of CoNLL 2018 takes for the same, by their numbers in the file."""
+    script, found = official_script(), []
+
+    def watch(frame, event, result):
+        if event == "return" and frame.f_code.co_name == "align_words":
+            found.extend(result.matched_words)
+
+    files = [script.load_conllu(text_file(text)) for text in (ours, theirs)]
+    numbers = [{id(word): number for number, word in enumerate(file.words)} for file in files]
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        script.evaluate(*files)
+    finally:
+        sys.setprofile(before)
+    return [(numbers[0][id(pair.gold_word)], numbers[1][id(pair.system_word)]) for pair in found]
+
+
+def place(sentences):
+    """For each word of a file: its sentence, its number there, and the characters of its token."""
+    found, start = [], 0
+    for number, each in enumerate(sentences):
+        for token in each.tokens():
+            end = start + len(token.form)
+            found += [(number, word, range(start, end), len(token.words) == 1) for word in token.words]
+            start = end
+    return found
+
+
+def slowly(ours, theirs):
+    """The rules of `transferred`, one word after the other over whole files, on the official alignment."""
+    our_words, their_words = place(read(ours)), place(read(theirs))
+    pairs = official_pairs(ours, theirs)
+    result = [[(None, "_")] * len(each) for each in read(ours)]
+    for our, their in pairs:
+        sentence_number, word, _, _ = our_words[our]
+        parse = read(theirs)[their_words[their][0]]
+        head, label = parse.heads[their_words[their][1] - 1], parse.labels[their_words[their][1] - 1]
+        if head != 0:
+            at = next(i for i, each in enumerate(their_words) if each[:2] == (their_words[their][0], head))
+            same = [a for a, b in pairs if b == at]
+            span = their_words[at][2]
+            holding = [
+                a
+                for a, (_, _, own, is_alone) in enumerate(our_words)
+                if is_alone and span.start in own and span[-1] in own
+            ]
+            found = (same or holding or [None])[0]
+            is_near = found is not None and found != our and our_words[found][0] == sentence_number
+            head = our_words[found][1] if is_near else None
+        if head is not None:
+            result[sentence_number][word - 1] = (head, label)
+    return [Arcs(*map(tuple, zip(*each, strict=True))) for each in result]
+
+
+@st.composite
+def pairs_of_files(draw):
+    """Two files over one text, but not with the same words for other characters: these count as the same."""
+    ours, theirs = draw(file_pairs())
+    for one in read(ours):
+        for other in read(theirs):
+            assume(one.forms != other.forms or text_of(one) == text_of(other))
+    return ours, theirs
+
+
+def text_of(each):
+    return "".join(token.form for token in each.tokens())
+
+
+@given(pairs_of_files())
+def test_any_two_files_over_one_text_are_aligned_as_the_official_script_does(files):
+    ours, theirs = files
+
+    assert list(transferred(read(ours), read(theirs))) == slowly(ours, theirs)
+
+
+@given(pairs_of_files())
+def test_every_head_is_a_word_of_the_sentence_and_never_the_word_itself(files):
+    ours, theirs = files
+
+    for each, found in zip(read(ours), transferred(read(ours), read(theirs)), strict=True):
+        assert len(found.heads) == len(found.labels) == len(each)
+        for word, (head, label) in enumerate(zip(*found, strict=True), start=1):
+            assert (head is None) == (label == "_")
+            assert head is None or (0 <= head <= len(each) and head != word)
+
+
+@given(st.text(max_size=20), st.text(max_size=20), st.integers(0, 40))
+def test_any_text_against_any_other_is_aligned_or_refused(first, second, cut):
+    def sentences(text):
+        words = [text[:cut], text[cut:]]
+        return [Sentence.of_words([word]) for word in words if word and not set(word) & set("\t\n\r\0")]
+
+    try:
+        found = list(transferred(sentences(first), sentences(second)))
+    except AlignmentError:
+        return
+    assert len(found) == len(sentences(first))
