@@ -116,7 +116,7 @@ def measured_ranked(parser: Parser, words: Sequence[Sentence], gold: Sequence[Se
     }
 
 
-def decisions_table() -> str:
+def decisions() -> str:
     """The newest row, told in two tables."""
     row = read_rows("decisions")[-1]
     kept, ranked, config = row["result"]["kept"], row["result"]["ranked"], row["config"]

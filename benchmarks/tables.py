@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks.decisions import decisions
 from benchmarks.english import ENGLISH, FIGURES
 from benchmarks.markdown import table
 from benchmarks.others_table import OTHER_PARSERS
@@ -15,7 +16,14 @@ from benchmarks.segmenters import SEGMENTERS
 from benchmarks.summary import SUMMARY
 from benchmarks.tested import TESTED
 
-PAGES = ("README.md", "docs/benchmarks.md", "docs/results.md", "docs/english.md", "docs/refining.md")
+PAGES = (
+    "README.md",
+    "docs/benchmarks.md",
+    "docs/results.md",
+    "docs/english.md",
+    "docs/refining.md",
+    "docs/deciding.md",
+)
 
 
 def _origin(benchmark: str) -> str:
@@ -208,6 +216,7 @@ TABLES: dict[str, Callable[[], str]] = {
         attention,
         newcomer,
         parse_speed,
+        decisions,
     )
 } | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS)
 

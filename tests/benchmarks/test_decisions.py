@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from benchmarks import decisions
+import benchmarks.decisions as module
 from benchmarks.decisions import decisions_of, measure_decisions, right_others
 from benchmarks.rows import read_rows
 from tests.tiny import sample, tiny_model
@@ -34,7 +34,7 @@ def test_the_right_tree_is_found_among_ever_more_trees(row):
 def test_the_fewer_words_are_left_the_more_was_decided(row):
     kept = row["result"]["kept"]
 
-    assert [each["share"] for each in kept] == list(decisions.SHARES)
+    assert [each["share"] for each in kept] == list(module.SHARES)
     assert kept[0]["words"] > kept[1]["words"] > kept[2]["words"]
 
 
@@ -57,9 +57,9 @@ def test_all_or_no_words_are_decided_by_their_share():
 
 
 def test_the_table_tells_the_row(row, monkeypatch):
-    monkeypatch.setattr(decisions, "read_rows", lambda name: [row])
+    monkeypatch.setattr(module, "read_rows", lambda name: [row])
 
-    told = decisions.decisions_table()
+    told = module.decisions()
 
     assert f"| 30% | {100 * row['result']['kept'][1]['LAS']:.2f} |" in told
     assert f"{100 * row['result']['ranked']['right_within'][9]:.1f} % |" in told
