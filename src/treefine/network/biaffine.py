@@ -45,6 +45,11 @@ class Scores:
             labels[row, :n_words] = other.labels(heads[row : row + 1, :n_words])[0]
         return labels
 
+    def arc_labels(self, words: Int[Tensor, " arc"], heads: Int[Tensor, " arc"]) -> Float[Tensor, "arc label"]:
+        """The score of each label for some arcs of one sentence, whose scores these are alone."""
+        labels = label_scores(self.label_dep[:, words], self.label_head[:, heads], self.label_weight)[0]
+        return labels if self.allowed is None else labels.masked_fill(~self.allowed[0, words], -math.inf)
+
     def only(self, row: int, n_words: int) -> Scores:
         """Those of one sentence, cut to its words, ROOT included."""
         if row in self.alone:

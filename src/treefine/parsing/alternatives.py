@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -12,12 +13,12 @@ import torch
 from treefine.config import ConfidenceSettings
 from treefine.network.biaffine import Scores
 from treefine.network.vocabulary import Vocabulary
-from treefine.parsing.confidence import word_confidences
-from treefine.parsing.decode import Decoder, labelled
+from treefine.parsing.decode import Decoder
 from treefine.parsing.ranked import best_trees, log_sum_of_trees
-from treefine.parsing.steps import graph_of
 from treefine.treebank.constraints import FREE, Constraints
 from treefine.treebank.graph import Graph
+
+Pair = tuple[int, int]  # a word and its head
 
 
 class RankedTree(NamedTuple):
@@ -49,23 +50,30 @@ def ranked_trees(
     arcs = scores.arcs[0].double()
     log_arcs = (arcs / settings.arc_temperature).log_softmax(-1).cpu().numpy()
     log_sum = log_sum_of_trees(log_arcs)
-    n_words, device = len(log_arcs) - 1, scores.arcs.device
-    is_word = torch.ones((1, n_words + 1), dtype=torch.bool, device=device)
+    trees = list(islice(best_trees(decoder.weights(arcs), decoder.search), k))
+    pairs = sorted({(word, int(heads[word])) for heads in trees for word in range(1, len(heads))})
+    names, log_labels = _labelled(scores, decoder, settings, vocabulary, pairs)
     found = []
-    for heads in islice(best_trees(decoder.weights(arcs), decoder.search), k):
-        chosen = torch.from_numpy(heads)[None].to(device)
-        graphs = labelled(chosen, decoder.allowed_labels(scores, chosen), is_word)
-        sure = word_confidences(scores, graphs, decoder, settings)[0, 1:, 1].double()
-        free = [word not in constraints.labels for word in range(1, n_words + 1)]
-        log_probability = float(log_arcs[np.arange(1, n_words + 1), heads[1:]].sum() - log_sum)
-        found.append(
-            RankedTree(
-                graph_of(graphs, 0, n_words, vocabulary, constraints),
-                float(min(1.0, np.exp(log_probability))),
-                float(sure[torch.tensor(free, device=device)].prod()),
-            )
-        )
+    for heads in trees:
+        own = [(word, int(heads[word])) for word in range(1, len(heads))]
+        labels = [constraints.labels.get(pair[0], names[pair]) for pair in own]
+        log_probability = float(log_arcs[np.arange(1, len(heads)), heads[1:]].sum() - log_sum)
+        log_label = sum(log_labels[pair] for pair in own if pair[0] not in constraints.labels)
+        tree = Graph.of_words(heads[1:].tolist(), labels)
+        found.append(RankedTree(tree, min(1.0, math.exp(log_probability)), math.exp(log_label)))
     return tuple(found)
+
+
+def _labelled(
+    scores: Scores, decoder: Decoder, settings: ConfidenceSettings, vocabulary: Vocabulary, pairs: Sequence[Pair]
+) -> tuple[dict[Pair, str], dict[Pair, float]]:
+    """The best label of each arc, and the logarithm of its probability. Most arcs are in all trees, and scored once."""
+    words, heads = torch.tensor(pairs, device=scores.arcs.device).T
+    labels = decoder.obeying(scores.arc_labels(words, heads), heads)
+    best = labels.argmax(-1)
+    sure = (labels / settings.label_temperature).double().log_softmax(-1).gather(1, best[:, None])[:, 0]
+    names = [vocabulary.labels[label] for label in best.tolist()]
+    return dict(zip(pairs, names, strict=True)), dict(zip(pairs, sure.nan_to_num(0.0).tolist(), strict=True))
 
 
 def agreement(tree: Graph, steps: Sequence[Graph]) -> tuple[float, ...]:

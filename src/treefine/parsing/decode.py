@@ -49,7 +49,12 @@ class Decoder:
 
     def allowed_labels(self, scores: Scores, heads: Int[Tensor, "batch word"]) -> Float[Tensor, "batch word label"]:
         """The scores of the labels for these heads, -inf where the root label's rule forbids one."""
-        labels = scores.labels(heads)
+        return self.obeying(scores.labels(heads), heads)
+
+    def obeying(
+        self, labels: Float[Tensor, "*arcs label"], heads: Int[Tensor, "*arcs"]
+    ) -> Float[Tensor, "*arcs label"]:
+        """The scores of labels, -inf where the root label's rule forbids one for a head."""
         if self.root_label is None or labels.shape[-1] == 1:
             return labels
         is_root_label = torch.arange(labels.shape[-1], device=labels.device) == self.root_label

@@ -193,17 +193,19 @@ def details(plan: Plan, items: Sequence[Item]) -> list[Details]:
             )
             parsed = Parsed(graph_of(best, row, length, vocabulary, constraints), tags[number])
             initial, converged = items[number].initial, bool(step.converged[row])
-            ranked = _ranked(plan, step, row, constraints)
+            ranked = _ranked(plan, step, row, parsed.tree, constraints)
             found[number] = Details(parsed, initial, tuple(graphs[number]), words, before[row], converged, ranked)
     return [found[number] for number in range(len(items))]
 
 
-def _ranked(plan: Plan, step: BatchStep, row: int, constraints: Constraints) -> tuple[RankedTree, ...]:
-    """The k best trees of a sentence, where more than one is asked for."""
+def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, constraints: Constraints) -> tuple[RankedTree, ...]:
+    """The k best trees of a sentence, where more than one is asked for; the first is its parse."""
     if plan.k == 1:
         return ()
     scores, settings = step.scores.only(row, step.batch.lengths[row] + 1), plan.model.settings.confidence
-    return ranked_trees(scores, plan.decoder, settings, plan.model.vocabulary, plan.k, constraints)
+    first, *others = ranked_trees(scores, plan.decoder, settings, plan.model.vocabulary, plan.k, constraints)
+    # Of labels that are equal but for rounding, another may have won.
+    return (first._replace(tree=tree) if first.tree.heads == tree.heads else first, *others)
 
 
 def _sure_of_initial(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> list[tuple[Confidence | None, ...]]:
