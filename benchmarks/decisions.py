@@ -118,7 +118,10 @@ def measured_ranked(parser: Parser, words: Sequence[Sentence], gold: Sequence[Se
 
 def decisions() -> str:
     """The newest row, told in two tables."""
-    row = read_rows("decisions")[-1]
+    rows = read_rows("decisions")
+    if not rows:
+        return "Not measured yet."
+    row = rows[-1]
     kept, ranked, config = row["result"]["kept"], row["result"]["ranked"], row["config"]
     lines = [("arcs that a person fixed", "LAS of the other words", "without the fixed arcs")]
     lines += [(f"{each['share']:.0%}", f"{100 * each['LAS']:.2f}", f"{100 * each['LAS_without']:.2f}") for each in kept]

@@ -65,6 +65,12 @@ def test_the_table_tells_the_row(row, monkeypatch):
     assert f"{100 * row['result']['ranked']['right_within'][9]:.1f} % |" in told
 
 
+def test_without_a_row_the_table_says_so(monkeypatch):
+    monkeypatch.setattr(module, "read_rows", lambda name: [])
+
+    assert module.decisions() == "Not measured yet."
+
+
 def test_the_test_set_is_not_looked_at(capsys):
     with pytest.raises(SystemExit):
         measure_decisions(["--split", "test"])

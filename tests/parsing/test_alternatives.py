@@ -93,6 +93,20 @@ def test_the_sum_of_probabilities_ranks_where_the_decoder_maximises_it():
     assert sums == pytest.approx(sorted(sums, reverse=True))
 
 
+@pytest.mark.parametrize("projective", [False, True])
+def test_of_equal_trees_the_parse_comes_first_and_none_twice(parser, projective):
+    """All scores are equal, so that each search has its own favourite."""
+    flat = tiny_model()
+    flat.scorer.arc_weight.data.zero_()
+    for n_words in range(1, 5):
+        equal = Parser(flat, device="cpu", max_steps=1, k=3, is_projective=projective)
+
+        (parse,) = equal.stream_parses([WORDS[:n_words]])
+
+        assert parse.trees[0].tree == parse.tree
+        assert len({each.tree.heads for each in parse.trees}) == len(parse.trees) == min(3, len(every_tree(n_words)))
+
+
 def test_without_k_there_are_no_others(parser):
     (parse,) = parser.stream_parses([WORDS])
 

@@ -1,5 +1,7 @@
 """Trees that obey what a person decided."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,8 @@ from tests.parsing.test_tree import every_tree
 from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Graph, Parser, Sentence, TreebankError, TreefineError
 from treefine.config import DecodeSettings, RelationSettings
+from treefine.parsing.initial import given as given_arcs
+from treefine.parsing.initial import renamed
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
 
@@ -73,6 +77,11 @@ def test_every_step_obeys(parser, decided):
         assert obeys(step.tree, decided)
 
 
+def says_root(label):
+    """Whether a word with this label is the root; None where the label is unknown and says nothing."""
+    return None if label == "xyz" else label == "root"
+
+
 @settings(max_examples=60, deadline=None)
 @given(decisions(), st.booleans())
 def test_no_tree_that_obeys_has_a_higher_score(syntr, decided, projective):
@@ -87,7 +96,7 @@ def test_no_tree_that_obeys_has_a_higher_score(syntr, decided, projective):
         return all(
             heads[word] == decided.heads.get(word, heads[word])
             and heads[word] not in decided.not_heads.get(word, ())
-            and (heads[word] == 0) == (decided.labels.get(word, "root" if heads[word] == 0 else "") == "root")
+            and says_root(decided.labels.get(word, "xyz")) in (None, heads[word] == 0)
             for word in range(1, 5)
         )
 
@@ -149,12 +158,47 @@ def test_what_was_decided_is_certain(parser):
     assert parse.labels[0] == "xyz"
 
 
-def test_a_label_the_model_has_never_seen_stays_as_it_was_given(parser):
-    for label in ("nsubj:mine", "unheard"):
-        parsed = parser.parse(WORDS, constraints=Constraints(labels={3: label}))
+def test_a_label_the_model_has_never_seen_stays_as_it_was_given(syntr):
+    for label in ("nsubj:mine", "dobj", "unheard"):
+        parsed = syntr.parse(WORDS, constraints=Constraints(labels={3: label}))
 
         assert parsed.labels[2] == label
-        assert parsed.heads[2] != 0  # as only the root has the root label
+        assert parsed.heads[2] != 0 or label == "unheard"  # the others are read as nsubj and obj, which no root has
+
+
+@pytest.mark.parametrize("label", ["ROOT", "root:mine", "root"])
+def test_the_root_may_have_the_root_label_of_another_scheme(syntr, label):
+    parsed = syntr.parse(WORDS, constraints=Constraints(heads={3: 0}, labels={3: label}))
+
+    assert (parsed.heads[2], parsed.labels[2]) == (0, label)
+
+
+def test_a_kept_label_of_another_scheme_is_read_by_its_known_name_and_is_no_change(parser):
+    sentence = marked(["_", "_", "Keep=Arc", "_", "_"], labels=("det", "amod", "dobj", "root", "punct"))
+    known = marked(["_", "_", "Keep=Arc", "_", "_"], labels=("det", "amod", "obj", "root", "punct"))
+    labels = parser.model.vocabulary.labels
+    refining = parser.using(initial=renamed(given_arcs, labels))
+
+    (parse,) = refining.stream_parses([sentence])
+
+    assert parse.labels[2] == "dobj"
+    assert 3 not in {change.word for change in parse.changes}
+    (same,) = refining.stream_parses([known])
+    assert parse.heads == same.heads
+    assert parse.word_confidences == same.word_confidences
+
+
+def test_an_initial_parser_parses_freely(parser):
+    """Its parse is the graph that what was decided is put into; notes that are no marks do not stop it."""
+    inner = tiny_parser(max_steps=1)
+    decided = Constraints(heads={1: 5}, labels={1: "obj"}).mark(marked(["_"] * 5))
+    other = marked(["Keep=Yes", *["_"] * 4])
+
+    (parse,) = parser.using(initial=inner).stream_parses([decided])
+
+    assert parse.initial == inner.parse(WORDS).arcs
+    assert (parse.heads[0], parse.labels[0]) == (5, "obj")
+    assert parser.using(initial=inner, keep="nothing").parse(other).graph.is_tree
 
 
 def test_steps_read_what_was_decided(parser):
@@ -256,6 +300,8 @@ def test_crossing_arcs_cannot_be_asked_of_a_projective_tree(parser):
         (Constraints(labels={0: "root"}), "There is no word 0 to decide about"),
         (Constraints(heads={1: 6}), "The head 6 that was decided on is no word: there are 5 words."),
         (Constraints(not_heads={1: [-1]}), "The head -1 that was decided on is no word"),
+        (Constraints(not_heads={9: []}), "There is no word 9 to decide about"),
+        (Constraints(not_labels={9: []}), "There is no word 9 to decide about"),
         (Constraints(heads={2: 2}), "It was decided that the word hangs on itself."),
     ],
 )
@@ -278,6 +324,22 @@ def test_a_long_sentence_with_all_arcs_but_a_few_decided(parser):
 
     assert tree.is_tree
     assert obeys(tree, decided)
+
+
+def test_a_cycle_of_very_many_decisions_is_told_at_once(parser):
+    words = ["The"] * 3000
+    decided = Constraints(heads={word: word % 3000 + 1 for word in range(1, 3001)})
+
+    start = time.perf_counter()
+    with pytest.raises(TreebankError, match="word 1 'The' must hang on 2 'The'; .* and 2992 more"):
+        parser.parse(words, constraints=decided)
+
+    assert time.perf_counter() - start < 20
+
+
+def test_one_decision_is_not_for_a_list_of_sentences(parser):
+    with pytest.raises(TreefineError, match="One Constraints is for one sentence. Give a list with one for each."):
+        parser.parse([WORDS, WORDS], constraints=Constraints(heads={1: 0}))
 
 
 def test_options_that_do_not_exist_are_told(parser):

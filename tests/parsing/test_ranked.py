@@ -81,6 +81,12 @@ def test_trees_far_less_probable_than_cycles_are_summed_without_loss():
     assert log_sum_of_trees(weights) == pytest.approx(math.log(exact.numerator) - math.log(exact.denominator))
 
 
+def test_trees_that_are_too_improbable_for_a_number_are_summed_as_well():
+    weights = np.array([[0, 0, 0], [-1000.0, -np.inf, 0.0], [-1000.0, 0.0, -np.inf]])
+
+    assert log_sum_of_trees(weights) == pytest.approx(-1000 + math.log(2))
+
+
 def test_where_there_is_no_tree_none_comes():
     weights = np.array([[0, 0, 0], [-np.inf, 0, 1.0], [-np.inf, 1.0, 0]])
 

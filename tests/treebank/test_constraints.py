@@ -1,10 +1,12 @@
 """What a person decided, in the columns of a treebank."""
 
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treefine import Graph, Sentence, TreebankError
+from treefine import Graph, Sentence, TreebankError, TreefineError, read_treebank
 from treefine.treebank.constraints import FREE, Constraints, listed, marks_of
 from treefine.treebank.constraints import given as all_given
 from treefine.treebank.graph import Arcs
@@ -37,6 +39,8 @@ def test_other_notes_decide_nothing(note):
     ("note", "message"),
     [
         ("Keep", "Keep is no mark."),
+        ("keep=Arc", "keep=Arc is no mark."),
+        ("NotHead=" + "9" * 5000, "is not a list of words."),
         ("Keep=arc", "Keep=arc is no mark. Write Keep=Arc"),
         ("NotHead=x", "NotHead=x is not a list of words."),
         ("NotHead=", "NotHead= is not a list of words."),
@@ -49,6 +53,31 @@ def test_a_mark_that_says_nothing_is_refused_with_its_place(note, message):
         marks_of(sentence(["_", note, "_", "_"]))
 
     assert caught.value.word == "2"
+
+
+@pytest.mark.parametrize(("number", "line"), [("1-2", 1), ("2.1", 4)])
+def test_a_mark_on_what_is_no_word_is_refused_with_its_line(number, line):
+    rows = [[str(word), form, *["_"] * 8] for word, form in enumerate(WORDS, start=1)]
+    rows.insert(line - 1 if "-" in number else line - 2, [number, "x", *["_"] * 7, "Keep=Arc"])
+    text = "\n".join(map("\t".join, rows)) + "\n\n"
+    (found,) = read_treebank(io.BytesIO(text.encode()))
+
+    with pytest.raises(TreebankError, match="Keep=Arc marks what is no word. Mark the words themselves.") as caught:
+        marks_of(found)
+
+    assert caught.value.word == number
+
+
+@pytest.mark.parametrize("wrong", [{"not_labels": {1: "xcomp"}}, {"not_heads": {1: 2}}])
+def test_what_is_no_list_cannot_be_forbidden(wrong):
+    with pytest.raises(TreefineError, match="of word 1 is .*, which is no list. Give a list: not_"):
+        Constraints(**wrong)
+
+
+@pytest.mark.parametrize("label", ["a,b", "c|d"])
+def test_a_label_that_would_break_a_mark_is_not_written(label):
+    with pytest.raises(TreefineError, match="cannot stand in a mark"):
+        Constraints(not_labels={1: [label]}).mark(sentence())
 
 
 @pytest.mark.parametrize(("note", "column"), [("Keep=Head", "HEAD"), ("Keep=Label", "DEPREL"), ("Keep=Arc", "HEAD")])

@@ -302,3 +302,12 @@ def test_any_text_against_any_other_is_aligned_or_refused(first, second, cut):
     except AlignmentError:
         return
     assert len(found) == len(sentences(first))
+
+
+def test_a_multiword_token_of_ignored_characters_alone_does_not_stop_the_alignment():
+    line = "\t".join("_" * 8)
+    backslash = "1-2\t\\\t" + line + "\n1\ta\t_\t_\t_\t_\t3\tx\t_\t_\n2\tb\t_\t_\t_\t_\t3\ty\t_\t_\n"
+    theirs = read(backslash + "3\tc\t_\t_\t_\t_\t0\tz\t_\t_\n\n")
+
+    assert list(transferred([sentence("c")], theirs)) == [Arcs((0,), ("z",))]
+    assert list(transferred(theirs, [sentence("c", "0", "z")])) == [Arcs((None, None, 0), ("_", "_", "z"))]

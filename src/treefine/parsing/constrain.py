@@ -13,11 +13,23 @@ from treefine.network.allowed import Allowed
 from treefine.network.vocabulary import UNSEEN, Vocabulary
 from treefine.parsing.decode import Decoder
 from treefine.treebank.constraints import Constraints
-from treefine.treebank.graph import ROOT
+from treefine.treebank.graph import ROOT, Arcs, find_cycles
 from treefine.treebank.sentence import Sentence
 
 Mask = NDArray[np.bool_]
 MOST_TOLD = 8  # decisions in an error
+
+
+def named_as_given(arcs: Arcs, constraints: Constraints, known: Constraints) -> Arcs:
+    """Initial arcs in which a label that is kept has the name that was given, not the one that it is read by.
+
+    So a label of another scheme that stays is no change.
+    """
+    labels = list(arcs.labels)
+    for word, label in known.labels.items():
+        if labels[word - 1] == label:
+            labels[word - 1] = constraints.labels[word]
+    return arcs._replace(labels=tuple(labels))
 
 
 def allowed_of(
@@ -52,12 +64,10 @@ def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary:
     for word, names in constraints.not_labels.items():
         labels[word, [label for label in map(vocabulary.label_id, names) if label is not None]] = False
     for word, name in constraints.labels.items():
-        (label,) = vocabulary.label_ids([name])
+        (label,) = vocabulary.label_ids([name])  # of one that is unknown, the network says nothing
         labels[word] = np.arange(n_labels) == label if label != UNSEEN else True
         if name in constraints.not_labels.get(word, ()):
             labels[word] = False
-        if root_label is not None:  # also of a label that the model has no name for
-            heads[word] &= (np.arange(n_words + 1) == ROOT) == (name == vocabulary.labels[root_label])
     is_root_label = np.arange(n_labels) == root_label
     for word in {*constraints.labels, *constraints.not_labels}:
         heads[word, ROOT] &= labels[word, is_root_label if root_label is not None else slice(None)].any()
@@ -67,9 +77,10 @@ def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary:
 
 def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Decoder, vocabulary: Vocabulary) -> None:
     """Refuse decisions that no tree obeys, and name the words whose decisions cannot hold together."""
+    _check_words(sentence, constraints)
     atoms = [*_atoms(constraints)]
     for atom in atoms:
-        _check_range(sentence, atom)
+        _check_head(sentence, atom)
 
     def is_possible(some: Sequence[_Atom]) -> bool:
         heads, _ = _masks(_joined(some), len(sentence), decoder, vocabulary)
@@ -77,7 +88,8 @@ def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Dec
 
     if is_possible(atoms):
         return
-    wrong = sorted(_smallest(atoms, is_possible), key=lambda atom: (atom.word, atom.is_forbidden, atom.head is None))
+    found = _obvious(constraints, len(sentence)) or _smallest(atoms, is_possible)
+    wrong = sorted(found, key=lambda atom: (atom.word, atom.is_forbidden, atom.head is None))
     told = "; ".join(_told(sentence, atom) for atom in wrong[:MOST_TOLD])
     more = f"; and {len(wrong) - MOST_TOLD} more" if len(wrong) > MOST_TOLD else ""
     what = "cannot hold together" if len(wrong) > 1 else "cannot hold"
@@ -121,6 +133,14 @@ def _joined(atoms: Sequence[_Atom]) -> Constraints:
     return Constraints(heads, labels, not_heads, not_labels)
 
 
+def _obvious(constraints: Constraints, n_words: int) -> list[_Atom]:
+    """Heads that make a cycle, or two roots: found at once, however many decisions there are."""
+    for cycle in find_cycles([constraints.heads.get(word, ROOT) for word in range(n_words + 1)]):
+        return [_Atom(word, head=constraints.heads[word]) for word in cycle]
+    roots = [word for word, head in constraints.heads.items() if head == ROOT]
+    return [_Atom(word, head=ROOT) for word in roots[:2]] if len(roots) > 1 else []
+
+
 def _smallest(atoms: list[_Atom], is_possible: Callable[[Sequence[_Atom]], bool]) -> list[_Atom]:
     """A part of the decisions that is impossible, and possible without any one of them.
 
@@ -139,9 +159,14 @@ def _smallest(atoms: list[_Atom], is_possible: Callable[[Sequence[_Atom]], bool]
     return atoms
 
 
-def _check_range(sentence: Sentence, atom: _Atom) -> None:
-    if not 1 <= atom.word <= len(sentence):
-        raise sentence.error(f"There is no word {atom.word} to decide about: there are {len(sentence)} words.")
+def _check_words(sentence: Sentence, constraints: Constraints) -> None:
+    decided = (constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels)
+    for word in {word for each in decided for word in each}:
+        if not 1 <= word <= len(sentence):
+            raise sentence.error(f"There is no word {word} to decide about: there are {len(sentence)} words.")
+
+
+def _check_head(sentence: Sentence, atom: _Atom) -> None:
     if atom.head is not None and not 0 <= atom.head <= len(sentence):
         message = f"The head {atom.head} that was decided on is no word: there are {len(sentence)} words."
         raise sentence.error(message, word=atom.word)

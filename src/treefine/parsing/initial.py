@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from treefine.treebank.conllu import read_treebank
@@ -49,13 +48,11 @@ def renamed(
     initial: InitialParser,
     known: Collection[str],
     names: Mapping[str, str] | None = None,
-    *,
-    seen: Counter[tuple[str, str]] | None = None,
 ) -> InitialParser:
     """The arcs of another initial parser, with those of the known labels that its labels are read as (`read_as`).
 
     The known labels are those of a model: `parser.model.vocabulary.labels`. The names go before all else, as those of
-    `read_label_map` do. `seen` counts each label that is read as another one, and with _ those that are not read.
+    `read_label_map` do.
     """
     found: dict[str, str] = {}
 
@@ -64,12 +61,7 @@ def renamed(
             return label
         if label not in found:
             found[label] = read_as(label, known, names)
-        new = found[label]
-        if seen is not None and new not in known:
-            seen[label, BLANK] += 1
-        elif seen is not None and new != label:
-            seen[label, new] += 1
-        return new
+        return found[label]
 
     def read(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         for heads, labels in initial(sentences):

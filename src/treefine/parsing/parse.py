@@ -49,7 +49,7 @@ class Change(NamedTuple):
     old_label: str
     head: int
     label: str
-    before: float | None  # how sure the parser is, after its last step, of the old head and label together …
+    before: float | None  # how sure the parser is, after its last step, of the old head and label, if it read them …
     after: float  # … and of the new ones
     step: int | None  # the first t whose graph has the new arc; None where only the tree has it
 
@@ -64,7 +64,7 @@ class Parse:
     confidence: float  # the probability that all heads and labels are right, if its words and its ends are
     steps: tuple[Graph, ...]  # G¹ … Gᵀ; they may have cycles, and the last is mostly the tree
     initial: Arcs  # G⁰, without any head where the parser started from nothing
-    initial_confidences: tuple[Confidence | None, ...]  # in its arcs, after the last step; None where it has none
+    initial_confidences: tuple[Confidence | None, ...]  # in its arcs, after the last step; None where none was read
     converged: bool  # whether the last step repeated its input, so that a further one would too
     trees: tuple[RankedTree, ...] = ()  # the k best, the tree itself first; none where one alone was asked for
 
@@ -232,11 +232,11 @@ class Parse:
         return [*drawn[:-1], replace(drawn[-1], confidence=sure)]
 
     def changed_picture(self) -> Picture:
-        """The tree with what it changed in G⁰. A word that had no arc there is drawn as if it had not changed."""
+        """The tree with what it changed in G⁰. What a word had no arc or no label for is drawn as if it were old."""
         picture = self.pictures()[0]
         pairs = list(zip(*self.initial, self.heads, self.labels, strict=True))
         heads = [head if old is None else old for old, _, head, _ in pairs]
-        labels = [label if old is None else old_label for old, old_label, _, label in pairs]
+        labels = [label if old is None or old_label == BLANK else old_label for old, old_label, _, label in pairs]
         return replace(picture, before=Graph.of_words(heads, labels))
 
     def _repr_html_(self) -> str:

@@ -151,6 +151,8 @@ class Parser:
         words = [each for each in several if isinstance(each, str)]
         if several and len(words) == len(several):
             return next(self.stream([words], constraints=decided))
+        if isinstance(constraints, Constraints):
+            raise TreefineError("One Constraints is for one sentence.", hint="Give a list with one for each.")
         return list(self.stream(several, constraints=decided))
 
     def stream(
@@ -270,7 +272,9 @@ class Parser:
 
     def plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
         """How sentences are parsed, for what runs them another way."""
-        initial = from_parser(self.initial.stream) if isinstance(self.initial, Parser) else self.initial
+        initial = self.initial
+        if isinstance(initial, Parser):  # it parses freely: what was decided is put into its graph
+            initial = from_parser(initial.using(keep="nothing").stream)
         return Plan(
             self.model,
             self.device,

@@ -16,7 +16,7 @@ Weights = NDArray[np.float64]  # [dep, head]; -inf for an arc that cannot be
 
 
 class _Part(NamedTuple):
-    """Trees that have some arcs and lack some others, with the best of them once it is known.
+    """Trees whose first words have certain heads, and whose next word has none of some: the best once it is known.
 
     Parts are compared by their first fields: the largest sum first, and of equal ones the part that was made first.
     """
@@ -24,9 +24,9 @@ class _Part(NamedTuple):
     cost: float  # minus the sum, or minus what bounds it
     number: int
     heads: Heads | None  # None while it is not known
-    fixed: tuple[int, ...]  # words that have the arc of `like`
+    n_fixed: int  # so many words have the heads of `like` …
     like: Heads
-    without: tuple[tuple[int, int], ...]  # arcs (word, head) that are not allowed
+    without: tuple[int, ...]  # … and the next one has none of these
 
 
 def best_trees(weights: Weights, search: Callable[[Weights], Heads]) -> Iterator[Heads]:
@@ -37,8 +37,7 @@ def best_trees(weights: Weights, search: Callable[[Weights], Heads]) -> Iterator
     larger than the next tree's: so few searches are needed where most heads are clear.
     """
     words = np.arange(1, len(weights))
-    nothing = np.zeros(len(weights), np.int64)
-    parts = [_Part(-math.inf, 0, None, (), nothing, ())]
+    parts = [_Part(-math.inf, 0, None, 0, np.zeros(len(weights), np.int64), ())]
     n_parts = 1
     while parts:
         part = heapq.heappop(parts)
@@ -50,15 +49,12 @@ def best_trees(weights: Weights, search: Callable[[Weights], Heads]) -> Iterator
                 heapq.heappush(parts, part._replace(cost=-total, heads=heads))
             continue
         yield part.heads
-        fixed = part.fixed
-        for word, bound in zip(words.tolist(), _bounds(_within(weights, part), part.heads), strict=True):
-            if word in part.fixed:
-                continue
-            if bound > -math.inf:
-                without = (*part.without, (word, int(part.heads[word])))
-                heapq.heappush(parts, _Part(max(-bound, part.cost), n_parts, None, fixed, part.heads, without))
+        for n_fixed, bound in enumerate(_bounds(_within(weights, part), part.heads)):
+            if n_fixed >= part.n_fixed and bound > -math.inf:
+                before = part.without if n_fixed == part.n_fixed else ()
+                without = (*before, int(part.heads[n_fixed + 1]))
+                heapq.heappush(parts, _Part(max(-bound, part.cost), n_parts, None, n_fixed, part.heads, without))
                 n_parts += 1
-            fixed = (*fixed, word)
 
 
 def _bounds(within: Weights, heads: Heads) -> list[float]:
@@ -76,11 +72,11 @@ def _within(weights: Weights, part: _Part) -> Weights:
     """The weights with -inf for all arcs that the trees of a part cannot have."""
     within: Weights = weights.copy()
     np.fill_diagonal(within, -math.inf)
-    rows = list(part.fixed)
+    rows = np.arange(1, part.n_fixed + 1)
     within[rows] = -math.inf
     within[rows, part.like[rows]] = weights[rows, part.like[rows]]
-    for word, head in part.without:
-        within[word, head] = -math.inf
+    if part.without:
+        within[part.n_fixed + 1, list(part.without)] = -math.inf
     return within
 
 
@@ -88,27 +84,23 @@ def log_sum_of_trees(weights: Weights) -> float:
     """The logarithm of the sum of exp(sum of weights) over all trees with one root.
 
     By the matrix-tree theorem this is a determinant, which is found here by leaving out one word after another: what
-    went through a word goes past it. All numbers stay positive, nothing is subtracted, and so nothing is lost however
+    went through a word goes past it. Nothing is subtracted, and all is done in logarithms, so nothing is lost however
     improbable the trees are beside graphs with cycles. ROOT has one word, which is the one that is left.
     """
-    scale = weights[1:].max(-1)  # [word]
-    if not np.isfinite(scale).all():
-        return -math.inf
-    arcs = np.exp(weights[1:] - scale[:, None])
-    roots, arcs = arcs[:, 0].copy(), arcs[:, 1:].copy()  # [word], [dep, head]
-    np.fill_diagonal(arcs, 0)
-    log_sum = float(scale.sum())
-    left = list(range(len(arcs)))
-    while len(left) > 1:
+    roots, arcs = weights[1:, 0].copy(), weights[1:, 1:].copy()  # [word], [dep, head]
+    np.fill_diagonal(arcs, -math.inf)
+    log_sum = 0.0
+    while len(arcs) > 1:
         # The word with the most weight on other words: one that can be nothing but the root comes last.
-        totals = arcs[np.ix_(left, left)].sum(-1)
-        word = left.pop(int(totals.argmax()))
-        total = float(totals.max())
-        if total == 0:
+        totals = np.logaddexp.reduce(arcs, axis=1)
+        word = int(totals.argmax())
+        total = totals[word]
+        if total == -math.inf:
             return -math.inf
-        log_sum += math.log(total)
-        share, onto = arcs[word] / total, arcs[:, word].copy()
-        arcs += onto[:, None] * share
-        roots += onto * (roots[word] / total)
-        np.fill_diagonal(arcs, 0)
-    return log_sum + math.log(roots[left[0]]) if roots[left[0]] > 0 else -math.inf
+        log_sum += float(total)
+        rest = np.delete(np.arange(len(arcs)), word)
+        onto = arcs[rest, word] - total
+        roots = np.logaddexp(roots[rest], onto + roots[word])
+        arcs = np.logaddexp(arcs[np.ix_(rest, rest)], onto[:, None] + arcs[word, rest])
+        np.fill_diagonal(arcs, -math.inf)
+    return log_sum + float(roots[0])

@@ -19,7 +19,7 @@ from treefine.network.vocabulary import UNSEEN
 from treefine.parsing.alternatives import RankedTree, ranked_trees
 from treefine.parsing.batching import batches, chunks, halving, is_out_of_memory
 from treefine.parsing.confidence import Confidence, word_confidences
-from treefine.parsing.constrain import allowed_of, check_constraints
+from treefine.parsing.constrain import allowed_of, check_constraints, named_as_given
 from treefine.parsing.decode import Decoder, made_trees
 from treefine.parsing.initial import InitialParser
 from treefine.parsing.refine import BatchStep, Tags, refine
@@ -86,6 +86,7 @@ class Item(NamedTuple):
     sentence: Sentence
     initial: Arcs
     constraints: Constraints
+    known: Constraints  # the same, as the model reads it
 
 
 Work = Callable[[Plan, Sequence[Item]], list[Result]]
@@ -141,9 +142,12 @@ def _items(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
             raise sentence.error("The initial parser gave a head that is no word of this sentence.")
         if constraints is None:
             raise sentence.error("There are no constraints for this sentence, though there were for those before.")
+        known = constraints
         if constraints:
-            check_constraints(sentence, constraints, plan.decoder, plan.model.vocabulary)
-        yield Item(sentence, arcs, constraints)
+            known = constraints.read_by(plan.model.vocabulary.labels)
+            check_constraints(sentence, known, plan.decoder, plan.model.vocabulary)
+            arcs = named_as_given(arcs, constraints, known)
+        yield Item(sentence, arcs, constraints, known)
     for _ in parses:  # where there are more, some know why that is wrong
         raise TreefineError("The initial parser gave more parses than there are sentences.")
     for _ in decided:
@@ -203,28 +207,31 @@ def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, constraints: Con
     if plan.k == 1:
         return ()
     scores, settings = step.scores.only(row, step.batch.lengths[row] + 1), plan.model.settings.confidence
-    first, *others = ranked_trees(scores, plan.decoder, settings, plan.model.vocabulary, plan.k, constraints)
-    # Of labels that are equal but for rounding, another may have won.
-    return (first._replace(tree=tree) if first.tree.heads == tree.heads else first, *others)
+    trees = ranked_trees(scores, plan.decoder, settings, plan.model.vocabulary, plan.k, constraints)
+    # Of trees, or of labels, that are equal but for rounding another may have won.
+    own = next((each for each in trees if each.tree.heads == tree.heads), trees[0])
+    others = [each for each in trees if each.tree.heads != tree.heads]
+    return (own._replace(tree=tree), *others)[: plan.k]
 
 
 def _sure_of_initial(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> list[tuple[Confidence | None, ...]]:
     """For each sentence of a step, how sure its scores are of the arcs that it started from; None where it had none.
 
-    Of a label that the model has no name for they are not sure at all.
+    An arc whose label the model cannot read is none either: nobody can say how likely that label is.
     """
     started = [arcs[number] for number in step.sentences]
     if all(head is None for each in started for head in each.heads):
         return [(None,) * len(each.heads) for each in started]
     graphs = Graphs.of(started, plan.model.vocabulary).to(plan.device)
     sure = word_confidences(step.scores, graphs, plan.decoder, plan.model.settings.confidence)
-    sure[..., 1] *= graphs.labels != UNSEEN
     return [
         tuple(
-            None if head is None else Confidence(*pair)
-            for head, pair in zip(each.heads, row[1 : len(each.heads) + 1], strict=True)
+            Confidence(*pair) if is_read else None
+            for is_read, pair in zip(read[1 : length + 1], row[1 : length + 1], strict=True)
         )
-        for each, row in zip(started, sure.tolist(), strict=True)
+        for length, read, row in zip(
+            [len(each.heads) for each in started], (graphs.labels != UNSEEN).tolist(), sure.tolist(), strict=True
+        )
     ]
 
 
@@ -250,8 +257,8 @@ def steps_of_batch(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> I
     """The refinement of one batch; `wants_trees` if each step's trees are asked for, not the last one's alone."""
     model, decoder = plan.model, plan.decoder
     sentences = [item.sentence for item in items]
-    initial = Graphs.of([item.constraints.put_into(item.initial) for item in items], model.vocabulary).to(plan.device)
-    allowed = allowed_of([item.constraints for item in items], list(map(len, sentences)), decoder, model.vocabulary)
+    initial = Graphs.of([item.known.put_into(item.initial) for item in items], model.vocabulary).to(plan.device)
+    allowed = allowed_of([item.known for item in items], list(map(len, sentences)), decoder, model.vocabulary)
     batch = replace(model.batch_of(sentences), allowed=allowed)
     first_trees = made_trees(model, initial)
 

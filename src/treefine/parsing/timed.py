@@ -32,6 +32,7 @@ class TimedSteps:
     initial_seconds: float
     seconds: tuple[float, ...]  # of t = 1 … T: scores, graphs and trees; the first also cuts words into pieces
     sentences: tuple[int, ...]  # that were refined in t = 1 … T
+    predicts_tags: bool  # where t = 1 does, a sentence that lacked tags does not converge by it
 
     @property
     def first(self) -> int:
@@ -60,7 +61,7 @@ def timed_steps(
     """
     start = _now(parser.device)
     if isinstance(parser.initial, Parser):
-        arcs = [sentence.arcs for sentence in parser.initial.stream(sentences)]
+        arcs = [sentence.arcs for sentence in parser.initial.using(keep="nothing").stream(sentences)]
     else:
         arcs = list(parser.initial(sentences))
     initial_seconds = _now(parser.device) - start
@@ -82,10 +83,11 @@ def timed_steps(
         on_sentences(len(items))
         return found
 
-    plan = replace(parser.plan(), initial=lambda _: iter(arcs))
+    plan = replace(parser.using(keep="nothing").plan(), initial=lambda _: iter(arcs))
     steps = [found for _, found in run(plan, sentences, work)]
     has_initial = any(head is not None for each in arcs for head in each.heads)
-    return TimedSteps(arcs if has_initial else None, steps, initial_seconds, tuple(seconds), tuple(refined))
+    initial = arcs if has_initial else None
+    return TimedSteps(initial, steps, initial_seconds, tuple(seconds), tuple(refined), plan.predicts_tags)
 
 
 def _now(device: torch.device) -> float:

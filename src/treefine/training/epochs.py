@@ -189,7 +189,8 @@ def _save(
 def _parser_of_dev(model: ParserModel, recipe: Recipe, processes: Processes, arcs: Sequence[Arcs]) -> Parser:
     """The model as a parser of the dev set alone, whose initial parses it has."""
     initial = (lambda _: iter(arcs)) if model.settings.reads_graph else empty
-    return Parser(model, initial=initial, max_steps=recipe.refine.max_steps, device=processes.device)
+    steps = recipe.refine.max_steps
+    return Parser(model, initial=initial, max_steps=steps, keep="nothing", device=processes.device)
 
 
 def _finish(folder: Path, processes: Processes) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from treefine.errors import TreefineError
 from treefine.treebank.graph import Arcs
+from treefine.treebank.label_names import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 Keep = Literal["marked", "given", "nothing"]
 KEEP, NOT_HEAD, NOT_LABEL = "Keep", "NotHead", "NotLabel"  # marks in MISC
 MARKS = (KEEP, NOT_HEAD, NOT_LABEL)
 KEPT = {"Arc": (True, True), "Head": (True, False), "Label": (False, True)}  # head, label
-_HINT = "Write Keep=Arc, Keep=Head or Keep=Label, NotHead=2,5 or NotLabel=obj,iobj."
+_LOWER = tuple(map(str.lower, MARKS))
+_HINT = (
+    "Write Keep=Arc, Keep=Head, Keep=Label, NotHead=2,5 or NotLabel=obj,iobj; for notes of your own, --keep nothing."
+)
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,24 @@ class Constraints:
     not_heads: Mapping[int, Collection[int]] = field(default_factory=dict)  # heads that it must not have
     not_labels: Mapping[int, Collection[str]] = field(default_factory=dict)  # labels that it must not have
 
+    def __post_init__(self) -> None:
+        for name, forbidden in (("not_heads", self.not_heads), ("not_labels", self.not_labels)):
+            for word, values in forbidden.items():
+                if isinstance(values, str) or not isinstance(values, Collection):
+                    hint = f"Give a list: {name}={{{word}: [{values!r}]}}."
+                    raise TreefineError(f"{name} of word {word} is {values!r}, which is no list.", hint=hint)
+
     def __bool__(self) -> bool:
         """Whether anything was decided."""
         return bool(self.heads or self.labels or self.not_heads or self.not_labels)
+
+    def read_by(self, known: Collection[str]) -> Constraints:
+        """The same with labels of other schemes by their known names, as a graph to start from is read.
+
+        >>> Constraints(labels={1: "dobj"}).read_by(["obj"]).labels
+        {1: 'obj'}
+        """
+        return replace(self, labels={word: read_as(label, known) for word, label in self.labels.items()})
 
     def put_into(self, arcs: Arcs) -> Arcs:
         """The arcs with what was decided in place of what they say, so that the first step reads it already.
@@ -67,6 +87,9 @@ class Constraints:
     def _marks(self, word: int) -> Iterator[str]:
         decided = (word in self.heads, word in self.labels)
         yield from (f"{KEEP}={value}" for value, which in KEPT.items() if which == decided)
+        for label in self.not_labels.get(word, ()):
+            if "," in label or "|" in label:
+                raise TreefineError(f"The label {label!r} cannot stand in a mark: it has a comma or a bar.")
         for name, forbidden in ((NOT_HEAD, self.not_heads), (NOT_LABEL, self.not_labels)):
             if forbidden.get(word):
                 yield f"{name}={','.join(map(str, forbidden[word]))}"
@@ -116,8 +139,9 @@ CONSTRAIN: Mapping[Keep, Constrain] = {"marked": marked, "given": given, "nothin
 def marks_of(sentence: Sentence) -> Constraints:
     """What the marks of one sentence say."""
     notes = sentence.column(sentence.format.misc)
-    if not any(name in note for note in set(notes) for name in MARKS):
+    if sentence.format.misc is None or not any(map(_may_mark, set(sentence.columns[sentence.format.misc]))):
         return FREE
+    _refuse_elsewhere(sentence, sentence.format.misc)
     heads: dict[int, int] = {}
     labels: dict[int, str] = {}
     not_heads: dict[int, tuple[int, ...]] = {}
@@ -126,6 +150,8 @@ def marks_of(sentence: Sentence) -> Constraints:
         for mark in note.split("|"):
             name, _, value = mark.partition("=")
             values = tuple(value.split(","))
+            if name not in MARKS and name.lower() in _LOWER:
+                raise sentence.error(f"{mark} is no mark.", word=word, hint=_HINT)
             if name == KEEP:
                 if value not in KEPT:
                     raise sentence.error(f"{mark} is no mark.", word=word, hint=_HINT)
@@ -135,7 +161,7 @@ def marks_of(sentence: Sentence) -> Constraints:
                 if keeps_label:
                     labels[word] = _label(sentence, word)
             elif name == NOT_HEAD:
-                if not all(each.isascii() and each.isdecimal() for each in values):
+                if not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in values):
                     raise sentence.error(f"{mark} is not a list of words.", word=word, hint=_HINT)
                 not_heads[word] = tuple(map(int, values))
             elif name == NOT_LABEL:
@@ -143,6 +169,20 @@ def marks_of(sentence: Sentence) -> Constraints:
                     raise sentence.error(f"{mark} is not a list of labels.", word=word, hint=_HINT)
                 not_labels[word] = values
     return Constraints(heads, labels, not_heads, not_labels)
+
+
+def _may_mark(note: str) -> bool:
+    lowered = note.lower()
+    return any(name in lowered for name in _LOWER)
+
+
+def _refuse_elsewhere(sentence: Sentence, misc: int) -> None:
+    """An error where a mark stands on the line of a multiword token or an empty node, of which nothing is decided."""
+    words = set(sentence.word_lines)
+    for line, note in enumerate(sentence.columns[misc]):
+        if line not in words and any(mark.partition("=")[0].lower() in _LOWER for mark in note.split("|")):
+            hint = "Mark the words themselves."
+            raise sentence.error(f"{note} marks what is no word.", line=line, hint=hint)
 
 
 def _head(sentence: Sentence, word: int) -> int:

@@ -36,7 +36,10 @@ def same_words(ours: Segmentation, theirs: Segmentation) -> Iterator[tuple[int, 
         if ours.in_multiword[a] or theirs.in_multiword[b]:
             left, right = _multiword_stretch(ours, theirs, a, b)
             yield from _same_by_form(ours, theirs, left, right)
-            a, b = left.stop, right.stop
+            if left or right:
+                a, b = left.stop, right.stop
+            else:  # a token without characters, such as a backslash where that does not count
+                a, b = (a + 1, b) if ours.in_multiword[a] else (a, b + 1)
             continue
         if ours.spans[a] == theirs.spans[b]:
             yield a, b

@@ -1,0 +1,52 @@
+"""The parses that a model learns to refine, as each source has them."""
+
+from tests.tiny import sample, tiny_parser
+from tests.training.trainings import CPU
+from treefine import Constraints, write_treebank
+from treefine.training.data import Data
+from treefine.training.initial_settings import InitialSettings
+from treefine.training.processes import Processes
+from treefine.training.sources import Source, parses_of
+from treefine.treebank.graph import Arcs
+
+
+def parses(settings, data, folder):
+    """What the source gives; no parser has to be trained for it."""
+    making = parses_of(Source("", settings, None, None, folder), data, Processes(CPU), form=None)
+    try:
+        next(making)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a parser was trained")
+
+
+def test_marks_in_the_treebank_do_not_give_its_arcs_away(tmp_path):
+    """A treebank that was corrected with marks is a treebank like all others to learn from."""
+    tiny_parser(max_steps=1).save(tmp_path / "model")
+    plain = tuple(sample(12))
+    marked = tuple(
+        Constraints(dict(enumerate(each.heads, start=1)), dict(enumerate(each.labels, start=1))).mark(each)
+        for each in plain
+    )
+    settings = InitialSettings(parser=str(tmp_path / "model"))
+
+    found = parses(settings, Data(marked, marked[:4], {}), tmp_path)
+
+    expected = parses(settings, Data(plain, plain[:4], {}), tmp_path)
+    assert (found.train, found.dev) == (expected.train, expected.dev)
+    assert any(arcs != each.arcs for arcs, each in zip(found.train, plain, strict=True))
+
+
+def test_labels_of_another_scheme_in_files_are_read_as_refining_will_read_them(tmp_path):
+    sentences = tuple(sample(12))
+    older = {"obj": "dobj", "root": "ROOT"}
+    for name, part in (("train", sentences), ("dev", sentences[:4])):
+        labelled = [Arcs(each.heads, tuple(older.get(label, label) for label in each.labels)) for each in part]
+        others = [each.with_arcs(arcs) for each, arcs in zip(part, labelled, strict=True)]
+        write_treebank(others, tmp_path / f"{name}.conllu")
+    settings = InitialSettings("files", train=str(tmp_path / "train.conllu"), dev=str(tmp_path / "dev.conllu"))
+
+    found = parses(settings, Data(sentences, sentences[:4], {}), tmp_path)
+
+    assert found.train == [each.arcs for each in sentences]
+    assert found.dev == [each.arcs for each in sentences[:4]]
