@@ -8,6 +8,7 @@ from functools import cache, partial
 from benchmarks.predictions import load_predictions
 from benchmarks.refinements import NAMES, PREDICTIONS, all_models, gold_of, refinement_of_model
 from benchmarks.results import listed
+from treefine.drawing.axis import PERCENT
 from treefine.drawing.chart import Line, Mark, draw_lines, draw_steps
 from treefine.drawing.svg import draw_svg
 from treefine.evaluation.analysis import Point
@@ -16,6 +17,7 @@ from treefine.evaluation.conll18 import all_marks
 from treefine.evaluation.curves import Tally, draw_curves, join, tally
 from treefine.evaluation.refinement import Example, step_pair
 from treefine.evaluation.refinement_page import example_pictures
+from treefine.evaluation.report_sections import APART
 from treefine.evaluation.words import Words, load_words
 
 TREEBANK = "en_ewt"  # of the examples: its licence (CC BY-SA 4.0) lets us show its sentences
@@ -77,7 +79,8 @@ def errors_by(by: str) -> str:
         Line(system, tuple(Mark(point.value, 100 * point.f1, count=point.gold) for point in points))
         for system, points in curves_of(by).items()
     ]
-    return draw_lines(lines, title=f"LAS by {by}", x_title=CURVES[by], y_title="LAS (F1, %)")
+    titles = {"title": f"LAS by {by}", "x_title": CURVES[by], "y_title": "LAS (F1, %)"}
+    return draw_lines(lines, **titles, limits=PERCENT, apart=APART)
 
 
 def errors_left() -> str:
