@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import paper
-from benchmarks.analysis_figures import FIGURES, examples, mixture
+from benchmarks.analysis_figures import FIGURES, curves, examples, mixture
 from benchmarks.analysis_models import MODEL_TABLES, measure_step_times
 from benchmarks.markdown import table
 from benchmarks.refinements import (
@@ -261,5 +261,5 @@ def _reported(reported: Mapping[str, Mapping[str, Sequence[float]]], kind: str, 
 
 ANALYSIS: dict[str, Callable[[], str]] = {
     f"analysis_{each.__name__}": each
-    for each in (models, steps, resources, labels, projectivity, converged, changed, examples, mixture)
+    for each in (models, steps, resources, labels, projectivity, converged, changed, examples, curves, mixture)
 } | MODEL_TABLES

@@ -23,6 +23,7 @@ from treefine.evaluation.words import Words, load_words
 TREEBANK = "en_ewt"  # of the examples: its licence (CC BY-SA 4.0) lets us show its sentences
 EXAMPLES = 2
 LONG = 30  # words
+MANY = 500  # gold words of a point that is compared
 RULE = "conll18"
 CURVES = {  # by property: the title of its axis
     "dependency length": "dependency length (words)",
@@ -118,6 +119,36 @@ def examples() -> str:
     names = {kind: [f"`{each.gold.sent_id}`" for each in chosen_examples(kind)] for kind in ("corrected", "spoiled")}
     corrected, spoiled = map(listed, names.values())
     return f"Drawn are, of {TREEBANK} dev, {corrected} (corrected), and {spoiled} (spoiled)."
+
+
+def curves() -> str:
+    """Which encoders the lines over length and depth are of, and how far apart those of the refined models lie."""
+    text = []
+    for treebank in NAMES:
+        encoders: dict[str, list[str]] = {}
+        for kind, models in all_models().items():
+            if kind in shown_systems():
+                initial = ["SynTr"] if kind == "SynTr+RNGTr" else []
+                encoders.setdefault(models[treebank].encoder.partition(", ")[0], []).extend([*initial, kind])
+        if len(encoders) > 1:
+            named = [
+                f"{listed(kinds)} {'has' if len(kinds) == 1 else 'have'} {each}" for each, kinds in encoders.items()
+            ]
+            text.append(f"On {treebank} the lines mix encoders: {listed(named)}.")
+    refined = [system for system in shown_systems() if system.endswith("+RNGTr")]
+    closer = []
+    for by in CURVES:
+        shown = [{point.value: point for point in curves_of(by)[system]} for system in refined]
+        for value in [value for value, point in shown[0].items() if point.gold >= MANY]:
+            points = [each[value] for each in shown]
+            apart = max(point.f1 for point in points) - min(point.f1 for point in points)
+            closer.append(apart < min(point.high - point.low for point in points))
+    text.append(
+        f"The lines are of one seed each and have no bands. Those of {listed(refined)} differ by little: at "
+        f"{sum(closer)} of the {len(closer)} points with at least {MANY} gold words they lie closer together than the "
+        "95 % band of each is wide."
+    )
+    return " ".join(text)
 
 
 def mixture() -> str:

@@ -36,7 +36,7 @@ def test_the_page_tells_the_rules_that_the_report_of_a_model_has():
     page = (ROOT / PAGE).read_text()
 
     assert f"fewer than {refinement_tables.LEAST} gold" in page
-    assert {5: "five"}[refinement_page.EXAMPLES] in page
+    assert f"the { ({10: 'ten'}[refinement_page.EXAMPLES]) } shortest corrected" in page
 
 
 @needs_treebanks
@@ -83,6 +83,22 @@ def test_the_words_of_a_treebank_are_shown_only_if_its_licence_lets_us():
     assert licence in (ROOT / PAGE).read_text()
     dev = set(refinements.gold_of(analysis_figures.TREEBANK))
     assert all(example.gold in dev for kind in ("corrected", "spoiled") for example in chosen_examples(kind))
+
+
+@needs_treebanks
+def test_that_lines_mix_encoders_is_said_where_they_do(monkeypatch):
+    assert analysis_figures.curves().startswith(
+        "On en_ewt the lines mix encoders: SynTr, SynTr+RNGTr and Empty+RNGTr have mpnet and Biaffine+RNGTr has "
+        "gte-small. The lines are"
+    )
+
+    same = {
+        kind: {treebank: replace(model, encoder="x") for treebank, model in of_kind.items()}
+        for kind, of_kind in all_models().items()
+    }
+    monkeypatch.setattr(analysis_figures, "all_models", lambda: same)
+
+    assert analysis_figures.curves().startswith("The lines are of one seed each and have no bands.")
 
 
 @needs_treebanks
@@ -186,7 +202,7 @@ def test_uas_stands_beside_the_papers_with_the_errors_that_refinement_lacks(monk
     text = analysis_models.uas()
 
     assert cells(text, "tr_imst", "ours", "e5-small") == ("75.00", "80.00 (+20.00 %)", "–")
-    assert cells(text, "tr_imst", "paper", "BERT") == ("77.98", "78.50 (+2.36 %)", "77.49")
+    assert cells(text, "tr_imst", "paper", "BERT") == ("77.98", "78.50 (+2.37 %)", "77.49")
 
 
 def test_step_times_are_measured_as_a_row_and_shown(tmp_path, monkeypatch):
@@ -224,3 +240,16 @@ def test_the_papers_numbers_are_those_of_its_tables(kind):
         assert [tuple(map(float, each)) for each in found] == [reported], name
     rows = re.findall(r"^\{\\tt (\w+) \}", text, re.MULTILINE)
     assert rows == list(paper.LABELS[kind])
+
+
+@needs_paper
+@pytest.mark.parametrize(
+    ("language", "treebank"), [("English", "en_ewt"), ("Korean", "ko_gsd"), ("Turkish", "tr_imst")]
+)
+def test_the_papers_reductions_of_uas_are_as_printed(language, treebank):
+    uas = f"{paper.TEST[treebank]['SynTr+RNGTr'][0]:.2f}"
+
+    (row,) = [line for line in TEX.read_text().splitlines() if line.strip().startswith(f"{language} &") and uas in line]
+
+    (printed,) = re.findall(rf"{uas}\}}\(([+\d.]+)\\%\)", row)
+    assert float(printed) == paper.UAS_REDUCTIONS[treebank]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.drawing.generated_pictures import ANY_TEXT
 from treefine.drawing import palette
-from treefine.drawing.axis import fitting, merged, nice_ticks, tick_labels
+from treefine.drawing.axis import PERCENT, fitting, merged, nice_ticks, tick_labels
 from treefine.drawing.characters import visible
 from treefine.drawing.chart import Line, Mark, draw_lines, draw_rows, draw_steps
 from treefine.drawing.layout import text_width
@@ -172,6 +172,60 @@ def test_three_bands_or_more_are_faint():
     ]
 
     assert kinds == [[1, 0], [0, 1]]
+
+
+def test_more_than_three_lines_have_no_bands_and_the_axis_leaves_no_room_for_them():
+    lines = [Line(name, (Mark(0, 5, 0, 90), Mark(1, 6, 2, 6), Mark("alone", 5, 0, 90))) for name in "abcd"]
+
+    def drawn_of(n: int) -> str:
+        return draw_lines(lines[:n], title="", x_title="", y_title="", apart=["alone"])
+
+    three, four = drawn_of(3), drawn_of(4)
+    assert (len(paths(three, "band faint")), len(paths(three, "line reach"))) == (1, 1)
+    assert "band" not in {path.get("class") for path in drawn(four).iter(SVG + "path")}
+    assert all("reach" not in path.get("class", "") for path in drawn(four).iter(SVG + "path"))
+    assert "100" in texts(three)
+    assert "100" not in texts(four)
+    assert "a, 0: 5.0 (0.0 to 90.0)" in titles(four)  # a reader still finds them
+
+
+def test_no_line_runs_to_a_place_that_stands_apart():
+    line = Line("a", (Mark("ROOT", 9, 8, 10), Mark("1", 5, 4, 6), Mark("2", 6, 5, 7), Mark("x", 1), Mark("3", 2)))
+
+    svg = draw_lines([line], title="", x_title="", y_title="", apart=("ROOT", "x"))
+
+    assert [len(each) for each in paths(svg, "line")] == [1, 2, 1, 1]
+    assert [len(each) for each in paths(svg, "line reach")] == [2]  # the band of a point alone
+    assert [len(each) for each in paths(svg, "band")] == [4]
+    assert len(titles(svg)) == 5
+
+
+@pytest.mark.parametrize(("value", "ends"), [(100.0, {"90", "100"}), (0.0, {"0.0", "1.0"}), (99.5, {"100"})])
+def test_the_axis_of_shares_ends_at_0_and_100(value, ends):
+    marks = (Mark("x", value),)
+
+    for svg in (
+        draw_lines([Line("a", marks)], title="", x_title="", y_title="", limits=PERCENT),
+        draw_steps([Line("a", marks)], title="", y_title="", limits=PERCENT),
+        draw_rows(["x"], [Line("a", marks)], title="", x_title="", limits=PERCENT),
+    ):
+        assert ends <= set(texts(svg))
+        numbers = [float(each) for each in texts(svg) if NUMBER.fullmatch(each)]
+        assert 0 <= min(numbers) < max(numbers) <= 100
+
+
+@given(st.lists(st.floats(0, 100), max_size=6))
+def test_ticks_of_shares_are_around_all_of_them_and_never_leave_the_limits(shares):
+    ticks = nice_ticks(shares, limits=PERCENT)
+
+    assert 0 <= ticks[0] < ticks[-1] <= 100
+    assert ticks[0] - 1e-6 <= min(shares, default=0)
+    assert ticks[-1] + 1e-6 >= max(shares, default=0)
+
+
+def test_a_value_beyond_the_limits_is_still_on_the_axis():
+    assert nice_ticks([120.0], limits=PERCENT)[-1] >= 120
+    assert nice_ticks([-20.0], limits=PERCENT)[0] <= -20
 
 
 def test_counts_stand_under_their_places():

@@ -1,18 +1,29 @@
 import re
 from html.parser import HTMLParser
+from unittest.mock import patch
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.drawing.generated_pictures import ANY_TEXT, any_pictures
 from treefine import Graph
+from treefine.drawing import html
 from treefine.drawing.characters import visible
-from treefine.drawing.html import page_end, page_part, page_start
+from treefine.drawing.html import LONG, PAGE_STYLE, PRINTED, page_end, page_part, page_start, tree_figure
+from treefine.drawing.layout import SMALL_SIZE
 from treefine.drawing.picture import Picture, step_pictures
+from treefine.drawing.text import draw_text
 
 INITIAL = Graph.of_words([0, 1], ["root", "obj"])
 FINAL = Graph.of_words([2, 0], ["nsubj", "root"])
+SVG = "{http://www.w3.org/2000/svg}svg"
+
+
+def chain(n_words: int, *, label: str = "dep") -> Graph:
+    """Each word hangs on the one before it."""
+    return Graph.of_words(range(n_words), ["root", *[label] * (n_words - 1)])
 
 
 class Reader(HTMLParser):
@@ -109,3 +120,71 @@ def test_wide_drawings_can_be_moved_with_the_keyboard():
     part = page_part([Picture(("Dogs",))])
 
     assert '<figure tabindex="0" role="group" aria-label="Graph">' in part
+
+
+def test_what_is_too_wide_for_paper_is_there_with_one_word_a_line_too():
+    narrow, wide = (Picture(("words",) * n_words, graph=chain(n_words)) for n_words in (8, 30))
+
+    assert "<pre>" not in tree_figure([narrow], "Graph")
+    figure = ElementTree.fromstring(tree_figure([narrow, wide], "Graphs"))
+
+    assert figure.get("class") == "wide"
+    assert float(figure.find(SVG).get("width")) > PRINTED
+    assert [each.text for each in figure.findall("pre")] == [draw_text(narrow), draw_text(wide)]
+
+
+def test_numbers_keep_their_place_beside_words_from_the_right():
+    figure = ElementTree.fromstring(tree_figure([Picture(("שלום",) * 40, graph=chain(40))], "Graph"))
+
+    assert "\u2068שלום\u2069   1 dep" in figure.findtext("pre")
+
+
+def test_a_wide_figure_is_one_drawing_on_the_screen_and_the_other_in_print():
+    screen, printed = PAGE_STYLE.split("@media print")
+
+    assert "@media screen { figure.wide pre { display: none; }" in screen
+    assert "figure.wide svg { display: none; }" in printed
+    assert "figure.wide" not in screen.replace("@media screen { figure.wide pre", "")
+
+
+def test_the_smallest_letters_of_the_widest_drawing_that_is_printed_have_6_points():
+    paper = (210 - 2 * 20) / 25.4 * 72  # A4 with margins of 2 cm, in points
+
+    assert SMALL_SIZE * paper / PRINTED >= 6
+    assert float(re.search(r"figure pre { font-size: ([0-9.]+)pt", PAGE_STYLE)[1]) >= 6
+
+
+@pytest.mark.parametrize(("n_words", "is_long"), [(LONG, False), (LONG + 1, True)])
+def test_a_long_sentence_has_one_word_a_line_on_the_screen_too_and_that_is_said(n_words, is_long):
+    graph, before = chain(n_words), chain(n_words, label="obj")
+    pictures = [Picture(("w",) * n_words, graph=before), Picture(("w",) * n_words, graph=graph, before=before)]
+
+    figure = ElementTree.fromstring(tree_figure(pictures, "Steps", caption="A & B"))
+
+    assert (figure.get("class"), figure.find(SVG) is None) == (("long", True) if is_long else ("wide", False))
+    said = "Drawn with one word a line, for there are 201."
+    assert [each.text for each in figure.findall("p")] == ([said] if is_long else [])
+    assert "* was: 1 obj" in figure.findall("pre")[1].text
+    assert figure[-1].text == "A & B"
+
+
+@given(st.lists(any_pictures(), min_size=1, max_size=3), ANY_TEXT)
+def test_any_words_stand_in_the_drawing_for_print(pictures, caption):
+    with patch.object(html, "PRINTED", 0):
+        figure = ElementTree.fromstring(tree_figure(pictures, caption, caption=caption))
+
+    assert [each.text or "" for each in figure.findall("pre")] == [draw_text(each, isolate=True) for each in pictures]
+    assert figure.get("aria-label") == visible(caption)
+    assert (figure.findtext("figcaption") or "") == visible(caption)
+
+
+def test_whatever_moves_sideways_shows_that_there_is_more_and_can_be_reached_with_the_keyboard():
+    root = ElementTree.fromstring(page_part([Picture(("Dogs", "bark"), graph=FINAL)]))
+
+    box = root.find(".//table/..")
+    assert (box.get("class"), box.get("tabindex")) == ("scroll", "0")
+    rule = PAGE_STYLE.partition("figure, .scroll {")[2].partition("}")[0]
+    assert "overflow: auto" in rule
+    # What scrolls with the content covers the shadow, which stays; so they must lie in this order.
+    assert re.findall("no-repeat (local|scroll)", rule) == ["local", "local", "scroll", "scroll"]
+    assert "figure .treefine > .paper { fill: none; }" in PAGE_STYLE  # else a drawing would cover the shadow

@@ -12,7 +12,7 @@ from tests.drawing.generated_pictures import any_pictures, graphs, tree_pictures
 from treefine import Graph
 from treefine.drawing.characters import visible
 from treefine.drawing.picture import Picture, step_pictures
-from treefine.drawing.svg import draw_svg
+from treefine.drawing.svg import draw_svg, svg_and_width
 from treefine.treebank.sentence import Token
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -265,6 +265,23 @@ def test_a_long_title_makes_the_drawing_wider():
     root = ElementTree.fromstring(draw_svg([Picture(("y",), title="word " * 20)]))
 
     assert float(root.get("width")) > 600
+
+
+def test_the_name_of_the_other_graph_is_told_on_pointing():
+    after, gold = Graph.of_words([2, 0], ["nsubj", "root"]), Graph.of_words([0, 0], ["root", "top"])
+
+    svg = draw_svg([Picture(("Dogs", "bark"), graph=after, before=gold, before_name="gold")])
+
+    assert "Dogs ← ROOT: root (gold)" in svg
+    assert "bark ← ROOT: root (gold: top)" in svg
+    assert "before" not in svg
+
+
+def test_the_width_is_that_of_the_drawing():
+    svg, width = svg_and_width([Picture(("Dogs", "bark"), title="a title much wider than the words are")])
+
+    assert float(ElementTree.fromstring(svg).get("width")) == pytest.approx(width, abs=0.05)
+    assert width > 200
 
 
 def test_confidence_is_told_on_pointing():

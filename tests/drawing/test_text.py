@@ -82,6 +82,26 @@ def test_changed_arcs_say_what_they_were_and_confidence_has_a_column():
         """)
 
 
+def test_what_it_was_has_the_name_that_is_given():
+    before = Graph.of_words([0, 1], ["root", "obj"])
+    picture = Picture(("Dogs", "bark"), (), Graph.of_words([2, 0], ["nsubj", "root"]), before, before_name="gold")
+
+    assert draw_text(picture) == drawing("""
+        1   ╭─> Dogs  2 nsubj  * gold: 0 root
+        2 ──┴─> bark  0 root   * gold: 1 obj
+        """)
+
+
+def test_words_from_the_right_are_isolated_for_a_page_alone():
+    picture = Picture(("שלום", "peace"), graph=Graph.of_words([2, 0], ["dep", "root"]))
+
+    assert draw_text(picture, isolate=True) == drawing("""
+        1   ╭─> \u2068שלום\u2069   2 dep
+        2 ──┴─> peace  0 root
+        """)
+    assert draw_text(picture) == draw_text(picture, isolate=True).translate({0x2068: None, 0x2069: None})
+
+
 def test_crossing_arcs_pass_each_other_and_multiword_tokens_have_a_line():
     graph = Graph.of_words([3, 4, 0, 3], ["a", "b", "root", "d"])
 

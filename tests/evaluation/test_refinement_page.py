@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evaluation.test_refinement import GOLD, STEPS, arcs, sentence
-from treefine.evaluation.refinement import Costs, StepCounts, refinement_of
-from treefine.evaluation.refinement_page import example_pictures, refinement_page
+from treefine.evaluation.refinement import Costs, StepCounts, refinement_of, together
+from treefine.evaluation.refinement_page import example_pictures, labels_chart, refinement_page, steps_chart
 from treefine.evaluation.refinement_tables import (
     CSV_HEADER,
     by_label,
@@ -54,6 +54,16 @@ def test_without_initial_parses_the_steps_begin_at_1_and_that_is_said(counted):
     assert summary_of(counted) == "2 sentences, 8 words, t = 0 to 2."
 
 
+def test_that_new_tags_keep_the_first_step_from_converging_is_said_where_they_do(counted):
+    rule = "a sentence that lacked some does not converge before t = 2"
+
+    assert rule in by_step(replace(counted, predicts_tags=True)).note
+    assert rule not in by_step(counted).note
+    assert rule not in by_step(replace(counted, predicts_tags=True, first=1)).note  # which tells nothing of t = 1
+    several = together([counted, replace(counted, predicts_tags=True)], name="both")
+    assert several.predicts_tags
+
+
 def test_each_type_has_its_words_and_reductions(counted):
     table = by_label(counted, least=1, most=2)
 
@@ -61,7 +71,8 @@ def test_each_type_has_its_words_and_reductions(counted):
         ("det", "2", "+0.00 %", "+100.00 %", "+100.00 %"),
         ("nsubj", "1", "+100.00 %", "–", "+100.00 %"),
     )
-    assert "at least 1 gold words" in table.note
+    assert "The first 2 of the types with at least 1 gold words" in table.note
+    assert ". Types with at least 1 gold words" in by_label(counted, least=1).note
 
 
 def test_tree_types_stand_in_the_papers_order(counted):
@@ -69,6 +80,14 @@ def test_tree_types_stand_in_the_papers_order(counted):
         ("non-projective", "4", "+50.00 %", "+0.00 %", "+50.00 %"),
         ("projective", "4", "+50.00 %", "+100.00 %", "+100.00 %"),
     )
+
+
+def test_a_kind_without_gold_words_has_no_errors_to_reduce(counted):
+    none = StepCounts(0, (0, 0, 0), (0, 0, 0))
+
+    table = by_projectivity(replace(counted, projectivity={**counted.projectivity, "non-projective": none}))
+
+    assert table.rows[0] == ("non-projective", "0", "–", "–", "–")
 
 
 def test_costs_are_told_by_step():
@@ -151,6 +170,31 @@ def test_a_spoiled_sentence_is_right_first_and_says_how_much_of_it_is_wrong():
     assert (before.title, after.title) == ("initial parse: right, as gold", "step 2: 2 of 4 words wrong")
     assert before.graph == after.before == GOLD[0].graph
     assert after.changed == {1, 2}
+
+
+def test_a_long_example_has_one_word_a_line_and_its_name_below():
+    n_words = 201
+    first, last = (arcs("0 root", *[f"1 {label}"] * (n_words - 1)) for label in ("obj", "obl"))
+    found = refinement_of([sentence(last, "long & wide")], [[first], [last]], first=0)
+
+    page = parsed("".join(refinement_page([(found, COSTS)], "Long")))
+
+    (figure,) = [each for each in page.iter("figure") if each.get("class") != "chart"]
+    assert [each.tag for each in figure] == ["p", "pre", "pre", "figcaption"]
+    assert "* was: 1 obj" in figure[2].text
+    assert (figure.get("aria-label"), figure[3].text) == ("long & wide", "long & wide")
+
+
+def test_the_axes_of_scores_end_at_0_and_100():
+    gold, wrong = (arcs("0 root", *[f"1 {label}"] * 40) for label in ("obj", "obl"))
+    perfect, hopeless = (refinement_of([sentence(gold)], [[tree], [tree]], first=0) for tree in (gold, wrong))
+
+    best, worst = steps_chart(perfect), labels_chart(hopeless)
+
+    assert ">100<" in best
+    assert ">110<" not in best
+    assert ">0.0<" in worst
+    assert ">-1.0<" not in worst
 
 
 def test_an_initial_parse_without_some_heads_can_be_drawn():

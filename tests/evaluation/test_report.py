@@ -19,7 +19,7 @@ from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.error_analysis import analyse
 from treefine.evaluation.parsed import read_parsed
 from treefine.evaluation.report import report_page
-from treefine.evaluation.report_sections import DEFINITIONS, MOST_CONFUSIONS, MOST_ROWS
+from treefine.evaluation.report_sections import DEFINITIONS, MOST_CONFUSIONS, MOST_ROWS, READING
 from treefine.evaluation.significance import Comparison, Difference
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -34,6 +34,12 @@ def few_samples(monkeypatch):
 def parsed(heads, labels, forms=("Dogs", "bark", "loudly")) -> Sentence:
     words = Sentence.of_words(list(forms[: len(heads)]), upos=["NOUN", "VERB", "ADV"][: len(heads)])
     return words.with_graph(Graph.of_words(heads, labels))
+
+
+def parsed_words(forms, label: str) -> Sentence:
+    """All words hang on the first."""
+    graph = Graph.of_words([0, *[1] * (len(forms) - 1)], ["root", *[label] * (len(forms) - 1)])
+    return Sentence.of_words(list(forms)).with_graph(graph)
 
 
 GOLD = parsed([2, 0, 2], ["nsubj:pass", "root", "advmod"])
@@ -140,6 +146,51 @@ def test_each_figure_says_what_it_shows():
     assert set(DEFINITIONS) == set(PROPERTIES)
 
 
+def test_how_to_read_the_charts_is_said_once_for_all_treebanks():
+    banks = [read_parsed(name, [GOLD], {"A": [GOLD], "B": [WRONG_HEAD]}) for name in ("one", "two")]
+
+    text = "".join(report_page(analyse(banks), "Report"))
+
+    assert text.count(READING) == 1
+    assert text.index(READING) < text.index("<svg")
+
+
+def test_bands_of_more_than_three_systems_are_left_to_the_tables_and_that_is_said():
+    systems = {name: [GOLD, WRONG_HEAD] for name in "ABCD"}
+    three, four = (page_of(analysed(dict([*systems.items()][:n]), gold=[GOLD] * 2)) for n in (3, 4))
+
+    captions = [[each.text for each in section(page, "t1-curves").iter("figcaption")] for page in (three, four)]
+    said = " The bands of more than 3 systems hide one another: the table has them."
+    assert captions[1] == [caption + said for caption in captions[0]]
+    for kind in ("band faint", "line reach"):
+        drawn = [
+            [each for each in section(page, "t1-curves").iter(SVG + "path") if each.get("class") == kind]
+            for page in (three, four)
+        ]
+        assert drawn[0]
+        assert drawn[1] == []
+    rows = [each for each in section(four, "t1-kinds").iter(SVG + "path") if each.get("class") == "line reach"]
+    assert rows  # there each system has a line of its own
+
+
+def test_root_stands_apart_from_the_curve_of_dependency_length():
+    page = page_of(analysed({"A": [GOLD]}, gold=[parsed([2, 0, 1], ["nsubj", "root", "advmod"])]))
+
+    lines = [each.get("d") for each in section(page, "t1-curves").iter(SVG + "path") if each.get("class") == "line"]
+    assert lines[0].count("L") == 0  # ROOT
+    assert lines[1].count("L") == 1  # from 1 to 2
+
+
+def test_the_axes_of_shares_do_not_leave_0_to_100():
+    page = page_of(analysed({"A": [GOLD]}))
+
+    for name in ("t1-curves", "t1-kinds"):
+        for svg in section(page, name).iter(SVG + "svg"):
+            ticks = [each.text for each in svg.iter(SVG + "text") if each.text.isdecimal()]
+            assert "100" in ticks
+            assert "110" not in ticks
+
+
 def test_a_chart_has_the_most_frequent_labels_and_its_table_has_all():
     (analysis,) = analysed({"A": [GOLD]})
     points = tuple(Point(f"label{number}", 50 - number, 50, 10, 10, 0.1, 0.3) for number in range(MOST_ROWS + 2))
@@ -191,6 +242,20 @@ def test_a_subtype_that_the_scorer_does_not_compare_is_not_marked():
 
     assert len(marked(ud)) == 1
     assert len(marked(other)) == 2
+
+
+def test_where_a_word_has_a_line_of_its_own_what_gold_has_is_beside_what_is_wrong():
+    forms = ["word"] * 30
+    gold, wrong = (parsed_words(forms, label) for label in ("obj", "obl"))
+
+    page = page_of(analysed({"A": [wrong]}, gold=[gold]))
+
+    (figure,) = section(page, "t1-sentences").iter("figure")
+    first, second = figure.findall("pre")
+    assert first.text.startswith("gold\n")
+    assert second.text.startswith("A: 1 of 30 words right\n")
+    assert second.text.count("* gold: 1 obj") == 29
+    assert "word ← word: obl (gold: obj)" in [each.text for each in figure.iter(SVG + "title")]
 
 
 @pytest.mark.parametrize("forms", [["Dogsbarkloudly"], ["Do", "gsbark", "loudly"]])

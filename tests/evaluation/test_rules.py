@@ -163,7 +163,7 @@ def test_cycles_and_several_roots_are_scored_as_the_old_scorers_do(penn):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("Lee", "Li", "<stream>:1: (sentence 1, word 2) The word is 'Li', but 'Lee' in <stream>:1."),
+        ("Lee", "Li", "<stream>:2: (sentence 1, word 2) The word is 'Li', but 'Lee' in <stream>:2."),
         (
             "2\t!\t_\t.\t.\t_\t1\tpunct\t_\t_\n",
             "",

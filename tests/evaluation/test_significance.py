@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.corrupted import corrupt
@@ -34,7 +34,7 @@ def test_swapping_is_what_a_loop_over_sentences_would_do(both, seed):
         expected.append(slow_f1(other) - slow_f1(one))
 
     assert set(np.unique(swaps)) <= {0, 1}
-    assert significance.swapped_differences(a, b, swaps) == pytest.approx(expected)
+    assert significance.swapped_differences(a.sum(0), b.sum(0), swaps @ a, swaps @ b) == pytest.approx(expected)
 
 
 @given(counts, st.integers(0, 1000))
@@ -47,7 +47,43 @@ def test_drawing_is_what_a_loop_over_drawn_sentences_would_do(both, seed):
         expected.append(slow_f1([b[i] for i in drawn]) - slow_f1([a[i] for i in drawn]))
 
     assert set(weights.sum(axis=1)) == {len(a)}
-    assert significance.weighted_differences(a, b, weights) == pytest.approx(expected)
+    assert significance.f1(weights @ b) - significance.f1(weights @ a) == pytest.approx(expected)
+
+
+def slow_difference(a, b, samples, seed):
+    """Two systems on their own, sample by sample: p of both tests, and the differences that were drawn."""
+    rng = np.random.default_rng(seed)
+    observed = significance.f1(b.sum(axis=0)) - significance.f1(a.sum(axis=0))
+    by_swapping, drawn = [], []
+    for start in range(0, samples, significance.SLICE):
+        size = min(significance.SLICE, samples - start)
+        for row in significance.draw_swaps(rng, size, len(a)):
+            one, other = (np.where(row[:, None], y, x).sum(axis=0) for x, y in ((a, b), (b, a)))
+            by_swapping.append(significance.f1(other) - significance.f1(one))
+        for row in significance.draw_weights(rng, size, len(a)):
+            drawn.append(significance.f1(row @ b) - significance.f1(row @ a))
+
+    def p(distances):
+        as_far = [abs(each) >= abs(observed) - significance.TIE for each in distances]
+        return (sum(as_far) + 1) / (samples + 1)
+
+    return p(by_swapping), p(each - observed for each in drawn), drawn
+
+
+@given(st.data(), st.integers(2, 4), st.integers(1, 6), st.integers(1, 300), st.integers(0, 1000))
+@settings(max_examples=15)
+def test_systems_compared_together_differ_as_each_two_do_on_their_own(data, n_systems, n_sentences, samples, seed):
+    words = st.lists(st.tuples(*[st.integers(0, 9)] * 3), min_size=n_sentences, max_size=n_sentences)
+    tables = {name: np.array(data.draw(words), float) for name in "abcd"[:n_systems]}
+
+    found = significance.compare_counts(tables, samples=samples, seed=seed, alpha=0.2).differences
+
+    assert list(found) == list(itertools.combinations(tables, 2))
+    for (one, other), each in found.items():
+        swapping, drawing, drawn = slow_difference(tables[one], tables[other], samples, seed)
+        assert (each.first, each.second) == (one, other)
+        assert (each.randomisation, each.bootstrap) == (swapping, drawing)
+        assert each.interval == tuple(np.quantile(drawn, [0.1, 0.9]))
 
 
 def systems(right_of_a, right_of_b):
@@ -147,9 +183,12 @@ def test_error_reduction_is_the_share_of_errors_that_is_gone():
     assert relative_error_reduction(1, 0.9) is None
 
 
-def test_progress_hears_of_every_sample():
+def test_progress_hears_of_every_sample_of_each_two_systems():
     heard = []
 
     compare(systems([5, 6], [5, 7]), samples=600, on_progress=heard.append)
-
     assert sum(heard) == 600
+
+    three = {**systems([5, 6], [5, 7]), "c": systems([5, 6], [8, 9])["b"]}
+    compare(three, samples=600, on_progress=heard.append)
+    assert sum(heard) == 600 + 3 * 600  # of each two

@@ -196,7 +196,7 @@ def test_systems_of_the_same_file_name_are_told_apart_by_their_folders(files):
 @pytest.mark.parametrize("again", ["moved.conllu", "./moved.conllu", "gold/../moved.conllu"])
 def test_a_system_that_is_named_twice_is_refused(files, again):
     assert run("gold.conllu", "moved.conllu", again, code=1).stderr == (
-        "treefine: The same file is named twice. Name each system once.\n"
+        f"treefine: {again}: The same file is named twice. Name each system once.\n"
     )
 
 
@@ -216,17 +216,29 @@ def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
 @pytest.mark.parametrize(
     ("system", "options", "line"),
     [
-        ("", [], "s.conllu: The file holds no sentence."),
+        ("", [], "s.conllu: The file holds no sentence. Is it the right one?"),
         (
-            GOOD.replace("c", "d"),
+            "# a comment\n" + GOOD.replace("c", "d"),
             [],
-            "s.conllu:1: (sentence 1) The text differs from gold.conllu: 'd' stands here, 'c' there. "
+            "s.conllu:4: (sentence 1, word 3) The text differs from gold.conllu:3: 'd' stands here, 'c' there. "
+            "Both files must hold the same characters; spaces and segmentation may differ.",
+        ),
+        (
+            conllu([("a", 0, "root")]),
+            [],
+            "s.conllu: The file ends before 'bc' in gold.conllu:2. "
+            "Both files must hold the same characters; spaces and segmentation may differ.",
+        ),
+        (
+            GOOD + GOOD,
+            [],
+            "s.conllu:5: (sentence 2, word 1) The file goes on with 'abc' after the end of gold.conllu. "
             "Both files must hold the same characters; spaces and segmentation may differ.",
         ),
         (
             GOOD.replace("\tc\t", "\td\t"),
             ["--rule", "conllx"],
-            "s.conllu:1: (sentence 1, word 3) The word is 'd', but 'c' in gold.conllu:1.",
+            "s.conllu:3: (sentence 1, word 3) The word is 'd', but 'c' in gold.conllu:3.",
         ),
         (
             GOOD + GOOD,
@@ -240,7 +252,11 @@ def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
         ),
         (GOOD, ["--rule", "x"], "There is no rule 'x'. Choose one of conll18, conllx, ptb, conll09."),
         (GOOD, ["-o", "r.txt"], "r.txt: A report ends in .html, .json, .csv. Name such a file."),
-        (GOOD, ["-o", "no/r.csv"], "no/r.csv: The output could not be written: No such file or directory."),
+        (
+            GOOD,
+            ["-o", "no/r.csv"],
+            "no/r.csv: The output could not be written: No such file or directory. Make the folder no first.",
+        ),
         (GOOD, ["--steps", "2"], "--steps is for a model. Add --model, or leave it out."),
         (GOOD, ["--model", "en"], "--model takes the place of systems. Name one or the other."),
     ],
@@ -254,6 +270,22 @@ def test_what_cannot_be_analysed_is_told_in_one_line(system, options, line):
     assert not list(Path().glob("r.*"))
 
 
+def test_gold_that_is_no_tree_is_told_with_a_way_out():
+    write(gold=GOOD.replace("\t0\t", "\t1\t"), s=GOOD)
+
+    assert run("gold.conllu", "s.conllu", code=1).stderr == (
+        "treefine: gold.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.\n"
+    )
+
+
+def test_the_help_says_what_is_written_and_what_is_printed():
+    printed = " ".join(run("--help").stdout.split())
+
+    assert "Written are all scores" in printed
+    assert "The printed summary has the main scores" in printed
+    assert "With --model, written and printed is what each refinement step does" in printed
+
+
 def test_an_output_takes_the_place_of_no_input_and_of_no_folder():
     Path("in.csv").write_text(GOOD)
     Path("folder.html").mkdir()
@@ -263,6 +295,9 @@ def test_an_output_takes_the_place_of_no_input_and_of_no_folder():
     )
     assert run("in.csv", "in.csv", "-o", "folder.html", code=1).stderr == (
         "treefine: folder.html: This is a directory. Name a file to write.\n"
+    )
+    assert run("gold.conllu", "--model", "m", "--initial", "in.csv", "-o", "in.csv", code=1).stderr == (
+        "treefine: in.csv: The output would take the place of the input. Name another output file.\n"
     )
     assert Path("in.csv").read_text() == GOOD
 
@@ -303,7 +338,10 @@ def test_without_gold_labels_heads_are_counted_and_that_is_told():
 
     result = run("gold.conllu", "s.conllu")
 
-    assert result.stderr == ("gold.conllu: No word has a label, so heads alone are counted (UAS in place of LAS).\n")
+    assert result.stderr == (
+        "gold.conllu: No word has a label, so heads alone are counted (UAS in place of LAS). "
+        "Fill in the labels to have them counted.\n"
+    )
     assert "UAS by dependency length" in result.stdout
     assert "LAS" not in result.stdout
 
@@ -381,7 +419,8 @@ def test_a_model_is_handed_over_with_all_its_options(monkeypatch):
     heard = {}
     monkeypatch.setattr(analyse_model, "analyse_model", lambda gold, **options: heard.update(options, gold=gold))
 
-    run("dev", "--model", "m", "--initial", "empty", "--steps", "2", "--tags", "none", "--device", "cpu", "-o", "r.csv")
+    options = ["--initial", "empty", "--steps", "2", "--tags", "none", "--device", "cpu", "--examples", "3"]
+    run("dev", "--model", "m", *options, "-o", "r.csv")
 
     assert heard == {
         "gold": "dev",
@@ -393,4 +432,5 @@ def test_a_model_is_handed_over_with_all_its_options(monkeypatch):
         "device": "cpu",
         "rule": "conll18",
         "format": None,
+        "examples": 3,
     }

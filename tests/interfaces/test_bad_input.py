@@ -14,8 +14,8 @@ ROW = "{}\t{}\t_\t_\t_\t_\t{}\t{}\t_\t_\n"
 GOOD = "# sent_id = s1\n" + ROW.format(1, "a", 2, "x") + ROW.format(2, "b", 0, "root") + "\n"
 
 BAD = {
-    "empty.conllu": (b"", "empty.conllu: The file holds no sentence."),
-    "blank.conllu": (b"\n\n", "blank.conllu: The file holds no sentence."),
+    "empty.conllu": (b"", "empty.conllu: The file holds no sentence. Is it the right one?"),
+    "blank.conllu": (b"\n\n", "blank.conllu: The file holds no sentence. Is it the right one?"),
     "binary.conllu": (
         bytes(range(256)) * 8,
         "binary.conllu: This is not a text file: it holds zero bytes. If it is compressed, its name must end in .gz, "
@@ -31,7 +31,8 @@ BAD = {
     ),
     "range.conllu": (
         GOOD.replace("\t2\tx", "\t3\tx").encode(),
-        "range.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words.",
+        "range.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or _ for "
+        "none.",
     ),
     "twice.conllu": (
         GOOD.replace("2\tb", "1\tb").encode(),
@@ -57,7 +58,7 @@ BAD = {
 NO_TREE = {
     "cycle.conllu": (
         GOOD.replace("\t0\troot", "\t1\troot").encode(),
-        "cycle.conllu:2: (s1, word 1) The heads form a cycle: 1 -> 2 -> 1.",
+        "cycle.conllu:2: (s1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.",
     ),
     "roots.conllu": (
         GOOD.replace("\t2\tx", "\t0\tx").encode(),
@@ -71,13 +72,13 @@ NO_SCORE = {
     ),
     "text.conllu": (
         GOOD.replace("\tb\t", "\tc\t").encode(),
-        "text.conllu:1: (s1) The text differs from good.conllu: 'c' stands here, 'b' there. Both files must hold the "
-        "same characters; spaces and segmentation may differ.",
+        "text.conllu:3: (s1, word 2) The text differs from good.conllu:3: 'c' stands here, 'b' there. Both files must "
+        "hold the same characters; spaces and segmentation may differ.",
     ),
     "short.conllu": (
         (ROW.format(1, "a", 0, "root") + "\n").encode(),
-        "short.conllu:1: (sentence 1) The text differs from good.conllu: '' stands here, 'b' there. Both files must "
-        "hold the same characters; spaces and segmentation may differ.",
+        "short.conllu: The file ends before 'b' in good.conllu:3. Both files must hold the same characters; spaces and "
+        "segmentation may differ.",
     ),
     "bom.conllu": (
         ("\ufeff" + GOOD).encode(),
@@ -166,7 +167,8 @@ def test_convert_keeps_the_rest_when_told_to_skip(run):
     assert result.exit_code == 0
     assert Path("out.conllx").read_text() == GOOD.split("\n", 1)[1]
     assert result.stderr.splitlines() == [
-        "skipped: mixed.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words.",
+        "skipped: mixed.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or "
+        "_ for none.",
         "CoNLL-X has no place for: 1 comment",
     ]
 
@@ -185,10 +187,11 @@ def test_convert_keeps_the_rest_when_told_to_skip(run):
             "MLAS, BLEX.",
         ),
         (["compare", ..., ...], "There is only one system to compare. Name two files or more after the gold file."),
-        (["compare", ..., ..., ...], "The same file is named twice. Name each system once."),
+        (["compare", ..., ..., ...], "good.conllu: The same file is named twice. Name each system once."),
         (
             ["convert", ..., "no/such/out.conllx"],
-            "no/such/out.conllx: The output could not be written: No such file or directory.",
+            "no/such/out.conllx: The output could not be written: No such file or directory. Make the folder no/such "
+            "first.",
         ),
         (["evaluate", ..., "x" * 300], f"{'x' * 300}: File name too long."),
         (["convert", ..., "folder"], "folder: This is a directory. Name a file to write."),

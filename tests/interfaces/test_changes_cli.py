@@ -106,6 +106,16 @@ def test_a_sentence_of_the_page_has_its_number_its_place_and_its_changes(run_ref
         assert f"{change.head} {html.escape(head)}: {change.label}</td>" in section
 
 
+def test_a_drawing_too_wide_for_paper_is_there_with_one_word_a_line_too(run_refine, monkeypatch):
+    monkeypatch.setattr("treefine.drawing.html.PRINTED", 0)
+
+    run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.html")
+
+    page = Path("changes.html").read_text()
+    assert page.count('<figure class="wide"') == page.count("<pre>") == page.count("<section>") > 0
+    assert "  * was: " in page
+
+
 def test_several_files_and_a_folder_have_one_file_of_changes(run_refine):
     write_treebank(damaged(sample(12)[10:]), "more.conllu")
 
@@ -180,7 +190,10 @@ def test_nothing_that_changed_is_a_file_without_changes(run_refine, refiner):
             ["--changes", "a.tsv", "--resume"],
             "With --resume, --changes would lack the sentences that are done. Leave out one of them.",
         ),
-        (["--changes", "no/a.tsv"], "no/a.tsv: The output could not be written: No such file or directory."),
+        (
+            ["--changes", "no/a.tsv"],
+            "no/a.tsv: The output could not be written: No such file or directory. Make the folder no first.",
+        ),
         (["--changes", "folder.tsv"], "folder.tsv: This is a directory. Name a file to write."),
         (["--changes", "linked.tsv"], "linked.tsv: The changes would take the place of the input or the output. Name"),
         (["--changes", "./out.json"], "./out.json: The changes would take the place of the input or the output. Name"),
@@ -229,13 +242,12 @@ def test_counting_and_noting_hold_the_same_memory_for_any_number_of_sentences(re
     parses = [each for each in refiner.stream_parses(damaged(sample(3))) if each.changes]
 
     def held_after(times):
-        changes = Changes()
+        changes = Changes(refiner.model.vocabulary.labels)
         tracemalloc.start()
         with open_changes(str(tmp_path / "changes.html"), changes) as noted:
             for _ in range(times):
                 for parse in parses:
-                    changes.add(parse)
-                    noted(parse)
+                    noted(changes.add(parse, parse.initial))
             gc.collect()
             held, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from treefine.errors import TreefineError
 from treefine.interfaces import reading
 from treefine.interfaces.inputs import Input, bytes_in, find_inputs
+from treefine.treebank.files import Rejoined
 
 ROW = "1\tDogs" + "\t_" * 8 + "\n"
 
@@ -98,7 +99,7 @@ def test_what_was_looked_at_is_read_again_with_the_rest(content, size):
     stream = io.BytesIO(content)
     _, head = reading._look(stream)
 
-    rejoined = reading._Rejoined(head, stream, "in")
+    rejoined = Rejoined(head, stream, "in")
 
     assert b"".join(iter(lambda: rejoined.read(size), b"")) == content
     assert io.BufferedReader(rejoined).name == "in"
@@ -128,3 +129,14 @@ def test_a_pipe_with_a_name_is_read_once(tmp_path):
 
     assert [each.sentence.forms for each in found] == [("Dogs",), ("Dogs",)]
     assert (found[0].sentence.sent_id, found[0].sentence.path) == ("s", str(pipe))
+
+
+def test_a_name_that_is_nearly_that_of_a_file_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sub").mkdir()
+    Path("sub/theirs.conllu").touch()
+
+    with pytest.raises(TreefineError) as error:
+        find_inputs(["sub/thiers.conllu"], may_be_text=False)
+
+    assert str(error.value) == "sub/thiers.conllu: There is no such file. Did you mean sub/theirs.conllu?"

@@ -171,9 +171,11 @@ def test_an_empty_file_is_told(models):
     Path("empty.conllu").touch()
     Path("empty.txt").touch()
 
-    assert failed("parse", "--model", "rngtr", "empty.conllu") == "empty.conllu: The file holds no sentence."
+    assert failed("parse", "--model", "rngtr", "empty.conllu") == (
+        "empty.conllu: The file holds no sentence. Is it the right one?"
+    )
     assert failed("parse", "--model", "rngtr", "--from", "words", "empty.txt") == (
-        "empty.txt: The file holds no sentence."
+        "empty.txt: The file holds no sentence. Is it the right one?"
     )
 
 

@@ -176,5 +176,27 @@ def test_a_second_run_on_the_same_file_is_refused_and_does_no_harm(tmp_path, is_
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(TreebankError, match="no/out: The output could not be written: No such file or directory."):
+    with pytest.raises(TreebankError, match="No such file or directory. Make the folder .*/no first."):
         write(tmp_path / "no" / "out", SENTENCES, is_resumed=False)
+
+
+@pytest.mark.parametrize("error", [AlignmentError("Other words."), RuntimeError("A fault of ours."), SystemExit()])
+def test_no_error_whatever_leaves_an_empty_part(tmp_path, error):
+    with pytest.raises(type(error)), open_part(tmp_path / "out", TREEBANK, is_resumed=False):
+        raise error
+
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [AlignmentError("Other words."), RuntimeError("A fault of ours.")])
+def test_whole_sentences_stay_after_an_error_that_resuming_would_not_help(tmp_path, error):
+    def fail():
+        with open_part(tmp_path / "out", TREEBANK, is_resumed=False) as part:
+            part.write(SENTENCES[0].to_text())
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        fail()
+
+    assert "--resume" not in str(raised.value)
+    assert (tmp_path / "out.part").read_text() == SENTENCES[0].to_text()

@@ -1,5 +1,6 @@
 """The command refine: a better file, what it tells, and labels and words of another parser."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -134,3 +135,97 @@ def test_words_that_are_cut_otherwise_are_parsed_from_the_arcs_they_share(run_re
     parser = Parser.from_pretrained(refine_model, initial="joined.conllu", device="cpu")
     assert found.forms == form
     assert found == parser.parse(whole[0])
+
+
+def words_of(path):
+    return [(sentence.number, word) for sentence in read_treebank(path) for word in sentence.words]
+
+
+def told_words(path):
+    return {(int(row["sentence"]), int(row["word"])): row for row in rows_of(path)}
+
+
+def test_labels_that_are_not_to_be_read_are_told_as_the_file_has_them(run_refine):
+    Path("labels.tsv").write_text("obl\t_\npunct\t_\n")
+
+    told = summary(run_refine("in.conllu", "-o", "out.conllu", "--label-map", "labels.tsv", "--changes", "changes.tsv"))
+
+    rows, n_unread = told_words("changes.tsv"), 0
+    for (sentence, old), (_, new) in zip(words_of("in.conllu"), words_of("out.conllu"), strict=True):
+        row = rows.pop((sentence, old.number), None)
+        assert (row is None) == ((old.head, old.label) == (new.head, new.label))
+        if row is not None:
+            assert (row["old_head"], row["old_label"]) == (str(old.head), old.label)
+            assert (row["before"] == "_") == (old.label in ("obl", "punct"))
+            n_unread += row["before"] == "_"
+    assert not rows
+    assert n_unread > 5
+    assert told["labels not read"].startswith("obl ")
+    assert "new labels" not in told
+
+
+def test_blank_labels_of_given_heads_get_labels_that_are_counted_apart(run_refine):
+    lines = [line.split("\t") for line in Path("in.conllu").read_text().splitlines()]
+    blank = "\n".join("\t".join([*c[:7], "_", *c[8:]] if len(c) == 10 else c) for c in lines) + "\n"
+
+    told = summary(run_refine("-", "--changes", "changes.tsv", input=blank))
+
+    n_words = sum(map(len, sample(10)))
+    assert told["new labels"] == f"{n_words}, of words that had a head alone"
+    assert told["labels changed"].startswith("0,")
+    assert not {"old and new label", "head alone", "labels not read", "new arcs"} & set(told)
+    rows = rows_of("changes.tsv")
+    assert len(rows) == n_words
+    assert {(row["old_label"], row["before"]) for row in rows} == {("_", "_")}
+    assert told["heads changed"] == str(sum(row["old_head"] != row["head"] for row in rows)) != "0"
+    run_refine("-", "--changes", "changes.html", input=blank)
+    assert Path("changes.html").read_text().count(": no label</td>") == n_words
+
+
+def test_after_a_resume_only_the_labels_of_this_run_are_told(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
+    whole = run_refine("other.conllu").stdout
+    done = list(read_treebank("other.conllu"))[:8]
+    Path("out.conllu.part").write_text("\n\n".join(whole.split("\n\n")[:8]) + "\n\n")
+
+    told = summary(run_refine("other.conllu", "-o", "out.conllu", "--resume"))
+
+    n_left = sum(each.labels.count("prep") for each in list(read_treebank("other.conllu"))[len(done) - 1 :])
+    assert n_left
+    assert told["sentences"].startswith("3, ")  # the last whole one is parsed again
+    assert told["labels not read"] == f"prep {n_left}"
+    assert Path("out.conllu").read_text() == whole
+
+
+@pytest.mark.parametrize("fault", ["other words", "too short", "too long"])
+def test_an_initial_file_that_does_not_fit_leaves_no_file_behind(run_refine, fault):
+    other = {"other words": [*sample(1), sample(4)[3]], "too short": sample(1), "too long": sample(3)}[fault]
+    write_treebank(sample(2), "words.conllu")
+    write_treebank(other, "theirs.conllu")
+
+    failed(run_refine, "words.conllu", "--initial", "theirs.conllu", "-o", "out.conllu", command="parse")
+
+    assert {path.name for path in Path().iterdir()} == {"in.conllu", "words.conllu", "theirs.conllu"}
+
+
+def test_a_file_may_be_refined_in_place(run_refine):
+    expected = run_refine("in.conllu").stdout
+
+    run_refine("in.conllu", "-o", "in.conllu")
+
+    assert Path("in.conllu").read_text() == expected
+
+
+@pytest.mark.parametrize("command", ["refine", "parse"])
+def test_standard_input_may_be_packed(run_refine, command):
+    content = Path("in.conllu").read_bytes()
+
+    packed = run_refine("-", command=command, input=gzip.compress(content))
+
+    assert packed.stdout == run_refine("-", command=command, input=content).stdout
+
+
+def test_an_output_in_a_folder_that_is_not_there_is_told_with_the_folder(run_refine):
+    assert failed(run_refine, "in.conllu", "-o", "no/such/out.conllu") == (
+        "no/such/out.conllu: The output could not be written: No such file or directory. Make the folder no/such first."
+    )

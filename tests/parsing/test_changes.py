@@ -110,7 +110,7 @@ def test_the_changes_are_those_between_the_input_and_the_output(parses):
 def test_new_arcs_are_at_least_as_likely_as_old_ones_where_the_best_graph_is_the_tree(parses):
     for each in parses:
         for change in each.changes:
-            if each.steps[-1] == each.tree and change.old_head is not None:
+            if each.steps[-1] == each.tree and change.before is not None:
                 assert change.before < change.after  # argmax: the best head, and its best label
 
 
@@ -142,8 +142,6 @@ def confidence_by_hand(step, word, head, label, settings):
 
     arc = softmax(step.arc_scores[word] / settings.arc_temperature)[head]
     names = list(step.labels)
-    if label not in names:
-        return arc, 0.0
     return arc, softmax(step.label_scores[word] / settings.label_temperature)[names.index(label)]
 
 
@@ -153,12 +151,14 @@ def test_the_confidence_in_an_old_arc_is_that_of_the_last_step_at_its_temperatur
     for each, before in zip(parses, damaged(sample(20)), strict=True):
         *_, last = parser.refine(before)
         for word, (old, sure) in enumerate(zip(before.words, each.initial_confidences, strict=True), start=1):
+            if old.label == "unheard:of":
+                continue
             arc, label = confidence_by_hand(last, word, old.head, old.label, settings)
             assert sure.arc == pytest.approx(arc, abs=1e-5)
             if old.head == last.graph.heads[word]:  # the step tells the labels' scores for its own heads alone
                 assert sure.label == pytest.approx(label, abs=1e-5)
                 n_checked += 1
-    assert n_checked > 10
+    assert n_checked > 5
 
 
 def test_temperatures_hold_for_the_old_arcs_too(parser, parses):
@@ -174,7 +174,7 @@ def test_temperatures_hold_for_the_old_arcs_too(parser, parses):
     assert warmer[0].initial_confidences != parses[0].initial_confidences
 
 
-def test_a_label_that_the_model_has_no_name_for_is_not_believed_at_all(parses):
+def test_of_a_label_that_the_model_has_no_name_for_nobody_can_say_how_likely_it_is(parses):
     unheard = [
         sure
         for each, before in zip(parses, damaged(sample(20)), strict=True)
@@ -183,8 +183,7 @@ def test_a_label_that_the_model_has_no_name_for_is_not_believed_at_all(parses):
     ]
 
     assert len(unheard) > 10
-    assert {sure.label for sure in unheard} == {0.0}
-    assert all(sure.both == 0 for sure in unheard)
+    assert set(unheard) == {None}
 
 
 def test_an_unknown_subtype_is_believed_as_much_as_its_main_type(parser):

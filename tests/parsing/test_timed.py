@@ -4,6 +4,7 @@ import pytest
 
 from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Parser
+from treefine.config import TagSettings
 from treefine.parsing.initial import given
 from treefine.parsing.timed import timed_steps
 from treefine.treebank.graph import Arcs
@@ -37,6 +38,22 @@ def test_the_parses_of_an_initial_parser_are_t_0_and_are_made_once():
     assert timed.trees[-1] == [sentence.graph.arcs for sentence in parser.stream(sentences)]
     assert len(timed.trees) == 4
     assert timed.initial_seconds > 0
+
+
+def test_marks_of_the_gold_file_are_kept_by_no_parse_of_it():
+    inner = Parser(tiny_biaffine(), device="cpu")
+    parser, sentences = tiny_parser(initial=inner, max_steps=2), sample(6)
+    marked = [each.with_misc(["Keep=Arc"] * len(each)) for each in sentences]
+
+    assert timed_steps(parser, marked).trees == timed_steps(parser, sentences).trees
+
+
+@pytest.mark.parametrize(("source", "expected"), [("predicted", True), ("given", False), ("none", False)])
+def test_it_is_told_whether_the_first_step_gives_tags_to_the_second(source, expected):
+    parser = Parser(tiny_model(tags=TagSettings(source=source)), device="cpu", initial=given, max_steps=2)
+
+    assert timed_steps(parser, sample(2)).predicts_tags == expected
+    assert not timed_steps(parser.using(tags="none"), sample(2)).predicts_tags
 
 
 def test_initial_parses_may_lack_heads_and_hold_cycles():

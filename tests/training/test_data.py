@@ -56,7 +56,7 @@ def test_every_file_at_fault_is_told(files):
 
     assert faults_of(TreebankSettings(("nowhere.conllu", "cycle.conllu", "$NO_SUCH/x"), "cut.conllu")) == [
         "nowhere.conllu: There is no such file.",
-        "cycle.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. "
+        "cycle.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them. "
         "3 more like it: see them with treefine validate.",
         "$NO_SUCH/x needs the environment variable NO_SUCH. Set it to the folder that is meant: "
         "NO_SUCH=FOLDER treefine train …",

@@ -125,7 +125,7 @@ def test_a_zero_byte_spoils_its_own_sentence_alone():
     sentences = list(read_treebank(io.BytesIO(content), on_error="skip", on_skip=told.append))
 
     assert [sentence.number for sentence in sentences] == [1, 3, 4]
-    assert [str(error) for error in told] == ["<stream>:5: (sentence 2) There is a zero byte."]
+    assert [str(error) for error in told] == ["<stream>:5: (sentence 2) There is a zero byte. Remove it."]
 
 
 def test_comments_alone_are_a_fault_but_no_sentence():

@@ -1,12 +1,18 @@
+import bz2
+import gzip
 import io
+import lzma
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from treefine import Sentence, TreebankError, read_treebank, write_treebank
-from treefine.treebank.files import open_output
+from treefine.treebank.files import open_input, open_output
 
 SENTENCE = Sentence.of_words(["a"])
 
@@ -74,7 +80,10 @@ def test_a_device_is_written_to_and_not_replaced():
     ("target", "message"),
     [
         (".", "This is a directory. Name a file to write."),
-        ("no/such/folder.conllu", "The output could not be written: No such file or directory."),
+        (
+            "no/such/folder.conllu",
+            "The output could not be written: No such file or directory. Make the folder no/such first.",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, target, message):
@@ -144,3 +153,77 @@ def test_an_open_file_is_read_as_it_is(data):
         names = {sentence.path for sentence in read_treebank(stream)}
     assert names == {str(data / "constructs.conllu")}
     assert next(read_treebank(io.BytesIO(SENTENCE.to_text().encode()))).path == "<stream>"
+
+
+PACK = {"plain": bytes, "gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}
+
+
+class Piped(io.RawIOBase):
+    """A pipe, of which a little can be read at a time."""
+
+    def __init__(self, content):
+        self.rest = content
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        data = self.rest[: min(3, len(buffer))]
+        self.rest = self.rest[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@pytest.mark.parametrize("kind", PACK)
+@given(content=st.text(max_size=30).map(str.encode))
+@example(b"")
+@example(b"BZh9 is no packed file")
+@example(b"x" * 100_000)
+def test_standard_input_is_unpacked_if_it_is_packed(kind, content):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Piped(PACK[kind](content)))))
+
+        with open_input("-") as stream:
+            assert stream.read() == content
+
+
+def test_packed_standard_input_is_not_held_in_memory(monkeypatch):
+    packed = io.BytesIO(gzip.compress(random.Random(1).randbytes(1_000_000)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(packed))
+
+    with open_input("-") as stream:
+        assert len(stream.read(100)) == 100
+        assert packed.tell() < 500_000
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz", "bz2"])
+def test_packed_standard_input_that_is_cut_off_is_told(kind, monkeypatch):
+    packed = PACK[kind](SENTENCE.to_text().encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed[:-4])))
+
+    with pytest.raises(TreebankError) as error:
+        list(read_treebank("-"))
+
+    assert str(error.value) == "<stdin>: The compressed file ends too early. Fetch or pack it again."
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("theirs.conll", " Did you mean theirs.conllu?"),
+        ("thiers.conllu.gz", " Did you mean theirs.conllu?"),
+        ("sub/../theirs", " Did you mean sub/../theirs.conllu?"),
+        ("b.conllu", ""),
+        ("nowhere/theirs.conllu", ""),
+    ],
+)
+def test_a_file_that_is_not_there_is_told_with_one_of_nearly_that_name(tmp_path, monkeypatch, name, hint):
+    monkeypatch.chdir(tmp_path)
+    Path("sub").mkdir()
+    for other in ("a.conllu", "theirs.conllu", "theirs.conllu.gz"):
+        Path(other).touch()
+
+    with pytest.raises(TreebankError) as error:
+        list(read_treebank(name))
+
+    assert str(error.value) == f"{name}: There is no such file.{hint}"

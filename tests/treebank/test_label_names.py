@@ -96,3 +96,12 @@ def test_a_map_that_is_written_is_read_again(names):
     text = "".join(f"{old}\t{new}\n" for old, new in names.items())
 
     assert read_label_map(file(text), UD) == names
+
+
+def test_a_file_that_is_no_label_map_is_not_printed():
+    for text in ("x" * 3000, f"{'x' * 3000}\tobj\n{'x' * 3000}\tobl", f"obj\t{'x' * 3000}"):
+        with pytest.raises(TreebankError) as error:
+            read_label_map(file(text), UD)
+
+        assert "xxx…'" in str(error.value)
+        assert len(str(error.value)) < 150

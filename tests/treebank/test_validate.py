@@ -60,9 +60,13 @@ def test_published_treebanks_are_valid(path):
             "1.2\tb\t_\t_\t_\t_\t_\t_\t_\t_\n2\tb",
             "4: (s) The empty node 1.2 does not fit here, where 1.1 is expected.",
         ),
-        ("\t2\tx", "\t3\tx", "3: (s, word 1) HEAD is 3 but the sentence has 2 words."),
-        ("\t2\tx", "\t-1\tx", "3: (s, word 1) HEAD is '-1', not a number."),
-        ("\t2\tx", "\t1\tx", "3: (s, word 1) The heads form a cycle: 1 -> 1."),
+        (
+            "\t2\tx",
+            "\t3\tx",
+            "3: (s, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or _ for none.",
+        ),
+        ("\t2\tx", "\t-1\tx", "3: (s, word 1) HEAD is '-1', not a number. Write a number from 0 to 2, or _ for none."),
+        ("\t2\tx", "\t1\tx", "3: (s, word 1) The heads form a cycle: 1 -> 1. Correct one of them."),
         ("\t2\tx", "\t0\tx", "4: (s, word 2) The sentence has 2 roots: words 1, 2."),
         ("\t2\tx", "\t_\tx", "3: (s, word 1) HEAD is blank."),
         ("1\ta\t_", "1\ta\t", "3: (s, word 1) Column 3 is empty. Write _ for nothing."),
@@ -79,7 +83,7 @@ def test_each_fault_has_its_line_and_message(old, new, fault):
 
 def test_a_cycle_without_a_root_is_two_faults():
     assert faults(GOOD.replace("\t0\troot", "\t1\troot")) == [
-        "<stream>:3: (s, word 1) The heads form a cycle: 1 -> 2 -> 1.",
+        "<stream>:3: (s, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.",
         "<stream>:1: (s) No word is the root: none has HEAD 0.",
     ]
 
@@ -89,8 +93,8 @@ def test_each_cycle_and_each_wrong_space_is_told():
     text = "# text = ab cd e\n" + "".join(f"{i}\t{form}\t_\t_\t_\t_\t{head}\tx\t_\t_\n" for i, form, head in rows)
 
     assert faults(text) == [
-        "<stream>:2: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1.",
-        "<stream>:4: (sentence 1, word 3) The heads form a cycle: 3 -> 4 -> 3.",
+        "<stream>:2: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.",
+        "<stream>:4: (sentence 1, word 3) The heads form a cycle: 3 -> 4 -> 3. Correct one of them.",
         "<stream>:2: (sentence 1, word 1) # text has no space after 'a', but SpaceAfter=No is missing.",
         "<stream>:4: (sentence 1, word 3) # text has no space after 'c', but SpaceAfter=No is missing.",
     ]
@@ -136,7 +140,7 @@ def test_a_number_of_thousands_of_digits_is_no_number(column):
     (fault,) = faults("\t".join(cells) + "\n" + GOOD.split("\n")[3] + "\n")
 
     assert "99999999999999999999…" in fault
-    assert len(fault) < 100
+    assert len(fault) < 130
 
 
 def test_a_note_that_only_looks_like_spaceafter_is_none():
@@ -149,13 +153,13 @@ def test_all_faults_of_a_file_come_in_one_run_and_in_order():
 
     assert faults(text) == [
         "<stream>:4: (s) ID 5 does not fit here; 2 is expected.",
-        "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words.",
+        "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words. Write a number from 0 to 2, or _ for none.",
         "<stream>:6: (s) The sent_id is already that of the sentence at line 1.",
         "<stream>:11: (s) The sent_id is already that of the sentence at line 1.",
         "<stream>:13: (s, word 1) The form 'a' is not what # text has at character 1: 'b'.",
         "<stream>:16: (s) The sent_id is already that of the sentence at line 1.",
         "<stream>:19: (s) ID 5 does not fit here; 2 is expected.",
-        "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words.",
+        "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words. Write a number from 0 to 2, or _ for none.",
     ]
 
 

@@ -6,11 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 Name = TypeVar("Name")
+Limits: TypeAlias = tuple[float, float]  # beyond which no value can lie; round numbers
 
 TICKS = 6  # about as many on an axis
+FREE: Limits = (-math.inf, math.inf)
+PERCENT: Limits = (0, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +35,24 @@ class Axis:
         return self.first_pixel + share * (self.last_pixel - self.first_pixel)
 
 
-def nice_ticks(values: Sequence[float], *, around: bool = True) -> list[float]:
+def nice_ticks(values: Sequence[float], *, around: bool = True, limits: Limits = FREE) -> list[float]:
     """Round numbers at equal distances: around all values, or only those that lie between two of them.
+
+    Where there is but one value there is room on both sides of it, as far as the limits.
 
     >>> nice_ticks([61.3, 88.0])
     [60.0, 65.0, 70.0, 75.0, 80.0, 85.0, 90.0]
     >>> nice_ticks([0.7, 3.3], around=False)
     [1.0, 1.5, 2.0, 2.5, 3.0]
+    >>> nice_ticks([100], limits=PERCENT)
+    [90.0, 92.0, 94.0, 96.0, 98.0, 100.0]
     """
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high - low <= 1e-9 * max(1.0, abs(low), abs(high)):  # nothing to tell apart
         room = max(1.0, abs(low) / 10)
-        low, high = (low, high) if not around else (low - room, high + room)
+        if around:
+            least, most = limits
+            low, high = max(low - room, min(low, least)), min(high + room, max(high, most))
     step = _nice_step((high - low) / TICKS)
     first, last = low / step, high / step
     slack = 1e-9  # so that 0.3 / 0.1 is 3

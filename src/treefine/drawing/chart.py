@@ -6,11 +6,11 @@ print. Each line has its own colour, marker and dashes; pointing at a marker sho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from treefine.drawing.axis import Axis, fitting, merged, nice_ticks, tick_labels
+from treefine.drawing.axis import FREE, Axis, Limits, fitting, merged, nice_ticks, tick_labels
 from treefine.drawing.chart_parts import (
     LINE,
     MARGIN,
@@ -38,7 +38,7 @@ LONG = 12  # rows; a longer chart has its ticks at the end as well
 ROW_CELLS = 18  # how long the name of a row may be, in columns of letters
 MAX_END = 60  # pixels for names at the ends of lines
 FEW = 8  # places on the x axis; so few are all written, of more only round numbers
-MANY = 3  # lines; of so many the bands are faint, since they lie on one another
+MOST_BANDS = 3  # lines; the bands of so many are faint, since they lie on one another, and more have none
 LARGEST = 1e15  # beyond it pixels lose their meaning
 
 
@@ -91,25 +91,44 @@ class Line:
             raise ValueError(f"{self.name}: two points at one place")
 
 
-def draw_lines(lines: Sequence[Line], *, title: str, x_title: str, y_title: str, y_format: str = "{:.1f}") -> str:
+def draw_lines(
+    lines: Sequence[Line],
+    *,
+    title: str,
+    x_title: str,
+    y_title: str,
+    y_format: str = "{:.1f}",
+    limits: Limits = FREE,
+    apart: Collection[str] = (),
+) -> str:
     """Lines over numbers, or over names if any x is one; names stand in the order of the lines' points.
 
-    Under the axis are the counts (n) of the first line that has one at that place.
+    Under the axis are the counts (n) of the first line that has one at that place. The axis ends at the limits. No line
+    runs to the places that stand apart. Of more than three lines no band is drawn.
     """
-    return _line_chart(lines, title, x_title, y_title, y_format, PLOT_HEIGHT)
+    return _line_chart(lines, title, x_title, y_title, y_format, PLOT_HEIGHT, limits, apart)
 
 
-def draw_steps(lines: Sequence[Line], *, title: str, y_title: str, y_format: str = "{:.1f}") -> str:
+def draw_steps(
+    lines: Sequence[Line], *, title: str, y_title: str, y_format: str = "{:.1f}", limits: Limits = FREE
+) -> str:
     """A low chart over the refinement steps; t = 0 is the initial graph."""
-    return _line_chart(lines, title, "step t", y_title, y_format, STEPS_HEIGHT)
+    return _line_chart(lines, title, "step t", y_title, y_format, STEPS_HEIGHT, limits)
 
 
 def draw_rows(
-    names: Sequence[str], lines: Sequence[Line], *, title: str, x_title: str, y_format: str = "{:.1f}"
+    names: Sequence[str],
+    lines: Sequence[Line],
+    *,
+    title: str,
+    x_title: str,
+    y_format: str = "{:.1f}",
+    limits: Limits = FREE,
 ) -> str:
     """One row a name, such as a label or a tag, in the order given; in it a marker for each line with that x.
 
-    On the right are the counts (n) of the first line that has one. Points with another x are not drawn.
+    On the right are the counts (n) of the first line that has one. Points with another x are not drawn. The axis ends
+    at the limits.
     """
     marks = [{mark.x_text: mark for mark in line.marks} for line in lines]
     counts = [_count([each.get(name) for each in marks]) for name in names]
@@ -117,7 +136,8 @@ def draw_rows(
     left = MARGIN + _widest(drawn_names) + 8
     right = WIDTH - MARGIN - (_widest(counts) + 4 if any(counts) else 0)
     ticks = nice_ticks(
-        [value for each in marks for name in names if name in each for value in (each[name].y, *each[name].band)]
+        [value for each in marks for name in names if name in each for value in (each[name].y, *each[name].band)],
+        limits=limits,
     )
     labels = tick_labels(ticks, y_format)
     inside = max(INSIDE, _widest(labels) / 2)
@@ -150,9 +170,18 @@ def draw_rows(
 
 
 def _line_chart(
-    lines: Sequence[Line], title: str, x_title: str, y_title: str, y_format: str, plot_height: float
+    lines: Sequence[Line],
+    title: str,
+    x_title: str,
+    y_title: str,
+    y_format: str,
+    plot_height: float,
+    limits: Limits,
+    apart: Collection[str] = (),
 ) -> str:
-    ticks = nice_ticks([value for line in lines for mark in line.marks for value in (mark.y, *mark.band)])
+    has_bands = len(lines) <= MOST_BANDS
+    marks = [mark for line in lines for mark in line.marks]
+    ticks = nice_ticks([y for mark in marks for y in (mark.y, *(mark.band if has_bands else ()))], limits=limits)
     labels = tick_labels(ticks, y_format)
     names = [line.name for line in lines]
     xs = _x_values(lines)
@@ -168,9 +197,9 @@ def _line_chart(
         parts.append(grid((left, y), (right, y), is_strong=_is_zero_inside(tick, ticks)))
         parts.append(text(left - 8, y + MIDDLE, label, "end"))
     places = {name: x_axis.place(x) for name, x in xs.items()}
-    runs = [_runs(line, places) for line in lines]
-    for number, each in enumerate(runs):
-        kind = "band" if len(lines) < MANY else "band faint"
+    runs = [_runs(line, places, apart) for line in lines]
+    for number, each in enumerate(runs if has_bands else []):
+        kind = "band" if len(lines) < MOST_BANDS else "band faint"
         parts += [_band(number, kind, run, places, y_axis) for run in each if len(run) > 1]
     for number, line in enumerate(lines):
         for run in runs[number]:
@@ -179,7 +208,7 @@ def _line_chart(
             radius = RADIUS if (right - left) / len(places) >= CLOSE else SMALL_RADIUS
             for mark in run:
                 x = places[mark.x_text]
-                reach = tuple((x, y_axis.place(value)) for value in mark.band) if len(run) == 1 else ()
+                reach = tuple((x, y_axis.place(value)) for value in mark.band) if has_bands and len(run) == 1 else ()
                 said = mark.said(line.name, x_title, y_format)
                 parts.append(point(number, (x, y_axis.place(mark.y)), said, radius=radius, reach=reach))
         if ends:
@@ -202,10 +231,14 @@ def _x_values(lines: Sequence[Line]) -> dict[str, float]:
     return {name: place for place, name in enumerate(order)}
 
 
-def _runs(line: Line, places: Mapping[str, float]) -> list[list[Mark]]:
-    """The points of a line from left to right, cut where it lacks one."""
+def _runs(line: Line, places: Mapping[str, float], apart: Collection[str]) -> list[list[Mark]]:
+    """The points of a line from left to right, cut where it lacks one and around those that stand apart."""
     marks = {mark.x_text: mark for mark in line.marks}
-    return [[marks[name] for name in run] for has_mark, run in groupby(places, key=marks.__contains__) if has_mark]
+
+    def kind(name: str) -> tuple[bool, str]:
+        return name in marks, name if name in apart else ""
+
+    return [[marks[name] for name in run] for (has_mark, _), run in groupby(places, key=kind) if has_mark]
 
 
 def _band(number: int, kind: str, run: Sequence[Mark], places: Mapping[str, float], axis: Axis) -> str:

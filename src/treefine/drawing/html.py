@@ -8,7 +8,11 @@ from html import escape
 
 from treefine.drawing.characters import visible
 from treefine.drawing.picture import Picture
-from treefine.drawing.svg import FONTS, draw_svg
+from treefine.drawing.svg import FONTS, svg_and_width
+from treefine.drawing.text import draw_text
+
+PRINTED = 960  # pixels; paper has about 640 (A4, margins of 2 cm), so the 12-pixel letters of a drawing get 6 points
+LONG = 200  # words; of more, arcs over a row of words cannot be followed
 
 PAGE_STYLE = f"""
 :root {{ color-scheme: light dark; }}
@@ -17,20 +21,42 @@ h1 {{ font-size: 1.5rem; }}
 h2 {{ font-size: 1.1rem; overflow-wrap: anywhere; }}
 h2::before {{ counter-increment: sentence; content: counter(sentence) ". "; }}
 section {{ margin: 2rem 0; }}
-figure {{ margin: 0.5rem 0; overflow-x: auto; border: 1px solid #81818155; border-radius: 6px; }}
+figure {{ --paper: #ffffff; margin: 0.5rem 0; border: 1px solid #81818155; border-radius: 6px; }}
 figure svg {{ display: block; }}
+figure .treefine > .paper {{ fill: none; }}
+figure pre {{ margin: 0; padding: 0.5rem 0.8rem; font: 0.85rem/1.15 monospace; }}
+figure.long {{ max-height: 40rem; }}
+figure.long p {{ margin: 0.5rem 0.8rem; }}
+.scroll {{ --paper: Canvas; max-width: 100%; }}
+/* A shadow at a side tells that there is more; at the end of the way, what moves with the content covers it. */
+figure, .scroll {{
+  overflow: auto;
+  background:
+    linear-gradient(to right, var(--paper) 40%, transparent) left / 2.5rem 100% no-repeat local,
+    linear-gradient(to left, var(--paper) 40%, transparent) right / 2.5rem 100% no-repeat local,
+    linear-gradient(to right, #818b9890, transparent) left / 1rem 100% no-repeat scroll,
+    linear-gradient(to left, #818b9890, transparent) right / 1rem 100% no-repeat scroll,
+    var(--paper);
+}}
 summary {{ cursor: pointer; }}
 :focus-visible {{ outline: 2px solid #bc4c00; outline-offset: 2px; }}
 table {{ border-collapse: collapse; margin: 0.5rem 0; font-size: 0.9rem; }}
 th, td {{ text-align: start; padding: 0.1rem 0.8rem; border-bottom: 1px solid #81818155; }}
 td {{ max-width: 24rem; overflow-wrap: break-word; }}
 td.number {{ text-align: end; font-variant-numeric: tabular-nums; }}
+@media screen {{ figure.wide pre {{ display: none; }} h2 {{ max-height: 12rem; overflow: auto; }} }}
+@media screen and (prefers-color-scheme: dark) {{ figure {{ --paper: #151b23; }} }}
 @media print {{
   :root {{ color-scheme: light; }}
-  figure, tr {{ break-inside: avoid; }}
+  body {{ padding: 0; max-width: none; }}
+  figure, figure pre, tr {{ break-inside: avoid; }}
   h2 {{ break-after: avoid; }}
-  figure {{ overflow: visible; }}
+  figure, .scroll {{ overflow: visible; background: none; }}
   figure svg {{ max-width: 100%; height: auto; }}
+  figure.wide svg {{ display: none; }}
+  figure.wide, figure.long {{ display: flex; flex-wrap: wrap; break-inside: auto; max-height: none; }}
+  figure pre {{ font-size: 7pt; white-space: pre-wrap; overflow-wrap: anywhere; }}
+  figure p, figure figcaption {{ flex-basis: 100%; }}
   details::details-content {{ content-visibility: visible; block-size: auto; }}
 }}
 """
@@ -54,12 +80,12 @@ def page_part(pictures: Sequence[Picture], *, heading: str = "", others: Sequenc
     last = pictures[-1]
     if len(pictures) > 1:
         last = replace(last, before=None, title="")  # what changed is seen among the steps
-    parts = [f'<h2 dir="auto">{escape(visible(heading or last.text))}</h2>', _figure([last], "Graph")]
+    parts = [f'<h2 dir="auto">{escape(visible(heading or last.text))}</h2>', tree_figure([last], "Graph")]
     if len(pictures) > 1:
-        steps = _figure(pictures, "Steps")
+        steps = tree_figure(pictures, "Steps")
         parts.append(f"<details>\n<summary>All {len(pictures)} graphs, step by step</summary>\n{steps}\n</details>")
     if others:
-        drawn = _figure(others, "Other trees")
+        drawn = tree_figure(others, "Other trees")
         parts.append(f'<details open="">\n<summary>The next best trees: {len(others)}</summary>\n{drawn}\n</details>')
     parts.append(f"<details>\n<summary>Table of words</summary>\n{_table(last)}\n</details>")
     return "<section>\n" + "\n".join(parts) + "\n</section>\n"
@@ -70,9 +96,23 @@ def page_end() -> str:
     return "</main>\n</body>\n</html>\n"
 
 
-def _figure(pictures: Sequence[Picture], name: str) -> str:
+def tree_figure(pictures: Sequence[Picture], name: str, *, caption: str = "") -> str:
+    """The pictures with the words in a row; what is too wide for paper is printed with one word a line.
+
+    A sentence of more than 200 words has one word a line on the screen too, and that is said.
+    """
+    n_words = max(len(picture.forms) for picture in pictures)
+    if n_words > LONG:
+        kind, drawn = ' class="long"', f"<p>Drawn with one word a line, for there are {n_words:,}.</p>\n"
+    else:
+        drawn, width = svg_and_width(pictures)
+        kind = ' class="wide"' if width > PRINTED else ""
+    if kind:
+        drawn += "".join(f"<pre>{escape(draw_text(each, isolate=True))}</pre>\n" for each in pictures)
+    said = f'<figcaption dir="auto">{escape(visible(caption))}</figcaption>\n' if caption else ""
     # It has a place in the order of the Tab key, so that the arrow keys can move a wide drawing.
-    return f'<figure tabindex="0" role="group" aria-label="{name}">\n{draw_svg(pictures)}</figure>'
+    start = f'<figure{kind} tabindex="0" role="group" aria-label="{escape(visible(name))}">'
+    return f"{start}\n{drawn}{said}</figure>"
 
 
 def _table(picture: Picture) -> str:
@@ -91,7 +131,8 @@ def _table(picture: Picture) -> str:
         if picture.confidence:
             cells.append(_number(f"{picture.confidence[word - 1]:.2f}"))
         rows.append("<tr>" + "".join(cells) + "</tr>")
-    return "<table>\n" + "\n".join(rows) + "\n</table>"
+    table = "\n".join(rows)
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="Words"><table>\n{table}\n</table></div>'
 
 
 def _cell(text: str) -> str:

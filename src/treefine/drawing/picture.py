@@ -25,6 +25,7 @@ class Picture:
     confidence: tuple[float, ...] = ()  # of each word's arc, 0 to 1
     tokens: tuple[Token, ...] = ()  # as of `Sentence.tokens`; the multiword ones are shown
     title: str = ""
+    before_name: str = ""  # what `before` is if not the step before, such as "gold"
 
     def __post_init__(self) -> None:
         given = {"tags": self.tags, "graph": self.graph, "before": self.before, "confidence": self.confidence}

@@ -18,11 +18,10 @@ h4 { font-size: 1rem; margin: 1rem 0 0.3rem; }
 nav ul { margin: 0.3rem 0; padding-left: 1.2rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
 .charts > * { min-width: 0; }
-figure.chart { border: none; overflow: visible; }
+figure.chart { border: none; overflow: visible; background: none; }
 figure.chart svg { width: 100%; max-width: 30rem; height: auto; }
 figure.chart:has(details[open]) { grid-column: 1 / -1; }
 figcaption, .note { font-size: 0.9rem; margin: 0.4rem 0; max-width: 45rem; }
-.scroll { overflow-x: auto; max-width: 100%; }
 .scroll table { white-space: nowrap; }
 th[scope="row"] { font-weight: 400; }
 thead th { vertical-align: bottom; }
@@ -34,7 +33,8 @@ details:target::details-content { content-visibility: visible; block-size: auto;
   .charts { grid-template-columns: 1fr 1fr; }
   .charts.tables { grid-template-columns: 1fr; }
   figure.chart details:not([open]), nav { display: none; }
-  .scroll { overflow: visible; }
+  .scroll table { white-space: normal; }
+  th, td { padding: 0.1rem 0.4rem; }
   h3, h4, summary, .note { break-after: avoid; break-inside: avoid; }
 }
 """

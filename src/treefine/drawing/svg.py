@@ -69,6 +69,11 @@ STYLE = f"""
 
 def draw_svg(pictures: Sequence[Picture]) -> str:
     """One SVG with the pictures under one another, such as the steps of a sentence."""
+    return svg_and_width(pictures)[0]
+
+
+def svg_and_width(pictures: Sequence[Picture]) -> tuple[str, float]:
+    """That SVG, and how many pixels wide it is."""
     parts: list[str] = []
     width = top = 0.0
     for _, group in groupby(pictures, key=lambda picture: picture.forms):
@@ -82,12 +87,13 @@ def draw_svg(pictures: Sequence[Picture]) -> str:
             top += height
     size = f'width="{_number(width)}" height="{_number(top)}" viewBox="0 0 {_number(width)} {_number(top)}"'
     title = escape(visible(pictures[-1].text)) if pictures else ""
-    return (
+    svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="treefine" role="img" {size}>\n<title>{title}</title>\n'
         f'<style>{STYLE}</style>\n<rect class="paper" width="100%" height="100%" rx="6"/>\n'
         + "\n".join(parts)
         + "\n</svg>\n"
     )
+    return svg, width
 
 
 def _draw(picture: Picture, places: Sequence[float]) -> tuple[str, float]:
@@ -165,10 +171,11 @@ def _arc(arc: Arc, ends: tuple[float, float], height: float, ground: float, titl
 def _describe(arc: Arc, picture: Picture) -> str:
     head = picture.forms[arc.head - 1] if arc.head else "ROOT"
     said = f"{picture.forms[arc.word - 1]} ← {head}: {arc.label}"
+    before = picture.before_name or "before"
     if arc.kind is Kind.OLD:
-        return f"{said} (before)"
+        return f"{said} ({before})"
     if arc.old_label:
-        said += f" (before: {arc.old_label})"
+        said += f" ({before}: {arc.old_label})"
     return f"{said}, {picture.confidence[arc.word - 1]:.2f}" if picture.confidence else said
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from treefine.drawing.bars import bars_of
-from treefine.drawing.characters import cells, shorten, visible
+from treefine.drawing.characters import cells, is_right_to_left, shorten, visible
 from treefine.drawing.picture import Picture
 from treefine.treebank.graph import ROOT, Graph, find_cycles
 
@@ -48,14 +48,16 @@ class Row(NamedTuple):
     cells: tuple[Cell, ...]  # form, tag, head, label, confidence, note
 
 
+ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 GAPS = ("", "  ", "  ", " ", "  ", "  ")  # before each of the cells
 HEAD = 2  # the one of the cells that holds a number
 
 
-def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False) -> str:
+def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False, isolate: bool = False) -> str:
     r"""The graph as lines of text, each with its newline; safe to print whatever the words hold.
 
-    Changed arcs have a star and what they were before, with or without colour.
+    Changed arcs have a star and what they were before, with or without colour. A page isolates words that run from the
+    right, so that what stands beside them keeps its place; few terminals know the marks for that.
 
     >>> graph = Graph.of_words([2, 0], ["nsubj", "root"])
     >>> print(draw_text(Picture(("Dogs", "bark"), ("NOUN", "VERB"), graph)), end="")
@@ -76,6 +78,8 @@ def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False
             if width:
                 padding = " " * (width - cells(cell.text))
                 said = cell.painted(color=color)
+                if isolate and is_right_to_left(cell.text):
+                    said = f"{ISOLATE}{said}{END_ISOLATE}"
                 line += gap + (padding + said if index == HEAD else said + padding)
         lines.append(line.rstrip(" "))
     return "".join(line + "\n" for line in lines)
@@ -112,8 +116,9 @@ def _notes(picture: Picture) -> list[str]:
     """What is to be said of each word's arc: that it changed, and from what; that it is in a cycle."""
     notes: list[list[str]] = [[] for _ in range(len(picture.forms) + 1)]
     if picture.before is not None:
+        name = picture.before_name or "was"
         for word in picture.changed:
-            notes[word].append(f"* was: {picture.before.heads[word]} {picture.before.labels[word]}")
+            notes[word].append(f"* {name}: {picture.before.heads[word]} {picture.before.labels[word]}")
     for cycle in find_cycles(picture.graph.heads) if picture.graph else []:
         for word in cycle:
             notes[word].append("in a cycle")

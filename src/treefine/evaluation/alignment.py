@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from typing import Any
 
 from treefine.errors import AlignmentError
 from treefine.evaluation.words import Words
@@ -41,12 +43,17 @@ def pair_by_number(gold: Words, system: Words) -> Pair:
         a, b = gold.forms[ours.start : ours.stop], system.forms[theirs.start : theirs.stop]
         if a == b:
             continue
-        at = {"path": system.name, **place._asdict()}
-        there = f"in {_name(gold)}:{gold_place.line}"
         for number, (form, other) in enumerate(zip(a, b, strict=False), start=1):
             if form != other:
-                raise AlignmentError(f"The word is {other!r}, but {form!r} {there}.", word=str(number), **at)
-        raise AlignmentError(f"The sentence has {len(b)} words, but {len(a)} {there}.", **at)
+                message = f"The word is {other!r}, but {form!r} in {_at(gold, gold_place.of_word(number))}."
+                raise AlignmentError(message, path=system.name, **place.of_word(number))
+        raise AlignmentError(
+            f"The sentence has {len(b)} words, but {len(a)} in {_at(gold, gold_place._asdict())}.",
+            path=system.name,
+            line=place.line,
+            sent_id=place.sent_id,
+            sentence=place.sentence,
+        )
     if len(gold.sentences) != len(system.sentences):
         message = f"The file has {len(system.sentences)} sentences, but {_name(gold)} has {len(gold.sentences)}."
         raise AlignmentError(message, path=system.name)
@@ -55,6 +62,11 @@ def pair_by_number(gold: Words, system: Words) -> Pair:
 
 def _name(gold: Words) -> str:
     return gold.name or "the gold treebank"
+
+
+def _at(gold: Words, place: dict[str, Any]) -> str:
+    """A place of the gold file, or of sentences that come from no file."""
+    return f"{gold.name}:{place['line']}" if gold.name else f"the gold treebank (sentence {place['sentence']})"
 
 
 def _is_same_segmentation(gold: Words, system: Words) -> bool:
@@ -73,13 +85,26 @@ def align(gold: Words, system: Words) -> Pair:
 
 
 def _different_text(gold: Words, system: Words) -> AlignmentError:
-    """Name the first place where the characters of the two files differ."""
+    """Name the first place where the characters of the two files differ, or where one of them ends."""
     pairs = zip(gold.characters, system.characters, strict=False)
     shorter = min(len(gold.characters), len(system.characters))
     place = next((index for index, (a, b) in enumerate(pairs) if a != b), shorter)
     ours, theirs = (words.characters[place : place + 20] for words in (gold, system))
-    message = f"The text differs from {_name(gold)}: {theirs!r} stands here, {ours!r} there."
+    there, here = (_place_of(words, place) for words in (gold, system))
     hint = "Both files must hold the same characters; spaces and segmentation may differ."
-    later = [at for at, (_, end) in zip(system.places, system.sentences, strict=True) if place < end]
-    at = [*later, *system.places[-1:]][:1]  # the sentence of the first difference, or the last one
-    return AlignmentError(message, hint=hint, path=system.name, **(at[0]._asdict() if at else {}))
+    if not here:
+        message = f"The file ends before {ours!r} in {_at(gold, there)}."
+    elif not there:
+        message = f"The file goes on with {theirs!r} after the end of {_name(gold)}."
+    else:
+        message = f"The text differs from {_at(gold, there)}: {theirs!r} stands here, {ours!r} there."
+    return AlignmentError(message, hint=hint, path=system.name, **here)
+
+
+def _place_of(words: Words, character: int) -> dict[str, Any]:
+    """The place of the word that has this character, in the fields of an error; nothing after the last one."""
+    for word, (_, end) in enumerate(words.spans):
+        if character < end:
+            sentence = bisect_right(words.first_words, word) - 1
+            return words.places[sentence].of_word(word - words.first_words[sentence] + 1)
+    return {}

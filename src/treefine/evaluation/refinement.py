@@ -46,12 +46,15 @@ class StepCounts:
     @property
     def reductions(self) -> tuple[float | None, ...]:
         """The share of the errors that each step after the first trees removed; None where there were none."""
-        return tuple([relative_error_reduction(*two) for two in pairwise(self.f1)])
+        return tuple([self._reduction(*two) for two in pairwise(self.f1)])
 
     @property
     def total(self) -> float | None:
         """The share of the first trees' errors that all steps together removed."""
-        return relative_error_reduction(self.f1[0], self.f1[-1])
+        return self._reduction(self.f1[0], self.f1[-1])
+
+    def _reduction(self, before: float, after: float) -> float | None:
+        return relative_error_reduction(before, after) if self.gold else None  # where nothing is to be found
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,9 @@ class Refinement:
     converged: tuple[float, ...]  # sentences that each step after the first trees left as they were
     corrected: tuple[Example, ...] = ()  # wrong at first and all right at last, the shortest first
     spoiled: tuple[Example, ...] = ()  # all right at first and wrong at last
+    predicts_tags: bool = (
+        False  # whether t = 1 gave tags to t = 2, so that no sentence that lacked them converged by it
+    )
 
     @property
     def steps(self) -> range:
@@ -104,6 +110,7 @@ def refinement_of(
     name: str = "",
     rule: str = "conll18",
     converged: Sequence[int] | None = None,
+    predicts_tags: bool = False,
 ) -> Refinement:
     """Count the trees of each step, `trees[0]` being those of t = `first`; a word without a head is wrong.
 
@@ -139,6 +146,7 @@ def refinement_of(
         tuple(converged),
         corrected=examples(at_first, at_last),
         spoiled=examples(at_last, at_first),
+        predicts_tags=predicts_tags,
     )
 
 
@@ -209,6 +217,7 @@ def _added(refinements: Sequence[Refinement], name: str, *, parts: int = 1) -> R
         added(lambda each: each.labels),
         added(lambda each: each.projectivity),
         tuple(map(converged, range(n_trees - 1))),
+        predicts_tags=any(each.predicts_tags for each in refinements),
     )
 
 

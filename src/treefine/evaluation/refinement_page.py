@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from treefine.drawing.axis import PERCENT
 from treefine.drawing.characters import visible
 from treefine.drawing.chart import Line, Mark, draw_rows, draw_steps
-from treefine.drawing.html import page_end, page_start
+from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.drawing.picture import Picture
 from treefine.drawing.report_parts import REPORT_STYLE, number_table
-from treefine.drawing.svg import draw_svg
 from treefine.evaluation.refinement import Costs, Example, Refinement, ranked_labels
 from treefine.evaluation.refinement_tables import (
     LEAST,
@@ -24,12 +24,17 @@ from treefine.evaluation.refinement_tables import (
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import BLANK
 
-EXAMPLES = 5  # of each kind that are drawn
+EXAMPLES = 10  # of each kind that are drawn
 LABELS = 20  # in the chart; the table has all
 
 
-def refinement_page(found: Sequence[tuple[Refinement, Costs]], title: str) -> Iterator[str]:
-    """The page, part by part: all treebanks together first if there are several, then each."""
+def refinement_page(
+    found: Sequence[tuple[Refinement, Costs]], title: str, *, examples: int = EXAMPLES
+) -> Iterator[str]:
+    """The page, part by part: all treebanks together first if there are several, then each.
+
+    `examples` is how many corrected sentences are drawn, and how many spoiled ones.
+    """
     yield page_start(title, style=REPORT_STYLE)
     if len(found) > 1:
         names = [_safe(refinement.name) for refinement, _ in found]
@@ -42,8 +47,8 @@ def refinement_page(found: Sequence[tuple[Refinement, Costs]], title: str) -> It
         yield _part(by_label(refinement), labels_chart(refinement))
         yield _part(by_projectivity(refinement))
         yield _part(costs_table(costs))
-        yield from _examples(refinement, is_corrected=True)
-        yield from _examples(refinement, is_corrected=False)
+        yield from _examples(refinement, examples, is_corrected=True)
+        yield from _examples(refinement, examples, is_corrected=False)
         yield "</section>\n"
     yield page_end()
 
@@ -62,7 +67,8 @@ def steps_chart(refinement: Refinement) -> str:
         Line(metric, tuple(Mark(t, 100 * score) for t, score in zip(refinement.steps, counts.f1, strict=True)))
         for metric, counts in sorted(refinement.attachment.items(), reverse=True)
     ]
-    return draw_steps(lines, title="UAS and LAS after each step", y_title="F1 in %", y_format="{:.2f}")
+    title = "UAS and LAS after each step"
+    return draw_steps(lines, title=title, y_title="F1 in %", y_format="{:.2f}", limits=PERCENT)
 
 
 def labels_chart(refinement: Refinement) -> str:
@@ -78,23 +84,22 @@ def labels_chart(refinement: Refinement) -> str:
         for tree in (0, -1)
     ]
     title = "Most frequent types, before and after"
-    return draw_rows(frequent, lines, title=title, x_title="F1 in %") if frequent else ""
+    return draw_rows(frequent, lines, title=title, x_title="F1 in %", limits=PERCENT) if frequent else ""
 
 
-def _examples(refinement: Refinement, *, is_corrected: bool) -> Iterator[str]:
+def _examples(refinement: Refinement, most: int, *, is_corrected: bool) -> Iterator[str]:
     """Some sentences, the shortest first, each drawn as it was and as it became."""
     examples = refinement.corrected if is_corrected else refinement.spoiled
     title = "Corrected sentences" if is_corrected else "Spoiled sentences"
     states = ("wrong in the first tree and all right in the last", "all right in the first tree and wrong in the last")
     said = f"{len(examples):,} of {refinement.n_sentences:,.0f} are {states[0] if is_corrected else states[1]}."
-    if examples:
+    if examples[:most]:
         said += " The shortest are drawn: both trees, and what changed between them."
     yield f'<section>\n<h3>{title}</h3>\n<p class="note">{said}</p>\n'
-    for example in examples[:EXAMPLES]:
+    for example in examples[:most]:
         pictures = example_pictures(example, refinement.steps, is_corrected=is_corrected)
-        name = _safe(example.gold.sent_id or f"sentence {example.gold.number}")
-        yield f'<figure tabindex="0" role="group" aria-label="{name}">\n{draw_svg(pictures)}'
-        yield f'<figcaption dir="auto">{name}</figcaption>\n</figure>\n'
+        name = example.gold.sent_id or f"sentence {example.gold.number}"
+        yield tree_figure(pictures, name, caption=name) + "\n"
     yield "</section>\n"
 
 

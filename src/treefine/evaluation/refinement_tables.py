@@ -55,15 +55,21 @@ def by_step(refinement: Refinement) -> Table:
         f"errors of {first} that all steps removed. Converged: sentences whose graph a step left as it was; they are "
         "refined no further."
     )
+    if refinement.predicts_tags and refinement.first == 0:
+        note += (
+            " The first step also predicts the tags that are not read from the file, and the second reads them: a "
+            "sentence that lacked some does not converge before t = 2, even if its graph stays as it was."
+        )
     return Table("Refinement by step", note, ("", *_steps(refinement), "all steps"), tuple(rows))
 
 
 def by_label(refinement: Refinement, *, least: float = LEAST, most: int | None = None) -> Table:
     """Dependency types, ranked and selected by the share of their errors that all steps removed."""
     labels = ranked_labels(refinement, least=least, most=most)
+    shown = "Types" if most is None else f"The first {most} of the types"
     note = (
         "Relative reduction of the F-score error of each dependency type by each step; a word is right if head and "
-        f"label are. Types with at least {least:g} gold words, the largest total reduction first."
+        f"label are. {shown} with at least {least:g} gold words, the largest total reduction first."
     )
     return _reduction_table("Dependency types", note, refinement, {name: refinement.labels[name] for name in labels})
 
@@ -141,6 +147,7 @@ def refinement_json(refinement: Refinement, costs: Costs | None = None) -> dict[
         "labels": all_of(refinement.labels),
         "projectivity": all_of(refinement.projectivity),
         "converged": list(refinement.converged),
+        "predicts_tags": refinement.predicts_tags,
         "corrected": [example.gold.sent_id or example.gold.number for example in refinement.corrected],
         "spoiled": [example.gold.sent_id or example.gold.number for example in refinement.spoiled],
     }

@@ -8,19 +8,19 @@ from itertools import groupby
 from typing import TypeAlias
 
 from treefine.drawing.characters import shorten, visible
-from treefine.drawing.html import page_end, page_start
+from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.drawing.picture import Picture
 from treefine.drawing.report_parts import REPORT_STYLE, folded
-from treefine.drawing.svg import draw_svg
 from treefine.evaluation.analysis import Analysis, SentenceDifference
 from treefine.evaluation.conll18 import rule_of
-from treefine.evaluation.report_sections import SECTIONS
+from treefine.evaluation.report_sections import READING, SECTIONS
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
 
 Key: TypeAlias = tuple[str, int, str]  # what tells one drawn sentence from another: treebank, number, system
 
 SENTENCES = "Sentences that differ most"
+GOLD_NAME = "gold"
 SUMMARY_CELLS = 100  # of a sentence's text, in columns of letters
 
 
@@ -30,7 +30,7 @@ def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
     A sentence that several analyses list is drawn in the last of them, that of its own treebank; the others have links.
     """
     yield page_start(title, style=REPORT_STYLE)
-    yield _contents(analyses)
+    yield f'{_contents(analyses)}<p class="note">{READING}</p>\n'
     names = {_key(each): f"t{n}-s{i}" for n, one in enumerate(analyses, 1) for i, each in enumerate(one.differences, 1)}
     for number, analysis in enumerate(analyses, start=1):
         yield f'<section id="t{number}">\n<h2 dir="auto">{_safe(analysis.name)}</h2>\n{_summary(analysis)}'
@@ -70,16 +70,16 @@ def _sentences(analysis: Analysis, names: Mapping[Key, str], ours: str) -> Itera
         return
     yield (
         '<p class="note">Gold first, then the systems. Strong arcs and labels are wrong; where the head is wrong, the '
-        "dashed arc is the right one.</p>\n"
+        "dashed arc is the right one. Where there is one word a line, as wide drawings are printed, a star is at what "
+        "is wrong, with what gold has.</p>\n"
     )
     for heading, group in groupby(analysis.differences, key=_group):
         yield f'<h4 dir="auto">{_safe(heading)}</h4>\n'
         for rank, each in enumerate(group):
             name = names[_key(each)]
             if name.startswith(ours):
-                svg = draw_svg([*_pictures(each, analysis)])
-                figure = f'<figure tabindex="0" role="group" aria-label="Gold and systems">\n{svg}</figure>\n'
-                yield folded(_describe(each), figure, name=name, is_open=rank == 0)
+                figure = tree_figure([*_pictures(each, analysis)], "Gold and systems")
+                yield folded(_describe(each), f"{figure}\n", name=name, is_open=rank == 0)
             else:
                 yield f'<p><a dir="auto" href="#{name}">{_safe(_describe(each))}</a></p>\n'
 
@@ -104,7 +104,7 @@ def _describe(each: SentenceDifference) -> str:
 
 def _pictures(each: SentenceDifference, analysis: Analysis) -> Iterator[Picture]:
     gold = each.gold
-    yield Picture(gold.forms, _tags(gold), gold.graph, tokens=tuple(gold.tokens()), title="gold")
+    yield Picture(gold.forms, _tags(gold), gold.graph, tokens=tuple(gold.tokens()), title=GOLD_NAME)
     for name, sentences in each.trees.items():
         for sentence in sentences:
             title, right = f"{name}: {each.correct[name]} of {each.n_words} words right", None
@@ -112,7 +112,8 @@ def _pictures(each: SentenceDifference, analysis: Analysis) -> Iterator[Picture]
                 right = _gold_as_counted(gold.graph, sentence.graph, analysis)
             else:
                 title += "; its words are not those of gold"
-            yield Picture(sentence.forms, (), sentence.graph, right, tokens=tuple(sentence.tokens()), title=title)
+            tokens = tuple(sentence.tokens())
+            yield Picture(sentence.forms, (), sentence.graph, right, tokens=tokens, title=title, before_name=GOLD_NAME)
 
 
 def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:

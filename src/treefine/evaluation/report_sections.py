@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
 
-from treefine.drawing.axis import merged
+from treefine.drawing.axis import PERCENT, merged
 from treefine.drawing.characters import visible
-from treefine.drawing.chart import Line, Mark, draw_lines, draw_rows
+from treefine.drawing.chart import MOST_BANDS, Line, Mark, draw_lines, draw_rows
 from treefine.drawing.report_parts import chart_figure, folded, number_table
 from treefine.evaluation.analysis import Analysis, Point
 from treefine.evaluation.conll18 import relative_error_reduction
@@ -22,11 +22,18 @@ DEFINITIONS = {  # by property: what it is
     "tag": "the word's UPOS tag, or XPOS where that is blank",
     "arc direction": "whether the head stands left or right of the word, or is ROOT",
     "arc projectivity": "an arc is projective if all words between its two ends descend from the head",
-    "tree projectivity": "a word counts as projective if all arcs of its sentence are",
+    "tree projectivity": "a word counts as projective if all arcs of its sentence are; recall goes by the gold tree, "
+    "precision by the system's",
 }
 CURVES = {"dependency length": "words", "distance to root": "arcs", "sentence length": "words"}  # with their unit
 METRICS = ("UAS", "LAS", "LA", "CLAS", "MLAS", "BLEX", "UEM", "LEM")  # shown first, in this order
 METRICS_WITHOUT_LABELS = ("UAS", "UEM")
+READING = (  # what holds for all charts
+    "How to read the charts: F1 joins recall, over the gold words of a kind, and precision, over the words of that "
+    "kind in the system's trees. Bands and thin lines hold 95 % of the bootstrap samples of sentences; n counts gold "
+    "words. Kinds without gold words are in the tables alone."
+)
+APART = ("ROOT",)  # it has no length, so no line runs to it
 MOST_ROWS = 20  # of a chart by label or tag; the table has all
 MOST_CONFUSIONS = 15
 
@@ -98,23 +105,27 @@ def _percent(share: float) -> str:
 
 
 def _curves(analysis: Analysis) -> Iterator[str]:
-    yield f'{_reading(analysis)}<div class="charts">\n'
+    hidden = f" The bands of more than {MOST_BANDS} systems hide one another: the table has them."
+    yield '<div class="charts">\n'
     for by, unit in CURVES.items():
         title, y_title = f"{analysis.metric} by {by}", f"{analysis.metric}, F1 in %"
-        svg = draw_lines(_lines(analysis, by), title=title, x_title=f"{by} ({unit})", y_title=y_title)
-        yield chart_figure(svg, _caption(analysis, by), _table(analysis, by))
+        svg = draw_lines(
+            _lines(analysis, by), title=title, x_title=f"{by} ({unit})", y_title=y_title, limits=PERCENT, apart=APART
+        )
+        caption = _caption(analysis, by) + (hidden if len(analysis.systems) > MOST_BANDS else "")
+        yield chart_figure(svg, caption, _table(analysis, by))
     yield "</div>\n"
 
 
 def _kinds(analysis: Analysis) -> Iterator[str]:
-    yield f'{_reading(analysis)}<div class="charts">\n'
+    yield '<div class="charts">\n'
     for by in analysis.curves:
         if by in CURVES:
             continue
         lines = _lines(analysis, by)
         names = [*dict.fromkeys(mark.x_text for line in lines for mark in line.marks)]
         title, x_title = f"{analysis.metric} by {by}", f"{analysis.metric}, F1 in %"
-        svg = draw_rows(names[:MOST_ROWS], lines, title=title, x_title=x_title)
+        svg = draw_rows(names[:MOST_ROWS], lines, title=title, x_title=x_title, limits=PERCENT)
         caption = _caption(analysis, by)
         if len(names) > MOST_ROWS:
             caption += f" Drawn are the {MOST_ROWS} most frequent of {len(names)}."
@@ -139,15 +150,6 @@ def _lines(analysis: Analysis, by: str) -> list[Line]:
 
 def _caption(analysis: Analysis, by: str) -> str:
     return f"{analysis.metric} by {by}: {DEFINITIONS[by]}."
-
-
-def _reading(analysis: Analysis) -> str:
-    """What holds for all charts of a section."""
-    return (
-        f'<p class="note">F1 of {analysis.metric}: recall is over the gold words of a kind, precision over the words '
-        "of that kind in the system's trees. Bands and thin lines hold 95 % of the bootstrap samples of sentences; n "
-        "counts gold words. Kinds without gold words are in the tables alone.</p>\n"
-    )
 
 
 def _table(analysis: Analysis, by: str) -> str:

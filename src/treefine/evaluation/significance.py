@@ -88,11 +88,7 @@ def compare_counts(
     sizes = {len(each) for each in counts.values()}
     if len(sizes) > 1:
         raise AlignmentError("The systems were not compared with the same gold sentences.")
-    differences = {}
-    for first, second in combinations(counts, 2):
-        differences[first, second] = _difference(
-            first, second, counts[first], counts[second], alpha, samples, np.random.default_rng(seed), on_progress
-        )
+    differences = _differences(counts, alpha, samples, np.random.default_rng(seed), on_progress)
     scores = {name: float(f1(each.sum(axis=0))) for name, each in counts.items()}
     return Comparison(metric, alpha, samples, seed, scores, differences)
 
@@ -118,36 +114,55 @@ def f1(totals: Counts) -> NDArray[np.float64]:
     return 2 * totals[..., 2] / np.maximum(totals[..., 0] + totals[..., 1], 1)
 
 
-def _difference(
-    first: str,
-    second: str,
-    a: Counts,
-    b: Counts,
+def _differences(
+    counts: Mapping[str, Counts],
     alpha: float,
     samples: int,
     rng: np.random.Generator,
     on_progress: Callable[[int], None] | None,
-) -> Difference:
-    observed = float(f1(b.sum(axis=0)) - f1(a.sum(axis=0)))
-    as_far_by_swapping = as_far_by_drawing = 0
-    drawn: list[NDArray[np.float64]] = []
+) -> dict[tuple[str, str], Difference]:
+    """Each two systems. Drawing costs most, so each sample is drawn once and summed once for each system."""
+    pairs = list(combinations(counts, 2))
+    whole = {name: each.sum(axis=0) for name, each in counts.items()}
+    observed = {(a, b): float(f1(whole[b]) - f1(whole[a])) for a, b in pairs}
+    columns = np.concatenate(list(counts.values()), axis=1)  # [sentence, 3 * system]
+
+    def summed(draws: NDArray[np.float64]) -> dict[str, Counts]:
+        """The totals of each system in each sample. [sample, 3]."""
+        totals = (draws @ columns).reshape(len(draws), len(counts), 3)
+        return {name: totals[:, number] for number, name in enumerate(counts)}
+
+    as_far_by_swapping = dict.fromkeys(pairs, 0)
+    slices: dict[str, list[NDArray[np.float64]]] = {name: [] for name in counts}
     for start in range(0, samples, SLICE):
         size = min(SLICE, samples - start)
-        swapped = swapped_differences(a, b, draw_swaps(rng, size, len(a)))
-        as_far_by_swapping += int(np.sum(np.abs(swapped) >= abs(observed) - TIE))
-        drawn.append(weighted_differences(a, b, draw_weights(rng, size, len(a))))
-        as_far_by_drawing += int(np.sum(np.abs(drawn[-1] - observed) >= abs(observed) - TIE))
+        chosen = summed(draw_swaps(rng, size, len(columns)))
+        for a, b in pairs:
+            swapped = swapped_differences(whole[a], whole[b], chosen[a], chosen[b])
+            as_far_by_swapping[a, b] += _as_far(swapped, observed[a, b])
+        for name, totals in summed(draw_weights(rng, size, len(columns))).items():
+            slices[name].append(f1(totals))
         if on_progress:
-            on_progress(size)
-    low, high = np.quantile(np.concatenate(drawn), [alpha / 2, 1 - alpha / 2])
-    return Difference(
-        first,
-        second,
-        observed,
-        randomisation=(as_far_by_swapping + 1) / (samples + 1),
-        bootstrap=(as_far_by_drawing + 1) / (samples + 1),
-        interval=(float(low), float(high)),
-    )
+            on_progress(size * len(pairs))
+    drawn = {name: np.concatenate(each) for name, each in slices.items()}  # F1 in each sample
+    differences = {}
+    for (a, b), difference in observed.items():
+        as_far_by_drawing = _as_far(drawn[b] - drawn[a] - difference, difference)
+        low, high = np.quantile(drawn[b] - drawn[a], [alpha / 2, 1 - alpha / 2])
+        differences[a, b] = Difference(
+            a,
+            b,
+            difference,
+            randomisation=(as_far_by_swapping[a, b] + 1) / (samples + 1),
+            bootstrap=(as_far_by_drawing + 1) / (samples + 1),
+            interval=(float(low), float(high)),
+        )
+    return differences
+
+
+def _as_far(distances: NDArray[np.float64], observed: float) -> int:
+    """How many samples are at least as far from 0 as what was observed."""
+    return int(np.sum(np.abs(distances) >= abs(observed) - TIE))
 
 
 def draw_swaps(rng: np.random.Generator, samples: int, sentences: int) -> NDArray[np.float64]:
@@ -164,14 +179,11 @@ def draw_weights(rng: np.random.Generator, samples: int, sentences: int) -> NDAr
     return weights.reshape(samples, sentences).astype(np.float64)
 
 
-def swapped_differences(a: Counts, b: Counts, swaps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """F1 of b minus F1 of a in each sample, after the chosen sentences have changed places."""
-    moved = swaps @ (b - a)  # what b loses and a gains
-    result: NDArray[np.float64] = f1(b.sum(axis=0) - moved) - f1(a.sum(axis=0) + moved)
-    return result
+def swapped_differences(a: Counts, b: Counts, chosen_a: Counts, chosen_b: Counts) -> NDArray[np.float64]:
+    """F1 of b minus F1 of a in each sample, after the chosen sentences have changed places.
 
-
-def weighted_differences(a: Counts, b: Counts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """F1 of b minus F1 of a in each sample, each sentence counted as often as it was drawn."""
-    result: NDArray[np.float64] = f1(weights @ b) - f1(weights @ a)
+    The totals are those of all sentences, [3], and of the chosen ones of each sample, [sample, 3].
+    """
+    moved = chosen_b - chosen_a  # what b loses and a gains
+    result: NDArray[np.float64] = f1(b - moved) - f1(a + moved)
     return result

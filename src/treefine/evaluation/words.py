@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.faults import tree_faults
@@ -20,11 +20,18 @@ AT_ROOT = -1
 
 
 class Place(NamedTuple):
-    """Where a sentence stands in its file, in the words of an error."""
+    """Where a sentence and its words stand in their file."""
 
     line: int
     sent_id: str
     sentence: int
+    first_line: int  # after the comments
+    word_lines: Sequence[int]  # of each word, from there
+
+    def of_word(self, number: int) -> dict[str, Any]:
+        """The place of one of its words, from 1, in the fields of an error."""
+        line = self.first_line + self.word_lines[number - 1]
+        return {"line": line, "sent_id": self.sent_id, "sentence": self.sentence, "word": str(number)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,8 @@ def _add_sentence(words: Words, sentence: Sentence, is_ud: bool) -> str:
         text = _add_tokens(words, sentence, start)
     words.sentences.append((start, start + len(text)))
     words.first_words.append(first)
-    words.places.append(Place(sentence.line, sentence.sent_id, sentence.number))
+    first_line = sentence.line + len(sentence.comments)
+    words.places.append(Place(sentence.line, sentence.sent_id, sentence.number, first_line, sentence.word_lines))
     words.lemmas.extend(sentence.column(columns.lemma))
     words.upos.extend(sentence.upos)
     words.xpos.extend(sentence.xpos)

@@ -14,7 +14,7 @@ from treefine.errors import TreebankError, TreefineError
 from treefine.interfaces.progress import progress
 from treefine.interfaces.systems import FormatOption, RuleOption, bytes_in, find_treebanks, system_names
 from treefine.interfaces.tables import count
-from treefine.treebank.files import open_output
+from treefine.treebank.files import not_written, open_output
 
 if TYPE_CHECKING:
     from treefine.evaluation.parsed import Parsed
@@ -46,7 +46,13 @@ def analyse(
     rule: RuleOption = "conll18",
     format: FormatOption = None,
     examples: Annotated[
-        int, typer.Option("--examples", min=0, help="Sentences to show where a system gained most, and lost most.")
+        int,
+        typer.Option(
+            "--examples",
+            min=0,
+            help="Sentences to show where a system gained most, and lost most; with --model, that it corrected, and "
+            "spoiled.",
+        ),
     ] = 10,
     model: Annotated[
         str | None,
@@ -56,7 +62,11 @@ def analyse(
     ] = None,
     initial: Annotated[
         str | None,
-        typer.Option("--initial", metavar="empty|DIR|FILE", help="With --model: what it starts from, as in parse."),
+        typer.Option(
+            "--initial",
+            metavar="empty|DIR|FILE",
+            help="With --model: what it starts from, as in parse; or a folder with parses of the same names as GOLD's.",
+        ),
     ] = None,
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="With --model: refine at most so many times (T).")
@@ -68,11 +78,16 @@ def analyse(
 ) -> None:
     """Show where systems are right and wrong, and which is better.
 
-    Printed or written are all scores; LAS by dependency length, distance to root, sentence length, label, tag and
-    projectivity, with bootstrap bands; what is confused; significance; and the sentences that differ most.
+    Written are all scores; LAS by dependency length, distance to root, sentence length, label, tag and projectivity,
+    with bootstrap bands; what is confused; significance; and the sentences that differ most, which a page draws. The
+    printed summary has the main scores, and of all treebanks together significance and LAS by length and depth.
+
+    With --model, written and printed is what each refinement step does: UAS, LAS, errors removed (REL) and sentences
+    converged; errors removed by dependency type and projectivity; run time and parameters. A page also draws sentences
+    that were corrected and spoiled.
     """
     outputs = outputs or []
-    _check_outputs(outputs, [gold, *(systems or ())])
+    _check_outputs(outputs, [gold, *(systems or ()), *filter(None, [initial])])
     if model is not None:
         if systems:
             raise TreefineError("--model takes the place of systems.", hint="Name one or the other.")
@@ -88,6 +103,7 @@ def analyse(
             device=device,
             rule=rule,
             format=format,
+            examples=examples,
         )
     given = {"--initial": initial, "--steps": steps, "--tags": tags, "--device": device}
     for option in [option for option, value in given.items() if value is not None]:
@@ -148,7 +164,7 @@ def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
         if path.is_dir():
             raise TreebankError("This is a directory.", hint="Name a file to write.", path=output)
         if not path.resolve().parent.is_dir():
-            raise TreebankError("The output could not be written: No such file or directory.", path=output)
+            raise not_written("No such file or directory", output)
         if any(path.exists() and Path(each).exists() and path.samefile(each) for each in inputs):
             hint = "Name another output file."
             raise TreefineError("The output would take the place of the input.", hint=hint, path=output)
@@ -158,7 +174,10 @@ def _notes(treebanks: Sequence[Parsed]) -> Iterator[str]:
     """What a person should know of the files: missing labels, and graphs that are no trees."""
     for treebank in treebanks:
         for path in treebank.paths_without_labels():
-            yield f"{path}: No word has a label, so heads alone are counted (UAS in place of LAS)."
+            yield (
+                f"{path}: No word has a label, so heads alone are counted (UAS in place of LAS). "
+                "Fill in the labels to have them counted."
+            )
         for system, sentences in treebank.systems.items():
             cycles, roots = treebank.count_cycles(system), treebank.count_several_roots(system)
             found = [f"{count(cycles, 'sentence')} with a cycle"] if cycles else []

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treefine.drawing.characters import visible
-from treefine.drawing.html import page_end, page_start
-from treefine.drawing.svg import draw_svg
+from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.errors import TreebankError, TreefineError
 from treefine.interfaces.changes import Changes
 from treefine.treebank.files import open_output
@@ -29,7 +28,6 @@ MOST_ON_PAGE = 24  # labels told of each kind
 _STYLE = """
 table.summary td { max-width: 60rem; }
 table.summary th { vertical-align: top; }
-section > table { display: block; overflow-x: auto; }
 section > p { overflow-wrap: anywhere; margin: 0.5rem 0; }
 """
 PLACE = ("file", "line", "sentence", "sent_id")
@@ -136,8 +134,9 @@ def _html(parse: Parse, found: Sequence[Change]) -> str:
         # The page counts its sections from 1; here each has the number of its sentence.
         f'<section>\n<h2 dir="auto" style="counter-reset: sentence {sentence.number - 1}">'
         f"{escape(visible(parse.text))}</h2>\n<p>{escape(visible(place))}</p>\n"
-        f'<figure tabindex="0" role="group" aria-label="Tree">\n{draw_svg([parse.changed_picture()])}</figure>\n'
-        f"<table>\n<tr>{header}</tr>\n{rows}\n</table>\n</section>\n"
+        f"{tree_figure([parse.changed_picture()], 'Tree')}\n"
+        f'<div class="scroll" tabindex="0" role="group" aria-label="Changes">'
+        f"<table>\n<tr>{header}</tr>\n{rows}\n</table></div>\n</section>\n"
     )
 
 
@@ -145,7 +144,7 @@ def _row(parse: Parse, change: Change) -> str:
     def arc(head: int | None, label: str) -> str:
         if head is None:
             return "no arc"
-        return f"{head} {parse.forms[head - 1] if head else 'ROOT'}: {label}"
+        return f"{head} {parse.forms[head - 1] if head else 'ROOT'}: {'no label' if label == BLANK else label}"
 
     before = "" if change.before is None else f"{change.before:.2f}"
     cells = (

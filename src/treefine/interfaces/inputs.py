@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from treefine.errors import TreefineError
+from treefine.treebank.files import nearest_file
 from treefine.treebank.formats import format_by_name, suffix_of
 
 Kind = Literal["text", "lines", "words", "conllu", "conllx", "conll09", "conll09-predicted"]
@@ -69,7 +70,8 @@ def _input(argument: str, kind: Kind | None, *, may_be_text: bool) -> Input:
         return Input(argument, kind=kind or kind_by_name(argument))
     if may_be_text and (any(map(str.isspace, argument)) or not _FILE_LIKE.search(argument[-20:])):
         return _text(argument, kind)
-    raise TreefineError("There is no such file.", hint="If it is a text, add --text." * may_be_text, path=argument)
+    hints = (nearest_file(argument), "If it is a text, add --text." * may_be_text)
+    raise TreefineError("There is no such file.", hint=" ".join(filter(None, hints)), path=argument)
 
 
 def _text(argument: str, kind: Kind | None) -> Input:

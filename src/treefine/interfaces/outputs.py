@@ -14,7 +14,7 @@ from treefine.errors import TreebankError, TreefineError
 from treefine.interfaces.changes_file import kind_of
 from treefine.interfaces.inputs import Input
 from treefine.interfaces.part_file import part_of
-from treefine.treebank.files import COMPRESSED
+from treefine.treebank.files import COMPRESSED, not_written
 from treefine.treebank.formats import CONLL09, CONLLU, FORMATS, Format, format_by_name, suffix_of
 
 Shape = Literal["tree", "conllu", "json", "svg", "html"]
@@ -118,7 +118,7 @@ def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _not_written(error.strerror or str(error), str(folder)) from error
+        raise not_written(error.strerror or str(error), str(folder)) from error
     return jobs
 
 
@@ -188,9 +188,9 @@ def _check_place(path: str) -> None:
         raise TreebankError("This is a directory.", hint="Name a file to write.", path=path)
     folder = target.resolve().parent
     if not folder.is_dir():
-        raise _not_written("No such file or directory", path)
+        raise not_written("No such file or directory", path)
     if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
-        raise _not_written("Permission denied", path)
+        raise not_written("Permission denied", path)
 
 
 def _is_same(path: str, other: str) -> bool:
@@ -198,7 +198,3 @@ def _is_same(path: str, other: str) -> bool:
     if Path(path).exists() and Path(other).exists():
         return Path(path).samefile(other)
     return Path(path).resolve() == Path(other).resolve()
-
-
-def _not_written(reason: str, path: str) -> TreebankError:
-    return TreebankError(f"The output could not be written: {reason}.", path=path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +11,6 @@ import typer
 from treefine.config import BATCH_PIECES, TagSource
 from treefine.errors import TreefineError
 from treefine.interfaces import tables
-from treefine.interfaces.changes import Changes
 from treefine.interfaces.inputs import Input, Kind, find_inputs
 from treefine.interfaces.outputs import Shape, Wanted, plan_jobs
 from treefine.treebank.constraints import Keep
@@ -181,15 +179,14 @@ def refine(
     found = find_inputs(sources or (), kind=kind, may_be_text=False)
     inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
 
-    found_changes = Changes()
-
     def load() -> Parser:
         from treefine.parsing.initial import given  # which loads torch
 
         options = (given, label_map, steps, tags, projective, keep, k, device, batch_pieces)
-        return _load(model, *options, read_as=found_changes.read_as)
+        return _load(model, *options)
 
-    _run(inputs, output, shape, Wanted(show_steps, confidence, review, resume, changes, k), load, found_changes)
+    wanted = Wanted(show_steps, confidence, review, resume, changes, k)
+    _run(inputs, output, shape, wanted, load, tells_changes=True)
 
 
 def _load(
@@ -203,10 +200,8 @@ def _load(
     k: int,
     device: str | None,
     batch_pieces: int,
-    *,
-    read_as: Counter[tuple[str, str]] | None = None,
 ) -> Parser:
-    """The parser, with names for the labels of another scheme; `read_as` counts those."""
+    """The parser, with names for the labels of another scheme."""
     from treefine.parsing.initial import empty, renamed  # which load torch
     from treefine.parsing.parser import Parser
 
@@ -227,7 +222,7 @@ def _load(
         return parser
     known = parser.model.vocabulary.labels
     names = None if label_map is None else read_label_map(label_map, known)
-    return parser.using(initial=renamed(parser.initial, known, names, seen=read_as), max_steps=parser.max_steps)
+    return parser.using(initial=renamed(parser.initial, known, names), max_steps=parser.max_steps)
 
 
 def _run(
@@ -236,7 +231,8 @@ def _run(
     shape: Shape | None,
     wanted: Wanted,
     load: Callable[[], Parser],
-    changes: Changes | None = None,
+    *,
+    tells_changes: bool = False,
 ) -> None:
     jobs = plan_jobs(inputs, output, shape, wanted)
     if wanted.resume:
@@ -248,5 +244,5 @@ def _run(
             return
     from treefine.interfaces.stream import run_jobs  # which loads torch
 
-    if not run_jobs(load(), jobs, wanted, changes):
+    if not run_jobs(load(), jobs, wanted, tells_changes=tells_changes):
         raise typer.Exit(1)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from treefine.errors import AlignmentError, TreebankError, TreefineError
+from treefine.errors import AlignmentError, TreefineError
 from treefine.training.lock import take_lock
-from treefine.treebank.files import COMPRESSED, open_output
+from treefine.treebank.files import COMPRESSED, not_written, open_output
 
 
 @dataclass(frozen=True)
@@ -93,22 +93,22 @@ def open_part(target: str | os.PathLike[str], records: Records, *, is_resumed: b
     try:
         file = _locked(path, name)
     except OSError as error:
-        raise _not_written(error, name) from error
+        raise not_written(error.strerror or str(error), name) from error
     try:
         if not is_resumed:
             file.truncate(0)
         part = Part(file, path, records, _kept(file, records) if is_resumed else None)
         yield part
         part.finish(Path(target).resolve())
-    except AlignmentError:
-        raise  # to go on would not help
-    except TreefineError as error:
-        error.hint = " ".join(filter(None, [error.hint, _way_on(file, path)]))
+    except BaseException as error:
+        way_on = _way_on(file, path)
+        if isinstance(error, OSError):
+            raise not_written(error.strerror or str(error), name, way_on) from error
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(way_on) from error
+        if isinstance(error, TreefineError) and not isinstance(error, AlignmentError):  # after one, it would not help
+            error.hint = " ".join(filter(None, [error.hint, way_on]))
         raise
-    except OSError as error:
-        raise _not_written(error, name, hint=_way_on(file, path)) from error
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(_way_on(file, path)) from error
     finally:
         with suppress(OSError):
             file.close()
@@ -122,10 +122,6 @@ def _way_on(file: BinaryIO, path: Path) -> str:
         return f"What is done is in {path.name}: run again with --resume to go on."
     path.unlink(missing_ok=True)
     return ""
-
-
-def _not_written(error: OSError, name: str, hint: str = "") -> TreebankError:
-    return TreebankError(f"The output could not be written: {error.strerror or error}.", hint=hint, path=name)
 
 
 def _locked(path: Path, name: str) -> BinaryIO:

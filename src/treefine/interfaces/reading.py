@@ -16,7 +16,7 @@ from treefine.parsing.cuts import Segmented
 from treefine.parsing.parse import own_text, spans_in
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
-from treefine.treebank.files import name_of, open_input
+from treefine.treebank.files import Rejoined, name_of, open_input
 from treefine.treebank.pretokenised import read_words, utf8_lines
 
 CHUNK = 1 << 16  # bytes of a text that are read at a time
@@ -53,7 +53,7 @@ def read_input(
     name = name_of(source.name)
     with open_input(source.name, on_bytes=on_bytes) as stream:
         kind, head = (source.kind, b"") if source.kind is not None else _look(stream)
-        yield from _read(cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream, name))), name, kind, parser, numbered)
+        yield from _read(cast(BinaryIO, io.BufferedReader(Rejoined(head, stream, name))), name, kind, parser, numbered)
 
 
 def _read(stream: BinaryIO, path: str, kind: Kind, parser: Parser, numbered: Numbering) -> Iterator[Segmented]:
@@ -122,20 +122,3 @@ def _look(stream: BinaryIO) -> tuple[Kind, bytes]:
                 return ("conllu" if n_columns == 10 else "conll09"), head
             break
     return "text", head
-
-
-class _Rejoined(io.RawIOBase):
-    """A stream of which some bytes have been read already: these, and then the rest."""
-
-    def __init__(self, head: bytes, rest: BinaryIO, name: str) -> None:
-        self.head, self.rest, self.name = head, rest, name
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        place = cast(bytearray, buffer)
-        data = self.head[: len(place)] or self.rest.read(len(place))
-        self.head = self.head[len(data) :]
-        place[: len(data)] = data
-        return len(data)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice, tee
 from typing import BinaryIO, Protocol
 
 import typer
@@ -74,12 +74,13 @@ class _Tally:
     noted: Callable[[Parse], None] | None = None  # writes the file of changes
 
 
-def run_jobs(parser: Parser, jobs: Sequence[Job], wanted: Wanted, changes: Changes | None = None) -> bool:
+def run_jobs(parser: Parser, jobs: Sequence[Job], wanted: Wanted, *, tells_changes: bool = False) -> bool:
     """Read, parse and write; whether every input had a sentence.
 
-    One without is told, and of several the others are parsed. What a refinement changed is counted, and told at the
-    end.
+    One without is told, and of several the others are parsed. With `tells_changes` what the parser changed in the
+    trees of the inputs is counted, and told at the end.
     """
+    changes = Changes(parser.model.vocabulary.labels) if tells_changes else None
     tally = _Tally(None if wanted.review is None else Review(wanted.review), changes)
     inputs = [each for job in jobs for each in job.inputs]
     prints = jobs[0].target == "-" or tally.review is not None
@@ -108,7 +109,7 @@ def _run(parser: Parser, job: Job, wanted: Wanted, tally: _Tally, advance: Advan
     with ExitStack() as stack:
         listed = stack.enter_context(_open_stdout("tree")).write if tally.review is not None else None
         if job.target == "-" and listed is not None:
-            for _ in _seen(parser.stream_segmented(found), tally, listed, advance):
+            for _ in _seen(_parsed(parser, found, tally), tally, listed, advance):
                 pass
             return
         sink = stack.enter_context(_open(job, wanted))
@@ -117,7 +118,7 @@ def _run(parser: Parser, job: Job, wanted: Wanted, tally: _Tally, advance: Advan
             sentences = parser.stream((each.sentence for each in found), skip=sink.skip)
             texts = texts_in_file(_counted(sentences, advance), is_start=not sink.skip)
         else:
-            parses = _seen(parser.stream_segmented(found, skip=sink.skip), tally, listed, advance)
+            parses = _seen(_parsed(parser, found, tally, skip=sink.skip), tally, listed, advance)
             texts = _texts(parses, job, wanted, is_start=not sink.skip)
         for text in texts:
             sink.write(text)
@@ -207,14 +208,23 @@ def _counted(sentences: Iterable[Sentence], advance: Advance) -> Iterator[Senten
         yield sentence
 
 
+def _parsed(parser: Parser, found: Iterator[Segmented], tally: _Tally, *, skip: int = 0) -> Iterator[Parse]:
+    """The parses of all but the first `skip`; where it is asked for, what changed in them is counted."""
+    if tally.changes is None:
+        yield from parser.stream_segmented(found, skip=skip)
+        return
+    ours, theirs = tee(found)  # a few thousand are held, as many as are parsed at a time
+    parses = parser.stream_segmented(theirs, skip=skip)
+    for parse, each in zip(parses, islice(ours, skip, None), strict=True):
+        yield tally.changes.add(parse, each.sentence.arcs)
+
+
 def _seen(
     parses: Iterable[Parse], tally: _Tally, listed: Callable[[str], None] | None, advance: Advance
 ) -> Iterator[Parse]:
-    """The parses; what changed is counted on the way, and those that are to be reviewed are listed."""
+    """The parses; what changed is noted on the way, and those that are to be reviewed are listed."""
     for parse in parses:
         advance(sentences=1)
-        if tally.changes is not None:
-            tally.changes.add(parse)
         if tally.noted is not None:
             tally.noted(parse)
         if tally.review is not None and listed is not None:

@@ -41,8 +41,10 @@ def system_names(paths: Sequence[str]) -> dict[str, str]:
     >>> list(system_names(["a/en.conllu", "b/en.conllu.gz"])), list(system_names(["a/en.conllu", "b/de.conllu"]))
     (['a/en', 'b/en'], ['en', 'de'])
     """
-    if len({Path(path).resolve() for path in paths}) < len(paths):
-        raise TreefineError("The same file is named twice.", hint="Name each system once.")
+    places_named = [Path(path).resolve() for path in paths]
+    for number, path in enumerate(paths):
+        if places_named[number] in places_named[:number]:
+            raise TreefineError("The same file is named twice.", hint="Name each system once.", path=path)
     places = [(*Path(path).absolute().parts[:-1], _stem(path)) for path in paths]
     for depth in range(1, max(map(len, places), default=0) + 1):
         names = [visible("/".join(parts[-depth:])) for parts in places]

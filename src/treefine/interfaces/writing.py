@@ -45,7 +45,8 @@ def as_trees(parses: Iterable[Parse], pen: Pen, *, steps: bool) -> Iterator[str]
     """Each tree, or all its steps, under a line that names the sentence, with a blank line between two."""
     for number, parse in enumerate(parses):
         name = visible(parse.sentence.sent_id or str(number + 1), ascii_only=pen.ascii_only)
-        heading = Cell(f"{name}, confidence {parse.confidence:.2f}", BOLD).painted(color=pen.color)
+        sure = "" if parse.trees else f", confidence {parse.confidence:.2f}"  # each of several trees has its own
+        heading = Cell(name + sure, BOLD).painted(color=pen.color)
         drawn = parse.to_text(steps=steps, color=pen.color, ascii_only=pen.ascii_only)
         yield "\n" * bool(number) + f"{heading}\n{drawn}"
 

@@ -35,7 +35,7 @@ def read_treebank(
 ) -> Iterator[Sentence]:
     """The sentences of a treebank, one after another.
 
-    `source` is a path (.gz, .xz and .bz2 are unpacked), `-` for standard input, or an open binary file. The format is
+    `source` is a path or `-` for standard input (.gz, .xz and .bz2 are unpacked), or an open binary file. The format is
     told by the file's name unless given: conllu, conllx, conll09 or conll09-predicted (see `formats`). A sentence that
     cannot be read raises TreebankError; with on_error="skip" it is reported (to `on_skip`, or on standard error) and
     left out with all its faults told, and its neighbours keep their numbers.
@@ -77,7 +77,7 @@ def read_blocks(
             number += isinstance(read, Sentence) or read.has_words
             is_empty = False
     if is_empty:
-        raise EmptyError("The file holds no sentence.", path=path)
+        raise EmptyError("The file holds no sentence.", hint="Is it the right one?", path=path)
 
 
 def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> int:
@@ -178,7 +178,7 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
         text = block.body.decode(errors="replace")
     if "\0" in text:
         line = block.line + text.count("\n", 0, text.index("\0"))
-        faults.append(fault("There is a zero byte.", line=line))
+        faults.append(fault("There is a zero byte.", line=line, hint="Remove it."))
     layout = PLAIN
     if block.start or block.end != b"\n\n" or "\r" in text:
         text, layout = _layout(text, block)

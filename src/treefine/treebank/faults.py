@@ -43,18 +43,21 @@ def line_faults(
             numbered.append((number, row if len(row) > 1 else row[0].split(" ")))
     yield from _id_faults([(number, row[0]) for number, row in numbered], form, fault)
     words = sum(1 for _, row in numbered if not (RANGE.fullmatch(row[0]) or EMPTY_NODE.fullmatch(row[0])))
+    hint_of_head = f"Write a number from 0 to {words}, or _ for none."
     for number, row in numbered:
         if len(row) != width or not NUMBER.fullmatch(row[0]) or row[form.head] == BLANK:
             continue
         head = row[form.head]
         if not NUMBER.fullmatch(head):
-            yield fault(f"HEAD is {_shortened(head)!r}, not a number.", line=number, word=row[0])
+            message = f"HEAD is {shortened(head)!r}, not a number."
+            yield fault(message, line=number, word=row[0], hint=hint_of_head)
         elif int(head) > words:
             message = f"HEAD is {head} but the sentence has {words} word{'s' * (words != 1)}."
-            yield fault(message, line=number, word=row[0])
+            yield fault(message, line=number, word=row[0], hint=hint_of_head)
 
 
-def _shortened(cell: str) -> str:
+def shortened(cell: str) -> str:
+    """The first characters of what stands in a file, to tell it by."""
     return cell if len(cell) <= 20 else cell[:20] + "…"
 
 
@@ -86,7 +89,7 @@ def _id_faults(
             yield fault(f"ID {identifier} {reason}; {last_word + 1} is expected.", line=line)
             last_word = max(last_word, int(identifier))
         else:
-            yield fault(f"ID is {_shortened(identifier)!r}; {last_word + 1} is expected.", line=line)
+            yield fault(f"ID is {shortened(identifier)!r}; {last_word + 1} is expected.", line=line)
             last_word += 1
     if span_end > last_word:
         message = f"A multiword token ends at word {span_end}, but the last word is {last_word}."
@@ -103,7 +106,7 @@ def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[Treeban
         return
     for cycle in find_cycles((0, *[head or 0 for head in heads])):
         loop = " -> ".join(map(str, (*cycle, cycle[0])))
-        yield sentence.error(f"The heads form a cycle: {loop}.", word=cycle[0])
+        yield sentence.error(f"The heads form a cycle: {loop}.", word=cycle[0], hint="Correct one of them.")
     roots = [number for number, head in enumerate(heads, start=1) if head == 0]
     if not roots:
         yield sentence.error("No word is the root: none has HEAD 0.")

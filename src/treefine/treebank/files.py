@@ -7,12 +7,14 @@ import gzip
 import io
 import lzma
 import os
+import re
 import secrets
 import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
@@ -31,6 +33,8 @@ _COMPRESS: dict[str, Callable[[BinaryIO], object]] = {
     ".bz2": lambda raw: bz2.BZ2File(raw, "wb"),
 }
 COMPRESSED = tuple(_DECOMPRESS)
+_PACKED = re.compile(rb"(?P<gz>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))")  # first bytes
+_N_PACKED = 10  # the most of them
 
 
 def name_of(source: Source) -> str:
@@ -56,30 +60,88 @@ class _Counted(io.RawIOBase):
         return count
 
 
+class Rejoined(io.RawIOBase):
+    """A stream of which some bytes have been read already: these, and then the rest."""
+
+    def __init__(self, head: bytes, rest: BinaryIO, name: str) -> None:
+        self.head, self.rest, self.name = head, rest, name
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        """Fill the buffer as far as there are bytes."""
+        place = cast(bytearray, buffer)
+        data = self.head[: len(place)] or self.rest.read(len(place))
+        self.head = self.head[len(data) :]
+        place[: len(data)] = data
+        return len(data)
+
+
 @contextmanager
 def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
     """A path, `-`, or an open binary file as a stream of bytes; a path to .gz, .xz or .bz2 is unpacked on the way.
 
-    `on_bytes` hears how many bytes were taken from the disk, each time some were.
+    Standard input has no such name, so its first bytes tell whether it is packed. `on_bytes` hears how many bytes were
+    taken from the disk, each time some were.
     """
     name = name_of(source)
     try:
         with _opened(source) as raw:
             counted = raw if on_bytes is None else cast(BinaryIO, io.BufferedReader(_Counted(raw, on_bytes)))
-            is_path = isinstance(source, str | os.PathLike)
-            unpack = _DECOMPRESS.get(Path(name).suffix.lower()) if is_path else None
-            yield counted if unpack is None else cast(BinaryIO, unpack(counted))
+            if not isinstance(source, str | os.PathLike):
+                yield counted
+            elif os.fspath(source) == "-":
+                yield _looked_into(counted, name)
+            else:
+                yield _unpacked(counted, Path(name).suffix.lower())
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         reason = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
         raise TreebankError(f"The compressed file {reason}.", hint="Fetch or pack it again.", path=name) from error
     except IsADirectoryError as error:
         raise TreebankError("This is a directory.", hint="Name a file in it.", path=name) from error
     except FileNotFoundError as error:
-        raise TreebankError("There is no such file.", path=name) from error
+        raise TreebankError("There is no such file.", hint=nearest_file(name), path=name) from error
     except OSError as error:
         # bz2 reports damage as a bare OSError without an error number.
         reason = f"The compressed file is damaged ({error})." if error.errno is None else f"{error.strerror}."
         raise TreebankError(reason, path=name) from error
+
+
+def _unpacked(raw: BinaryIO, suffix: str) -> BinaryIO:
+    unpack = _DECOMPRESS.get(suffix)
+    return raw if unpack is None else cast(BinaryIO, unpack(raw))
+
+
+def _looked_into(raw: BinaryIO, name: str) -> BinaryIO:
+    """The stream, unpacked if it is packed."""
+    if raw.isatty():  # nobody types a packed file, and each end that is read there has to be typed
+        return raw
+    head = raw.read(_N_PACKED)
+    found = _PACKED.match(head)
+    suffix = f".{found.lastgroup}" if found else ""
+    return _unpacked(cast(BinaryIO, io.BufferedReader(Rejoined(head, raw, name))), suffix)
+
+
+def nearest_file(path: str) -> str:
+    """A hint for whoever named a file that is not there: one beside it with nearly that name, if there is one."""
+    folder, name = os.path.split(path)
+    try:
+        names = sorted(os.listdir(folder or "."), reverse=True)  # noqa: PTH208 - so that x.conllu goes before x.conllu.gz
+    except OSError:
+        return ""
+    beside = {each.partition(".")[0]: each for each in names}
+    found = get_close_matches(name.partition(".")[0], beside, n=1, cutoff=0.82)
+    return f"Did you mean {os.path.join(folder, beside[found[0]])}?" if found else ""  # noqa: PTH118
+
+
+def not_written(reason: str, path: str, hint: str = "") -> TreebankError:
+    """The error of an output that cannot be written; if its folder is not there, it says so."""
+    folder = os.path.dirname(path)  # noqa: PTH120 - Path would tidy up what the user wrote
+    if folder and not os.path.exists(folder):  # noqa: PTH110 - Path's own raises where the name is too long
+        hint = f"Make the folder {folder} first."
+    return TreebankError(f"The output could not be written: {reason}.", hint=hint, path=path)
 
 
 @contextmanager
@@ -121,7 +183,7 @@ def open_output(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise  # whoever reads our output has seen enough
     except OSError as error:
         place = "<stdout>" if name == "-" else name
-        raise TreebankError(f"The output could not be written: {error.strerror or error}.", path=place) from error
+        raise not_written(error.strerror or str(error), place) from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
 from treefine.errors import TreebankError
+from treefine.treebank.faults import shortened
 from treefine.treebank.files import Source, name_of, open_input
 from treefine.treebank.pretokenised import utf8_lines
 from treefine.treebank.sentence import BLANK
@@ -84,13 +85,15 @@ def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
 
             cells = [cell.strip() for cell in line.split("\t")]
             if len(cells) != 2 or not all(cells):
-                raise fault(f"There should be two labels with a tab between them, not {line.strip()!r}.", "Correct it.")
+                message = f"There should be two labels with a tab between them, not {shortened(line.strip())!r}."
+                raise fault(message, "Correct it.")
             old, new = cells
             if names.get(old, new) != new:
-                raise fault(f"{old!r} is to be {new!r} here, but {names[old]!r} above.", "Remove one of them.")
+                told = [repr(shortened(each)) for each in (old, new, names[old])]
+                raise fault("{} is to be {} here, but {} above.".format(*told), "Remove one of them.")
             if new != BLANK and read_as(new, known) not in known:
                 nearest = get_close_matches(new, known, n=1)
                 hint = f"Did you mean {nearest[0]}?" if nearest else "Write _ for a label that is not to be read."
-                raise fault(f"The model has no label {new!r}.", hint)
+                raise fault(f"The model has no label {shortened(new)!r}.", hint)
             names[old] = new
     return names

@@ -35,7 +35,7 @@ def read_words(
             comments = (f"# sent_id = {number}", f"# text = {' '.join(words)}")
             yield replace(sentence, comments=comments, path=path, line=line_number, number=number)
     if not number:
-        raise EmptyError("The file holds no sentence.", path=path)
+        raise EmptyError("The file holds no sentence.", hint="Is it the right one?", path=path)
 
 
 def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:

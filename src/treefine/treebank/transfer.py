@@ -214,6 +214,7 @@ def _goes_on(theirs: _Side, path: str, place: int = 0) -> AlignmentError:
     parse, token = theirs.token_at(place)
     return AlignmentError(
         "The file of initial parses goes on after the last sentence of the input.",
+        hint="Give the parses of this input alone, or the whole input.",
         path=path,
         line=parse.line,
         sentence=parse.number,
