@@ -154,8 +154,27 @@ def test_trees_are_drawn_one_after_the_other(place, shape):
             "CoNLL-X has no place for several trees of a sentence. Write CoNLL-U, or leave out --k.",
         ),
         (["-o", "out.conllu", "--resume"], "A treebank with several trees of a sentence cannot be gone on with."),
+        (["--review", "0.5"], "--review prints its list in place of the trees."),
         (["--format", "svg", "--show-steps"], "Of --k and --show-steps only one can be drawn."),
     ],
 )
 def test_what_does_not_go_together_is_told_before_work(place, options, message):
     assert failed("parse", "in.conllu", "--model", "missing", "--k", "2", *options).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("parse", ["--initial", "other.conllu", "-o", "other.conllu"]),
+        ("refine", ["--label-map", "map.tsv", "-o", "out.conllu", "--changes", "map.tsv"]),
+    ],
+)
+def test_no_output_takes_the_place_of_a_file_that_is_read(place, command, options):
+    write_treebank(sentences_of_some_words(), "other.conllu")
+    Path("map.tsv").write_text("dobj\tobj\n")
+    before = {name: Path(name).read_bytes() for name in ("other.conllu", "map.tsv")}
+
+    message = failed(command, "in.conllu", "--model", "model", *options)
+
+    assert "The output would take the place of a file that is read. Name another output file." in message
+    assert {name: Path(name).read_bytes() for name in before} == before

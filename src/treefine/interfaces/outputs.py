@@ -60,6 +60,7 @@ class Wanted:
     resume: bool = False
     changes: str | None = None  # a file for what a refinement changed
     k: int = 1  # trees of each sentence
+    also_read: tuple[str, ...] = ()  # files beside the inputs: initial trees, a map of labels
 
 
 def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: Wanted) -> list[Job]:
@@ -67,13 +68,17 @@ def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, wanted:
     jobs = _planned(inputs, output, shape, wanted)
     if wanted.changes is not None:
         _check_changes(wanted.changes, jobs, wanted)
+    for path in [*(job.target for job in jobs if job.target != "-"), *filter(None, [wanted.changes])]:
+        if any(_is_same(path, other) for other in wanted.also_read):
+            hint = "Name another output file."
+            raise TreefineError("The output would take the place of a file that is read.", hint=hint, path=path)
     return jobs
 
 
 def _planned(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: Wanted) -> list[Job]:
     if wanted.review is not None and output == "-":
-        if shape is not None or wanted.steps or wanted.confidence:
-            hint = "Name a file for the trees with -o, or leave out --format, --show-steps and --confidence."
+        if shape is not None or wanted.steps or wanted.confidence or wanted.k > 1:
+            hint = "Name a file for the trees with -o, or leave out --format, --show-steps, --confidence and --k."
             raise TreefineError("--review prints its list in place of the trees.", hint=hint)
         return [Job(tuple(inputs), "-", "conllu")]
     if output != "-" and (output.endswith(("/", os.sep)) or Path(output).is_dir()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -131,7 +132,8 @@ def parse(
     that the model predicts. Heads in the input are not read, but for those that are to be kept.
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
-    wanted = Wanted(show_steps, confidence, review, resume, k=k)
+    others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
+    wanted = Wanted(show_steps, confidence, review, resume, k=k, also_read=others)
     options = (initial, label_map, steps, tags, projective, keep, k, device, batch_pieces)
     _run(inputs, output, shape, wanted, lambda: _load(model, *options))
 
@@ -185,7 +187,7 @@ def refine(
         options = (given, label_map, steps, tags, projective, keep, k, device, batch_pieces)
         return _load(model, *options)
 
-    wanted = Wanted(show_steps, confidence, review, resume, changes, k)
+    wanted = Wanted(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else ())
     _run(inputs, output, shape, wanted, load, tells_changes=True)
 
 
