@@ -68,29 +68,28 @@ def number_table(
     `groups` are headings over several columns, with how many; `bold` are rows and columns, from 0. A heading that is
     empty is an empty cell.
     """
-    over = "".join(f'<th scope="colgroup" colspan="{width}">{_safe(group)}</th>' for group, width in groups)
+    over = "".join(f'<th scope="colgroup" colspan="{width}">{safe(group)}</th>' for group, width in groups)
     lines = [f"<tr>{over}</tr>"] if groups else []
     classes = ["" if column < n_names else ' class="number"' for column in range(len(header))]
     lines.append(
         "<tr>"
-        + "".join(f'<th scope="col"{kind}>{_safe(cell)}</th>' for kind, cell in zip(classes, header, strict=True))
+        + "".join(f'<th scope="col"{kind}>{safe(cell)}</th>' for kind, cell in zip(classes, header, strict=True))
         + "</tr>"
     )
     lines = [f"<thead>{''.join(lines)}</thead>", "<tbody>"]
     for row, cells in enumerate(rows):
         line = ""
         for column, cell in enumerate(cells):
-            said = f"<strong>{_safe(cell)}</strong>" if (row, column) in bold else _safe(cell)
+            said = f"<strong>{safe(cell)}</strong>" if (row, column) in bold else safe(cell)
             if column < n_names:
                 line += f'<th scope="row" dir="auto">{said}</th>'
             else:
                 line += f'<td class="number">{said}</td>'
         lines.append(f"<tr>{line}</tr>")
     table = "\n".join([*lines, "</tbody>"])
-    return (
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{_safe(name)}"><table>\n{table}\n</table></div>\n'
-    )
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{safe(name)}"><table>\n{table}\n</table></div>\n'
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
+    """The text as it may stand in a page: nothing in it acts."""
     return escape(visible(text))

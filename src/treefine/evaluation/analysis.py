@@ -13,6 +13,9 @@ from treefine.treebank.sentence import Sentence
 if TYPE_CHECKING:
     from treefine.evaluation.significance import Comparison  # which loads numpy
 
+METRICS = ("UAS", "LAS", "LA", "CLAS", "MLAS", "BLEX", "UEM", "LEM")  # shown first, in this order
+METRICS_WITHOUT_LABELS = ("UAS", "UEM")
+
 
 @dataclass(frozen=True, slots=True)
 class Point:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from treefine.drawing.axis import PERCENT
-from treefine.drawing.characters import visible
 from treefine.drawing.chart import Line, Mark, draw_rows, draw_steps
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.drawing.picture import Picture
-from treefine.drawing.report_parts import REPORT_STYLE, number_table
+from treefine.drawing.report_parts import REPORT_STYLE, number_table, safe
 from treefine.evaluation.refinement import Costs, Example, Refinement, ranked_labels
 from treefine.evaluation.refinement_tables import (
     LEAST,
@@ -37,12 +35,12 @@ def refinement_page(
     """
     yield page_start(title, style=REPORT_STYLE)
     if len(found) > 1:
-        names = [_safe(refinement.name) for refinement, _ in found]
+        names = [safe(refinement.name) for refinement, _ in found]
         links = [f'<li><a dir="auto" href="#t{number}">{name}</a></li>' for number, name in enumerate(names, start=1)]
         yield '<nav aria-label="Contents">\n<ul>\n' + "\n".join(links) + "\n</ul>\n</nav>\n"
     for number, (refinement, costs) in enumerate(found, start=1):
-        yield f'<section id="t{number}">\n<h2 dir="auto">{_safe(refinement.name)}</h2>\n'
-        yield f"<p>{_safe(summary_of(refinement))}</p>\n"
+        yield f'<section id="t{number}">\n<h2 dir="auto">{safe(refinement.name)}</h2>\n'
+        yield f"<p>{safe(summary_of(refinement))}</p>\n"
         yield _part(by_step(refinement), steps_chart(refinement))
         yield _part(by_label(refinement), labels_chart(refinement))
         yield _part(by_projectivity(refinement))
@@ -56,9 +54,9 @@ def refinement_page(
 def _part(table: Table, chart: str = "") -> str:
     """A table under its title, with a chart if there is one."""
     drawn = f'<figure class="chart">\n{chart}</figure>\n' if chart else ""
-    said = f'<p class="note">{_safe(table.note)}</p>\n'
+    said = f'<p class="note">{safe(table.note)}</p>\n'
     numbers = number_table(table.header, table.rows, name=table.title)
-    return f"<section>\n<h3>{_safe(table.title)}</h3>\n{said}{drawn}{numbers}</section>\n"
+    return f"<section>\n<h3>{safe(table.title)}</h3>\n{said}{drawn}{numbers}</section>\n"
 
 
 def steps_chart(refinement: Refinement) -> str:
@@ -122,7 +120,3 @@ def example_pictures(example: Example, steps: range, *, is_corrected: bool) -> l
 def _graph(arcs: Arcs) -> Graph:
     """The arcs as they can be drawn: a word without a head hangs on ROOT, its label blank."""
     return Graph.of_words([head or 0 for head in arcs.heads], arcs.labels)
-
-
-def _safe(text: str) -> str:
-    return escape(visible(text))

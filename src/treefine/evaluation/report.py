@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from itertools import groupby
 from typing import TypeAlias
 
-from treefine.drawing.characters import shorten, visible
+from treefine.drawing.characters import shorten
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.drawing.picture import Picture
-from treefine.drawing.report_parts import REPORT_STYLE, folded
+from treefine.drawing.report_parts import REPORT_STYLE, folded, safe
 from treefine.evaluation.analysis import Analysis, SentenceDifference
 from treefine.evaluation.conll18 import rule_of
 from treefine.evaluation.report_sections import READING, SECTIONS
@@ -33,7 +32,7 @@ def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
     yield f'{_contents(analyses)}<p class="note">{READING}</p>\n'
     names = {_key(each): f"t{n}-s{i}" for n, one in enumerate(analyses, 1) for i, each in enumerate(one.differences, 1)}
     for number, analysis in enumerate(analyses, start=1):
-        yield f'<section id="t{number}">\n<h2 dir="auto">{_safe(analysis.name)}</h2>\n{_summary(analysis)}'
+        yield f'<section id="t{number}">\n<h2 dir="auto">{safe(analysis.name)}</h2>\n{_summary(analysis)}'
         for name, (heading, write) in SECTIONS.items():
             yield f'<section id="t{number}-{name}">\n<h3>{heading}</h3>\n'
             yield from write(analysis)
@@ -49,7 +48,7 @@ def _contents(analyses: Sequence[Analysis]) -> str:
     lines = []
     for number, analysis in enumerate(analyses, start=1):
         links = [f'<a href="#t{number}-{name}">{heading}</a>' for name, heading in headings.items()]
-        lines.append(f'<li><a dir="auto" href="#t{number}">{_safe(analysis.name)}</a>: {", ".join(links)}</li>')
+        lines.append(f'<li><a dir="auto" href="#t{number}">{safe(analysis.name)}</a>: {", ".join(links)}</li>')
     return '<nav aria-label="Contents">\n<ul>\n' + "\n".join(lines) + "\n</ul>\n</nav>\n"
 
 
@@ -60,7 +59,7 @@ def _summary(analysis: Analysis) -> str:
     cycles = [f"{name} {number:,}" for name, number in analysis.cycles.items() if number]
     if cycles:
         said += f" Sentences with a cycle: {', '.join(cycles)}."
-    return f"<p>{_safe(said)}</p>\n"
+    return f"<p>{safe(said)}</p>\n"
 
 
 def _sentences(analysis: Analysis, names: Mapping[Key, str], ours: str) -> Iterator[str]:
@@ -74,14 +73,14 @@ def _sentences(analysis: Analysis, names: Mapping[Key, str], ours: str) -> Itera
         "is wrong, with what gold has.</p>\n"
     )
     for heading, group in groupby(analysis.differences, key=_group):
-        yield f'<h4 dir="auto">{_safe(heading)}</h4>\n'
+        yield f'<h4 dir="auto">{safe(heading)}</h4>\n'
         for rank, each in enumerate(group):
             name = names[_key(each)]
             if name.startswith(ours):
                 figure = tree_figure([*_pictures(each, analysis)], "Gold and systems")
                 yield folded(_describe(each), f"{figure}\n", name=name, is_open=rank == 0)
             else:
-                yield f'<p><a dir="auto" href="#{name}">{_safe(_describe(each))}</a></p>\n'
+                yield f'<p><a dir="auto" href="#{name}">{safe(_describe(each))}</a></p>\n'
 
 
 def _key(each: SentenceDifference) -> Key:
@@ -129,7 +128,3 @@ def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:
 
 def _tags(sentence: Sentence) -> tuple[str, ...]:
     return sentence.upos if set(sentence.upos) != {"_"} else sentence.xpos
-
-
-def _safe(text: str) -> str:
-    return escape(visible(text))

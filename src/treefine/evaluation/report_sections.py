@@ -10,7 +10,7 @@ from treefine.drawing.axis import PERCENT, merged
 from treefine.drawing.characters import visible
 from treefine.drawing.chart import MOST_BANDS, Line, Mark, draw_lines, draw_rows
 from treefine.drawing.report_parts import chart_figure, folded, number_table
-from treefine.evaluation.analysis import Analysis, Point
+from treefine.evaluation.analysis import METRICS, METRICS_WITHOUT_LABELS, Analysis, Point
 from treefine.evaluation.conll18 import relative_error_reduction
 from treefine.evaluation.significance import Comparison
 
@@ -26,8 +26,6 @@ DEFINITIONS = {  # by property: what it is
     "precision by the system's",
 }
 CURVES = {"dependency length": "words", "distance to root": "arcs", "sentence length": "words"}  # with their unit
-METRICS = ("UAS", "LAS", "LA", "CLAS", "MLAS", "BLEX", "UEM", "LEM")  # shown first, in this order
-METRICS_WITHOUT_LABELS = ("UAS", "UEM")
 READING = (  # what holds for all charts
     "How to read the charts: F1 joins recall, over the gold words of a kind, and precision, over the words of that "
     "kind in the system's trees. Bands and thin lines hold 95 % of the bootstrap samples of sentences; n counts gold "

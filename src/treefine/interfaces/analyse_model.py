@@ -16,6 +16,7 @@ from treefine.config import TagSource
 from treefine.drawing.characters import visible
 from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.evaluation.conll18 import rule_of
+from treefine.evaluation.error_analysis import TOGETHER
 from treefine.evaluation.refinement import Costs, Refinement, refinement_of, together
 from treefine.evaluation.refinement_page import EXAMPLES, refinement_page
 from treefine.evaluation.refinement_tables import CSV_HEADER, by_label, csv_rows, refinement_json, summary_of, tables_of
@@ -77,9 +78,7 @@ def analyse_model(
             timed = timed_steps(parser, sentences, on_sentences=lambda number: advance(number, sentences=number))
             found.append(_analysis(parser, each.name, sentences, timed, rule))
     if len(found) > 1:
-        found.insert(
-            0, (together([each for each, _ in found], name="all together"), _added([each for _, each in found]))
-        )
+        found.insert(0, (together([each for each, _ in found], name=TOGETHER), _added([each for _, each in found])))
     title = f"Refinement of {Path(gold).name if gold != '-' else 'standard input'} by {Path(model).name}"
     for output in outputs:
         with open_output(output) as stream:

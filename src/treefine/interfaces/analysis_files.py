@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from treefine.evaluation.analysis import METRICS, METRICS_WITHOUT_LABELS
 from treefine.interfaces.tables import aligned_table, comparison_json, comparison_table, count, score_json
 
 if TYPE_CHECKING:
     from treefine.evaluation.analysis import Analysis, Point, SentenceDifference
     from treefine.treebank.sentence import Sentence
 
-_SHOWN_SCORES = ("UAS", "LAS", "LA", "CLAS", "MLAS", "BLEX", "UEM", "LEM")
-_SHOWN_WITHOUT_LABELS = ("UAS", "UEM")
 _SHOWN_CURVES = ("dependency length", "distance to root", "sentence length")
 CSV_HEADER = (
     "treebank",
@@ -47,7 +46,7 @@ def analysis_text(analyses: Sequence[Analysis]) -> str:
     for analysis in analyses:
         sizes = f"{count(analysis.n_sentences, 'sentence')}, {count(analysis.n_words, 'word')}"
         parts.append(f"{analysis.name}: {sizes}, rule {analysis.rule}")
-        shown = _SHOWN_SCORES if analysis.metric == "LAS" else _SHOWN_WITHOUT_LABELS
+        shown = METRICS if analysis.metric == "LAS" else METRICS_WITHOUT_LABELS
         metrics = [metric for metric in shown if metric in analysis.scores[analysis.systems[0]]]
         rows = [
             [system, *[f"{100 * scores[metric].f1:.2f}" for metric in metrics]]
