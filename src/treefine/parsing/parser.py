@@ -24,9 +24,10 @@ from treefine.parsing.models import find_model
 from treefine.parsing.options import checked_k, checked_keep, checked_steps, checked_tags, listed_words, sentence_of
 from treefine.parsing.parse import Parse, Parses, Span, own_text, spans_in
 from treefine.parsing.pretrained import load_model, new_folder, push_folder, write_model
-from treefine.parsing.run import Parsed, Plan, details, run, steps, trees
+from treefine.parsing.run import Plan, run
 from treefine.parsing.segment import Segmenter
 from treefine.parsing.steps import Step
+from treefine.parsing.work import Parsed, details, steps, trees
 from treefine.treebank.constraints import CONSTRAIN, Constraints, Keep, listed
 from treefine.treebank.sentence import BLANK, Sentence
 

@@ -1,0 +1,136 @@
+"""What is made of a batch of sentences: their trees, their trees with details, or all their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from treefine.network.batch import Graphs
+from treefine.network.vocabulary import UNSEEN
+from treefine.parsing.alternatives import RankedTree, ranked_trees
+from treefine.parsing.confidence import Confidence, word_confidences
+from treefine.parsing.refine import BatchStep
+from treefine.parsing.run import Item, Plan, steps_of_batch
+from treefine.parsing.steps import Step, graph_of, predicted_tags, steps_of
+from treefine.treebank.constraints import Constraints
+from treefine.treebank.graph import Arcs, Graph
+
+
+class Parsed(NamedTuple):
+    """The final tree of a sentence, and its predicted tags by column, if there are any."""
+
+    tree: Graph
+    tags: tuple[tuple[str, ...], ...]
+
+
+class Details(NamedTuple):
+    """A sentence's parse, where it started, the graph of each step, and how sure the last one is of both."""
+
+    parsed: Parsed
+    initial: Arcs
+    steps: tuple[Graph, ...]  # G¹ … Gᵀ
+    confidence: tuple[Confidence, ...]  # in each word of the tree, word 1 first
+    initial_confidence: tuple[Confidence | None, ...]  # in the arcs that it started from; None where it had none
+    converged: bool  # whether the last step repeated its input
+    trees: tuple[RankedTree, ...]  # the k best, where more than one was asked for
+
+
+@torch.no_grad()
+def trees(plan: Plan, items: Sequence[Item]) -> list[Parsed]:
+    """The final tree of each sentence of a batch: that of its last step, by which it converged or T was reached."""
+    found: dict[int, Graph] = {}
+    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
+    for step in steps_of_batch(plan, items, wants_trees=False):
+        if step.t == 1 and plan.predicts_tags:
+            tags = [predicted_tags(step, row, plan.model) for row in range(len(items))]
+        ending, graphs = _ending(plan, step)
+        for row in ending:
+            item = items[step.sentences[row]]
+            found[step.sentences[row]] = graph_of(
+                graphs, row, len(item.sentence), plan.model.vocabulary, item.constraints
+            )
+    return [Parsed(found[row], tags[row]) for row in range(len(items))]
+
+
+@torch.no_grad()
+def details(plan: Plan, items: Sequence[Item]) -> list[Details]:
+    """The same trees, with the graph of each step and the confidence in each word of the tree."""
+    vocabulary, settings = plan.model.vocabulary, plan.model.settings.confidence
+    found: dict[int, Details] = {}
+    graphs: list[list[Graph]] = [[] for _ in items]
+    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
+    for step in steps_of_batch(plan, items, wants_trees=False):
+        if step.t == 1 and plan.predicts_tags:
+            tags = [predicted_tags(step, row, plan.model) for row in range(len(items))]
+        for row, number in enumerate(step.sentences):
+            length, constraints = step.batch.lengths[row], items[number].constraints
+            graphs[number].append(graph_of(step.graphs, row, length, vocabulary, constraints))
+        ending, best = _ending(plan, step)
+        sure = word_confidences(step.scores, best, plan.decoder, settings).tolist() if ending else []
+        before = _sure_of_initial(plan, step, [item.initial for item in items]) if ending else []
+        for row in ending:
+            number = step.sentences[row]
+            constraints, length = items[number].constraints, len(items[number].sentence)
+            words = tuple(Confidence(*pair) for pair in sure[row][1 : length + 1])
+            words = tuple(
+                Confidence(each.arc, 1.0) if word in constraints.labels else each
+                for word, each in enumerate(words, start=1)
+            )
+            parsed = Parsed(graph_of(best, row, length, vocabulary, constraints), tags[number])
+            initial, converged = items[number].initial, bool(step.converged[row])
+            ranked = _ranked(plan, step, row, parsed.tree, constraints)
+            found[number] = Details(parsed, initial, tuple(graphs[number]), words, before[row], converged, ranked)
+    return [found[number] for number in range(len(items))]
+
+
+def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, constraints: Constraints) -> tuple[RankedTree, ...]:
+    """The k best trees of a sentence, where more than one is asked for; the first is its parse."""
+    if plan.k == 1:
+        return ()
+    scores, settings = step.scores.only(row, step.batch.lengths[row] + 1), plan.model.settings.confidence
+    trees = ranked_trees(scores, plan.decoder, settings, plan.model.vocabulary, plan.k, constraints)
+    # Of trees, or of labels, that are equal but for rounding another may have won.
+    own = next((each for each in trees if each.tree.heads == tree.heads), trees[0])
+    others = [each for each in trees if each.tree.heads != tree.heads]
+    return (own._replace(tree=tree), *others)[: plan.k]
+
+
+def _sure_of_initial(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> list[tuple[Confidence | None, ...]]:
+    """For each sentence of a step, how sure its scores are of the arcs that it started from; None where it had none.
+
+    An arc whose label the model cannot read is none either: nobody can say how likely that label is.
+    """
+    started = [arcs[number] for number in step.sentences]
+    if all(head is None for each in started for head in each.heads):
+        return [(None,) * len(each.heads) for each in started]
+    graphs = Graphs.of(started, plan.model.vocabulary).to(plan.device)
+    sure = word_confidences(step.scores, graphs, plan.decoder, plan.model.settings.confidence)
+    return [
+        tuple(
+            Confidence(*pair) if is_read else None
+            for is_read, pair in zip(read[1 : length + 1], row[1 : length + 1], strict=True)
+        )
+        for length, read, row in zip(
+            [len(each.heads) for each in started], (graphs.labels != UNSEEN).tolist(), sure.tolist(), strict=True
+        )
+    ]
+
+
+def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
+    """The rows whose last step this is, and their trees."""
+    is_last = step.t == plan.max_steps
+    ending = {row for row, is_done in enumerate(step.converged.tolist()) if is_done or is_last}
+    return ending, plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
+
+
+@torch.no_grad()
+def steps(plan: Plan, items: Sequence[Item]) -> list[list[Step]]:
+    """All steps of each sentence of a batch."""
+    found: list[list[Step]] = [[] for _ in items]
+    for step in steps_of_batch(plan, items, wants_trees=True):
+        decided = [items[number].constraints for number in step.sentences]
+        for row, each in enumerate(steps_of(step, plan.decoder, plan.model, decided)):
+            found[step.sentences[row]].append(each)
+    return found
