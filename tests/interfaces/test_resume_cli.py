@@ -164,7 +164,13 @@ def test_a_second_run_on_the_same_file_is_refused(run):
 def begin(model, *arguments):
     command = [sys.executable, "-m", "treefine", "parse", "in.txt", "--from", "words", "--model", model]
     options = ["--device", "cpu", *map(str, SMALL), *arguments]
-    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+
+    def hear_ctrl_c():
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # which a shell has its background jobs ignore: pytest, and so this
+
+    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c)
 
 
 def wait_for(path, size):
@@ -177,7 +183,7 @@ def wait_for(path, size):
 
 def test_a_killed_run_is_gone_on_with_and_a_stopped_one_says_how(run, text_model):
     """Killed at a random moment, then stopped by Ctrl-C at another; the last run ends it."""
-    lines = "".join(f"Dogs bark {number} times a day\n" for number in range(600))
+    lines = "".join(f"Dogs bark {number} times a day\n" for number in range(300))
     Path("in.txt").write_text(lines)
     rng, part = random.Random(), Path("out.json.part")
 

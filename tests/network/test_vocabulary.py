@@ -99,3 +99,11 @@ def test_a_name_that_stands_twice_is_refused(kind):
 def test_a_treebank_without_labels_is_refused():
     with pytest.raises(TreebankError, match="The treebank has no labels to learn. Name one whose DEPREL column is"):
         Vocabulary.of_treebank([Sentence.of_words(["A", "dog"])])
+
+
+def test_labels_of_another_scheme_are_read_by_the_names_of_the_same_relations():
+    """So a graph to start from says the same to a model wherever it comes from: a file, training, a person."""
+    vocabulary = Vocabulary(labels=("acl:relcl", "nsubj", "obj", "root"))
+
+    assert vocabulary.label_ids(["dobj", "ROOT", "relcl", "nsubj:outer", "prep", "dobj"]) == [2, 3, 0, 1, -1, 2]
+    assert vocabulary.label_id("dobj") is None

@@ -262,6 +262,10 @@ def test_all_that_is_given_stays_and_the_blanks_are_filled(parser):
             "word 1 'The' must have the label xyz; word 1 'The' must not have the label xyz",
         ),
         (
+            Constraints(labels={1: "dobj"}, not_labels={1: ["dobj"]}),
+            "word 1 'The' must have the label dobj; word 1 'The' must not have the label dobj",
+        ),
+        (
             Constraints(not_heads={word: [0] for word in range(1, 6)}),
             "; ".join(f"word {word} {form!r} must not be the root" for word, form in enumerate(WORDS, start=1)),
         ),

@@ -137,13 +137,17 @@ def test_the_users_names_come_first_and_one_that_is_not_to_be_read_is_blank():
 def test_an_older_label_makes_the_same_tree_as_its_newer_name():
     parser = Parser(tiny_model(), initial=given, max_steps=1, device="cpu")
     older = {"obj": "dobj", "nsubj:pass": "nsubjpass", "root": "ROOT", "acl:relcl": "relcl", "nmod:poss": "poss"}
-    sentences = [
-        each.with_graph(Graph.of_words(each.heads, [older.get(label, label) for label in each.labels]))
-        for each in sample(20)
-    ]
+
+    def sentences(names):
+        return [
+            each.with_graph(Graph.of_words(each.heads, [names.get(label, label) for label in each.labels]))
+            for each in sample(20)
+        ]
 
     renaming = parser.using(initial=renamed(given, parser.model.vocabulary.labels), max_steps=1)
 
     graphs = [each.graph for each in parser.parse(sample(20))]
-    assert [each.graph for each in renaming.parse(sentences)] == graphs
-    assert [each.graph for each in parser.parse(sentences)] != graphs
+    assert [each.graph for each in parser.parse(sentences(older))] == graphs
+    assert [each.graph for each in renaming.parse(sentences(older))] == graphs  # the same, and told by newer names
+    unknown = dict.fromkeys(older, "prep")
+    assert [each.graph for each in parser.parse(sentences(unknown))] != graphs

@@ -2,12 +2,11 @@
 
 from tests.tiny import sample, tiny_parser
 from tests.training.trainings import CPU
-from treefine import Constraints, write_treebank
+from treefine import Constraints
 from treefine.training.data import Data
 from treefine.training.initial_settings import InitialSettings
 from treefine.training.processes import Processes
 from treefine.training.sources import Source, parses_of
-from treefine.treebank.graph import Arcs
 
 
 def parses(settings, data, folder):
@@ -35,18 +34,3 @@ def test_marks_in_the_treebank_do_not_give_its_arcs_away(tmp_path):
     expected = parses(settings, Data(plain, plain[:4], {}), tmp_path)
     assert (found.train, found.dev) == (expected.train, expected.dev)
     assert any(arcs != each.arcs for arcs, each in zip(found.train, plain, strict=True))
-
-
-def test_labels_of_another_scheme_in_files_are_read_as_refining_will_read_them(tmp_path):
-    sentences = tuple(sample(12))
-    older = {"obj": "dobj", "root": "ROOT"}
-    for name, part in (("train", sentences), ("dev", sentences[:4])):
-        labelled = [Arcs(each.heads, tuple(older.get(label, label) for label in each.labels)) for each in part]
-        others = [each.with_arcs(arcs) for each, arcs in zip(part, labelled, strict=True)]
-        write_treebank(others, tmp_path / f"{name}.conllu")
-    settings = InitialSettings("files", train=str(tmp_path / "train.conllu"), dev=str(tmp_path / "dev.conllu"))
-
-    found = parses(settings, Data(sentences, sentences[:4], {}), tmp_path)
-
-    assert found.train == [each.arcs for each in sentences]
-    assert found.dev == [each.arcs for each in sentences[:4]]

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from treefine.evaluation.alignment import Pair
+from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.conll18 import Marks, Score, all_marks, relative_error_reduction, rule_of
 from treefine.evaluation.labels import label_scores
 from treefine.evaluation.words import AT_ROOT, Words, load_words
-from treefine.treebank.graph import Arcs, non_projective_words
+from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 METRICS = ("UAS", "LAS")
@@ -92,9 +93,7 @@ class Refinement:
     converged: tuple[float, ...]  # sentences that each step after the first trees left as they were
     corrected: tuple[Example, ...] = ()  # wrong at first and all right at last, the shortest first
     spoiled: tuple[Example, ...] = ()  # all right at first and wrong at last
-    predicts_tags: bool = (
-        False  # whether t = 1 gave tags to t = 2, so that no sentence that lacked them converged by it
-    )
+    predicts_tags: bool = False  # whether t = 1 gave tags to t = 2: no sentence that lacked them converged by it
 
     @property
     def steps(self) -> range:
@@ -123,7 +122,7 @@ def refinement_of(
     of_labels = [label_scores(pair, each["LAS"], rule=rule) for pair, each in zip(pairs, marks, strict=True)]
     no_word = Score(0, 0, 0)
     labels = {label for scores in of_labels for label in scores}
-    kinds = _kinds_of_trees(words)
+    kinds = PROPERTIES["tree projectivity"](words, rule)
     if converged is None:
         converged = [sum(map(Arcs.__eq__, *two)) for two in pairwise(trees)]
     at_first, at_last = (_wrong_words(words, each["LAS"]) for each in (marks[0], marks[-1]))
@@ -246,16 +245,6 @@ def _score(found: Marks, chosen: Sequence[bool] | None) -> Score:
     n_words = sum(counts and is_chosen for counts, is_chosen in zip(found.gold, chosen, strict=True))
     correct = sum(is_right and is_chosen for is_right, is_chosen in zip(found.correct, chosen, strict=True))
     return Score(n_words, n_words, correct)
-
-
-def _kinds_of_trees(words: Words) -> list[str]:
-    """For each word, whether the gold tree of its sentence is projective."""
-    kinds: list[str] = []
-    for sentence in words.sentence_words():
-        heads = words.heads[sentence.start : sentence.stop]
-        graph = [0, *[0 if head == AT_ROOT else head - sentence.start + 1 for head in heads]]
-        kinds += [NON_PROJECTIVE if non_projective_words(graph) else PROJECTIVE] * len(sentence)
-    return kinds
 
 
 def _wrong_words(words: Words, found: Marks) -> list[int]:

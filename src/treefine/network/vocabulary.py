@@ -9,6 +9,7 @@ from functools import cached_property
 
 from treefine.config import Column
 from treefine.errors import TreebankError
+from treefine.treebank.label_names import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 UNSEEN = -1  # the id of a label that the model has no name for
@@ -62,10 +63,17 @@ class Vocabulary:
         names = ("labels", "upos", "xpos", "words", "chars")
         return {name: {each: number for number, each in enumerate(getattr(self, name))} for name in names}
 
+    @cached_property
+    def _read(self) -> dict[str, int]:
+        """The ids of the labels that were read so far."""
+        return {}
+
     def label_ids(self, labels: Sequence[str]) -> list[int]:
-        """The id of each label; a subtype never seen counts as its main type, and what is still unknown as UNSEEN."""
-        ids = self._ids["labels"]
-        return [ids.get(label, ids.get(label.partition(":")[0], UNSEEN)) for label in labels]
+        """The id of each label; one never seen counts as what it is read as (`read_as`), else as UNSEEN."""
+        for label in labels:
+            if label not in self._read:
+                self._read[label] = self._ids["labels"].get(read_as(label, self._ids["labels"]), UNSEEN)
+        return [self._read[label] for label in labels]
 
     def label_id(self, label: str) -> int | None:
         """The id of exactly this label; None where the model has no such label."""

@@ -14,21 +14,22 @@ from treefine.network.vocabulary import UNSEEN, Vocabulary
 from treefine.parsing.decode import Decoder
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import ROOT, Arcs, find_cycles
+from treefine.treebank.label_names import read_as
 from treefine.treebank.sentence import Sentence
 
 Mask = NDArray[np.bool_]
 MOST_TOLD = 8  # decisions in an error
 
 
-def named_as_given(arcs: Arcs, constraints: Constraints, known: Constraints) -> Arcs:
-    """Initial arcs in which a label that is kept has the name that was given, not the one that it is read by.
+def named_as_given(arcs: Arcs, constraints: Constraints, vocabulary: Vocabulary) -> Arcs:
+    """Initial arcs in which a label that is kept has the name that was given, not the one that it was read by.
 
     So a label of another scheme that stays is no change.
     """
     labels = list(arcs.labels)
-    for word, label in known.labels.items():
-        if labels[word - 1] == label:
-            labels[word - 1] = constraints.labels[word]
+    for word, label in constraints.labels.items():
+        if labels[word - 1] == read_as(label, vocabulary.labels):
+            labels[word - 1] = label
     return arcs._replace(labels=tuple(labels))
 
 

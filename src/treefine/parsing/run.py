@@ -63,7 +63,6 @@ class Item(NamedTuple):
     sentence: Sentence
     initial: Arcs
     constraints: Constraints
-    known: Constraints  # the same, as the model reads it
 
 
 Work = Callable[[Plan, Sequence[Item]], list[Result]]
@@ -119,12 +118,10 @@ def _items(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
             raise sentence.error("The initial parser gave a head that is no word of this sentence.")
         if constraints is None:
             raise sentence.error("There are no constraints for this sentence, though there were for those before.")
-        known = constraints
         if constraints:
-            known = constraints.read_by(plan.model.vocabulary.labels)
-            check_constraints(sentence, known, plan.decoder, plan.model.vocabulary)
-            arcs = named_as_given(arcs, constraints, known)
-        yield Item(sentence, arcs, constraints, known)
+            check_constraints(sentence, constraints, plan.decoder, plan.model.vocabulary)
+            arcs = named_as_given(arcs, constraints, plan.model.vocabulary)
+        yield Item(sentence, arcs, constraints)
     for _ in parses:  # where there are more, some know why that is wrong
         raise TreefineError("The initial parser gave more parses than there are sentences.")
     for _ in decided:
@@ -135,8 +132,8 @@ def steps_of_batch(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> I
     """The refinement of one batch; `wants_trees` if each step's trees are asked for, not the last one's alone."""
     model, decoder = plan.model, plan.decoder
     sentences = [item.sentence for item in items]
-    initial = Graphs.of([item.known.put_into(item.initial) for item in items], model.vocabulary).to(plan.device)
-    allowed = allowed_of([item.known for item in items], list(map(len, sentences)), decoder, model.vocabulary)
+    initial = Graphs.of([item.constraints.put_into(item.initial) for item in items], model.vocabulary).to(plan.device)
+    allowed = allowed_of([item.constraints for item in items], list(map(len, sentences)), decoder, model.vocabulary)
     batch = replace(model.batch_of(sentences), allowed=allowed)
     first_trees = made_trees(model, initial)
 

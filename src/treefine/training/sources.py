@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from treefine.parsing.initial import InitialParser, empty, from_file, renamed
+from treefine.parsing.initial import InitialParser, empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.checkpoint import remove_leftovers
 from treefine.training.data import Data
@@ -62,9 +62,7 @@ def parses_of(
     if settings.parser == EMPTY:
         return Parses(list(empty(data.train)), list(empty(data.dev)))
     if settings.parser == FILES:
-        known = {label for sentence in data.train for label in sentence.labels}
-        files = (from_file(expand(path), format=form) for path in (settings.train, settings.dev))
-        train, dev = (renamed(each, known) for each in files)
+        train, dev = (from_file(expand(path), format=form) for path in (settings.train, settings.dev))
         return Parses(list(train(data.train)), list(dev(data.dev)))
     trained = expand(settings.parser)
     if recipe is not None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from treefine.errors import TreefineError
 from treefine.treebank.graph import Arcs
-from treefine.treebank.label_names import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 Keep = Literal["marked", "given", "nothing"]
@@ -44,14 +43,6 @@ class Constraints:
     def __bool__(self) -> bool:
         """Whether anything was decided."""
         return bool(self.heads or self.labels or self.not_heads or self.not_labels)
-
-    def read_by(self, known: Collection[str]) -> Constraints:
-        """The same with labels of other schemes by their known names, as a graph to start from is read.
-
-        >>> Constraints(labels={1: "dobj"}).read_by(["obj"]).labels
-        {1: 'obj'}
-        """
-        return replace(self, labels={word: read_as(label, known) for word, label in self.labels.items()})
 
     def put_into(self, arcs: Arcs) -> Arcs:
         """The arcs with what was decided in place of what they say, so that the first step reads it already.
