@@ -23,13 +23,19 @@ WITH_OPTIONS = (
     "accuracy",
     "significance",
     "segmenter",
-    "parse_speed",
+    "encoder",
+    "speed",
+    "speed_curves",
+    "training_speed",
     "pipeline",
+    "precision",
     "calibration",
     "bundle",
     "decisions",
+    "stopping",
     "analysis",
     "others",
+    "around",
 )
 WITHOUT_TREEBANKS = {"attention", "decoding", "newcomer", "tables"}
 

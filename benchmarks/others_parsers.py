@@ -52,25 +52,38 @@ SPACY_ROOT, ROOT_LABEL = "ROOT", "root"  # spaCy calls the label of a root so, w
 def udpipe_trees(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[Graph]:
     """UDPipe's transition-based parser (Parsito)."""
     udpipe = _needed("ufal.udpipe")
-    options = ";".join(f"{name}={value}" for name, value in UDPIPE.items())
-    error = udpipe.ProcessingError()
-    read = _udpipe_sentences(udpipe, [_bare(each).with_graph(each.graph) for each in train])
-    weights = udpipe.Trainer.train("morphodita_parsito", read, udpipe.Sentences(), "none", "none", options, error)
-    if error.occurred():
-        raise TreefineError(f"UDPipe could not be trained: {error.message}")
+    weights = trained_udpipe(udpipe, train, iterations=UDPIPE["iterations"])
     with tempfile.TemporaryDirectory() as folder:  # UDPipe reads a model from a file alone
         path = Path(folder, "model.udpipe")
         path.write_bytes(weights)
         model = udpipe.Model.load(str(path))
     found = []
-    for each in _udpipe_sentences(udpipe, map(_bare, sentences)):
+    for each in udpipe_sentences(udpipe, sentences):
         model.parse(each, "")
         words = list(each.words)[1:]  # the first one is ROOT
         found.append(Graph.of_words([word.head for word in words], [word.deprel for word in words]))
     return found
 
 
-def _udpipe_sentences(udpipe: Any, sentences: Iterable[Sentence]) -> Any:
+def trained_udpipe(udpipe: Any, train: Sequence[Sentence], *, iterations: int) -> bytes:
+    """The model that UDPipe learns, as it stands in a file."""
+    options = ";".join(f"{name}={value}" for name, value in (UDPIPE | {"iterations": iterations}).items())
+    error = udpipe.ProcessingError()
+    read = _read_by_udpipe(udpipe, [_bare(each).with_graph(each.graph) for each in train])
+    weights: bytes = udpipe.Trainer.train(
+        "morphodita_parsito", read, udpipe.Sentences(), "none", "none", options, error
+    )
+    if error.occurred():
+        raise TreefineError(f"UDPipe could not be trained: {error.message}")
+    return weights
+
+
+def udpipe_sentences(udpipe: Any, sentences: Iterable[Sentence]) -> Any:
+    """The words and tags as UDPipe holds them."""
+    return _read_by_udpipe(udpipe, map(_bare, sentences))
+
+
+def _read_by_udpipe(udpipe: Any, sentences: Iterable[Sentence]) -> Any:
     reader, error, found = udpipe.InputFormat.newConlluInputFormat(), udpipe.ProcessingError(), udpipe.Sentences()
     reader.setText("".join(each.to_text() for each in sentences))
     while True:
@@ -85,21 +98,27 @@ def _udpipe_sentences(udpipe: Any, sentences: Iterable[Sentence]) -> Any:
 
 def spacy_trees(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[Graph]:
     """The transition-based parser of spaCy over its convolutional tok2vec, with averaged weights."""
+    nlp, averages = trained_spacy(train, epochs=SPACY["epochs"])
+    with nlp.use_params(averages):
+        return [_graph(doc) for doc in nlp.pipe(spacy_doc(nlp, each) for each in sentences)]
+
+
+def trained_spacy(train: Sequence[Sentence], *, epochs: int) -> tuple[Any, Any]:
+    """The pipeline of spaCy with a parser alone, and the averages of its weights."""
     spacy, training, thinc = _needed("spacy"), _needed("spacy.training"), _needed("thinc.api")
     spacy.util.fix_random_seed(1)
     nlp = spacy.blank("xx")
     nlp.add_pipe("parser", config={"model": _spacy_model()})
-    examples = [training.Example(_doc(nlp, each), _doc(nlp, each, is_gold=True)) for each in train]
+    examples = [training.Example(spacy_doc(nlp, each), spacy_doc(nlp, each, is_gold=True)) for each in train]
     nlp.initialize(lambda: examples)
     adam = thinc.Adam(SPACY["rate"], L2=0.01, grad_clip=1.0, use_averages=True)
     rng = random.Random(1)
-    for epoch in range(SPACY["epochs"]):
+    for epoch in range(epochs):
         rng.shuffle(examples)
         for start in range(0, len(examples), SPACY["batch"]):
-            adam.learn_rate = SPACY["rate"] * (1 - (epoch + start / len(examples)) / SPACY["epochs"])
+            adam.learn_rate = SPACY["rate"] * (1 - (epoch + start / len(examples)) / epochs)
             nlp.update(examples[start : start + SPACY["batch"]], sgd=adam, drop=SPACY["dropout"])
-    with nlp.use_params(adam.averages):
-        return [_graph(doc) for doc in nlp.pipe(_doc(nlp, each) for each in sentences)]
+    return nlp, adam.averages
 
 
 def _spacy_model() -> dict[str, Any]:
@@ -129,7 +148,7 @@ def _spacy_model() -> dict[str, Any]:
     }
 
 
-def _doc(nlp: Any, sentence: Sentence, *, is_gold: bool = False) -> Any:
+def spacy_doc(nlp: Any, sentence: Sentence, *, is_gold: bool = False) -> Any:
     """The words and tags as spaCy holds them, with the gold tree or without; one sentence, not to be cut."""
     words = {"words": list(sentence.forms), "pos": list(sentence.upos), "tags": list(sentence.xpos)}
     if not is_gold:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks import english, speed_figures
 from benchmarks.decisions import decisions
-from benchmarks.english import ENGLISH, FIGURES
+from benchmarks.english import ENGLISH
 from benchmarks.markdown import table
 from benchmarks.others_table import OTHER_PARSERS
 from benchmarks.results import RESULTS
 from benchmarks.rows import ROOT, last_row
 from benchmarks.segmenters import SEGMENTERS
+from benchmarks.speed_page import SPEED_PAGE
 from benchmarks.summary import SUMMARY
 from benchmarks.tested import TESTED
 
@@ -23,6 +25,7 @@ PAGES = (
     "docs/english.md",
     "docs/refining.md",
     "docs/deciding.md",
+    "docs/speed.md",
 )
 
 
@@ -182,27 +185,6 @@ def newcomer() -> str:
     return f"{table(*rows)}\n\n{_origin('newcomer')}"
 
 
-def parse_speed() -> str:
-    """Parsing beside Stanza's parser module."""
-    row = last_row("parse_speed")
-    result, config = row["result"], row["config"]
-    rows: list[tuple[str, ...]] = [("parser", "sentences/s", "words/s", "time, treefine's = 1")]
-    kinds = {"all": "from CoNLL-U to CoNLL-U", "parser": "its parser module", "scores": "its network alone, no trees"}
-    for name in (
-        each.removesuffix("_sentences_per_second") for each in result if each.endswith("sentences_per_second")
-    ):
-        system, _, kind = name.rpartition(", ")
-        ratio = "1" if system == "treefine" else f"{result[f'{system}/treefine, {kind}']:.2f}"
-        speeds = (f"{result[f'{name}_sentences_per_second']:.0f}", f"{result[f'{name}_words_per_second']:,}")
-        rows.append((f"{system}: {kinds[kind]}", *speeds, ratio))
-    also = (
-        f"{config['file']}, {config['sentences']:,} sentences, {config['words']:,} words; {config['threads']} threads, "
-        f"{config['rounds']} rounds in turn; treefine: `{config['model']}`, T = {config['max_steps']}, "
-        f"tags {config['tags']}; Stanza {config['stanza']}, tags given; torch {config['torch']}."
-    )
-    return f"{table(*rows)}\n\n{also}\n\n{_origin('parse_speed')}"
-
-
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each
     for each in (
@@ -215,10 +197,10 @@ TABLES: dict[str, Callable[[], str]] = {
         decoding,
         attention,
         newcomer,
-        parse_speed,
         decisions,
     )
-} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS)
+} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS | SPEED_PAGE)
+FIGURES = {**english.FIGURES, **speed_figures.FIGURES}
 
 
 def filled(page: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:

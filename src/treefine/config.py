@@ -14,6 +14,7 @@ from treefine.errors import ConfigError
 
 Column = Literal["upos", "xpos"]
 TagSource = Literal["given", "predicted", "none"]
+Precision = Literal["float32", "float16", "bfloat16", "int8"]
 BATCH_PIECES = 4000  # scored together when parsing, padding counted
 LARGEST = 10_000_000  # of any number here; a larger one is a slip, or damage
 MOST_LAYERS = 1000
@@ -146,6 +147,14 @@ class ConfidenceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PrecisionSettings:
+    """The numbers a model runs with, by device: those it was measured to parse as well with as with float32."""
+
+    cpu: Literal["float32", "int8"] = "float32"
+    cuda: Literal["float32", "float16", "bfloat16"] = "float32"
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """All that config.json says of a saved model."""
 
@@ -155,11 +164,17 @@ class ModelSettings:
     scorer: ScorerSettings = field(default_factory=ScorerSettings)
     decode: DecodeSettings = field(default_factory=DecodeSettings)
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
+    precision: PrecisionSettings = field(default_factory=PrecisionSettings)
     max_steps: int = 0  # T, as it was trained; 0: not told
+    stop_above: float = 1.0  # a sentence that is surer of a step than this takes no further one; 1: it must converge
 
     def __post_init__(self) -> None:
+        if self.stop_above > 1:
+            raise ValueError(f"stop_above = {self.stop_above}; it must not be over 1")
         if isinstance(self.encoder, BiLSTMSettings) and self.relations.graph != "none":
             raise ValueError('a BiLSTM reads no graph: set graph = "none" in [relations]')
+        if isinstance(self.encoder, BiLSTMSettings) and self.precision != PrecisionSettings():
+            raise ValueError("a BiLSTM runs in float32 alone: set no other in [precision]")
 
     @property
     def reads_graph(self) -> bool:

@@ -49,6 +49,14 @@ def test_the_summary_tells_at_which_step_the_sentences_converged(run_refine, ref
     assert sum(shares) == pytest.approx(100)
 
 
+def test_the_summary_tells_at_which_step_the_sentences_were_sure_enough(run_refine, refiner):
+    told = summary(run_refine("in.conllu", "-o", "out.conllu", "--stop-above", 0))["converged"]
+
+    n_converged = sum(len(each.steps) == 1 for each in refiner.stream_parses(damaged(sample(10))))
+    assert told.endswith(f"{10 * (10 - n_converged)}.0 % sure enough at step 1")
+    assert n_converged < 10
+
+
 def test_a_parse_without_refinement_has_no_summary(run_refine):
     assert run_refine("in.conllu", "-o", "out.conllu", command="parse").stderr == ""
 

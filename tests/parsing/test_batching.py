@@ -27,6 +27,18 @@ def test_a_sentence_that_is_cut_into_windows_is_alone(sizes, batch_pieces, longe
         assert len(batch) == 1 or max(sizes[number] for number in batch) <= longest
 
 
+@given(SIZES, st.integers(1, 100), st.integers(1, 30))
+def test_where_it_is_asked_for_a_batch_has_one_length_and_is_cut_only_when_full(sizes, batch_pieces, longest):
+    found = batches(sizes, batch_pieces, longest, only_equal=True)
+
+    assert sorted(number for batch in found for number in batch) == list(range(len(sizes)))
+    assert all(len({sizes[number] for number in batch}) == 1 for batch in found)
+    for one, other in zip(found, found[1:], strict=False):
+        size = sizes[one[0]]
+        if size == sizes[other[0]] <= longest:
+            assert (len(one) + 1) * size > batch_pieces
+
+
 def test_sentences_of_like_length_are_together():
     assert batches([5, 1, 5, 1], 10, longest=100) == [[1, 3], [0, 2]]
 

@@ -11,6 +11,7 @@ from treefine.config import DecodeSettings, RelationSettings, TagSettings, with_
 from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.parser import Parser
+from treefine.parsing.run import Plan
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import Sentence
 
@@ -412,13 +413,16 @@ OUT_OF_MEMORY = [
 def test_when_memory_runs_out_the_batch_is_halved_and_nothing_is_lost(error):
     crowded = Crowded(PARSER.model, 300, error)
 
-    parsed = Parser(crowded, device="cpu", batch_pieces=4000).parse(sample(15))
+    sentences = 8 * sample(10)  # those of one length are scored together
+
+    parsed = Parser(crowded, device="cpu", batch_pieces=4000).parse(sentences)
 
     assert crowded.refusals
-    assert parsed == PARSER.parse(sample(15))
+    assert parsed == PARSER.parse(sentences)
 
 
-def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart():
+def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart(monkeypatch):
+    monkeypatch.setattr(Plan, "is_transformer_on_cpu", False)  # which takes one at a time anyway
     long = [form for sentence in sample(20) for form in sentence.forms]
     crowded = Crowded(PARSER.model, 128, MemoryError())
 

@@ -57,7 +57,7 @@ CLEAR = torch.tensor([[0.0, 0], [5, 0], [5, 0]])  # two labels, or tags, for eac
 DRAW = torch.tensor([[0.0, 0], [5, 0], [5, 5]])
 
 
-def scored_alone(arcs, labels, tags, initial, *, needs_trees):
+def scored_alone(arcs, labels, tags, initial, *, needs_trees, stop_above=1.0):
     """Which of the sentences are scored alone, given the scores they have in a batch."""
 
     def score(batch, graphs, _):
@@ -86,9 +86,8 @@ def scored_alone(arcs, labels, tags, initial, *, needs_trees):
         if given_heads:
             heads[row, 1 : lengths[row] + 1] = torch.tensor([*given_heads, *[1] * row])
             found[row, 1 : lengths[row] + 1] = 0
-    scores = stable.stable_scores(
-        score, Decoder(), Batch.of(words, lengths), Graphs(heads, found), None, needs_trees=needs_trees
-    )
+    batch, asked_for = Batch.of(words, lengths), {"needs_trees": needs_trees, "stop_above": stop_above}
+    scores = stable.stable_scores(score, Decoder(), batch, Graphs(heads, found), None, **asked_for)
     assert set(scores.alone) == {row for rows in asked[1:] for row in rows}
     return sorted(scores.alone)
 
@@ -105,6 +104,7 @@ def test_what_is_no_tree_is_scored_alone_where_its_tree_is_needed():
     assert scored_alone(**two, initial=[None, None], needs_trees=False) == []
     assert scored_alone(**two, initial=[None, None], needs_trees=True) == [1]
     assert scored_alone(**two, initial=[[0, 1], [2, 1]], needs_trees=False) == [1]  # it has converged: this is its end
+    assert scored_alone(**two, initial=[None, None], needs_trees=False, stop_above=0.5) == [1]  # it is sure enough
 
 
 def test_what_is_no_tree_but_has_one_that_leads_clearly_is_not_scored_alone():
@@ -165,16 +165,17 @@ def test_trees_are_needed_in_the_last_step_and_where_the_first_graph_is_one(firs
     asked = []
     real = run.stable_scores
 
-    def recorded(*arguments, needs_trees):
+    def recorded(*arguments, needs_trees, **rest):
         asked.append(needs_trees)
-        return real(*arguments, needs_trees=needs_trees)
+        return real(*arguments, needs_trees=needs_trees, **rest)
 
     monkeypatch.setattr(run, "stable_scores", recorded)
     parser = Parser(tiny_model(decode=DecodeSettings(first_graph=first_graph)), max_steps=3, device="cpu")
+    several = [sample(5)[1]] * 3  # of one length, so that they are one batch
 
-    parser.parse(sample(5))
-    list(parser.stream_steps(sample(5)))
-    parser.using(initial=given, max_steps=3).parse(sample(5))
+    parser.parse(several)
+    list(parser.stream_steps(several))
+    parser.using(initial=given, max_steps=3).parse(several)
 
     assert asked == [first_graph == "tree", False, True, True, True, True, False, False, True]
 
@@ -212,7 +213,7 @@ def test_close_decisions_are_made_on_scores_that_do_not_depend_on_the_batch(monk
     assert trees(noisy, sentences, 300) != alone
 
 
-def careless(score, decoder, batch, graphs, tags, *, needs_trees):
+def careless(score, decoder, batch, graphs, tags, **_):
     return score(batch, graphs, tags)
 
 
@@ -249,8 +250,8 @@ class Sure(Noisy):
         self.graphs, self.sizes, self.batch_of = graphs, [], self.remembered
         self.gold = {}
 
-    def remembered(self, sentences):
-        batch = self.inner.batch_of(sentences)
+    def remembered(self, sentences, **options):
+        batch = self.inner.batch_of(sentences, **options)
         for sentence, pieces in zip(sentences, batch.inputs.pieces.tolist(), strict=True):
             self.gold[tuple(piece for piece in pieces if piece)] = self.graphs[sentence.forms].heads
         return batch

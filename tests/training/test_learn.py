@@ -332,9 +332,9 @@ def test_dev_sentences_too_many_for_memory_are_measured_in_halves(monkeypatch):
 def test_sentences_of_one_length_meet_others_in_each_epoch(monkeypatch):
     same = [SHORT[0]] * 12
     learner = learner_of(tiny_model(), same, training=TrainingSettings(epochs=10, batch_pieces=4 * 20))
-    found, learn_from = [], learner._learn_from
+    found, learn_from = [], learner.learn_from
     monkeypatch.setattr(
-        learner, "_learn_from", lambda numbers, *rest: (found.append(frozenset(numbers)), learn_from(numbers, *rest))[1]
+        learner, "learn_from", lambda numbers, *rest: (found.append(frozenset(numbers)), learn_from(numbers, *rest))[1]
     )
 
     def members(number):

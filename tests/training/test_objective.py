@@ -39,7 +39,8 @@ def step_of(model, sentences, chosen):
     batch = model.batch_of(sentences).select(chosen)
     graphs = gold_of(model, sentences).graphs.select(torch.tensor(chosen), batch.n_words)
     scores = model(batch, graphs, None)
-    return BatchStep(2, tuple(chosen), batch, scores, graphs, None, torch.zeros(len(chosen), dtype=torch.bool))
+    none = torch.zeros(len(chosen), dtype=torch.bool)
+    return BatchStep(2, tuple(chosen), batch, scores, graphs, None, none, none)
 
 
 def surprise(scores, right):
@@ -94,7 +95,8 @@ def test_labels_are_learned_at_the_gold_heads_whatever_heads_were_chosen():
     elsewhere = Graphs(torch.zeros_like(step.graphs.heads), step.graphs.labels)
 
     loss = step_loss(
-        BatchStep(2, (1, 2), step.batch, step.scores, elsewhere, None, step.converged), gold_of(model, sentences)
+        BatchStep(2, (1, 2), step.batch, step.scores, elsewhere, None, step.converged, step.ended),
+        gold_of(model, sentences),
     )
 
     assert torch.equal(loss, step_loss(step, gold_of(model, sentences)))

@@ -61,7 +61,7 @@ def learn(processes, name, update):
 
     learner.optimiser.update, learner.steps = recorded, counted
     learner.model.train()
-    loss = learner._learn_from(BATCHES[name], arcs, 0.5)
+    loss = learner.learn_from(BATCHES[name], arcs, 0.5)()
     found |= {f"weight {name}": weight.detach() for name, weight in model.named_parameters()}
     numbers = {"loss": loss, "own steps": steps, "updates": learner.optimiser.n_updates}
     return found | {name: torch.tensor(float(number)) for name, number in numbers.items()}

@@ -35,7 +35,8 @@ class Changes:
         self.relabelled: Counter[tuple[str, str]] = Counter()  # old and new label, the same head
         self.replaced: Counter[tuple[str, str]] = Counter()  # old and new label, another head
         self.converged: Counter[int] = Counter()  # sentences, by the step that repeated its input
-        self.unfinished: Counter[int] = Counter()  # those that did not converge, by the steps they had
+        self.sure: Counter[int] = Counter()  # those that stopped sooner, by the step that was sure enough
+        self.unfinished: Counter[int] = Counter()  # those that did neither, by the steps they had
         self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input that the model has other names for
 
     def add(self, parse: Parse, given: Arcs) -> Parse:
@@ -47,7 +48,8 @@ class Changes:
         parse = replace(parse, initial=Arcs(given.heads, self._told(parse, given)))
         self.n_sentences += 1
         self.n_words += len(parse)
-        (self.converged if parse.converged else self.unfinished)[len(parse.steps)] += 1
+        ended = self.converged if parse.converged else self.sure if parse.was_sure else self.unfinished
+        ended[len(parse.steps)] += 1
         changes = parse.changes
         self.n_changed += bool(changes)
         for each in changes:
@@ -101,6 +103,7 @@ class Changes:
             if counted:
                 found.append((name, _most_frequent(Counter(counted), most)))
         shares = [f"{self._share(n)} at step {t}" for t, n in sorted(self.converged.items())]
+        shares += [f"{self._share(n)} sure enough at step {t}" for t, n in sorted(self.sure.items())]
         shares += [f"{self._share(n)} not within {count(t, 'step')}" for t, n in sorted(self.unfinished.items())]
         if shares:
             found.append(("converged", ", ".join(shares)))
@@ -130,6 +133,7 @@ class Changes:
             "same_head": pairs(self.relabelled),
             "other_head_and_label": pairs(self.replaced),
             "converged": {str(t): n for t, n in sorted(self.converged.items())},
+            "sure_enough": {str(t): n for t, n in sorted(self.sure.items())},
             "not_converged": {str(t): n for t, n in sorted(self.unfinished.items())},
             "read_as": {old: None if new == BLANK else new for old, new in sorted(self.read_as)},
         }

@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 from treefine.errors import TreefineError
 from treefine.treebank.files import nearest_file
-from treefine.treebank.formats import format_by_name, suffix_of
+from treefine.treebank.formats import FORMATS, format_by_name, suffix_of
 
 Kind = Literal["text", "lines", "words", "conllu", "conllx", "conll09", "conll09-predicted"]
 
@@ -31,6 +31,11 @@ class Input:
     def is_file(self) -> bool:
         """Whether it has a name of its own."""
         return self.text is None and self.name != "-"
+
+    @property
+    def is_treebank(self) -> bool:
+        """Whether it is a stream of bytes that is known to be a treebank."""
+        return self.text is None and self.kind in FORMATS
 
 
 def find_inputs(

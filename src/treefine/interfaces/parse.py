@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from treefine.config import BATCH_PIECES, TagSource
+from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.errors import TreefineError
 from treefine.interfaces import tables
 from treefine.interfaces.inputs import Input, Kind, find_inputs
@@ -67,6 +67,17 @@ _Steps = Annotated[
     int | None,
     typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: as it was trained]"),
 ]
+_StopAbove = Annotated[
+    float | None,
+    typer.Option(
+        "--stop-above",
+        min=0,
+        max=1,
+        metavar="SHARE",
+        help="Refine a sentence no further once the model is surer than this, as a share of its words, 0 to 1; with 1 "
+        "only where nothing changes any more. [default: the model's own]",
+    ),
+]
 _Tags = Annotated[
     TagSource | None,
     typer.Option("--tags", help="Tags to read: the input's, the model's own, or none. [default: as it was trained]"),
@@ -82,8 +93,24 @@ _Keep = Annotated[
 ]
 _K = Annotated[int, typer.Option("--k", min=1, help="Give the k best trees of a sentence, and how probable they are.")]
 _Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")]
+_Precision = Annotated[
+    Precision | None,
+    typer.Option(
+        "--precision",
+        help="Numbers to run with: float32, or on a CPU int8, on a GPU float16 or bfloat16. [default: the model's own]",
+    ),
+]
 _BatchPieces = Annotated[
     int, typer.Option("--batch-pieces", min=1, help="Sub-words in a batch, padding counted; a CPU takes at most 1,000.")
+]
+_Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=0,
+        help="Processes that read and write treebanks beside the model. [default: none; for long files on a GPU, two "
+        "fewer than there are cores, 16 at most]",
+    ),
 ]
 
 
@@ -119,12 +146,15 @@ def parse(
         ),
     ] = None,
     label_map: _LabelMap = None,
+    stop_above: _StopAbove = None,
     tags: _Tags = None,
     projective: _Projective = False,
     keep: _Keep = "marked",
     k: _K = 1,
     device: _Device = None,
+    precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
+    workers: _Workers = None,
 ) -> None:
     """Parse texts, or sentences that are cut into words.
 
@@ -134,8 +164,8 @@ def parse(
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
     wanted = Wanted(show_steps, confidence, review, resume, k=k, also_read=others)
-    options = (initial, label_map, steps, tags, projective, keep, k, device, batch_pieces)
-    _run(inputs, output, shape, wanted, lambda: _load(model, *options))
+    options = (initial, label_map, steps, stop_above, tags, projective, keep, k, device, precision, batch_pieces)
+    _run(inputs, output, shape, wanted, lambda: _load(model, *options), workers=workers)
 
 
 def refine(
@@ -165,11 +195,13 @@ def refine(
     ] = None,
     label_map: _LabelMap = None,
     steps: _Steps = None,
+    stop_above: _StopAbove = None,
     tags: _Tags = None,
     projective: _Projective = False,
     keep: _Keep = "marked",
     k: _K = 1,
     device: _Device = None,
+    precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
 ) -> None:
     """Correct the trees of files, whichever parser made them.
@@ -184,7 +216,7 @@ def refine(
     def load() -> Parser:
         from treefine.parsing.initial import given  # which loads torch
 
-        options = (given, label_map, steps, tags, projective, keep, k, device, batch_pieces)
+        options = (given, label_map, steps, stop_above, tags, projective, keep, k, device, precision, batch_pieces)
         return _load(model, *options)
 
     wanted = Wanted(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else ())
@@ -196,11 +228,13 @@ def _load(
     initial: str | InitialParser | None,
     label_map: str | None,
     steps: int | None,
+    stop_above: float | None,
     tags: TagSource | None,
     projective: bool,
     keep: Keep,
     k: int,
     device: str | None,
+    precision: Precision | None,
     batch_pieces: int,
 ) -> Parser:
     """The parser, with names for the labels of another scheme."""
@@ -211,11 +245,13 @@ def _load(
         model,
         initial=initial,
         max_steps=steps,
+        stop_above=stop_above,
         tags=tags,
         is_projective=projective,
         keep=keep,
         k=k,
         device=device,
+        precision=precision,
         batch_pieces=batch_pieces,
     )
     if parser.initial is empty or isinstance(parser.initial, Parser):
@@ -235,6 +271,7 @@ def _run(
     load: Callable[[], Parser],
     *,
     tells_changes: bool = False,
+    workers: int | None = None,
 ) -> None:
     jobs = plan_jobs(inputs, output, shape, wanted)
     if wanted.resume:
@@ -246,5 +283,5 @@ def _run(
             return
     from treefine.interfaces.stream import run_jobs  # which loads torch
 
-    if not run_jobs(load(), jobs, wanted, tells_changes=tells_changes):
+    if not run_jobs(load(), jobs, wanted, tells_changes=tells_changes, workers=workers):
         raise typer.Exit(1)

@@ -8,17 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice, tee
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 import typer
 
 from treefine.drawing.characters import visible
-from treefine.errors import EmptyError
+from treefine.errors import EmptyError, TreefineError
 from treefine.interfaces import tables
 from treefine.interfaces.changes import Changes
 from treefine.interfaces.changes_file import open_changes
-from treefine.interfaces.inputs import bytes_in
+from treefine.interfaces.inputs import Input, bytes_in
 from treefine.interfaces.outputs import Job, Wanted
 from treefine.interfaces.part_file import JSON_LINES, TREEBANK, open_part
 from treefine.interfaces.progress import Advance, progress
@@ -26,14 +27,18 @@ from treefine.interfaces.reading import Numbering, read_input
 from treefine.interfaces.review import Review
 from treefine.interfaces.writing import Pen, as_html, as_json, as_svg, as_trees, pen_for_stdout
 from treefine.parsing.cuts import Segmented
+from treefine.parsing.file_to_file import Told
 from treefine.parsing.parse import Parse
+from treefine.parsing.parse_file import FileParser
 from treefine.parsing.parser import Parser
-from treefine.treebank.conllu import texts_in_file
+from treefine.parsing.scribe import Place, missing_tags
+from treefine.treebank.conllu import cut_treebank, texts_in_file
 from treefine.treebank.convert import convert, losses
-from treefine.treebank.files import open_output
-from treefine.treebank.formats import Format
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.files import name_of, open_input, open_output
+from treefine.treebank.formats import FORMATS, Format
+from treefine.treebank.sentence import Sentence
 
+Item = TypeVar("Item")
 _SHOWN = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # all but what parts cells and lines
 
 
@@ -74,11 +79,14 @@ class _Tally:
     noted: Callable[[Parse], None] | None = None  # writes the file of changes
 
 
-def run_jobs(parser: Parser, jobs: Sequence[Job], wanted: Wanted, *, tells_changes: bool = False) -> bool:
+def run_jobs(
+    parser: Parser, jobs: Sequence[Job], wanted: Wanted, *, tells_changes: bool = False, workers: int | None = None
+) -> bool:
     """Read, parse and write; whether every input had a sentence.
 
     One without is told, and of several the others are parsed. With `tells_changes` what the parser changed in the
-    trees of the inputs is counted, and told at the end.
+    trees of the inputs is counted, and told at the end. Where trees alone are asked for, so many `workers` read and
+    write.
     """
     changes = Changes(parser.model.vocabulary.labels) if tells_changes else None
     tally = _Tally(None if wanted.review is None else Review(wanted.review), changes)
@@ -89,8 +97,12 @@ def run_jobs(parser: Parser, jobs: Sequence[Job], wanted: Wanted, *, tells_chang
         advance = stack.enter_context(progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=not is_drawn_over))
         if changes is not None and wanted.changes is not None:
             tally.noted = stack.enter_context(open_changes(wanted.changes, changes))
+        is_plain = any(_is_plain(job, wanted, tally) and job.is_of_treebanks for job in jobs)
+        files = FileParser.of(parser, workers) if is_plain else None
+        if files is not None:
+            stack.enter_context(files)
         for job in jobs:
-            _run(parser, job, wanted, tally, advance, may_be_empty=len(inputs) > 1)
+            _run(parser, files, job, wanted, tally, advance, may_be_empty=len(inputs) > 1)
     for form, lost in tally.lost.items():
         if lost:
             typer.echo(tables.losses_line(lost, form), err=True)
@@ -102,8 +114,19 @@ def run_jobs(parser: Parser, jobs: Sequence[Job], wanted: Wanted, *, tells_chang
     return not tally.n_empty
 
 
-def _run(parser: Parser, job: Job, wanted: Wanted, tally: _Tally, advance: Advance, *, may_be_empty: bool) -> None:
-    found = _told_of_missing_tags(parser, _read(parser, job, tally, advance, may_be_empty=may_be_empty))
+def _run(
+    parser: Parser,
+    files: FileParser | None,
+    job: Job,
+    wanted: Wanted,
+    tally: _Tally,
+    advance: Advance,
+    *,
+    may_be_empty: bool,
+) -> None:
+    numbered = Numbering()
+    read = partial(read_input, parser=parser, on_bytes=advance, numbered=numbered)
+    found = _told_of_missing_tags(parser, _of_inputs(read, job, tally, may_be_empty=may_be_empty))
     if job.form is not None:
         found = _converted(found, job.form, tally.lost.setdefault(job.form, Counter()))
     with ExitStack() as stack:
@@ -113,8 +136,14 @@ def _run(parser: Parser, job: Job, wanted: Wanted, tally: _Tally, advance: Advan
                 pass
             return
         sink = stack.enter_context(_open(job, wanted))
-        is_bare = not wanted.confidence and wanted.k == 1 and listed is None and tally.changes is None
-        if job.shape == "conllu" and is_bare:
+        if files is not None and _is_plain(job, wanted, tally) and job.is_of_treebanks:
+            places = _of_inputs(
+                partial(_places, form=job.form, on_bytes=advance), job, tally, may_be_empty=may_be_empty
+            )
+            lost = Counter[str]() if job.form is None else tally.lost[job.form]
+            told = Told(lost, _warn, lambda number: advance(sentences=number))
+            texts = files.texts(places, told, skip=sink.skip)
+        elif _is_plain(job, wanted, tally):
             sentences = parser.stream((each.sentence for each in found), skip=sink.skip)
             texts = texts_in_file(_counted(sentences, advance), is_start=not sink.skip)
         else:
@@ -122,6 +151,12 @@ def _run(parser: Parser, job: Job, wanted: Wanted, tally: _Tally, advance: Advan
             texts = _texts(parses, job, wanted, is_start=not sink.skip)
         for text in texts:
             sink.write(text)
+
+
+def _is_plain(job: Job, wanted: Wanted, tally: _Tally) -> bool:
+    """Whether nothing is asked for but the trees, in a treebank."""
+    is_bare = not wanted.confidence and wanted.k == 1 and tally.review is None and tally.changes is None
+    return job.shape == "conllu" and is_bare
 
 
 def _texts(parses: Iterator[Parse], job: Job, wanted: Wanted, *, is_start: bool) -> Iterator[str]:
@@ -164,16 +199,27 @@ def _open_stdout(shape: str) -> Iterator[_Plain]:
         yield _Plain(stream, encoding, is_terminal=sys.stdout.isatty() and not is_drawn, is_watched=True)
 
 
-def _read(parser: Parser, job: Job, tally: _Tally, advance: Advance, *, may_be_empty: bool) -> Iterator[Segmented]:
-    numbered = Numbering()
+def _of_inputs(
+    read: Callable[[Input], Iterator[Item]], job: Job, tally: _Tally, *, may_be_empty: bool
+) -> Iterator[Item]:
+    """What is read of the inputs, one after another."""
     for each in job.inputs:
         try:
-            yield from read_input(each, parser, advance, numbered)
+            yield from read(each)
         except EmptyError as error:
             if not may_be_empty:
                 raise
             typer.echo(f"treefine: {visible(str(error))}", err=True)
             tally.n_empty += 1
+
+
+def _places(source: Input, form: Format | None, on_bytes: Callable[[int], None]) -> Iterator[Place]:
+    """A treebank in stretches, to be written in this format, or in its own."""
+    name, kind = name_of(source.name), str(source.kind)
+    to = None if form is None or form.title == FORMATS[kind].title else form.name
+    with open_input(source.name, on_bytes=on_bytes) as stream:
+        for stretch in cut_treebank(stream, name):
+            yield Place(stretch, name, kind, to)
 
 
 def _converted(found: Iterator[Segmented], form: Format, lost: Counter[str]) -> Iterator[Segmented]:
@@ -190,16 +236,16 @@ def _told_of_missing_tags(parser: Parser, found: Iterator[Segmented]) -> Iterato
         columns = ()
     is_told = not columns
     for each in found:
-        sentence = each.sentence
         if not is_told:
-            tags = {tag for column in columns for tag in (sentence.upos if column == "upos" else sentence.xpos)}
-            if tags == {BLANK}:
-                names = " and ".join(column.upper() for column in columns)
-                place = sentence.error(f"There is no {names} here, which the model was trained to read.")
-                warning = visible(f"{place} Trees will be worse than they could be.")
-                typer.echo(f"treefine: warning: {warning}", err=True)
+            warning = missing_tags(each.sentence, columns)
+            if warning is not None:
+                _warn(warning)
                 is_told = True
         yield each
+
+
+def _warn(warning: TreefineError) -> None:
+    typer.echo(f"treefine: warning: {visible(str(warning))}", err=True)
 
 
 def _counted(sentences: Iterable[Sentence], advance: Advance) -> Iterator[Sentence]:

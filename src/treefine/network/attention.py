@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import RelationSettings
+from treefine.network.attention_cpu import attend_on_cpu
+from treefine.network.fused import RowRelations, Rows, attend_rows
 from treefine.network.relations import NONE, Relations
 
 
@@ -35,6 +37,15 @@ class RelationTables(nn.Module):
         """The values of Eq. 4."""
         return self._with_none(self.values)
 
+    @torch.no_grad()
+    def fixed(self, dtype: torch.dtype) -> RelationTables:
+        """Tables whose rows are those of these, worked out once and for all."""
+        plain = RelationSettings(key_norm=False, scaled=False, none="learned")
+        found = RelationTables(len(self.keys), self.keys.shape[1], plain).requires_grad_(False)
+        found.keys.copy_(self.key_rows())
+        found.values.copy_(self.value_rows())
+        return found.to(device=self.keys.device, dtype=dtype)
+
     def _with_none(self, rows: Float[Tensor, "relation width"]) -> Float[Tensor, "relation width"]:
         return rows if self.is_none_learned else torch.cat([torch.zeros_like(rows[:1]), rows[1:]])
 
@@ -44,22 +55,26 @@ def attend(
     key: Float[Tensor, "row attn piece width"],
     value: Float[Tensor, "row attn piece width"],
     *,
-    bias: Float[Tensor, "row _ _ piece"],
+    bias: Float[Tensor, "row _ _ piece"] | Rows,
     relations: Relations | None,
     tables: RelationTables | None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "row attn piece width"]:
-    """The new values of each piece; without relations those of the plain encoder.
+    """The new values of each piece; without relations those of the plain encoder. With Rows for a bias it is fused.
 
     Nearly all relations are NONE, whose share is the same for every key of a query. In the scores it changes no weight,
     so only the difference of the other relations to it is added; in the values it is one vector for all. What is left
     are two cells of the matrix of pairs for each piece: as query with the piece above it, and as key of that piece.
     No cell gets two shares that are not zero, so the result does not depend on an order of addition.
     """
+    if isinstance(bias, Rows):
+        return attend_fused(query, key, value, rows=bias, relations=relations, tables=tables, dropout=dropout)
     if relations is None or tables is None:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
-    n_attention_heads, n_pieces, width = query.shape[1:]
     keys, values = tables.key_rows(), tables.value_rows()
+    if query.device.type == "cpu" and query.dtype == torch.float32 and not (torch.is_grad_enabled() or dropout):
+        return attend_on_cpu(query, key, value, bias=bias, relations=relations, keys=keys, values=values)
+    n_attention_heads, n_pieces, width = query.shape[1:]
     key_shares, value_shares = keys - keys[NONE], values - values[NONE]
     # F.embedding, not rows[ids]: nearly all ids are NONE, and the gradient of an index adds up equal ids one by one.
     above = relations.above[:, None].expand(query.shape[:3])  # [row, attn, piece]
@@ -81,6 +96,32 @@ def attend(
     return attended + up[..., None] * F.embedding(relations.up, value_shares)[:, None]
 
 
+def attend_fused(
+    query: Float[Tensor, "row attn piece width"],
+    key: Float[Tensor, "row attn piece width"],
+    value: Float[Tensor, "row attn piece width"],
+    *,
+    rows: Rows,
+    relations: Relations | None,
+    tables: RelationTables | None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "row attn piece width"]:
+    """`attend` as one kernel of a GPU. Padding, which nobody reads, gets zeros."""
+    graph = None
+    if relations is not None and tables is not None:
+        graph = RowRelations(
+            relations.above.flatten(),
+            relations.up.flatten(),
+            relations.down.flatten(),
+            relations.has_graph,
+            tables.key_rows().to(query.dtype),
+            tables.value_rows().to(query.dtype),
+        )
+    flat = [each.transpose(1, 2).flatten(0, 1) for each in (query, key, value)]  # [piece, attn, width]
+    attended = attend_rows(*flat, rows=rows, relations=graph, dropout=dropout)
+    return attended.view(len(query), -1, *attended.shape[1:]).transpose(1, 2)
+
+
 class RelationAttention(nn.Module):
     """BERT's self-attention, to which relation embeddings join the values (Eq. 4) and the keys (Eq. 5)."""
 
@@ -97,10 +138,12 @@ class RelationAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "row piece width"],
-        bias: Float[Tensor, "row _ _ piece"],
+        bias: Float[Tensor, "row _ _ piece"] | Rows,
         relations: Relations | None,
     ) -> Float[Tensor, "row piece width"]:
         """The output before residual and norm."""
+        if torch.is_autocast_enabled(x.device.type):  # else it would round x three times, and keep each for backward
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         query, key, value = (
             linear(x).unflatten(-1, (self.n_attention_heads, -1)).transpose(1, 2)  # [row, attn, piece, width]
             for linear in (self.query, self.key, self.value)

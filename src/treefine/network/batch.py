@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +12,12 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from treefine.network.allowed import Allowed
+from treefine.network.copies import sent
+from treefine.network.flat import NO_HEAD, flat_arcs, padded
 from treefine.network.vocabulary import UNSEEN, Vocabulary
 from treefine.network.windows import owners, windows
 from treefine.treebank.graph import Arcs
 
-NO_HEAD = -1  # of ROOT, of padding, and of a word whose head is not given
 N_SPECIALS = 3  # CLS, ROOT and SEP stand in each window
 ROOT_PIECE = 1  # ROOT's place in each window
 
@@ -26,26 +28,33 @@ class Graphs:
 
     heads: Int[Tensor, "batch word"]
     labels: Int[Tensor, "batch word"]  # UNSEEN where the model has no such label, and where there is no head
+    has_any: bool | None = None  # whether each sentence has a graph, or none has; None: some may, ask the device
 
     @classmethod
     def of(cls, arcs: Sequence[Arcs], vocabulary: Vocabulary) -> Graphs:
         """The graphs as tensors."""
-        shape = (len(arcs), max((len(each.heads) for each in arcs), default=0) + 1)
-        heads, labels = np.full(shape, NO_HEAD), np.full(shape, UNSEEN)
-        for row, each in enumerate(arcs):
-            n_words = len(each.heads)
-            heads[row, 1 : n_words + 1] = [NO_HEAD if head is None else head for head in each.heads]
-            labels[row, 1 : n_words + 1] = vocabulary.label_ids(each.labels)
-        labels[heads == NO_HEAD] = UNSEEN
-        return cls(torch.from_numpy(heads), torch.from_numpy(labels))
+        lengths = [len(each.heads) for each in arcs]
+        heads, labels = flat_arcs(arcs, vocabulary)
+        padded_heads, padded_labels = padded(heads, lengths, NO_HEAD), padded(labels, lengths, UNSEEN)
+        has_graph = {any(head is not None for head in each.heads) for each in arcs}
+        has_any = has_graph.pop() if len(has_graph) == 1 else None
+        return cls(torch.from_numpy(padded_heads), torch.from_numpy(padded_labels), has_any)
 
     def select(self, rows: Int[Tensor, " row"], n_words: int) -> Graphs:
         """Some of the graphs, cut to `n_words`, ROOT included."""
-        return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words])
+        return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words], self.has_any)
 
     def same_as(self, other: Graphs) -> Bool[Tensor, " batch"]:
         """Whether each sentence has the same heads and labels in both."""
-        return ((self.heads == other.heads) & (self.labels == other.labels)).all(1)
+        return self.same_words(other).all(1)
+
+    def same_words(self, other: Graphs) -> Bool[Tensor, "batch word"]:
+        """Whether each word has the same head and label in both."""
+        return (self.heads == other.heads) & (self.labels == other.labels)
+
+    def listed(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Heads and labels as lists, for a host that reads them word by word: two copies for all sentences."""
+        return self.heads.tolist(), self.labels.tolist()
 
     def words(self, row: int, n_words: int) -> tuple[np.ndarray, np.ndarray]:
         """Heads and labels of one sentence's words, without ROOT and padding."""
@@ -53,7 +62,7 @@ class Graphs:
 
     def to(self, device: torch.device) -> Graphs:
         """The same on another device."""
-        return Graphs(self.heads.to(device), self.labels.to(device))
+        return Graphs(sent(self.heads, device), sent(self.labels, device), self.has_any)
 
 
 @dataclass(frozen=True)
@@ -69,17 +78,21 @@ class PieceInputs:
     word_pieces: Int[Tensor, "batch word"]  # … and the piece in it
     row_lengths: tuple[int, ...]
     row_counts: tuple[int, ...]  # rows of each sentence
+    padded_to: int = 1  # the length of all rows is a multiple of it, unless they are as long as can be
 
     @classmethod
     def of(
-        cls, sentences: Sequence[Sequence[Sequence[int]]], *, cls_id: int, sep_id: int, pad_id: int, n_positions: int
+        cls,
+        sentences: Sequence[Sequence[Sequence[int]]],
+        *,
+        cls_id: int,
+        sep_id: int,
+        pad_id: int,
+        n_positions: int,
+        padded_to: int = 1,
     ) -> PieceInputs:
-        """The inputs for sentences given as the pieces of their words.
-
-        Of a word with very many pieces the first ones are read, so that some words fit into the smallest window.
-        """
-        room = n_positions - N_SPECIALS
-        most = max(1, room // 4)
+        """The inputs for sentences given as the pieces of their words."""
+        room, most = n_positions - N_SPECIALS, most_pieces_of_word(n_positions)
         rows: list[list[int]] = []
         words: list[list[int]] = []
         firsts: list[list[int]] = []
@@ -105,7 +118,7 @@ class PieceInputs:
             )
             row_counts.append(len(cut))
         lengths = tuple(map(len, rows))
-        shape = (len(rows), max(lengths, default=0))
+        shape = (len(rows), padded_length(max(lengths, default=0), padded_to, n_positions))
         pieces, word_of_piece = np.full(shape, pad_id), np.full(shape, -1)
         is_first = np.zeros(shape, dtype=bool)
         for number, (row, word_of, first) in enumerate(zip(rows, words, firsts, strict=True)):
@@ -126,6 +139,7 @@ class PieceInputs:
             torch.from_numpy(word_places[..., 1]),
             lengths,
             tuple(row_counts),
+            padded_to,
         )
 
     def select(self, sentences: Sequence[int], n_words: int) -> PieceInputs:
@@ -135,20 +149,21 @@ class PieceInputs:
         row_counts = tuple(self.row_counts[number] for number in sentences)
         lengths = tuple(self.row_lengths[row] for row in kept)
         device = self.pieces.device
-        rows, width = torch.tensor(kept, device=device), max(lengths)
-        chosen = torch.tensor(list(sentences), device=device)
+        rows, width = sent(kept, device), padded_length(max(lengths), self.padded_to, self.pieces.shape[1])
+        chosen = sent(sentences, device)
         new_starts = np.cumsum([0, *row_counts])[:-1]
-        shift = torch.tensor([new_starts[i] - starts[number] for i, number in enumerate(sentences)], device=device)
+        shift = sent([int(new_starts[i] - starts[number]) for i, number in enumerate(sentences)], device)
         return PieceInputs(
             self.pieces[rows, :width],
             self.words[rows, :width],
             self.is_first[rows, :width],
             self.is_piece[rows, :width],
-            torch.tensor(np.repeat(np.arange(len(sentences)), row_counts), device=device),
+            sent(torch.from_numpy(np.repeat(np.arange(len(sentences)), row_counts)), device),
             self.word_rows[chosen, :n_words] + shift[:, None],
             self.word_pieces[chosen, :n_words],
             lengths,
             row_counts,
+            self.padded_to,
         )
 
     @property
@@ -165,7 +180,18 @@ class PieceInputs:
     def to(self, device: torch.device) -> PieceInputs:
         """The same on another device."""
         names = ("pieces", "words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+        moved: dict[str, Any] = {name: sent(getattr(self, name), device) for name in names}
+        return replace(self, **moved)
+
+
+def padded_length(n_pieces: int, padded_to: int, longest: int) -> int:
+    """How long a row of so many pieces is, padding included."""
+    return min(-(-n_pieces // padded_to) * padded_to, longest)
+
+
+def most_pieces_of_word(n_positions: int) -> int:
+    """Of a word with more pieces the first ones are read, so that some words fit into the smallest window."""
+    return max(1, (n_positions - N_SPECIALS) // 4)
 
 
 @dataclass(frozen=True)
@@ -199,14 +225,14 @@ class WordInputs:
     def select(self, sentences: Sequence[int], n_words: int) -> WordInputs:
         """The inputs of some sentences, cut to `n_words`, ROOT included, and to their characters."""
         lengths = tuple(self.lengths[number] for number in sentences)
-        rows = torch.tensor(list(sentences), device=self.words.device)
+        rows = sent(sentences, self.words.device)
         chars = self.chars[rows, :n_words]
         longest = int((chars != 0).sum(-1).max())
         return WordInputs(self.words[rows, :n_words], chars[:, :, :longest], lengths)
 
     def to(self, device: torch.device) -> WordInputs:
         """The same on another device."""
-        return replace(self, words=self.words.to(device), chars=self.chars.to(device))
+        return replace(self, words=sent(self.words, device), chars=sent(self.chars, device))
 
 
 @dataclass(frozen=True)
@@ -236,7 +262,7 @@ class Batch:
     def select(self, sentences: Sequence[int]) -> Batch:
         """Some of the sentences, without needless padding."""
         lengths = tuple(self.lengths[number] for number in sentences)
-        rows = torch.tensor(list(sentences), device=self.is_word.device)
+        rows = sent(sentences, self.is_word.device)
         n_words = max(lengths) + 1
         allowed = None if self.allowed is None else self.allowed.select(rows, n_words)
         return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words], allowed)
@@ -244,4 +270,4 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         """The same on another device."""
         allowed = None if self.allowed is None else self.allowed.to(device)
-        return Batch(self.inputs.to(device), self.lengths, self.is_word.to(device), allowed)
+        return Batch(self.inputs.to(device), self.lengths, sent(self.is_word, device), allowed)

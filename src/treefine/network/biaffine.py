@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -32,6 +33,16 @@ class Scores:
     def arc_log_probabilities(self) -> Float[Tensor, "batch dep head"]:
         """Of each head, for each dependent."""
         return self.arcs.log_softmax(-1)
+
+    @cached_property
+    def best_heads(self) -> Int[Tensor, "batch dep"]:
+        """The best head of each word, taken alone."""
+        return self.arcs.argmax(-1)
+
+    @cached_property
+    def best_labels(self) -> Float[Tensor, "batch dep label"]:
+        """The score of each label for the best heads; several ask for these, and they are worked out once."""
+        return self.labels(self.best_heads)
 
     def labels(self, heads: Int[Tensor, "batch dep"]) -> Float[Tensor, "batch dep label"]:
         """The score of each label, if these are the heads. Those of ROOT and of padding mean nothing."""
@@ -76,7 +87,13 @@ class Scores:
             dep[row, :n_words], head[row, :n_words] = other.label_dep[0], other.label_head[0]
             for whole, part in zip(tags, other.tags, strict=True):
                 whole[row, :n_words] = part[0]
-        return Scores(arcs, dep, head, self.label_weight, tuple(tags), {**self.alone, **rows}, self.allowed)
+        merged = Scores(arcs, dep, head, self.label_weight, tuple(tags), {**self.alone, **rows}, self.allowed)
+        if "best_labels" in vars(self):  # those of the other sentences are worked out already
+            labels = self.best_labels.clone()
+            for row, other in rows.items():
+                labels[row, : other.arcs.shape[1]] = other.best_labels[0]
+            vars(merged)["best_labels"] = labels
+        return merged
 
 
 class SharedDropout(nn.Module):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import RelationSettings, TransformerSettings
+from treefine.network.activated import activated
 from treefine.network.attention import RelationAttention, RelationTables
 from treefine.network.batch import ROOT_PIECE, Graphs, PieceInputs
+from treefine.network.fused import Rows, is_available
 from treefine.network.relations import Relations, n_relations, relate
 
 _ACTIVATIONS = {"gelu": nn.GELU(), "gelu_new": nn.GELU(approximate="tanh"), "relu": nn.ReLU()}
@@ -66,8 +68,9 @@ class TransformerEncoder(nn.Module):
         `rows_at_once` bounds what is encoded together; the rows after them follow.
         """
         relations = None
-        if graphs is not None and self.relation_settings.graph != "none" and bool((graphs.heads >= 0).any()):
-            relations = relate(inputs, graphs, self.n_labels, self.relation_settings)
+        if graphs is not None and self.relation_settings.graph != "none":
+            has_any = bool((graphs.heads >= 0).any()) if graphs.has_any is None else graphs.has_any
+            relations = relate(inputs, graphs, self.n_labels, self.relation_settings) if has_any else None
         encoded = [
             self.encode(
                 self.embed(inputs, tags, rows),
@@ -103,26 +106,41 @@ class TransformerEncoder(nn.Module):
         relations: Relations | None,
     ) -> Float[Tensor, "row piece width"]:
         """The last layer's vectors, from the embedded pieces."""
-        bias = torch.zeros(is_piece.shape, dtype=x.dtype, device=x.device)
-        bias = bias.masked_fill(~is_piece, -math.inf)[:, None, None]  # [row, 1, 1, piece]
-        if self.buckets is not None:
-            bias = bias + self._bias_by_distance(x.shape[1])
+        bias: Tensor | Rows
+        if relations is not None and is_available(x.device):
+            by_distance = None if self.buckets is None else self.bias_by_distance(x.shape[1])
+            bias = Rows.padded(is_piece, by_distance)
+        else:
+            bias = self._bias(x, is_piece)
         for layer in self.layers:
             x = layer(x, bias, relations)
         return x
 
-    def _bias_by_distance(self, n_pieces: int) -> Float[Tensor, "1 attn piece piece"]:
-        """What MPNet adds to a score for the distance between two pieces: near ones apart, far ones by logarithm."""
+    def _bias(
+        self, x: Float[Tensor, "row piece width"], is_piece: Bool[Tensor, "row piece"]
+    ) -> Float[Tensor, "row _ _ piece"]:
+        """What is added to the scores: nothing is attended to in padding, and MPNet minds the distance."""
+        bias = torch.zeros(is_piece.shape, dtype=x.dtype, device=x.device)
+        bias = bias.masked_fill(~is_piece, -math.inf)[:, None, None]  # [row, 1, 1, piece]
+        if self.buckets is not None:
+            places = torch.arange(x.shape[1], device=x.device)
+            distance = places[None] - places[:, None] + x.shape[1] - 1  # [query, key], from 0
+            bias = bias + self.bias_by_distance(x.shape[1])[:, distance][None]
+        return bias
+
+    def bias_by_distance(self, n_pieces: int) -> Float[Tensor, "attn distance"]:
+        """What MPNet adds to a score for the distance from query to key: near ones apart, far ones by logarithm.
+
+        The distances are those between so many pieces, from 1 - n_pieces to n_pieces - 1.
+        """
         assert self.buckets is not None
-        places = torch.arange(n_pieces, device=self.buckets.weight.device)
-        distance = places[None] - places[:, None]  # [query, key]
+        distance = torch.arange(1 - n_pieces, n_pieces, device=self.buckets.weight.device)
         half = self.settings.n_buckets // 2
         exact = half // 2
         far = torch.log(distance.abs().clamp(min=1) / exact) / math.log(_FARTHEST / exact) * (half - exact)
         bucket = torch.where(distance.abs() < exact, distance.abs(), (exact + far.long()).clamp(max=half - 1))
-        bucket = bucket + half * (distance > 0)
-        bias: Tensor = self.buckets(bucket)  # [query, key, attn]
-        return bias.permute(2, 0, 1)[None]
+        bias: Tensor = self.buckets(bucket + half * (distance > 0))  # [distance, attn]
+        return bias.T
 
 
 class Layer(nn.Module):
@@ -147,12 +165,14 @@ class Layer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "row piece width"],
-        bias: Float[Tensor, "row _ _ piece"],
+        bias: Float[Tensor, "row _ _ piece"] | Rows,
         relations: Relations | None,
     ) -> Float[Tensor, "row piece width"]:
         """The next layer's input."""
         x = self.attention_norm(x + self.dropout(self.attention(x, bias, relations)))
-        output: Tensor = self.outer_norm(x + self.dropout(self.outer(self.activation(self.inner(x)))))
+        inner = self.inner(x)
+        outer = activated(self.outer, self.activation, inner) if self.training else self.outer(self.activation(inner))
+        output: Tensor = self.outer_norm(x + self.dropout(outer))
         return output
 
 

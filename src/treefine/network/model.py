@@ -15,6 +15,7 @@ from treefine.network.batch import Batch, Graphs, PieceInputs, WordInputs
 from treefine.network.biaffine import BiaffineScorer, Scores
 from treefine.network.bilstm import BiLSTMEncoder
 from treefine.network.encoder import TransformerEncoder
+from treefine.network.flat import flat_tags, padded
 from treefine.network.subwords import Subwords
 from treefine.network.tagger import Tagger
 from treefine.network.vocabulary import Vocabulary
@@ -70,8 +71,8 @@ class ParserModel(nn.Module):
             scores: Scores = self.scorer(words, batch.is_word)
             return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
 
-    def batch_of(self, sentences: Sequence[Sentence]) -> Batch:
-        """The sentences as tensors."""
+    def batch_of(self, sentences: Sequence[Sentence], *, padded_to: int = 1) -> Batch:
+        """The sentences as tensors; rows of pieces are as long as a multiple of `padded_to`."""
         inputs: PieceInputs | WordInputs
         if self.subwords is None or isinstance(self.settings.encoder, BiLSTMSettings):
             inputs = WordInputs.of([sentence.forms for sentence in sentences], self.vocabulary)
@@ -82,16 +83,11 @@ class ParserModel(nn.Module):
                 sep_id=self.subwords.sep_id,
                 pad_id=self.subwords.pad_id,
                 n_positions=self.settings.encoder.n_positions,
+                padded_to=padded_to,
             )
         return Batch.of(inputs, [len(sentence) for sentence in sentences])
 
     def given_tags(self, sentences: Sequence[Sentence]) -> Int[Tensor, "batch word column"]:
         """The ids of the tags that the sentences have, in the columns that the model reads."""
-        columns = self.settings.tags.columns
-        n_words = max(len(sentence) for sentence in sentences) + 1
-        tags = torch.zeros((len(sentences), n_words, len(columns)), dtype=torch.int64)
-        for row, sentence in enumerate(sentences):
-            for number, column in enumerate(columns):
-                of_words = sentence.upos if column == "upos" else sentence.xpos
-                tags[row, 1 : len(sentence) + 1, number] = torch.tensor(self.vocabulary.tag_ids(column, of_words))
-        return tags
+        flat = flat_tags(sentences, self.vocabulary, self.settings.tags.columns)
+        return torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Int
@@ -27,13 +28,28 @@ class Relations:
         """Some of the rows."""
         return Relations(self.above[rows], self.up[rows], self.down[rows], self.has_graph[rows])
 
+    # All layers of an encoder ask for the following, which are worked out once.
+
+    @cached_property
+    def pieces_above(self) -> Int[Tensor, " row_and_piece"]:
+        """The piece above each piece, counted through all rows."""
+        starts = torch.arange(len(self.above), device=self.above.device) * self.above.shape[1]
+        return (self.above + starts[:, None]).flatten()
+
+    @cached_property
+    def cells(self) -> Int[Tensor, "row up_and_down"]:
+        """Where in a row's matrix of pairs a piece is query to the piece above it, then where it is its key."""
+        n_pieces = self.above.shape[1]
+        places = torch.arange(n_pieces, device=self.above.device)
+        return torch.cat([places * n_pieces + self.above, self.above * n_pieces + places], dim=1)
+
 
 def n_relations(n_labels: int, settings: RelationSettings) -> int:
     """Rows of a relation table: NONE, then each kind of arc downwards, then each kind upwards."""
-    return 2 * _n_kinds(n_labels, settings) + 1
+    return 2 * n_kinds_of(n_labels, settings) + 1
 
 
-def _n_kinds(n_labels: int, settings: RelationSettings) -> int:
+def n_kinds_of(n_labels: int, settings: RelationSettings) -> int:
     """The labels (or one kind for all of them), and the arc from a word's first piece to its other pieces."""
     return (n_labels if settings.graph == "labelled" else 1) + 1
 
@@ -45,14 +61,15 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
     word. As in Sec. 3.1.2, a relation is `kind + 1` where the query is the head and `kind + 1 + n_kinds` where it is
     the dependent. An arc whose label the model has never seen is not read by a model of labelled graphs.
     """
-    n_kinds = _n_kinds(n_labels, settings)
+    n_kinds = n_kinds_of(n_labels, settings)
     n_rows, n_pieces = inputs.pieces.shape
     device = inputs.pieces.device
     places = torch.arange(n_pieces, device=device).expand(n_rows, n_pieces)
     words = inputs.words.clamp(min=0)  # [row, piece]
-    first_piece = torch.full((n_rows, graphs.heads.shape[1]), -1, device=device)  # of each word; -1: in another window
-    row, piece = inputs.is_first.nonzero(as_tuple=True)
-    first_piece[row, inputs.words[row, piece]] = piece
+    n_words = graphs.heads.shape[1]
+    first_piece = torch.full((n_rows, n_words + 1), -1, device=device)  # of each word; -1: in another window
+    # The other pieces are written to one place more, which is not read; leaving them out would make the host wait.
+    first_piece.scatter_(1, torch.where(inputs.is_first, inputs.words, n_words), places)
 
     heads = graphs.heads[inputs.sentences].gather(1, words)  # [row, piece]
     labels = graphs.labels[inputs.sentences].gather(1, words)

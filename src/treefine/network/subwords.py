@@ -95,15 +95,12 @@ class Subwords:
     def pieces_of(self, words: Sequence[str]) -> list[tuple[int, ...]]:
         """The pieces of each word, one at least and MAX_WORD_PIECES at most; the first one stands for the word."""
         cache = self._cache
-        pieces = {word: cache[word] for word in set(words) if word in cache}
-        new = [word for word in dict.fromkeys(words) if word not in pieces]
+        new = [word for word in dict.fromkeys(words) if word not in cache]
         if new:
-            fresh = dict(zip(new, (tuple(ids[:MAX_WORD_PIECES]) for ids in self.all_pieces_of(new)), strict=True))
-            pieces |= fresh
-            cache.update(fresh)
+            cache.update(zip(new, (tuple(ids[:MAX_WORD_PIECES]) for ids in self.all_pieces_of(new)), strict=True))
             if len(cache) > MAX_CACHED_WORDS:
                 self._cache = {}  # not cleared: another thread may be reading it
-        return [pieces[word] for word in words]
+        return [cache[word] for word in words]
 
     def all_pieces_of(self, words: Sequence[str]) -> list[list[int]]:
         """The pieces of each word, however many they are, without a look at the cache."""

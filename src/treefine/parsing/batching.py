@@ -31,16 +31,21 @@ def chunks(items: Iterable[Item], size: Callable[[Item], int], batch_pieces: int
         yield chunk
 
 
-def batches(sizes: Sequence[int], batch_pieces: int, longest: int) -> list[list[int]]:
+def batches(sizes: Sequence[int], batch_pieces: int, longest: int, *, only_equal: bool = False) -> list[list[int]]:
     """Which sentences to score together, by like length, padding counted; one longer than `longest` is alone.
+
+    With `only_equal` those of other lengths are in other batches.
 
     >>> batches([3, 9, 2, 3], 9, longest=8)
     [[2, 0, 3], [1]]
+    >>> batches([3, 9, 2, 3], 9, longest=8, only_equal=True)
+    [[2], [0, 3], [1]]
     """
     found: list[list[int]] = []
     for number in sorted(range(len(sizes)), key=sizes.__getitem__):
         is_full = not found or (len(found[-1]) + 1) * sizes[number] > batch_pieces
-        if is_full or sizes[number] > longest:
+        is_other = not is_full and only_equal and sizes[number] != sizes[found[-1][0]]
+        if is_full or is_other or sizes[number] > longest:
             found.append([])
         found[-1].append(number)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -13,10 +14,12 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treefine.network.batch import NO_HEAD, Graphs
+from treefine.network.batch import Graphs
 from treefine.network.biaffine import Scores
+from treefine.network.flat import NO_HEAD
 from treefine.network.model import ParserModel
 from treefine.network.vocabulary import UNSEEN
+from treefine.parsing.ranked import best_trees
 from treefine.parsing.tree import maximum_tree, projective_tree
 from treefine.treebank.graph import ROOT, non_projective_words
 
@@ -43,13 +46,30 @@ class Decoder:
 
         The sentences in `as_trees` have their best trees instead.
         """
-        heads = scores.arcs.argmax(-1)
-        graphs = labelled(heads, self.allowed_labels(scores, heads), is_word)
+        graphs = labelled(scores.best_heads, self.best_labels(scores), is_word)
         return self.trees(scores, graphs, is_word, rows=as_trees) if as_trees else graphs
+
+    def best_labels(self, scores: Scores) -> Float[Tensor, "batch word label"]:
+        """The scores of the labels for the best heads, -inf where the root label's rule forbids one."""
+        return self.obeying(scores.best_labels, scores.best_heads)
 
     def allowed_labels(self, scores: Scores, heads: Int[Tensor, "batch word"]) -> Float[Tensor, "batch word label"]:
         """The scores of the labels for these heads, -inf where the root label's rule forbids one."""
         return self.obeying(scores.labels(heads), heads)
+
+    def labels_of(self, scores: Scores, graphs: Graphs) -> Float[Tensor, "batch word label"]:
+        """The same for the heads of graphs: only sentences with other heads than the best ones are scored anew."""
+        heads = graphs.heads.clamp(min=0)
+        differs = ((heads != scores.best_heads) & (graphs.heads >= 0)).any(1).tolist()
+        rows = [row for row, is_one in enumerate(differs) if is_one]
+        if 2 * len(rows) > len(differs):
+            return self.allowed_labels(scores, heads)
+        labels = self.best_labels(scores).clone()
+        for row in rows:
+            part = scores.only(row, heads.shape[1])
+            n_words = part.arcs.shape[1]
+            labels[row, :n_words] = self.allowed_labels(part, heads[row : row + 1, :n_words])[0]
+        return labels
 
     def obeying(
         self, labels: Float[Tensor, "*arcs label"], heads: Int[Tensor, "*arcs"]
@@ -72,30 +92,27 @@ class Decoder:
         wrong = [row for row in self.not_trees(graphs, is_word) if rows is None or row in rows]
         if not wrong:
             return graphs
-        heads = graphs.heads.clone()
+        heads, labels = graphs.heads.clone(), graphs.labels.clone()
         for row in wrong:
             n_words = int(is_word[row].sum())
-            best = self.best_heads(scores.arcs[row, :n_words, :n_words])
-            heads[row, :n_words] = torch.from_numpy(best).to(heads.device)
-        return labelled(heads, self.allowed_labels(scores, heads), is_word)
+            part = scores.only(row, n_words)
+            best = torch.from_numpy(self.best_heads(part.arcs[0]))[None].to(heads.device)
+            tree = labelled(best, self.allowed_labels(part, best), is_word[row : row + 1, :n_words])
+            heads[row, :n_words], labels[row, :n_words] = tree.heads[0], tree.labels[0]
+        return Graphs(heads, labels, graphs.has_any)
 
     def best_heads(self, arcs: Float[Tensor, "dep head"]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The heads of the best tree of one sentence, from the scores of its arcs."""
         return self.search(self.weights(arcs))
 
     def lead(self, arcs: Float[Tensor, "dep head"]) -> float:
-        """By how much the best tree of one sentence beats all others, in the sum that it maximises.
-
-        Any other tree lacks an arc of the best one, so the second best is found by forbidding each of its arcs in turn.
-        """
+        """By how much the best tree of one sentence beats all others, in the sum that it maximises."""
         weights = self.weights(arcs)
-        words, heads = np.arange(1, len(weights)), self.search(weights)[1:]
-        second = -math.inf
-        for word, head in zip(words, heads, strict=True):
-            without = weights.copy()
-            without[word, head] = -math.inf
-            second = max(second, without[words, self.search(without)[1:]].sum())
-        return float(weights[words, heads].sum() - second)
+        words = np.arange(1, len(weights))
+        totals = [float(weights[words, heads[1:]].sum()) for heads in islice(best_trees(weights, self.search), 2)]
+        if len(totals) < 2:
+            return math.inf if totals else 0.0
+        return totals[0] - totals[1]
 
     def has_tree(self, allowed: Bool[np.ndarray, "dep head"]) -> bool:
         """Whether there is a tree of these arcs alone."""
@@ -104,7 +121,10 @@ class Decoder:
 
     def weights(self, arcs: Float[Tensor, "dep head"]) -> Weights:
         """What the best tree has the largest sum of; -inf for an arc that cannot be."""
-        weights: Weights = arcs.double().cpu().log_softmax(-1).numpy()
+        scores: Weights = arcs.double().cpu().numpy()  # few numbers, for which torch's threads are too many
+        with np.errstate(invalid="ignore"):  # of words that may have no head at all
+            scores = scores - scores.max(axis=-1, keepdims=True)
+            weights: Weights = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
         if self.tree_over == "probabilities":
             return np.where(np.isneginf(weights), -math.inf, np.exp(weights))
         return weights
@@ -115,20 +135,28 @@ class Decoder:
 
     def not_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> list[int]:
         """The sentences whose graph is no tree with one root, or not projective where it has to be."""
-        is_tree = are_trees(graphs.heads, is_word).tolist()
-        if self.is_projective:
-            for row, heads in enumerate(graphs.heads.tolist()):
-                n_words = int(is_word[row].sum())
-                is_tree[row] = is_tree[row] and not non_projective_words([ROOT, *heads[1:n_words]])
-        return [row for row, is_one in enumerate(is_tree) if not is_one]
+        return [row for row, is_one in enumerate(self.are_trees(graphs, is_word).tolist()) if not is_one]
+
+    def are_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:
+        """Whether each sentence's graph is a tree with one root, and projective where it has to be."""
+        is_tree = are_trees(graphs.heads, is_word)
+        if not self.is_projective:
+            return is_tree
+        lengths = is_word.sum(1).tolist()
+        crosses = [
+            non_projective_words([ROOT, *heads[1:n_words]])
+            for heads, n_words in zip(graphs.heads.tolist(), lengths, strict=True)
+        ]
+        return is_tree & ~torch.tensor([bool(words) for words in crosses], device=is_tree.device)
 
 
 def labelled(
     heads: Int[Tensor, "batch word"], labels: Float[Tensor, "batch word label"], is_word: Bool[Tensor, "batch word"]
 ) -> Graphs:
     """These heads, each with the best of the labels that are scored for it."""
-    is_dependent = _dependents(is_word)
-    return Graphs(torch.where(is_dependent, heads, NO_HEAD), torch.where(is_dependent, labels.argmax(-1), UNSEEN))
+    is_dependent = dependents(is_word)
+    labels = labels.argmax(-1)
+    return Graphs(torch.where(is_dependent, heads, NO_HEAD), torch.where(is_dependent, labels, UNSEEN), has_any=True)
 
 
 def made_trees(model: ParserModel, initial: Graphs) -> list[int]:
@@ -141,7 +169,7 @@ def made_trees(model: ParserModel, initial: Graphs) -> list[int]:
 
 def are_trees(heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:
     """Whether each sentence's heads make a tree with one root: going up in ever longer strides, all reach ROOT."""
-    is_dependent = _dependents(is_word)
+    is_dependent = dependents(is_word)
     above = torch.where(is_dependent, heads, ROOT)
     has_one_root = ((above == ROOT) & is_dependent).sum(1) == 1
     for _ in range(max(1, heads.shape[1] - 1).bit_length()):
@@ -149,7 +177,7 @@ def are_trees(heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch wor
     return has_one_root & (above == ROOT).all(1)
 
 
-def _dependents(is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, "batch word"]:
+def dependents(is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, "batch word"]:
     """The words without ROOT and padding."""
     is_dependent = is_word.clone()
     is_dependent[:, ROOT] = False

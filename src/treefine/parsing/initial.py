@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Arcs
@@ -44,27 +45,32 @@ def from_file(path: str, *, format: str | None = None) -> InitialParser:
     return initial
 
 
-def renamed(
-    initial: InitialParser,
-    known: Collection[str],
-    names: Mapping[str, str] | None = None,
-) -> InitialParser:
+@dataclass(frozen=True)
+class Renamed:
+    """What `renamed` gives."""
+
+    initial: InitialParser
+    known: Collection[str]
+    names: Mapping[str, str] | None
+    _found: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
+        """The arcs of each sentence."""
+        for heads, labels in self.initial(sentences):
+            yield Arcs(heads, tuple(map(self._name, heads, labels)))
+
+    def _name(self, head: int | None, label: str) -> str:
+        if head is None:
+            return label
+        if label not in self._found:
+            self._found[label] = read_as(label, self.known, self.names)
+        return self._found[label]
+
+
+def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> Renamed:
     """The arcs of another initial parser, with those of the known labels that its labels are read as (`read_as`).
 
     The known labels are those of a model: `parser.model.vocabulary.labels`. The names go before all else, as those of
     `read_label_map` do.
     """
-    found: dict[str, str] = {}
-
-    def name(head: int | None, label: str) -> str:
-        if head is None:
-            return label
-        if label not in found:
-            found[label] = read_as(label, known, names)
-        return found[label]
-
-    def read(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-        for heads, labels in initial(sentences):
-            yield Arcs(heads, tuple(map(name, heads, labels)))
-
-    return read
+    return Renamed(initial, known, names)

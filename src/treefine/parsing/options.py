@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import get_args, get_type_hints
 
-from treefine.config import TagSource
+import torch
+
+from treefine.config import Precision, PrecisionSettings, TagSource, TransformerSettings
 from treefine.errors import ModelError, TreefineError
 from treefine.network.model import ParserModel
 from treefine.treebank.constraints import CONSTRAIN, Keep
@@ -26,6 +29,16 @@ def checked_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bo
     return max_steps
 
 
+def checked_stop(stop_above: float | None, model: ParserModel) -> float:
+    """How sure a sentence has to be to take no further step: as asked for, or else as the model was measured."""
+    if stop_above is None:
+        return model.settings.stop_above
+    if not 0 <= stop_above <= 1:
+        hint = "It is a share of the words, from 0 to 1; with 1 a sentence stops only where it has converged."
+        raise TreefineError(f"stop_above is {stop_above}.", hint=hint)
+    return float(stop_above)
+
+
 def checked_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
     """Where tags come from: as asked for, or else as the model was trained."""
     source = model.settings.tags.source
@@ -37,6 +50,23 @@ def checked_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
         what = "reads no tags" if tags == "given" else "has no tagger"
         raise ModelError(f"Tags cannot be {tags}: this model {what}.")
     return tags
+
+
+def checked_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:
+    """The numbers that the model runs with on this device: as asked for, or else those it was measured with."""
+    if precision is None:
+        return getattr(model.settings.precision, device.type, "float32")
+    known = precisions_of(model, device)
+    if precision not in known:
+        where = f"on {device.type}" if isinstance(model.settings.encoder, TransformerSettings) else "by a BiLSTM"
+        raise TreefineError(f"Nothing is run in {precision!r} {where}.", hint=f"Choose {' or '.join(known)}.")
+    return precision
+
+
+def precisions_of(model: ParserModel, device: torch.device) -> tuple[Precision, ...]:
+    """The numbers that the model can run with on this device."""
+    by_device = get_type_hints(PrecisionSettings) if isinstance(model.settings.encoder, TransformerSettings) else {}
+    return get_args(by_device[device.type]) if device.type in by_device else ("float32",)
 
 
 def checked_keep(keep: Keep) -> Keep:

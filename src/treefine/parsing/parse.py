@@ -67,6 +67,7 @@ class Parse:
     initial_confidences: tuple[Confidence | None, ...]  # in its arcs, after the last step; None where none was read
     converged: bool  # whether the last step repeated its input, so that a further one would too
     trees: tuple[RankedTree, ...] = ()  # the k best, the tree itself first; none where one alone was asked for
+    was_sure: bool = False  # whether it took no further step because it was sure enough of the last one
 
     def __len__(self) -> int:
         """Return the number of words."""

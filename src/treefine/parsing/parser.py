@@ -6,22 +6,36 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import overload
 
 import torch
 
-from treefine.config import BATCH_PIECES, TagSource
+from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.errors import ModelError, TreefineError
+from treefine.network.eight_bits import with_eight_bits
 from treefine.network.model import ParserModel
 from treefine.parsing.confidence import sentence_confidence
 from treefine.parsing.cuts import Segmented
 from treefine.parsing.decode import Decoder
 from treefine.parsing.device import find_device
+from treefine.parsing.engine import Engine, can_run
+from treefine.parsing.in_blocks import stream_in_blocks
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
 from treefine.parsing.layout import LAYOUT
 from treefine.parsing.models import find_model
-from treefine.parsing.options import checked_k, checked_keep, checked_steps, checked_tags, listed_words, sentence_of
+from treefine.parsing.options import (
+    checked_k,
+    checked_keep,
+    checked_precision,
+    checked_steps,
+    checked_stop,
+    checked_tags,
+    listed_words,
+    sentence_of,
+)
+from treefine.parsing.pack import with_parse
 from treefine.parsing.parse import Parse, Parses, Span, own_text, spans_in
 from treefine.parsing.pretrained import load_model, new_folder, push_folder, write_model
 from treefine.parsing.run import Plan, run
@@ -29,7 +43,8 @@ from treefine.parsing.segment import Segmenter
 from treefine.parsing.steps import Step
 from treefine.parsing.work import Parsed, details, steps, trees
 from treefine.treebank.constraints import CONSTRAIN, Constraints, Keep, listed
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.files import Source
+from treefine.treebank.sentence import Sentence
 
 
 class Parser:
@@ -37,10 +52,13 @@ class Parser:
 
     `initial` is what to start from: "empty", the folder of a SynTr or biaffine model, a file of the same text, a
     Parser, or a function of `treefine.parsing.initial`; without it the initial parser saved with the model, or nothing.
-    `max_steps` is T; without it that of the training (if that is not told 3, or 4 from an empty graph). `tags` tells
+    `max_steps` is T; without it that of the training (if that is not told 3, or 4 from an empty graph). A sentence of
+    which a step is surer than `stop_above` takes no further one; without it as the model was measured. `tags` tells
     the model to read the tags that the sentences have ("given"), to predict them, or to do without ("none"); without
     it, it does as it was trained. `keep` says what a person decided: what marks in MISC say ("marked"), every head and
-    label that is filled in ("given"), or "nothing". With `k` above 1 a Parse has the k best trees.
+    label that is filled in ("given"), or "nothing". With `k` above 1 a Parse has the k best trees. `precision` is that
+    of the numbers it runs with: on a CPU float32 or int8, on a GPU float32, float16 or bfloat16; without it the model's
+    own, for which its loss was measured.
     """
 
     def __init__(
@@ -49,11 +67,13 @@ class Parser:
         *,
         initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
         max_steps: int | None = None,
+        stop_above: float | None = None,
         tags: TagSource | None = None,
         is_projective: bool = False,
         keep: Keep = "marked",
         k: int = 1,
         device: str | torch.device | None = None,
+        precision: Precision | None = None,
         batch_pieces: int = BATCH_PIECES,
         segmenter: Segmenter | None = None,
     ) -> None:
@@ -64,7 +84,9 @@ class Parser:
         self.batch_pieces = batch_pieces
         self.initial = self._initial_parser(initial)
         self.max_steps = checked_steps(max_steps, model, starts_empty=self.initial is empty)
+        self.stop_above = checked_stop(stop_above, model)
         self.tags = checked_tags(tags, model)
+        self.precision = checked_precision(precision, model, self.device)
         self.is_projective = is_projective
         self.keep, self.k = checked_keep(keep), checked_k(k)
         self.segmenter = segmenter
@@ -76,11 +98,13 @@ class Parser:
         *,
         initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
         max_steps: int | None = None,
+        stop_above: float | None = None,
         tags: TagSource | None = None,
         is_projective: bool = False,
         keep: Keep = "marked",
         k: int = 1,
         device: str | torch.device | None = None,
+        precision: Precision | None = None,
         batch_pieces: int = BATCH_PIECES,
     ) -> Parser:
         """The parser of a bundled model, of a model folder, or of a hub's OWNER/NAME; only the last needs a network."""
@@ -93,11 +117,13 @@ class Parser:
             load_model(folder),
             initial=initial,
             max_steps=max_steps,
+            stop_above=stop_above,
             tags=tags,
             is_projective=is_projective,
             keep=keep,
             k=k,
             device=device,
+            precision=precision,
             batch_pieces=batch_pieces,
             segmenter=Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None,
         )
@@ -107,24 +133,42 @@ class Parser:
         *,
         initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
         max_steps: int | None = None,
+        stop_above: float | None = None,
         tags: TagSource | None = None,
         is_projective: bool | None = None,
         keep: Keep | None = None,
         k: int | None = None,
+        precision: Precision | None = None,
     ) -> Parser:
         """The same model with other options; those left out stay as they are, but T follows a new initial parser."""
-        return Parser(
+        other = Parser(
             self.model,
             initial=self.initial if initial is None else initial,
             max_steps=self.max_steps if max_steps is None and initial is None else max_steps,
+            stop_above=self.stop_above if stop_above is None else stop_above,
             tags=tags or self.tags,
             is_projective=self.is_projective if is_projective is None else is_projective,
             keep=keep or self.keep,
             k=self.k if k is None else k,
             device=self.device,
+            precision=precision or self.precision,
             batch_pieces=self.batch_pieces,
             segmenter=self.segmenter,
         )
+        if other.precision == self.precision:
+            other.running = self.running
+        return other
+
+    @cached_property
+    def running(self) -> ParserModel:
+        """The model as it runs on a CPU, which may be in eight bits; `model` has the weights as they are saved."""
+        return with_eight_bits(self.model) if self.precision == "int8" else self.model
+
+    @cached_property
+    def engine(self) -> Engine | None:
+        """What finds trees on a GPU; None where that is not for it."""
+        plan = self.plan()
+        return Engine(plan) if self.device.type == "cuda" and can_run(plan) else None
 
     @overload
     def parse(  # type: ignore[overload-overlap]
@@ -168,8 +212,29 @@ class Parser:
         All that a sentence holds stays, but for heads, labels, the enhanced arcs that restate them, and tags that were
         blank and have been predicted. The first `skip` sentences are left out.
         """
-        for sentence, parsed in run(self.plan(constraints), map(sentence_of, sentences), trees, skip=skip):
+        plan, told = self.plan(constraints), map(sentence_of, sentences)
+        if self.engine is not None:
+            yield from stream_in_blocks(plan, self.engine.stream, told, skip=skip)
+            return
+        for sentence, parsed in run(plan, told, trees, skip=skip):
             yield self._filled(sentence, parsed)
+
+    def parse_file(
+        self,
+        source: Source,
+        target: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        workers: int | None = None,
+    ) -> int:
+        """Write a treebank with its trees to `target`, which appears once it is whole; return the number of sentences.
+
+        `source` and `format` are those of `read_treebank`. So many `workers` read and write beside the model; without a
+        number there are none, or for long files on a GPU about as many as there are cores.
+        """
+        from treefine.parsing.parse_file import parse_file  # which is about parsers
+
+        return parse_file(self, source, target, format=format, workers=workers)
 
     def __call__(self, text: str) -> Parses:
         """The sentences of a text with their tags and trees, where they stand in it, and how sure the parser is."""
@@ -225,6 +290,7 @@ class Parser:
                 parsed.initial_confidence,
                 parsed.converged,
                 parsed.trees,
+                parsed.was_sure,
             )
 
     def _segmenter(self) -> Segmenter:
@@ -276,8 +342,9 @@ class Parser:
         initial = self.initial
         if isinstance(initial, Parser):  # it parses freely: what was decided is put into its graph
             initial = from_parser(initial.using(keep="nothing").stream)
+        self.running.settings = self.model.settings  # calibration changes those of a model that has run
         return Plan(
-            self.model,
+            self.running,
             self.device,
             self.batch_pieces,
             initial,
@@ -286,18 +353,13 @@ class Parser:
             Decoder.of(self.model, is_projective=self.is_projective),
             CONSTRAIN[self.keep] if constraints is None else listed(constraints),
             self.k,
+            self.precision,
+            self.stop_above,
         )
 
     def _filled(self, sentence: Sentence, parsed: Parsed) -> Sentence:
         """The sentence with its tree, and with the predicted tags where it had none."""
-        sentence = sentence.with_graph(parsed.tree)
-        for column, tags in zip(self.model.settings.tags.columns, parsed.tags, strict=False):
-            index = sentence.format.upos if column == "upos" else sentence.format.xpos
-            if index is not None:
-                old = sentence.column(index)
-                filled = [new if tag == BLANK else tag for tag, new in zip(old, tags, strict=True)]
-                sentence = sentence.with_tags(**{column: filled})
-        return sentence
+        return with_parse(sentence, parsed.tree.arcs, self.model.settings.tags.columns, parsed.tags)
 
     def _initial_parser(
         self, initial: str | os.PathLike[str] | Parser | InitialParser | None
@@ -324,6 +386,9 @@ def load(
     max_steps: int | None = None,
     tags: TagSource | None = None,
     device: str | torch.device | None = None,
+    precision: Precision | None = None,
 ) -> Parser:
     """The bundled parser of this name, or that of a folder or a hub's model: text in, trees out."""
-    return Parser.from_pretrained(name, initial=initial, max_steps=max_steps, tags=tags, device=device)
+    return Parser.from_pretrained(
+        name, initial=initial, max_steps=max_steps, tags=tags, device=device, precision=precision
+    )

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from treefine.network.batch import Batch, Graphs
 from treefine.network.biaffine import Scores
+from treefine.network.copies import Arriving, sent
 
 Tags = Int[Tensor, "batch word column"]
 Score = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the last argument, here and below, is t
 Decode = Callable[[Scores, Batch, int], Graphs]
+IsSure = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Bool[Tensor, " batch"]]  # given the words that repeat
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class BatchStep:
     graphs: Graphs  # Gᵗ
     tags: Tags | None  # what the next step reads
     converged: Bool[Tensor, " batch"]  # sentences whose next step would repeat this one
+    ended: Bool[Tensor, " batch"]  # sentences whose last step this is: they converged, are sure enough, or t is T
 
 
 def refine(
@@ -40,9 +43,11 @@ def refine(
     tags: Tags | None = None,
     predict_tags: bool = False,
     stops: bool = True,
+    is_sure: IsSure | None = None,
 ) -> Iterator[BatchStep]:
     """Yield G¹ … Gᵀ. A sentence that repeats its input leaves the batch, and later steps cost only what still moves.
     Without `stops` none leaves: that changes what is learned, but no parse, as the next step would repeat this one.
+    With `is_sure` a sentence leaves as well where that says so; what a further step would have changed stays.
 
     `score` may change from step to step, as in training, where the caller updates the weights before it asks for the
     next one. With `predict_tags` the later steps read the first step's tags for words that have none in `tags`; as
@@ -52,19 +57,24 @@ def refine(
     for t in range(1, max_steps + 1):
         scores = score(batch, graphs, tags, t)
         refined = decode(scores, batch, t)
-        converged = refined.same_as(graphs)
+        is_same = refined.same_words(graphs)
+        converged = is_same.all(1)
         if predict_tags and t == 1:
             best = best_tags(scores, batch)
             is_new = best > 0 if tags is None else (best > 0) & (tags == 0)
             tags = best if tags is None else torch.where(is_new, best, tags)
             converged = converged & ~is_new.flatten(1).any(1)
-        yield BatchStep(t, sentences, batch, scores, refined, tags, converged)
-        moving = [row for row, is_done in enumerate(converged.tolist()) if not (is_done and stops)]
+        leaves = converged if is_sure is None else converged | is_sure(scores, batch, is_same)
+        arriving = Arriving(leaves)  # read after the caller has given a GPU more to do, such as an update
+        yield BatchStep(t, sentences, batch, scores, refined, tags, converged, (leaves & stops) | (t == max_steps))
+        graphs = refined
+        if not stops or t == max_steps:
+            continue
+        moving = [row for row, is_done in enumerate(arriving.read().tolist()) if not is_done]
         if not moving:
             return
-        graphs = refined
         if len(moving) < len(batch):
-            rows = torch.tensor(moving, device=graphs.heads.device)
+            rows = sent(moving, graphs.heads.device)
             batch = batch.select(moving)
             sentences = tuple(sentences[row] for row in moving)
             graphs = graphs.select(rows, batch.n_words)

@@ -9,26 +9,29 @@ from itertools import tee
 from typing import NamedTuple, TypeVar
 
 import torch
+from torch import Tensor
 
-from treefine.config import TagSource, TransformerSettings
+from treefine.config import Precision, TagSource, TransformerSettings
 from treefine.errors import TreefineError
-from treefine.network.batch import N_SPECIALS, Batch, Graphs
+from treefine.network.batch import N_SPECIALS, Batch, Graphs, most_pieces_of_word, padded_length
 from treefine.network.biaffine import Scores
 from treefine.network.model import ParserModel
 from treefine.parsing.batching import batches, chunks, halving, is_out_of_memory
 from treefine.parsing.constrain import allowed_of, check_constraints, named_as_given
-from treefine.parsing.decode import Decoder, made_trees
+from treefine.parsing.decode import Decoder, dependents, made_trees
 from treefine.parsing.initial import InitialParser
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.parsing.stable import stable_scores
+from treefine.parsing.sure import sureness
 from treefine.treebank.constraints import Constrain, Constraints, unconstrained
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 Result = TypeVar("Result")
 
-WINDOWS_AT_ONCE = 8  # of a sentence too long for the encoder
+WINDOWS_AT_ONCE = 8  # of a sentence too long for the encoder; a CPU, whose cache holds few, takes them one by one
 CPU_PIECES = 1000  # that a transformer scores together on a CPU; of more, the numbers no longer stay in its cache
+PADDED_TO = 4  # pieces: a row is as long as a multiple of it, so that many sentences are of one length and fill a batch
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Plan:
     decoder: Decoder
     constrain: Constrain = unconstrained
     k: int = 1  # trees of a sentence that `details` gives
+    precision: Precision = "float32"  # of a GPU's engine; on a CPU `model` is already made for it
+    stop_above: float = 1.0  # a sentence that is surer takes no further step; 1: only what has converged stops
 
     @property
     def predicts_tags(self) -> bool:
@@ -53,8 +58,26 @@ class Plan:
     @property
     def most_pieces(self) -> int:
         """What a batch holds at most: `batch_pieces`, or less where that is faster."""
-        is_on_cpu = self.device.type == "cpu" and isinstance(self.model.settings.encoder, TransformerSettings)
-        return min(self.batch_pieces, CPU_PIECES) if is_on_cpu else self.batch_pieces
+        return min(self.batch_pieces, CPU_PIECES) if self.is_transformer_on_cpu else self.batch_pieces
+
+    @property
+    def is_transformer_on_cpu(self) -> bool:
+        """Where batches are small, and all rows of a batch have the same length."""
+        return self.device.type == "cpu" and isinstance(self.model.settings.encoder, TransformerSettings)
+
+    @property
+    def padded_to(self) -> int:
+        """What the lengths of rows are multiples of."""
+        return PADDED_TO if self.is_transformer_on_cpu else 1
+
+    def size(self, sentence: Sentence) -> int:
+        """The pieces of a sentence in a batch, padding counted; for a BiLSTM its words."""
+        encoder, subwords = self.model.settings.encoder, self.model.subwords
+        if subwords is None or not isinstance(encoder, TransformerSettings):
+            return len(sentence) + 1
+        most = most_pieces_of_word(encoder.n_positions)
+        n_pieces = sum(min(len(pieces), most) for pieces in subwords.pieces_of(sentence.forms)) + N_SPECIALS
+        return max(n_pieces, padded_length(n_pieces, self.padded_to, encoder.n_positions))
 
 
 class Item(NamedTuple):
@@ -76,16 +99,17 @@ def run(
     The first `skip` are left out, mostly without work: those after them are in the same batches as without it, so that
     their numbers are the same to the last digit.
     """
-    items = _items(plan, sentences)
+    return run_items(plan, items_of(plan, sentences), work, skip=skip)
+
+
+def run_items(
+    plan: Plan, items: Iterable[Item], work: Work[Result], *, skip: int = 0
+) -> Iterator[tuple[Sentence, Result]]:
+    """The same for sentences whose initial parses and constraints are known."""
     encoder = plan.model.settings.encoder
     longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else plan.batch_pieces
 
-    def size(item: Item) -> int:
-        if plan.model.subwords is None:
-            return len(item.sentence) + 1
-        return sum(map(len, plan.model.subwords.pieces_of(item.sentence.forms))) + N_SPECIALS
-
-    for chunk in chunks(items, size, plan.most_pieces):
+    for chunk in chunks(items, lambda item: plan.size(item.sentence), plan.most_pieces):
         if skip >= len(chunk):
             skip -= len(chunk)
             continue
@@ -98,14 +122,15 @@ def run(
             hint = "Choose another device, or a smaller model."
             return chunk[number].sentence.error("Memory does not suffice for this sentence.", hint=hint)
 
-        for numbers in batches([size(item) for item in chunk], plan.most_pieces, longest):
+        sizes = [plan.size(item.sentence) for item in chunk]
+        for numbers in batches(sizes, plan.most_pieces, longest, only_equal=plan.is_transformer_on_cpu):
             results.update(zip(numbers, halving(numbers, on_some, on_one), strict=True))
         for number in range(skip, len(chunk)):
             yield chunk[number].sentence, results[number]
         skip = 0
 
 
-def _items(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
+def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
     """Each sentence with its initial parse and its constraints; what does not fit it is refused."""
     ours, for_initial, for_constraints = tee(sentences, 3)
     parses, decided = plan.initial(for_initial), plan.constrain(for_constraints)
@@ -129,35 +154,54 @@ def _items(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
 
 
 def steps_of_batch(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Iterator[BatchStep]:
-    """The refinement of one batch; `wants_trees` if each step's trees are asked for, not the last one's alone."""
+    """The refinement of one batch; `wants_trees` if each step's trees are asked for, not the last one's alone.
+
+    With it sentences stop only where they have converged.
+    """
     model, decoder = plan.model, plan.decoder
     sentences = [item.sentence for item in items]
-    initial = Graphs.of([item.constraints.put_into(item.initial) for item in items], model.vocabulary).to(plan.device)
+    initial = Graphs.of([item.constraints.put_into(item.initial) for item in items], model.vocabulary)
     allowed = allowed_of([item.constraints for item in items], list(map(len, sentences)), decoder, model.vocabulary)
-    batch = replace(model.batch_of(sentences), allowed=allowed)
+    batch = replace(model.batch_of(sentences, padded_to=plan.padded_to), allowed=allowed)
+    tags = model.given_tags(sentences) if plan.tags == "given" else None
+    return refined(plan, batch, initial, tags, wants_trees=wants_trees)
+
+
+def refined(plan: Plan, batch: Batch, initial: Graphs, tags: Tags | None, *, wants_trees: bool) -> Iterator[BatchStep]:
+    """The same for what is a batch already."""
+    model, decoder = plan.model, plan.decoder
     first_trees = made_trees(model, initial)
+    stop_above = 1.0 if wants_trees else plan.stop_above  # who asks for the trees of each step asks for all steps
 
     def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
         needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
-        return stable_scores(partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees)
+        return stable_scores(
+            partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above
+        )
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
         return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
+    def is_sure(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
+        labels = decoder.best_labels(scores)
+        return sureness(scores.arcs, labels, dependents(batch.is_word), is_same) > stop_above
+
     return refine(
         score,
         batch.to(plan.device),
-        initial,
+        initial.to(plan.device),
         max_steps=plan.max_steps,
         decode=decode,
-        tags=model.given_tags(sentences).to(plan.device) if plan.tags == "given" else None,
+        tags=None if tags is None else tags.to(plan.device),
         predict_tags=plan.predicts_tags,
+        is_sure=is_sure if stop_above < 1 else None,
     )
 
 
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
     """The model's scores; the windows of one long sentence are encoded in as many parts as memory asks for."""
-    rows_at_once = min(batch.inputs.n_rows, WINDOWS_AT_ONCE) if len(batch) == 1 else None
+    windows = 1 if plan.is_transformer_on_cpu else WINDOWS_AT_ONCE
+    rows_at_once = min(batch.inputs.n_rows, windows) if len(batch) == 1 else None
     while True:
         try:
             with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # else a GPU's LSTM rounds to 10 bits

@@ -8,6 +8,8 @@ alone; alone its tensors have one shape, so its scores are always the same. By i
 function of the sentence alone, as long as 2 ε is less than TOLERANCE times the largest score of the word in question.
 Where a sentence's best heads are no tree, its tree is found by search. Trees are compared by the sum of their arcs, so
 the best one is the same in every batch if it leads by more than the sum of what its words' scores may differ by.
+How sure a sentence is of a step, and so whether it takes another, is a mean of probabilities; how far that can move is
+bounded in `sure`, and what is nearer to the limit is close as well.
 A sentence cut into windows is always alone. (Only when memory runs out are its windows encoded in other groups.)
 """
 
@@ -21,11 +23,12 @@ from torch import Tensor
 
 from treefine.network.batch import Batch, Graphs
 from treefine.network.biaffine import Scores
-from treefine.parsing.decode import Decoder, labelled
+from treefine.parsing.decode import Decoder, dependents, labelled
 from treefine.parsing.refine import Tags
+from treefine.parsing.sure import sureness, unsteadiness
 
-TOLERANCE = 3e-4  # between the best and the second best score, for each unit of the largest one
-LONGEST_SEARCH = 40  # words; in a longer sentence the search for its second best tree takes longer than to score it
+TOLERANCE = 1e-4  # between the best and the second best score, for each unit of the largest one
+LONGEST_SEARCH = 100  # words; a longer sentence may need so many searches that scoring it again takes less time
 
 
 def stable_scores(
@@ -36,23 +39,29 @@ def stable_scores(
     tags: Tags | None,
     *,
     needs_trees: bool,
+    stop_above: float = 1.0,
 ) -> Scores:
     """The scores of a batch, those of close decisions from scoring their sentences alone.
 
-    Where a sentence is to have a tree and its best heads are none, it is close unless its tree leads clearly.
+    Where a sentence is to have a tree and its best heads are none, it is close unless its tree leads clearly. It is to
+    have one with `needs_trees`, or if this step is its last.
     """
     scores = score(batch, graphs, tags)
     if len(batch) == 1:
         return scores
-    heads = scores.arcs.argmax(-1)
-    labels = decoder.allowed_labels(scores, heads)
-    best = labelled(heads, labels, batch.is_word)
-    is_close = close_calls(scores, labels, batch.is_word)
-    same = best.same_as(graphs)
-    rows = [row for row, is_one in enumerate(is_close.tolist()) if is_one]
-    for row in decoder.not_trees(best, batch.is_word):
-        is_asked_for = (needs_trees or bool(same[row])) and row not in rows
-        if is_asked_for and not leads_clearly(scores.only(row, batch.lengths[row] + 1), decoder):
+    labels = decoder.best_labels(scores)
+    best = labelled(scores.best_heads, labels, batch.is_word)
+    is_same = best.same_words(graphs)
+    is_close, is_last = close_calls(scores, labels, batch.is_word), is_same.all(1)
+    if stop_above < 1:
+        given = scores.arcs, labels, dependents(batch.is_word), is_same
+        sure = sureness(*given)
+        is_last = is_last | (sure > stop_above)
+        is_close = is_close | ~((sure - stop_above).abs() > unsteadiness(*given, _least_lead))
+    lacks_tree = (is_last | needs_trees) & ~decoder.are_trees(best, batch.is_word)
+    rows = []
+    for row, (is_one, lacks_one) in enumerate(torch.stack([is_close, lacks_tree], dim=1).tolist()):
+        if is_one or (lacks_one and not leads_clearly(scores.only(row, batch.lengths[row] + 1), decoder)):
             rows.append(row)
     alone = {}
     for row in rows:

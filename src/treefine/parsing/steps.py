@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from treefine.network.batch import Graphs
 from treefine.network.model import ParserModel
 from treefine.network.vocabulary import Vocabulary
 from treefine.parsing.decode import Decoder
@@ -48,37 +47,47 @@ def steps_of(
     """A batch's step, sentence by sentence."""
     decided = constraints or [FREE] * len(step.batch)
     trees = decoder.trees(step.scores, step.graphs, step.batch.is_word)
-    labels = decoder.allowed_labels(step.scores, step.graphs.heads)
+    labels, tags = decoder.labels_of(step.scores, step.graphs), predicted_tags(step, model)
+    converged, graphs, best = step.converged.tolist(), step.graphs.listed(), trees.listed()
     return [
         Step(
             step.t,
-            graph_of(step.graphs, row, length, model.vocabulary, decided[row]),
-            graph_of(trees, row, length, model.vocabulary, decided[row]),
-            bool(step.converged[row]),
+            graph_of(graphs, row, length, model.vocabulary, decided[row]),
+            graph_of(best, row, length, model.vocabulary, decided[row]),
+            converged[row],
             _array(step.scores.arcs[row, : length + 1, : length + 1]),
             _array(labels[row, : length + 1]),
             model.vocabulary.labels,
-            predicted_tags(step, row, model),
+            tags[row],
         )
         for row, length in enumerate(step.batch.lengths)
     ]
 
 
-def predicted_tags(step: BatchStep, row: int, model: ParserModel) -> tuple[tuple[str, ...], ...]:
-    """The best tags of one sentence's words, column by column; none without a tagger."""
-    columns = model.settings.tags.columns if step.scores.tags else ()
-    n_words = step.batch.lengths[row] + 1
-    return tuple(
-        tuple(model.vocabulary.tags(column)[tag] for tag in scores[row, 1:n_words].argmax(-1).tolist())
-        for column, scores in zip(columns, step.scores.tags, strict=True)
-    )
+def predicted_tags(step: BatchStep, model: ParserModel) -> list[tuple[tuple[str, ...], ...]]:
+    """The best tags of each sentence's words, column by column; none without a tagger."""
+    names = [model.vocabulary.tags(column) for column in (model.settings.tags.columns if step.scores.tags else ())]
+    best = [scores.argmax(-1).tolist() for scores in step.scores.tags]  # one copy to the host a column
+    return [
+        tuple(
+            tuple(known[tag] for tag in of_column[row][1 : length + 1])
+            for known, of_column in zip(names, best, strict=True)
+        )
+        for row, length in enumerate(step.batch.lengths)
+    ]
 
 
-def graph_of(graphs: Graphs, row: int, length: int, vocabulary: Vocabulary, constraints: Constraints = FREE) -> Graph:
+def graph_of(
+    listed: tuple[list[list[int]], list[list[int]]],
+    row: int,
+    length: int,
+    vocabulary: Vocabulary,
+    constraints: Constraints = FREE,
+) -> Graph:
     """One sentence's graph, its labels by name; those that a person gave are told as they were given."""
-    heads = graphs.heads[row, 1 : length + 1].tolist()
-    labels = enumerate(graphs.labels[row, 1 : length + 1].tolist(), start=1)
-    return Graph.of_words(heads, [constraints.labels.get(word, vocabulary.labels[label]) for word, label in labels])
+    heads, labels = (each[row][1 : length + 1] for each in listed)
+    names = [constraints.labels.get(word, vocabulary.labels[label]) for word, label in enumerate(labels, start=1)]
+    return Graph.of_words(heads, names)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -72,7 +72,7 @@ def timed_steps(
         found: list[list[TimedTree]] = [[] for _ in items]
         ends = [_now(plan.device)]
         for step in steps_of_batch(plan, items, wants_trees=True):
-            trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word)
+            trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word).listed()
             for row, (length, converged) in enumerate(zip(step.batch.lengths, step.converged.tolist(), strict=True)):
                 tree = graph_of(trees, row, length, plan.model.vocabulary)
                 found[step.sentences[row]].append(TimedTree(tree.arcs, converged))

@@ -29,8 +29,11 @@ def maximum_tree(scores: Scores) -> Heads:
     if len(work) == 1:
         return np.zeros(1, np.int64)
     np.fill_diagonal(work, -np.inf)
-    arcs, part_of = _contract(work)
-    return _expand(arcs, part_of, n_words=len(work) - 1)
+    # Mostly the best tree with any number of roots has one, and it is found sooner.
+    heads = _expand(*_contract(work.copy(), first=0), n_words=len(work) - 1)
+    if np.count_nonzero(heads[1:] == 0) > 1:
+        heads = _expand(*_contract(work, first=1), n_words=len(work) - 1)
+    return heads
 
 
 def projective_tree(scores: Scores) -> Heads:
@@ -67,50 +70,65 @@ def _comparable(scores: Scores) -> Scores:
     return copy * 1j - impossible if impossible.any() else copy
 
 
-def _contract(work: Scores) -> tuple[list[tuple[int, int]], list[int]]:
+def _contract(work: Scores, *, first: int) -> tuple[list[tuple[int, int]], list[int]]:
     """The best arc (word, head) into each node, and the node that each became a part of.
 
     Nodes 1..n are the words. A path grows from node to best head; where it meets itself the cycle becomes a node with
-    the next number, and an arc into that node counts as much as it gains over the arc that it would replace. ROOT waits
-    until all words are one node: this makes the root single, with no penalty added that would cost precision.
+    the next number, and an arc into that node counts as much as it gains over the arc that it would replace. It ends at
+    ROOT, or at a path that did. With `first` 1 ROOT waits until all words are one node: this makes the root single,
+    with no penalty added that would cost precision.
     A node has a row in `work`, which is overwritten; columns stay those of words, so that n words take O(n²) time.
     """
-    columns = np.arange(len(work))
-    best_head = work[:, 1:].argmax(axis=1) + 1
+    columns, n_words = np.arange(len(work)), len(work) - 1
+    best_head = work[:, first:].argmax(axis=1) + first
     best = work[columns, best_head]  # [row]
-    ends_at = np.repeat(columns.astype(np.int32)[:, None], len(work), axis=1)  # [row, head]: the word in the node
+    ends_at: NDArray[np.int32] | None = None  # [row, head]: the word in the node; before the first cycle the row's own
     arcs = list(enumerate(best_head.tolist()))
     rows, part_of = columns.tolist(), [0] * len(work)  # [node]
     words_of = [[word] for word in rows]  # [node]
     node_of = columns.tolist()  # [word]: the largest node around it
-    path, place = [1], {1: 0}
-    while len(words_of[path[-1]]) < len(work) - 1:
-        above = node_of[arcs[path[-1]][1]]
-        if above not in place:
-            place[above] = len(path)
-            path.append(above)
-            continue
-        cycle, row, node = path[place[above] :], rows[above], len(arcs)
-        words = [word for part in cycle for word in words_of[part]]
-        candidates = np.array([rows[part] for part in cycle])
-        winner = candidates[(work[candidates] - best[candidates, None]).argmax(axis=0)]  # [head]
-        work[row] = work[winner, columns] - best[winner]
-        work[row, words] = -np.inf
-        ends_at[row] = ends_at[winner, columns]
-        head = int(work[row, 1:].argmax()) + 1
-        best[row] = work[row, head]
-        arcs.append((int(ends_at[row, head]), head))
-        rows.append(row)
-        part_of.append(0)
-        words_of.append(words)
-        for part in cycle:
-            part_of[part] = node
-        for word in words:
-            node_of[word] = node
-        del path[place[above] :]
-        place[node] = len(path)
-        path.append(node)
-    arcs[path[0]] = (int(ends_at[rows[path[0]], 0]), 0)
+    is_settled = [True] + [False] * n_words  # [word]: whether a path from it to ROOT has been found
+    for start in range(1, len(work)):
+        path, place = [node_of[start]], {node_of[start]: 0}
+        while not is_settled[start]:
+            if first and len(words_of[path[-1]]) == n_words:
+                assert ends_at is not None or n_words == 1
+                row = rows[path[-1]]
+                arcs[path[-1]] = (1 if ends_at is None else int(ends_at[row, 0]), 0)
+                return arcs, part_of
+            above = node_of[arcs[path[-1]][1]]
+            if is_settled[words_of[above][0]]:
+                for word in (word for node in path for word in words_of[node]):
+                    is_settled[word] = True
+                continue
+            if above not in place:
+                place[above] = len(path)
+                path.append(above)
+                continue
+            if ends_at is None:
+                ends_at = np.repeat(columns.astype(np.int32)[:, None], len(work), axis=1)
+            cycle, row, node = path[place[above] :], rows[above], len(arcs)
+            words = [word for part in cycle for word in words_of[part]]
+            candidates = np.array([rows[part] for part in cycle])
+            winner = candidates[(work[candidates] - best[candidates, None]).argmax(axis=0)]  # [head]
+            work[row] = work[winner, columns] - best[winner]
+            work[row, words] = -np.inf
+            ends_at[row] = ends_at[winner, columns]
+            head = int(work[row, first:].argmax()) + first
+            best[row] = work[row, head]
+            arcs.append((int(ends_at[row, head]), head))
+            rows.append(row)
+            part_of.append(0)
+            words_of.append(words)
+            for part in cycle:
+                part_of[part] = node
+            for word in words:
+                node_of[word] = node
+            for part in cycle:
+                del place[part]
+            del path[-len(cycle) :]
+            place[node] = len(path)
+            path.append(node)
     return arcs, part_of
 
 

@@ -35,21 +35,23 @@ class Details(NamedTuple):
     initial_confidence: tuple[Confidence | None, ...]  # in the arcs that it started from; None where it had none
     converged: bool  # whether the last step repeated its input
     trees: tuple[RankedTree, ...]  # the k best, where more than one was asked for
+    was_sure: bool  # whether it took no further step because it was sure enough of the last one
 
 
 @torch.no_grad()
 def trees(plan: Plan, items: Sequence[Item]) -> list[Parsed]:
-    """The final tree of each sentence of a batch: that of its last step, by which it converged or T was reached."""
+    """The final tree of each sentence in a batch: of the step by which it converged, was sure, or T was reached."""
     found: dict[int, Graph] = {}
     tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
     for step in steps_of_batch(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
-            tags = [predicted_tags(step, row, plan.model) for row in range(len(items))]
-        ending, graphs = _ending(plan, step)
+            tags = predicted_tags(step, plan.model)
+        ending, best = _ending(plan, step)
+        listed = best.listed() if ending else ([], [])
         for row in ending:
             item = items[step.sentences[row]]
             found[step.sentences[row]] = graph_of(
-                graphs, row, len(item.sentence), plan.model.vocabulary, item.constraints
+                listed, row, len(item.sentence), plan.model.vocabulary, item.constraints
             )
     return [Parsed(found[row], tags[row]) for row in range(len(items))]
 
@@ -63,13 +65,15 @@ def details(plan: Plan, items: Sequence[Item]) -> list[Details]:
     tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
     for step in steps_of_batch(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
-            tags = [predicted_tags(step, row, plan.model) for row in range(len(items))]
+            tags = predicted_tags(step, plan.model)
+        of_step = step.graphs.listed()
         for row, number in enumerate(step.sentences):
             length, constraints = step.batch.lengths[row], items[number].constraints
-            graphs[number].append(graph_of(step.graphs, row, length, vocabulary, constraints))
+            graphs[number].append(graph_of(of_step, row, length, vocabulary, constraints))
         ending, best = _ending(plan, step)
         sure = word_confidences(step.scores, best, plan.decoder, settings).tolist() if ending else []
         before = _sure_of_initial(plan, step, [item.initial for item in items]) if ending else []
+        listed, has_converged = best.listed(), step.converged.tolist()
         for row in ending:
             number = step.sentences[row]
             constraints, length = items[number].constraints, len(items[number].sentence)
@@ -78,10 +82,13 @@ def details(plan: Plan, items: Sequence[Item]) -> list[Details]:
                 Confidence(each.arc, 1.0) if word in constraints.labels else each
                 for word, each in enumerate(words, start=1)
             )
-            parsed = Parsed(graph_of(best, row, length, vocabulary, constraints), tags[number])
-            initial, converged = items[number].initial, bool(step.converged[row])
+            parsed = Parsed(graph_of(listed, row, length, vocabulary, constraints), tags[number])
+            initial, converged = items[number].initial, has_converged[row]
+            was_sure = not converged and step.t < plan.max_steps
             ranked = _ranked(plan, step, row, parsed.tree, constraints)
-            found[number] = Details(parsed, initial, tuple(graphs[number]), words, before[row], converged, ranked)
+            found[number] = Details(
+                parsed, initial, tuple(graphs[number]), words, before[row], converged, ranked, was_sure
+            )
     return [found[number] for number in range(len(items))]
 
 
@@ -120,8 +127,9 @@ def _sure_of_initial(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> list[
 
 def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
     """The rows whose last step this is, and their trees."""
-    is_last = step.t == plan.max_steps
-    ending = {row for row, is_done in enumerate(step.converged.tolist()) if is_done or is_last}
+    ending = {row for row, is_done in enumerate(step.ended.tolist()) if is_done}
+    if not ending:
+        return ending, step.graphs
     return ending, plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
 from treefine.network.batch import N_SPECIALS, Batch, Graphs
 from treefine.network.biaffine import Scores
+from treefine.network.copies import Arriving, sent
 from treefine.network.model import ParserModel
 from treefine.parsing.batching import batches, halving, is_out_of_memory
 from treefine.parsing.decode import Decoder, made_trees
@@ -78,21 +79,27 @@ class Learner:
         found = batches([self.sizes[each] for each in order], settings.batch_pieces, self.longest)
         self.model.train()
         self.n_moving[:] = 0
+        waiting: list[tuple[float, Callable[[], float]]] = []  # a loss is read when the next batch has been started
         for done, chosen in enumerate(rng.permutation(len(found)).tolist()):
             numbers = [order[each] for each in found[chosen]]
             progress = (number - 1 + done / len(found)) / settings.epochs
             try:
                 with _quick_products():
-                    loss = self._learn_from(numbers, drawn, progress)
+                    loss = self.learn_from(numbers, drawn, progress)
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
                 hint = "Set a smaller training.batch_pieces."
                 raise TreefineError("Memory does not suffice for a batch.", hint=hint) from error
-            yield (done + 1) / len(found), loss
+            if waiting:
+                share, read = waiting.pop()
+                yield share, read()
+            waiting.append(((done + 1) / len(found), loss))
+        for share, read in waiting:
+            yield share, read()
 
-    def _learn_from(self, numbers: Sequence[int], drawn: Sequence[Arcs], progress: float) -> float:
-        """Refine one batch, learning at each step or from all of them; the loss of a word and step."""
+    def learn_from(self, numbers: Sequence[int], drawn: Sequence[Arcs], progress: float) -> Callable[[], float]:
+        """Refine one batch, learning at each step or from all of them; the loss of a word and step, to be asked for."""
         settings, optimiser = self.recipe.refine, self.optimiser
         ours = self.processes.share(numbers)
         sentences = [self.train[number] for number in ours]
@@ -122,7 +129,8 @@ class Learner:
         if settings.update == "sum":
             self.processes.sum_gradients(optimiser.parameters)
             optimiser.update(progress)
-        return self.processes.total(float(summed)) / max(1, n_words)
+        arriving = Arriving(summed)
+        return lambda: self.processes.total(float(arriving.read())) / max(1, n_words)
 
     def steps(
         self,
@@ -136,7 +144,8 @@ class Learner:
         """The refinement of one batch, in training or not as the model is; `hidden` is a share of its pieces."""
         model, device = self.model, self.processes.device
         batch = with_hidden(model.batch_of(sentences).to(device), hidden, self.hidden_piece)
-        initial = Graphs.of(arcs, model.vocabulary).to(device)
+        has_any = any(head is not None for each in arcs for head in each.heads)
+        initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
         first_trees = made_trees(model, initial)
 
         def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
@@ -151,7 +160,7 @@ class Learner:
         return refine(
             score,
             batch,
-            initial,
+            initial.to(device),
             max_steps=self.recipe.refine.max_steps,
             decode=decode,
             tags=tags,
@@ -165,7 +174,7 @@ class Learner:
         share = self.recipe.training.given_tags if source == "predicted" and self.model.training else 0.0
         if source == "none" or (source == "predicted" and not share):
             return None
-        tags = self.model.given_tags(sentences).to(self.processes.device)
+        tags = sent(self.model.given_tags(sentences), self.processes.device)
         if source == "predicted":
             tags = tags * self._is_given(len(tags), tags.size(-1), share)
         return tags
@@ -180,7 +189,7 @@ class Learner:
     def _gold(self, sentences: Sequence[Sentence]) -> Gold:
         device = self.processes.device
         graphs = Graphs.of([sentence.arcs for sentence in sentences], self.model.vocabulary).to(device)
-        return Gold(graphs, None if self.model.tagger is None else self.model.given_tags(sentences).to(device))
+        return Gold(graphs, None if self.model.tagger is None else sent(self.model.given_tags(sentences), device))
 
     def _autocast(self) -> AbstractContextManager[None]:
         """The precision of the recipe in training; dev is measured in the model's own, by which it will parse."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.network.batch import NO_HEAD, Graphs
+from treefine.network.batch import Graphs
+from treefine.network.copies import sent
+from treefine.network.flat import NO_HEAD
 from treefine.network.vocabulary import UNSEEN
 from treefine.parsing.refine import BatchStep
 
@@ -23,7 +24,9 @@ class Gold:
 
     def select(self, sentences: tuple[int, ...], n_words: int) -> Gold:
         """That of some sentences, cut to `n_words`."""
-        rows = torch.tensor(sentences, device=self.graphs.heads.device)
+        if len(sentences) == len(self.graphs.heads):
+            return self
+        rows = sent(sentences, self.graphs.heads.device)
         tags = None if self.tags is None else self.tags[rows, :n_words]
         return Gold(self.graphs.select(rows, n_words), tags)
 

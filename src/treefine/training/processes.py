@@ -74,6 +74,8 @@ class Processes:
 
     def total(self, value: float) -> float:
         """The sum of all processes' values; they wait for each other."""
+        if self.count == 1:
+            return float(value)
         return float(self._together(dist.all_reduce, torch.tensor(value, dtype=torch.float64)))
 
     def same(self, value: float) -> float:

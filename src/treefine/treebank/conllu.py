@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from typing import BinaryIO, Literal, NamedTuple
 
 from treefine.errors import EmptyError, TreebankError
@@ -17,6 +18,7 @@ from treefine.treebank.formats import Format, format_of
 from treefine.treebank.sentence import PLAIN, Layout, Sentence
 
 CHUNK = 1 << 16  # bytes read at a time
+STRETCH = 1 << 18  # bytes of a file that are handed on together, whole sentences
 LONGEST = 1 << 24  # bytes without a blank line after which a file is no treebank: some 200,000 words
 WIDEST = 1 << 16  # blank lines in a row after which it is none either
 _FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
@@ -69,15 +71,45 @@ def read_blocks(
     """All that stands between blank lines, in order: sentences, and what is none."""
     path = name_of(source)
     form = format_of(path, format)
-    number, is_empty = 1, True
+    is_empty = True
     with open_input(source, on_bytes=on_bytes) as stream:
-        for block in _blocks(stream, path):
-            read = _sentence(block, form, path, number)
+        for read in _sentences(_blocks(stream, path), form, path):
             yield read
-            number += isinstance(read, Sentence) or read.has_words
             is_empty = False
     if is_empty:
-        raise EmptyError("The file holds no sentence.", hint="Is it the right one?", path=path)
+        raise _no_sentence(path)
+
+
+class Stretch(NamedTuple):
+    """Whole sentences of a file, as its bytes."""
+
+    data: bytes
+    line: int  # where they start; 1 for the file's first ones
+
+
+def cut_treebank(stream: BinaryIO, path: str, *, size: int = STRETCH) -> Iterator[Stretch]:
+    """The bytes of a file, cut at blank lines into stretches of about `size`, which can be read side by side."""
+    line, rest = 1, b""
+    for chunk in _chunks(stream, path, size):
+        rest += chunk
+        end = _last_gap(rest)
+        if line == 1 and end <= len(_start_of(rest)):
+            end = 0  # blank lines before the first sentence are that one's
+        if end:
+            yield Stretch(rest[:end], line)
+            line += rest.count(b"\n", 0, end)
+            rest = rest[end:]
+        _check_length(rest, path, line)
+    if line == 1 and len(rest) == len(_start_of(rest)):
+        raise _no_sentence(path)
+    if rest:
+        yield Stretch(rest, line)
+
+
+def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) -> Iterator[Sentence | Unreadable]:
+    """What `read_blocks` gives of this part of a file; its first sentence has the number."""
+    with BytesIO(stretch.data) as stream:
+        yield from _sentences(_blocks(stream, path, stretch.line), form, path, number)
 
 
 def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> int:
@@ -105,10 +137,15 @@ def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> It
         if last is not None or not is_start:
             text = text.removeprefix(sentence.layout.start)
         if last is not None:
-            newline = "\r\n" if "\r\n" in (last.end or last.newlines) else "\n"
-            text = newline * (2 - min(last.end.count("\n"), 2)) + text
+            text = gap_after(last) + text
         last = sentence.layout
         yield text
+
+
+def gap_after(layout: Layout) -> str:
+    """What has to stand between a sentence and the next one that its file did not have after it; mostly nothing."""
+    newline = "\r\n" if "\r\n" in (layout.end or layout.newlines) else "\n"
+    return newline * (2 - min(layout.end.count("\n"), 2))
 
 
 def _report_skip(error: TreebankError) -> None:
@@ -124,13 +161,12 @@ class _Block(NamedTuple):
     end: bytes
 
 
-def _blocks(stream: BinaryIO, path: str) -> Iterator[_Block]:
+def _blocks(stream: BinaryIO, path: str, line: int = 1) -> Iterator[_Block]:
     """Cut the stream at blank lines. The bytes of all blocks, put together again, are the file."""
-    line, start, rest = 1, b"", b""
-    for chunk in _chunks(stream, path):
+    start, rest = b"", b""
+    for chunk in _chunks(stream, path, CHUNK):
         if line == 1 and not rest:
-            match = _FILE_START.match(chunk)
-            before = match[0] if match else b""
+            before = _start_of(chunk)
             start, chunk = start + before, chunk[len(before) :]
             line += before.count(b"\n")
             if b"\0" in chunk.partition(b"\n")[0]:
@@ -139,9 +175,7 @@ def _blocks(stream: BinaryIO, path: str) -> Iterator[_Block]:
                 )
                 raise TreebankError("This is not a text file: it holds zero bytes.", hint=hint, path=path)
         *parts, rest = _BETWEEN_SENTENCES.split(rest + chunk)
-        if len(rest) > LONGEST:
-            message = f"There is no blank line in the {LONGEST >> 20} MiB that start here."
-            raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
+        _check_length(rest, path, line)
         for body, end in zip(parts[::2], parts[1::2], strict=True):
             if body.endswith(b"\r"):
                 body, end = body[:-1], b"\r" + end
@@ -153,9 +187,36 @@ def _blocks(stream: BinaryIO, path: str) -> Iterator[_Block]:
         yield _Block(line, start, body, rest[len(body) :])
 
 
-def _chunks(stream: BinaryIO, path: str) -> Iterator[bytes]:
-    """The bytes of the stream, CHUNK and a little more at a time: up to a line that is not blank, so no gap is cut."""
-    while chunk := stream.read(CHUNK):
+def _sentences(blocks: Iterable[_Block], form: Format, path: str, number: int = 1) -> Iterator[Sentence | Unreadable]:
+    for block in blocks:
+        read = _sentence(block, form, path, number)
+        yield read
+        number += isinstance(read, Sentence) or read.has_words
+
+
+def _start_of(data: bytes) -> bytes:
+    match = _FILE_START.match(data)
+    return match[0] if match else b""
+
+
+def _last_gap(data: bytes) -> int:
+    """Where the last blank lines end; 0 if there are none."""
+    return max(data.rfind(gap) + len(gap) if gap in data else 0 for gap in (b"\n\n", b"\n\r\n"))
+
+
+def _check_length(rest: bytes, path: str, line: int) -> None:
+    if len(rest) > LONGEST:
+        message = f"There is no blank line in the {LONGEST >> 20} MiB that start here."
+        raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
+
+
+def _no_sentence(path: str) -> EmptyError:
+    return EmptyError("The file holds no sentence.", hint="Is it the right one?", path=path)
+
+
+def _chunks(stream: BinaryIO, path: str, size: int) -> Iterator[bytes]:
+    """The bytes of the stream, `size` and a little more at a time: up to a line that is not blank, so no gap is cut."""
+    while chunk := stream.read(size):
         pieces = [chunk]
         while line := stream.readline(CHUNK):
             pieces.append(line)

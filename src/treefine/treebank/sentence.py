@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from treefine.treebank.formats import CONLLU, Format
 from treefine.treebank.graph import Arcs, Graph
 
 BLANK = "_"
+_BREAK = re.compile("[\t\n\r\0]")  # what no cell can hold
 
 
 class Word(NamedTuple):
@@ -189,7 +191,7 @@ class Sentence:
     def with_arcs(self, arcs: Arcs) -> Sentence:
         """The same, where some words may have no head yet."""
         columns = self.format
-        heads, labels = tuple(BLANK if head is None else str(head) for head in arcs.heads), arcs.labels
+        heads, labels = tuple([BLANK if head is None else str(head) for head in arcs.heads]), arcs.labels
         changed = {columns.head: heads, columns.deprel: labels}
         if columns.deps is not None:
             before = (self.column(columns.deps), self.column(columns.head), self.labels)
@@ -216,11 +218,13 @@ class Sentence:
         for index, cells in changed.items():
             if len(cells) != len(self):
                 raise ValueError(f"{len(cells)} values for {len(self)} words")
-            whole = list(columns[index])
-            _check_cells([cell for line, cell in zip(self.word_lines, cells, strict=True) if cell != whole[line]])
-            for line, cell in zip(self.word_lines, cells, strict=True):
-                whole[line] = cell
-            columns[index] = tuple(whole)
+            _check_cells([cell for old, cell in zip(self.column(index), cells, strict=True) if cell != old])
+            if len(cells) < len(columns[index]):  # what is no word keeps its cell
+                whole = list(columns[index])
+                for line, cell in zip(self.word_lines, cells, strict=True):
+                    whole[line] = cell
+                cells = tuple(whole)
+            columns[index] = cells
         return replace(self, columns=tuple(columns))
 
     def to_text(self) -> str:
@@ -233,11 +237,12 @@ class Sentence:
 
 
 def _check_cells(cells: Sequence[str]) -> None:
-    for cell in cells:
-        if not cell or any(mark in cell for mark in "\t\n\r\0"):
-            raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it is empty or breaks the line.")
+    together = "".join(cells)
+    if not all(cells) or _BREAK.search(together):
+        cell = next(cell for cell in cells if not cell or _BREAK.search(cell))
+        raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it is empty or breaks the line.")
     try:
-        "".join(cells).encode()
+        together.encode()
     except UnicodeEncodeError as error:
         cell = next(cell for cell in cells if any("\ud800" <= each <= "\udfff" for each in cell))
         raise TreebankError(
@@ -256,6 +261,8 @@ def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str)
     """
     if (old_head, old_label) == (head, label) or deps == BLANK:
         return deps
+    if deps == f"{old_head}:{old_label}":  # as most are
+        return f"{head}:{label}"
     entries = deps.split("|")
     for exact in (f"{old_head}:{old_label}", *entries):
         if exact in entries and (exact + ":").startswith(f"{old_head}:{old_label}:"):

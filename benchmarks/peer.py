@@ -1,0 +1,121 @@
+"""A parser in another process, which works only while it is asked to, and how much memory that takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rows import ROOT
+from treefine import TreefineError
+
+INTERVAL = 0.1  # seconds between two looks at the processes that a parser started
+PROC = Path("/proc")
+
+
+class Peer:
+    """One of the modules in `peers`, in the Python that it is installed in."""
+
+    def __init__(self, name: str, python: str | Path, module: str, *, threads: int) -> None:
+        self.name, self.module = name, module
+        self.said = tempfile.TemporaryFile("w+")
+        path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+        env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": str(threads)}
+        try:
+            self.process = subprocess.Popen(
+                [python, "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.said,
+                text=True,
+                cwd=ROOT,
+                env=env,
+            )
+        except OSError as error:
+            self.said.close()
+            raise TreefineError(f"{python}: {error.strerror}.", hint="Name the python of its venv.") from None
+
+    def ask(self, request: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """The answer of the other process."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps([request, arguments or {}]) + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):  # nothing came back
+            self.said.seek(0)
+            lines = self.said.read().strip().splitlines() or ["It said nothing."]
+            raise TreefineError(f"{self.name} ended while it was asked for {request}.", hint=lines[-1]) from None
+
+    def ask_with_memory(self, request: str, arguments: Mapping[str, Any]) -> tuple[Any, float]:
+        """The answer, and the most memory that the process and those it started held meanwhile, in MiB."""
+        peaks: dict[int, float] = {}
+        is_done = threading.Event()
+
+        def look() -> None:
+            for pid in family(self.process.pid):
+                peaks[pid] = max(peaks.get(pid, 0.0), memory(pid, "VmHWM"))
+
+        def watch() -> None:
+            while not is_done.wait(INTERVAL):
+                look()
+
+        forget_peak(self.process.pid)
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            answer = self.ask(request, arguments)
+            look()
+        finally:
+            is_done.set()
+            watcher.join()
+        return answer, sum(peaks.values())
+
+    def memory(self) -> float:
+        """MiB that the process holds now."""
+        return memory(self.process.pid, "VmRSS")
+
+    def close(self) -> None:
+        """End the process, if it runs still."""
+        if not self.said.closed:
+            self.process.communicate()
+            self.said.close()
+
+
+def memory(pid: int, field: str) -> float:
+    """MiB that a process holds (VmRSS), or has held at most (VmHWM); 0 where that cannot be told."""
+    try:
+        found = re.search(rf"{field}:\s+(\d+) kB", (PROC / str(pid) / "status").read_text())
+    except OSError:  # it has ended
+        return 0.0
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def forget_peak(pid: int) -> None:
+    """Let the peak of a process count from now on, where the system lets us."""
+    with suppress(OSError):
+        (PROC / str(pid) / "clear_refs").write_text("5")
+
+
+def family(pid: int) -> set[int]:
+    """A process and all that it started, and those started by them."""
+    parents = {}
+    for path in PROC.glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+    found: set[int] = set()
+    new = {pid}
+    while new:
+        found |= new
+        new = {child for child, parent in parents.items() if parent in new} - found
+    return found

@@ -1,0 +1,126 @@
+"""treefine as others are asked: the bundled model, in some precision and number of steps."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_file
+from benchmarks.peers.profiled import profiled
+from treefine import Parser, Sentence, TreefineError, evaluate, read_treebank, write_treebank
+from treefine.config import BATCH_PIECES, Precision
+from treefine.parsing.run import Item, Plan, run, steps_of_batch
+
+MOST_LAS = 0.1  # percentage points by which the trees of a fast path may differ in LAS from the plain one's …
+MOST_TREES = 10.0  # … and percent of trees that may be others: rounding and stopping early change some, for good or bad
+
+
+def build(
+    source: str,
+    model: str,
+    device: str,
+    dev: str,
+    dev_sentences: int,
+    copies: int = 1,
+    precision: Precision | None = None,
+    max_steps: int | None = None,
+    stop_above: float | None = None,
+    batch_pieces: int | None = None,
+    **_: Any,
+) -> Built:
+    """The parser; without a precision and T those of the model. The source has so many copies of its sentences."""
+    pieces = batch_pieces or BATCH_PIECES
+    parser = Parser.from_pretrained(
+        model, device=device, precision=precision, max_steps=max_steps, stop_above=stop_above, batch_pieces=pieces
+    )
+    sentences = list(read_treebank(source))
+    output = Path(tempfile.mkdtemp(), "parsed.conllu")
+
+    def parse_file() -> Path:
+        parser.parse_file(source, output)
+        return output
+
+    def parse() -> list[Sentence]:
+        return list(parser.stream(sentences))
+
+    more: dict[str, Callable[..., Any]] = {
+        "settings": lambda: {
+            "precision": parser.precision,
+            "T": parser.max_steps,
+            "stop_above": parser.stop_above,
+            "tags": parser.tags,
+        },
+        "check": lambda: same_trees(parser, list(islice(read_treebank(dev), dev_sentences))),
+        "passes": lambda: passes(parser, sentences[: len(sentences) // copies]) * copies,
+        "profile": lambda: around(parser, source) | profiled(parse_file, parser.device),
+    }
+    ways = {
+        WORDS: Way(parse, lambda parsed: [each.heads for each in parsed]),
+        FILE: Way(parse_file, heads_in_file),
+    }
+    return Built(ways, sum(each.numel() for each in parser.model.parameters()), more=more)
+
+
+def same_trees(parser: Parser, gold: Sequence[Sentence]) -> dict[str, float]:
+    """How its trees differ from those of the plain path: float32, step by step; an error if by too much."""
+    plain = parser.using(precision="float32")
+    expected = [sentence.with_graph(steps[-1].tree) for sentence, steps in plain.stream_steps(gold)]
+    found = list(parser.stream(gold))
+    las = [100 * evaluate(gold, each)["LAS"].f1 for each in (expected, found)]
+    others = sum(a.graph != b.graph for a, b in zip(expected, found, strict=True))
+    result = {
+        "sentences": len(gold),
+        "LAS, plain": round(las[0], 3),
+        "LAS": round(las[1], 3),
+        "other trees, percent": round(100 * others / len(gold), 2),
+    }
+    if abs(las[0] - las[1]) > MOST_LAS or result["other trees, percent"] > MOST_TREES:
+        raise TreefineError(f"The fast path gives other trees than the plain one: {result}. No time is printed.")
+    return result
+
+
+def passes(parser: Parser, sentences: Sequence[Sentence]) -> list[int]:
+    """How often each sentence is scored."""
+
+    @torch.no_grad()
+    def work(plan: Plan, items: Sequence[Item]) -> list[int]:
+        found = [0] * len(items)
+        for step in steps_of_batch(plan, items, wants_trees=False):
+            for number in step.sentences:
+                found[number] += 1
+        return found
+
+    return [count for _, count in run(parser.plan(), sentences, work)]
+
+
+def around(parser: Parser, source: str) -> dict[str, float]:
+    """Seconds of what stands around the network, each done alone in one process."""
+    seconds = {}
+    started = time.perf_counter()
+
+    def lap(name: str) -> None:
+        nonlocal started
+        seconds[f"{name}, alone_seconds"] = round(time.perf_counter() - started, 4)
+        started = time.perf_counter()
+
+    sentences = list(read_treebank(source))
+    lap("reading")
+    subwords = parser.model.subwords
+    if subwords is not None:
+        for sentence in sentences:
+            subwords.pieces_of(sentence.forms)
+        lap("tokenising")
+    with tempfile.TemporaryDirectory() as folder:
+        write_treebank(sentences, Path(folder, "written.conllu"))
+    lap("writing")
+    return seconds
+
+
+if __name__ == "__main__":
+    answer(build, ("torch", "numpy"))

@@ -1,0 +1,250 @@
+"""The bars that parsing and training are held to, and what was measured of each. Reasons for missed ones stand here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.markdown import table
+from benchmarks.peers.answers import ALL_PASSES, FILE, WORDS
+from benchmarks.rows import ROWS
+from benchmarks.speed_rows import DEVICES, Row, cost, device_of, encoder_rows, fastest, machine_of, newest
+from benchmarks.speed_systems import CONVERGED
+
+H200, EXACT = "H200", "float32"
+PEERS = (
+    "Stanza default",
+    "Stanza fast, ",
+    "Stanza fast over BERT 12 × 384",
+    "supar BERT 12 × 384",
+)  # each at its fastest
+SPEED, CURVES = "python -m benchmarks speed", "python -m benchmarks speed_curves"
+PRECISION, ENCODER = "python -m benchmarks precision", "python -m benchmarks encoder"
+
+
+class Figure(NamedTuple):
+    """One number that was measured: of what, and in which row."""
+
+    what: str
+    value: float
+    row: Row
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What is asked for."""
+
+    name: str
+    limit: float
+    is_least: bool  # whether the number is to be as large, or else as small
+    unit: str
+    figures: Callable[[Path], Iterable[Figure]]
+    command: str
+    reasons: Mapping[str, str] = field(default_factory=dict)  # why it is missed, by what stands in a figure's name
+
+    def is_met(self, value: float) -> bool:
+        """Whether a number is on the right side of the bar."""
+        return value >= self.limit if self.is_least else value <= self.limit
+
+    @property
+    def asked(self) -> str:
+        """The bar in words."""
+        return f"{'at least' if self.is_least else 'at most'} {_number(self.limit)}{self.unit}"
+
+    def reason(self, figure: Figure) -> str:
+        """Why this figure misses the bar, as far as that is known."""
+        known = [text for name, text in self.reasons.items() if name in figure.what]
+        return known[0] if known else "the reason is not found yet"
+
+
+def refinement_cost(path: Path) -> Iterator[Figure]:
+    """T = 3 beside one pass."""
+    for row in _rows("speed", path):
+        for way in (WORDS, FILE):
+            for rest in ("", ", float32"):
+                whole, once = (cost(row, f"{name}{rest}: {way}") for name in ("treefine", "treefine, one pass"))
+                if whole and once:
+                    what = "as it comes" if not rest else rest.removeprefix(", ")
+                    yield Figure(f"{_place(row)}, {way}, {what}", whole / once, row)
+
+
+def around(path: Path) -> Iterator[Figure]:
+    """What is not the model, of the time from file to file: on a GPU all the time in which it has nothing to do."""
+    for row in _rows("speed", path):
+        profile = row["config"]["profile"]
+        if row["config"]["device"] == "cuda":
+            yield Figure("GPU, share of time in which it is idle", 100 * (1 - profile["busy_share"]), row)
+        else:
+            alone = sum(each for name, each in profile.items() if name.endswith("alone_seconds"))
+            whole = row["result"][f"treefine: {FILE}"]["seconds"]
+            yield Figure("CPU, reading, tokenising and writing alone", 100 * alone / whole, row)
+
+
+def beside_encoder(path: Path) -> Iterator[Figure]:
+    """File to file beside the bare encoder passes in the same precision."""
+    for row in _rows("speed", path):
+        for ours in ("treefine", "treefine, float32"):
+            theirs = f"encoder alone, 12 × 384, {row['config']['settings'][ours]['precision']}"
+            whole, bare = cost(row, f"{ours}: {FILE}"), cost(row, f"{theirs}: {ALL_PASSES}")
+            if whole and bare:
+                yield Figure(f"{_place(row)}, {ours} beside {theirs}", whole / bare, row)
+
+
+def long_words(path: Path) -> Iterator[Figure]:
+    """Cost of a word at 400 words beside that at 40."""
+    for row in _rows("speed_curves", path):
+        curve = row["result"]["length"]
+        found = dict(zip(curve["x"], curve["microseconds_a_word"], strict=True))
+        if 400 in found and 40 in found:
+            yield Figure(_place(row), found[400] / found[40], row)
+
+
+def longest(path: Path) -> Iterator[Figure]:
+    """Memory for a sentence of 2,000 words on a CPU."""
+    row = newest("speed_curves", "cpu", path=path)
+    if row is not None:
+        yield Figure("CPU, peak of the whole process", row["result"]["longest_peak_mib"] / 1024, row)
+
+
+def beside_peers(path: Path) -> Iterator[Figure]:
+    """How many times as long others take as ours, each at its fastest: from words to trees."""
+    for row in _rows("speed", path):
+        for ours in ("treefine", "treefine, one pass"):
+            own = cost(row, f"{ours}: {WORDS}")
+            for peer in PEERS:
+                found = fastest(row, peer, WORDS)
+                other = cost(row, f"{found}: {WORDS}")
+                if own and other:
+                    yield Figure(f"{_place(row)}, {found} beside {ours}", other / own, row)
+
+
+def on_h200(path: Path) -> Iterator[Figure]:
+    """Sentences a second from file to file on the large card."""
+    row = newest("speed", "cuda", path=path)
+    if row is not None and H200 in (row["config"].get("device_name") or ""):
+        for ours in (CONVERGED, "treefine"):
+            found = row["result"].get(f"{ours}: {FILE}")
+            if found:
+                yield Figure(f"GPU, {ours}", found["sentences_per_second"], row)
+
+
+def training_time(path: Path) -> Iterator[Figure]:
+    """Training beside the straightforward version."""
+    for row in _training(path):
+        yield Figure(_batch(row), row["result"]["straightforward/treefine, time"], row)
+
+
+def training_memory(path: Path) -> Iterator[Figure]:
+    """Its memory, of which ours is to take a third."""
+    for row in _training(path):
+        for beside in ("straightforward", "straightforward in float32"):
+            for kind in ("peak", "kept"):
+                ratio = row["result"].get(f"{beside}/treefine, {kind} memory")
+                if ratio:
+                    yield Figure(f"{_batch(row)}, {kind}, beside {beside}", 1 / ratio, row)
+
+
+def graph_time(path: Path) -> Iterator[Figure]:
+    """The encoder with a graph beside the same one without."""
+    for row in encoder_rows(path):
+        result = row["result"]
+        if "engine, median ratio" in result:  # as a GPU parses: kernels that no host has to start one by one
+            yield Figure(f"{_encoder(row)}, replayed", result["engine, median ratio"], row)
+        else:
+            yield Figure(_encoder(row), result["forward, median ratio"], row)
+
+
+def graph_memory(path: Path) -> Iterator[Figure]:
+    """What it keeps for the way back beside the same one without."""
+    for row in encoder_rows(path):
+        yield Figure(_encoder(row), row["result"]["kept for backward, ratio"], row)
+
+
+def _encoder(row: Row) -> str:
+    config = row["config"]
+    shape = "12 × 384" if config["size"] == "small" else "12 × 768"
+    return f"{_place(row)}, {shape}, {config['pieces_in_row']} pieces, {config['precision']}"
+
+
+def precision_loss(path: Path) -> Iterator[Figure]:
+    """LAS that each reduced precision loses on dev, in points."""
+    for row in _rows("precision", path):
+        for given, found in row["result"].items():
+            for name, each in found.items():
+                if name != EXACT:
+                    yield Figure(f"{_place(row)}, {name}, {given}", 100 * each["LAS_lost"], row)
+
+
+def _training(path: Path) -> Iterator[Row]:
+    for device in reversed(DEVICES):
+        sizes = (newest("training_speed", device, path=path, size="base", words=60, sentences=n) for n in (8, 32, 128))
+        found = [row for row in sizes if row is not None]
+        if found:  # a GPU's alone, where there are some
+            yield from found
+            return
+
+
+def _batch(row: Row) -> str:
+    return f"{_place(row)}, batches of {row['config']['sentences']}"
+
+
+def _rows(benchmark: str, path: Path) -> Iterator[Row]:
+    for device in DEVICES:
+        row = newest(benchmark, device, path=path)
+        if row is not None:
+            yield row
+
+
+def _place(row: Row) -> str:
+    return "CPU" if device_of(row) == "cpu" else "GPU"
+
+
+BARS = (
+    Bar("Graph attention, forward, the same encoder without a graph = 1", 1.15, False, "", graph_time, ENCODER),
+    Bar("Its memory kept for backward, without a graph = 1", 1.3, False, "", graph_memory, ENCODER),
+    Bar("Cost of T = 3 on en_ewt, one pass = 1", 1.5, False, "", refinement_cost, SPEED),
+    Bar("Around the model, of the time from file to file", 15, False, " %", around, SPEED),
+    Bar("File to file, bare encoder passes on the same batches = 1", 1.3, False, "", beside_encoder, SPEED),
+    Bar("LAS lost on dev by a reduced precision", 0.1, False, "", precision_loss, PRECISION),
+    Bar("Cost of a word in sentences of 400 words, of 40 words = 1", 2, False, "", long_words, CURVES),
+    Bar("Memory for a sentence of 2,000 words", 4, False, " GiB", longest, CURVES),
+    Bar("Training at base size, 60 words: times the speed of a straightforward version", 3, True, "", training_time,
+        "python -m benchmarks training_speed --device cuda"),
+    Bar("Its memory, the straightforward version's = 1", 1 / 3, False, "", training_memory,
+        "python -m benchmarks training_speed --device cuda"),
+    Bar("Time of other parsers, ours = 1", 1, True, "", beside_peers, SPEED),
+    Bar("Sentences a second on an H200 with 16 cores, file to file, refined to convergence", 20_000, True, "", on_h200,
+        f"{SPEED} --device cuda"),
+)  # fmt: skip
+
+
+def bars(path: Path = ROWS, asked: Sequence[Bar] = BARS) -> str:
+    """Each bar with what was measured, where, and whether it is met; then why those are missed that are."""
+    lines: list[tuple[object, ...]] = [("bar", "asked for", "measured", "of", "on", "")]
+    missed = []
+    for bar in asked:
+        figures = list(bar.figures(path))
+        for figure in figures:
+            is_met = bar.is_met(figure.value)
+            shown = f"{_number(figure.value)}{bar.unit}"
+            verdict = "met" if is_met else "**missed**"
+            lines.append((bar.name, bar.asked, shown, figure.what, machine_of(figure.row), verdict))
+            if not is_met:
+                missed.append(
+                    f"- {bar.name}: {figure.what}, {shown} where {bar.asked} is asked for: {bar.reason(figure)}."
+                )
+        if not figures:
+            lines.append((bar.name, bar.asked, "not measured yet", f"`{bar.command}`", "", ""))
+    told = "\n".join(["Missed:", "", *missed]) if missed else "No bar that was measured is missed."
+    return f"{table(*lines)}\n\n{told}"
+
+
+def _number(value: float) -> str:
+    """A number with as many digits as are of use.
+
+    >>> _number(20_000.4), _number(1 / 3), _number(4)
+    ('20,000', '0.33', '4')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,169 @@
+"""Processes that read and write side by side with the model, and how they are asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeVar, cast
+
+import numpy as np
+
+from treefine.errors import TreebankError, TreefineError
+from treefine.network.packed_arrays import Packed, PackedTrees
+from treefine.parsing.messages import Arrays, as_text, error_of, receive, send
+from treefine.parsing.scribe import Orders, Place, Read, Scribe, Written
+
+Result = TypeVar("Result")
+
+MOST_WORKERS = 16
+FOR_OTHERS = 2  # cores: one for the process that runs the model, one for the rest
+SHORT = 1 << 20  # bytes of a file that are read here before other processes are started
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",  # each worker is one of many
+    "RAYON_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONSAFEPATH": "1",  # a file json.py beside the user's is not ours
+}
+
+
+def default_workers() -> int:
+    """As many as there are cores for."""
+    return max(0, min(MOST_WORKERS, (os.cpu_count() or 1) - FOR_OTHERS))
+
+
+class Hand(Protocol):
+    """One that reads and writes stretches as a Scribe does; the answers come in the order in which it was asked."""
+
+    def read(self, number: int, place: Place) -> Future[Read]: ...  # noqa: D102
+    def write(  # noqa: D102
+        self, number: int, trees: PackedTrees, *, skip: int, is_start: bool
+    ) -> Future[Written]: ...
+    def drop(self, number: int) -> None: ...  # noqa: D102
+
+
+class Pool:
+    """Workers for the stretches of files, until closed; they are started once there is enough for them to do."""
+
+    def __init__(self, orders: Orders, n_workers: int, *, short: int = SHORT) -> None:
+        self.orders, self.n_workers, self.short = orders, n_workers, short
+        self._here: _Here | None = None
+        self._workers: list[_Worker] = []
+        self._n_bytes = self._n_dealt = 0
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers:
+            worker.close()
+
+    @property
+    def ahead(self) -> int:
+        """How many stretches are read before they are needed."""
+        return 2 * self.n_workers + 1
+
+    def hand_for(self, place: Place) -> Hand:
+        """Who is to read the next stretch."""
+        self._n_bytes += len(place.stretch.data)
+        if not self.n_workers or self._n_bytes <= self.short:
+            self._here = self._here or _Here(self.orders)
+            return self._here
+        if not self._workers:
+            self._workers = [_Worker(self.orders) for _ in range(self.n_workers)]
+        self._n_dealt += 1
+        return self._workers[self._n_dealt % self.n_workers]
+
+
+class _Here:
+    """A Scribe in this process."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._scribe = Scribe(orders)
+
+    def read(self, number: int, place: Place) -> Future[Read]:
+        return _done(lambda: self._scribe.read(number, place))
+
+    def write(self, number: int, trees: PackedTrees, *, skip: int, is_start: bool) -> Future[Written]:
+        return _done(lambda: self._scribe.write(number, trees, skip=skip, is_start=is_start))
+
+    def drop(self, number: int) -> None:
+        self._scribe.drop(number)
+
+
+class _Worker:
+    """A Scribe in a process of its own (`worker`), with a thread here that waits for its answers."""
+
+    def __init__(self, orders: Orders) -> None:
+        ours = str(Path(__file__).parents[2])  # where this package is, installed or not
+        paths = [ours, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "treefine.parsing.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | _ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(paths)},
+        )
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._thread.submit(send, self._pipe("stdin"), asdict(orders))
+
+    def read(self, number: int, place: Place) -> Future[Read]:
+        data, line = place.stretch
+        asked = {"do": "read", "number": number, "line": line}
+        asked |= {"path": place.path, "format": place.format, "to": place.to}
+
+        def ask() -> Read:
+            values, arrays = self._ask(asked, {"data": np.frombuffer(data, np.uint8)})
+            fault, warning = (cast("TreebankError | None", error_of(values[name])) for name in ("fault", "warning"))
+            return Read(Packed(**arrays), fault, warning, values["is_decided"], values["lost"])
+
+        return self._thread.submit(ask)
+
+    def write(self, number: int, trees: PackedTrees, *, skip: int, is_start: bool) -> Future[Written]:
+        asked = {"do": "write", "number": number, "skip": skip, "is_start": is_start}
+
+        def ask() -> Written:
+            values, arrays = self._ask(asked, vars(trees))
+            return Written(as_text(arrays["first"]), as_text(arrays["rest"]), values["gap"])
+
+        return self._thread.submit(ask)
+
+    def drop(self, number: int) -> None:
+        self._thread.submit(self._ask, {"do": "drop", "number": number})
+
+    def close(self) -> None:
+        """End the process, whatever it is at: it has nothing that could be lost."""
+        self._process.kill()
+        self._process.wait()
+        self._thread.shutdown(cancel_futures=True)
+        for name in ("stdin", "stdout"):
+            with suppress(OSError):
+                self._pipe(name).close()
+
+    def _ask(
+        self, asked: Mapping[str, Any], arrays: Arrays | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        try:
+            send(self._pipe("stdin"), asked, arrays)
+            values, answer = receive(self._pipe("stdout"))
+        except (EOFError, OSError) as error:
+            hint = "Is there enough memory? --workers 0 does without it."
+            raise TreefineError("A process that reads and writes for the parser has ended.", hint=hint) from error
+        if "crash" in values:
+            raise RuntimeError(values["crash"])
+        return values, answer
+
+    def _pipe(self, name: str) -> IO[bytes]:
+        pipe: IO[bytes] = getattr(self._process, name)
+        return pipe
+
+
+def _done(work: Callable[[], Result]) -> Future[Result]:
+    future: Future[Result] = Future()
+    try:
+        future.set_result(work())
+    except Exception as error:
+        future.set_exception(error)
+    return future

@@ -1,0 +1,191 @@
+"""What the benchmark tells of speed, and how it talks to parsers in other processes."""
+
+import json
+import lzma
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import speed
+from benchmarks.peer import Peer
+from benchmarks.peers.answers import ALL_PASSES, FILE, WORDS, heads_in_file
+from benchmarks.speed import measure_speed, spread, summed_up, without_trees
+from benchmarks.speed_systems import OURS, SYSTEMS, System
+from tests.benchmarks.stand_in_peer import HELD
+from treefine import TreefineError
+
+SENTENCE = """\
+# text = Dogs don't
+1\tDogs\tdog\tNOUN\tNNS\tNumber=Plur\t2\tnsubj\t2:nsubj\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+2\tdo\tdo\tAUX\tVBP\tMood=Ind\t0\troot\t0:root\t_
+3\tn't\tnot\tPART\tRB\t_\t2\tadvmod\t2:advmod\t_
+
+"""
+MODULE = "tests.benchmarks.stand_in_peer"
+
+
+def test_heads_labels_and_enhanced_arcs_are_hidden_and_all_else_is_kept():
+    hidden = without_trees(SENTENCE)
+
+    for old, new in zip(SENTENCE.split("\n"), hidden.split("\n"), strict=True):
+        before, after = old.split("\t"), new.split("\t")
+        assert (before[:6], before[9:]) == (after[:6], after[9:])
+        assert after[6:9] in ([], ["_"] * 3)
+
+
+@given(number=st.integers(1, 60), wanted=st.integers(1, 80))
+def test_sentences_are_taken_evenly_and_in_order(number, wanted):
+    found = [int(each) for each in spread("".join(f"{each}\n\n" for each in range(number)), wanted)]
+
+    assert len(found) == min(number, wanted)
+    gaps = {b - a for a, b in zip(found, found[1:], strict=False)}
+    assert not gaps or (min(gaps) >= 1 and max(gaps) - min(gaps) <= 1)
+    assert number - found[-1] <= -(-number // len(found))  # the last stands near the end
+
+
+def answered(seconds, words=100, sentences=10, **parts):
+    return {"seconds": seconds, "processor_seconds": 1.0, "sentences": sentences, "words": words, "parts": parts}
+
+
+def test_a_peer_is_compared_round_by_round_for_the_same_number_of_words():
+    ours, theirs = f"treefine: {FILE}", f"other: {FILE}"
+    rounds = [
+        {
+            ours: answered(own, words=200),
+            theirs: answered(other, network=other / 2),
+            f"encoder: {ALL_PASSES}": answered(1),
+        }
+        for own, other in ((2.0, 4.0), (1.0, 3.0), (4.0, 4.0))
+    ]
+    memory = {"treefine": {"start_mib": 5.0, "peak_mib": 7.0}, "other": {"start_mib": 1.0, "peak_mib": 9.4}}
+    memory["encoder"] = memory["other"]
+
+    result = summed_up(rounds, memory)
+
+    assert result[ours]["times_ours"] == 1.0
+    assert result[theirs]["times_ours"] == 4.0  # the median of 2, 3 and 1, and half the words
+    assert (result[theirs]["sentences_per_second"], result[theirs]["words_per_second"]) == (2.5, 25)
+    assert result[theirs]["network_seconds"] == 2.0
+    assert (result[theirs]["peak_mib"], result[theirs]["above_start_mib"]) == (9, 8)
+    assert result[f"encoder: {ALL_PASSES}"]["times_ours"] == 1.0  # of 0.5, 1 and 0.25, beside file to file
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.conllu"
+    path.write_text(without_trees(SENTENCE))
+    return path
+
+
+@pytest.fixture
+def peer():
+    made = Peer("stand-in", sys.executable, MODULE, threads=1)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("way", [WORDS, FILE])
+def test_a_peer_parses_in_each_way_and_what_it_prints_is_no_answer(peer, source, way):
+    built = peer.ask("build", {"source": str(source)})
+
+    found = peer.ask("parse", {"way": way})
+
+    assert built == {"parameters": 7, "ways": [WORDS, FILE], "has_learned": False}
+    assert (found["sentences"], found["words"], found["headless"]) == (1, 3, 0)
+    assert found["seconds"] >= 0
+
+
+def test_a_peer_that_ends_early_is_told_of_with_its_last_words(peer, source):
+    with pytest.raises(TreefineError, match=r"stand-in ended while it was asked for build.*\n?.*too small a machine"):
+        peer.ask("build", {"source": str(source), "ends": True})
+
+
+def test_a_python_that_is_not_there_is_told_of(tmp_path):
+    with pytest.raises(TreefineError, match="No such file"):
+        Peer("stand-in", tmp_path / "python", MODULE, threads=1)
+
+
+def test_memory_is_that_of_the_process_and_of_those_it_starts(peer, source):
+    peer.ask("build", {"source": str(source), "has_child": True})
+    start = peer.memory()
+
+    _, peak = peer.ask_with_memory("parse", {"way": WORDS})
+
+    assert start > 1
+    assert HELD / 2**20 < peak - start < 3 * HELD / 2**20
+
+
+def test_heads_are_read_from_a_file_and_a_blank_one_is_none(source):
+    assert heads_in_file(source) == [[-1, -1, -1]]
+
+    source.write_text(SENTENCE * 2)
+
+    assert heads_in_file(source) == [[2, 0, 2]] * 2
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Runs the command with stand-ins for all systems; gives the row it wrote."""
+    (tmp_path / "en_ewt").mkdir()
+    for split in ("train", "dev", "test"):
+        with lzma.open(tmp_path / "en_ewt" / f"{split}.conllu.xz", "wt", encoding="utf-8") as file:
+            file.write(SENTENCE * 3)
+    rows = tmp_path / "rows.jsonl"
+
+    def run(**build):
+        systems = (
+            System("treefine", OURS, "tests"),
+            System("other", "other", "tests", build),
+            System("absent", "absent", "tests"),
+        )
+        monkeypatch.setattr(speed, "SYSTEMS", systems)
+        monkeypatch.setattr(speed, "BASE", systems[0])
+        monkeypatch.setattr(speed, "Peer", lambda name, python, _, threads: Peer(name, python, MODULE, threads=threads))
+        options = ["--python", f"other={sys.executable}", "--treebanks", str(tmp_path), "--rows", str(rows)]
+        measure_speed([*options, "--rounds", "1", "--copies", "2", "--folder", str(tmp_path / "kept")])
+        return json.loads(rows.read_text().splitlines()[-1])
+
+    return run
+
+
+def test_the_command_measures_all_that_are_there_and_tells_which_are_not(command, capsys):
+    row = command()
+
+    config, result = row["config"], row["result"]
+    assert set(result) == {f"{name}: {way}" for name in ("treefine", "other") for way in (WORDS, FILE)}
+    assert (config["sentences"], config["words"], config["sentences by step"]) == (6, 18, [6, 3])
+    assert config["profile"]["busy_share"] == 0.5
+    assert "left out, for no Python is named that has them: absent" in (printed := capsys.readouterr().out)
+    assert f"| other | {FILE} |" in printed
+
+
+def test_no_time_is_told_of_a_parser_that_leaves_a_word_without_a_head(command, tmp_path):
+    with pytest.raises(TreefineError, match=r"3 sentences, 9 words and 3 without a head .* No time is printed"):
+        command(head=99)
+
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_parser_that_has_learned_is_started_anew_so_that_only_parsing_takes_memory(command, monkeypatch):
+    asked = []
+    ask = Peer.ask
+    monkeypatch.setattr(
+        Peer, "ask", lambda self, request, *rest: asked.append((self.name, request)) or ask(self, request, *rest)
+    )
+
+    command(learns=True)
+    command(learns=True)
+
+    assert asked.count(("other", "build")) == 3  # twice in the first run, and once where it is kept
+    assert asked.count(("treefine", "build")) == 2
+
+
+def test_each_system_has_a_name_of_its_own_and_ours_comes_first():
+    names = [each.name for each in SYSTEMS]
+
+    assert len(set(names)) == len(names)
+    assert SYSTEMS[0].package == OURS
+    assert not any(": " in name for name in names)  # names and ways are joined by it

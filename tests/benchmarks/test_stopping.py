@@ -1,0 +1,80 @@
+"""What is measured of early stops, against parsers that stop so."""
+
+import pytest
+
+import benchmarks.stopping as module
+from benchmarks.model_rows import TAGGED, WORDS, without_tags
+from benchmarks.rows import read_rows
+from benchmarks.stopping import measure_stopping, right_words, stopping
+from tests.tiny import sample, tiny_model
+from treefine import Graph, Parser, write_treebank
+from treefine.config import TagSettings
+
+LIMITS = (1.0, 0.3, 0.2, 0.1, 0.05, 0.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stopping")
+    (folder / "en_ewt").mkdir()
+    write_treebank(sample(14), folder / "en_ewt" / "dev.conllu.xz")
+    model = tiny_model(tags=TagSettings("predicted"), scale=1.5)
+    Parser(model, device="cpu", max_steps=3).save(folder / "tiny")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def row(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LIMITS", LIMITS)
+        paths = ["--model", folder / "tiny", "--treebanks", folder, "--rows", folder / "rows.jsonl", "--device", "cpu"]
+        measure_stopping([*map(str, paths), "--limit", "12"])
+    return read_rows("stopping", path=folder / "rows.jsonl")[0]
+
+
+@pytest.mark.parametrize("given", [WORDS, TAGGED])
+def test_what_is_told_of_a_limit_is_what_a_parser_does_by_it(row, folder, given):
+    sentences = sample(12)
+    read = sentences if given == TAGGED else [without_tags(each) for each in sentences]
+    parser = Parser.from_pretrained(folder / "tiny", device="cpu", tags="given" if given == TAGGED else None)
+    full = parser.parse(read)
+
+    for each in row["result"][given]:
+        parses = list(parser.using(stop_above=each["stop_above"]).stream_parses(read))
+        right = sum(right_words(one.tree, gold.graph) for one, gold in zip(parses, sentences, strict=True))
+        assert each["passes"] == pytest.approx(sum(len(one.steps) for one in parses) / 12, abs=1e-4)
+        assert each["LAS"] == pytest.approx(right / sum(map(len, sentences)), abs=1e-6)
+        others = sum(one.tree != whole.graph for one, whole in zip(parses, full, strict=True))
+        assert each["other_trees"] == pytest.approx(others / 12, abs=1e-6)
+    assert len({each["passes"] for each in row["result"][given]}) > 2
+
+
+def test_fewer_passes_are_fewer_by_pieces_as_well(row):
+    for found in row["result"].values():
+        pieces = [each["passes_by_pieces"] for each in found]
+        assert pieces == sorted(pieces, reverse=True)
+        assert pieces[-1] == 1
+
+
+def test_the_table_shows_each_limit(row, monkeypatch):
+    monkeypatch.setattr(module, "read_rows", lambda name: [row])
+
+    told = stopping()
+
+    assert f"| `stop_above`, {WORDS} |" in told
+    assert f"| `stop_above`, {TAGGED} |" in told
+    assert told.count("\n| 0.05 |") == 2
+    assert "12 sentences of en_ewt dev, model `tiny`, T = 4, float32." in told
+
+
+def test_a_word_is_right_with_its_head_and_main_type():
+    gold = Graph.of_words([0, 1, 1], ["root", "nsubj:pass", "obj"])
+
+    assert right_words(Graph.of_words([0, 1, 2], ["root", "nsubj", "obj"]), gold) == 2
+
+
+def test_only_dev_is_looked_at(capsys):
+    with pytest.raises(SystemExit):
+        measure_stopping(["--split", "test"])
+
+    assert "only dev is looked at" in capsys.readouterr().err

@@ -1,0 +1,143 @@
+"""The numbers that a parser runs with."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from treefine import Parser, TreefineError
+from treefine.config import BiLSTMSettings, ModelSettings, PrecisionSettings, RelationSettings
+from treefine.interfaces.cli import app
+from treefine.network.eight_bits import EightBitLinear
+
+
+def in_eight_bits(parser):
+    return any(isinstance(each, EightBitLinear) for each in parser.plan().model.modules())
+
+
+def model_for(**precision):
+    model = tiny_model()
+    model.settings = replace(model.settings, precision=PrecisionSettings(**precision))
+    return model
+
+
+def test_a_model_that_says_nothing_runs_in_float32():
+    parser = tiny_parser()
+
+    assert parser.plan().precision == parser.precision == "float32"
+    assert parser.plan().model is parser.model
+
+
+def test_a_parser_runs_as_its_model_was_measured_unless_it_is_told_otherwise():
+    model = model_for(cpu="int8")
+
+    assert in_eight_bits(Parser(model, device="cpu"))
+    assert not in_eight_bits(Parser(model, device="cpu", precision="float32"))
+    assert not in_eight_bits(Parser(model, device="cpu").using(precision="float32"))
+    assert in_eight_bits(tiny_parser(precision="int8"))
+
+
+def test_other_options_leave_the_precision_and_what_was_made_for_it():
+    parser = tiny_parser(precision="int8")
+
+    other = parser.using(max_steps=2)
+
+    assert other.precision == "int8"
+    assert other.plan().model is parser.plan().model
+
+
+def test_what_is_saved_does_not_depend_on_the_precision(tmp_path):
+    parser = Parser(model_for(cpu="int8"), device="cpu")
+    before = {name: weight.clone() for name, weight in parser.model.state_dict().items()}
+
+    parser.parse(["A", "dog"])
+    parser.save(tmp_path / "model")
+
+    after = load_file(tmp_path / "model" / "model.safetensors")
+    assert after.keys() == before.keys()
+    assert all(torch.equal(weight, before[name]) for name, weight in after.items())
+    assert Parser.from_pretrained(tmp_path / "model", device="cpu").precision == "int8"
+
+
+def test_a_folder_from_before_there_were_precisions_is_read(tmp_path):
+    tiny_parser().save(tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    del config["precision"]
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+
+    assert Parser.from_pretrained(tmp_path / "model", device="cpu").precision == "float32"
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "int4"])
+def test_a_precision_that_the_device_has_not_is_refused_with_those_it_has(name):
+    with pytest.raises(TreefineError, match=f"Nothing is run in '{name}' on cpu. Choose float32 or int8."):
+        tiny_parser(precision=name)
+
+
+def test_a_bilstm_runs_in_float32_alone():
+    with pytest.raises(TreefineError, match="Nothing is run in 'int8' by a BiLSTM. Choose float32."):
+        Parser(tiny_biaffine(), device="cpu", precision="int8")
+    with pytest.raises(ValueError, match="a BiLSTM runs in float32 alone"):
+        ModelSettings(BiLSTMSettings(), RelationSettings("none"), precision=PrecisionSettings(cpu="int8"))
+
+
+def test_calibrated_settings_reach_a_model_that_has_run():
+    parser = tiny_parser(precision="int8")
+    parser.parse(["A", "dog"])
+    settings = replace(parser.model.settings, max_steps=7)
+
+    parser.model.settings = settings
+
+    assert parser.plan().model.settings is settings
+
+
+def test_the_command_line_has_the_option(tmp_path):
+    tiny_parser().save(tmp_path / "model")
+    arguments = ["parse", "--model", str(tmp_path / "model"), "--device", "cpu", "--from", "words", "--text", "A dog ."]
+
+    right = CliRunner().invoke(app, [*arguments, "--precision", "int8"])
+    wrong = CliRunner().invoke(app, [*arguments, "--precision", "float16"])
+
+    assert right.exit_code == 0
+    assert wrong.exit_code == 1
+    assert wrong.stderr == "treefine: Nothing is run in 'float16' on cpu. Choose float32 or int8.\n"
+
+
+def test_trees_in_eight_bits_are_mostly_those_of_float32():
+    sentences = sample(20)
+    exact, rounded = (tiny_parser(precision=name).parse(sentences) for name in ("float32", "int8"))
+
+    pairs = [
+        (a, b) for one, other in zip(exact, rounded, strict=True) for a, b in zip(one.heads, other.heads, strict=True)
+    ]
+    assert sum(a == b for a, b in pairs) > 0.5 * len(pairs)  # its numbers are random and its decisions close
+
+
+@pytest.mark.parametrize("batch_pieces", [60, 4000])
+def test_a_sentence_in_eight_bits_has_the_same_tree_in_every_batch(batch_pieces):
+    sentences = sample(40)
+    parser = Parser(tiny_model(), device="cpu", precision="int8", batch_pieces=batch_pieces)
+
+    backwards = parser.parse(sentences[::-1])[::-1]
+
+    assert [each.arcs for each in backwards] == [parser.parse(each).arcs for each in sentences]
+
+
+def test_all_sentences_of_a_batch_are_padded_to_the_same_length_which_is_their_own(monkeypatch):
+    parser, lengths = tiny_parser(max_steps=2), []
+    real = parser.model.encoder.forward
+
+    def recorded(inputs, *arguments, **named):
+        lengths.append((inputs.pieces.shape[1], inputs.row_lengths))
+        return real(inputs, *arguments, **named)
+
+    monkeypatch.setattr(parser.model.encoder, "forward", recorded)
+    parser.parse(sample(40))
+
+    assert any(len(rows) > 1 for _, rows in lengths)
+    for padded, rows in lengths:
+        assert {-(-row // 4) * 4 for row in rows} == {padded}
