@@ -22,7 +22,7 @@ from treefine.network.flat import padded
 from treefine.parsing import decode
 from treefine.parsing.decode import are_trees
 from treefine.parsing.parser import Parser
-from treefine.parsing.run import Item, steps_of_batch
+from treefine.parsing.run import PADDED_TO, Item, steps_of_batch
 from treefine.parsing.work import trees
 from treefine.treebank.constraints import FREE
 
@@ -114,7 +114,9 @@ def test_each_step_encodes_the_sentences_that_still_move_and_no_others():
     own = Counter()
     for each in found:
         own[each.inputs.pieces[0].numpy().tobytes()] += 1
-    expected = Counter(model.batch_of([each.sentence], padded_to=4).inputs.pieces[0].numpy().tobytes() for each in parses)
+    expected = Counter(
+        model.batch_of([each.sentence], padded_to=PADDED_TO).inputs.pieces[0].numpy().tobytes() for each in parses
+    )
     assert set(own) == set(expected)
     assert sum(own.values()) == sum(len(each.steps) for each in parses)
     assert len({len(each.steps) for each in parses}) > 2

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from treefine.config import TransformerSettings, read_settings
+from treefine.config import TransformerSettings
 from treefine.errors import ModelError
 from treefine.network.model_files import check_weights, read_json, read_weights, shown_shape
+from treefine.settings import read_settings
 
 Family = Literal["bert", "roberta", "electra", "mpnet"]
 _FAMILIES: dict[str, Family] = {

@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from treefine.config import read_settings
 from treefine.errors import ModelError
 from treefine.network.model_files import read_json
 from treefine.parsing.layout import LAYOUT
+from treefine.settings import read_settings
 
 BUNDLED = Path(__file__).parent.parent / "models"
 ABOUT = "about.json"  # beside a bundled model's own files

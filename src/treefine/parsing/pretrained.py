@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from treefine.config import ModelSettings, TransformerSettings, read_settings
+from treefine.config import ModelSettings, TransformerSettings
 from treefine.errors import ModelError
 from treefine.network.model import ParserModel
 from treefine.network.model_files import check_weights, read_json, read_weights, write_json
@@ -24,6 +24,7 @@ from treefine.network.unfilled import unfilled
 from treefine.network.vocabulary import Vocabulary
 from treefine.parsing.card import model_card
 from treefine.parsing.layout import LAYOUT
+from treefine.settings import read_settings
 from treefine.version import __version__
 
 FORMAT = 1  # of the folder; a higher one was saved by a later treefine

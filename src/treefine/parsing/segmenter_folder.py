@@ -9,13 +9,14 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from treefine.config import SegmenterSettings, read_settings
+from treefine.config import SegmenterSettings
 from treefine.errors import ModelError
 from treefine.network.characters import Alphabet
 from treefine.network.model_files import check_weights, read_json, read_weights, write_json
 from treefine.network.rounding import restored, rounded
 from treefine.network.segmenter import SegmenterNetwork
 from treefine.network.unfilled import unfilled
+from treefine.settings import read_settings
 from treefine.treebank.multiword import Multiwords
 from treefine.version import __version__
 

@@ -11,15 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from treefine.config import (
-    BiLSTMSettings,
-    DecodeSettings,
-    RelationSettings,
-    ScorerSettings,
-    TagSettings,
-    try_settings,
-)
+from treefine.config import BiLSTMSettings, DecodeSettings, RelationSettings, ScorerSettings, TagSettings
 from treefine.errors import ConfigError
+from treefine.settings import try_settings
 from treefine.training.initial_settings import InitialSettings, check_claims
 from treefine.training.segmenter_settings import SegmenterTraining
 from treefine.treebank.formats import FORMATS
