@@ -36,6 +36,7 @@ WITH_OPTIONS = (
     "analysis",
     "others",
     "around",
+    "files",
 )
 WITHOUT_TREEBANKS = {"attention", "decoding", "newcomer", "tables"}
 

@@ -45,7 +45,7 @@ def measure_speed(arguments: Sequence[str]) -> None:
         print(f"left out, for no Python is named that has them: {', '.join(lacking)}")
     systems = [BASE, *(each for each in wanted if each.package in pythons and each is not BASE)]
     with tempfile.TemporaryDirectory() as scratch:
-        given, once = _given(options, Path(scratch))
+        given, once = given_files(options, Path(scratch))
         with Peers(systems, pythons, given, once, options.threads) as peers:
             rounds = [peers.round() for _ in range(options.rounds)]
             profile = peers.peers[BASE.name].ask("profile")
@@ -204,7 +204,7 @@ def spread(text: str, n_sentences: int) -> list[str]:
     return [found[number * len(found) // wanted] for number in range(wanted)]
 
 
-def _given(options: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def given_files(options: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """What systems are built with, for all copies of the sentences and for one."""
     texts = {split: _read(options.treebanks, split) for split in ("test", "train")}
     sentences = spread(without_trees(texts["test"]), options.sentences)
