@@ -18,7 +18,7 @@ from treefine.config import BATCH_PIECES, Precision
 from treefine.parsing.run import Item, Plan, run, steps_of_batch
 
 MOST_LAS = 0.1  # percentage points by which the trees of a fast path may differ in LAS from the plain one's …
-MOST_TREES = 10.0  # … and percent of trees that may be others: rounding and stopping early change some, for good or bad
+MOST_TREES = 15.0  # … and percent of trees that may be others: rounding and stopping early change some, for good or bad
 
 
 def build(
