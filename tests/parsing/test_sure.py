@@ -195,6 +195,8 @@ def test_a_model_says_how_sure_is_sure_enough(tmp_path):
     assert loaded.stop_above == 0.9
     assert loaded.using(max_steps=2).stop_above == 0.9
     assert loaded.using(stop_above=0.5).stop_above == 0.5
+    assert loaded.using(initial=given_trees).stop_above == 1.0  # it was not measured from other parsers' trees
+    assert loaded.using(initial=given_trees, stop_above=0.5).using(k=2).stop_above == 0.5
     assert Parser.from_pretrained(tmp_path / "model", stop_above=1.0, device="cpu").stop_above == 1.0
 
 

@@ -75,7 +75,7 @@ _StopAbove = Annotated[
         max=1,
         metavar="SHARE",
         help="Refine a sentence no further once the model is surer than this, as a share of its words, 0 to 1; with 1 "
-        "only where nothing changes any more. [default: the model's own]",
+        "only where nothing changes any more. [default: the model's own; 1 with --initial or --show-steps]",
     ),
 ]
 _Tags = Annotated[
@@ -164,6 +164,8 @@ def parse(
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
     wanted = Wanted(show_steps, confidence, review, resume, k=k, also_read=others)
+    if show_steps and stop_above is None:
+        stop_above = 1.0  # who asks for the steps asks for all of them
     options = (initial, label_map, steps, stop_above, tags, projective, keep, k, device, precision, batch_pieces)
     _run(inputs, output, shape, wanted, lambda: _load(model, *options), workers=workers)
 

@@ -29,10 +29,13 @@ def checked_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bo
     return max_steps
 
 
-def checked_stop(stop_above: float | None, model: ParserModel) -> float:
-    """How sure a sentence has to be to take no further step: as asked for, or else as the model was measured."""
+def checked_stop(stop_above: float | None, model: ParserModel, *, starts_empty: bool) -> float:
+    """How sure a sentence has to be to take no further step: as asked for, or else as the model was measured.
+
+    That was from an empty graph; another parser's trees are refined until nothing changes.
+    """
     if stop_above is None:
-        return model.settings.stop_above
+        return model.settings.stop_above if starts_empty else 1.0
     if not 0 <= stop_above <= 1:
         hint = "It is a share of the words, from 0 to 1; with 1 a sentence stops only where it has converged."
         raise TreefineError(f"stop_above is {stop_above}.", hint=hint)

@@ -53,12 +53,12 @@ class Parser:
     `initial` is what to start from: "empty", the folder of a SynTr or biaffine model, a file of the same text, a
     Parser, or a function of `treefine.parsing.initial`; without it the initial parser saved with the model, or nothing.
     `max_steps` is T; without it that of the training (if that is not told 3, or 4 from an empty graph). A sentence of
-    which a step is surer than `stop_above` takes no further one; without it as the model was measured. `tags` tells
-    the model to read the tags that the sentences have ("given"), to predict them, or to do without ("none"); without
-    it, it does as it was trained. `keep` says what a person decided: what marks in MISC say ("marked"), every head and
-    label that is filled in ("given"), or "nothing". With `k` above 1 a Parse has the k best trees. `precision` is that
-    of the numbers it runs with: on a CPU float32 or int8, on a GPU float32, float16 or bfloat16; without it the model's
-    own, for which its loss was measured.
+    which a step is surer than `stop_above` takes no further one; without it as the model was measured from an empty
+    graph, and else only where nothing changes. `tags` tells the model to read the tags that the sentences have
+    ("given"), to predict them, or to do without ("none"); without it, it does as it was trained. `keep` says what a
+    person decided: what marks in MISC say ("marked"), every head and label that is filled in ("given"), or "nothing".
+    With `k` above 1 a Parse has the k best trees. `precision` is that of the numbers it runs with: on a CPU float32 or
+    int8, on a GPU float32, float16 or bfloat16; without it the model's own, for which its loss was measured.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Parser:
         self.batch_pieces = batch_pieces
         self.initial = self._initial_parser(initial)
         self.max_steps = checked_steps(max_steps, model, starts_empty=self.initial is empty)
-        self.stop_above = checked_stop(stop_above, model)
+        self.stop_above = checked_stop(stop_above, model, starts_empty=self.initial is empty)
         self.tags = checked_tags(tags, model)
         self.precision = checked_precision(precision, model, self.device)
         self.is_projective = is_projective
@@ -140,12 +140,12 @@ class Parser:
         k: int | None = None,
         precision: Precision | None = None,
     ) -> Parser:
-        """The same model with other options; those left out stay as they are, but T follows a new initial parser."""
+        """The same model with other options; those left out stay, but T and `stop_above` follow a new `initial`."""
         other = Parser(
             self.model,
             initial=self.initial if initial is None else initial,
             max_steps=self.max_steps if max_steps is None and initial is None else max_steps,
-            stop_above=self.stop_above if stop_above is None else stop_above,
+            stop_above=self.stop_above if stop_above is None and initial is None else stop_above,
             tags=tags or self.tags,
             is_projective=self.is_projective if is_projective is None else is_projective,
             keep=keep or self.keep,
@@ -384,11 +384,18 @@ def load(
     *,
     initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
     max_steps: int | None = None,
+    stop_above: float | None = None,
     tags: TagSource | None = None,
     device: str | torch.device | None = None,
     precision: Precision | None = None,
 ) -> Parser:
     """The bundled parser of this name, or that of a folder or a hub's model: text in, trees out."""
     return Parser.from_pretrained(
-        name, initial=initial, max_steps=max_steps, tags=tags, device=device, precision=precision
+        name,
+        initial=initial,
+        max_steps=max_steps,
+        stop_above=stop_above,
+        tags=tags,
+        device=device,
+        precision=precision,
     )
