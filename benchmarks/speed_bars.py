@@ -11,7 +11,7 @@ from benchmarks.markdown import table
 from benchmarks.peers.answers import ALL_PASSES, FILE, WORDS
 from benchmarks.rows import ROWS
 from benchmarks.speed_rows import DEVICES, Row, cost, device_of, encoder_rows, fastest, machine_of, newest
-from benchmarks.speed_systems import CONVERGED
+from benchmarks.speed_systems import SURE
 
 H200, EXACT = "H200", "float32"
 PEERS = (
@@ -62,12 +62,11 @@ class Bar:
 def refinement_cost(path: Path) -> Iterator[Figure]:
     """T = 3 beside one pass."""
     for row in _rows("speed", path):
-        for way in (WORDS, FILE):
-            for rest in ("", ", float32"):
-                whole, once = (cost(row, f"{name}{rest}: {way}") for name in ("treefine", "treefine, one pass"))
-                if whole and once:
-                    what = "as it comes" if not rest else rest.removeprefix(", ")
-                    yield Figure(f"{_place(row)}, {way}, {what}", whole / once, row)
+        pairs = (SURE, "treefine, one pass"), ("treefine", "treefine, one pass")
+        for ours, one_pass in (*pairs, ("treefine, float32", "treefine, one pass, float32")):
+            whole, once = (cost(row, f"{name}: {WORDS}") for name in (ours, one_pass))
+            if whole and once:
+                yield Figure(f"{_place(row)}, {ours}", whole / once, row)
 
 
 def around(path: Path) -> Iterator[Figure]:
@@ -111,7 +110,7 @@ def longest(path: Path) -> Iterator[Figure]:
 def beside_peers(path: Path) -> Iterator[Figure]:
     """How many times as long others take as ours, each at its fastest: from words to trees."""
     for row in _rows("speed", path):
-        for ours in ("treefine", "treefine, one pass"):
+        for ours in ("treefine", SURE, "treefine, one pass"):
             own = cost(row, f"{ours}: {WORDS}")
             for peer in PEERS:
                 found = fastest(row, peer, WORDS)
@@ -124,7 +123,7 @@ def on_h200(path: Path) -> Iterator[Figure]:
     """Sentences a second from file to file on the large card."""
     row = newest("speed", "cuda", path=path)
     if row is not None and H200 in (row["config"].get("device_name") or ""):
-        for ours in (CONVERGED, "treefine"):
+        for ours in ("treefine", SURE):
             found = row["result"].get(f"{ours}: {FILE}")
             if found:
                 yield Figure(f"GPU, {ours}", found["sentences_per_second"], row)
