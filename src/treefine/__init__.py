@@ -14,8 +14,9 @@ from treefine.treebank.sentence import Sentence, Word
 from treefine.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from treefine.parsing.load import load
     from treefine.parsing.parse import Parse
-    from treefine.parsing.parser import Parser, load
+    from treefine.parsing.parser import Parser
     from treefine.parsing.steps import Step
 
 __all__ = [
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 
-_LATER = {"Parse": "parse", "Parser": "parser", "Step": "steps", "load": "parser"}  # modules of treefine.parsing
+_LATER = {"Parse": "parse", "Parser": "parser", "Step": "steps", "load": "load"}  # modules of treefine.parsing
 
 
 def __getattr__(name: str) -> Any:

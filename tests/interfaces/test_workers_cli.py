@@ -31,10 +31,8 @@ def run(text_model, tmp_path, monkeypatch):
         ("in.conllu", "-o", "out.conllu"),
         ("in.conllu", "other.conllu", "-o", "out.conllx.xz"),
         ("in.conllu", "empty.conllu", "other.conllu", "-o", "out.conllu"),
-        ("in.conllu", "-o", "out.conllu", "--confidence"),
-        ("in.conllu", "-o", "out.json"),
     ],
-    ids=["file", "converted", "empty", "confidence", "json"],
+    ids=["file", "converted", "empty"],
 )
 def test_the_output_and_the_messages_are_those_without_workers(run, arguments):
     Path("other.conllu").write_bytes(GOOD.encode().rstrip())
@@ -47,6 +45,16 @@ def test_the_output_and_the_messages_are_those_without_workers(run, arguments):
 
     assert run(*arguments, code=code).stderr == told
     assert Path(target).read_bytes() == expected
+
+
+@pytest.mark.parametrize("arguments", [("-o", "out.conllu", "--confidence"), ("-o", "out.json")], ids=str)
+def test_workers_for_whom_there_is_no_work_are_told(run, arguments):
+    told = run("in.conllu", *arguments, workers=0).stderr
+    expected = Path(arguments[1]).read_bytes()
+
+    warning = "treefine: warning: --workers is not used: it is for trees alone, from treebank to treebank.\n"
+    assert run("in.conllu", *arguments).stderr == warning + told
+    assert Path(arguments[1]).read_bytes() == expected
 
 
 def test_standard_output_gets_the_same(run):

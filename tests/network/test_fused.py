@@ -21,6 +21,7 @@ from tests.network.test_attention import (
 from tests.tiny import tiny_shape
 from treefine.config import RelationSettings
 from treefine.network import encoder as encoder_module
+from treefine.network import fused
 from treefine.network.attention import RelationTables, attend
 from treefine.network.batch import Graphs
 from treefine.network.encoder import TransformerEncoder
@@ -380,3 +381,18 @@ def test_an_id_of_none_is_no_relation_whatever_piece_stands_above():
     found = attend_rows(*vectors, rows=rows, relations=at_none)
 
     torch.testing.assert_close(found, attend_rows(*vectors, rows=rows), atol=1e-6, rtol=1e-6)
+
+
+@where_it_runs
+def test_a_kernel_can_be_compiled_where_these_tests_run():
+    assert fused._compiles(DEVICE)
+
+
+def test_where_no_kernel_can_be_compiled_that_is_told_once_and_the_plain_path_is_taken(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("no C compiler")
+
+    monkeypatch.setattr(fused, "attend_rows", fail)
+
+    with pytest.warns(RuntimeWarning, match="Triton cannot compile here, so attention is slower: no C compiler"):
+        assert not fused._compiles(torch.device("cpu"))

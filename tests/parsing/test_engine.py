@@ -72,6 +72,26 @@ def test_the_engine_gives_the_trees_and_tags_of_the_parser(kind):
     assert by_engine(parser, sentences) == by_parser(parser, sentences)
 
 
+def test_sentences_that_fit_the_encoder_but_no_room_are_parsed_too():
+    parser = parser_of()
+
+    assert by_engine(parser, sample(12), (Room(64, 4, 16),)) == by_parser(parser, sample(12))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "tags predicted", "windows"])
+def test_on_a_gpu_replayed_steps_give_the_trees_of_the_parser(kind):
+    model = tiny_model(**{"n_positions": 64} | KINDS[kind])
+    sentences = sample(60)
+
+    expected = by_parser(Parser(model, device="cpu"), sentences)
+
+    parser = Parser(model, device="cuda", precision="float32")
+    assert parser.engine is not None
+    for _ in range(3):  # captured, then replayed
+        assert [each.to_text() for each in parser.stream(sentences)] == expected
+
+
 def test_the_engine_starts_from_an_initial_parse():
     from treefine.parsing.initial import given as given_arcs
 

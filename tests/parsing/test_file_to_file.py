@@ -14,7 +14,7 @@ from tests.conftest import DATA
 from tests.generated import conllu_files
 from tests.interfaces.test_bad_input import BAD, GOOD
 from tests.test_package import loaded_by
-from tests.tiny import sample, tiny_biaffine, tiny_model
+from tests.tiny import SAMPLE, sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine.config import TagSettings
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.file_to_file import Told
@@ -339,3 +339,10 @@ def test_after_an_error_parse_file_leaves_the_old_output(tmp_path):
         READING.parse_file(tmp_path / "in.conllu", tmp_path / "out.conllu", workers=1)
 
     assert (tmp_path / "out.conllu").read_text() == "old"
+
+
+def test_a_number_of_workers_below_none_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(TreefineError, match="workers is -1. Give 0 or more"):
+        tiny_parser().parse_file(SAMPLE, tmp_path / "out.conllu", workers=-1)
+
+    assert not list(tmp_path.iterdir())

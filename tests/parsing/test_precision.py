@@ -13,6 +13,12 @@ from treefine import Parser, TreefineError
 from treefine.config import BiLSTMSettings, ModelSettings, PrecisionSettings, RelationSettings
 from treefine.interfaces.cli import app
 from treefine.network.eight_bits import EightBitLinear
+from treefine.parsing import options
+
+
+@pytest.fixture(autouse=True)
+def _on_a_processor_for_eight_bits(monkeypatch):
+    monkeypatch.setattr(options, "is_quick", lambda: True)
 
 
 def in_eight_bits(parser):
@@ -39,6 +45,14 @@ def test_a_parser_runs_as_its_model_was_measured_unless_it_is_told_otherwise():
     assert not in_eight_bits(Parser(model, device="cpu", precision="float32"))
     assert not in_eight_bits(Parser(model, device="cpu").using(precision="float32"))
     assert in_eight_bits(tiny_parser(precision="int8"))
+
+
+def test_eight_bits_are_not_taken_by_themselves_where_the_processor_is_no_faster_with_them(monkeypatch):
+    model = model_for(cpu="int8")
+    monkeypatch.setattr(options, "is_quick", lambda: False)
+
+    assert Parser(model, device="cpu").precision == "float32"
+    assert Parser(model, device="cpu", precision="int8").precision == "int8"
 
 
 def test_other_options_leave_the_precision_and_what_was_made_for_it():

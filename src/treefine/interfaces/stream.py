@@ -101,6 +101,8 @@ def run_jobs(
         files = FileParser.of(parser, workers) if is_plain else None
         if files is not None:
             stack.enter_context(files)
+        elif workers:
+            _warn(TreefineError("--workers is not used: it is for trees alone, from treebank to treebank."))
         for job in jobs:
             _run(parser, files, job, wanted, tally, advance, may_be_empty=len(inputs) > 1)
     for form, lost in tally.lost.items():

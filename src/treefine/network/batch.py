@@ -28,7 +28,7 @@ class Graphs:
 
     heads: Int[Tensor, "batch word"]
     labels: Int[Tensor, "batch word"]  # UNSEEN where the model has no such label, and where there is no head
-    has_any: bool | None = None  # whether each sentence has a graph, or none has; None: some may, ask the device
+    has_any: bool | None = None  # whether there is a graph to be read, as far as is known; None: ask the device
 
     @classmethod
     def of(cls, arcs: Sequence[Arcs], vocabulary: Vocabulary) -> Graphs:

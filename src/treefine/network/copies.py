@@ -23,7 +23,7 @@ class Arriving:
     """
 
     def __init__(self, values: Tensor) -> None:
-        self._copy = values.detach().to("cpu", non_blocking=True)
+        self._copy = values.detach().to("cpu", non_blocking=values.is_cuda)
         self._event = torch.cuda.current_stream(values.device).record_event() if values.is_cuda else None
 
     def read(self) -> Tensor:

@@ -90,6 +90,12 @@ class EightBitLayer(nn.Module):
         return activated
 
 
+def is_quick() -> bool:
+    """Whether this processor has instructions for such products (VNNI), so that torch does them fast and exactly."""
+    has_them = getattr(torch.cpu, "_is_vnni_supported", lambda: False)
+    return bool(torch.backends.mkldnn.is_available() and has_them())  # type: ignore[no-untyped-call]
+
+
 @torch.no_grad()
 def with_eight_bits(model: ParserModel) -> ParserModel:
     """The model with its encoder's linear layers in eight bits; all other weights are shared."""
@@ -99,5 +105,7 @@ def with_eight_bits(model: ParserModel) -> ParserModel:
     encoder: nn.Module = found.encoder
     if found.encoder.widen is not None:
         encoder.widen = EightBitLinear([found.encoder.widen])
-    encoder.layers = nn.ModuleList(EightBitLayer(each) for each in found.encoder.layers if isinstance(each, Layer))
+    layers = [each for each in found.encoder.layers if isinstance(each, Layer)]
+    assert len(layers) == len(found.encoder.layers)  # of a model that is in eight bits already there are none
+    encoder.layers = nn.ModuleList(map(EightBitLayer, layers))
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -59,10 +60,22 @@ class RowRelations:
 
 @cache
 def is_available(device: torch.device) -> bool:
-    """Whether the kernels run there: on a GPU that multiplies bfloat16, where Triton is installed."""
+    """Whether the kernels run there: on a GPU that multiplies bfloat16, where Triton is installed and can compile."""
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.cuda.get_device_capability(device) >= (8, 0) and _compiles(device)
+
+
+def _compiles(device: torch.device) -> bool:
+    """Whether a kernel can be made: Triton needs a C compiler, which not every machine has. If not, that is told."""
+    query = torch.zeros(1, 1, NARROWEST, device=device)
+    row = torch.ones(1, dtype=torch.int32, device=device)
+    try:
+        attend_rows(query, query, query, rows=Rows(row - 1, row, 1))
+    except Exception as error:  # of whatever library is missing
+        warnings.warn(f"Triton cannot compile here, so attention is slower: {error}", RuntimeWarning, stacklevel=3)
+        return False
+    return True
 
 
 def attend_rows(

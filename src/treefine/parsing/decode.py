@@ -121,7 +121,7 @@ class Decoder:
 
     def weights(self, arcs: Float[Tensor, "dep head"]) -> Weights:
         """What the best tree has the largest sum of; -inf for an arc that cannot be."""
-        scores: Weights = arcs.double().cpu().numpy()  # few numbers, for which torch's threads are too many
+        scores: Weights = arcs.cpu().double().numpy()  # few numbers, for which torch's threads are too many
         with np.errstate(invalid="ignore"):  # of words that may have no head at all
             scores = scores - scores.max(axis=-1, keepdims=True)
             weights: Weights = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))

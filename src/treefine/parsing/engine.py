@@ -17,6 +17,7 @@ import torch
 
 from treefine.config import TransformerSettings
 from treefine.network.batch import N_SPECIALS, Batch, Graphs, PieceInputs
+from treefine.network.fused import is_available
 from treefine.network.packed import Room
 from treefine.network.packed_arrays import Packed, PackedTrees
 from treefine.parsing.buffers import Numbers, Standing
@@ -38,7 +39,9 @@ def can_run(plan: Plan) -> bool:
     """Whether the engine can do as this plan asks; it sees no constraints."""
     settings = plan.model.settings
     is_transformer = isinstance(settings.encoder, TransformerSettings)
-    return is_transformer and settings.decode.first_graph == "argmax" and not plan.decoder.is_projective
+    has_kernels = plan.device.type != "cuda" or is_available(plan.device)
+    has_argmax = settings.decode.first_graph == "argmax" and not plan.decoder.is_projective
+    return is_transformer and has_kernels and has_argmax
 
 
 class Engine:
@@ -50,11 +53,12 @@ class Engine:
         assert subwords is not None
         self.plan = plan
         self.n_columns = len(settings.tags.columns) if settings.tags.source != "none" else 0
-        self.longest = settings.encoder.n_positions  # pieces of a sentence; a longer one is cut into windows
-        self.most = max(1, (self.longest - N_SPECIALS) // 4)  # pieces of a word, as PieceInputs has it
+        self.n_positions = settings.encoder.n_positions
+        self.most = max(1, (self.n_positions - N_SPECIALS) // 4)  # pieces of a word, as PieceInputs has it
         self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)
-        step = PackedStep(plan.model, plan.decoder, _DTYPES[plan.precision], stop_above=plan.stop_above)
-        rooms = tuple(room._replace(longest=min(room.longest, self.longest)) for room in rooms)
+        step = PackedStep(plan, _DTYPES[plan.precision])
+        rooms = tuple(room._replace(longest=min(room.longest, self.n_positions)) for room in rooms)
+        self.longest = max(room.longest for room in rooms)  # pieces of a sentence; a longer one is parsed by `run`
         self.lanes = [
             Lane(step, room, self.n_columns, min(room.sentences, max(4, SEARCHES // room.longest**2)), plan)
             for room in rooms
@@ -84,6 +88,7 @@ class _Run:
         finally:
             for slot in self.flying:  # where nobody asks any more
                 slot.finish()
+                slot.lane.hand_back(slot)
         if self.fault is not None:
             raise self.fault
 
@@ -153,6 +158,7 @@ class _Run:
             if row < len(rows) and state[row] & IS_SEARCHED and not is_forced[row]:
                 self._search(rows[row], answer.arcs[place])
         self._wait(buffer.numbers[~is_done], first=True)
+        slot.lane.hand_back(slot)
 
     def _search(self, row: int, arcs: np.ndarray) -> None:
         """Find the heads of the best tree; what is left to find are labels for them."""
@@ -173,7 +179,7 @@ class _Run:
 
     @torch.no_grad()
     def _alone(self, number: int) -> None:
-        """Parse a sentence that is too long for a window as `run` does."""
+        """Parse a sentence that is too long for any room as `run` does."""
         standing, plan, subwords = self.standing, self.plan, self.plan.model.subwords
         assert subwords is not None
         row = number - standing.first
@@ -189,7 +195,7 @@ class _Run:
             cls_id=subwords.cls_id,
             sep_id=subwords.sep_id,
             pad_id=subwords.pad_id,
-            n_positions=self.engine.longest,
+            n_positions=self.engine.n_positions,
         )
         heads, labels, tags = (
             torch.from_numpy(standing[name][words].astype(np.int64))[None] for name in ("heads", "labels", "tags")
@@ -199,8 +205,9 @@ class _Run:
         for step in refined(plan, batch, Graphs(heads, labels), given, wants_trees=False):
             if step.t == 1 and plan.predicts_tags:
                 standing["best_tags"][words] = best_tags(step.scores, step.batch)[0].cpu().numpy()
-            trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word)
-            standing["heads"][words], standing["labels"][words] = trees.heads[0].cpu(), trees.labels[0].cpu()
+            last = step
+        trees = plan.decoder.trees(last.scores, last.graphs, last.batch.is_word)
+        standing["heads"][words], standing["labels"][words] = trees.heads[0].cpu(), trees.labels[0].cpu()
         standing["is_done"][row] = 1
 
 

@@ -24,7 +24,7 @@ def stream_in_blocks(
 ) -> Iterator[Sentence]:
     """The sentences with their trees, but for the first `skip`.
 
-    A block with a sentence about which a person decided something is not for the engine.
+    Those about which a person decided something are not for the engine.
     """
     model = plan.model
     assert model.subwords is not None
@@ -33,18 +33,20 @@ def stream_in_blocks(
     held: deque[list[Item]] = deque()
 
     def packed() -> Iterator[Packed]:
-        """The next blocks, up to one that is not for the engine, which is then the last that is held."""
         while block := list(islice(items, BLOCK)):
             held.append(block)
-            if any(item.constraints for item in block):
-                return
-            ours, arcs = [item.sentence for item in block], [item.initial for item in block]
-            yield pack(ours, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
+            ours = [item for item in block if not item.constraints]
+            arcs = [item.initial for item in ours]
+            told = [item.sentence for item in ours]
+            yield pack(told, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
 
-    while True:
-        for found in engine(packed()):
-            yield from filled((item.sentence for item in held.popleft()), found, vocabulary, columns)
-        if not held:
-            return
-        for sentence, parsed in run_items(plan, held.popleft(), trees):
-            yield with_parse(sentence, parsed.tree.arcs, columns, parsed.tags)
+    for found in engine(packed()):
+        block = held.popleft()
+        free = filled((item.sentence for item in block if not item.constraints), found, vocabulary, columns)
+        decided = run_items(plan, [item for item in block if item.constraints], trees)
+        for item in block:
+            if item.constraints:
+                sentence, parsed = next(decided)
+                yield with_parse(sentence, parsed.tree.arcs, columns, parsed.tags)
+            else:
+                yield next(free)

@@ -9,6 +9,7 @@ import torch
 
 from treefine.config import Precision, PrecisionSettings, TagSource, TransformerSettings
 from treefine.errors import ModelError, TreefineError
+from treefine.network.eight_bits import is_quick
 from treefine.network.model import ParserModel
 from treefine.treebank.constraints import CONSTRAIN, Keep
 from treefine.treebank.sentence import Sentence
@@ -56,9 +57,13 @@ def checked_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
 
 
 def checked_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:
-    """The numbers that the model runs with on this device: as asked for, or else those it was measured with."""
+    """The numbers that the model runs with on this device: as asked for, or else those it was measured with.
+
+    On a processor that has no instructions for sums of eight bits, int8 is not taken by itself: it is no faster there.
+    """
     if precision is None:
-        return getattr(model.settings.precision, device.type, "float32")
+        own: Precision = getattr(model.settings.precision, device.type, "float32")
+        return "float32" if own == "int8" and not is_quick() else own
     known = precisions_of(model, device)
     if precision not in known:
         where = f"on {device.type}" if isinstance(model.settings.encoder, TransformerSettings) else "by a BiLSTM"
@@ -70,6 +75,13 @@ def precisions_of(model: ParserModel, device: torch.device) -> tuple[Precision, 
     """The numbers that the model can run with on this device."""
     by_device = get_type_hints(PrecisionSettings) if isinstance(model.settings.encoder, TransformerSettings) else {}
     return get_args(by_device[device.type]) if device.type in by_device else ("float32",)
+
+
+def checked_workers(workers: int | None) -> int | None:
+    """How many processes read and write beside the model; None to have them chosen."""
+    if workers is not None and workers < 0:
+        raise TreefineError(f"workers is {workers}.", hint="Give 0 or more, or leave it out.")
+    return workers
 
 
 def checked_keep(keep: Keep) -> Keep:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from treefine.network.biaffine import label_scores, with_one
 from treefine.network.encoder import TransformerEncoder
 from treefine.network.flat import NO_HEAD
-from treefine.network.model import ParserModel
 from treefine.network.packed import PackedEncoder, PackedInputs, Room
 from treefine.network.vocabulary import UNSEEN
-from treefine.parsing.decode import Decoder, are_trees
+from treefine.parsing.decode import are_trees, dependents
+from treefine.parsing.run import Plan
 from treefine.parsing.sure import sureness
 
 # What a step says of a sentence, added up.
@@ -47,16 +47,20 @@ class StepOutputs:
 class PackedStep(nn.Module):
     """A model in the precision that the encoder is to run in; scores are always float32."""
 
-    def __init__(self, model: ParserModel, decoder: Decoder, dtype: torch.dtype, *, stop_above: float) -> None:
+    def __init__(self, plan: Plan, dtype: torch.dtype) -> None:
         super().__init__()
-        assert isinstance(model.encoder, TransformerEncoder)
-        self.encoder = PackedEncoder(model.encoder, dtype)
-        self.scorer, self.tagger = model.scorer, model.tagger
-        self.decoder, self.stop_above = decoder, stop_above
+        assert isinstance(plan.model.encoder, TransformerEncoder)
+        self.encoder = PackedEncoder(plan.model.encoder, dtype)
+        self.scorer, self.tagger = plan.model.scorer, plan.model.tagger if plan.predicts_tags else None
+        self.decoder, self.stop_above = plan.decoder, plan.stop_above
 
     @torch.no_grad()
     def forward(self, inputs: StepInputs, room: Room, n_searched: int) -> StepOutputs:
         """The next graph of each sentence, whether it is the same, a tree, and sure."""
+        with torch.autocast(inputs.forced.device.type, enabled=False):  # whatever the caller is within
+            return self._stepped(inputs, room, n_searched)
+
+    def _stepped(self, inputs: StepInputs, room: Room, n_searched: int) -> StepOutputs:
         packed, scorer = inputs.packed, self.scorer
         vectors = self.encoder(packed, room).float()[None]  # [1, word, width]
         in_sentence = torch.arange(room.longest, device=vectors.device)
@@ -75,8 +79,7 @@ class PackedStep(nn.Module):
         labels = self.decoder.obeying(labels, heads)
         best_labels = labels.argmax(-1)
 
-        is_dependent = is_word.clone()
-        is_dependent[:, 0] = False
+        is_dependent = dependents(is_word)
         is_same = (heads == packed.heads) & (best_labels == packed.labels)
         converged = (is_same[places] | ~is_dependent).all(1)  # [sentence]
         tags = packed.tags

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from treefine.parsing.file_to_file import Engine, Told, parsed_texts
 from treefine.parsing.initial import Renamed, empty, given
+from treefine.parsing.options import checked_workers
 from treefine.parsing.pool import SHORT, Pool, default_workers
 from treefine.parsing.scribe import Orders, Place
 from treefine.parsing.spelled import engine_of_plan
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class FileParser:
     """A parser, what runs its model, and its workers, while entered.
 
-    Without a number of workers there are as many as the processor has cores for, once a file is long enough.
+    Without a number of workers there are as many as `default_workers` says, once a file is long enough.
     """
 
     def __init__(self, parser: Parser, orders: Orders, workers: int | None = None) -> None:
@@ -63,7 +64,7 @@ def parse_file(
     workers: int | None = None,
 ) -> int:
     """Do what `Parser.parse_file` does."""
-    files = FileParser.of(parser, workers)
+    files = FileParser.of(parser, checked_workers(workers))
     if files is None:
         return write_treebank(parser.stream(read_treebank(source, format=format)), target)
     count = 0

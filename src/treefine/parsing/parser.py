@@ -37,8 +37,9 @@ from treefine.parsing.options import (
 )
 from treefine.parsing.pack import with_parse
 from treefine.parsing.parse import Parse, Parses, Span, own_text, spans_in
-from treefine.parsing.pretrained import load_model, new_folder, push_folder, write_model
+from treefine.parsing.pretrained import load_model, new_folder, push_folder
 from treefine.parsing.run import Plan, run
+from treefine.parsing.saving import write_parser
 from treefine.parsing.segment import Segmenter
 from treefine.parsing.steps import Step
 from treefine.parsing.work import Parsed, details, steps, trees
@@ -163,6 +164,11 @@ class Parser:
     def running(self) -> ParserModel:
         """The model as it runs on a CPU, which may be in eight bits; `model` has the weights as they are saved."""
         return with_eight_bits(self.model) if self.precision == "int8" else self.model
+
+    @cached_property
+    def _free_initial(self) -> Parser | None:
+        """An initial parser that heeds no marks: what was decided is put into its graph afterwards."""
+        return self.initial.using(keep="nothing") if isinstance(self.initial, Parser) else None
 
     @cached_property
     def engine(self) -> Engine | None:
@@ -318,30 +324,22 @@ class Parser:
         and not saved.
         """
         with new_folder(Path(folder)) as new:
-            self._write(new, dtype, notes)
+            write_parser(self, new, dtype, notes)
 
     def push_to_hub(
         self, name: str, *, private: bool = False, dtype: torch.dtype = torch.float32, notes: str = ""
     ) -> str:
         """Upload the model to the hub as OWNER/NAME, and return the address it has there."""
         with tempfile.TemporaryDirectory() as folder:
-            self._write(Path(folder), dtype, notes)
+            write_parser(self, Path(folder), dtype, notes)
             return push_folder(Path(folder), name, is_private=private)
-
-    def _write(self, folder: Path, dtype: torch.dtype, notes: str) -> None:
-        write_model(self.model, folder, dtype=dtype, notes=notes)
-        if isinstance(self.initial, Parser):
-            (folder / LAYOUT.initial).mkdir()
-            self.initial._write(folder / LAYOUT.initial, dtype, "")
-        if self.segmenter is not None:
-            (folder / LAYOUT.segmenter).mkdir()
-            self.segmenter.write(folder / LAYOUT.segmenter)
 
     def plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
         """How sentences are parsed, for what runs them another way."""
         initial = self.initial
-        if isinstance(initial, Parser):  # it parses freely: what was decided is put into its graph
-            initial = from_parser(initial.using(keep="nothing").stream)
+        if isinstance(initial, Parser):
+            assert self._free_initial is not None
+            initial = from_parser(self._free_initial.stream)
         self.running.settings = self.model.settings  # calibration changes those of a model that has run
         return Plan(
             self.running,
@@ -377,25 +375,3 @@ class Parser:
             hint = "Choose empty, the folder of a SynTr or biaffine model, or a file of the same text."
             raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
         return from_file(os.fspath(initial))
-
-
-def load(
-    name: str | os.PathLike[str] = "en",
-    *,
-    initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
-    max_steps: int | None = None,
-    stop_above: float | None = None,
-    tags: TagSource | None = None,
-    device: str | torch.device | None = None,
-    precision: Precision | None = None,
-) -> Parser:
-    """The bundled parser of this name, or that of a folder or a hub's model: text in, trees out."""
-    return Parser.from_pretrained(
-        name,
-        initial=initial,
-        max_steps=max_steps,
-        stop_above=stop_above,
-        tags=tags,
-        device=device,
-        precision=precision,
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -28,13 +29,22 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # each worker is one of many
     "RAYON_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "PYTHONSAFEPATH": "1",  # a file json.py beside the user's is not ours
 }
+# Modules come from where ours came from: a file json.py beside the user's is not read. Ctrl-C is for others.
+_START = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+import json
+sys.path[:] = json.loads(sys.argv[1])
+from treefine.parsing.worker import main
+main()
+"""
 
 
 def default_workers() -> int:
     """As many as there are cores for."""
-    return max(0, min(MOST_WORKERS, (os.cpu_count() or 1) - FOR_OTHERS))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(0, min(MOST_WORKERS, cores - FOR_OTHERS))
 
 
 class Hand(Protocol):
@@ -99,12 +109,12 @@ class _Worker:
 
     def __init__(self, orders: Orders) -> None:
         ours = str(Path(__file__).parents[2])  # where this package is, installed or not
-        paths = [ours, *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [*(each for each in sys.path if each), ours]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "treefine.parsing.worker"],
+            [sys.executable, "-I", "-c", _START, json.dumps(paths)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | _ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(paths)},
+            env=os.environ | _ENVIRONMENT,
         )
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._thread.submit(send, self._pipe("stdin"), asdict(orders))

@@ -1,4 +1,4 @@
-"""A process that reads, tokenises and writes for another: `python -m treefine.parsing.worker`.
+"""A process that reads, tokenises and writes for another, which starts it (`pool`).
 
 It does what a Scribe does, and loads no torch. Its orders, and then what it is asked for, come over standard input; it
 ends when that does, and so with the process that started it.
@@ -7,7 +7,6 @@ ends when that does, and so with the process that started it.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -26,7 +25,6 @@ Reply = tuple[dict[str, Any], Arrays]
 
 def main() -> None:
     """Answer until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started us; we end when our input does
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library may print must not get between the answers
     with suppress(EOFError, BrokenPipeError):
@@ -63,7 +61,3 @@ _DO: dict[str, Callable[[Scribe, dict[str, Any], dict[str, np.ndarray]], Reply]]
     "write": _write,
     "drop": _drop,
 }
-
-
-if __name__ == "__main__":
-    main()

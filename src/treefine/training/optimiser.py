@@ -24,6 +24,7 @@ class Optimiser:
         for name, parameter in model.named_parameters():
             is_decayed = parameter.dim() > 1
             groups.setdefault((_is_pretrained(model, name), is_decayed), []).append(parameter)
+        self.has_fused = self.parameters[0].device.type in ("cpu", "cuda")
         self.adam = torch.optim.AdamW(
             [
                 {
@@ -35,7 +36,7 @@ class Optimiser:
             ],
             betas=(settings.betas[0], settings.betas[1]),
             eps=settings.eps,
-            fused=True,  # one pass over all weights, not one for each sum and product
+            fused=self.has_fused,  # one pass over all weights, not one for each sum and product
         )
         self.highest = [float(group["lr"]) for group in self.adam.param_groups]
         self.n_updates = 0
@@ -46,7 +47,7 @@ class Optimiser:
     def update(self, progress: float) -> None:
         """Change the weights by their gradients, and clear these."""
         if self.settings.clip:
-            nn.utils.clip_grad_norm_(self.parameters, self.settings.clip, foreach=True)
+            nn.utils.clip_grad_norm_(self.parameters, self.settings.clip, foreach=self.has_fused)
         factor = rate_factor(progress, self.settings.warm_up)
         for group, highest in zip(self.adam.param_groups, self.highest, strict=True):
             group["lr"] = highest * factor
