@@ -109,15 +109,19 @@ def test_each_bar_stands_with_its_figure_machine_and_verdict(rows):
         "Stanza fast, a": 40,
     }
     systems["Stanza fast, b"] = 50
-    path = rows(speed_row(**systems), speed_row("cuda", treefine=500), curves_row())
+    config = {"device": "NVIDIA H200", "workers": 14}
+    files = row_of("files", config, {"to convergence": {"passes_a_sentence": 2.2, "sentences_per_second": 10_000}})
+    path = rows(speed_row(**systems), speed_row("cuda", treefine=500), curves_row(), files)
 
     text = bars(path)
 
-    assert "| 1.4 | CPU, file to file, as it comes | A fine one, 16 cores | met |" in text
+    assert "| 1.4 | CPU, treefine | A fine one, 16 cores | met |" in text
     assert "| 2 | CPU, treefine beside encoder alone" in line_of(text, "| **missed** |", "encoder alone")
     assert "| 2 | CPU, Stanza fast, b beside treefine |" in line_of(text, "beside treefine |", "Stanza")
     assert "| 25 % | GPU, share" in line_of(text, "idle |")
-    assert "**missed**" in line_of(text, "| 10,000 | GPU, file to file | NVIDIA H200, A fine one, 16 cores |")
+    assert "**missed**" in line_of(
+        text, "| 10,000 | GPU, to convergence, 14 workers | NVIDIA H200, A fine one, 16 cores |"
+    )
     assert "**missed**" in line_of(text, "| 3 | CPU | ")
     assert "**missed**" in line_of(text, "| 4.88 GiB |")
     assert "not measured yet" in line_of(text, "times the speed of a straightforward version")
@@ -186,7 +190,7 @@ def test_training_stands_beside_the_straightforward_version(rows):
 
     assert "| 32 | 900 sentences/s | 100 sentences/s | 9.0 | 1,000 MB beside 5,000 MB | 1.10 | 1.20 |" in training(path)
     assert "| 9 | GPU, batches of 32 | NVIDIA H200" in bars(path)
-    assert "| 0.2 | GPU, batches of 32 | NVIDIA H200" in bars(path)
+    assert "| 0.2 | GPU, batches of 32, peak, beside straightforward | NVIDIA H200" in bars(path)
 
 
 def test_what_a_graph_adds_is_told_by_device_size_and_length(rows):

@@ -68,7 +68,7 @@ def is_available(device: torch.device) -> bool:
 
 def _compiles(device: torch.device) -> bool:
     """Whether a kernel can be made: Triton needs a C compiler, which not every machine has. If not, that is told."""
-    query = torch.zeros(1, 1, NARROWEST, device=device)
+    query = torch.zeros(1, 1, NARROWEST, dtype=torch.float16, device=device)
     row = torch.ones(1, dtype=torch.int32, device=device)
     try:
         attend_rows(query, query, query, rows=Rows(row - 1, row, 1))
