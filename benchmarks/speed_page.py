@@ -107,11 +107,17 @@ def graph_attention(path: Path = ROWS) -> str:
     rows = encoder_rows(path)
     if not rows:
         return missing("the encoder with and without a graph", ENCODER)
-    lines: Lines = [("on", "size", "pieces", "precision", "forward", "forward and backward", "kept for backward")]
+    heads = ("forward", "replayed by the engine", "forward and backward", "kept for backward")
+    lines: Lines = [("on", "size", "pieces", "precision", *heads)]
+    ratios = (
+        "forward, median ratio",
+        "engine, median ratio",
+        "forward and backward, median ratio",
+        "kept for backward, ratio",
+    )
     for row in rows:
         config, result = row["config"], row["result"]
-        ratios = ("forward, median ratio", "forward and backward, median ratio", "kept for backward, ratio")
-        shown = (f"{result[name]:.2f}" for name in ratios)
+        shown = (f"{result[name]:.2f}" if name in result else "" for name in ratios)
         lines.append((machine_of(row), config["size"], config["pieces_in_row"], config["precision"], *shown))
     return f"{table(*lines)}\n\nWithout a graph = 1. {origin(rows[-1], ENCODER)}"
 
