@@ -204,7 +204,9 @@ def test_what_a_graph_adds_is_told_by_device_size_and_length(rows):
     )
 
     text = graph_attention(path)
-    assert text.index("| A fine one, 16 cores | small | 40 | float32 | 1.10 |  | 1.10 | 1.10 |") < text.index("| base |")
+    assert text.index("| A fine one, 16 cores | small | 40 | float32 | 1.10 |  | 1.10 | 1.10 |") < text.index(
+        "| base |"
+    )
     assert "tiny" not in text
     assert "9.00" not in text  # an older row
     assert len([line for line in bars(path).splitlines() if line.endswith("| met |")]) == 2

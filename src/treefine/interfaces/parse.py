@@ -262,7 +262,8 @@ def _load(
         return parser
     known = parser.model.vocabulary.labels
     names = None if label_map is None else read_label_map(label_map, known)
-    return parser.using(initial=renamed(parser.initial, known, names), max_steps=parser.max_steps)
+    named = renamed(parser.initial, known, names)
+    return parser.using(initial=named, max_steps=parser.max_steps, stop_above=parser.stop_above)
 
 
 def _run(

@@ -84,7 +84,7 @@ class Learner:
             numbers = [order[each] for each in found[chosen]]
             progress = (number - 1 + done / len(found)) / settings.epochs
             try:
-                with _quick_products():
+                with quick_products():
                     loss = self.learn_from(numbers, drawn, progress)
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
@@ -240,7 +240,7 @@ class Learner:
 
 
 @contextmanager
-def _quick_products() -> Iterator[None]:
+def quick_products() -> Iterator[None]:
     """Let a GPU round to ten bits where it multiplies float32 matrices: enough to learn, too little to parse."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
