@@ -2,7 +2,7 @@
 
 python -m benchmarks encoder --device cuda                           8,192 pieces, bfloat16 and float16
 python -m benchmarks encoder                                         1,000 pieces on a CPU, float32
-python -m benchmarks encoder --size tiny --pieces 200 --rounds 2 --rows /tmp/rows.jsonl       a rehearsal
+python -m benchmarks encoder --size tiny --pieces 200 --rounds 2 --rows tried.jsonl       a rehearsal
 
 The same encoder runs with a graph and without one in turn. No time is told unless the fast path gives what the plain
 one gives.

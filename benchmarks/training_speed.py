@@ -2,7 +2,7 @@
 
 python -m benchmarks training_speed --device cuda                    base size, 60 words, at several batch sizes
 python -m benchmarks training_speed --device cuda --profile          what one batch's updates spend their time on
-python -m benchmarks training_speed --size tiny --sentences 8 --rows /tmp/rows.jsonl       a rehearsal on a CPU
+python -m benchmarks training_speed --size tiny --sentences 8 --rows tried.jsonl       a rehearsal on a CPU
 
 All learn with the same weights and the same optimiser, in turn. No time is told unless their losses are the same.
 """
