@@ -215,7 +215,7 @@ def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is
     assert sum(passes) == n_steps + n_searched
 
 
-def test_all_that_a_step_sends_is_one_copy_each_way():
+def test_all_that_a_step_sends_and_gets_back_is_in_one_tensor_each_way():
     parser = parser_of()
     engine = Engine(parser.plan(), ROOMS)
     list(stream_in_blocks(parser.plan(), engine.stream, sample(24)))
