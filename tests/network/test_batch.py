@@ -222,7 +222,7 @@ def test_graphs_are_the_same_where_all_heads_and_labels_are(data):
     other = [Arcs(*data.draw(arcs_over(length, labels=LABELS))) for length in lengths]
     other[0] = one[0]
 
-    same = Graphs.of(one, VOCABULARY).same_as(Graphs.of(other, VOCABULARY))
+    same = Graphs.of(one, VOCABULARY).same_words(Graphs.of(other, VOCABULARY)).all(1)
 
     def given_arcs(arcs):
         return [(head, label) for head, label in zip(*arcs, strict=True) if head is not None]

@@ -44,10 +44,6 @@ class Graphs:
         """Some of the graphs, cut to `n_words`, ROOT included."""
         return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words], self.has_any)
 
-    def same_as(self, other: Graphs) -> Bool[Tensor, " batch"]:
-        """Whether each sentence has the same heads and labels in both."""
-        return self.same_words(other).all(1)
-
     def same_words(self, other: Graphs) -> Bool[Tensor, "batch word"]:
         """Whether each word has the same head and label in both."""
         return (self.heads == other.heads) & (self.labels == other.labels)

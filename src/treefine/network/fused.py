@@ -86,12 +86,8 @@ def attend_rows(
     rows: Rows,
     relations: RowRelations | None = None,
     dropout: float = 0.0,
-    out: Float[Tensor, "piece attn width"] | None = None,
 ) -> Float[Tensor, "piece attn width"]:
-    """What each piece attends to in its row; without relations as the plain encoder.
-
-    `out` is filled where it is given, but for pieces of no row; it takes no gradient.
-    """
+    """What each piece attends to in its row; without relations as the plain encoder."""
     if query.stride() != key.stride() or query.stride() != value.stride() or query.stride(2) != 1:
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     seed = torch.randint(2**31 - 1, (1,), dtype=torch.int32, device=query.device) if dropout else None
@@ -99,10 +95,10 @@ def attend_rows(
         rows = replace(rows, by_distance=rows.by_distance.contiguous())
     tables = (None, None) if relations is None else (relations.key_rows, relations.value_rows)
     inputs = [query, key, value, *tables, rows.by_distance]
-    if torch.is_grad_enabled() and out is None and any(each is not None and each.requires_grad for each in inputs):
+    if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in inputs):
         attended: Tensor = _Attention.apply(*inputs, rows, relations, dropout, seed)  # type: ignore[no-untyped-call]
         return attended
-    out = torch.zeros_like(query, memory_format=torch.contiguous_format) if out is None else out
+    out = torch.zeros_like(query, memory_format=torch.contiguous_format)
     _forward(_Call(query, key, value, rows, relations, dropout, seed), out, None)
     return out
 
