@@ -37,6 +37,11 @@ WITH_OPTIONS = (
     "others",
     "around",
     "files",
+    "corpora",
+    "load",
+    "outages",
+    "fuzz",
+    "page",
 )
 WITHOUT_TREEBANKS = {"attention", "decoding", "newcomer", "tables"}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks import english, speed_figures
+from benchmarks.corpora import CORPORA
 from benchmarks.decisions import decisions
 from benchmarks.english import ENGLISH
 from benchmarks.markdown import table
@@ -14,6 +15,7 @@ from benchmarks.others_table import OTHER_PARSERS
 from benchmarks.results import RESULTS
 from benchmarks.rows import ROOT, last_row
 from benchmarks.segmenters import SEGMENTERS
+from benchmarks.serving_page import SERVING_PAGE
 from benchmarks.speed_page import SPEED_PAGE
 from benchmarks.summary import SUMMARY
 from benchmarks.tested import TESTED
@@ -26,6 +28,8 @@ PAGES = (
     "docs/refining.md",
     "docs/deciding.md",
     "docs/speed.md",
+    "docs/serving.md",
+    "docs/corpora.md",
 )
 
 
@@ -199,7 +203,7 @@ TABLES: dict[str, Callable[[], str]] = {
         newcomer,
         decisions,
     )
-} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS | SPEED_PAGE)
+} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS | SPEED_PAGE | CORPORA | SERVING_PAGE)
 FIGURES = {**english.FIGURES, **speed_figures.FIGURES}
 
 

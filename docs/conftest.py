@@ -34,3 +34,10 @@ def recipe(request, tmp_path, monkeypatch):
     write_treebank(sample(20), "train.conllu")
     write_treebank(sample(26)[20:], "dev.conllu")
     Path("biaffine.toml").write_text(BIAFFINE)
+
+
+@pytest.fixture(autouse=True)
+def working_folder(request, tmp_path, monkeypatch):
+    """That of spacy.md, where a pipeline is saved."""
+    if request.node.path.name == "spacy.md":
+        monkeypatch.chdir(tmp_path)

@@ -31,6 +31,7 @@ def test_the_public_names_are_these():
         "evaluate",
         "load",
         "read_treebank",
+        "to_table",
         "write_treebank",
     ]
     assert all(hasattr(treefine, name) for name in treefine.__all__)

@@ -84,7 +84,7 @@ def build(
     runs = []
     for t in range(1, max(passes) + 1):
         kept = [number for number, count in enumerate(passes) if count >= t]
-        cut = batches([sizes[number] for number in kept], most, N_POSITIONS, only_equal=plan.is_transformer_on_cpu)
+        cut = batches([sizes[number] for number in kept], most, N_POSITIONS)
         taken = ([sentences[kept[number]] for number in batch] for batch in cut)
         runs.append([_ready(parser, batch) for batch in taken])
     encoder, module = _encoder(kind, parser, layers, width, dtype)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
     from treefine.parsing.parser import Parser
     from treefine.parsing.steps import Step
+    from treefine.parsing.table import to_table
 
 __all__ = [
     "AlignmentError",
@@ -36,15 +37,17 @@ __all__ = [
     "evaluate",
     "load",
     "read_treebank",
+    "to_table",
     "write_treebank",
 ]
 
 
-_LATER = {"Parse": "parse", "Parser": "parser", "Step": "steps", "load": "load"}  # modules of treefine.parsing
+# Modules of treefine.parsing.
+_LATER = {"Parse": "parse", "Parser": "parser", "Step": "steps", "load": "load", "to_table": "table"}
 
 
 def __getattr__(name: str) -> Any:
-    """What loads torch, on first use."""
+    """What loads torch, or is seldom used, on first use."""
     if name in _LATER:
         return getattr(import_module(f"treefine.parsing.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,6 +33,7 @@ max_steps = {steps}
 {initial}
 """
 ENCODER = 'family = "pretrained"\nfolder = "$ENCODERS/bert"'
+BILSTM = 'family = "bilstm"\nword_width = 8\nchar_width = 8\ntag_width = 8\nn_layers = 2\nwidth = 8'
 
 
 def write_recipes(folder):
@@ -45,7 +46,7 @@ def write_recipes(folder):
             "encoder": ENCODER,
             "initial": 'parser = "$ENCODERS/syntr.toml"\nfolds = 2',
         },
-        "biaffine": {"graph": "none", "steps": 1, "encoder": 'family = "bilstm"', "initial": ""},
+        "biaffine": {"graph": "none", "steps": 1, "encoder": BILSTM, "initial": ""},
         "biaffine-rngtr": {
             "graph": "labelled",
             "steps": 3,

@@ -1,5 +1,6 @@
 import re
 import time
+from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from tests.drawing.generated_pictures import any_pictures, graphs, tree_pictures
 from treefine import Graph
 from treefine.drawing.characters import visible
+from treefine.drawing.layout import arcs_of
 from treefine.drawing.picture import Picture, step_pictures
-from treefine.drawing.svg import draw_svg, svg_and_width
+from treefine.drawing.svg import draw_frames, draw_svg, svg_and_width
 from treefine.treebank.sentence import Token
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -325,3 +327,74 @@ def test_thousands_of_words_are_drawn_in_a_second():
 
     assert time.perf_counter() - started < 3  # it takes a tenth of that
     assert svg.count('class="form"') == 5000
+
+
+@given(any_pictures())
+def test_each_line_and_each_label_says_which_arc_it_is_of(picture):
+    root = ElementTree.fromstring(draw_svg([picture]).encode())
+
+    found = [
+        (int(each.get("data-word")), int(each.get("data-head")), each.get("data-label"), each.get("class"))
+        for each in root.iter(SVG + "g")
+        if each.get("data-word")
+    ]
+
+    expected = [(arc.word, arc.head, attribute_text(arc.label), arc.kind.value) for arc in arcs_of(picture)]
+    assert sorted(found) == sorted(expected * 2)
+    forms = [each for each in parts(root, "text") if each.get("class") == "form"]
+    assert [each.get("data-word") for each in forms] == [str(word) for word in range(1, len(picture.forms) + 1)]
+
+
+def attribute_text(text: str) -> str:
+    """A text as XML gives it back from an attribute."""
+    return re.sub(r"[\t\n\r]", " ", visible(text))
+
+
+def test_confidence_stands_behind_the_label_where_that_is_wanted_and_a_low_one_has_a_question_mark():
+    graph = Graph.of_words([2, 0], ["nsubj", "root"])
+    picture = Picture(("Dogs", "bark"), graph=graph, confidence=(0.41, 0.8), shows_confidence=True)
+
+    (drawn,) = groups(draw_svg([picture]))
+
+    boxes = lines_and_boxes(drawn)[1]
+    assert sorted(box.text for box in boxes) == ["nsubj 0.41?", "root 0.80"]
+    assert [each.get("class") for each in parts(drawn, "tspan")] == ["sure unsure", "sure"]
+    plain = lines_and_boxes(groups(draw_svg([replace(picture, shows_confidence=False)]))[0])[1]
+    assert sorted(box.text for box in plain) == ["nsubj", "root"]
+    assert min(box.right - box.left for box in boxes) > max(box.right - box.left for box in plain)
+
+
+def test_a_word_that_is_not_attached_has_no_arc():
+    picture = Picture(tuple("wxyz"), graph=REFINED, unattached=frozenset({1, 3}))
+
+    lines, boxes = lines_and_boxes(groups(draw_svg([picture]))[0])
+
+    assert len(lines) == len(boxes) == 2
+
+
+def test_frames_are_of_one_size_without_titles_and_with_their_words_in_the_same_places():
+    pictures = step_pictures("wxyz", ["A", "B", "C", "D"], [REFINED, REFINED], initial=INITIAL)
+    bare = Picture(tuple("wxyz"), ("A", "B", "C", "D"), title="nothing yet")
+
+    frames = [ElementTree.fromstring(svg) for svg in draw_frames([bare, *pictures])]
+
+    def words(root):
+        return [(each.get("x"), each.get("y")) for each in parts(root, "text") if each.get("class") == "form"]
+
+    assert len(frames) == 4
+    assert len({(each.get("width"), each.get("height")) for each in frames}) == 1
+    assert all(0 < line.height for frame in frames for line in lines_and_boxes(frame)[0])
+    assert all(words(each) == words(frames[0]) for each in frames)
+    assert not any(each.get("class") == "title" for frame in frames for each in parts(frame, "text"))
+    assert [sum(1 for each in frame.iter(SVG + "g") if each.get("class") == "old") for frame in frames] == [0, 0, 2, 0]
+
+
+def test_no_label_covers_a_line_that_starts_beside_it():
+    graph = Graph.of_words([2, 0, 1], ["a rather long label", "root", "dep"])
+
+    lines, boxes = lines_and_boxes(groups(draw_svg([Picture(tuple("xyz"), graph=graph)]))[0])
+
+    (box,) = [box for box in boxes if box.text == "a rather long label"]
+    (line,) = [line for line in lines if line.reach[1] - line.reach[0] > box.right - box.left + 40]
+    assert line.height < box.top  # it goes up beside the label
+    assert line.start < box.left - 1

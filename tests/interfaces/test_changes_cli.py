@@ -200,7 +200,7 @@ def test_nothing_that_changed_is_a_file_without_changes(run_refine, refiner):
     ],
 )
 def test_a_file_of_changes_that_cannot_be_is_told_before_any_work(run_refine, arguments, message, monkeypatch):
-    monkeypatch.setattr("treefine.interfaces.parse._load", None)  # it would be called with work
+    monkeypatch.setattr("treefine.interfaces.parse.load_parser", None)  # it would be called with work
     Path("folder.tsv").mkdir()
     Path("linked.tsv").symlink_to("in.conllu")
 

@@ -270,7 +270,7 @@ def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
         plain(self, text)
 
     monkeypatch.setattr(stream._Plain, "write", write)
-    monkeypatch.setattr(reading, "open_input", lambda name, on_bytes: nullcontext(source))
+    monkeypatch.setattr(reading, "open_source", lambda name, on_bytes: nullcontext(source))
 
     out = run("-", "--from", "words", "--steps", 1, "--batch-pieces", 20).stdout
 

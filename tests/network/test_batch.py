@@ -236,3 +236,13 @@ def test_graphs_move_to_a_device():
     graphs = Graphs.of([Arcs((0,), ("root",))], VOCABULARY).to(torch.device("meta"))
 
     assert {graphs.heads.device.type, graphs.labels.device.type} == {"meta"}
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
+def test_the_places_of_words_leave_padding_out(lengths):
+    batch = Batch.of(WordInputs.of([["a"] * length for length in lengths], Vocabulary(labels=LABELS)), lengths)
+
+    places = batch.word_places
+
+    assert (places is None) == bool(batch.is_word.all())
+    assert places is None or places.tolist() == batch.is_word.flatten().nonzero()[:, 0].tolist()

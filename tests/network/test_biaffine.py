@@ -230,3 +230,25 @@ def test_labels_are_scored_the_same_however_many_words_a_cpu_takes_at_once(n_wor
 
     assert scores.shape == (2, n_words, N_LABELS)
     assert torch.allclose(scores, torch.einsum("bdi,lij,bdj->bdl", dep, weight, head), atol=1e-5)
+
+
+@given(lengths=sentence_lengths, seed=st.integers(0, 100))
+def test_padding_that_is_left_out_changes_no_score_of_a_word(lengths, seed):
+    scorer, (words, is_word) = scorer_with(seed), words_of(lengths, seed)
+
+    with_padding, without = scorer(words, is_word), scorer(words, is_word, is_word.flatten().nonzero()[:, 0])
+
+    assert torch.allclose(without.arcs[is_word], with_padding.arcs[is_word], atol=1e-5)
+    labels = [each.labels(with_padding.best_heads) for each in (with_padding, without)]
+    assert torch.allclose(labels[0][is_word], labels[1][is_word], atol=1e-4)
+    assert not labels[1][~is_word].any()
+
+
+def test_no_time_is_spent_on_padding_that_is_left_out():
+    scorer, (words, is_word), seen = scorer_with(), words_of([2, 5]), []
+    linear_of(scorer.arc_dep).register_forward_hook(lambda _, given, __: seen.append(tuple(given[0].shape)))
+
+    scorer(words, is_word)
+    scorer(words, is_word, is_word.flatten().nonzero()[:, 0])
+
+    assert seen == [(2, 5, WIDTH), (7, WIDTH)]

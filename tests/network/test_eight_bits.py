@@ -9,6 +9,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from tests.network.tiny_tokenizers import wordpiece
 from tests.tiny import sample, tiny_model
+from treefine.errors import ModelError
 from treefine.network.batch import Graphs
 from treefine.network.eight_bits import EightBitLinear, rounded_rows, with_eight_bits
 from treefine.network.rounding import restored, rounded
@@ -142,16 +143,29 @@ def test_the_model_itself_stays_as_it_is_and_shares_its_other_weights():
     assert not any(isinstance(each, nn.Linear) for each in found.encoder.modules())
 
 
+@pytest.mark.parametrize("graphs", [True, False])
 @pytest.mark.parametrize("make", [tiny_model, lambda: load_model(find_model("en"))], ids=["tiny", "bundled"])
-def test_sentences_of_one_padded_length_get_the_same_vectors_in_every_batch(make):
-    model, sentences = with_eight_bits(make()), sample(40)
-    by_length = {}
-    for sentence in sentences:
-        by_length.setdefault(model.batch_of([sentence], padded_to=4).inputs.pieces.shape[1], []).append(sentence)
+def test_a_sentence_gets_the_same_vectors_to_the_last_bit_in_every_batch(make, graphs):
+    model, sentences = with_eight_bits(make()), sample(30)
 
-    shared = [some for some in by_length.values() if len(some) > 1]
-    assert len(shared) > 5
-    for some in shared:
-        together = words_of(model, some)
-        for row, sentence in enumerate(some):
-            assert torch.equal(together[row, : len(sentence) + 1], words_of(model, [sentence])[0])
+    alone = [words_of(model, [sentence], graphs)[0] for sentence in sentences]
+
+    for some in (slice(None), slice(4, 11), slice(None, None, -3)):
+        for row, (sentence, expected) in enumerate(zip(sentences[some], alone[some], strict=True)):
+            if row == 0:
+                together = words_of(model, sentences[some], graphs)
+            assert torch.equal(together[row, : len(sentence) + 1], expected)
+
+
+@pytest.mark.parametrize("how", ["gradients", "train mode", "autocast"])
+def test_all_but_parsing_is_refused_in_one_line(how):
+    model = with_eight_bits(tiny_model()).train(how == "train mode")
+    model.encoder.widen = EightBitLinear([some_linear(16, 16)])  # it comes before the layers
+    inputs = model.batch_of(sample(2), padded_to=4).inputs
+
+    with (
+        torch.set_grad_enabled(how == "gradients"),
+        torch.autocast("cpu", dtype=torch.bfloat16, enabled=how == "autocast"),
+        pytest.raises(ModelError, match=r"only parses, on a CPU; .* Call it under torch\.inference_mode"),
+    ):
+        model.encoder(inputs, None, None)

@@ -136,6 +136,15 @@ def test_words_are_encoded_once_until_the_cache_is_full(monkeypatch):
     assert asked == [["river", "tree"], ["boat"], ["keys"], ["river"]]
 
 
+def test_a_very_long_word_is_not_remembered():
+    subwords, long, longest_kept = Subwords(wordpiece()), "ab" * 500, "a" * 64
+
+    found = subwords.pieces_of(["river", long, longest_kept, long, "river"])
+
+    assert found == [tuple(ids[:24]) for ids in subwords.all_pieces_of(["river", long, longest_kept, long, "river"])]
+    assert set(subwords._cache) == {"river", longest_kept}
+
+
 @every_kind
 def test_threads_do_not_disturb_each_other(kind, monkeypatch):
     monkeypatch.setattr(module, "MAX_CACHED_WORDS", 20)  # forgotten and encoded again all the time

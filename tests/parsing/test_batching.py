@@ -27,16 +27,19 @@ def test_a_sentence_that_is_cut_into_windows_is_alone(sizes, batch_pieces, longe
         assert len(batch) == 1 or max(sizes[number] for number in batch) <= longest
 
 
-@given(SIZES, st.integers(1, 100), st.integers(1, 30))
-def test_where_it_is_asked_for_a_batch_has_one_length_and_is_cut_only_when_full(sizes, batch_pieces, longest):
-    found = batches(sizes, batch_pieces, longest, only_equal=True)
+@given(SIZES, st.integers(1, 100), st.integers(1, 30), st.integers(1, 4))
+def test_padding_that_is_counted_apart_has_a_bound_of_its_own(sizes, batch_pieces, longest, times):
+    most = times * batch_pieces
+
+    found = batches(sizes, batch_pieces, longest, with_padding=most)
 
     assert sorted(number for batch in found for number in batch) == list(range(len(sizes)))
-    assert all(len({sizes[number] for number in batch}) == 1 for batch in found)
-    for one, other in zip(found, found[1:], strict=False):
-        size = sizes[one[0]]
-        if size == sizes[other[0]] <= longest:
-            assert (len(one) + 1) * size > batch_pieces
+    for one, following in zip(found, [*found, []][1:], strict=True):
+        lengths = [sizes[number] for number in one]
+        assert len(one) == 1 or (sum(lengths) <= batch_pieces and len(one) * max(lengths) <= most)
+        assert len(one) == 1 or max(lengths) <= longest
+        if following and (size := sizes[following[0]]) <= longest:  # a batch ends only where one more is too much
+            assert sum(lengths) + size > batch_pieces or (len(one) + 1) * size > most
 
 
 def test_sentences_of_like_length_are_together():

@@ -1,6 +1,8 @@
 """Trees that obey what a person decided."""
 
+import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tests.parsing.test_tree import every_tree
 from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Graph, Parser, Sentence, TreebankError, TreefineError
 from treefine.config import DecodeSettings, RelationSettings
+from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.initial import renamed
 from treefine.treebank.constraints import Constraints
@@ -278,6 +281,35 @@ def test_decisions_that_cannot_hold_together_are_named_and_no_others(parser, dec
         rooted.parse(WORDS, constraints=decided)
 
     assert f": {message}. Change one of them." in str(caught.value)
+
+
+def no_root(n_words):
+    """Of these no other than all together are wrong."""
+    return Constraints(not_heads={word: [0] for word in range(1, n_words + 1)})
+
+
+@pytest.mark.parametrize(("projective", "n_trials"), [(False, 20), (True, 10)])
+@pytest.mark.parametrize("n_more", [0, 3000])  # decisions that have nothing to do with it
+def test_the_search_for_those_that_contradict_each_other_has_an_end(parser, monkeypatch, n_more, projective, n_trials):
+    trials, has_tree = [], Decoder.has_tree
+    monkeypatch.setattr(Decoder, "has_tree", lambda *each: trials.append(1) or has_tree(*each))
+    n_arcs = 101**2
+    monkeypatch.setattr("treefine.parsing.constrain.MOST_WORK", n_trials * (n_arcs * (1 + projective) + 100 + n_more))
+    decided = replace(no_root(100), not_labels={1: ["det"] * n_more})
+
+    with pytest.raises(TreebankError) as caught:
+        parser.using(is_projective=projective).parse(["The"] * 100, constraints=decided)
+
+    assert len(trials) == 1 + n_trials  # the first sees that there is something to look for
+    n_told = int(re.search(r"Some among these (\d+) decisions cannot hold together", str(caught.value))[1])
+    assert 100 <= n_told < 100 + n_more or n_told == 100
+    assert "obeys them all: word 1 'The' must not be the root; " in str(caught.value)
+    assert str(caught.value).endswith(f"; and {n_told - 8} more. Take back some of them.")
+
+
+def test_the_search_goes_to_its_end_for_a_hundred_decisions(parser):
+    with pytest.raises(TreebankError, match="These decisions cannot hold together, .* and 92 more. Change one"):
+        parser.parse(["The"] * 100, constraints=no_root(100))
 
 
 def test_an_error_names_file_and_line(parser, tmp_path):

@@ -134,6 +134,18 @@ def test_the_users_names_come_first_and_one_that_is_not_to_be_read_is_blank():
     assert found.labels == ("_", "nsubj", "_")
 
 
+def test_only_so_many_readings_are_remembered_and_the_others_are_the_same(monkeypatch):
+    monkeypatch.setattr("treefine.parsing.initial.MOST_NAMES", 3)
+    labels = [f"{kind}:{number}" for number in range(5) for kind in ("nsubj", "obj")]
+    initial = renamed(arcs_of("_", *labels), ("nsubj", "obj"))
+
+    for _ in range(2):
+        (found,) = initial(words("a b c d e f g h i j k"))
+        assert found.labels == ("_", *["nsubj", "obj"] * 5)
+
+    assert len(initial._found) == 3
+
+
 def test_an_older_label_makes_the_same_tree_as_its_newer_name():
     parser = Parser(tiny_model(), initial=given, max_steps=1, device="cpu")
     older = {"obj": "dobj", "nsubj:pass": "nsubjpass", "root": "ROOT", "acl:relcl": "relcl", "nmod:poss": "poss"}

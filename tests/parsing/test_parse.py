@@ -13,7 +13,7 @@ from tests.tiny_segmenter import tiny_segmenter
 from treefine import ModelError, Parser, Sentence, TreefineError, read_treebank
 from treefine.config import TagSettings
 from treefine.parsing.initial import given as given_trees
-from treefine.parsing.parse import spans_in
+from treefine.treebank.spans import spans_in
 
 TEXT = "Dogs bark. Don't you\n\nhear them?  "
 
@@ -44,13 +44,14 @@ def test_a_text_becomes_sentences_whose_words_have_tags_heads_labels_and_places(
 
 @given(st.text(max_size=60))
 def test_places_rebuild_any_text(nlp, text):
-    spans = [span for parse in nlp(text) for span in parse.spans]
+    parses = nlp(text)
 
+    spans = [span for parse in parses for span in parse.spans]
     assert all(start < end for start, end in spans)
     assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
     gaps = [text[a:b] for a, b in zip([0, *(e for _, e in spans)], [*(s for s, _ in spans), len(text)], strict=True)]
     assert not any(character.isalnum() for gap in gaps for character in gap)
-    forms = [word.form for parse in nlp(text) for word in parse.words]
+    forms = [word.form for parse in parses for word in parse.words]
     assert forms == [text[start:end] for start, end in spans]
 
 

@@ -1,5 +1,7 @@
 """The Parser a user holds."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -176,9 +178,14 @@ def test_the_steps_of_many_sentences_are_those_of_each():
         assert steps[-1].tree == parsed.graph
 
 
+@cache
+def steps_of_sample(max_steps):
+    return [steps for _, steps in PARSER.using(max_steps=max_steps).stream_steps(sample(40))]
+
+
 @pytest.mark.parametrize("max_steps", [1, 2, 7])
 def test_the_last_step_tells_whether_the_sentence_has_converged(max_steps):
-    for _, steps in PARSER.using(max_steps=max_steps).stream_steps(sample(40)):
+    for steps in steps_of_sample(max_steps):
         *before, last = steps
         assert not any(step.converged for step in before)
         assert last.converged == (len(steps) > 1 and last.graph == before[-1].graph)
@@ -186,14 +193,12 @@ def test_the_last_step_tells_whether_the_sentence_has_converged(max_steps):
 
 
 def test_some_sentences_of_the_sample_converge():
-    assert any(steps[-1].converged for _, steps in PARSER.using(max_steps=7).stream_steps(sample(40)))
+    assert any(steps[-1].converged for steps in steps_of_sample(7))
 
 
 @pytest.mark.parametrize("max_steps", [1, 2, 7])
 def test_the_caller_says_how_many_steps_are_taken_at_most(max_steps):
-    found = [steps for _, steps in PARSER.using(max_steps=max_steps).stream_steps(sample(20))]
-
-    assert max(map(len, found)) == max_steps
+    assert max(map(len, steps_of_sample(max_steps))) == max_steps
 
 
 def test_steps_are_four_from_an_empty_graph_three_from_another_and_one_without_graphs():
@@ -413,12 +418,10 @@ OUT_OF_MEMORY = [
 def test_when_memory_runs_out_the_batch_is_halved_and_nothing_is_lost(error):
     crowded = Crowded(PARSER.model, 300, error)
 
-    sentences = 8 * sample(10)  # those of one length are scored together
-
-    parsed = Parser(crowded, device="cpu", batch_pieces=4000).parse(sentences)
+    parsed = Parser(crowded, device="cpu", batch_pieces=4000).parse(8 * sample(10))  # of one length, so together
 
     assert crowded.refusals
-    assert parsed == PARSER.parse(sentences)
+    assert parsed == 8 * PARSER.parse(sample(10))
 
 
 def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart(monkeypatch):

@@ -13,6 +13,8 @@ from treefine import Parser, TreefineError
 from treefine.config import BiLSTMSettings, ModelSettings, PrecisionSettings, RelationSettings
 from treefine.interfaces.cli import app
 from treefine.network.eight_bits import EightBitLinear
+from treefine.network.flat_rows import FlatRows
+from treefine.network.model import ParserModel
 from treefine.parsing import options
 
 
@@ -141,17 +143,40 @@ def test_a_sentence_in_eight_bits_has_the_same_tree_in_every_batch(batch_pieces)
     assert [each.arcs for each in backwards] == [parser.parse(each).arcs for each in sentences]
 
 
-def test_all_sentences_of_a_batch_are_padded_to_the_same_length_which_is_their_own(monkeypatch):
-    parser, lengths = tiny_parser(max_steps=2), []
-    real = parser.model.encoder.forward
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_attention_sees_each_sentence_in_the_length_that_it_has_alone(precision, monkeypatch):
+    parser, seen = tiny_parser(max_steps=2, precision=precision), []
+    sentences = [each for each in sample(40) if parser.plan().size(each) <= 60]
+    real = FlatRows.of.__func__
 
-    def recorded(inputs, *arguments, **named):
-        lengths.append((inputs.pieces.shape[1], inputs.row_lengths))
-        return real(inputs, *arguments, **named)
+    def recorded(cls, inputs, chosen):
+        rows = real(cls, inputs, chosen)
+        seen.append([(block.length, [inputs.row_lengths[row] for row in block.rows]) for block in rows.blocks])
+        return rows
 
-    monkeypatch.setattr(parser.model.encoder, "forward", recorded)
-    parser.parse(sample(40))
+    monkeypatch.setattr(FlatRows, "of", classmethod(recorded))
+    parser.parse(sentences)
 
-    assert any(len(rows) > 1 for _, rows in lengths)
-    for padded, rows in lengths:
-        assert {-(-row // 4) * 4 for row in rows} == {padded}
+    assert {length for blocks in seen for length, _ in blocks} == {parser.plan().size(each) for each in sentences}
+    for blocks in seen:
+        assert len({length for length, _ in blocks}) == len(blocks)  # one block a length
+        for length, rows in blocks:
+            assert {-(-row // 4) * 4 for row in rows} == {length}
+
+
+def test_a_few_dozen_sentences_of_mixed_lengths_are_one_batch(monkeypatch):
+    parser, sizes = tiny_parser(max_steps=1, precision="int8"), []
+    sentences = sorted(sample(60), key=len)[:30]
+    lengths = [parser.plan().size(each) for each in sentences]
+    real = ParserModel.forward
+
+    def recorded(model, batch, *arguments, **named):
+        sizes.append(len(batch))
+        return real(model, batch, *arguments, **named)
+
+    monkeypatch.setattr(ParserModel, "forward", recorded)
+    monkeypatch.setattr("treefine.parsing.run.stable_scores", lambda score, _, *rest, **__: score(*rest))
+    parser.parse(sentences)
+
+    assert sum(lengths) <= parser.plan().most_pieces < len(lengths) * max(lengths)
+    assert sizes == [len(sentences)]

@@ -21,6 +21,7 @@ from tests.tiny_segmenter import same_weights, texts, tiny_segmenter
 from treefine.errors import TreefineError
 from treefine.network.characters import Windows
 from treefine.parsing import cuts, segment
+from treefine.parsing.models import find_model
 from treefine.parsing.parser import Parser
 from treefine.parsing.segment import Segmenter
 from treefine.treebank.raw_text import text_of
@@ -336,8 +337,9 @@ def test_nothing_within_a_line_ends_a_sentence(gap):
     assert text_of(sentences(found)) == f"Hello{gap}there again\nb\n"
 
 
-def test_segmenting_in_several_threads_leaves_the_number_of_threads_as_it_was(monkeypatch):
-    segmenter, inside = tiny_segmenter(), threading.Barrier(2, timeout=60)
+@pytest.mark.parametrize("known", [(True, True), (True, False), (False, False)])
+def test_segmenting_in_several_threads_leaves_the_number_of_each_as_it_was(monkeypatch, known):
+    segmenter, inside, started = tiny_segmenter(), threading.Barrier(2, timeout=60), threading.Barrier(2, timeout=60)
     network = segmenter.network.forward
 
     def slow(windows):
@@ -349,16 +351,78 @@ def test_segmenting_in_several_threads_leaves_the_number_of_threads_as_it_was(mo
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        threads = [threading.Thread(target=segmenter.segment, args=("ab a.",)) for _ in range(2)]
+        seen = []
+
+        def segment(is_known):
+            if is_known:
+                torch.get_num_threads()  # from here on the thread has a number of its own
+            started.wait()
+            segmenter.segment("ab a.")
+            seen.append(torch.get_num_threads())
+
+        threads = [threading.Thread(target=segment, args=(each,)) for each in known]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert torch.get_num_threads() == 3
-        seen = []
         later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
         later.start()
         later.join()
-        assert seen == [3]
+        assert seen == [3, 3, 3]
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(st.lists(texts, max_size=6), st.integers(0, 3))
+def test_texts_that_are_segmented_together_come_out_as_each_alone(several, seed):
+    segmenter = tiny_segmenter(seed)
+
+    assert segmenter.segment_all(several) == [segmenter.segment(text) for text in several]
+
+
+SHORT = [" ".join(["ab 1.", "b'a"] * number) for number in range(1, 41)]
+
+
+def test_short_texts_share_the_calls_of_the_network(monkeypatch):
+    segmenter, sizes = tiny_segmenter(), []
+    monkeypatch.setattr(segment, "CLOSE", 0.0)
+    segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
+
+    found = segmenter.segment_all(SHORT)
+
+    assert sizes == [segment.AT_ONCE, len(SHORT) - segment.AT_ONCE]
+    assert [len(each) > 0 for each in found] == [True] * len(SHORT)
+
+
+def test_a_text_of_several_windows_is_looked_at_alone(monkeypatch):
+    segmenter, sizes = tiny_segmenter(), []
+    monkeypatch.setattr(segment, "CLOSE", 0.0)
+    segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
+
+    segmenter.segment_all(["a" * segment.STRIDE, "a" * (segment.STRIDE + 1), "b"])
+
+    assert sizes == [2, 2]  # the two short ones, then the two windows of the long one
+
+
+def test_a_text_with_a_close_decision_is_looked_at_alone(monkeypatch):
+    segmenter, sizes = tiny_segmenter(), []
+    segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
+    monkeypatch.setattr(segment, "CLOSE", 1e9)
+
+    segmenter.segment_all(SHORT[:3])
+
+    assert sizes == [3, 1, 1, 1]
+
+
+def test_scores_differ_in_company_by_far_less_than_what_counts_as_close():
+    segmenter = Segmenter.from_folder(find_model("en") / "segmenter")
+    several = ["Dogs bark.", "I did n't see it, Mr. Smith (born 1950) said. Why?", "a" * 300, "no end http://x.y/z"]
+
+    together = segmenter._scores(several)
+
+    for row, text in enumerate(several):
+        for whole, part in zip(together, segmenter._scores([text]), strict=True):
+            assert (whole[row, : len(text)] - part[0]).abs().max() < 0.05 * segment.CLOSE

@@ -16,6 +16,7 @@ MARGIN = 18  # around the drawing
 GAP = 18  # between two words
 BOLD = 1.1  # how much wider bold letters are
 MAX_CELLS = 40  # of a form, tag or label, as wide as this many letters
+UNSURE = 0.8  # a confidence below this has a question mark
 NARROW, WIDE = frozenset("fijlrtI .,:;'`!|()[]{}/\\-"), frozenset("mwMW@%—…")
 
 
@@ -35,6 +36,12 @@ class Arc(NamedTuple):
     label: str
     kind: Kind = Kind.SAME
     old_label: str = ""  # where the label alone has changed
+    sure: float | None = None  # how sure the parser is of it, where that is shown
+
+    @property
+    def sure_text(self) -> str:
+        """How sure the parser is, as it stands behind the label."""
+        return "" if self.sure is None else f" {self.sure:.2f}{'?' * (self.sure < UNSURE)}"
 
     @property
     def span(self) -> range:
@@ -51,13 +58,16 @@ def arcs_of(picture: Picture) -> list[Arc]:
         return []
     arcs = []
     for word in range(1, len(graph) + 1):
+        if word in picture.unattached:
+            continue
         head, label = graph.heads[word], graph.labels[word]
+        sure = picture.confidence[word - 1] if picture.shows_confidence and picture.confidence else None
         if word not in changed or before is None:
-            arcs.append(Arc(word, head, label))
+            arcs.append(Arc(word, head, label, sure=sure))
         elif before.heads[word] == head:
-            arcs.append(Arc(word, head, label, Kind.CHANGED, before.labels[word]))
+            arcs.append(Arc(word, head, label, Kind.CHANGED, before.labels[word], sure))
         else:
-            arcs.append(Arc(word, head, label, Kind.CHANGED))
+            arcs.append(Arc(word, head, label, Kind.CHANGED, sure=sure))
             arcs.append(Arc(word, before.heads[word], before.labels[word], Kind.OLD))
     return arcs
 
@@ -95,10 +105,10 @@ def text_width(text: str, size: float) -> float:
 
 
 def label_width(arc: Arc) -> float:
-    """The width of an arc's label, with the old one beside it where that is shown, and some room."""
+    """The width of an arc's label, with what is shown beside it (the old one, the confidence), and some room."""
     bold = BOLD if arc.kind is Kind.CHANGED else 1.0
     was = text_width(f"{shown(arc.old_label)} ", SMALL_SIZE) if arc.old_label else 0.0
-    return bold * text_width(shown(arc.label), SMALL_SIZE) + was + 10
+    return bold * text_width(shown(arc.label) + arc.sure_text, SMALL_SIZE) + was + 10
 
 
 def word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
@@ -116,7 +126,8 @@ def word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
             if arc.head in (ROOT, arc.word):
                 halves[arc.word] = max(halves[arc.word], label_width(arc) / 2)
             else:
-                apart[arc.span.stop].append((arc.span.start, label_width(arc) + 3 * STEM))
+                # So far apart, the label touches neither its own ends nor the lines that start from its word.
+                apart[arc.span.stop].append((arc.span.start, label_width(arc) + 3 * STEM + 6))
         for token in picture.multiword_tokens:
             apart[token.words[-1]].append((token.words[0], text_width(shown(token.form), SMALL_SIZE)))
     middles = [0.0] * len(halves)

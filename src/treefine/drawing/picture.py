@@ -26,6 +26,8 @@ class Picture:
     tokens: tuple[Token, ...] = ()  # as of `Sentence.tokens`; the multiword ones are shown
     title: str = ""
     before_name: str = ""  # what `before` is if not the step before, such as "gold"
+    shows_confidence: bool = False  # beside each label in an SVG, not on pointing alone
+    unattached: frozenset[int] = frozenset()  # words that have no arc, whatever the graph says of them
 
     def __post_init__(self) -> None:
         given = {"tags": self.tags, "graph": self.graph, "before": self.before, "confidence": self.confidence}

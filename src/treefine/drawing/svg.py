@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from itertools import groupby
 
@@ -12,6 +13,7 @@ from treefine.drawing.layout import (
     MARGIN,
     SMALL_SIZE,
     STEM,
+    UNSURE,
     WORD_SIZE,
     Arc,
     Kind,
@@ -35,7 +37,7 @@ WORDS, TAGS, TOKENS = 26, 18, 26  # pixels for a row of words, tags, multiword t
 FONTS = 'system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
 
 
-def _colors(*, paper: str, ink: str, soft: str, line: str, changed: str) -> str:
+def _colors(*, paper: str, ink: str, soft: str, line: str, changed: str, unsure: str) -> str:
     # No variables: many viewers of SVG, browsers aside, do not know them.
     return f"""
 .treefine .paper {{ fill: {paper}; }}
@@ -46,7 +48,8 @@ def _colors(*, paper: str, ink: str, soft: str, line: str, changed: str) -> str:
 .treefine .changed path {{ stroke: {changed}; }}
 .treefine .changed .head {{ fill: {changed}; stroke: none; }}
 .treefine .changed text {{ fill: {changed}; }}
-.treefine .changed .was {{ fill: {soft}; }}"""
+.treefine .changed .was, .treefine .sure {{ fill: {soft}; }}
+.treefine .unsure {{ fill: {unsure}; }}"""
 
 
 # Every rule is under "treefine", since a style in a page or notebook holds for all that is on it.
@@ -60,9 +63,11 @@ STYLE = f"""
 .treefine .changed text {{ font-weight: 600; }}
 .treefine .old path {{ stroke-dasharray: 4 3; }}
 .treefine .was {{ font-weight: 400; text-decoration: line-through; }}
-{_colors(paper="#ffffff", ink="#1f2328", soft="#59636e", line="#818b98", changed="#bc4c00")}
+.treefine .sure {{ font-weight: 400; }}
+.treefine .unsure {{ font-weight: 600; }}
+{_colors(paper="#ffffff", ink="#1f2328", soft="#59636e", line="#818b98", changed="#bc4c00", unsure="#9a6700")}
 @media screen and (prefers-color-scheme: dark) {{
-{_colors(paper="#151b23", ink="#f0f6fc", soft="#a3adb8", line="#7d8793", changed="#ff9e57")}
+{_colors(paper="#151b23", ink="#f0f6fc", soft="#a3adb8", line="#7d8793", changed="#ff9e57", unsure="#e3b341")}
 }}
 """
 
@@ -82,26 +87,46 @@ def svg_and_width(pictures: Sequence[Picture]) -> tuple[str, float]:
         titles = [shown(picture.title, TITLE_CELLS) for picture in same_words]
         width = max(width, needed, *(text_width(title, TITLE_SIZE) * BOLD + 2 * MARGIN for title in titles))
         for picture in same_words:
-            drawn, height = _draw(picture, places)
+            drawn, height = _draw(picture, places, _n_levels(picture))
             parts.append(f'<g transform="translate(0 {_number(top)})">{drawn}</g>')
             top += height
-    size = f'width="{_number(width)}" height="{_number(top)}" viewBox="0 0 {_number(width)} {_number(top)}"'
-    title = escape(visible(pictures[-1].text)) if pictures else ""
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="treefine" role="img" {size}>\n<title>{title}</title>\n'
+    return _whole(parts, pictures[-1].text if pictures else "", width, top), width
+
+
+def draw_frames(pictures: Sequence[Picture]) -> list[str]:
+    """One SVG for each of several graphs over the same words, without titles.
+
+    All are of one size and have their words in the same places, so that one can take the place of another.
+    """
+    places, width = word_places(pictures)
+    n_levels = max(map(_n_levels, pictures))
+    drawn = (_draw(replace(picture, title=""), places, n_levels) for picture in pictures)
+    return [_whole([parts], pictures[0].text, width, height) for parts, height in drawn]
+
+
+def _whole(parts: Sequence[str], title: str, width: float, height: float) -> str:
+    """An SVG file."""
+    size = f'width="{_number(width)}" height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="treefine" role="img" {size}>\n'
+        f"<title>{escape(visible(title))}</title>\n"
         f'<style>{STYLE}</style>\n<rect class="paper" width="100%" height="100%" rx="6"/>\n'
         + "\n".join(parts)
         + "\n</svg>\n"
     )
-    return svg, width
 
 
-def _draw(picture: Picture, places: Sequence[float]) -> tuple[str, float]:
-    """The elements of one picture, and its height."""
+def _n_levels(picture: Picture) -> int:
+    """How many levels of arcs it has."""
+    return max(arc_levels(arcs_of(picture), len(picture.forms)), default=0)
+
+
+def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str, float]:
+    """The elements of one picture with room for that many levels of arcs, and its height."""
     arcs = arcs_of(picture)
     levels = arc_levels(arcs, len(picture.forms))
     top = MARGIN / 2 + (TITLE if picture.title else 0)
-    ground = top + LEVEL * (max(levels) + 0.7 if arcs else 0)  # where arcs end and words begin
+    ground = top + LEVEL * (n_levels + 0.7 if n_levels else 0)  # where arcs end and words begin
     parts = [_text(MARGIN, MARGIN / 2 + 16, picture.title, "title")] if picture.title else []
     # Changed arcs come last and lie on top; labels lie on all lines, so that no line runs through one.
     order = sorted(range(len(arcs)), key=lambda index: (arcs[index].kind is Kind.CHANGED, levels[index]))
@@ -111,7 +136,7 @@ def _draw(picture: Picture, places: Sequence[float]) -> tuple[str, float]:
         parts.append(_arc(arcs[each], ends[each], heights[each], ground, _describe(arcs[each], picture)))
     parts += [_label(arcs[each], sum(ends[each]) / 2, heights[each]) for each in order]
     for word, form in enumerate(picture.forms, start=1):
-        parts.append(_text(places[word], ground + 18, form, "form"))
+        parts.append(_text(places[word], ground + 18, form, "form", f' data-word="{word}"'))
     bottom = ground + WORDS
     if picture.tags:
         for word, tag in enumerate(picture.tags, start=1):
@@ -163,7 +188,7 @@ def _arc(arc: Arc, ends: tuple[float, float], height: float, ground: float, titl
     line += f"V{_number(ground - size)}"
     arrow = f"M{_number(end)} {_number(ground)}l{-size / 2} {-size}h{size}z"
     return (
-        f'<g class="{arc.kind.value}"><title>{escape(visible(title))}</title>'
+        f"<g {_attributes(arc)}><title>{escape(visible(title))}</title>"
         f'<path d="{line}"/><path class="head" d="{arrow}"/></g>'
     )
 
@@ -184,15 +209,26 @@ def _label(arc: Arc, middle: float, height: float) -> str:
     width = label_width(arc)
     box = f'<rect class="paper" x="{_number(middle - width / 2)}" y="{_number(height - 8)}" width="{_number(width)}" '
     was = f'<tspan class="was">{escape(shown(arc.old_label))}</tspan> ' if arc.old_label else ""
-    text = f'<text x="{_number(middle)}" y="{_number(height + 4)}">{was}{escape(shown(arc.label))}</text>'
-    return f'<g class="{arc.kind.value}">{box}height="16"/>{text}</g>'
+    sure = f'<tspan class="{_sure_class(arc)}">{arc.sure_text}</tspan>' if arc.sure is not None else ""
+    text = f'<text x="{_number(middle)}" y="{_number(height + 4)}">{was}{escape(shown(arc.label))}{sure}</text>'
+    return f'<g {_attributes(arc)}>{box}height="16"/>{text}</g>'
 
 
-def _text(x: float, y: float, text: str, name: str) -> str:
+def _attributes(arc: Arc) -> str:
+    """How it is drawn and which arc it is, for the line and the label alike."""
+    label = escape(visible(arc.label))
+    return f'class="{arc.kind.value}" data-word="{arc.word}" data-head="{arc.head}" data-label="{label}"'
+
+
+def _sure_class(arc: Arc) -> str:
+    return "sure unsure" if arc.sure is not None and arc.sure < UNSURE else "sure"
+
+
+def _text(x: float, y: float, text: str, name: str, more: str = "") -> str:
     """A text; a browser shows the whole of it on pointing where its end was cut off."""
     drawn = shown(text, TITLE_CELLS) if name == "title" else shown(text)
     whole = f"<title>{escape(visible(text))}</title>" if drawn != visible(text) else ""
-    return f'<text class="{name}" x="{_number(x)}" y="{_number(y)}">{escape(drawn)}{whole}</text>'
+    return f'<text class="{name}"{more} x="{_number(x)}" y="{_number(y)}">{escape(drawn)}{whole}</text>'
 
 
 def _number(value: float) -> str:

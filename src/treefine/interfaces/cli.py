@@ -19,11 +19,13 @@ from treefine.interfaces.analyse import analyse
 from treefine.interfaces.models import models
 from treefine.interfaces.parse import parse, refine
 from treefine.interfaces.progress import progress
+from treefine.interfaces.serve import serve
 from treefine.interfaces.systems import FORMAT_NAMES, FormatOption, RuleOption, bytes_in, system_names
+from treefine.interfaces.table_file import check_table, convert_to_table
 from treefine.interfaces.train import train
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.convert import convert_treebank
-from treefine.treebank.formats import format_of
+from treefine.treebank.formats import format_of, suffix_of
 from treefine.treebank.validate import validate as find_faults
 
 
@@ -91,6 +93,9 @@ app.command(
     )
 )(refine)
 app.command(epilog=_examples("treefine models", "treefine models --json"))(models)
+app.command(
+    epilog=_examples("treefine serve", "treefine serve --model en --model tr=models/tr-imst --host 0.0.0.0 --port 80")
+)(serve)
 
 app.command(
     epilog=_examples(
@@ -226,6 +231,7 @@ def validate(
     epilog=_examples(
         "treefine convert german.conll09 german.conllu --from conll09-predicted",
         "treefine convert - train.conllx.gz < train.conllu",
+        "treefine convert train.conllu train.parquet",
     )
 )
 def convert(
@@ -237,18 +243,22 @@ def convert(
     to_format: Annotated[str | None, typer.Option("--to", help="Format of OUT; likewise.")] = None,
     skip: Annotated[bool, typer.Option("--skip", help="Leave out sentences with faults instead of stopping.")] = False,
 ) -> None:
-    """Convert between CoNLL-U, CoNLL-X and CoNLL-2009.
+    """Convert between CoNLL-U, CoNLL-X and CoNLL-2009, or into a table.
 
-    OUT may also be the same format, packed or unpacked. What the other format has no place for is counted on
-    standard error. conll09 reads the gold tags of CoNLL-2009, conll09-predicted those of its tagger.
+    OUT may also be the same format, packed or unpacked; if it ends in .parquet it has one row a word. What the
+    other format has no place for is counted on standard error. conll09 reads the gold tags of CoNLL-2009,
+    conll09-predicted those of its tagger.
     """
+    is_table = to_format is None and suffix_of(target) == ".parquet"
+    if is_table:
+        check_table(target)
     form = format_of(target, to_format)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", bytes_in(source)) as advance:
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
-        lost = convert_treebank(sentences, target, form)
+        lost = convert_to_table(sentences, target) if is_table else convert_treebank(sentences, target, form)
     if lost:
-        typer.echo(tables.losses_line(lost, form), err=True)
+        typer.echo(tables.losses_line(lost, "A table" if is_table else form.title), err=True)
 
 
 def _print_json(value: object) -> None:

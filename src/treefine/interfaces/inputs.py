@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import BinaryIO, Literal, NamedTuple, cast
 
 from treefine.errors import TreefineError
-from treefine.treebank.files import nearest_file
+from treefine.treebank.files import nearest_file, open_input
 from treefine.treebank.formats import FORMATS, format_by_name, suffix_of
 
 Kind = Literal["text", "lines", "words", "conllu", "conllx", "conll09", "conll09-predicted"]
 
 _FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
+
+
+class Section(NamedTuple):
+    """Whole sentences of a plain file, by the bytes they take."""
+
+    start: int
+    stop: int
+    n_before: int = 0  # sentences before it, where they have to be counted through
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,7 @@ class Input:
     name: str  # the path of a file; - is standard input; empty for a text
     text: str | None = None  # where that stands on the command line itself
     kind: Kind | None = None  # None where the first lines have to tell it
+    section: Section | None = None  # of the file; None for all of it
 
     @property
     def is_file(self) -> bool:
@@ -85,6 +96,20 @@ def _text(argument: str, kind: Kind | None) -> Input:
             what = f"Byte 0x{ord(letter) - 0xDC00:02x}" if "\udc80" <= letter <= "\udcff" else ascii(letter)
             raise TreefineError(f"{what} in the text is not UTF-8.", hint="Set the terminal to UTF-8, or give a file.")
     return Input("", argument, kind or "text")
+
+
+@contextmanager
+def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
+    """The bytes of a file or of standard input, or of the section of a file, which is held in memory."""
+    if source.section is None:
+        with open_input(source.name, on_bytes=on_bytes) as stream:
+            yield stream
+        return
+    start, stop, _ = source.section
+    with open_input(source.name) as stream:
+        stream.seek(start)
+        data = stream.read(stop - start)
+    yield io.BytesIO(data)
 
 
 def kind_by_name(path: str) -> Kind | None:

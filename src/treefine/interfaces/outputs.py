@@ -14,10 +14,11 @@ from treefine.errors import TreebankError, TreefineError
 from treefine.interfaces.changes_file import kind_of
 from treefine.interfaces.inputs import Input
 from treefine.interfaces.part_file import part_of
+from treefine.interfaces.table_file import check_table
 from treefine.treebank.files import COMPRESSED, not_written
 from treefine.treebank.formats import CONLL09, CONLLU, FORMATS, Format, format_by_name, suffix_of
 
-Shape = Literal["tree", "conllu", "json", "svg", "html"]
+Shape = Literal["tree", "conllu", "json", "svg", "html", "parquet"]
 _BY_ENDING: dict[str, Shape] = {
     ".txt": "tree",
     ".json": "json",
@@ -25,8 +26,15 @@ _BY_ENDING: dict[str, Shape] = {
     ".svg": "svg",
     ".html": "html",
     ".htm": "html",
+    ".parquet": "parquet",
 }
-_ENDINGS: dict[Shape, str] = {"tree": ".txt", "json": ".jsonl", "svg": ".svg", "html": ".html"}
+_ENDINGS: dict[Shape, str] = {
+    "tree": ".txt",
+    "json": ".jsonl",
+    "svg": ".svg",
+    "html": ".html",
+    "parquet": ".parquet",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,7 @@ class Job:
     target: str  # a path, or - for standard output
     shape: Shape
     form: Format | None = None  # of a treebank; None where each sentence keeps its own
+    is_block: bool = False  # of a corpus: it is written at one go, and by another worker if that fails
 
     @property
     def is_of_treebanks(self) -> bool:
@@ -47,7 +56,8 @@ class Job:
     def can_be_resumed(self) -> bool:
         """Whether the output is a file in which whole sentences can be told from a broken one."""
         path = Path(self.target)
-        return self.target != "-" and self.shape in ("conllu", "json") and (path.is_file() or not path.exists())
+        is_file = self.target != "-" and (path.is_file() or not path.exists())
+        return is_file and self.shape in ("conllu", "json") and not self.is_block
 
     @property
     def is_finished(self) -> bool:
@@ -66,6 +76,7 @@ class Wanted:
     changes: str | None = None  # a file for what a refinement changed
     k: int = 1  # trees of each sentence
     also_read: tuple[str, ...] = ()  # files beside the inputs: initial trees, a map of labels
+    model: str = ""  # by the name it was asked for; a table tells it
 
 
 def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: Wanted) -> list[Job]:
@@ -145,9 +156,10 @@ def _stem(name: str) -> str:
 
 
 def _check(job: Job, wanted: Wanted) -> None:
-    if wanted.steps and job.shape == "conllu":
+    if wanted.steps and job.shape in ("conllu", "parquet"):
         hint = "Add --format tree, svg, html or json."
-        raise TreefineError("A treebank has no place for the steps of --show-steps.", hint=hint)
+        what = "treebank" if job.shape == "conllu" else "table"
+        raise TreefineError(f"A {what} has no place for the steps of --show-steps.", hint=hint)
     if wanted.confidence and job.form is not None and job.form.misc is None:
         raise TreefineError(f"{job.form.title} has no column for the confidence.", hint="Write CoNLL-U.")
     if wanted.k > 1:
@@ -155,6 +167,8 @@ def _check(job: Job, wanted: Wanted) -> None:
     if wanted.resume and not job.can_be_resumed:
         hint = "Name a file of CoNLL-U, CoNLL-X, CoNLL-2009 or JSON with -o, or leave out --resume."
         raise TreefineError("Only a file of sentences can be gone on with.", hint=hint)
+    if job.shape == "parquet":
+        check_table(job.target)
     if job.target == "-":
         return
     _check_place(job.target)

@@ -13,13 +13,12 @@ from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.errors import TreefineError
 from treefine.interfaces import tables
 from treefine.interfaces.inputs import Input, Kind, find_inputs
+from treefine.interfaces.loading import Loading, load_parser
 from treefine.interfaces.outputs import Shape, Wanted, plan_jobs
 from treefine.treebank.constraints import Keep
 from treefine.treebank.formats import FORMATS
-from treefine.treebank.label_names import read_label_map
 
 if TYPE_CHECKING:
-    from treefine.parsing.initial import InitialParser
     from treefine.parsing.parser import Parser
 
 _Model = Annotated[
@@ -35,13 +34,16 @@ _Shape = Annotated[
     Shape | None,
     typer.Option(
         "--format",
-        help="The output: trees drawn for a terminal, a treebank, a JSON object a line, or pictures. [default: told by "
-        "the name of OUT; else tree on a terminal, and conllu elsewhere]",
+        help="The output: trees drawn for a terminal, a treebank, a JSON object a line, pictures, or a table with one "
+        "row a word. [default: told by the name of OUT; else tree on a terminal, and conllu elsewhere]",
     ),
 ]
 _ShowSteps = Annotated[bool, typer.Option("--show-steps", help="Draw each refinement step, with what it changed.")]
 _Confidence = Annotated[
-    bool, typer.Option("--confidence", help="Write how sure the parser is of a word into MISC: Conf=0.97.")
+    bool,
+    typer.Option(
+        "--confidence", help="Write how sure the parser is of a word: Conf=0.97 in MISC, or columns of a table."
+    ),
 ]
 _Review = Annotated[
     float | None,
@@ -155,6 +157,14 @@ def parse(
     precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
     workers: _Workers = None,
+    engine: Annotated[
+        Literal["local", "ray"],
+        typer.Option("--engine", help="Parse here, or by workers of Ray, on one machine or many, into a folder OUT/."),
+    ] = "local",
+    actors: Annotated[
+        int | None,
+        typer.Option("--actors", min=1, help="Parsers that Ray runs. [default: one a GPU, or without any one a core]"),
+    ] = None,
 ) -> None:
     """Parse texts, or sentences that are cut into words.
 
@@ -163,11 +173,21 @@ def parse(
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
-    wanted = Wanted(show_steps, confidence, review, resume, k=k, also_read=others)
+    wanted = Wanted(show_steps, confidence, review, resume, k=k, also_read=others, model=model)
     if show_steps and stop_above is None:
         stop_above = 1.0  # who asks for the steps asks for all of them
-    options = (initial, label_map, steps, stop_above, tags, projective, keep, k, device, precision, batch_pieces)
-    _run(inputs, output, shape, wanted, lambda: _load(model, *options), workers=workers)
+    loading = Loading(
+        model, initial, label_map, steps, stop_above, tags, projective, keep, k, device, precision, batch_pieces
+    )
+    if engine == "ray":
+        from treefine.interfaces.corpus import parse_corpus  # which loads torch
+
+        if not parse_corpus(inputs, output, shape, wanted, loading, actors=actors, workers=workers):
+            raise typer.Exit(1)
+        return
+    if actors is not None:
+        raise TreefineError("--actors is for --engine ray.", hint="Leave it out, or add that.")
+    _run(inputs, output, shape, wanted, lambda: load_parser(loading), workers=workers)
 
 
 def refine(
@@ -218,52 +238,14 @@ def refine(
     def load() -> Parser:
         from treefine.parsing.initial import given  # which loads torch
 
-        options = (given, label_map, steps, stop_above, tags, projective, keep, k, device, precision, batch_pieces)
-        return _load(model, *options)
+        return load_parser(
+            Loading(
+                model, given, label_map, steps, stop_above, tags, projective, keep, k, device, precision, batch_pieces
+            )
+        )
 
-    wanted = Wanted(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else ())
+    wanted = Wanted(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else (), model)
     _run(inputs, output, shape, wanted, load, tells_changes=True)
-
-
-def _load(
-    model: str,
-    initial: str | InitialParser | None,
-    label_map: str | None,
-    steps: int | None,
-    stop_above: float | None,
-    tags: TagSource | None,
-    projective: bool,
-    keep: Keep,
-    k: int,
-    device: str | None,
-    precision: Precision | None,
-    batch_pieces: int,
-) -> Parser:
-    """The parser, with names for the labels of another scheme."""
-    from treefine.parsing.initial import empty, renamed  # which load torch
-    from treefine.parsing.parser import Parser
-
-    parser = Parser.from_pretrained(
-        model,
-        initial=initial,
-        max_steps=steps,
-        stop_above=stop_above,
-        tags=tags,
-        is_projective=projective,
-        keep=keep,
-        k=k,
-        device=device,
-        precision=precision,
-        batch_pieces=batch_pieces,
-    )
-    if parser.initial is empty or isinstance(parser.initial, Parser):
-        if label_map is not None:
-            raise TreefineError("--label-map is for the trees of a file.", hint="Name one with --initial.")
-        return parser
-    known = parser.model.vocabulary.labels
-    names = None if label_map is None else read_label_map(label_map, known)
-    named = renamed(parser.initial, known, names)
-    return parser.using(initial=named, max_steps=parser.max_steps, stop_above=parser.stop_above)
 
 
 def _run(

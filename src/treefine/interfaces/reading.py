@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import BinaryIO, cast
 
 from treefine.errors import EmptyError, TreebankError
-from treefine.interfaces.inputs import Input, Kind
+from treefine.interfaces.inputs import Input, Kind, open_source
 from treefine.parsing.cuts import Segmented
-from treefine.parsing.parse import own_text, spans_in
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
-from treefine.treebank.files import Rejoined, name_of, open_input
+from treefine.treebank.files import Rejoined, name_of
 from treefine.treebank.pretokenised import read_words, utf8_lines
+from treefine.treebank.spans import own_text, spans_in
 
 CHUNK = 1 << 16  # bytes of a text that are read at a time
 _FIRST_WORD = re.compile(
@@ -28,8 +28,8 @@ _FIRST_WORD = re.compile(
 class Numbering:
     """The sent_ids of sentences that have none of their own, counted on from one input to the next."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
 
     def __call__(self, found: Iterator[Segmented]) -> Iterator[Segmented]:
         """The sentences with the next numbers."""
@@ -51,7 +51,7 @@ def read_input(
             yield from _read(stream, "", source.kind or "text", parser, numbered)
         return
     name = name_of(source.name)
-    with open_input(source.name, on_bytes=on_bytes) as stream:
+    with open_source(source, on_bytes=on_bytes) as stream:
         kind, head = (source.kind, b"") if source.kind is not None else _look(stream)
         yield from _read(cast(BinaryIO, io.BufferedReader(Rejoined(head, stream, name))), name, kind, parser, numbered)
 

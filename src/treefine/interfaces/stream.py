@@ -19,12 +19,13 @@ from treefine.errors import EmptyError, TreefineError
 from treefine.interfaces import tables
 from treefine.interfaces.changes import Changes
 from treefine.interfaces.changes_file import open_changes
-from treefine.interfaces.inputs import Input, bytes_in
+from treefine.interfaces.inputs import Input, bytes_in, open_source
 from treefine.interfaces.outputs import Job, Wanted
 from treefine.interfaces.part_file import JSON_LINES, TREEBANK, open_part
 from treefine.interfaces.progress import Advance, progress
 from treefine.interfaces.reading import Numbering, read_input
 from treefine.interfaces.review import Review
+from treefine.interfaces.table_file import about_parser, write_table
 from treefine.interfaces.writing import Pen, as_html, as_json, as_svg, as_trees, pen_for_stdout
 from treefine.parsing.cuts import Segmented
 from treefine.parsing.file_to_file import Told
@@ -32,9 +33,10 @@ from treefine.parsing.parse import Parse
 from treefine.parsing.parse_file import FileParser
 from treefine.parsing.parser import Parser
 from treefine.parsing.scribe import Place, missing_tags
+from treefine.parsing.table import Content, Placed
 from treefine.treebank.conllu import cut_treebank, texts_in_file
 from treefine.treebank.convert import convert, losses
-from treefine.treebank.files import name_of, open_input, open_output
+from treefine.treebank.files import name_of, open_output
 from treefine.treebank.formats import FORMATS, Format
 from treefine.treebank.sentence import Sentence
 
@@ -68,15 +70,25 @@ class _Plain:
             self.stream.flush()
 
 
-@dataclass
-class _Tally:
-    """What is to be told at the end."""
+def _warn(warning: TreefineError) -> None:
+    typer.echo(f"treefine: warning: {visible(str(warning))}", err=True)
 
-    review: Review | None
-    changes: Changes | None
+
+def _tell(error: TreefineError) -> None:
+    typer.echo(f"treefine: {visible(str(error))}", err=True)
+
+
+@dataclass
+class Tally:
+    """What is to be told at the end, and who hears at once of what is odd."""
+
+    review: Review | None = None
+    changes: Changes | None = None
     lost: dict[Format, Counter[str]] = field(default_factory=dict)
     n_empty: int = 0
     noted: Callable[[Parse], None] | None = None  # writes the file of changes
+    on_warning: Callable[[TreefineError], None] = _warn
+    on_empty: Callable[[TreefineError], None] = _tell  # of an input without a sentence
 
 
 def run_jobs(
@@ -89,7 +101,7 @@ def run_jobs(
     write.
     """
     changes = Changes(parser.model.vocabulary.labels) if tells_changes else None
-    tally = _Tally(None if wanted.review is None else Review(wanted.review), changes)
+    tally = Tally(None if wanted.review is None else Review(wanted.review), changes)
     inputs = [each for job in jobs for each in job.inputs]
     prints = jobs[0].target == "-" or tally.review is not None
     is_drawn_over = prints and sys.stdout is not None and sys.stdout.isatty()  # the bar, on the same terminal
@@ -104,10 +116,10 @@ def run_jobs(
         elif workers:
             _warn(TreefineError("--workers is not used: it is for trees alone, from treebank to treebank."))
         for job in jobs:
-            _run(parser, files, job, wanted, tally, advance, may_be_empty=len(inputs) > 1)
+            run_job(parser, files, job, wanted, tally, advance, may_be_empty=len(inputs) > 1)
     for form, lost in tally.lost.items():
         if lost:
-            typer.echo(tables.losses_line(lost, form), err=True)
+            typer.echo(tables.losses_line(lost, form.title), err=True)
     if tally.review is not None:
         typer.echo(tally.review.counted, err=True)
     if changes is not None:
@@ -116,19 +128,20 @@ def run_jobs(
     return not tally.n_empty
 
 
-def _run(
+def run_job(
     parser: Parser,
     files: FileParser | None,
     job: Job,
     wanted: Wanted,
-    tally: _Tally,
+    tally: Tally,
     advance: Advance,
     *,
     may_be_empty: bool,
 ) -> None:
-    numbered = Numbering()
+    """Read, parse and write one output; trees alone of treebanks go through `files`, where that is given."""
+    numbered = Numbering(job.inputs[0].section.n_before if job.inputs[0].section else 0)
     read = partial(read_input, parser=parser, on_bytes=advance, numbered=numbered)
-    found = _told_of_missing_tags(parser, _of_inputs(read, job, tally, may_be_empty=may_be_empty))
+    found = _told_of_missing_tags(parser, _of_inputs(read, job, tally, may_be_empty=may_be_empty), tally.on_warning)
     if job.form is not None:
         found = _converted(found, job.form, tally.lost.setdefault(job.form, Counter()))
     with ExitStack() as stack:
@@ -137,13 +150,19 @@ def _run(
             for _ in _seen(_parsed(parser, found, tally), tally, listed, advance):
                 pass
             return
+        if job.shape == "parquet":
+            content = Content(wanted.confidence, wanted.k > 1, tally.changes is not None)
+            placed = _placed(parser, found, wanted, tally, listed, advance)
+            about = about_parser(parser, wanted.model)
+            write_table(placed, job.target, content, about, is_synced=job.is_block)
+            return
         sink = stack.enter_context(_open(job, wanted))
         if files is not None and _is_plain(job, wanted, tally) and job.is_of_treebanks:
             places = _of_inputs(
                 partial(_places, form=job.form, on_bytes=advance), job, tally, may_be_empty=may_be_empty
             )
             lost = Counter[str]() if job.form is None else tally.lost[job.form]
-            told = Told(lost, _warn, lambda number: advance(sentences=number))
+            told = Told(lost, tally.on_warning, lambda number: advance(sentences=number))
             texts = files.texts(places, told, skip=sink.skip)
         elif _is_plain(job, wanted, tally):
             sentences = parser.stream((each.sentence for each in found), skip=sink.skip)
@@ -155,10 +174,14 @@ def _run(
             sink.write(text)
 
 
-def _is_plain(job: Job, wanted: Wanted, tally: _Tally) -> bool:
+def _is_plain(job: Job, wanted: Wanted, tally: Tally) -> bool:
     """Whether nothing is asked for but the trees, in a treebank."""
-    is_bare = not wanted.confidence and wanted.k == 1 and tally.review is None and tally.changes is None
-    return job.shape == "conllu" and is_bare
+    return job.shape == "conllu" and _is_bare(wanted, tally)
+
+
+def _is_bare(wanted: Wanted, tally: Tally) -> bool:
+    """Whether nothing is asked for but the trees, which are found faster than how sure they are."""
+    return not wanted.confidence and wanted.k == 1 and tally.review is None and tally.changes is None
 
 
 def _texts(parses: Iterator[Parse], job: Job, wanted: Wanted, *, is_start: bool) -> Iterator[str]:
@@ -188,7 +211,7 @@ def _open(job: Job, wanted: Wanted) -> Iterator[_Sink]:
         with open_part(job.target, records, is_resumed=wanted.resume) as part:
             yield part
     else:
-        with open_output(job.target) as stream:
+        with open_output(job.target, is_synced=job.is_block) as stream:
             yield _Plain(stream)
 
 
@@ -202,7 +225,7 @@ def _open_stdout(shape: str) -> Iterator[_Plain]:
 
 
 def _of_inputs(
-    read: Callable[[Input], Iterator[Item]], job: Job, tally: _Tally, *, may_be_empty: bool
+    read: Callable[[Input], Iterator[Item]], job: Job, tally: Tally, *, may_be_empty: bool
 ) -> Iterator[Item]:
     """What is read of the inputs, one after another."""
     for each in job.inputs:
@@ -211,7 +234,7 @@ def _of_inputs(
         except EmptyError as error:
             if not may_be_empty:
                 raise
-            typer.echo(f"treefine: {visible(str(error))}", err=True)
+            tally.on_empty(error)
             tally.n_empty += 1
 
 
@@ -219,7 +242,7 @@ def _places(source: Input, form: Format | None, on_bytes: Callable[[int], None])
     """A treebank in stretches, to be written in this format, or in its own."""
     name, kind = name_of(source.name), str(source.kind)
     to = None if form is None or form.title == FORMATS[kind].title else form.name
-    with open_input(source.name, on_bytes=on_bytes) as stream:
+    with open_source(source, on_bytes=on_bytes) as stream:
         for stretch in cut_treebank(stream, name):
             yield Place(stretch, name, kind, to)
 
@@ -231,8 +254,10 @@ def _converted(found: Iterator[Segmented], form: Format, lost: Counter[str]) -> 
         yield replace(each, sentence=convert(each.sentence, form))
 
 
-def _told_of_missing_tags(parser: Parser, found: Iterator[Segmented]) -> Iterator[Segmented]:
-    """The sentences; the first without any of the tags that the model reads is told of on standard error."""
+def _told_of_missing_tags(
+    parser: Parser, found: Iterator[Segmented], on_warning: Callable[[TreefineError], None]
+) -> Iterator[Segmented]:
+    """The sentences; the first without any of the tags that the model reads is told of."""
     source, columns = parser.model.settings.tags.source, parser.model.settings.tags.columns
     if parser.tags != "given" or source == "predicted":  # a model that has a tagger fills them in
         columns = ()
@@ -241,13 +266,9 @@ def _told_of_missing_tags(parser: Parser, found: Iterator[Segmented]) -> Iterato
         if not is_told:
             warning = missing_tags(each.sentence, columns)
             if warning is not None:
-                _warn(warning)
+                on_warning(warning)
                 is_told = True
         yield each
-
-
-def _warn(warning: TreefineError) -> None:
-    typer.echo(f"treefine: warning: {visible(str(warning))}", err=True)
 
 
 def _counted(sentences: Iterable[Sentence], advance: Advance) -> Iterator[Sentence]:
@@ -256,7 +277,7 @@ def _counted(sentences: Iterable[Sentence], advance: Advance) -> Iterator[Senten
         yield sentence
 
 
-def _parsed(parser: Parser, found: Iterator[Segmented], tally: _Tally, *, skip: int = 0) -> Iterator[Parse]:
+def _parsed(parser: Parser, found: Iterator[Segmented], tally: Tally, *, skip: int = 0) -> Iterator[Parse]:
     """The parses of all but the first `skip`; where it is asked for, what changed in them is counted."""
     if tally.changes is None:
         yield from parser.stream_segmented(found, skip=skip)
@@ -267,8 +288,26 @@ def _parsed(parser: Parser, found: Iterator[Segmented], tally: _Tally, *, skip: 
         yield tally.changes.add(parse, each.sentence.arcs)
 
 
+def _placed(
+    parser: Parser,
+    found: Iterator[Segmented],
+    wanted: Wanted,
+    tally: Tally,
+    listed: Callable[[str], None] | None,
+    advance: Advance,
+) -> Iterator[Placed]:
+    """The sentences of a table: with their trees alone, where no more is asked for."""
+    if not _is_bare(wanted, tally):
+        yield from _seen(_parsed(parser, found, tally), tally, listed, advance)
+        return
+    ours, theirs = tee(found)
+    parsed = _counted(parser.stream(each.sentence for each in theirs), advance)
+    for sentence, each in zip(parsed, ours, strict=True):
+        yield replace(each, sentence=sentence)
+
+
 def _seen(
-    parses: Iterable[Parse], tally: _Tally, listed: Callable[[str], None] | None, advance: Advance
+    parses: Iterable[Parse], tally: Tally, listed: Callable[[str], None] | None, advance: Advance
 ) -> Iterator[Parse]:
     """The parses; what changed is noted on the way, and those that are to be reviewed are listed."""
     for parse in parses:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from treefine.errors import TreefineError
 from treefine.evaluation.conll18 import Score, relative_error_reduction
-from treefine.treebank.formats import Format
 
 if TYPE_CHECKING:
     from treefine.evaluation.significance import Comparison, Difference  # which loads numpy
@@ -153,9 +152,9 @@ def error_json(error: TreefineError) -> dict[str, Any]:
     }
 
 
-def losses_line(lost: Mapping[str, int], form: Format) -> str:
+def losses_line(lost: Mapping[str, int], title: str) -> str:
     """What a format has no place for, and how much of it there was."""
-    return f"{form.title} has no place for: {', '.join(count(number, kind) for kind, number in lost.items())}"
+    return f"{title} has no place for: {', '.join(count(number, kind) for kind, number in lost.items())}"
 
 
 def count(number: int, thing: str) -> str:

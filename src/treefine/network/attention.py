@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import RelationSettings
-from treefine.network.attention_cpu import attend_on_cpu
+from treefine.network.attention_cpu import attend_blocks, attend_on_cpu
+from treefine.network.flat_rows import FlatBias, FlatRelations
 from treefine.network.fused import RowRelations, Rows, attend_rows
 from treefine.network.relations import NONE, Relations
 
@@ -72,8 +73,6 @@ def attend(
     if relations is None or tables is None:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
     keys, values = tables.key_rows(), tables.value_rows()
-    if query.device.type == "cpu" and query.dtype == torch.float32 and not (torch.is_grad_enabled() or dropout):
-        return attend_on_cpu(query, key, value, bias=bias, relations=relations, keys=keys, values=values)
     n_attention_heads, n_pieces, width = query.shape[1:]
     key_shares, value_shares = keys - keys[NONE], values - values[NONE]
     # F.embedding, not rows[ids]: nearly all ids are NONE, and the gradient of an index adds up equal ids one by one.
@@ -94,6 +93,22 @@ def attend(
     none = relations.has_graph[:, None, None, None] * values[NONE]
     attended = weights @ (value + none) + down_weights @ F.embedding(relations.down, value_shares)[:, None]
     return attended + up[..., None] * F.embedding(relations.up, value_shares)[:, None]
+
+
+def attend_flat(
+    query: Float[Tensor, "piece attn width"],
+    key: Float[Tensor, "piece attn width"],
+    value: Float[Tensor, "piece attn width"],
+    *,
+    bias: FlatBias,
+    relations: FlatRelations | None,
+    tables: RelationTables | None,
+) -> Float[Tensor, "piece attn width"]:
+    """`attend` for a CPU that parses rows laid end to end."""
+    if relations is None or tables is None:
+        return attend_blocks(query, key, value, bias)
+    rows = {"keys": tables.key_rows(), "values": tables.value_rows()}
+    return attend_on_cpu(query, key, value, bias=bias, relations=relations, **rows)
 
 
 def attend_fused(
@@ -137,18 +152,24 @@ class RelationAttention(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "row piece width"],
-        bias: Float[Tensor, "row _ _ piece"] | Rows,
-        relations: Relations | None,
-    ) -> Float[Tensor, "row piece width"]:
-        """The output before residual and norm."""
+        x: Float[Tensor, "*row piece width"],
+        bias: Float[Tensor, "row _ _ piece"] | Rows | FlatBias,
+        relations: Relations | FlatRelations | None,
+    ) -> Float[Tensor, "*row piece width"]:
+        """The output before residual and norm; of rows laid end to end with a FlatBias, and only to parse."""
         if torch.is_autocast_enabled(x.device.type):  # else it would round x three times, and keep each for backward
             x = x.to(torch.get_autocast_dtype(x.device.type))
         query, key, value = (
-            linear(x).unflatten(-1, (self.n_attention_heads, -1)).transpose(1, 2)  # [row, attn, piece, width]
-            for linear in (self.query, self.key, self.value)
-        )
-        dropout = self.dropout if self.training else 0.0
-        attended = attend(query, key, value, bias=bias, relations=relations, tables=self.relations, dropout=dropout)
-        output: Tensor = self.output(attended.transpose(1, 2).flatten(2))
+            linear(x).unflatten(-1, (self.n_attention_heads, -1)) for linear in (self.query, self.key, self.value)
+        )  # [row, piece, attn, width]
+        if isinstance(bias, FlatBias):
+            assert not isinstance(relations, Relations)
+            attended = attend_flat(query, key, value, bias=bias, relations=relations, tables=self.relations)
+        else:
+            assert not isinstance(relations, FlatRelations)
+            three = (each.transpose(1, 2) for each in (query, key, value))  # [row, attn, piece, width]
+            dropout = self.dropout if self.training else 0.0
+            attended = attend(*three, bias=bias, relations=relations, tables=self.relations, dropout=dropout)
+            attended = attended.transpose(1, 2)
+        output: Tensor = self.output(attended.flatten(-2))
         return output

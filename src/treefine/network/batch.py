@@ -255,6 +255,12 @@ class Batch:
         """The words of the longest sentence, ROOT included."""
         return max(self.lengths) + 1
 
+    @property
+    def word_places(self) -> Int[Tensor, " place"] | None:
+        """Where words and ROOT are, counted through all sentences; None without padding. No device is asked."""
+        is_word = np.arange(self.n_words) <= np.array(self.lengths)[:, None]
+        return None if is_word.all() else torch.from_numpy(np.flatnonzero(is_word))
+
     def select(self, sentences: Sequence[int]) -> Batch:
         """Some of the sentences, without needless padding."""
         lengths = tuple(self.lengths[number] for number in sentences)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -28,6 +28,7 @@ class Scores:
     tags: tuple[Float[Tensor, "batch word _"], ...] = ()  # a score for each tag, by column
     alone: Mapping[int, Scores] = field(default_factory=dict)  # sentences that were scored alone (see `stable`)
     allowed: Bool[Tensor, "batch dep label"] | None = None  # labels; None for all
+    words: Int[Tensor, " place"] | None = None  # which places are words, counted through all, if others are left out
 
     @property
     def arc_log_probabilities(self) -> Float[Tensor, "batch dep head"]:
@@ -48,7 +49,11 @@ class Scores:
         """The score of each label, if these are the heads. Those of ROOT and of padding mean nothing."""
         index = heads.clamp(min=0)[..., None].expand(-1, -1, self.label_head.shape[-1])
         head = self.label_head.gather(1, index)  # [batch, dep, width]
-        labels = label_scores(self.label_dep, head, self.label_weight)
+        if self.words is None:
+            labels = label_scores(self.label_dep, head, self.label_weight)
+        else:
+            dep, head = (each.flatten(0, 1)[None, self.words] for each in (self.label_dep, head))
+            labels = _padded(label_scores(dep, head, self.label_weight)[0], self.words, heads.shape)
         if self.allowed is not None:
             labels = labels.masked_fill(~self.allowed, -math.inf)
         for row, other in self.alone.items():
@@ -87,7 +92,9 @@ class Scores:
             dep[row, :n_words], head[row, :n_words] = other.label_dep[0], other.label_head[0]
             for whole, part in zip(tags, other.tags, strict=True):
                 whole[row, :n_words] = part[0]
-        merged = Scores(arcs, dep, head, self.label_weight, tuple(tags), {**self.alone, **rows}, self.allowed)
+        merged = replace(
+            self, arcs=arcs, label_dep=dep, label_head=head, tags=tuple(tags), alone={**self.alone, **rows}
+        )
         if "best_labels" in vars(self):  # those of the other sentences are worked out already
             labels = self.best_labels.clone()
             for row, other in rows.items():
@@ -103,11 +110,11 @@ class SharedDropout(nn.Module):
         super().__init__()
         self.rate = rate
 
-    def forward(self, x: Float[Tensor, "batch word width"]) -> Float[Tensor, "batch word width"]:
+    def forward(self, x: Float[Tensor, "*batch word width"]) -> Float[Tensor, "*batch word width"]:
         """The input, scaled and in part zero while training."""
         if not self.training or not self.rate:
             return x
-        keep = torch.empty_like(x[:, :1]).bernoulli_(1 - self.rate)
+        keep = torch.empty_like(x[..., :1, :]).bernoulli_(1 - self.rate)
         return x * keep / (1 - self.rate)
 
 
@@ -129,13 +136,32 @@ class BiaffineScorer(nn.Module):
         self.arc_weight = nn.Parameter(torch.zeros(settings.arc_width + 1, settings.arc_width))
         self.label_weight = nn.Parameter(torch.zeros(n_labels, settings.label_width + 1, settings.label_width + 1))
 
-    def forward(self, words: Float[Tensor, "batch word width"], is_word: Bool[Tensor, "batch word"]) -> Scores:
-        """The scores of all arcs between words; labels are scored when asked for."""
-        dep, head = with_one(self.arc_dep(words)), self.arc_head(words)
-        arcs = dep @ self.arc_weight @ head.transpose(1, 2)  # [batch, dep, head]
+    def forward(
+        self,
+        words: Float[Tensor, "batch word width"],
+        is_word: Bool[Tensor, "batch word"],
+        places: Int[Tensor, " place"] | None = None,
+    ) -> Scores:
+        """The scores of all arcs between words; labels are scored when asked for.
+
+        `places` says where words are, counted through all sentences, if no time is to be spent on padding.
+        """
+        if places is None:
+            parts = list(self._parts(words))
+        else:
+            parts = [_padded(each, places, is_word.shape) for each in self._parts(words.flatten(0, 1)[places])]
+        dep, head, label_dep, label_head = parts
+        arcs = dep @ head.transpose(1, 2)  # [batch, dep, head]
         is_self = torch.eye(words.shape[1], dtype=torch.bool, device=words.device)
         arcs = arcs.masked_fill(~is_word[:, None] | is_self, -math.inf)
-        return Scores(arcs, with_one(self.label_dep(words)), with_one(self.label_head(words)), self.label_weight)
+        return Scores(arcs, label_dep, label_head, self.label_weight, words=places)
+
+    def _parts(self, words: Float[Tensor, "*batch word width"]) -> Iterator[Float[Tensor, "*batch word _"]]:
+        """The vectors of each word as dependent and as head, for arcs and for labels."""
+        yield with_one(self.arc_dep(words)) @ self.arc_weight
+        yield self.arc_head(words)
+        yield with_one(self.label_dep(words))
+        yield with_one(self.label_head(words))
 
 
 def label_scores(
@@ -158,6 +184,14 @@ def label_scores(
     return torch.cat(scores or [dep.new_zeros(0)]).view(*dep.shape[:2], len(weight))
 
 
-def with_one(x: Float[Tensor, "batch word width"]) -> Float[Tensor, "batch word wider"]:
+def _padded(
+    flat: Float[Tensor, "word width"], places: Int[Tensor, " word"], shape: torch.Size
+) -> Float[Tensor, "batch place width"]:
+    """What words have, in their places; zeros where there are none."""
+    rows = flat.new_zeros(shape.numel(), flat.shape[1])
+    return rows.index_copy_(0, places, flat).view(*shape, -1)
+
+
+def with_one(x: Float[Tensor, "*batch word width"]) -> Float[Tensor, "*batch word wider"]:
     """Each vector with a 1 behind it, so that a biaffine form has linear terms as well."""
     return torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)

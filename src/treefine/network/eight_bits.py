@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float, Int8
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.network.attention_cpu import attend_on_cpu
+from treefine.errors import ModelError
+from treefine.network.attention import attend_flat
 from treefine.network.encoder import Layer, TransformerEncoder
+from treefine.network.flat_rows import FlatBias, FlatRelations
 from treefine.network.model import ParserModel
-from treefine.network.relations import Relations
 from treefine.network.rounding import LARGEST
 
 TINY = torch.finfo(torch.float32).tiny  # so that a row of zeros can be divided by its largest number
@@ -66,19 +66,14 @@ class EightBitLayer(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "row piece width"],
-        bias: Float[Tensor, "row _ _ piece"],
-        relations: Relations | None,
-    ) -> Float[Tensor, "row piece width"]:
-        """The next layer's input."""
-        projected = self.projections(x).unflatten(-1, (3, self.n_attention_heads, -1))  # [row, piece, 3, attn, width]
-        query, key, value = projected.transpose(1, 3).unbind(2)  # [row, attn, piece, width]
-        if relations is None or self.relations is None:
-            attended = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        else:
-            tables = {"keys": self.relations.keys, "values": self.relations.values}
-            attended = attend_on_cpu(query, key, value, bias=bias, relations=relations, **tables)
-        x = self.attention_norm(self.output(attended.transpose(1, 2).flatten(2), in_place=True).add_(x))
+        x: Float[Tensor, "piece width"],
+        bias: FlatBias,
+        relations: FlatRelations | None,
+    ) -> Float[Tensor, "piece width"]:
+        """The next layer's input, of rows laid end to end."""
+        query, key, value = self.projections(x).unflatten(-1, (3, self.n_attention_heads, -1)).unbind(1)
+        attended = attend_flat(query, key, value, bias=bias, relations=relations, tables=self.relations)
+        x = self.attention_norm(self.output(attended.flatten(1), in_place=True).add_(x))
         output: Tensor = self.outer_norm(self.outer(self._activated(self.inner(x)), in_place=True).add_(x))
         return output
 
@@ -108,4 +103,13 @@ def with_eight_bits(model: ParserModel) -> ParserModel:
     layers = [each for each in found.encoder.layers if isinstance(each, Layer)]
     assert len(layers) == len(found.encoder.layers)  # of a model that is in eight bits already there are none
     encoder.layers = nn.ModuleList(map(EightBitLayer, layers))
-    return found
+    encoder.register_forward_pre_hook(_check_parses)
+    return found.eval()
+
+
+def _check_parses(encoder: nn.Module, _: object) -> None:
+    """Refuse all but parsing: the layers are made for rows that are laid flat."""
+    assert isinstance(encoder, TransformerEncoder)
+    if not encoder.lays_flat(encoder.root.device):
+        hint = "Call it under torch.inference_mode(), in eval mode and without autocast; train in float32."
+        raise ModelError("An encoder in eight bits only parses, on a CPU; nothing can be learned with it.", hint=hint)

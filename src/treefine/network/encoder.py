@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,6 +14,7 @@ from treefine.config import RelationSettings, TransformerSettings
 from treefine.network.activated import activated
 from treefine.network.attention import RelationAttention, RelationTables
 from treefine.network.batch import ROOT_PIECE, Graphs, PieceInputs
+from treefine.network.flat_rows import FlatBias, FlatRelations, FlatRows
 from treefine.network.fused import Rows, is_available
 from treefine.network.relations import Relations, n_relations, relate
 
@@ -71,15 +73,45 @@ class TransformerEncoder(nn.Module):
         if graphs is not None and self.relation_settings.graph != "none":
             has_any = bool((graphs.heads >= 0).any()) if graphs.has_any is None else graphs.has_any
             relations = relate(inputs, graphs, self.n_labels, self.relation_settings) if has_any else None
+        chunks = inputs.row_chunks(rows_at_once)
+        if self.lays_flat(inputs.pieces.device):
+            return self._forward_flat(inputs, tags, relations, chunks)
         encoded = [
             self.encode(
                 self.embed(inputs, tags, rows),
                 inputs.is_piece[rows],
                 None if relations is None else relations[rows],
             )
-            for rows in inputs.row_chunks(rows_at_once)
+            for rows in chunks
         ]
         return torch.cat(encoded)[inputs.word_rows, inputs.word_pieces]
+
+    def lays_flat(self, device: torch.device) -> bool:
+        """Whether rows are laid end to end, so that their lengths may differ: on a CPU that parses in float32."""
+        learns = self.training or torch.is_grad_enabled()
+        is_single = self.root.dtype == torch.float32 and not torch.is_autocast_enabled(device.type)
+        return device.type == "cpu" and is_single and not learns
+
+    def _forward_flat(
+        self,
+        inputs: PieceInputs,
+        tags: Int[Tensor, "batch word column"] | None,
+        relations: Relations | None,
+        chunks: Iterable[slice],
+    ) -> Float[Tensor, "batch word width"]:
+        encoded, starts, n_pieces = [], torch.zeros(inputs.n_rows, dtype=torch.long), 0
+        for chunk in chunks:
+            rows = FlatRows.of(inputs, chunk)
+            x = self.embed_flat(inputs, tags, rows)
+            is_piece = [inputs.is_piece[block.rows, : block.length] for block in rows.blocks]
+            bias = FlatBias(rows, [self._bias(x.dtype, each) for each in is_piece])
+            of_rows = None if relations is None else FlatRelations.of(relations, bias)
+            for layer in self.layers:
+                x = layer(x, bias, of_rows)
+            encoded.append(x)
+            starts[chunk] = rows.starts[chunk] + n_pieces
+            n_pieces += len(x)
+        return torch.cat(encoded)[starts[inputs.word_rows] + inputs.word_pieces]
 
     def embed(
         self, inputs: PieceInputs, tags: Int[Tensor, "batch word column"] | None, rows: slice
@@ -99,6 +131,23 @@ class TransformerEncoder(nn.Module):
         embedded: Tensor = x if self.widen is None else self.widen(x)
         return embedded
 
+    def embed_flat(
+        self, inputs: PieceInputs, tags: Int[Tensor, "batch word column"] | None, rows: FlatRows
+    ) -> Float[Tensor, "piece width"]:
+        """The same for rows laid end to end."""
+        x = self.pieces(rows.take(inputs.pieces))
+        x = torch.where((rows.places == ROOT_PIECE)[:, None], self.root, x)
+        words = rows.take(inputs.words)
+        if self.double_specials:
+            x = x * torch.where(words < 0, 2, 1)[:, None]
+        if tags is not None:
+            of_words = tags[inputs.sentences[rows.rows], words.clamp(min=0)]  # [piece, column]
+            for column, table in enumerate(self.tags):
+                x = x + table(torch.where(words > 0, of_words[:, column], 0))
+        x = self.norm(x + self.positions(rows.places))
+        embedded: Tensor = x if self.widen is None else self.widen(x)
+        return embedded
+
     def encode(
         self,
         x: Float[Tensor, "row piece width"],
@@ -111,21 +160,20 @@ class TransformerEncoder(nn.Module):
             by_distance = None if self.buckets is None else self.bias_by_distance(x.shape[1])
             bias = Rows.padded(is_piece, by_distance)
         else:
-            bias = self._bias(x, is_piece)
+            bias = self._bias(x.dtype, is_piece)
         for layer in self.layers:
             x = layer(x, bias, relations)
         return x
 
-    def _bias(
-        self, x: Float[Tensor, "row piece width"], is_piece: Bool[Tensor, "row piece"]
-    ) -> Float[Tensor, "row _ _ piece"]:
+    def _bias(self, dtype: torch.dtype, is_piece: Bool[Tensor, "row piece"]) -> Float[Tensor, "row _ _ piece"]:
         """What is added to the scores: nothing is attended to in padding, and MPNet minds the distance."""
-        bias = torch.zeros(is_piece.shape, dtype=x.dtype, device=x.device)
+        bias = torch.zeros(is_piece.shape, dtype=dtype, device=is_piece.device)
         bias = bias.masked_fill(~is_piece, -math.inf)[:, None, None]  # [row, 1, 1, piece]
         if self.buckets is not None:
-            places = torch.arange(x.shape[1], device=x.device)
-            distance = places[None] - places[:, None] + x.shape[1] - 1  # [query, key], from 0
-            bias = bias + self.bias_by_distance(x.shape[1])[:, distance][None]
+            n_pieces = is_piece.shape[1]
+            places = torch.arange(n_pieces, device=is_piece.device)
+            distance = places[None] - places[:, None] + n_pieces - 1  # [query, key], from 0
+            bias = bias + self.bias_by_distance(n_pieces)[:, distance][None]
         return bias
 
     def bias_by_distance(self, n_pieces: int) -> Float[Tensor, "attn distance"]:
@@ -164,11 +212,11 @@ class Layer(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "row piece width"],
-        bias: Float[Tensor, "row _ _ piece"] | Rows,
-        relations: Relations | None,
-    ) -> Float[Tensor, "row piece width"]:
-        """The next layer's input."""
+        x: Float[Tensor, "*row piece width"],
+        bias: Float[Tensor, "row _ _ piece"] | Rows | FlatBias,
+        relations: Relations | FlatRelations | None,
+    ) -> Float[Tensor, "*row piece width"]:
+        """The next layer's input; of rows laid end to end with a FlatBias."""
         x = self.attention_norm(x + self.dropout(self.attention(x, bias, relations)))
         inner = self.inner(x)
         outer = activated(self.outer, self.activation, inner) if self.training else self.outer(self.activation(inner))

@@ -68,7 +68,8 @@ class ParserModel(nn.Module):
         words = self.encoder(batch.inputs, tags, graphs, rows_at_once=rows_at_once)
         with torch.autocast(words.device.type, enabled=False):  # an encoder may run in bfloat16, scores never do
             words = words.float()
-            scores: Scores = self.scorer(words, batch.is_word)
+            parses_on_cpu = words.device.type == "cpu" and not torch.is_grad_enabled()
+            scores: Scores = self.scorer(words, batch.is_word, batch.word_places if parses_on_cpu else None)
             return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
 
     def batch_of(self, sentences: Sequence[Sentence], *, padded_to: int = 1) -> Batch:

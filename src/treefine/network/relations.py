@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Int
@@ -27,21 +26,6 @@ class Relations:
     def __getitem__(self, rows: slice) -> Relations:
         """Some of the rows."""
         return Relations(self.above[rows], self.up[rows], self.down[rows], self.has_graph[rows])
-
-    # All layers of an encoder ask for the following, which are worked out once.
-
-    @cached_property
-    def pieces_above(self) -> Int[Tensor, " row_and_piece"]:
-        """The piece above each piece, counted through all rows."""
-        starts = torch.arange(len(self.above), device=self.above.device) * self.above.shape[1]
-        return (self.above + starts[:, None]).flatten()
-
-    @cached_property
-    def cells(self) -> Int[Tensor, "row up_and_down"]:
-        """Where in a row's matrix of pairs a piece is query to the piece above it, then where it is its key."""
-        n_pieces = self.above.shape[1]
-        places = torch.arange(n_pieces, device=self.above.device)
-        return torch.cat([places * n_pieces + self.above, self.above * n_pieces + places], dim=1)
 
 
 def n_relations(n_labels: int, settings: RelationSettings) -> int:

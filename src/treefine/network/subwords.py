@@ -16,6 +16,7 @@ from treefine.network.model_files import read_json
 
 MAX_WORD_PIECES = 24  # only the first piece is decoded, and no single word should fill a window of 512
 MAX_CACHED_WORDS = 200_000
+MAX_CACHED_LENGTH = 64  # characters of a word that is remembered: longer ones hardly come again
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")  # as they are saved
 
 # The settings that may name a special piece, and what it is customarily called where none does.
@@ -96,11 +97,13 @@ class Subwords:
         """The pieces of each word, one at least and MAX_WORD_PIECES at most; the first one stands for the word."""
         cache = self._cache
         new = [word for word in dict.fromkeys(words) if word not in cache]
-        if new:
-            cache.update(zip(new, (tuple(ids[:MAX_WORD_PIECES]) for ids in self.all_pieces_of(new)), strict=True))
-            if len(cache) > MAX_CACHED_WORDS:
-                self._cache = {}  # not cleared: another thread may be reading it
-        return [cache[word] for word in words]
+        if not new:
+            return [cache[word] for word in words]
+        found = dict(zip(new, (tuple(ids[:MAX_WORD_PIECES]) for ids in self.all_pieces_of(new)), strict=True))
+        cache.update((word, pieces) for word, pieces in found.items() if len(word) <= MAX_CACHED_LENGTH)
+        if len(cache) > MAX_CACHED_WORDS:
+            self._cache = {}  # not cleared: another thread may be reading it
+        return [found[word] if word in found else cache[word] for word in words]
 
     def all_pieces_of(self, words: Sequence[str]) -> list[list[int]]:
         """The pieces of each word, however many they are, without a look at the cache."""

@@ -31,23 +31,31 @@ def chunks(items: Iterable[Item], size: Callable[[Item], int], batch_pieces: int
         yield chunk
 
 
-def batches(sizes: Sequence[int], batch_pieces: int, longest: int, *, only_equal: bool = False) -> list[list[int]]:
+def batches(
+    sizes: Sequence[int], batch_pieces: int, longest: int, *, with_padding: int | None = None
+) -> list[list[int]]:
     """Which sentences to score together, by like length, padding counted; one longer than `longest` is alone.
 
-    With `only_equal` those of other lengths are in other batches.
+    Where padding is counted apart, `with_padding` is how much it may come to with all else.
 
-    >>> batches([3, 9, 2, 3], 9, longest=8)
+    >>> batches([3, 9, 2, 3], 8, longest=8)
+    [[2, 0], [3], [1]]
+    >>> batches([3, 9, 2, 3], 8, longest=8, with_padding=9)
     [[2, 0, 3], [1]]
-    >>> batches([3, 9, 2, 3], 9, longest=8, only_equal=True)
-    [[2], [0, 3], [1]]
     """
     found: list[list[int]] = []
+    total = 0  # in the last batch
     for number in sorted(range(len(sizes)), key=sizes.__getitem__):
-        is_full = not found or (len(found[-1]) + 1) * sizes[number] > batch_pieces
-        is_other = not is_full and only_equal and sizes[number] != sizes[found[-1][0]]
-        if is_full or is_other or sizes[number] > longest:
+        size = sizes[number]
+        padded = size * (len(found[-1]) + 1) if found else 0
+        is_full = (
+            padded > batch_pieces if with_padding is None else total + size > batch_pieces or padded > with_padding
+        )
+        if not found or is_full or size > longest:
             found.append([])
+            total = 0
         found[-1].append(number)
+        total += size
     return found
 
 

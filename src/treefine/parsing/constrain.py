@@ -19,6 +19,7 @@ from treefine.treebank.sentence import Sentence
 
 Mask = NDArray[np.bool_]
 MOST_TOLD = 8  # decisions in an error
+MOST_WORK = 50_000_000  # arcs and decisions looked at to find those that contradict each other: ten seconds or so
 
 
 def named_as_given(arcs: Arcs, constraints: Constraints, vocabulary: Vocabulary) -> Arcs:
@@ -89,12 +90,17 @@ def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Dec
 
     if is_possible(atoms):
         return
-    found = _obvious(constraints, len(sentence)) or _smallest(atoms, is_possible)
+    found, are_all_needed = _obvious(constraints, len(sentence)), True
+    if not found:
+        found, are_all_needed = _smallest(atoms, is_possible, MOST_WORK // _work(len(sentence), len(atoms), decoder))
     wrong = sorted(found, key=lambda atom: (atom.word, atom.is_forbidden, atom.head is None))
     told = "; ".join(_told(sentence, atom) for atom in wrong[:MOST_TOLD])
     more = f"; and {len(wrong) - MOST_TOLD} more" if len(wrong) > MOST_TOLD else ""
     what = "cannot hold together" if len(wrong) > 1 else "cannot hold"
     kind = "projective tree" if decoder.is_projective else "tree with one root"
+    if not are_all_needed:
+        message = f"Some among these {len(wrong)} decisions {what}, as no {kind} obeys them all: {told}{more}."
+        raise sentence.error(message, word=wrong[0].word, hint="Take back some of them.")
     message = f"These decisions {what}, as no {kind} obeys them: {told}{more}."
     raise sentence.error(message, word=wrong[0].word, hint="Change one of them.")
 
@@ -142,22 +148,33 @@ def _obvious(constraints: Constraints, n_words: int) -> list[_Atom]:
     return [_Atom(word, head=ROOT) for word in roots[:2]] if len(roots) > 1 else []
 
 
-def _smallest(atoms: list[_Atom], is_possible: Callable[[Sequence[_Atom]], bool]) -> list[_Atom]:
-    """A part of the decisions that is impossible, and possible without any one of them.
+def _work(n_words: int, n_atoms: int, decoder: Decoder) -> int:
+    """What it takes to see whether a tree obeys: of all its arcs, and for a projective one much more if it is long."""
+    n_arcs = (n_words + 1) ** 2
+    return n_atoms + (n_arcs * (1 + n_words // 100) if decoder.is_projective else n_arcs)
 
-    Ever smaller stretches are left out wherever the rest stays impossible, labels first.
+
+def _smallest(
+    atoms: list[_Atom], is_possible: Callable[[Sequence[_Atom]], bool], n_trials: int
+) -> tuple[list[_Atom], bool]:
+    """A part of the decisions that is impossible, and whether it is possible without any one of them.
+
+    Ever smaller stretches are left out wherever the rest stays impossible, labels first, until the trials are used up.
     """
     size = len(atoms) // 2
     while size:
         start = 0
         while start < len(atoms):
+            if not n_trials:
+                return atoms, len(atoms) == 1
+            n_trials -= 1
             rest = atoms[:start] + atoms[start + size :]
             if is_possible(rest):
                 start += size
             else:
                 atoms = rest
         size //= 2
-    return atoms
+    return atoms, True
 
 
 def _check_words(sentence: Sentence, constraints: Constraints) -> None:

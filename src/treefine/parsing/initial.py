@@ -14,6 +14,8 @@ from treefine.treebank.transfer import transferred
 InitialParser = Callable[[Iterable[Sentence]], Iterator[Arcs]]
 """For each sentence of a stream the arcs to start from, in the same order. An initial parser is deterministic."""
 
+MOST_NAMES = 2_000  # labels whose reading is remembered: a server sees whatever anyone sends
+
 
 def empty(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
     """No graph: the first step is the plain encoder's."""
@@ -62,9 +64,12 @@ class Renamed:
     def _name(self, head: int | None, label: str) -> str:
         if head is None:
             return label
-        if label not in self._found:
-            self._found[label] = read_as(label, self.known, self.names)
-        return self._found[label]
+        found = self._found.get(label)
+        if found is None:
+            found = read_as(label, self.known, self.names)
+            if len(self._found) < MOST_NAMES:
+                self._found[label] = found
+        return found
 
 
 def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> Renamed:

@@ -14,10 +14,10 @@ from treefine.drawing.text import draw_text
 from treefine.parsing.alternatives import RankedTree, agreement
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.notes import with_confidence, with_rank
+from treefine.parsing.table import Content, load, table_of
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import BLANK, Sentence
-
-Span = tuple[int, int]
+from treefine.treebank.spans import Span, own_text
 
 
 class ParsedWord(NamedTuple):
@@ -68,6 +68,7 @@ class Parse:
     converged: bool  # whether the last step repeated its input, so that a further one would too
     trees: tuple[RankedTree, ...] = ()  # the k best, the tree itself first; none where one alone was asked for
     was_sure: bool = False  # whether it took no further step because it was sure enough of the last one
+    step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # of each step in its own arcs, where it was asked for
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -177,6 +178,10 @@ class Parse:
 
     def to_json(self) -> str:
         """All of it as one line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as values that JSON knows."""
         words = [
             {name: _rounded(value) for name, value in word._asdict().items()}
             | {"confidence": _rounded(word.confidence)}
@@ -196,7 +201,7 @@ class Parse:
                 | {"heads": each.tree.heads[1:], "labels": each.tree.labels[1:]}
                 for each in self.trees
             ]
-        return json.dumps(whole | ({"multiword_tokens": tokens} if tokens else {}), ensure_ascii=False)
+        return whole | ({"multiword_tokens": tokens} if tokens else {})
 
     def to_text(self, *, steps: bool = False, color: bool = False, ascii_only: bool = False) -> str:
         """The tree, or each step, drawn for a terminal."""
@@ -253,30 +258,21 @@ class Parse:
 class Parses(list[Parse]):
     """The sentences of a text; a notebook shows them one below the other."""
 
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table with one row a word (`treefine.parsing.table` has the columns)."""
+        return table_of(self, Content(confidence=True, trees=any(parse.trees for parse in self)))
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas.DataFrame."""
+        load("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The same as a polars.DataFrame."""
+        return load("polars").from_arrow(self.to_arrow())
+
     def _repr_html_(self) -> str:
         return "\n".join(parse._repr_html_() for parse in self)
-
-
-def own_text(sentence: Sentence) -> str:
-    """The text that a sentence is of, or was; its words with spaces where no comment tells it."""
-    return sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
-
-
-def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
-    """Where the words stand in the sentence's own text; a form that is not found there has no characters.
-
-    >>> spans_in("Don't  go", Sentence.of_words(["Do", "n't", "x", "go"]))
-    ((0, 2), (2, 5), (7, 7), (7, 9))
-    """
-    spans: list[Span] = []
-    place = 0
-    for token in sentence.tokens():
-        while place < len(text) and text[place].isspace():
-            place += 1
-        end = place + len(token.form) * text.startswith(token.form, place)
-        spans += [(place, end)] * len(token.words)
-        place = end
-    return tuple(spans)
 
 
 def _has_arc(graph: Graph, word: ParsedWord) -> bool:

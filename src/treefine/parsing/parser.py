@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import overload
 
@@ -36,7 +36,7 @@ from treefine.parsing.options import (
     sentence_of,
 )
 from treefine.parsing.pack import with_parse
-from treefine.parsing.parse import Parse, Parses, Span, own_text, spans_in
+from treefine.parsing.parse import Parse, Parses
 from treefine.parsing.pretrained import load_model, new_folder, push_folder
 from treefine.parsing.run import Plan, run
 from treefine.parsing.saving import write_parser
@@ -46,6 +46,7 @@ from treefine.parsing.work import Parsed, details, steps, trees
 from treefine.treebank.constraints import CONSTRAIN, Constraints, Keep, listed
 from treefine.treebank.files import Source
 from treefine.treebank.sentence import Sentence
+from treefine.treebank.spans import Span, own_text, spans_in
 
 
 class Parser:
@@ -272,9 +273,17 @@ class Parser:
         return self._segmenter().stream_lines(lines)
 
     def stream_segmented(
-        self, found: Iterable[Segmented], *, constraints: Iterable[Constraints] | None = None, skip: int = 0
+        self,
+        found: Iterable[Segmented],
+        *,
+        constraints: Iterable[Constraints] | None = None,
+        skip: int = 0,
+        each_step: bool = False,
     ) -> Iterator[Parse]:
-        """Sentences that a segmenter found with all that the parser says of them, but for the first `skip`."""
+        """Sentences that a segmenter found with all that the parser says of them, but for the first `skip`.
+
+        With `each_step` also how sure each step was of its own graph.
+        """
         places: deque[tuple[Span, ...]] = deque()  # of sentences that are being parsed
 
         def told() -> Iterator[Sentence]:
@@ -283,7 +292,7 @@ class Parser:
                     places.append(each.spans)
                 yield each.sentence
 
-        for sentence, parsed in run(self.plan(constraints), told(), details, skip=skip):
+        for sentence, parsed in run(self.plan(constraints), told(), partial(details, each_step=each_step), skip=skip):
             sure = sentence_confidence(parsed.confidence, self.model.settings.confidence)
             filled = self._filled(sentence, parsed.parsed)
             yield Parse(
@@ -297,6 +306,7 @@ class Parser:
                 parsed.converged,
                 parsed.trees,
                 parsed.was_sure,
+                parsed.step_confidence,
             )
 
     def _segmenter(self) -> Segmenter:

@@ -31,7 +31,10 @@ Result = TypeVar("Result")
 
 WINDOWS_AT_ONCE = 8  # of a sentence too long for the encoder; a CPU, whose cache holds few, takes them one by one
 CPU_PIECES = 1000  # that a transformer scores together on a CPU; of more, the numbers no longer stay in its cache
-PADDED_TO = 4  # pieces: a row is as long as a multiple of it, so that many sentences are of one length and fill a batch
+CPU_PADDING = 4  # times as many words as pieces; a CPU pads words alone, and what is made of them is not to fill memory
+PADDED_TO = (
+    4  # pieces: a row is as long as a multiple of it, so that attention takes many sentences of one length at once
+)
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,13 @@ class Plan:
 
     @property
     def is_transformer_on_cpu(self) -> bool:
-        """Where batches are small, and all rows of a batch have the same length."""
+        """Where batches are small, and rows of each length are attended to apart."""
         return self.device.type == "cpu" and isinstance(self.model.settings.encoder, TransformerSettings)
+
+    @property
+    def with_padding(self) -> int | None:
+        """What a batch may come to with padding, where that is not counted among its pieces."""
+        return CPU_PADDING * self.most_pieces if self.is_transformer_on_cpu else None
 
     @property
     def padded_to(self) -> int:
@@ -123,7 +131,7 @@ def run_items(
             return chunk[number].sentence.error("Memory does not suffice for this sentence.", hint=hint)
 
         sizes = [plan.size(item.sentence) for item in chunk]
-        for numbers in batches(sizes, plan.most_pieces, longest, only_equal=plan.is_transformer_on_cpu):
+        for numbers in batches(sizes, plan.most_pieces, longest, with_padding=plan.with_padding):
             results.update(zip(numbers, halving(numbers, on_some, on_one), strict=True))
         for number in range(skip, len(chunk)):
             yield chunk[number].sentence, results[number]

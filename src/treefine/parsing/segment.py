@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from treefine.network.characters import Alphabet, Windows
-from treefine.network.segmenter import ENDS, SegmenterNetwork
+from treefine.network.segmenter import ENDS, CutScores, SegmenterNetwork
 from treefine.parsing.cuts import Cuts, Segmented, is_gap, sentences_of
 from treefine.parsing.pretrained import new_folder
 from treefine.parsing.segmenter_folder import load_segmenter, may_be_replaced, write_segmenter
@@ -21,6 +21,7 @@ from treefine.treebank.multiword import Multiwords
 
 STRIDE = 1024  # characters that are looked at together; where they are cut depends on the text alone
 CONTEXT = 192  # characters that are read on either side of these
+CLOSE = 1e-3  # a score that decides by less may decide otherwise in other company
 AT_ONCE = 32  # such windows; always the same ones together, for the rounding of numbers depends on their company
 
 
@@ -58,6 +59,27 @@ class Segmenter:
     def segment(self, text: str) -> list[Segmented]:
         """The sentences of a text."""
         return list(self.stream([text]))
+
+    def segment_all(self, texts: Sequence[str]) -> list[list[Segmented]]:
+        """The sentences of each text, as `segment` finds them; short texts are looked at together.
+
+        In company a score differs by some millionths, so that a text with a close decision is looked at alone.
+        """
+        found: dict[int, list[Segmented]] = {}
+        short = [number for number, text in enumerate(texts) if 0 < len(text) <= STRIDE]
+        short.sort(key=lambda number: len(texts[number]))  # of like length: the longest decides how long it takes
+        for first in range(0, len(short), AT_ONCE):
+            group = short[first : first + AT_ONCE]
+            token, sentence = self._scores([texts[number] for number in group])
+            best, second = token.topk(2, dim=-1).values.unbind(-1)
+            is_clear = (best - second > CLOSE) & (sentence.abs() > CLOSE)  # [text, char]
+            tokens, ends = token.argmax(-1).to(torch.int8).numpy(), (sentence > 0).numpy()
+            for row, number in enumerate(group):
+                text = texts[number]
+                if bool(is_clear[row, : len(text)].all()):
+                    cuts = Cuts(text, tokens[row, : len(text)], ends[row, : len(text)])
+                    found[number] = list(sentences_of([cuts], self.multiwords, most_spaces=self.most_spaces))
+        return [found[number] if number in found else self.segment(text) for number, text in enumerate(texts)]
 
     def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """The sentences of a text that comes in chunks; where these are cut makes no difference."""
@@ -117,13 +139,19 @@ class Segmenter:
         tokens, ends = [], []
         for first in range(0, len(windows), AT_ONCE):
             some = windows[first : first + AT_ONCE]
-            with torch.inference_mode(), _one_thread():
-                scores = self.network(Windows.of([self.alphabet.encode(text) for text, _, _ in some]).to(self.device))
-            token, sentence = scores.token.argmax(-1).to("cpu", torch.int8).numpy(), (scores.sentence > 0).cpu().numpy()
+            scores = self._scores([text for text, _, _ in some])
+            token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), (scores.sentence > 0).numpy()
             for row, (_, start, length) in enumerate(some):
                 tokens.append(token[row, start : start + length])
                 ends.append(sentence[row, start : start + length])
         return np.concatenate(tokens), np.concatenate(ends)
+
+    def _scores(self, texts: Sequence[str]) -> CutScores:
+        """What the network says of some windows, on the CPU."""
+        windows = Windows.of([self.alphabet.encode(text) for text in texts]).to(self.device)
+        with torch.inference_mode(), _one_thread():
+            token, sentence = self.network(windows)
+        return CutScores(token.cpu(), sentence.cpu())
 
     @property
     def device(self) -> torch.device:
@@ -132,7 +160,7 @@ class Segmenter:
 
 
 class _Users:
-    """Who runs a segmenter's network just now, and how many threads there were before."""
+    """How many run a segmenter's network just now, and how many threads the first of them had before."""
 
     def __init__(self) -> None:
         self.lock, self.count, self.before = Lock(), 0, 1
@@ -144,15 +172,17 @@ _users = _Users()
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """One thread of the CPU: an LSTM's steps are so short that several threads mostly wait, if others are at work."""
-    with _users.lock:  # the number is the whole process's: the first sets it, the last sets it back
+    with _users.lock:  # each thread of Python has a number of its own, and a new one starts with what was set last
+        before = torch.get_num_threads()
         if _users.count == 0:
-            _users.before = torch.get_num_threads()
-            torch.set_num_threads(1)
+            _users.before = before
+        elif before == 1:  # as others of us have set it
+            before = _users.before
+        torch.set_num_threads(1)
         _users.count += 1
     try:
         yield
     finally:
         with _users.lock:
             _users.count -= 1
-            if _users.count == 0:
-                torch.set_num_threads(_users.before)
+            torch.set_num_threads(before)

@@ -36,6 +36,7 @@ class Details(NamedTuple):
     converged: bool  # whether the last step repeated its input
     trees: tuple[RankedTree, ...]  # the k best, where more than one was asked for
     was_sure: bool  # whether it took no further step because it was sure enough of the last one
+    step_confidence: tuple[tuple[Confidence, ...], ...] = ()  # in the arcs of each step's graph, where it was asked for
 
 
 @torch.no_grad()
@@ -57,11 +58,15 @@ def trees(plan: Plan, items: Sequence[Item]) -> list[Parsed]:
 
 
 @torch.no_grad()
-def details(plan: Plan, items: Sequence[Item]) -> list[Details]:
-    """The same trees, with the graph of each step and the confidence in each word of the tree."""
+def details(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> list[Details]:
+    """The same trees, with the graph of each step and the confidence in each word of the tree.
+
+    With `each_step` also with the confidence that each step had in its own graph.
+    """
     vocabulary, settings = plan.model.vocabulary, plan.model.settings.confidence
     found: dict[int, Details] = {}
     graphs: list[list[Graph]] = [[] for _ in items]
+    step_sure: list[list[tuple[Confidence, ...]]] = [[] for _ in items]
     tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
     for step in steps_of_batch(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
@@ -70,6 +75,10 @@ def details(plan: Plan, items: Sequence[Item]) -> list[Details]:
         for row, number in enumerate(step.sentences):
             length, constraints = step.batch.lengths[row], items[number].constraints
             graphs[number].append(graph_of(of_step, row, length, vocabulary, constraints))
+        if each_step:
+            said = word_confidences(step.scores, step.graphs, plan.decoder, settings).tolist()
+            for row, number in enumerate(step.sentences):
+                step_sure[number].append(_confidences(said[row], items[number]))
         ending, best = _ending(plan, step)
         sure = word_confidences(step.scores, best, plan.decoder, settings).tolist() if ending else []
         before = _sure_of_initial(plan, step, [item.initial for item in items]) if ending else []
@@ -77,19 +86,30 @@ def details(plan: Plan, items: Sequence[Item]) -> list[Details]:
         for row in ending:
             number = step.sentences[row]
             constraints, length = items[number].constraints, len(items[number].sentence)
-            words = tuple(Confidence(*pair) for pair in sure[row][1 : length + 1])
-            words = tuple(
-                Confidence(each.arc, 1.0) if word in constraints.labels else each
-                for word, each in enumerate(words, start=1)
-            )
+            words = _confidences(sure[row], items[number])
             parsed = Parsed(graph_of(listed, row, length, vocabulary, constraints), tags[number])
             initial, converged = items[number].initial, has_converged[row]
             was_sure = not converged and step.t < plan.max_steps
             ranked = _ranked(plan, step, row, parsed.tree, constraints)
             found[number] = Details(
-                parsed, initial, tuple(graphs[number]), words, before[row], converged, ranked, was_sure
+                parsed,
+                initial,
+                tuple(graphs[number]),
+                words,
+                before[row],
+                converged,
+                ranked,
+                was_sure,
+                tuple(step_sure[number]),
             )
     return [found[number] for number in range(len(items))]
+
+
+def _confidences(pairs: Sequence[Sequence[float]], item: Item) -> tuple[Confidence, ...]:
+    """The confidence in each word, ROOT left out; of a label that a person gave, nobody is in doubt."""
+    given = item.constraints.labels
+    words = pairs[1 : len(item.sentence) + 1]
+    return tuple(Confidence(arc, 1.0 if word in given else label) for word, (arc, label) in enumerate(words, start=1))
 
 
 def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, constraints: Constraints) -> tuple[RankedTree, ...]:

@@ -44,6 +44,11 @@ class Constraints:
         """Whether anything was decided."""
         return bool(self.heads or self.labels or self.not_heads or self.not_labels)
 
+    @property
+    def n_forbidden(self) -> int:
+        """How many heads and labels must not be."""
+        return sum(map(len, self.not_heads.values())) + sum(map(len, self.not_labels.values()))
+
     def put_into(self, arcs: Arcs) -> Arcs:
         """The arcs with what was decided in place of what they say, so that the first step reads it already.
 

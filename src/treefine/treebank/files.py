@@ -158,10 +158,11 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def open_output(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> Iterator[BinaryIO]:
     """A stream whose bytes replace the file at `target` once all are written, and never before; `-` is standard output.
 
-    They go to a temporary file beside the target, which is renamed at the end and removed after an error.
+    They go to a temporary file beside the target, which is renamed at the end and removed after an error. With
+    `is_synced` they are on the disk before that, so that a power cut leaves no half of a file under the name.
     """
     name = os.fspath(target)
     path = Path(target).resolve()  # through a link, to the file it names
@@ -177,7 +178,7 @@ def open_output(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             with path.open("wb") as device, _packed(device, path.suffix) as stream:
                 yield stream
         else:
-            with _renamed_at_end(path) as raw, _packed(raw, path.suffix) as stream:
+            with _renamed_at_end(path, is_synced=is_synced) as raw, _packed(raw, path.suffix) as stream:
                 yield stream
     except BrokenPipeError:
         raise  # whoever reads our output has seen enough
@@ -187,11 +188,14 @@ def open_output(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _renamed_at_end(path: Path) -> Iterator[BinaryIO]:
+def _renamed_at_end(path: Path, *, is_synced: bool) -> Iterator[BinaryIO]:
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with scratch.open("xb") as raw:
             yield raw
+            if is_synced:
+                raw.flush()
+                os.fsync(raw.fileno())
         if path.exists():
             shutil.copymode(path, scratch)
         scratch.replace(path)

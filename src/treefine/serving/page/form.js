@@ -1,0 +1,83 @@
+// The form: what a person asks for.
+
+import { fill } from "./panel.js";
+import { isConllu, MOST_STEPS } from "./state.js";
+
+const find = (id) => document.getElementById(id);
+const initials = [...document.querySelectorAll("input[name=initial]")];
+
+/** The form over the models of the server. */
+export class Form {
+  constructor(models) {
+    this.models = models;
+    this.usual = models.find((each) => each.is_default).name;
+    fill(find("model"), models.map((each) => [each.name, each.name]), this.usual);
+    find("model-field").hidden = models.length === 1;
+    if (this.model.has_initial_parser) initials.find((each) => each.value === "own").checked = true;
+    this.fitToModel();
+  }
+
+  /** The model that is chosen. */
+  get model() {
+    return this.models.find((each) => each.name === find("model").value);
+  }
+
+  /** What the form says, as the state of a new page. */
+  read() {
+    return {
+      text: find("text").value,
+      trees: find("trees").value,
+      model: this.models.length > 1 ? find("model").value : "",
+      initial: initials.find((each) => each.checked).value,
+      steps: +find("steps").value,
+      sentence: 1,
+      t: null,
+      decisions: [],
+    };
+  }
+
+  /** Let the form say this; what cannot be had here is left out, and told in the note that comes back. */
+  write(state) {
+    const isServed = this.models.some((each) => each.name === state.model);
+    find("text").value = state.text;
+    find("trees").value = state.trees;
+    find("model").value = isServed ? state.model : this.usual;
+    for (const each of initials) each.checked = each.value === state.initial;
+    this.fitToModel();
+    find("steps").value = state.steps ?? find("steps").value;
+    this.sayWhatIsRead();
+
+    const { name, has_initial_parser: hasOwn } = this.model;
+    const notes = [];
+    if (state.model && !isServed) notes.push(`The model ${state.model} of the link is not served here: ${name} was taken.`);
+    if (state.initial === "own" && !hasOwn) notes.push(`${name} has no initial parser of its own: it starts from an empty graph.`);
+    if (state.steps > find("steps").max) notes.push(`The link asks for ${state.steps} steps: here ${find("steps").max} is the most.`);
+    return notes.join(" ");
+  }
+
+  /** Offer what the chosen model can do. */
+  fitToModel() {
+    find("own-field").hidden = !this.model.has_initial_parser;
+    if (find("own-field").hidden && this.read().initial === "own") initials[0].checked = true;
+    find("steps").max = this.model.reads_graph ? MOST_STEPS : 1;
+    find("steps").value = Math.min(this.model.max_steps, MOST_STEPS);
+    this.sayWhatIsRead();
+  }
+
+  /** Tell how the text is read, and show the fields that are needed for it. */
+  sayWhatIsRead() {
+    const text = find("text").value;
+    const sentences = text.split(/\n\s*\n/).filter(isConllu).length;
+    const asConllu = `Read as CoNLL-U: ${sentences} sentence${sentences === 1 ? "" : "s"}.`;
+    find("read-as").textContent = !text.trim() ? "Type or paste something." : isConllu(text) ? asConllu : "Read as plain text.";
+    find("text").dir = isConllu(text) ? "ltr" : "auto"; // columns keep their order, whatever the words are written in
+    find("text").classList.toggle("conllu", isConllu(text));
+    find("trees-field").hidden = this.read().initial !== "given" || isConllu(text);
+    find("steps-value").textContent = find("steps").value;
+  }
+
+  /** Whether trees are wanted that nobody has pasted yet. */
+  get lacksTrees() {
+    return !find("trees-field").hidden && !find("trees").value.trim();
+  }
+}

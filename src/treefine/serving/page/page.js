@@ -1,0 +1,277 @@
+// The page: what is asked, what came of it, and what is shown of that. It draws what the server answers, and parses nothing.
+
+import { constraintsOf, decision, isOfWord, named, withDecision } from "./decisions.js";
+import { Drawing, withoutConfidence } from "./drawing.js";
+import { Form } from "./form.js";
+import { fill, Panel } from "./panel.js";
+import { fullName, graphName, save, showDecisions, showLegend, showTable, showTimeline } from "./parts.js";
+import { ask, Problem } from "./server.js";
+import { fromFragment, linkOf, requestOf, sourceOf } from "./state.js";
+
+const EXAMPLE = "The dog that I had really loved bones."; // hard enough to need several steps, and a person
+
+const find = (id) => document.getElementById(id);
+const drawing = new Drawing(find("drawing"), openPanel);
+const panel = new Panel({ onDecide: decide, onUndo: (word) => keepOnly((each) => !isOfWord(each, shown.state.sentence, word)) });
+
+let form = null; // once the server has told its models
+let shown = null; // the state that was last parsed, the answer, and the words that moved because of a decision
+let underWay = null; // stops the request that is under way
+let tryAgain = () => {};
+
+// What is asked
+
+/** Parse what the form says; what was decided stays as long as the words do. */
+function submit() {
+  const state = form.read();
+  const old = shown?.state;
+  const isSame = old && old.model === state.model && sourceOf(old) === sourceOf(state);
+  parse(isSame ? { ...state, decisions: old.decisions, sentence: old.sentence } : state);
+}
+
+/** The same because an option has changed, if anything was parsed before. */
+function submitAgain() {
+  form.sayWhatIsRead();
+  if (shown !== null && !form.lacksTrees) submit();
+}
+
+// What comes of it
+
+async function parse(state, { decided = null, note = "" } = {}) {
+  underWay?.abort();
+  const mine = (underWay = new AbortController());
+  showProblem(null);
+  find("note").textContent = note;
+  find("busy").textContent = "Parsing …";
+  find("drawing").setAttribute("aria-busy", "true");
+  try {
+    const request = requestOf(state, constraintsOf(state.decisions));
+    const onWait = (seconds) => (find("busy").textContent = `The server is busy. Asking again in ${seconds} s …`);
+    const answer = await ask("v1/steps", { body: request, signal: mine.signal, onWait });
+    show(state, answer, decided);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    tryAgain = () => parse(state, { decided, note });
+    showProblem(error);
+  } finally {
+    if (mine === underWay) {
+      find("busy").textContent = "";
+      find("drawing").removeAttribute("aria-busy");
+    }
+  }
+}
+
+function showProblem(error) {
+  const known = error === null || error instanceof Problem;
+  find("problem-text").textContent = known ? (error?.message ?? "") : `The page failed: ${error.message}`;
+  find("again").hidden = !error?.canRetry;
+  if (error) find("problem").scrollIntoView({ block: "nearest" });
+  if (!known) throw error;
+}
+
+function show(state, answer, decided) {
+  const before = shown;
+  const number = Math.min(state.sentence, answer.sentences.length);
+  shown = { state: { ...state, sentence: number }, answer, moved: new Set() };
+  find("moved").textContent = "";
+  find("result").hidden = answer.sentences.length === 0;
+  if (!answer.sentences.length) return showProblem(new Problem("There is no word in it. Type a sentence.", false));
+  if (decided && before) tellWhatMoved(before.answer.sentences[number - 1], decided);
+  const choices = answer.sentences.map((each, index) => [index + 1, `${index + 1}. ${each.text}`]);
+  find("sentences-field").hidden = choices.length === 1;
+  find("sentences-count").textContent = `(${choices.length})`;
+  fill(find("sentences"), choices, number);
+  showSentence();
+}
+
+function tellWhatMoved(before, decided) {
+  const { words } = shown.answer.sentences[shown.state.sentence - 1];
+  const said = [];
+  for (const word of words) {
+    const old = before.words[word.number - 1];
+    if (old.head === word.head && old.label === word.label) continue;
+    if (word.number !== decided) shown.moved.add(word.number);
+    const was = `was ${named(words, old.head)}, ${old.label}`;
+    said.push(`${named(words, word.number)}: ${named(words, word.head)}, ${word.label} (${was})`);
+  }
+  const count = `${said.length} arc${said.length === 1 ? "" : "s"} changed`;
+  find("moved").textContent = said.length ? `Parsed again, ${count}. ${said.join("; ")}.` : "Parsed again, no arc changed.";
+}
+
+// What is shown of it
+
+function sentence() {
+  return shown.answer.sentences[shown.state.sentence - 1];
+}
+
+function place() {
+  const last = sentence().graphs.length - 1;
+  return Math.min(shown.state.t ?? last, last);
+}
+
+function showSentence() {
+  find("sentence-text").textContent = sentence().text;
+  find("decided").hidden = !shown.state.decisions.length;
+  showDecisions(find("decisions"), shown.state.decisions, shown.answer.sentences, (gone) => keepOnly((each) => each !== gone));
+  showGraph({ moves: false });
+}
+
+function showGraph({ moves }) {
+  const { graphs, words, confidence } = sentence();
+  const t = place();
+  const graph = graphs[t];
+  drawing.show(graph.svg, { marks: marksOf(graph, t === graphs.length - 1), describe: (word) => described(word, graph), moves });
+  find("drawing").setAttribute("aria-label", `Drawing of ${graphName(graph)}`);
+  showTimeline(find("timeline"), graphs, t, (chosen) => goTo(chosen));
+  find("previous").disabled = t === 0;
+  find("next").disabled = t === graphs.length - 1;
+  const whole = t === graphs.length - 1 ? ` All arcs are right with probability ${confidence.toFixed(2)}.` : "";
+  find("step-title").textContent = `${fullName(graph)}.${whole}`;
+  showLegend(find("legend"), find("drawing"));
+  showTable(find("table").tBodies[0], words, graph, (word) => openPanel(word, null));
+}
+
+function marksOf(graph, isLast) {
+  const marks = new Map();
+  const mark = (word, name) => marks.set(word, [...(marks.get(word) ?? []), name]);
+  for (const { sentence: number, word, kind, head, label } of shown.state.decisions) {
+    const holds = [head === null || graph.heads[word - 1] === head, label === null || graph.labels[word - 1] === label];
+    if (number === shown.state.sentence && !kind.startsWith("not-") && holds.every(Boolean)) mark(word, "kept");
+  }
+  if (isLast) for (const word of shown.moved) mark(word, "moved");
+  return marks;
+}
+
+function described(word, graph, arc = { head: graph.heads[word - 1], label: graph.labels[word - 1] }) {
+  const { words } = sentence();
+  return arc.head === null ? `${named(words, word)}: no head` : `${named(words, word)} ← ${named(words, arc.head)}: ${arc.label}`;
+}
+
+function goTo(t) {
+  if (shown === null || t < 0 || t >= sentence().graphs.length) return;
+  const isLast = t === sentence().graphs.length - 1;
+  shown.state.t = isLast ? null : t;
+  showGraph({ moves: true });
+}
+
+// What the person decides
+
+/** Open the panel for a word and the arc that it has in the graph shown, or another one that was chosen. */
+function openPanel(word, otherArc) {
+  const graph = sentence().graphs[place()];
+  const own = graph.heads[word - 1] === null ? null : { head: graph.heads[word - 1], label: graph.labels[word - 1] };
+  const sure = otherArc === null ? graph.confidence?.[word - 1] : undefined;
+  panel.open({
+    word,
+    arc: otherArc ?? own,
+    title: described(word, graph, otherArc ?? undefined),
+    sure: sure === undefined ? "" : `${sure.toFixed(2)} sure`,
+    words: sentence().words,
+    labels: [...form.model.labels].sort(),
+    isDecided: shown.state.decisions.some((each) => isOfWord(each, shown.state.sentence, word)),
+  });
+}
+
+function decide(word, kind, head, label) {
+  const { state } = shown;
+  const decisions = withDecision(state.decisions, decision(state.sentence, word, kind, head, label));
+  parse({ ...state, decisions, t: null }, { decided: word });
+}
+
+function keepOnly(stays) {
+  parse({ ...shown.state, decisions: shown.state.decisions.filter(stays), t: null }, { decided: -1 }).then(() => {
+    if (document.activeElement === document.body) find("drawing").focus(); // the button is gone
+  });
+}
+
+// What leaves the page
+
+function saveSvg() {
+  const graph = sentence().graphs[place()];
+  const svg = find("confidence").checked ? graph.svg : withoutConfidence(graph.svg);
+  save(`sentence-${shown.state.sentence}-graph-${graph.t}.svg`, "image/svg+xml", svg);
+}
+
+/** Hand out the link. It is in no address before: a browser keeps those, and what is typed is to stay here. */
+async function copyLink() {
+  const link = linkOf(shown.state);
+  find("copied").textContent = "";
+  find("link").hidden = true;
+  if (link === null) {
+    find("copied").textContent = "This is too much for a link. Download the CoNLL-U, and paste it to see it again.";
+    return;
+  }
+  try {
+    await navigator.clipboard.writeText(link);
+    find("copied").textContent = "Copied.";
+  } catch {
+    // No page may write there, or this one not without https.
+    find("link").hidden = false;
+    find("link").value = link;
+    find("link").select();
+    find("copied").textContent = "Copy it from this field:";
+  }
+}
+
+// What happens when
+
+find("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (form === null) start();
+  else submit();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !find("panel").open) find("ask").requestSubmit();
+});
+for (const each of ["text", "trees", "steps"]) find(each).addEventListener("input", () => form?.sayWhatIsRead());
+find("steps").addEventListener("change", submitAgain);
+for (const each of document.querySelectorAll("input[name=initial]")) each.addEventListener("change", submitAgain);
+find("model").addEventListener("change", () => {
+  form.fitToModel();
+  submitAgain();
+});
+find("again").addEventListener("click", () => tryAgain());
+find("sentences").addEventListener("change", (event) => {
+  Object.assign(shown.state, { sentence: +event.target.value, t: null });
+  find("moved").textContent = "";
+  shown.moved.clear();
+  showSentence();
+});
+find("previous").addEventListener("click", () => goTo(place() - 1));
+find("next").addEventListener("click", () => goTo(place() + 1));
+find("drawing").addEventListener("keydown", (event) => {
+  if (!["ArrowLeft", "ArrowRight"].includes(event.key) || event.ctrlKey || event.altKey || event.metaKey) return;
+  event.preventDefault();
+  goTo(place() + (event.key === "ArrowLeft" ? -1 : 1));
+});
+find("confidence").addEventListener("change", (event) => {
+  find("drawing").classList.toggle("without-confidence", !event.target.checked);
+  showLegend(find("legend"), find("drawing"));
+});
+find("clear").addEventListener("click", () => keepOnly(() => false));
+find("save-svg").addEventListener("click", saveSvg);
+find("save-conllu").addEventListener("click", () => {
+  save("trees.conllu", "text/plain;charset=utf-8", shown.answer.sentences.map((each) => each.conllu).join(""));
+});
+find("copy-link").addEventListener("click", copyLink);
+addEventListener("hashchange", open);
+
+/** Show what the link says, or an example. */
+function open() {
+  const state = fromFragment(location.hash);
+  const note = form.write(state ?? { ...form.read(), text: EXAMPLE });
+  if (state) parse({ ...form.read(), decisions: state.decisions, sentence: state.sentence, t: state.t }, { note });
+}
+
+async function start() {
+  showProblem(null);
+  try {
+    form = new Form(await ask("v1/models"));
+    open();
+  } catch (error) {
+    tryAgain = start;
+    showProblem(error);
+  }
+}
+
+start();

@@ -1,0 +1,298 @@
+"""What clients send and get as JSON. FastAPI checks requests against it, and describes it in /openapi.json."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from treefine.config import TagSource
+from treefine.serving.asked import Asked, Initial, Options
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.constraints import Constraints, Keep
+from treefine.treebank.sentence import Sentence
+
+MOST_STEPS, MOST_TREES = 20, 20  # T and k that may be asked for
+
+
+def _is_text(value: str) -> str:
+    """The same; half of a character, which JSON can spell, is none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"Character {error.start + 1:,} is half of one.") from None
+    return value
+
+
+_Text = Annotated[str, AfterValidator(_is_text)]
+_Number = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}$")]  # of a word; the names of a JSON object are strings
+_Head = Annotated[int, Field(ge=0, le=999_999)]
+_Label = Annotated[_Text, Field(min_length=1, max_length=100)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Decided(_Strict):
+    """What a person decided about one sentence; words are numbered from 1, and head 0 is ROOT."""
+
+    sentence: int = Field(1, ge=1, description="The number of the sentence, from 1.")
+    heads: dict[_Number, _Head] = Field({}, description="The head that a word has.")
+    labels: dict[_Number, _Label] = Field({}, description="The label that it has.")
+    not_heads: dict[_Number, list[_Head]] = Field({}, description="Heads that it must not have.")
+    not_labels: dict[_Number, list[_Label]] = Field({}, description="Labels that it must not have.")
+
+    def constraints(self) -> Constraints:
+        """The same for a parser."""
+        columns = (self.heads, self.labels, self.not_heads, self.not_labels)
+        return Constraints(*({int(word): value for word, value in column.items()} for column in columns))  # type: ignore[arg-type]
+
+
+class _Request(_Strict):
+    model: _Text = Field("", max_length=200, description="One of GET /v1/models; empty for the default one.")
+    steps: int | None = Field(None, ge=1, le=MOST_STEPS, description="Refine at most so many times (T).")
+    tags: TagSource | None = Field(None, description="Read the input's tags, predict them, or do without.")
+    keep: Keep = Field("marked", description="What of the input stays: what is marked in MISC, all, or nothing.")
+    projective: bool | None = Field(None, description="Give trees without crossing arcs.")
+    k: int | None = Field(None, ge=1, le=MOST_TREES, description="Give the k best trees of a sentence.")
+    stop_above: float | None = Field(None, ge=0, le=1, description="Refine no further what is surer than this.")
+    constraints: list[Decided] = Field([], max_length=10_000, description="What a person decided, by sentence.")
+
+    @model_validator(mode="after")
+    def _decides_once(self) -> Self:
+        numbers = [each.sentence for each in self.constraints]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError("Constraints of one sentence belong together: it is there twice.")
+        return self
+
+    def options(self, initial: Initial) -> Options:
+        """How to parse it."""
+        # Two digits are enough, and fewer different options are parsed apart from each other.
+        stop_above = None if self.stop_above is None else round(self.stop_above, 2)
+        return Options(self.steps, initial, self.tags, self.keep, self.projective, self.k, stop_above)
+
+    def decided(self) -> dict[int, Constraints]:
+        """What was decided, by sentence."""
+        return {each.sentence: each.constraints() for each in self.constraints}
+
+
+class StepsRequest(_Request):
+    """A text, sentences that are cut into words, or CoNLL-U: one of the three."""
+
+    text: _Text | None = Field(None, description="Running text.", examples=["Nobody knew why."])
+    words: list[list[_Text]] | None = Field(None, description="Sentences, each a list of words.")
+    conllu: _Text | None = Field(None, description="Sentences in CoNLL-U.")
+    initial: Initial = Field("own", description="Start from the model's own initial parse, nothing, or given trees.")
+
+    @model_validator(mode="after")
+    def _has_one_input(self) -> StepsRequest:
+        if sum(each is not None for each in (self.text, self.words, self.conllu)) != 1:
+            raise ValueError("Give one of text, words and conllu.")
+        if self.initial == "given" and self.conllu is None:
+            raise ValueError("Only conllu has trees to start from.")
+        return self
+
+    def asked(self) -> Asked:
+        """The same for a model."""
+        options = self.options(self.initial)
+        if self.text is not None:
+            return Asked(text=self.text, options=options, constraints=self.decided())
+        if self.words is not None:
+            sentences = tuple(map(Sentence.of_words, self.words))
+        else:
+            sentences = sentences_of(self.conllu or "")
+        return Asked(sentences=sentences, options=options, constraints=self.decided())
+
+
+class ParseRequest(StepsRequest):
+    """A text, sentences that are cut into words, or CoNLL-U: one of the three."""
+
+    format: Literal["json", "conllu"] = Field("json", description="conllu gives trees alone, faster.")
+
+
+class RefineRequest(_Request):
+    """Trees to correct."""
+
+    conllu: _Text = Field(description="Sentences in CoNLL-U, with another parser's trees.")
+    format: Literal["json", "conllu"] = Field("json", description="conllu gives trees alone, faster.")
+
+    def asked(self) -> Asked:
+        """The same for a model."""
+        return Asked(sentences=sentences_of(self.conllu), options=self.options("given"), constraints=self.decided())
+
+
+def sentences_of(conllu: str) -> tuple[Sentence, ...]:
+    """The sentences of a request; an error tells the line."""
+    return tuple(read_treebank(BytesIO(conllu.encode()), format="conllu"))
+
+
+class WordJson(BaseModel):
+    """A word, and how sure the parser is of its head and label."""
+
+    number: int
+    form: str
+    upos: str
+    xpos: str
+    head: int = Field(description="0 is ROOT.")
+    label: str
+    start: int = Field(description="Its characters in the text, from here …")
+    end: int = Field(description="… to before this.")
+    arc_confidence: float = Field(description="The probability that the head is right …")
+    label_confidence: float = Field(description="… and that the label is, if the head is.")
+    confidence: float
+
+
+class GraphJson(BaseModel):
+    """Heads and labels, word 1 first."""
+
+    heads: list[int]
+    labels: list[str]
+
+
+class TreeJson(GraphJson):
+    """One of the k best trees."""
+
+    probability: float
+    label_probability: float
+
+
+class TokenJson(BaseModel):
+    """A token of several words."""
+
+    form: str
+    words: list[int]
+
+
+class SentenceJson(BaseModel):
+    """A sentence with its tree."""
+
+    sent_id: str
+    text: str
+    start: int
+    end: int
+    confidence: float = Field(description="The probability that all heads and labels are right.")
+    words: list[WordJson]
+    steps: list[GraphJson] = Field(description="The graphs of the refinement.")
+    multiword_tokens: list[TokenJson] = []
+    agreement: list[float] = Field([], description="The share of the steps that had a word's arc; with k above 1.")
+    trees: list[TreeJson] = []
+
+
+class PartialGraphJson(BaseModel):
+    """A graph in which some words have no head."""
+
+    heads: list[int | None]
+    labels: list[str]
+
+
+class ChangeJson(BaseModel):
+    """A word whose head or label is not the one that it started with."""
+
+    word: int
+    form: str
+    old_head: int | None
+    old_label: str
+    head: int
+    label: str
+    before: float | None = Field(description="How sure the parser is of the old arc in the end …")
+    after: float = Field(description="… and of the new one.")
+    step: int | None = Field(description="The first step that had it.")
+
+
+class RefinedJson(SentenceJson):
+    """A sentence with its tree, and what was changed."""
+
+    initial: PartialGraphJson
+    changes: list[ChangeJson]
+    converged: bool
+
+
+class DrawnGraphJson(PartialGraphJson):
+    """A graph of the refinement, with its drawing."""
+
+    t: int = Field(description="0 is the initial graph.")
+    title: str
+    changed: list[int] = Field(description="Words whose arc is not that of the graph before.")
+    confidence: list[float] | None
+    svg: str
+
+
+class SteppedJson(RefinedJson):
+    """A sentence with all graphs from the initial one to the tree."""
+
+    conllu: str
+    graphs: list[DrawnGraphJson]
+
+
+class Parsed(BaseModel):
+    """The answer of /v1/parse."""
+
+    model: str
+    sentences: list[SentenceJson]
+
+
+class Refined(BaseModel):
+    """The answer of /v1/refine."""
+
+    model: str
+    sentences: list[RefinedJson]
+
+
+class Stepped(BaseModel):
+    """The answer of /v1/steps."""
+
+    model: str
+    sentences: list[SteppedJson]
+
+
+class ModelJson(BaseModel):
+    """A model that can be asked."""
+
+    name: str
+    is_default: bool
+    labels: list[str]
+    max_steps: int
+    reads_graph: bool
+    has_segmenter: bool
+    predicts_tags: bool
+    has_initial_parser: bool
+
+
+class Health(BaseModel):
+    """Whether the models can be asked."""
+
+    status: Literal["ok", "failed"]
+    version: str
+    models: dict[str, Literal["ok", "failed"]]
+
+
+class Fault(BaseModel):
+    """What is wrong, where, and what to do."""
+
+    status: int
+    message: str
+    hint: str | None = None
+    line: int | None = None
+    sent_id: str | None = None
+    sentence: int | None = None
+    word: str | None = None
+    models: list[str] | None = None
+
+
+class ErrorJson(BaseModel):
+    """The answer to a request that cannot be done."""
+
+    error: Fault
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorJson, "description": "What was sent cannot be parsed; with the line or the sentence."},
+    404: {"model": ErrorJson, "description": "There is no such model; with the list of those there are."},
+    413: {"model": ErrorJson, "description": "More than this server takes at once."},
+    422: {"model": ErrorJson, "description": "The request is not as described here."},
+    503: {"model": ErrorJson, "description": "The queue is full; Retry-After tells when to ask again."},
+    504: {"model": ErrorJson, "description": "It took too long."},
+}

@@ -1,0 +1,85 @@
+"""Ray beside the local engine, and the arithmetic for a trillion words."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import corpora
+from benchmarks.rows import read_rows
+from tests.conftest import DATA
+from treefine import TreefineError
+
+CPU = {"processor": "AMD", "cores": 2}
+
+
+def row(benchmark, config, result):
+    return json.dumps(
+        {"benchmark": benchmark, "when": "2026-11-16", "commit": "c", "machine": CPU}
+        | {"config": config, "result": result}
+    )
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """The command on four sentences, with engines that write what they are told to."""
+    monkeypatch.setattr(corpora, "read_treebank", lambda _: list(READ(DATA / "en_ewt-sample.conllu"))[:4])
+    monkeypatch.setattr(corpora, "weights_checksum", lambda _: "w")
+
+    def call(text_by_ray):
+        def seconds(names, target, engine, options):
+            target.mkdir(exist_ok=True)
+            for name in names:
+                (target / Path(name).name).write_text(text_by_ray if engine == "ray" else "tree")
+            return (1.0 if len(names) == 1 else 3.0) * (2 if engine == "ray" else 1)
+
+        monkeypatch.setattr(corpora, "_seconds", seconds)
+        corpora.measure_corpora(["--files", "3", "--sentences", "2", "--rows", str(tmp_path / "rows.jsonl")])
+        return read_rows("corpora", path=tmp_path / "rows.jsonl")
+
+    return call
+
+
+READ = corpora.read_treebank
+
+
+def test_the_row_tells_the_start_apart_from_the_work(run):
+    (found,) = run("tree")
+
+    words = found["config"]["words"]
+    assert found["result"]["treebanks"] == {
+        "local": {"start_seconds": 1.0, "seconds": 3.0, "words_per_second": round(words / 2)},
+        "ray": {"start_seconds": 2.0, "seconds": 6.0, "words_per_second": round(words / 4), "times_local": 0.5},
+    }
+    assert found["result"].keys() == {"treebanks", "running text"}
+
+
+def test_no_time_is_told_where_outputs_differ(run, tmp_path):
+    with pytest.raises(
+        TreefineError, match=r"^With Ray, 3 outputs differ from the local engine's, 0000\.conllu first\.$"
+    ):
+        run("other")
+
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_the_table_shows_what_has_a_row_and_nothing_else(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(row("files", {"device": "H200"}, {"to convergence": {"words_per_second": 1_000_000}}))
+
+    lines = corpora.arithmetic(path).splitlines()
+
+    assert (
+        lines[2]
+        == "| H200, AMD, 2 cores | treebanks, to convergence | 1,000,000 | 278 hours | 2.8 hours | 0.28 hours |"
+    )
+    assert lines[3] == ""
+    assert corpora.side_by_side(path).startswith("Not measured yet")
+
+
+def test_a_run_with_ray_is_shown_in_both_tables(run, tmp_path, monkeypatch):
+    run("tree")
+    path = tmp_path / "rows.jsonl"
+
+    assert "| treebanks | ray | 2.0 s | 6.0 s |" in corpora.side_by_side(path)
+    assert "| running text, Ray with 2 actors |" in corpora.arithmetic(path)

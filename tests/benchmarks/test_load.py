@@ -1,0 +1,241 @@
+"""The benchmarks of a server: their clients notice what goes wrong, and docs/serving.md tells what they measured."""
+
+import asyncio
+import json
+from contextlib import suppress
+
+import pytest
+
+from benchmarks import load, loads
+from benchmarks.http_client import Answer, Connection, Outcome, Request, ask_all, get
+from benchmarks.load import growth, wrong_answers
+from benchmarks.loads import LOADS, asked
+from benchmarks.outages import LOAD, summed_up
+from benchmarks.rows import read_rows
+from benchmarks.serving_page import SERVING_PAGE, bars, fuzzed, outages
+from benchmarks.serving_page import loads as load_table
+from tests.benchmarks.test_speed_page import row_of
+from tests.tiny import sample, tiny_parser
+from treefine import write_treebank
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"
+
+
+async def with_stand_in(answers, use):
+    """What `use` makes of the port of a server that gives these answers; None hangs up."""
+    left = iter(answers)
+    answering = []
+
+    async def answer(reader, writer):
+        answering.append(asyncio.current_task())
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                data = next(left)
+                if data is None:
+                    break
+                for start in range(0, len(data), 7):  # in pieces, as they may come
+                    writer.write(data[start : start + 7])
+                    await writer.drain()
+        except asyncio.IncompleteReadError:
+            pass
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        try:
+            return await use(server.sockets[0].getsockname()[1])
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.gather(*answering)
+
+
+def outcomes_of(answers, **options):
+    requests = iter([Request(number, get("/")) for number in range(2)])
+    return asyncio.run(with_stand_in(answers, lambda port: ask_all(port, requests, clients=1, **options)))
+
+
+def test_a_client_keeps_its_connection_and_notes_each_answer():
+    outcomes, surplus = outcomes_of([OK + b"a1", OK + b"b2"])
+
+    assert [each.answer.body for each in outcomes] == [b"a1", b"b2"]
+    assert [each.refusals for each in outcomes] == [[], []]
+    assert surplus == 0
+
+
+def test_a_client_that_may_retry_does_so_after_a_lost_connection_and_when_told_that_the_server_is_busy():
+    outcomes, _ = outcomes_of([None, OK + b"a1", BUSY, OK + b"b2"], retries=True)
+
+    assert [each.answer.body for each in outcomes] == [b"a1", b"b2"]
+    assert [[refusal.reason for refusal in each.refusals] for each in outcomes] == [["ConnectionResetError"], ["503"]]
+
+
+def test_a_client_that_may_not_retry_takes_what_it_gets():
+    outcomes, _ = outcomes_of([None, BUSY])
+
+    assert outcomes[0].answer is None
+    assert outcomes[1].answer.status == 503
+
+
+def test_an_answer_that_comes_twice_is_noticed():
+    _, surplus = outcomes_of([OK + b"a1" + OK + b"a1", OK + b"b2"])
+
+    assert surplus == len(OK) + 2
+
+
+def test_a_connection_that_was_lost_is_not_asked():
+    async def ask(port):
+        connection = await Connection.to(port)
+        connection.close()
+        await connection.ask(get("/"))
+
+    with pytest.raises(ConnectionResetError):
+        asyncio.run(with_stand_in([], ask))
+
+
+def conllu(*words):
+    rows = (f"{number}\t{word}\t_\t_\t_\t_\t{number - 1}\tdep\t_\t_" for number, word in enumerate(words, start=1))
+    return "".join(f"{row}\n" for row in rows) + "\n"
+
+
+def test_the_answer_of_another_request_or_another_tree_is_noticed():
+    texts = [conllu("a", "b"), conllu("c", "d")]
+    given = asked(LOAD, texts, [loads.trees_of_conllu(text) for text in texts])
+    right, mixed_up, other = texts[0], texts[0], texts[1].replace("\tdep", "\tobj")
+    outcomes = [
+        Outcome(number, Answer(200, {}, text.encode(), 0.0, 0.1))
+        for number, text in ((0, right), (1, mixed_up), (1, other))
+    ]
+
+    assert wrong_answers(given, LOAD, outcomes) == 2
+    assert summed_up(given, [*outcomes, Outcome(0)], 0)["unanswered"] == 1
+
+
+def test_a_request_that_was_not_answered_with_200_does_not_count_as_served():
+    texts = [conllu("a", "b"), conllu("c")]
+    given = asked(LOAD, texts, [loads.trees_of_conllu(text) for text in texts])
+    outcomes = [
+        Outcome(1, Answer(200, {}, texts[1].encode(), 0, 1)),
+        Outcome(0, Answer(504, {}, b"", 0, 1)),
+        Outcome(0),
+    ]
+    watched = load.Watched(outcomes, 0, 2.0, [500.0], 0.1, 3.0)
+
+    told = load.told(given, LOAD, watched) | load.beside_offline(given, watched, [1.0, 3.0])
+
+    assert (told["requests"], told["sentences"], told["words_per_second"]) == (3, 1, 0)
+    assert told["sentences_per_second"] == 0.5
+    assert told["of_offline"] == 0.25
+
+
+@pytest.mark.parametrize("kind", LOADS, ids=lambda kind: kind.name)
+def test_a_request_of_each_kind_says_how_long_it_is(kind):
+    head, _, body = kind.request("Grüße").partition(b"\r\n\r\n")
+
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert b"HTTP/1.1" in head
+
+
+def test_memory_that_grows_is_told_in_mib_percent_and_by_the_minute():
+    told = growth([100.0 + second for second in range(60)])
+
+    assert told["grown_mib"] == 48
+    assert told["grown_percent"] == 45.5
+    assert told["slope_mib_per_minute"] == 60
+
+
+def test_a_row_has_speed_latency_memory_and_the_offline_speed(tmp_path):
+    (tmp_path / "en_ewt").mkdir()
+    write_treebank(sample(20), tmp_path / "en_ewt" / "dev.conllu.xz")
+    tiny_parser().save(tmp_path / "tiny")
+    rows = tmp_path / "rows.jsonl"
+    options = ["--seconds", "0.5", "--clients", "4", "--threads", "1", "--loads", "JSON", "--rows", str(rows)]
+
+    load.measure_load([*options, "--model", str(tmp_path / "tiny"), "--treebanks", str(tmp_path)])
+
+    (row,) = read_rows("load", path=rows)
+    (found,) = row["result"].values()
+    assert found["answers_by_status"] == {"200": found["requests"]}
+    assert (found["other_trees"], found["surplus_bytes"], found["refusals"]) == (0, 0, {})
+    assert found["requests"] % 20 == 0
+    assert found["of_offline"] > 0
+    assert 0 < found["rounds"]["share_of_time"] < 1.1
+    assert found["memory"]["first_mib"] > 10
+    assert "a sentence, JSON" in load_table(rows)
+
+
+MEMORY = {"first_mib": 500.0, "last_mib": 501.0, "grown_mib": 1.0, "grown_percent": 0.2, "slope_mib_per_minute": 1.0}
+LATENCY = {"p50": 400.0, "p95": 500.0, "p99": 600.0, "longest": 700.0}
+COUNTS = {"requests": 100, "answers_by_status": {"200": 100}, "refusals": {}, "other_trees": 0, "surplus_bytes": 0}
+
+
+def rows_of(tmp_path, *, of_offline=0.9, memory=MEMORY, lost=0, faults=0):
+    settings = {"precision": "int8", "T": 3}
+    config = {"model": "en", "settings": settings, "file": "en_ewt dev", "sentences": 100, "clients": 50}
+    one = COUNTS | {
+        "sentences": 1000,
+        "sentences_per_second": 100.0,
+        "words_per_second": 1200,
+        "of_offline": of_offline,
+        "latency_milliseconds": LATENCY,
+        "memory": memory,
+        "rounds": {"rounds": 40, "at_most": {"32": 40}, "share_of_time": 0.95},
+        "processor_share": {"clients": 0.03, "server": 1.9},
+    }
+    outage = COUNTS | {"unanswered": lost, "latency_milliseconds": LATENCY, "refusals": {"503": 7}}
+    stop = outage | {"stops": 3, "lost_under_way": lost, "exit_codes": [0], "seconds_to_start": [2.0]}
+    speeds = {f"sentences_per_second{when}": 100.0 for when in ("", "_before", "_after")}
+    sizes = {f"memory_mib_{when}": 500.0 for when in ("before", "after")}
+    ended = {
+        "overload": outage | speeds | sizes | {"clients": 600},
+        "bad neighbours": outage | {"bad": {"400: 400": 3}},
+        "kill -9": stop,
+        "SIGTERM": stop,
+    }
+    asked_for = {
+        "operations": 1,
+        "requests": 20,
+        "answers_by_status": {"POST /v1/parse": {"200": 12, "422": 8}},
+        "errors_of_the_server": 0,
+        "faults": faults,
+    }
+    fuzz_config = config | {"packages": {"schemathesis": "4"}}
+    rows = [
+        row_of("load", config | {"seconds": 60.0}, {"a sentence": one}),
+        row_of("outages", config, ended),
+        row_of("fuzz", fuzz_config, {"made from its description": asked_for, "is_healthy_afterwards": True}),
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def test_the_page_tells_what_was_measured(tmp_path):
+    path = rows_of(tmp_path)
+
+    assert "| a sentence | 100 | 1,200 | 90 % | 400 ms | 500 ms | 600 ms | 25 | 500 → 501 MiB |" in load_table(path)
+    assert "| kill -9 | 100 | 100 × 200 | 7 × 503 | 0 | 400 ms | 600 ms | 700 ms |" in outages(path)
+    assert "| made from its description | `POST /v1/parse` | 20 | 12 × 200, 8 × 422 |" in fuzzed(path)
+    assert "missed" not in bars(path)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"of_offline": 0.84}, "a sentence: at least 85 % of the offline parser's speed | 84.0 % | **missed**"),
+        ({"memory": MEMORY | {"grown_mib": 20.0, "grown_percent": 4.0}}, "+20.0 MiB, +4.00 % at most | **missed**"),
+        ({"lost": 2}, "SIGTERM: what is under way is answered | 2 failed | **missed**"),
+        ({"lost": 2}, "kill -9: nothing lost, doubled or mixed up | 2 of 100 requests | **missed**"),
+        ({"faults": 1}, "fuzzed: no 500, all as described | 1 of 20 | **missed**"),
+    ],
+)
+def test_a_bar_that_is_missed_is_told(tmp_path, fault, said):
+    assert said in bars(rows_of(tmp_path, **fault))
+
+
+@pytest.mark.parametrize("name", SERVING_PAGE)
+def test_what_was_not_measured_says_how_to_measure_it(tmp_path, name):
+    assert SERVING_PAGE[name](tmp_path / "none.jsonl").startswith("Not measured yet")

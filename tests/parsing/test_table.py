@@ -1,0 +1,284 @@
+"""Sentences as a table: one row a word, the same in pyarrow, pandas and Polars."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import chain, repeat
+from pathlib import Path
+
+import polars
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import treefine
+from tests.conftest import DATA
+from tests.interfaces.refine_commands import damaged
+from tests.tiny import sample, tiny_model
+from tests.tiny_segmenter import tiny_segmenter
+from treefine import Graph, Parser, Sentence, TreefineError, read_treebank
+from treefine.config import TagSettings
+from treefine.parsing import table
+from treefine.parsing.initial import given as given_trees
+from treefine.parsing.parse import Parses
+from treefine.parsing.table import CONFIDENCE, INITIAL, TREES, WORDS, Content, batches, table_of, to_table
+
+TEXT = "Dogs bark. Don't you\n\nhear them?  "
+
+
+@pytest.fixture(scope="module")
+def nlp():
+    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")), scale=1.0)
+    return Parser(model, device="cpu", segmenter=tiny_segmenter())
+
+
+def rows_of_json(parses):
+    """What `to_json` says of each word, under the names of the columns."""
+    for number, parse in enumerate(parses, start=1):
+        said = json.loads(parse.to_json())
+        tokens = {word: token["form"] for token in said.get("multiword_tokens", ()) for word in token["words"]}
+        for word in said["words"]:
+            head = word["head"]
+            yield {
+                "file": parse.sentence.path,
+                "sentence": number,
+                "sent_id": said["sent_id"],
+                "text": said["text"],
+                "word": word["number"],
+                **{name: cell for name, cell in word.items() if name != "number"},
+                "head_form": said["words"][head - 1]["form"] if head else None,
+                "token": tokens.get(word["number"]),
+                "sentence_confidence": said["confidence"],
+            }
+
+
+def is_close(row, other):
+    """Whether two rows are the same, but for the fifth digit of what is a float."""
+    return row.keys() == other.keys() and all(
+        cell == pytest.approx(other[name], abs=1e-4) if isinstance(cell, float) else cell == other[name]
+        for name, cell in row.items()
+    )
+
+
+def frames(parses):
+    """The table as each library gives it back, as rows."""
+    of_pandas = parses.to_pandas().astype(object)
+    yield parses.to_arrow().to_pylist()
+    yield of_pandas.where(of_pandas.notna(), None).to_dict("records")
+    yield parses.to_polars().to_dicts()
+
+
+def test_the_table_of_a_text_says_of_each_word_what_json_says_in_every_library(nlp):
+    parses = nlp(TEXT)
+    expected = list(rows_of_json(parses))
+
+    for rows in frames(parses):
+        assert len(rows) == len(expected) > 5
+        for row, other in zip(rows, expected, strict=True):
+            assert is_close({name: row[name] for name in other}, other)
+            assert row.keys() - other.keys() == {"lemma", "feats"}
+
+
+@pytest.mark.parametrize("name", ["constructs.conllu", "penn.conllx", "german.conll09"])
+def test_the_table_of_a_treebank_has_the_cells_of_its_words(name):
+    sentences = list(read_treebank(DATA / name))
+
+    rows = iter(to_table(sentences).to_pylist())
+
+    for number, sentence in enumerate(sentences, start=1):
+        multiword = {word: token.form for token in sentence.tokens() for word in token.words if len(token.words) > 1}
+        for word in sentence.words:
+            row = next(rows)
+            head_form = sentence.forms[word.head - 1] if word.head else None
+            assert (row["file"], row["sentence"], row["word"]) == (str(DATA / name), number, word.number)
+            assert (row["sent_id"], row["token"]) == (sentence.sent_id, multiword.get(word.number))
+            assert (row["head"], row["head_form"], row["label"]) == (word.head, head_form, word.label)
+            assert [row[each] for each in ("form", "lemma", "upos", "xpos", "feats")] == list(word[1:6])
+            if not row["token"] and row["end"] > row["start"]:
+                assert row["text"][row["start"] : row["end"]] == word.form
+    assert next(rows, None) is None  # no empty node has a row
+
+
+def test_a_blank_head_is_null():
+    table = to_table([Sentence.of_words(["a", "b"])])
+
+    assert table["head"].to_pylist() == table["head_form"].to_pylist() == [None, None]
+    assert table["label"].to_pylist() == ["_", "_"]
+
+
+def test_each_of_the_best_trees_has_its_rows_and_the_confidence_is_that_of_the_first(nlp):
+    sentences = [each for each in sample(10) if len(each) > 2]
+    parses = Parses(nlp.using(k=3).stream_parses(sentences))
+
+    rows = iter(parses.to_arrow().to_pylist())
+
+    for parse in parses:
+        for rank, each in enumerate(json.loads(parse.to_json())["trees"], start=1):
+            for number, (head, label) in enumerate(zip(each["heads"], each["labels"], strict=True)):
+                row = next(rows)
+                assert (row["tree"], row["word"], row["head"], row["label"]) == (rank, number + 1, head, label)
+                assert row["head_form"] == (parse.forms[head - 1] if head else None)
+                assert row["probability"] == pytest.approx(each["probability"], rel=1e-3)
+                assert row["label_probability"] == pytest.approx(each["label_probability"], rel=1e-3)
+                sure = parse.words[number].confidence if rank == 1 else None
+                assert row["confidence"] == (sure if sure is None else pytest.approx(sure))
+    assert next(rows, None) is None
+
+
+def test_the_trees_that_refinement_started_from_are_there_when_asked_for(nlp):
+    before = [*damaged(sample(6)), Sentence.of_words(["no", "tree"])]
+
+    table = to_table(nlp.using(initial=given_trees).stream_parses(before), initial=True)
+
+    assert table["initial_head"].to_pylist() == [head for each in before for head in each.heads]
+    assert table["initial_label"].to_pylist() == [label for each in before for label in each.labels]
+
+
+def test_a_stream_of_parses_gives_the_same_table_as_a_list(nlp):
+    assert to_table(parse for parse in nlp(TEXT)).equals(nlp(TEXT).to_arrow())
+
+
+def test_without_a_sentence_the_table_has_its_columns_and_no_row(nlp):
+    assert to_table([]).num_rows == 0
+    assert tuple(to_table([]).column_names) == tuple(column.name for column in WORDS)
+    assert nlp("").to_pandas().columns.tolist() == [column.name for column in WORDS + CONFIDENCE]
+    assert nlp("").to_polars().is_empty()
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_where_rows_are_cut_makes_no_difference(size):
+    sentences = sample(12)
+    found = list(batches(sentences, Content(), size=size))
+
+    assert pyarrow.Table.from_batches(found).to_pylist() == to_table(sentences).to_pylist()
+    assert all(size <= len(batch) < size + max(map(len, sentences)) for batch in found[:-1])
+
+
+def test_no_more_sentences_are_read_than_the_rows_that_are_given_out():
+    read = []
+    sentences = (read.append(each) or each for each in chain.from_iterable(repeat(sample(3))))
+
+    next(batches(sentences, Content(), size=100))
+
+    assert sum(map(len, read[:-1])) < 100 <= sum(map(len, read))
+
+
+def test_strings_too_long_for_one_block_are_cut_into_several(monkeypatch):
+    monkeypatch.setattr(table, "CHARACTERS", 1000)
+    sentences = [Sentence.of_words(["x" * 600])] * 4
+
+    assert [len(batch) for batch in batches(sentences, Content())] == [2, 2]
+
+
+def test_a_long_head_is_held_once_for_all_its_words():
+    n_words, long = 1000, "x" * 10_000
+    words = Sentence.of_words([long, *["y"] * n_words])
+    tree = Graph.of_words([0, *[1] * n_words], ["root", *["dep"] * n_words])
+
+    found = to_table([words.with_graph(tree)])
+
+    assert found["head_form"].to_pylist() == [None, *[long] * n_words]
+    assert found.get_total_buffer_size() < 10 * len(long) + 100 * n_words
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r\0"), min_size=1, max_size=9)
+
+
+@given(st.lists(st.lists(CELLS, min_size=1, max_size=4), min_size=1, max_size=3), st.text("ab\0é ", max_size=4))
+def test_strings_come_back_whatever_is_in_them(forms, path):
+    sentences = [replace(Sentence.of_words(words, upos=words, xpos=words[::-1]), path=path) for words in forms]
+
+    found = to_table(sentences)
+
+    flat = [form for words in forms for form in words]
+    backwards = [form for words in forms for form in words[::-1]]
+    for rows in (
+        found.to_pydict(),
+        found.to_pandas().to_dict("list"),
+        polars.from_arrow(found).to_dict(as_series=False),
+    ):
+        assert (rows["form"], rows["upos"], rows["xpos"]) == (flat, flat, backwards)
+        assert set(rows["file"]) == {path}
+
+
+def test_the_name_of_a_file_that_is_no_utf8_is_spelled_out():
+    path = os.fsdecode(b"caf\xe9.conllu")
+
+    found = to_table([replace(Sentence.of_words(["a"]), path=path)])
+
+    assert found["file"].to_pylist() == ["caf\\udce9.conllu"]
+
+
+def test_columns_have_small_types_and_say_what_they_are():
+    schema = table_of([], Content(confidence=True, trees=True, initial=True)).schema
+
+    assert schema.names == [column.name for column in WORDS + CONFIDENCE + TREES + INITIAL]
+    assert {str(kind) for kind in schema.types} == {
+        "string",
+        "int32",
+        "int64",
+        "float",
+        "dictionary<values=string, indices=int32, ordered=0>",
+    }
+    assert all(field.metadata[b"description"] for field in schema)
+
+
+def test_two_tables_can_be_compared_in_pandas():
+    """A categorical could not be compared with another one, so what is a word's own is a plain string."""
+    gold, other = (to_table(each).to_pandas() for each in (sample(5), damaged(sample(5))))
+
+    assert 0 < (gold.label != other.label).sum() < len(gold)
+    assert (gold.form == other.form).all()
+    assert (gold.head_form == gold.form.shift(-1)).any()  # a dictionary can be compared with a string
+
+
+def test_parses_and_sentences_are_not_mixed_and_nothing_else_is_taken(nlp):
+    parses = list(nlp("Dogs bark."))
+
+    with pytest.raises(TreefineError, match="This is not a Parse: .* Give Parses alone, or Sentences alone."):
+        to_table([*parses, *sample(1)])
+    with pytest.raises(TreefineError, match="This is not a Parse or a Sentence: 'D'"):
+        to_table("Dogs")
+    with pytest.raises(TreefineError, match="A Sentence has no initial tree"):
+        to_table(sample(1), initial=True)
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("pyarrow", r"pip install 'treefine\[tables\]'"),
+        ("pandas", "pip install pandas"),
+        ("polars", "pip install polars"),
+    ],
+)
+def test_a_missing_package_is_answered_with_the_command_that_installs_it(nlp, monkeypatch, package, command):
+    parses = nlp("Dogs bark.")
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(TreefineError, match=f"The package {package} is not installed. Install it: {command}$"):
+        parses.to_polars() if package == "polars" else parses.to_pandas()
+
+
+def test_a_table_of_a_treebank_loads_no_torch_and_the_command_no_table_package():
+    def loaded_by(statement):
+        code = f"{statement}\nimport sys\nprint(*sys.modules)"
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
+
+    path = str(DATA / "constructs.conllu")
+    of_treebank = loaded_by(f"import treefine; treefine.to_table(treefine.read_treebank({path!r}))")
+
+    assert "pyarrow" in of_treebank
+    assert not {"torch", "polars"} & set(of_treebank)  # pyarrow itself looks for pandas
+    assert not {"pyarrow", "pandas", "polars"} & set(loaded_by("from treefine.interfaces import cli, table_file"))
+
+
+def test_the_page_tells_of_each_column():
+    page = (Path(treefine.__file__).parents[2] / "docs" / "tables.md").read_text()
+
+    told = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page, re.MULTILINE)
+
+    assert told == [tuple(column) for column in WORDS + CONFIDENCE + TREES + INITIAL]

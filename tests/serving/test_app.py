@@ -1,0 +1,256 @@
+"""The JSON API over a tiny parser: what it answers, and how it refuses."""
+
+import json
+from io import BytesIO
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.serving.tiny_app import tiny_tagging_parser
+from tests.tiny import sample, tiny_parser
+from treefine.serving import schema
+from treefine.serving.api import LARGE
+from treefine.serving.app import create_app
+from treefine.serving.gate import LOOPBACK, SAFE
+from treefine.serving.limits import Limits
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.constraints import Constraints
+
+WORDS = ["a", "dog", "saw", "Ann", "."]
+CONLLU = "".join(each.to_text() for each in sample(3))
+TEXT = "ab 12 a. b' del 1\n\nab baki é."
+
+
+@pytest.fixture(scope="module")
+def client():
+    limits = Limits(max_bytes=100_000, max_words=50, gather=0)
+    app = create_app({"tiny": tiny_tagging_parser(), "other": tiny_parser()}, limits=limits)
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return tiny_tagging_parser()
+
+
+def sentences_of(answer):
+    assert answer.status_code == 200, answer.text
+    return answer.json()["sentences"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "inputs"), [({"words": [WORDS]}, [WORDS]), ({"conllu": CONLLU}, sample(3))], ids=["words", "conllu"]
+)
+def test_parse_gives_what_the_parser_gives(client, parser, asked, inputs):
+    answer = client.post("/v1/parse", json=asked)
+
+    assert sentences_of(answer) == [json.loads(each.to_json()) for each in parser.stream_parses(inputs)]
+    schema.Parsed.model_validate(answer.json(), strict=True, extra="forbid")
+
+
+def test_parse_cuts_text(client, parser):
+    answer = client.post("/v1/parse", json={"text": TEXT})
+
+    assert sentences_of(answer) == [json.loads(each.to_json()) for each in parser(TEXT)]
+
+
+def test_parse_as_conllu_gives_the_bytes_of_a_file(client, parser):
+    answer = client.post("/v1/parse", json={"conllu": CONLLU, "format": "conllu"})
+
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.text == "".join(each.to_text() for each in parser.stream(read_treebank(BytesIO(CONLLU.encode()))))
+
+
+def test_parse_takes_all_options(client, parser):
+    asked = {"words": [WORDS], "steps": 1, "initial": "empty", "projective": True, "k": 3, "tags": "none"}
+    answer = client.post("/v1/parse", json=asked | {"stop_above": 0.5, "keep": "nothing", "model": "tiny"})
+
+    other = parser.using(
+        max_steps=1, initial="empty", is_projective=True, k=3, tags="none", stop_above=0.5, keep="nothing"
+    )
+    assert sentences_of(answer) == [json.loads(each.to_json()) for each in other.stream_parses([WORDS])]
+    assert len(sentences_of(answer)[0]["trees"]) == 3
+    schema.Parsed.model_validate(answer.json(), strict=True, extra="forbid")
+
+
+def test_refine_starts_from_the_given_trees_and_tells_what_it_changed(client, parser):
+    answer = client.post("/v1/refine", json={"conllu": CONLLU})
+
+    parses = list(parser.using(initial=lambda given: (each.arcs for each in given)).stream_parses(sample(3)))
+    schema.Refined.model_validate(answer.json(), strict=True, extra="forbid")
+    for told, parse in zip(sentences_of(answer), parses, strict=True):
+        assert [word["head"] for word in told["words"]] == list(parse.heads)
+        assert told["initial"] == {"heads": list(parse.initial.heads), "labels": list(parse.initial.labels)}
+        assert [(each["word"], each["old_head"], each["head"]) for each in told["changes"]] == [
+            (each.word, each.old_head, each.head) for each in parse.changes
+        ]
+        assert told["converged"] == parse.converged
+    as_conllu = client.post("/v1/refine", json={"conllu": CONLLU, "format": "conllu"})
+    assert [each.heads for each in read_treebank(BytesIO(as_conllu.content))] == [each.heads for each in parses]
+
+
+def test_steps_tells_every_graph_with_its_drawing(client, parser):
+    answer = client.post("/v1/steps", json={"words": [WORDS], "steps": 4})
+
+    schema.Stepped.model_validate(answer.json(), strict=True, extra="forbid")
+    (told,) = sentences_of(answer)
+    (parse,) = parser.using(max_steps=4).stream_parses([WORDS])
+    graphs = told["graphs"]
+    assert [each["t"] for each in graphs] == list(range(len(graphs)))
+    assert graphs[0]["heads"] == [None] * 5
+    steps = [(each["heads"], each["labels"]) for each in graphs[1 : len(parse.steps) + 1]]
+    assert steps == [(list(each.heads[1:]), list(each.labels[1:])) for each in parse.steps]
+    assert graphs[-1]["heads"] == list(parse.heads)
+    assert all(each["svg"].startswith("<svg") for each in graphs)
+    assert all(len(each["confidence"]) == 5 for each in graphs[1:])
+    assert told["conllu"] == parse.to_conllu()
+
+
+def test_what_is_decided_holds_and_is_marked_in_the_conllu(client, parser):
+    decided = {"sentence": 2, "heads": {"4": 0}, "labels": {"1": "det"}, "not_heads": {"3": [2, 4]}}
+    (_, told) = sentences_of(client.post("/v1/steps", json={"words": [WORDS, WORDS], "constraints": [decided]}))
+
+    heads = [word["head"] for word in told["words"]]
+    assert (heads[3], told["words"][0]["label"]) == (0, "det")
+    assert heads[2] not in (2, 4)
+    (again,) = read_treebank(BytesIO(told["conllu"].encode()))
+    expected = Constraints({4: 0}, {1: "det"}, {3: [2, 4]})
+    assert parser.parse(again) == parser.parse(again, constraints=expected)
+    assert [note for note in again.column(9) if note != "_"] == ["Keep=Label", "NotHead=2,4", "Keep=Head"]
+
+
+def test_a_large_request_is_read_and_answered_as_a_small_one(client, parser):
+    many = CONLLU * (LARGE // len(CONLLU) + 2)
+    answer = client.post("/v1/parse", json={"conllu": many, "format": "conllu"})
+
+    assert answer.text == "".join(each.to_text() for each in parser.stream(read_treebank(BytesIO(many.encode()))))
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "said"),
+    [
+        ({"conllu": CONLLU + "1\tx\n\n"}, 400, {"message": "The line has 2 columns, not 10.", "sentence": 4}),
+        ({"conllu": "1\ta\t_\t_\t_\t_\t7\tdet\t_\t_\n\n"}, 400, {"line": 1, "word": "1"}),
+        ({"words": [WORDS, []]}, 400, {"message": "A sentence has at least one word."}),
+        ({"words": [["a\tb"]]}, 400, {}),
+        ({"words": [["a"] * 51]}, 413, {"message": "Sentence 1 has 51 words."}),
+        ({"words": [WORDS], "model": "../../etc"}, 404, {"models": ["tiny", "other"]}),
+        ({"text": "a b", "model": "other"}, 400, {"message": "This model has no segmenter, so it cannot read text."}),
+        ({"words": [WORDS], "constraints": [{"heads": {"1": 2, "2": 1}}]}, 400, {"sentence": 1}),
+        ({"words": [WORDS], "constraints": [{"heads": {"1": 99}}]}, 400, {}),
+        ({"words": [WORDS], "constraints": [{"sentence": 2}]}, 400, {}),
+        ({"words": [WORDS], "model": "other", "tags": "predicted"}, 400, {}),
+        ({"words": [WORDS], "text": "a"}, 422, {"message": "Value error, Give one of text, words and conllu."}),
+        ({"text": "a", "initial": "given"}, 422, {}),
+        ({"words": [WORDS], "steps": 0}, 422, {}),
+        ({"words": [WORDS], "stepz": 1}, 422, {"message": "stepz: Extra inputs are not permitted"}),
+        ({"words": [["\ud800"]]}, 422, {}),
+        ({"words": [WORDS], "constraints": [{"heads": {"1": 2}}, {"heads": {"3": 2}}]}, 422, {}),
+        ({"text": "\udfff"}, 422, {}),
+        ({}, 422, {}),
+    ],
+)
+def test_a_request_that_cannot_be_done_is_told_why_and_where(client, asked, status, said):
+    answer = client.post("/v1/parse", content=json.dumps(asked), headers={"Content-Type": "application/json"})
+
+    told = schema.ErrorJson.model_validate(answer.json(), strict=True, extra="forbid").error.model_dump()
+    assert (answer.status_code, told["status"]) == (status, status)
+    assert {name: told[name] for name in said} == said
+    assert told["message"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"words": "a"}', b"null", b'{"text": 1e999}'])
+def test_a_body_that_is_no_such_json_is_told(client, body):
+    answer = client.post("/v1/parse", content=body, headers={"Content-Type": "application/json"})
+
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("is_announced", [True, False])
+@pytest.mark.parametrize("path", ["/v1/parse", "/process"])
+def test_a_body_that_is_too_large_is_told_whether_its_length_is_announced_or_not(client, path, is_announced):
+    body = b'{"text": "' + b"a " * 60_000 + b'"}'
+    kind = "application/json" if path == "/v1/parse" else "application/x-www-form-urlencoded"
+    pieces = body if is_announced else (body[start : start + 1000] for start in range(0, len(body), 1000))
+    answer = client.post(path, content=pieces, headers={"Content-Type": kind})
+
+    assert answer.status_code == 413
+    assert answer.json()["error"]["message"] == "The request is larger than 100,000 bytes."
+
+
+def test_a_failure_of_ours_tells_nothing_but_that(client, monkeypatch, parser, caplog):
+    service = client.app.state.served.find("tiny")
+    monkeypatch.setattr(service.parser, "stream", lambda *_, **__: 1 / 0)
+    answer = client.post("/v1/parse", json={"words": [WORDS], "format": "conllu"})
+    monkeypatch.undo()
+
+    assert answer.status_code == 500
+    assert "division" not in answer.text
+    assert "division" in caplog.text
+    assert client.post("/v1/parse", json={"words": [WORDS], "format": "conllu"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/", 200), ("/docs", 200), ("/v1/models", 200), ("/nope", 404), ("/v1/parse", 405)]
+)
+def test_every_answer_has_the_safe_headers(client, path, status):
+    answer = client.get(path)
+
+    assert answer.status_code == status
+    assert {name: answer.headers[name] for name in SAFE} == SAFE
+
+
+def test_models_health_and_metrics_tell_how_things_are(client):
+    client.post("/v1/parse", json={"words": [WORDS]})
+    models = client.get("/v1/models").json()
+
+    assert [(each["name"], each["is_default"]) for each in models] == [("tiny", True), ("other", False)]
+    assert (models[0]["has_segmenter"], models[1]["has_segmenter"]) == (True, False)
+    assert (models[0]["predicts_tags"], models[1]["predicts_tags"]) == (True, False)
+    assert "root" in models[0]["labels"]
+    health = client.get("/health").json()
+    assert (health["status"], health["models"]) == ("ok", {"tiny": "ok", "other": "ok"})
+    counted = client.get("/metrics").text
+    assert 'treefine_answers_total{route="/v1/parse",status="200"}' in counted
+    assert "treefine_round_sentences_bucket" in counted
+
+
+def test_a_model_whose_thread_has_ended_is_not_healthy():
+    with TestClient(create_app({"tiny": tiny_parser()}), base_url="http://localhost") as client:
+        client.app.state.served.find("tiny").stop()
+        answer = client.get("/health")
+
+    assert (answer.status_code, answer.json()["status"]) == (503, "failed")
+
+
+def test_other_host_names_are_refused_where_only_some_are_ours():
+    with TestClient(create_app({"tiny": tiny_parser()}, hosts=LOOPBACK), base_url="http://localhost:81") as client:
+        assert client.get("/health").status_code == 200
+        assert client.get("/health", headers={"Host": "[::1]:8080"}).status_code == 200
+        for host in ("evil.example", "localhost.evil.example:8080", ""):
+            answer = client.get("/health", headers={"Host": host})
+            assert answer.status_code == 400
+            assert "host name" in answer.json()["error"]["message"]
+
+
+def test_pages_from_elsewhere_may_ask_only_where_they_are_let():
+    for origins, allowed in (((), None), (("https://a.example",), "https://a.example")):
+        with TestClient(create_app({"tiny": tiny_parser()}, origins=origins), base_url="http://localhost") as client:
+            answer = client.get("/health", headers={"Origin": "https://a.example"})
+            refused = client.post("/v1/parse", content=b"0" * 1_000_001, headers={"Origin": "https://a.example"})
+
+        assert answer.headers.get("access-control-allow-origin") == allowed
+        assert (refused.status_code, refused.headers.get("access-control-allow-origin")) == (413, allowed)
+
+
+def test_the_description_for_people_has_every_route_and_no_outside_address(client):
+    page = client.get("/docs").text
+
+    for path in client.get("/openapi.json").json()["paths"]:
+        assert path in page
+    assert "http://" not in page.replace("http://localhost", "")
+    assert "https://" not in page
+    assert "<script" not in page
+    assert client.get("/docs.css").headers["content-type"].startswith("text/css")

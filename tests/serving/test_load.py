@@ -1,0 +1,95 @@
+"""A server in a process of its own, with many clients: too many, bad ones among them, and while it is ended.
+
+The long form of these, with a real model, is `python -m benchmarks outages`.
+"""
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from benchmarks.http_client import ask_all
+from benchmarks.loads import asked, paragraphs
+from benchmarks.outages import LOAD, among_bad, overloaded, stopped, summed_up
+from benchmarks.serve_process import ServeProcess
+from benchmarks.speed import without_trees
+from tests.tiny import sample, tiny_parser
+
+QUEUE = 8
+N_SENTENCES = 30
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    tiny_parser().save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with ServeProcess(["--model", str(folder), "--queue", str(QUEUE)], threads=1) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def trees():
+    """What a parser here gives for the sentences of the sample."""
+    parsed = tiny_parser().parse(sample(N_SENTENCES))
+    return [tuple(zip(each.forms, each.heads, each.labels, strict=True)) for each in parsed]
+
+
+def requests_of(trees, *, copies=1, size=1):
+    """Requests for the sentences of the sample, so many times over and so many sentences each."""
+    texts = [without_trees(each.to_text().strip()) for each in sample(N_SENTENCES)] * copies
+    expected = trees * copies
+    starts = range(0, len(expected), size)
+    return asked(LOAD, paragraphs(texts, size), [expected[start : start + size] for start in starts])
+
+
+def test_clients_for_which_there_is_no_room_are_told_when_to_come_again_and_then_served(server, trees):
+    told = asyncio.run(overloaded(server, requests_of(trees), clients=4, too_many=3 * QUEUE))
+
+    assert told["refusals"]["503"] > 0
+    assert told["without_retry_after"] == 0
+    assert told["answers_by_status"] == {"200": 6 * QUEUE}
+    assert (told["other_trees"], told["surplus_bytes"]) == (0, 0)
+
+
+def test_bad_requests_and_clients_that_hang_up_harm_no_other(server, trees):
+    told = asyncio.run(among_bad(server, requests_of(trees, copies=4), clients=2))
+
+    assert told["answers_by_status"] == {"200": 120}
+    assert (told["other_trees"], told["refusals"]) == (0, {})
+    assert told["bad"].pop("hung up") > 0
+    assert all(each.split(": ")[0] == each.split(": ")[1] for each in told["bad"])
+    assert {each.split(": ")[1] for each in told["bad"]} == {"400", "404", "413", "422"}
+
+
+def test_clients_that_retry_lose_nothing_when_the_server_is_killed_and_started_again(server, trees):
+    told = asyncio.run(stopped(server, requests_of(trees, copies=2), clients=6, stops=1, is_killed=True, seconds=0.5))
+
+    assert told["exit_codes"] == [-9]
+    assert sum(told["refusals"].values()) > 0
+    assert told["answers_by_status"] == {"200": told["requests"]}
+    assert (told["unanswered"], told["other_trees"], told["surplus_bytes"]) == (0, 0, 0)
+
+
+def test_what_is_under_way_is_answered_before_a_server_that_is_told_to_end_ends(server, trees):
+    requests = requests_of(trees, copies=12, size=60)
+
+    async def ask():
+        asking = asyncio.create_task(ask_all(server.port, iter(requests.requests), clients=6))
+        await asyncio.sleep(0.1)
+        server.terminate()
+        return time.perf_counter(), await asking
+
+    mark, (outcomes, surplus) = asyncio.run(ask())
+
+    assert server.wait() in (0, -signal.SIGTERM)  # uvicorn hands the signal on once it is done
+    assert server.get("/health") == (0, "")
+    told = summed_up(requests, outcomes, surplus)
+    assert told["answers_by_status"] == {"200": 6}
+    assert (told["unanswered"], told["other_trees"], told["surplus_bytes"]) == (0, 0, 0)
+    assert sum(each.answer.came > mark for each in outcomes) > 1, "they were done before it was told to end"

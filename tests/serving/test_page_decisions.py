@@ -1,0 +1,198 @@
+"""Decisions on the page, in a real browser: an arc is kept or forbidden, and the rest is parsed around it."""
+
+from tests.serving.pages import GARDEN, arcs, classes, click_arc, conllu, open_link, parse, said, until_parsed
+from treefine import read_treebank
+
+TELESCOPE = "I saw the man with the telescope."  # the bundled model hangs the telescope (7) on the man (4)
+
+
+def choose(page, button):
+    return until_parsed(page, lambda: page.click(f"#panel >> text={button}"))
+
+
+def test_an_arc_that_is_kept_by_mouse_holds_and_what_else_moved_is_told_and_marked(page, served):
+    parse(page, served, GARDEN)
+    tree = arcs(page)
+    page.click("#timeline button >> nth=1")
+    click_arc(page, 3)
+    assert said(page, "#panel-title") == "eat ← Fat: acl:relcl"
+
+    choose(page, "Keep this arc")
+
+    assert arcs(page)["3"] == [1, "acl:relcl"] != tree["3"]
+    assert said(page, "#decisions").splitlines()[0] == "3 eat: Fat, acl:relcl"
+    assert "kept" in classes(page, 3)
+    moved = {word for word in tree if tree[word] != arcs(page)[word]} - {"3"}
+    assert moved
+    assert {word for word in tree if "moved" in classes(page, word)} == moved
+    assert said(page, "#moved").startswith(f"Parsed again, {1 + len(moved)} arcs changed. ")
+    assert "eat: Fat, acl:relcl (was ROOT, root)" in said(page, "#moved")
+    assert "you decided this" in said(page, "#legend")
+
+
+def test_an_arc_is_found_opened_and_kept_by_keys_alone(page, served):
+    parse(page, served, GARDEN)
+    page.focus("#drawing")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")  # G¹
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.ariaLabel.replace(/[\u2068\u2069]/g, '')") == "eat ← Fat: acl:relcl"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.innerText") == "Keep this arc"
+
+    until_parsed(page, lambda: page.keyboard.press("Enter"))
+
+    assert arcs(page)["3"] == [1, "acl:relcl"]
+    assert page.evaluate("document.activeElement.dataset.word") == "3"  # and one goes on from there
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Home")
+    assert page.evaluate("document.activeElement.dataset.word") == "1"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#panel")
+    assert page.evaluate("document.activeElement.dataset.word") == "1"
+
+
+def test_a_forbidden_head_is_gone_and_back_once_the_decision_is_removed(page, served):
+    parse(page, served, TELESCOPE)
+    tree = arcs(page)
+    assert tree["7"] == [4, "nmod"]
+    click_arc(page, 7)
+
+    choose(page, "Forbid this head")
+
+    assert arcs(page)["7"] == [2, "obl"]
+    assert said(page, "#decisions").splitlines()[0] == "7 telescope: not the head man"
+    until_parsed(page, lambda: page.click("#decisions button"))
+    assert arcs(page) == tree
+    assert page.is_hidden("#decided")
+    assert page.evaluate("document.activeElement.id") == "drawing"
+
+
+def test_another_head_and_another_label_can_be_chosen_and_undone(page, served):
+    parse(page, served, TELESCOPE)
+    tree = arcs(page)
+    page.click("text=Table of words")
+    page.click("#table button >> nth=6")
+    assert "7 telescope" not in said(page, "#other-head")
+    page.select_option("#other-head", "2")
+    choose(page, "Set head")
+    assert arcs(page)["7"][0] == 2
+    page.click("#table button >> nth=6")
+    page.select_option("#other-label", "dep")
+    choose(page, "Set label")
+    assert arcs(page)["7"] == [2, "dep"]
+    assert page.locator("#decisions li").count() == 2
+
+    page.click("#table button >> nth=6")
+    choose(page, "Undo what I decided here")
+
+    assert arcs(page) == tree
+
+
+def test_the_label_alone_can_be_kept_or_forbidden_and_all_be_cleared(page, served):
+    parse(page, served, TELESCOPE)
+    tree = arcs(page)
+    click_arc(page, 7)
+    choose(page, "Forbid this label")
+    assert arcs(page)["7"][1] != "nmod"
+    page.click("#drawing text.form[data-word='4']")  # a word stands for its arc
+    choose(page, "Keep the label alone")
+    page.click("#drawing text.form[data-word='1']")
+    choose(page, "Keep the head alone")
+    assert page.locator("#decisions li").count() == 3
+
+    until_parsed(page, lambda: page.click("#clear"))
+
+    assert arcs(page) == tree
+    assert page.is_hidden("#decided")
+
+
+def test_an_arc_as_it_was_before_can_be_kept_too(page, served):
+    parse(page, served, GARDEN)
+    page.click("#timeline button >> nth=2")
+    page.click("#drawing g.old[data-word='3'] text")
+    assert said(page, "#panel-title") == "eat ← Fat: acl:relcl"
+
+    choose(page, "Keep the head alone")
+
+    assert arcs(page)["3"][0] == 1
+
+
+def test_decisions_that_cannot_hold_together_are_refused_and_the_last_tree_stays(page, served):
+    open_link(page, served, TELESCOPE, decide="1 2 head 0")
+    tree = arcs(page)
+    click_arc(page, 4)
+    page.select_option("#other-head", "0")
+
+    choose(page, "Set head")
+
+    assert "cannot hold together" in said(page, "#problem")
+    assert arcs(page) == tree
+    assert page.locator("#decisions li").count() == 1
+
+
+def test_decisions_are_marks_in_the_downloaded_trees_which_hold_when_they_are_pasted(page, served, tmp_path):
+    open_link(page, served, TELESCOPE, decide="1 7 head 2")
+    tree = arcs(page)
+    with page.expect_download() as download:
+        page.click("#save-conllu")
+    download.value.save_as(tmp_path / "trees.conllu")
+
+    (sentence,) = read_treebank(tmp_path / "trees.conllu")
+    parse(page, served, (tmp_path / "trees.conllu").read_text())
+
+    assert "Keep=Head" in sentence.column(sentence.format.misc)[6]
+    assert arcs(page) == tree
+
+
+def test_what_was_decided_stays_with_another_t_and_goes_with_another_text(page, served):
+    open_link(page, served, TELESCOPE, decide="1 7 head 2")
+    page.focus("#steps")
+
+    until_parsed(page, lambda: page.keyboard.press("End"))
+    assert said(page, "#steps-value") == "8"
+    assert page.locator("#decisions li").count() == 1
+
+    page.fill("#text", GARDEN)
+    until_parsed(page, lambda: page.click("#parse"))
+    assert page.is_hidden("#decided")
+
+
+CONTRADICTIONS = [
+    (["1 2 arc 3 obj", "1 2 head 1"], ["1 2 head 1"]),
+    (["1 2 arc 3 obj", "1 2 label det"], ["1 2 head 3", "1 2 label det"]),
+    (["1 2 head 3", "1 2 label obj"], ["1 2 head 3", "1 2 label obj"]),
+    (["1 2 head 3", "1 2 head 1", "1 3 head 1"], ["1 2 head 1", "1 3 head 1"]),
+    (["1 2 head 3", "1 2 not-head 3"], ["1 2 not-head 3"]),
+    (["1 2 not-head 3", "1 2 not-head 1"], ["1 2 not-head 3", "1 2 not-head 1"]),
+    (["1 2 not-head 3", "1 2 arc 3 obj"], ["1 2 arc 3 obj"]),
+    (["1 2 arc 3 obj", "1 2 not-label obj"], ["1 2 head 3", "1 2 not-label obj"]),
+    (["1 2 not-label obj", "1 2 label obj", "2 2 label det"], ["1 2 label obj", "2 2 label det"]),
+    (["1 2 label obj", "1 2 label obj"], ["1 2 label obj"]),
+    (["1 2 arc 3", "0 2 head 1", "1 2 head x", "1 2 other 1", "1 2 label ", "1 2 label a b"], ["1 2 label a b"]),
+]
+
+
+def test_a_decision_takes_the_place_of_those_that_it_contradicts_and_what_is_none_is_left_out(page, served):
+    page.goto(served)
+    script = """async (lines) => {
+        const { decisionOf, spelled, withDecision } = await import('./page/decisions.js');
+        return lines.map(decisionOf).filter(each => each).reduce(withDecision, []).map(spelled);
+    }"""
+
+    for decisions, left in CONTRADICTIONS:
+        assert page.evaluate(script, decisions) == left
+
+
+def test_a_word_without_an_arc_can_be_given_one(page, served):
+    open_link(page, served, conllu([("Dogs", 2, "nsubj"), ("bark", 0, "root")]), t=0)
+    page.click("#drawing text.form[data-word='1']")
+    assert said(page, "#panel-title") == "Dogs: no head"
+    assert page.is_hidden("#panel-arc")
+    page.select_option("#other-head", "0")
+
+    choose(page, "Set head")
+
+    assert arcs(page)["1"][0] == 0

@@ -1,0 +1,75 @@
+"""Links of the page, in a real browser: what they hold, what is left out, and what they cannot do."""
+
+from tests.serving.pages import click_arc, conllu, copied_link, link, open_link, parse, said, until_parsed
+
+
+def test_a_link_opened_elsewhere_shows_the_same_and_before_it_is_copied_no_address_has_the_text(page, new_page, served):
+    other = new_page()
+    parse(page, served, "Nobody knew why. Fat people eat accumulates.")
+    page.select_option("#sentences", "2")
+    click_arc(page, 3)
+    until_parsed(page, lambda: page.click("text=Forbid this head"))
+    page.click("#previous")
+
+    assert page.url == served  # the history of a browser keeps addresses
+
+    other.goto(copied_link(page))
+    other.wait_for_selector("#drawing svg")
+
+    for each in ("#sentence-text", "#step-title", "#decisions"):
+        assert said(other, each) == said(page, each)
+    assert other.inner_html("#drawing") == page.inner_html("#drawing")
+
+
+def test_the_link_is_copied_or_where_that_is_not_allowed_shown(page, served):
+    open_link(page, served, "Dogs bark.", initial="empty", steps=3, model="en")
+
+    copied = copied_link(page)
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')) }")
+    page.click("#copy-link")
+    page.wait_for_selector("#copied >> text=Copy it from this field")
+
+    assert copied == link(served, "Dogs bark.", initial="empty", steps=3, model="en")
+    assert page.input_value("#link") == copied
+
+
+def test_what_is_too_long_for_a_link_is_parsed_and_no_link_is_given(page, served):
+    parse(page, served, "Dogs bark." + 32_000 * " ")
+
+    page.click("#copy-link")
+
+    assert "too much for a link. Download" in said(page, "#copied")
+    assert page.is_hidden("#link")
+
+
+def test_what_a_link_asks_for_and_this_server_has_not_is_told_until_something_else_is_asked(page, served):
+    open_link(page, served, "Dogs bark.", model="tr", initial="own", steps=12)
+
+    assert said(page, "#note") == (
+        "The model tr of the link is not served here: en was taken. "
+        "en has no initial parser of its own: it starts from an empty graph. "
+        "The link asks for 12 steps: here 8 is the most."
+    )
+    assert said(page, "#steps-value") == "8"
+    until_parsed(page, lambda: page.click("#parse"))
+    assert said(page, "#note") == ""
+
+
+def test_nothing_in_a_link_or_a_word_is_executed(page, served):
+    attack = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
+    open_link(
+        page,
+        served,
+        conllu([(attack, 0, attack), ("x", 1, '"><script>')]),
+        initial="given",
+        steps="9e9",
+        model=attack,
+        decide=f"1 1 label {attack}",
+        sentence="-1",
+        t="<b>",
+    )
+    click_arc(page, 1)
+
+    assert page.title() == "treefine"
+    assert page.locator("img, script:not([src])").count() == 0
+    assert attack in page.inner_text("#decisions")
