@@ -230,7 +230,6 @@ def validate(
 @app.command(
     epilog=_examples(
         "treefine convert german.conll09 german.conllu --from conll09-predicted",
-        "treefine convert - train.conllx.gz < train.conllu",
         "treefine convert train.conllu train.parquet",
     )
 )
