@@ -7,6 +7,8 @@ import logging
 import math
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated
 
@@ -77,9 +79,10 @@ def serve(
     named = _named(models or ["en"])
     limits = Limits(max_bytes=max_bytes, max_words=max_words, queue=queue, seconds=seconds)
     with _bound(host, port) as bound:  # before models are read: a port that is taken is told at once
-        parsers = {
-            name: Parser.from_pretrained(each, device=device, precision=precision) for name, each in named.items()
-        }
+        with _one_thread():
+            parsers = {
+                name: Parser.from_pretrained(each, device=device, precision=precision) for name, each in named.items()
+            }
         hosts = [*LOOPBACK, host, *(allow_host or ())] if _is_loopback(host) or allow_host else None
         app = create_app(parsers, limits=limits, hosts=hosts, origins=allow_origin or ())
         logging.basicConfig(level=logging.WARNING, format="treefine: %(message)s")
@@ -96,6 +99,23 @@ def serve(
         where = f"[{host}]" if ":" in host else host
         typer.echo(f"treefine: http://{where}:{bound.getsockname()[1]}/ ({', '.join(parsers)})", err=True)
         uvicorn.Server(config).run(sockets=[bound])
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Load models without a team of threads of our own.
+
+    OpenMP lets waiting threads spin only while there are no more of them than cores, and with two teams the one that
+    parses would sleep and be woken between any two layers: a quarter of the time.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)  # of threads to come: those of the models
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -16,7 +16,7 @@ class Limits:
     queue: int = 256  # requests that wait for a model or are being parsed: 503
     queue_size: int = 20_000_000  # characters in these requests together: 503
     seconds: float = 60  # from when a request has been read to its answer: 504
-    gather: float = 0.003  # seconds that an idle model waits for requests to parse together with the first
+    gather: float = 0.003  # seconds that a model waits for one more request to parse together with those it has
 
     def __post_init__(self) -> None:
         for each in fields(self):

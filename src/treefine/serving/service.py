@@ -29,6 +29,7 @@ from treefine.treebank.sentence import Sentence
 ROUND = 256  # sentences that are parsed together, from all requests …
 SHARE = 64  # … and of one of them, so that a long request does not hold up short ones
 ROUND_WORK, SHARE_WORK = 24_000, 6_000  # the same in words times steps times trees: some seconds of two cores
+LONGEST = 10  # times the gathering time that a model waits at most, while more requests keep coming
 MOST_FAILURES = 3  # rounds in a row that fail for a reason of ours, until the model is said to have failed
 VARIANTS = 8  # parsers with other options that are kept; on a GPU each has buffers of its own
 _WARM = 60  # words of the sentence that a model parses before it is ready
@@ -51,6 +52,7 @@ class Service:
         self._is_ready = Event()
         self._under_way: list[tuple[Waiting, list[Cut]]] = []  # of this round; only the thread looks at it
         self._n_failures = 0
+        self._n_expected = 0  # requests that a round waits for a little longer
         self._variant = lru_cache(maxsize=VARIANTS)(lambda options: options.apply(parser))
 
     def start(self) -> None:
@@ -142,11 +144,14 @@ class Service:
     def _gather(self, active: deque[Waiting]) -> bool:
         """Add what has come to the requests that are under way; whether there is any, or may be."""
         with self._condition:
-            if not active and not self._queue:
+            if not active:
                 self._condition.wait_for(lambda: self._queue or self._is_stopping)
-                until = monotonic() + self.limits.gather
-                while not self._is_stopping and len(self._queue) < ROUND and (left := until - monotonic()) > 0:
-                    self._condition.wait(left)
+                until = monotonic() + LONGEST * self.limits.gather
+                while not self._is_stopping and len(self._queue) < ROUND and monotonic() < until:
+                    n_before = len(self._queue)
+                    self._condition.wait(self.limits.gather)
+                    if len(self._queue) == n_before >= self._n_expected:
+                        break
             active.extend(self._queue)
             self._queue.clear()
             return bool(active) or not self._is_stopping
@@ -178,6 +183,7 @@ class Service:
             by_options[request.kind, request.asked.options].append((request, cut))
         for (kind, options), together in by_options.items():
             self._parse_together(kind, options, together)
+        self._n_expected = sum(request.is_cut for request, _ in taken) // 2  # many a client has just begun to ask again
         if n_sentences:
             self._note(taken, n_sentences, monotonic() - started)
 
