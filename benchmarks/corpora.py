@@ -1,7 +1,7 @@
 """Ray beside the local engine on the same files, and how long a trillion words take at the speeds that were measured.
 
 python -m benchmarks corpora
-python -m benchmarks corpora --files 4 --sentences 25 --rows /tmp/rows.jsonl       to try it
+python -m benchmarks corpora --files 4 --sentences 25 --rows scratch/rows.jsonl    to try it
 
 The sentences of en_ewt dev, as treebanks and as running text, are parsed by `treefine parse` with and without
 `--engine ray`. Both start anew; how long that takes is measured with a file of one sentence, and told apart. No time is
