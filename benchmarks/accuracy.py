@@ -24,12 +24,11 @@ from benchmarks.rows import ROWS, read_rows, save_row
 from benchmarks.training_times import trained
 from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_treebank
 from treefine.config import BiLSTMSettings
+from treefine.model.folder import load_model
 from treefine.parsing.initial import InitialParser, empty, given
-from treefine.parsing.pretrained import load_model
 from treefine.training.folder import begin_folder
-from treefine.training.initial_settings import EMPTY, FILES, MixedSettings
 from treefine.training.prepare import prepare_recipe, sources_of, start_of
-from treefine.training.recipe import Recipe, expand, find_recipe, read_recipe
+from treefine.training.recipe import EMPTY, FILES, MixedSettings, Recipe, expand, find_recipe, read_recipe
 from treefine.training.train import LAYOUT, train
 
 PREDICTIONS = Path(__file__).with_name("predictions")

@@ -8,16 +8,14 @@ from functools import cache, partial
 from benchmarks.predictions import load_predictions
 from benchmarks.refinements import NAMES, PREDICTIONS, all_models, gold_of, refinement_of_model
 from benchmarks.results import listed
-from treefine.drawing.axis import PERCENT
-from treefine.drawing.chart import Line, Mark, draw_lines, draw_steps
 from treefine.drawing.svg import draw_svg
-from treefine.evaluation.analysis import Point
+from treefine.evaluation.analysis.charts import PERCENT, Line, Mark, draw_lines, draw_steps
+from treefine.evaluation.analysis.error_page import APART
+from treefine.evaluation.analysis.errors import Point, Tally, draw_curves, join, tally
+from treefine.evaluation.analysis.refinement import Example, step_pair
+from treefine.evaluation.analysis.refinement_page import example_pictures
 from treefine.evaluation.breakdown import PROPERTIES
-from treefine.evaluation.conll18 import all_marks
-from treefine.evaluation.curves import Tally, draw_curves, join, tally
-from treefine.evaluation.refinement import Example, step_pair
-from treefine.evaluation.refinement_page import example_pictures
-from treefine.evaluation.report_sections import APART
+from treefine.evaluation.scores import all_marks
 from treefine.evaluation.words import Words, load_words
 
 TREEBANK = "en_ewt"  # of the examples: its licence (CC BY-SA 4.0) lets us show its sentences

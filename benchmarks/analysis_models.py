@@ -15,11 +15,11 @@ from benchmarks.markdown import table
 from benchmarks.refinements import NAMES, gold_of
 from benchmarks.results import NONE, clock, percent, short, title
 from benchmarks.rows import read_rows, save_row
-from treefine.evaluation.conll18 import relative_error_reduction
-from treefine.evaluation.refinement import Costs
-from treefine.evaluation.refinement_tables import costs_table
-from treefine.evaluation.refinement_tables import percent as reduction
-from treefine.interfaces.tables import count
+from treefine.evaluation.analysis.refinement import Costs
+from treefine.evaluation.analysis.refinement_tables import costs_table
+from treefine.evaluation.analysis.refinement_tables import percent as reduction
+from treefine.evaluation.scores import relative_error_reduction
+from treefine.evaluation.tables import count
 from treefine.training.train import LAYOUT
 
 TREEBANK = "en_ewt"  # of the paper's run times
@@ -29,7 +29,7 @@ WARM_UP = 50  # sentences: the first ones take longer
 def measure_step_times(name: str, rows: Path, device: str | None) -> None:
     """Refine en_ewt dev with a model, and save the seconds of each step as a row."""
     from treefine import Parser
-    from treefine.interfaces.analyse_model import costs_of
+    from treefine.cli.analyse_model import costs_of
     from treefine.parsing.timed import timed_steps
 
     parser, gold = Parser.from_pretrained(name, device=device), gold_of(TREEBANK)

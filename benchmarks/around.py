@@ -22,14 +22,13 @@ import numpy as np
 
 from benchmarks.rows import ROWS, TREEBANKS, save_row
 from treefine import Parser
-from treefine.network.packed_arrays import Packed, PackedTrees
-from treefine.network.subwords import Subwords
-from treefine.network.vocabulary import Vocabulary
-from treefine.parsing.file_to_file import Told, parsed_texts
-from treefine.parsing.pack import filled, pack
-from treefine.parsing.parse_file import orders_of
-from treefine.parsing.pool import Pool
-from treefine.parsing.scribe import Orders, Place, written
+from treefine.fast.buffers import filled, pack
+from treefine.fast.file_workers import Told, orders_of, parsed_texts
+from treefine.fast.packed_encoder import Packed, PackedTrees
+from treefine.fast.pool import Pool
+from treefine.fast.scribe import Orders, Place, written
+from treefine.model.subwords import Subwords
+from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.conllu import cut_treebank, read_treebank
 from treefine.treebank.sentence import Sentence
 

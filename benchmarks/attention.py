@@ -16,9 +16,9 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 from benchmarks.rows import save_row, seconds
 from benchmarks.sizes import Sizes
 from treefine.config import RelationSettings
-from treefine.network.attention import RelationTables, attend
-from treefine.network.batch import Graphs, PieceInputs
-from treefine.network.relations import Relations, n_relations, relate
+from treefine.model.attention import RelationTables, attend
+from treefine.model.batch import Graphs, PieceInputs
+from treefine.model.relations import Relations, n_relations, relate
 
 ROWS, WORDS, PIECES_A_WORD, LABELS, ATTENTION_HEADS, WIDTH = 32, 30, 1.3, 50, 12, 32
 Attention = Callable[..., Tensor]

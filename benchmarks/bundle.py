@@ -19,10 +19,9 @@ from benchmarks.bundle_card import bundle_card
 from benchmarks.model_rows import RAW, TAGGED, WORDS, Row, by_split, rows_of, weights_checksum
 from benchmarks.rows import ROWS, save_row
 from treefine import Parser, TreefineError
-from treefine.network.model_files import read_weights
-from treefine.parsing.layout import LAYOUT
-from treefine.parsing.models import ABOUT, BUNDLED, About
-from treefine.parsing.pretrained import is_model_folder, load_model, new_folder
+from treefine.model.bundled import ABOUT, BUNDLED, About
+from treefine.model.folder import is_model_folder, load_model, new_folder
+from treefine.model.weight_files import LAYOUT, read_weights
 from treefine.training.train import LAYOUT as TRAINING
 
 MOST_BYTES = 40_000_000  # of a bundled model

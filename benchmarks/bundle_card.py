@@ -8,8 +8,8 @@ from benchmarks.english import calibration_errors, scores
 from benchmarks.model_rows import Row
 from treefine import Parser
 from treefine.config import TransformerSettings
-from treefine.parsing.models import About
-from treefine.training.notes import recipe_toml
+from treefine.model.bundled import About
+from treefine.training.logs import recipe_toml
 from treefine.training.recipe import read_recipe
 
 ATTRIBUTION = """\

@@ -35,7 +35,7 @@ from benchmarks.reliability import (
 )
 from benchmarks.rows import save_row
 from treefine import Parser, Sentence, read_treebank
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 from treefine.parsing.parse import Parse
 
 REVIEW = 0.8  # below which `treefine parse --review` lists a sentence in our example

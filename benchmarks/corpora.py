@@ -27,7 +27,7 @@ from benchmarks.model_rows import weights_checksum
 from benchmarks.rows import ROWS, TREEBANKS, read_rows, save_row
 from benchmarks.speed_rows import Row, machine_of, missing, newest, origin
 from treefine import Sentence, TreefineError, read_treebank, write_treebank
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 from treefine.treebank.raw_text import text_of
 
 COMMAND = "python -m benchmarks corpora"

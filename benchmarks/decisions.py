@@ -19,7 +19,7 @@ from benchmarks.predictions import checksum
 from benchmarks.reliability import calibration_error
 from benchmarks.rows import read_rows, save_row
 from treefine import Constraints, Parser, Sentence, read_treebank
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 
 SHARES = (0.1, 0.3, 0.5)
 K = 10

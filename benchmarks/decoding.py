@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import save_row, seconds
 from treefine import Graph
-from treefine.parsing.tree import maximum_tree, projective_tree
+from treefine.parsing.trees import maximum_tree, projective_tree
 
 Decoder = Callable[[NDArray[np.float64]], NDArray[np.int64]]
 LENGTHS = {10: 50, 25: 50, 60: 20, 200: 5, 2000: 1}  # words: matrices

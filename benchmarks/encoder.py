@@ -27,12 +27,11 @@ from torch import Tensor
 
 from benchmarks.rows import ROWS, save_row
 from treefine.config import RelationSettings, TransformerSettings
-from treefine.network import encoder as encoder_module
-from treefine.network.batch import N_SPECIALS, Graphs, PieceInputs
-from treefine.network.encoder import TransformerEncoder
-from treefine.network.packed import PackedEncoder, Room
-from treefine.network.packed_arrays import Packed
-from treefine.parsing.buffers import Buffer, Standing
+from treefine.fast.buffers import Buffer, Standing
+from treefine.fast.packed_encoder import Packed, PackedEncoder, Room
+from treefine.model import encoder as encoder_module
+from treefine.model.batch import N_SPECIALS, Graphs, PieceInputs
+from treefine.model.encoder import TransformerEncoder
 
 SIZES = {"small": (12, 384, 12), "base": (12, 768, 12), "tiny": (2, 64, 2)}  # layers, width, attention heads
 LENGTHS = (40, 90)  # pieces of a row

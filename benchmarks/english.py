@@ -23,8 +23,8 @@ from benchmarks.model_rows import (
 from benchmarks.published import ENGLISH_EWT, Published
 from benchmarks.reliability_figure import draw_reliability
 from benchmarks.results import NONE
-from treefine.parsing.layout import LAYOUT
-from treefine.parsing.models import ABOUT, bundled_models
+from treefine.model.bundled import ABOUT, bundled_models
+from treefine.model.weight_files import LAYOUT
 
 NAME, UD = "en", "2.3"
 FIGURE = "reliability.svg"

@@ -30,9 +30,9 @@ from benchmarks.rows import ROWS, TREEBANKS, save_row
 from benchmarks.speed import given_files
 from benchmarks.speed_systems import STOP_ABOVE, SYSTEMS
 from treefine import Parser, read_treebank
-from treefine.parsing.lane import Slot
-from treefine.parsing.models import find_model
-from treefine.parsing.pool import default_workers
+from treefine.fast.engine import Slot
+from treefine.fast.pool import default_workers
+from treefine.model.bundled import find_model
 
 WAYS = {"to convergence": 1.0, f"stop above {STOP_ABOVE}": STOP_ABOVE}  # stop_above of each
 PEER = "supar BERT 12 × 384, untrained, best heads"

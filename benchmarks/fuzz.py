@@ -21,7 +21,7 @@ from benchmarks.model_rows import weights_checksum
 from benchmarks.rows import ROWS, save_row
 from benchmarks.serve_process import ServeProcess
 from treefine import TreefineError
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 
 DESCRIBED, DEEP = "made from its description", "in order as far as the model"
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from schemathesis.engine import events, from_schema
 
-from treefine.serving.lindat import Processed
 from treefine.serving.schema import ERRORS, ErrorJson, Parsed, Refined, Stepped
+from treefine.serving.udpipe_api import Processed
 
 ODD = " \n\r\t\x00\x0b\x85\u2028\u00a0\u200d\u0301\ufeff\x1b|\\_#.'ab1İ中😀\ud800"
 ROWS = ("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_", "1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_", "2\tb\t_\t_\t_\t_\t0\troot\t_\tHead=yes")

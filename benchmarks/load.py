@@ -29,7 +29,7 @@ from benchmarks.model_rows import weights_checksum
 from benchmarks.offline import OfflineParser
 from benchmarks.rows import ROWS, TREEBANKS, save_row
 from benchmarks.serve_process import ServeProcess
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 
 CLIENTS = 50
 WARM_UP = 1 / 6  # of the seconds, with the same load, before anything is measured

@@ -16,7 +16,7 @@ from benchmarks.corrupted import change_labels, corrupt, move_heads, render, unp
 from benchmarks.oracles import official, ours, udtools
 from benchmarks.rows import TREEBANKS, save_row, seconds
 from treefine import read_treebank
-from treefine.evaluation.conll18 import load_pair
+from treefine.evaluation.scores import load_pair
 from treefine.evaluation.significance import compare
 
 DEV = TREEBANKS / "en_ewt" / "dev.conllu.xz"

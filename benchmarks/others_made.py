@@ -17,7 +17,7 @@ from benchmarks.others_parsers import Other
 from benchmarks.predictions import checksum
 from benchmarks.rows import save_row
 from treefine import Graph, Sentence, evaluate, read_treebank, write_treebank
-from treefine.training.jackknife import blocks
+from treefine.training.initial_parses import blocks
 
 WHOLE = -1  # the training on all of train, for dev
 

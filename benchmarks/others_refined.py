@@ -13,10 +13,10 @@ from benchmarks.predictions import Predictions, checksum, save_predictions, tree
 from benchmarks.rows import save_row
 from benchmarks.significance import ALPHA, SAMPLES, SEED
 from treefine import Parser, Sentence, TreefineError, read_treebank
-from treefine.evaluation.conll18 import all_marks, load_pairs
+from treefine.evaluation.scores import all_marks, load_pairs
 from treefine.evaluation.significance import compare
+from treefine.model.bundled import find_model
 from treefine.parsing.initial import empty
-from treefine.parsing.models import find_model
 from treefine.training.train import LAYOUT
 
 RULE = "conll18"

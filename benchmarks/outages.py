@@ -25,7 +25,7 @@ from benchmarks.model_rows import weights_checksum
 from benchmarks.offline import OfflineParser
 from benchmarks.rows import ROWS, TREEBANKS, save_row
 from benchmarks.serve_process import ServeProcess
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 
 LOAD = LOADS[1]  # one sentence a request
 PAUSE = 0.03  # seconds between two bad requests of a client

@@ -27,7 +27,7 @@ from benchmarks.model_rows import (
 from benchmarks.predictions import Predictions, checksum, save_predictions, treebank_of
 from benchmarks.rows import save_row
 from treefine import Parser, Sentence, evaluate, read_treebank
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 from treefine.treebank.raw_text import raw_text
 
 

@@ -21,7 +21,7 @@ from benchmarks.model_rows import TAGGED, WORDS, weights_checksum, without_tags
 from benchmarks.rows import ROWS, TREEBANKS, save_row
 from treefine import Parser, evaluate, read_treebank
 from treefine.config import Precision
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 from treefine.parsing.options import precisions_of
 from treefine.treebank.sentence import Sentence
 

@@ -15,7 +15,7 @@ from benchmarks.predictions import checksum, load_predictions
 from benchmarks.results import NONE
 from benchmarks.rows import TREEBANKS, read_rows
 from treefine import Sentence, TreefineError, read_treebank
-from treefine.evaluation.refinement import LARGE, Refinement, mean, refinement_of, together
+from treefine.evaluation.analysis.refinement import LARGE, Refinement, mean, refinement_of, together
 
 PREDICTIONS = Path(__file__).with_name("predictions")
 NAMES = ("en_ewt", "ko_gsd", "tr_imst")  # the paper's treebanks that are here whole

@@ -10,7 +10,7 @@ from benchmarks import paper
 from benchmarks.groups import Group, grouped
 from benchmarks.markdown import table
 from benchmarks.rows import read_rows
-from treefine.evaluation.conll18 import relative_error_reduction
+from treefine.evaluation.scores import relative_error_reduction
 
 NONE = "–"
 METRICS = ("UAS", "LAS")

@@ -18,11 +18,11 @@ from typing import Any
 from benchmarks.model_rows import refuse_second_test, treebank_path, weights_checksum
 from benchmarks.rows import ROWS, TREEBANKS, save_row
 from treefine import Sentence, TreefineError, read_treebank
-from treefine.parsing.device import find_device
-from treefine.parsing.segment import Segmenter
-from treefine.settings import read_settings
+from treefine.config import read_settings
+from treefine.parsing.options import find_device
+from treefine.segmenter.segmenter import Segmenter
+from treefine.training.recipe import SegmenterTraining
 from treefine.training.segmenter import SegmenterLearner, measured
-from treefine.training.segmenter_settings import SegmenterTraining
 from treefine.treebank.raw_text import raw_text
 
 if sys.version_info >= (3, 11):

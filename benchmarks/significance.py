@@ -14,7 +14,7 @@ from benchmarks.groups import Group, Row, grouped
 from benchmarks.predictions import load_predictions, treebank_of
 from benchmarks.rows import ROWS, TREEBANKS, read_rows, save_row
 from treefine import Sentence, TreefineError, read_treebank
-from treefine.evaluation.conll18 import load_pairs
+from treefine.evaluation.scores import load_pairs
 from treefine.evaluation.significance import compare
 
 PREDICTIONS = Path(__file__).with_name("predictions")

@@ -28,7 +28,7 @@ from benchmarks.speed_page import parsers_of
 from benchmarks.speed_rows import newest
 from benchmarks.speed_systems import ENCODER, OURS, SYSTEMS, System
 from treefine import TreefineError
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 
 BASE = SYSTEMS[0]  # what others are compared with
 BESIDE = {WORDS: WORDS, FILE: FILE, ONE_PASS: FILE, ALL_PASSES: FILE}  # with which way of ours each way is compared

@@ -21,8 +21,8 @@ from benchmarks.model_rows import weights_checksum
 from benchmarks.peer import forget_peak, memory
 from benchmarks.rows import ROWS, TREEBANKS, save_row
 from treefine import Parser, Sentence, TreefineError, read_treebank
-from treefine.network.model import ParserModel
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
+from treefine.model.parser_model import ParserModel
 
 LENGTHS = (10, 20, 40, 80, 160, 400, 2000)  # words
 WORDS = {"cpu": 1600, "cuda": 200_000}  # that are parsed for a point, or one sentence

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.rows import ROWS
 from benchmarks.speed_rows import DEVICES, machine_of, missing, newest
-from treefine.drawing.chart import Line, Mark, draw_lines
+from treefine.evaluation.analysis.charts import Line, Mark, draw_lines
 
 PLACES = {"length": 40, "batch": 1000, "T": 1, "labels": 50}  # of each curve, the point that counts as 1
 FROM_ZERO = (0.0, math.inf)

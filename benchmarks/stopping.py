@@ -19,7 +19,7 @@ from benchmarks.model_rows import TAGGED, WORDS, add_model_options, treebank_pat
 from benchmarks.predictions import checksum
 from benchmarks.rows import read_rows, save_row
 from treefine import Parser, Sentence, Step, read_treebank
-from treefine.parsing.models import find_model
+from treefine.model.bundled import find_model
 from treefine.treebank.graph import Graph
 
 LIMITS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.93, 0.92, 0.91, 0.9, 0.8, 0.0)  # values of stop_above
@@ -85,7 +85,7 @@ def refined_of(parser: Parser, steps: Sequence[Step], gold: Sentence) -> Refined
 
 
 def sureness_of(step: Step, read: Graph | None) -> float:
-    """As `treefine.parsing.sure` has it, of the step of one sentence, which read a graph or none."""
+    """As `treefine.parsing.invariance` has it, of the step of one sentence, which read a graph or none."""
     sure = step.arc_probabilities[1:].max(1) * step.label_probabilities[1:].max(1)
     if read is not None:
         pairs = zip(step.graph.heads[1:], step.graph.labels[1:], read.heads[1:], read.labels[1:], strict=True)

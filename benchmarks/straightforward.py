@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.network.attention import RelationAttention
-from treefine.network.batch import PieceInputs
-from treefine.network.biaffine import BiaffineScorer, with_one
-from treefine.network.encoder import Layer, TransformerEncoder
-from treefine.network.model import ParserModel
-from treefine.network.vocabulary import UNSEEN
+from treefine.model.attention import RelationAttention
+from treefine.model.batch import PieceInputs
+from treefine.model.encoder import Layer, TransformerEncoder
+from treefine.model.parser_model import ParserModel
+from treefine.model.scorer import BiaffineScorer, with_one
+from treefine.model.vocabulary import UNSEEN
 from treefine.training.optimiser import Optimiser
 from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.sentence import Sentence

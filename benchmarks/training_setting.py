@@ -17,9 +17,9 @@ from treefine.config import (
     TagSettings,
     TransformerSettings,
 )
-from treefine.network.model import ParserModel
-from treefine.network.subwords import Subwords
-from treefine.network.vocabulary import Vocabulary
+from treefine.model.parser_model import ParserModel
+from treefine.model.subwords import Subwords
+from treefine.model.vocabulary import Vocabulary
 from treefine.training.graphs import noised
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import Sentence

@@ -25,10 +25,10 @@ from benchmarks.rows import ROWS, save_row
 from benchmarks.straightforward import Straightforward
 from benchmarks.training_profile import profile
 from benchmarks.training_setting import SIZES, random_graphs, random_model, random_sentences
-from treefine.network.batch import PieceInputs
+from treefine.model.batch import PieceInputs
 from treefine.parsing.initial import empty
 from treefine.training.graphs import TrainingGraphs
-from treefine.training.learn import Learner, quick_products
+from treefine.training.learner import Learner, quick_products
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
 from treefine.training.recipe import (

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from treefine.training.metrics import LINES
+from treefine.training.logs import LINES
 from treefine.training.train import LAYOUT
 
 

@@ -10,7 +10,7 @@ def models(request, tmp_path, monkeypatch):
     """The working folder of parsing.md: models, and this folder as docs."""
     if request.node.path.name != "parsing.md":
         return
-    from tests.tiny import tiny_biaffine, tiny_model
+    from tests.support.tiny import tiny_biaffine, tiny_model
     from treefine import Parser
     from treefine.config import TagSettings
 
@@ -26,8 +26,8 @@ def recipe(request, tmp_path, monkeypatch):
     """The working folder of training.md: a biaffine parser's recipe with its treebanks."""
     if request.node.path.name != "training.md":
         return
-    from tests.interfaces.test_train_cli import BIAFFINE
-    from tests.tiny import sample
+    from tests.cli.test_train_cli import BIAFFINE
+    from tests.support.tiny import sample
     from treefine import write_treebank
 
     monkeypatch.chdir(tmp_path)

@@ -15,10 +15,10 @@ from treefine.config import (
     ScorerSettings,
     TagSettings,
     TransformerSettings,
+    read_settings,
     with_preset,
 )
 from treefine.errors import ConfigError
-from treefine.settings import read_settings
 
 SHAPE = TransformerSettings("bert", 100, 64, 2, 16, 4, 24, 16)
 

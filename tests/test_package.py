@@ -53,7 +53,7 @@ def test_evaluating_loads_neither_torch_nor_numpy_nor_rich():
     gold = str(Path(__file__).parent / "data" / "constructs.conllu")
     call = f"app(['evaluate', {gold!r}, {gold!r}], standalone_mode=False)"
 
-    assert not loaded_by(f"from treefine.interfaces.cli import app; {call}") & {
+    assert not loaded_by(f"from treefine.cli.app import app; {call}") & {
         "torch",
         "transformers",
         "numpy",

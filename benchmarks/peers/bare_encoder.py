@@ -14,9 +14,9 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from benchmarks.peers.answers import ALL_PASSES, ONE_PASS, Built, Way, answer
 from treefine import Parser, Sentence, read_treebank
-from treefine.network.batch import PieceInputs
-from treefine.network.encoder import TransformerEncoder
-from treefine.parsing.batching import batches
+from treefine.model.batch import PieceInputs
+from treefine.model.encoder import TransformerEncoder
+from treefine.parsing.batches import batches
 
 Kind = Literal["sdpa", "transformers", "treefine"]
 N_POSITIONS, EPS = 512, 1e-12  # of BERT

@@ -11,10 +11,10 @@ from typing import Any
 from benchmarks.loads import Offline, Tree, trees_of_parse
 from benchmarks.peers.answers import Built, Way, answer, heads_in_file
 from treefine import Parser
+from treefine.cli.inputs import find_inputs
+from treefine.cli.outputs import Wanted, plan_jobs
+from treefine.cli.stream import run_jobs
 from treefine.config import Precision
-from treefine.interfaces.inputs import find_inputs
-from treefine.interfaces.outputs import Wanted, plan_jobs
-from treefine.interfaces.stream import run_jobs
 from treefine.treebank.sentence import Sentence
 
 

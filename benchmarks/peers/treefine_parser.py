@@ -15,8 +15,8 @@ from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_f
 from benchmarks.peers.profiled import profiled
 from treefine import Parser, Sentence, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.config import BATCH_PIECES, Precision
-from treefine.parsing.run import Item, Plan, run, steps_of_batch
-from treefine.parsing.work import trees
+from treefine.parsing.batches import Item, Plan, run, steps_of_batch
+from treefine.parsing.results import trees
 
 MOST_LAS = 0.1  # percentage points by which the trees of a fast path may differ in LAS from the plain one's …
 MOST_TREES = {"float32": 0.0, "float16": 2.0, "bfloat16": 2.0, "int8": 5.0}  # … and percent of trees that may be others

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from treefine.errors import AlignmentError, ConfigError, ModelError, TreebankError, TreefineError
-from treefine.evaluation.conll18 import Score, evaluate
+from treefine.evaluation.scores import Score, evaluate
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Graph
@@ -14,10 +14,9 @@ from treefine.treebank.sentence import Sentence, Word
 from treefine.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from treefine.parsing.load import load
     from treefine.parsing.parse import Parse
-    from treefine.parsing.parser import Parser
-    from treefine.parsing.steps import Step
+    from treefine.parsing.parser import Parser, load
+    from treefine.parsing.results import Step
     from treefine.parsing.table import to_table
 
 __all__ = [
@@ -43,7 +42,7 @@ __all__ = [
 
 
 # Modules of treefine.parsing.
-_LATER = {"Parse": "parse", "Parser": "parser", "Step": "steps", "load": "load", "to_table": "table"}
+_LATER = {"Parse": "parse", "Parser": "parser", "Step": "results", "load": "parser", "to_table": "table"}
 
 
 def __getattr__(name: str) -> Any:

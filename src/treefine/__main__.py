@@ -1,5 +1,5 @@
 """python -m treefine is the treefine command."""
 
-from treefine.interfaces.cli import app
+from treefine.cli.app import app
 
 app(prog_name="treefine")

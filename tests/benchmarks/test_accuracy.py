@@ -9,7 +9,7 @@ import pytest
 from benchmarks.accuracy import kind_of, measure_accuracy, parsed_steps, read_run
 from benchmarks.predictions import load_predictions, treebank_of
 from benchmarks.rows import read_rows
-from tests.tiny import sample, tiny_parser, write_encoder
+from tests.support.tiny import sample, tiny_parser, write_encoder
 from treefine import TreefineError, evaluate, write_treebank
 
 RECIPE = """

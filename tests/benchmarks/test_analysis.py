@@ -14,10 +14,10 @@ from benchmarks.refinements import all_models, models_of, refinement_of_all, ref
 from benchmarks.rows import ROOT, TREEBANKS, read_rows
 from benchmarks.tables import filled
 from tests.benchmarks.test_results import cells, row
-from tests.tiny import sample, tiny_model
+from tests.support.tiny import sample, tiny_model
 from treefine import Parser, TreefineError
-from treefine.evaluation import refinement_page, refinement_tables
-from treefine.evaluation.refinement import Refinement, StepCounts
+from treefine.evaluation.analysis import refinement_page, refinement_tables
+from treefine.evaluation.analysis.refinement import Refinement, StepCounts
 
 TEX = ROOT.parent / "shared" / "paper" / "rngtr.tex"
 needs_treebanks = pytest.mark.skipif(not TREEBANKS.exists(), reason="no treebanks beside this checkout")

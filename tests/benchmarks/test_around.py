@@ -5,9 +5,9 @@ import pytest
 
 from benchmarks import around
 from benchmarks.rows import read_rows
-from tests.tiny import sample, tiny_parser
+from tests.support.tiny import sample, tiny_parser
 from treefine import Graph, write_treebank
-from treefine.network.packed_arrays import Packed
+from treefine.fast.packed_encoder import Packed
 
 
 @pytest.fixture

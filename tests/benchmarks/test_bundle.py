@@ -11,12 +11,12 @@ from benchmarks import bundle
 from benchmarks.bundle import measure_bundle
 from benchmarks.model_rows import MEASURES, weights_checksum
 from benchmarks.rows import read_rows, save_row
-from tests.tiny import tiny_model
-from tests.tiny_segmenter import tiny_segmenter
+from tests.support.tiny import tiny_model
+from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Parser, TreefineError
 from treefine.config import ConfidenceSettings, TagSettings
-from treefine.parsing.models import about
-from treefine.training.notes import recipe_toml
+from treefine.model.bundled import about
+from treefine.training.logs import recipe_toml
 from treefine.training.recipe import read_recipe
 
 
@@ -111,7 +111,7 @@ def test_made_again_of_the_training_or_of_itself_it_has_the_same_bytes(trained, 
 def test_weights_that_are_in_eight_bits_are_not_rounded_again(trained, tmp_path, monkeypatch):
     Parser.from_pretrained(trained / "model", device="cpu").save(tmp_path / "small", dtype=torch.int8)
     before = weights_checksum(tmp_path / "small")
-    monkeypatch.setattr("treefine.network.rounding.LARGEST", 100)  # any other rounding
+    monkeypatch.setattr("treefine.model.weight_files.LARGEST", 100)  # any other rounding
 
     assert weights_checksum(run(tmp_path, tmp_path / "small")) == before
 

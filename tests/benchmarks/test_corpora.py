@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import corpora
 from benchmarks.rows import read_rows
-from tests.conftest import DATA
+from tests.support.data import DATA
 from treefine import TreefineError
 
 CPU = {"processor": "AMD", "cores": 2}

@@ -7,7 +7,7 @@ import pytest
 import benchmarks.decisions as module
 from benchmarks.decisions import decisions_of, measure_decisions, right_others
 from benchmarks.rows import read_rows
-from tests.tiny import sample, tiny_model
+from tests.support.tiny import sample, tiny_model
 from treefine import Constraints, Graph, Parser, Sentence, write_treebank
 
 

@@ -15,7 +15,7 @@ from benchmarks.rows import read_rows
 from benchmarks.serving_page import SERVING_PAGE, bars, fuzzed, outages
 from benchmarks.serving_page import loads as load_table
 from tests.benchmarks.test_speed_page import row_of
-from tests.tiny import sample, tiny_parser
+from tests.support.tiny import sample, tiny_parser
 from treefine import write_treebank
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"

@@ -16,9 +16,9 @@ from benchmarks.predictions import load_predictions, treebank_of
 from benchmarks.rows import ROOT, read_rows
 from tests.benchmarks.stand_ins import chain, roots_alone
 from tests.benchmarks.test_english import cells
-from tests.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine import Graph, Parser, TreefineError, evaluate, read_treebank, write_treebank
-from treefine.evaluation.conll18 import load_pairs
+from treefine.evaluation.scores import load_pairs
 from treefine.evaluation.significance import compare
 
 N_TRAIN, N_DEV = 11, 6

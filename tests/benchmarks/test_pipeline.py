@@ -10,8 +10,8 @@ from benchmarks.model_rows import weights_checksum
 from benchmarks.pipeline import measure_pipeline
 from benchmarks.predictions import load_predictions, treebank_of
 from benchmarks.rows import read_rows
-from tests.tiny import sample, tiny_model
-from tests.tiny_segmenter import tiny_segmenter
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Graph, Parser, Sentence, TreefineError, evaluate, write_treebank
 from treefine.config import TagSettings
 from treefine.parsing.confidence import Confidence

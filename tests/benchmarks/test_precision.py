@@ -5,7 +5,7 @@ import lzma
 
 from benchmarks.model_rows import TAGGED, WORDS
 from benchmarks.precision import measure_precision
-from tests.tiny import SAMPLE, tiny_model
+from tests.support.tiny import SAMPLE, tiny_model
 from treefine import Parser
 from treefine.config import TagSettings
 

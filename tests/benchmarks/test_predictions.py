@@ -6,7 +6,7 @@ import random
 import pytest
 
 from benchmarks.predictions import load_predictions, predictions_of, save_predictions, treebank_of
-from tests.tiny import sample
+from tests.support.tiny import sample
 from treefine import Graph, TreefineError
 
 

@@ -10,7 +10,7 @@ from benchmarks.predictions import predictions_of, save_predictions
 from benchmarks.results import RESULTS
 from benchmarks.rows import read_rows, save_row
 from benchmarks.significance import measure_significance
-from tests.tiny import sample
+from tests.support.tiny import sample
 from treefine import Graph, TreefineError, write_treebank
 from treefine.training.recipe import read_recipe
 

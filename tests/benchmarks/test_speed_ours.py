@@ -12,7 +12,7 @@ from benchmarks.peers.bare_encoder import PlainEncoder
 from benchmarks.peers.profiled import covered, profiled
 from benchmarks.peers.treefine_parser import passes, same_trees
 from benchmarks.speed_curves import sentences_of, with_labels
-from tests.tiny import sample, tiny_model, tiny_parser
+from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser, TreefineError, write_treebank
 
 FEW = sample(5)

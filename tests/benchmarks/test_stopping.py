@@ -6,7 +6,7 @@ import benchmarks.stopping as module
 from benchmarks.model_rows import TAGGED, WORDS, without_tags
 from benchmarks.rows import read_rows
 from benchmarks.stopping import measure_stopping, right_words, stopping
-from tests.tiny import sample, tiny_model
+from tests.support.tiny import sample, tiny_model
 from treefine import Graph, Parser, write_treebank
 from treefine.config import TagSettings
 

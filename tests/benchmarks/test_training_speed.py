@@ -10,11 +10,11 @@ from benchmarks.straightforward import Straightforward, relation_matrix
 from benchmarks.training_profile import profile
 from benchmarks.training_setting import random_graphs, random_model, random_sentences
 from benchmarks.training_speed import OURS, REFERENCE, Setting, kept_bytes, measure_training_speed
-from tests.tiny import sample, tiny_model
-from tests.training.tiny_learner import learner_of, without_dropout
-from treefine.network.batch import Graphs
-from treefine.network.relations import relate
-from treefine.network.vocabulary import UNSEEN
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_learner import learner_of, without_dropout
+from treefine.model.batch import Graphs
+from treefine.model.relations import relate
+from treefine.model.vocabulary import UNSEEN
 from treefine.training.optimiser import Optimiser
 from treefine.training.recipe import OptimiserSettings, RefineSettings
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import RelationSettings
 from treefine.errors import AlignmentError
 from treefine.parsing.initial import empty, from_file, from_parser, given, renamed

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.drawing.generated_pictures import ANY_TEXT, any_pictures
+from tests.support.generated_pictures import ANY_TEXT, any_pictures
 from treefine import Graph
 from treefine.drawing import html
 from treefine.drawing.characters import visible
 from treefine.drawing.html import LONG, PAGE_STYLE, PRINTED, page_end, page_part, page_start, tree_figure
-from treefine.drawing.layout import SMALL_SIZE
 from treefine.drawing.picture import Picture, step_pictures
+from treefine.drawing.svg import SMALL_SIZE
 from treefine.drawing.text import draw_text
 
 INITIAL = Graph.of_words([0, 1], ["root", "obj"])

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.drawing.generated_pictures import any_pictures, graphs, tree_pictures
+from tests.support.generated_pictures import any_pictures, graphs, tree_pictures
 from treefine import Graph
 from treefine.drawing.characters import visible
-from treefine.drawing.layout import arcs_of
 from treefine.drawing.picture import Picture, step_pictures
-from treefine.drawing.svg import draw_frames, draw_svg, svg_and_width
+from treefine.drawing.svg import arcs_of, draw_frames, draw_svg, svg_and_width
 from treefine.treebank.sentence import Token
 
 SVG = "{http://www.w3.org/2000/svg}"

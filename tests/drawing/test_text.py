@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.drawing.generated_pictures import any_pictures, graphs, tree_pictures
+from tests.support.generated_pictures import any_pictures, graphs, tree_pictures
 from treefine import Graph
-from treefine.drawing.bars import bars_of
 from treefine.drawing.picture import Picture
-from treefine.drawing.text import arc_lines, draw_text
+from treefine.drawing.text import arc_lines, bars_of, draw_text
 from treefine.treebank.sentence import Token
 
 BOATS = Picture(

@@ -3,8 +3,8 @@
 import pytest
 
 from treefine import AlignmentError, Graph, Sentence, evaluate, read_treebank
-from treefine.evaluation.alignment import align, pair_by_text
-from treefine.evaluation.conll18 import Score, load_pair
+from treefine.evaluation.pairing import align, pair_by_text
+from treefine.evaluation.scores import Score, load_pair
 from treefine.evaluation.words import load_words
 
 ONE = Sentence.of_words(["a"]).with_graph(Graph.of_words([0], ["root"]))

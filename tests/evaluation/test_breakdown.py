@@ -5,7 +5,7 @@ import pytest
 from benchmarks.corrupted import corrupt
 from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank
 from treefine.evaluation.breakdown import PROPERTIES, breakdown
-from treefine.evaluation.conll18 import load_pair
+from treefine.evaluation.scores import load_pair
 
 WORDS = Sentence.of_words(list("abcde"), upos=["A", "A", "B", "B", "_"], xpos=["x"] * 5)
 #     ROOT -> c;  c -> a, d, e;  e -> b (non-projective: b lies outside, c and d are under the arc)

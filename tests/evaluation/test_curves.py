@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.generated import LABELS, file_pairs, random_heads
+from tests.support.generated import LABELS, file_pairs, random_heads
 from treefine import Graph, Sentence, read_treebank
-from treefine.evaluation import curves
+from treefine.evaluation.analysis import errors as curves
+from treefine.evaluation.analysis.errors import LOWEST, draw_curves, f1_bands, f1_of_kinds, join, point_of, tally
 from treefine.evaluation.breakdown import PROPERTIES
-from treefine.evaluation.conll18 import all_marks, load_pair
-from treefine.evaluation.curves import LOWEST, draw_curves, f1_bands, f1_of_kinds, join, point_of, tally
+from treefine.evaluation.scores import all_marks, load_pair
 from treefine.evaluation.significance import draw_weights
 
 

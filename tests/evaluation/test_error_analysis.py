@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given, settings
 
 from benchmarks.corrupted import corrupt
-from tests.generated import file_pairs
+from tests.support.generated import file_pairs
 from treefine import Graph, Sentence, TreebankError, evaluate, read_treebank, write_treebank
-from treefine.evaluation import error_analysis
+from treefine.evaluation.analysis import errors as error_analysis
+from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
 from treefine.evaluation.breakdown import PROPERTIES
-from treefine.evaluation.conll18 import all_marks, load_pair, load_pairs
-from treefine.evaluation.error_analysis import analyse, count_resamplings
-from treefine.evaluation.labels import head_confusions, label_confusions
-from treefine.evaluation.parsed import read_parsed
+from treefine.evaluation.scores import all_marks, head_confusions, label_confusions, load_pair, load_pairs
 from treefine.evaluation.significance import compare
 
 

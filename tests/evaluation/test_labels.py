@@ -3,8 +3,7 @@ import pytest
 from benchmarks.corrupted import corrupt
 from benchmarks.oracles import counts_of
 from treefine import Graph, Sentence, evaluate, read_treebank
-from treefine.evaluation.conll18 import Score, all_marks, load_pair
-from treefine.evaluation.labels import head_confusions, label_confusions, label_scores
+from treefine.evaluation.scores import Score, all_marks, head_confusions, label_confusions, label_scores, load_pair
 
 WORDS = Sentence.of_words(["She", "saw", "him", "."], upos=["PRON", "VERB", "PRON", "PUNCT"])
 GOLD = WORDS.with_graph(Graph.of_words([2, 0, 2, 2], ["nsubj", "root", "obj", "punct"]))

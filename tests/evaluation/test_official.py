@@ -9,10 +9,10 @@ from hypothesis import given, settings
 
 from benchmarks.corrupted import FAULTS, corrupt, damage
 from benchmarks.oracles import RefusedError, official, ours, udapi, udtools
-from tests.conftest import DATA, ud_files
-from tests.generated import file_pairs
+from tests.support.data import DATA, ud_files
+from tests.support.generated import file_pairs
 from treefine import Sentence, read_treebank
-from treefine.interfaces.tables import score_table
+from treefine.evaluation.tables import score_table
 
 VARIANTS_OF_A_FILE = 16  # 17 treebanks beside the checkout: 272 in all
 

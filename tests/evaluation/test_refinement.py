@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.generated import LABELS, random_heads
+from tests.support.generated import LABELS, random_heads
 from treefine import Graph, Sentence, TreebankError, evaluate
-from treefine.evaluation.conll18 import relative_error_reduction
-from treefine.evaluation.refinement import StepCounts, mean, ranked_labels, refinement_of, together
+from treefine.evaluation.analysis.refinement import StepCounts, mean, ranked_labels, refinement_of, together
+from treefine.evaluation.scores import relative_error_reduction
 from treefine.treebank.graph import Arcs
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evaluation.test_refinement import GOLD, STEPS, arcs, sentence
-from treefine.evaluation.refinement import Costs, StepCounts, refinement_of, together
-from treefine.evaluation.refinement_page import example_pictures, labels_chart, refinement_page, steps_chart
-from treefine.evaluation.refinement_tables import (
+from treefine.evaluation.analysis.refinement import Costs, StepCounts, refinement_of, together
+from treefine.evaluation.analysis.refinement_page import example_pictures, labels_chart, refinement_page, steps_chart
+from treefine.evaluation.analysis.refinement_tables import (
     CSV_HEADER,
     by_label,
     by_projectivity,

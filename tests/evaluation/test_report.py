@@ -9,17 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.drawing.generated_pictures import ANY_TEXT
+from tests.support.generated_pictures import ANY_TEXT
 from treefine import Graph, Sentence
 from treefine.drawing.characters import visible
-from treefine.drawing.report_parts import REPORT_STYLE
-from treefine.evaluation import error_analysis
-from treefine.evaluation.analysis import Analysis, Point, SentenceDifference
+from treefine.evaluation.analysis import errors as error_analysis
+from treefine.evaluation.analysis.error_page import DEFINITIONS, MOST_CONFUSIONS, MOST_ROWS, READING, report_page
+from treefine.evaluation.analysis.errors import Analysis, Point, SentenceDifference, analyse, read_parsed
+from treefine.evaluation.analysis.page_parts import REPORT_STYLE
 from treefine.evaluation.breakdown import PROPERTIES
-from treefine.evaluation.error_analysis import analyse
-from treefine.evaluation.parsed import read_parsed
-from treefine.evaluation.report import report_page
-from treefine.evaluation.report_sections import DEFINITIONS, MOST_CONFUSIONS, MOST_ROWS, READING
 from treefine.evaluation.significance import Comparison, Difference
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,7 +9,7 @@ from benchmarks.corrupted import corrupt
 from benchmarks.oracles import ours
 from treefine import AlignmentError, Graph, Sentence, read_treebank
 from treefine.evaluation import significance
-from treefine.evaluation.conll18 import all_marks, load_pair, relative_error_reduction
+from treefine.evaluation.scores import all_marks, load_pair, relative_error_reduction
 from treefine.evaluation.significance import compare, sentence_counts
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.parsing.test_tree import every_tree
-from tests.tiny import sample, tiny_model, tiny_parser
+from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser
 from treefine.config import ConfidenceSettings, DecodeSettings
 from treefine.treebank.constraints import Constraints

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treefine.parsing.batching import CHUNK_BATCHES, MOST_SENTENCES, batches, chunks
+from treefine.parsing.batches import CHUNK_BATCHES, MOST_SENTENCES, batches, chunks
 
 SIZES = st.lists(st.integers(1, 30), max_size=40)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from tests.generated import random_heads
-from tests.tiny import sample, tiny_model
+from tests.support.generated import random_heads
+from tests.support.tiny import sample, tiny_model
 from treefine import Graph, Parser, Sentence
 from treefine.config import ConfidenceSettings, DecodeSettings
 from treefine.parsing.confidence import Confidence

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.generated import random_heads
 from tests.parsing.test_tree import every_tree
-from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.generated import random_heads
+from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Graph, Parser, Sentence, TreebankError, TreefineError
 from treefine.config import DecodeSettings, RelationSettings
 from treefine.parsing.decode import Decoder
@@ -294,7 +294,7 @@ def test_the_search_for_those_that_contradict_each_other_has_an_end(parser, monk
     trials, has_tree = [], Decoder.has_tree
     monkeypatch.setattr(Decoder, "has_tree", lambda *each: trials.append(1) or has_tree(*each))
     n_arcs = 101**2
-    monkeypatch.setattr("treefine.parsing.constrain.MOST_WORK", n_trials * (n_arcs * (1 + projective) + 100 + n_more))
+    monkeypatch.setattr("treefine.parsing.constrained.MOST_WORK", n_trials * (n_arcs * (1 + projective) + 100 + n_more))
     decided = replace(no_root(100), not_labels={1: ["det"] * n_more})
 
     with pytest.raises(TreebankError) as caught:

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.parsing.test_tree import every_tree, total
-from treefine.network.batch import NO_HEAD
-from treefine.network.biaffine import Scores
+from treefine.model.batch import NO_HEAD
+from treefine.model.scorer import Scores
 from treefine.parsing import decode
 from treefine.parsing.decode import Decoder, are_trees
-from treefine.parsing.tree import maximum_tree
+from treefine.parsing.trees import maximum_tree
 from treefine.treebank.graph import Graph
 
 N_LABELS = 4

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tiny import sample, tiny_model
+from tests.support.tiny import sample, tiny_model
 from treefine.errors import AlignmentError, TreefineError
 from treefine.parsing.initial import from_file, given, renamed
 from treefine.parsing.parser import Parser

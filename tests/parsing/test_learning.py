@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from tests.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import RelationSettings, TagSettings
-from treefine.network.batch import Graphs
+from treefine.model.batch import Graphs
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tiny import sample, tiny_model
-from tests.tiny_segmenter import tiny_segmenter
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import ModelError, Parser, Sentence, TreefineError, read_treebank
 from treefine.config import TagSettings
 from treefine.parsing.initial import given as given_trees
-from treefine.treebank.spans import spans_in
+from treefine.treebank.raw_text import spans_in
 
 TEXT = "Dogs bark. Don't you\n\nhear them?  "
 

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine.config import DecodeSettings, RelationSettings, TagSettings, with_preset
 from treefine.errors import ModelError, TreebankError, TreefineError
+from treefine.parsing.batches import Plan
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.parser import Parser
-from treefine.parsing.run import Plan
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import Sentence
 

@@ -8,13 +8,13 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Parser, TreefineError
+from treefine.cli.app import app
 from treefine.config import BiLSTMSettings, ModelSettings, PrecisionSettings, RelationSettings
-from treefine.interfaces.cli import app
-from treefine.network.eight_bits import EightBitLinear
-from treefine.network.flat_rows import FlatRows
-from treefine.network.model import ParserModel
+from treefine.fast.flat_encoder import FlatRows
+from treefine.fast.int8_encoder import EightBitLinear
+from treefine.model.parser_model import ParserModel
 from treefine.parsing import options
 
 
@@ -175,7 +175,7 @@ def test_a_few_dozen_sentences_of_mixed_lengths_are_one_batch(monkeypatch):
         return real(model, batch, *arguments, **named)
 
     monkeypatch.setattr(ParserModel, "forward", recorded)
-    monkeypatch.setattr("treefine.parsing.run.stable_scores", lambda score, _, *rest, **__: score(*rest))
+    monkeypatch.setattr("treefine.parsing.batches.stable_scores", lambda score, _, *rest, **__: score(*rest))
     parser.parse(sentences)
 
     assert sum(lengths) <= parser.plan().most_pieces < len(lengths) * max(lengths)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.parsing.test_tree import PEAKED, WITH_TIES, every_tree, score_matrices, total
-from treefine.parsing.ranked import best_trees, log_sum_of_trees
-from treefine.parsing.tree import maximum_tree, projective_tree
+from treefine.parsing.trees import best_trees, log_sum_of_trees, maximum_tree, projective_tree
 
 POSSIBLE = (st.floats(-200, 0), WITH_TIES, PEAKED, st.sampled_from([-np.inf, -np.inf, -0.5, -1.0, -7.25]))
 matrices = score_matrices(max_words=4, kinds=POSSIBLE)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tests.tiny import sample, tiny_model
+from tests.support.tiny import sample, tiny_model
 from treefine.config import RelationSettings, TagSettings
-from treefine.network.batch import Graphs
+from treefine.model.batch import Graphs
 from treefine.parsing.decode import Decoder
 from treefine.parsing.refine import refine
 from treefine.treebank.graph import Arcs, Graph

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.tiny import sample, tiny_parser
-from treefine.parsing.cuts import Segmented
-from treefine.parsing.run import run
+from tests.support.tiny import sample, tiny_parser
+from treefine.parsing.batches import run
+from treefine.segmenter.cut import Segmented
 
 
 @pytest.fixture(scope="module")

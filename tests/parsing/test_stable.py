@@ -9,11 +9,12 @@ from hypothesis import event
 from hypothesis import given as given_by_hypothesis
 from hypothesis import strategies as st
 
-from tests.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import DecodeSettings, TagSettings
-from treefine.network.batch import Batch, Graphs, WordInputs
-from treefine.network.biaffine import Scores
-from treefine.parsing import run, stable
+from treefine.model.batch import Batch, Graphs, WordInputs
+from treefine.model.scorer import Scores
+from treefine.parsing import batches as run
+from treefine.parsing import invariance as stable
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.parsing.test_stable import Noisy
-from tests.tiny import sample, tiny_model, tiny_parser
-from treefine.config import ModelSettings, TagSettings
+from tests.support.tiny import sample, tiny_model, tiny_parser
+from treefine.config import ModelSettings, TagSettings, read_settings
 from treefine.errors import ConfigError, TreefineError
-from treefine.parsing import stable
+from treefine.parsing import invariance as stable
 from treefine.parsing.initial import given as given_trees
+from treefine.parsing.invariance import sureness, unsteadiness
 from treefine.parsing.parser import Parser
-from treefine.parsing.sure import sureness, unsteadiness
-from treefine.settings import read_settings
 
 
 @st.composite

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import treefine
-from tests.conftest import DATA
-from tests.interfaces.refine_commands import damaged
-from tests.tiny import sample, tiny_model
-from tests.tiny_segmenter import tiny_segmenter
+from tests.support.data import DATA
+from tests.support.refine_commands import damaged
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Graph, Parser, Sentence, TreefineError, read_treebank
 from treefine.config import TagSettings
 from treefine.parsing import table
@@ -273,7 +273,7 @@ def test_a_table_of_a_treebank_loads_no_torch_and_the_command_no_table_package()
 
     assert "pyarrow" in of_treebank
     assert not {"torch", "polars"} & set(of_treebank)  # pyarrow itself looks for pandas
-    assert not {"pyarrow", "pandas", "polars"} & set(loaded_by("from treefine.interfaces import cli, table_file"))
+    assert not {"pyarrow", "pandas", "polars"} & set(loaded_by("from treefine.cli import app, write"))
 
 
 def test_the_page_tells_of_each_column():

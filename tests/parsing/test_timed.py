@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Parser
 from treefine.config import TagSettings
 from treefine.parsing.initial import given

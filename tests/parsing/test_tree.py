@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from benchmarks.decoding import by_networkx, by_ufal, random_scores
 from treefine import Graph
-from treefine.parsing.tree import maximum_tree, projective_tree
+from treefine.parsing.trees import maximum_tree, projective_tree
 
 LOG_PROBABILITIES = st.floats(-200, 0)
 WITH_TIES = st.integers(-2, 2).map(float)

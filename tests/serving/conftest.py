@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 import treefine
-from tests.serving.tiny_app import listening
-from tests.tiny import tiny_parser
+from tests.support.tiny import tiny_parser
+from tests.support.tiny_app import listening
 
 SIZE = {"width": 1000, "height": 800}
 

@@ -6,13 +6,12 @@ from io import BytesIO
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.serving.tiny_app import tiny_tagging_parser
-from tests.tiny import sample, tiny_parser
+from tests.support.tiny import sample, tiny_parser
+from tests.support.tiny_app import tiny_tagging_parser
 from treefine.serving import schema
 from treefine.serving.api import LARGE
 from treefine.serving.app import create_app
-from treefine.serving.gate import LOOPBACK, SAFE
-from treefine.serving.limits import Limits
+from treefine.serving.middleware import LOOPBACK, SAFE, Limits
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints
 

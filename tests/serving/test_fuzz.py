@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.fuzzing import fuzz_deeply, fuzz_described
-from tests.serving.tiny_app import listening, tiny_tagging_parser
+from tests.support.tiny_app import listening, tiny_tagging_parser
 
 
 @pytest.fixture(scope="module")

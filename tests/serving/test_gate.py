@@ -4,9 +4,9 @@ import asyncio
 import json
 import threading
 
-from tests.tiny import tiny_parser
+from tests.support.tiny import tiny_parser
 from treefine.serving.app import create_app
-from treefine.serving.limits import Limits
+from treefine.serving.middleware import Limits
 
 BODY = json.dumps({"words": [["a", "dog"]], "format": "conllu"}).encode()
 SCOPE = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tiny import sample, tiny_parser
+from tests.support.tiny import sample, tiny_parser
 from treefine import Graph
 from treefine.parsing.confidence import Confidence
 from treefine.parsing.parse import Parse
@@ -85,9 +85,9 @@ def test_whatever_is_started_from_all_drawings_are_of_one_size_and_have_their_wo
 
 @pytest.mark.parametrize("initial", ["empty", "given"])
 def test_the_graphs_are_those_of_the_parser_with_how_sure_each_step_was(initial):
-    from treefine.parsing.cuts import Segmented
     from treefine.parsing.initial import given as own
-    from treefine.treebank.spans import own_text, spans_in
+    from treefine.segmenter.cut import Segmented
+    from treefine.treebank.raw_text import own_text, spans_in
 
     parser = tiny_parser(initial="empty" if initial == "empty" else own)
     sentences = sample(5)

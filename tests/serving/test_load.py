@@ -14,7 +14,7 @@ from benchmarks.loads import asked, paragraphs
 from benchmarks.outages import LOAD, among_bad, overloaded, stopped, summed_up
 from benchmarks.serve_process import ServeProcess
 from benchmarks.speed import without_trees
-from tests.tiny import sample, tiny_parser
+from tests.support.tiny import sample, tiny_parser
 
 QUEUE = 8
 N_SENTENCES = 30

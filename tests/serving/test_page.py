@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.serving.pages import GARDEN, HEBREW, arcs, click_arc, conllu, open_link, parse, said, start, until_parsed
+from tests.support.pages import GARDEN, HEBREW, arcs, click_arc, conllu, open_link, parse, said, start, until_parsed
 from treefine.treebank.conllu import read_treebank
 
 FIRST, SECOND = (

@@ -1,6 +1,6 @@
 """Decisions on the page, in a real browser: an arc is kept or forbidden, and the rest is parsed around it."""
 
-from tests.serving.pages import GARDEN, arcs, classes, click_arc, conllu, open_link, parse, said, until_parsed
+from tests.support.pages import GARDEN, arcs, classes, click_arc, conllu, open_link, parse, said, until_parsed
 from treefine import read_treebank
 
 TELESCOPE = "I saw the man with the telescope."  # the bundled model hangs the telescope (7) on the man (4)

@@ -1,6 +1,6 @@
 """Links of the page, in a real browser: what they hold, what is left out, and what they cannot do."""
 
-from tests.serving.pages import click_arc, conllu, copied_link, link, open_link, parse, said, until_parsed
+from tests.support.pages import click_arc, conllu, copied_link, link, open_link, parse, said, until_parsed
 
 
 def test_a_link_opened_elsewhere_shows_the_same_and_before_it_is_copied_no_address_has_the_text(page, new_page, served):

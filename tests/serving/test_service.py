@@ -6,14 +6,13 @@ from time import monotonic
 
 import pytest
 
-from tests.tiny import sample, tiny_parser
-from tests.tiny_segmenter import tiny_segmenter
+from tests.support.tiny import sample, tiny_parser
+from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.errors import TreefineError
 from treefine.serving import service as module
-from treefine.serving.asked import Asked, Options
-from treefine.serving.errors import BusyError, TooLargeError, TooLateError, UnknownModelError
-from treefine.serving.limits import Limits
 from treefine.serving.metrics import Metrics
+from treefine.serving.middleware import BusyError, Limits, TooLargeError, TooLateError, UnknownModelError
+from treefine.serving.requests import Asked, Options
 from treefine.serving.service import Served, Service
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.sentence import Sentence

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.serving.tiny_app import listening, tiny_tagging_parser
+from tests.support.tiny_app import listening, tiny_tagging_parser
 
 PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 COMMANDS = re.findall(r"^curl .*$", PAGE.read_text(), re.MULTILINE)

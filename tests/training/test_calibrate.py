@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tiny import sample, tiny_model
-from tests.training.tiny_learner import learn, learner_of
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_learner import learn, learner_of
 from treefine.config import ConfidenceSettings, RelationSettings
-from treefine.network.batch import Graphs
+from treefine.model.batch import Graphs
 from treefine.parsing.confidence import Confidence, doubt_of, sentence_confidence, word_confidences
 from treefine.parsing.decode import Decoder
 from treefine.parsing.parser import Parser

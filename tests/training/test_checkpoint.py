@@ -8,13 +8,13 @@ import pytest
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from tests.tiny import sample, tiny_model
-from tests.training.disks import full_disk
-from tests.training.tiny_learner import are_equal, learn, learner_of, weights_of
-from tests.training.trainings import CPU, SYNTR, run, weights, write_recipe
+from tests.support.disks import full_disk
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_learner import are_equal, learn, learner_of, weights_of
+from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe
 from treefine.errors import TreefineError
 from treefine.training import checkpoint as checkpoints
-from treefine.training import sources
+from treefine.training import initial_parses as sources
 from treefine.training.checkpoint import Checkpoint, Standing, load_checkpoint, remove_leftovers, save_checkpoint
 from treefine.training.prepare import prepare
 from treefine.training.recipe import OptimiserSettings

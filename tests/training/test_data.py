@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny import sample
+from tests.support.tiny import sample
 from treefine.errors import ConfigError
 from treefine.training.data import load_data
 from treefine.training.recipe import TreebankSettings, expand

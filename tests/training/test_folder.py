@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny import sample
-from tests.training.trainings import SYNTR, write_recipe
+from tests.support.tiny import sample
+from tests.support.trainings import SYNTR, write_recipe
 from treefine.errors import TreefineError
 from treefine.training.epochs import LAYOUT
 from treefine.training.folder import begin_folder, check_folder

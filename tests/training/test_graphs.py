@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.generated import LABELS, random_heads
-from tests.tiny import sample
+from tests.support.generated import LABELS, random_heads
+from tests.support.tiny import sample
 from treefine.training.graphs import TrainingGraphs, noised
-from treefine.training.initial_settings import InitialSettings, MixedSettings
+from treefine.training.recipe import InitialSettings, MixedSettings
 from treefine.treebank.graph import Arcs
 
 SENTENCES = sample() * 10  # 600

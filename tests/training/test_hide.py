@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tiny import sample, tiny_biaffine, tiny_model
-from tests.training.tiny_learner import are_equal, blank, learn, learner_of, weights_of
-from treefine.training import learn as learn_module
-from treefine.training.hide import with_hidden
-from treefine.training.measure import Measure
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny_learner import are_equal, blank, learn, learner_of, weights_of
+from treefine.training import learner as learn_module
+from treefine.training.dev_scores import Measure
+from treefine.training.learner import with_hidden
 from treefine.training.recipe import TrainingSettings
 
 MODEL, BIAFFINE = tiny_model(n_positions=40), tiny_biaffine()  # some sentences need several windows

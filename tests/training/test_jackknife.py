@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treefine.training.jackknife import blocks
+from treefine.training.initial_parses import blocks
 
 
 @given(n_sentences=st.integers(0, 500), folds=st.integers(1, 60))

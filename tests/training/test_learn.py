@@ -5,16 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.tiny import sample, tiny_biaffine, tiny_model
-from tests.training.tiny_learner import are_equal, blank, learn, learner_of, weights_of, without_dropout
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny_learner import are_equal, blank, learn, learner_of, weights_of, without_dropout
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import TreefineError
-from treefine.network.batch import Graphs
+from treefine.model.batch import Graphs
 from treefine.parsing.parser import Parser
-from treefine.training.initial_settings import InitialSettings
-from treefine.training.measure import Measure
-from treefine.training.objective import Gold, step_loss
-from treefine.training.recipe import OptimiserSettings, RefineSettings, TrainingSettings
+from treefine.training.dev_scores import Measure
+from treefine.training.learner import Gold, step_loss
+from treefine.training.recipe import InitialSettings, OptimiserSettings, RefineSettings, TrainingSettings
 
 SHORT = [each for each in sample() if len(each) < 12][:12]
 GOLD = [each.arcs for each in SHORT]
@@ -361,7 +360,7 @@ def test_a_share_of_the_sentences_has_tags_given_all_or_one_column_and_learns_th
 
     read, forward = [], model.forward
     monkeypatch.setattr(model, "forward", lambda *args, **rest: (read.append(args[2]), forward(*args, **rest))[1])
-    monkeypatch.setattr("treefine.training.learn.step_loss", watched)
+    monkeypatch.setattr("treefine.training.learner.step_loss", watched)
     learn(learner, epochs=8)
 
     kinds = Counter()

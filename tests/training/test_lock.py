@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.training.trainings import CPU, SYNTR, run, weights, write_recipe
+from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe
 from treefine.errors import TreefineError
 from treefine.training.prepare import prepare
 from treefine.training.train import train

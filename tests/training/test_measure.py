@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import DATA
-from tests.generated import LABELS, random_heads
-from tests.tiny import sample, tiny_biaffine, tiny_model
-from tests.training.tiny_learner import blank, learn, learner_of
+from tests.support.data import DATA
+from tests.support.generated import LABELS, random_heads
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny_learner import blank, learn, learner_of
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
-from treefine.evaluation.conll18 import RULES, evaluate
+from treefine.evaluation.scores import RULES, evaluate
 from treefine.parsing.parser import Parser
+from treefine.training.dev_scores import Accuracy, Measure, mean_accuracy
 from treefine.training.graphs import noised
-from treefine.training.measure import Accuracy, Measure, mean_accuracy
 from treefine.training.recipe import OptimiserSettings, RefineSettings
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph

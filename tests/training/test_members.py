@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from tests.support.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
 from treefine import evaluate, read_treebank
 from treefine.parsing.parser import Parser
 from treefine.training.prepare import prepare

@@ -6,9 +6,9 @@ import sys
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.training.disks import full_disk
+from tests.support.disks import full_disk
 from treefine.errors import TreefineError
-from treefine.training.metrics import Metrics
+from treefine.training.logs import Metrics
 
 
 def lines(folder):

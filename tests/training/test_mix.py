@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from tests.support.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
 from treefine import evaluate, read_treebank, write_treebank
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
+from treefine.training.dev_scores import Accuracy
 from treefine.training.graphs import noised
-from treefine.training.learn import Learner
-from treefine.training.measure import Accuracy
+from treefine.training.learner import Learner
 from treefine.training.prepare import prepare, settings_of
 from treefine.training.recipe import read_recipe
 from treefine.training.train import train

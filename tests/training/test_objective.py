@@ -4,11 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.tiny import sample, tiny_biaffine, tiny_model
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import RelationSettings, TagSettings
-from treefine.network.batch import Graphs
+from treefine.model.batch import Graphs
 from treefine.parsing.refine import BatchStep
-from treefine.training.objective import Gold, step_loss
+from treefine.training.learner import Gold, step_loss
 from treefine.treebank.graph import Graph
 
 KINDS = {

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tiny import sample, tiny_biaffine, tiny_model, write_encoder
-from tests.training.tiny_learner import are_equal, blank, learner_of, weights_of
+from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
+from tests.support.tiny_learner import are_equal, blank, learner_of, weights_of
 from treefine.config import RelationSettings, TagSettings
-from treefine.network.weight_names import load_encoder
-from treefine.parsing.create import create_parser_model
+from treefine.model.create import create_parser_model
+from treefine.model.hf_weights import load_encoder
 from treefine.training.optimiser import Optimiser, rate_factor
 from treefine.training.recipe import OptimiserSettings
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny import sample, tiny_biaffine, write_encoder
-from tests.training.trainings import SYNTR
+from tests.support.tiny import sample, tiny_biaffine, write_encoder
+from tests.support.trainings import SYNTR
 from treefine.errors import ConfigError
 from treefine.parsing.parser import Parser
 from treefine.training import prepare as module

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import multiprocessing, nn
 
-from tests.tiny import sample, tiny_model
-from tests.training.tiny_learner import learner_of, without_dropout
-from tests.training.trainings import SYNTR, metrics, run, write_recipe
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_learner import learner_of, without_dropout
+from tests.support.trainings import SYNTR, metrics, run, write_recipe
 from treefine.errors import TreefineError
 from treefine.parsing.initial import empty
 from treefine.training.processes import Processes

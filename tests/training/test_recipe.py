@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from treefine.config import BiLSTMSettings
+from treefine.config import BiLSTMSettings, read_settings
 from treefine.errors import ConfigError
-from treefine.settings import read_settings
-from treefine.training.initial_settings import InitialSettings, MixedSettings
 from treefine.training.recipe import (
     BUNDLED,
+    InitialSettings,
+    MixedSettings,
     PretrainedSettings,
     Recipe,
     TreebankSettings,

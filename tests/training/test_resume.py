@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from tests.tiny import write_encoder
-from tests.training.trainings import SYNTR, metrics, run, weights, write_recipe
+from tests.support.tiny import write_encoder
+from tests.support.trainings import SYNTR, metrics, run, weights, write_recipe
 
 BIAFFINE = """
 [encoder]
@@ -62,7 +62,7 @@ def test_a_training_killed_at_any_moment_goes_on_to_the_same_result(tmp_path, ki
     recipe = kind(tmp_path)
     run(recipe, tmp_path / "whole")
 
-    command = [sys.executable, "-W", "error", "-m", "tests.training.trainings", recipe, tmp_path / "killed", "1"]
+    command = [sys.executable, "-W", "error", "-m", "tests.support.trainings", recipe, tmp_path / "killed", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr

@@ -14,20 +14,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tiny_segmenter import TINY, same_weights
-from tests.training.trainings import metrics, run, weights, write_recipe
+from tests.support.tiny_segmenter import TINY, same_weights
+from tests.support.trainings import metrics, run, weights, write_recipe
 from tests.treebank.test_raw_text import sentence
 from treefine import Graph
+from treefine.cli.train import show
 from treefine.errors import ConfigError, TreefineError
-from treefine.interfaces.train import show
-from treefine.network.segmenter import ENDS, ENDS_MULTIWORD, WITHIN, CutScores
 from treefine.parsing.parser import Parser
-from treefine.parsing.segment import Segmenter
+from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN, CutScores
+from treefine.segmenter.segmenter import Segmenter
 from treefine.training import segmenter as module
-from treefine.training.drawn_text import Documents
 from treefine.training.prepare import prepare
-from treefine.training.segmenter import NOWHERE, SegmenterLearner, cut_loss, measured, new_segmenter, targets
-from treefine.training.segmenter_settings import SegmenterTraining
+from treefine.training.recipe import SegmenterTraining
+from treefine.training.segmenter import NOWHERE, Documents, SegmenterLearner, cut_loss, measured, new_segmenter, targets
 from treefine.treebank.raw_text import raw_text
 
 PLAIN = SegmenterTraining(joined=0, shuffled=0, wrapped=0, lines=0, lowered=0, unpointed=0)

@@ -1,12 +1,12 @@
 """The parses that a model learns to refine, as each source has them."""
 
-from tests.tiny import sample, tiny_parser
-from tests.training.trainings import CPU
+from tests.support.tiny import sample, tiny_parser
+from tests.support.trainings import CPU
 from treefine import Constraints
 from treefine.training.data import Data
-from treefine.training.initial_settings import InitialSettings
+from treefine.training.initial_parses import Source, parses_of
 from treefine.training.processes import Processes
-from treefine.training.sources import Source, parses_of
+from treefine.training.recipe import InitialSettings
 
 
 def parses(settings, data, folder):

@@ -3,16 +3,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.tiny import sample, tiny_biaffine, tiny_model, write_encoder
-from tests.training.tiny_learner import are_equal, recipe_for, weights_of
+from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
+from tests.support.tiny_learner import are_equal, recipe_for, weights_of
 from treefine.config import DecodeSettings, RelationSettings, ScorerSettings, TagSettings
 from treefine.errors import ModelError
-from treefine.network.batch import Graphs
-from treefine.network.weight_names import load_encoder
-from treefine.parsing.create import create_biaffine_model
+from treefine.model.batch import Graphs
+from treefine.model.create import create_biaffine_model
+from treefine.model.hf_weights import load_encoder
 from treefine.parsing.parser import Parser
 from treefine.training.recipe import PretrainedSettings, RefineSettings, TrainingSettings
-from treefine.training.start import start_model
+from treefine.training.start_model import start_model
 from treefine.treebank.graph import Graph
 
 NO_GRAPH = RelationSettings(graph="none")

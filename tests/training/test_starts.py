@@ -7,11 +7,11 @@ from itertools import islice
 import pytest
 import torch
 
-from tests.tiny import sample
-from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
-from treefine.parsing.pretrained import load_model
-from treefine.training import start
-from treefine.training.notes import recipe_toml
+from tests.support.tiny import sample
+from tests.support.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from treefine.model.folder import load_model
+from treefine.training import start_model as start
+from treefine.training.logs import recipe_toml
 from treefine.training.prepare import prepare
 from treefine.training.train import train
 from treefine.treebank.conllu import write_treebank
@@ -100,7 +100,7 @@ def test_a_training_stopped_in_or_after_its_start_goes_on_to_the_same_result(tmp
 def test_a_training_with_a_start_killed_at_any_moment_goes_on_to_the_same_result(tmp_path, recipe):
     run(recipe, tmp_path / "whole")
 
-    command = [sys.executable, "-W", "error", "-m", "tests.training.trainings", recipe, tmp_path / "killed", "2"]
+    command = [sys.executable, "-W", "error", "-m", "tests.support.trainings", recipe, tmp_path / "killed", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr

@@ -9,8 +9,8 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tests.conftest import DATA
-from tests.training.trainings import metrics, weights
+from tests.support.data import DATA
+from tests.support.trainings import metrics, weights
 from treefine.parsing.parser import Parser
 from treefine.training.graphs import noised
 from treefine.training.recipe import read_recipe

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import treefine
-from tests.training.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from tests.support.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
 from treefine import evaluate, read_treebank
 from treefine.errors import TreefineError
 from treefine.parsing.parser import Parser
 from treefine.training import epochs
-from treefine.training.learn import Learner
-from treefine.training.notes import recipe_toml
+from treefine.training.learner import Learner
+from treefine.training.logs import recipe_toml
 from treefine.training.prepare import prepare
 from treefine.training.recipe import PretrainedSettings, Recipe, TreebankSettings, read_recipe
 from treefine.training.train import train

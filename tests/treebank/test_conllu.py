@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import ud_files
-from tests.generated import conllu_files, conllu_lines
+from tests.support.data import ud_files
+from tests.support.generated import conllu_files, conllu_lines
 from treefine import Sentence, TreebankError, read_treebank, write_treebank
 from treefine.treebank import conllu
 from treefine.treebank.faults import line_faults

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 
-from tests.generated import conllu_lines
+from tests.support.generated import conllu_lines
 from tests.treebank.test_conllu import parsed
 from treefine import Graph, TreebankError, read_treebank
 from treefine.treebank.convert import convert, losses

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import UD
-from tests.generated import random_heads
+from tests.support.data import UD
+from tests.support.generated import random_heads
 from treefine import Graph, read_treebank
 from treefine.treebank.graph import changed_words, distances_to_root, find_cycles, non_projective_words
 

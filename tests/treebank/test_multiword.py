@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import UD
+from tests.support.data import UD
 from tests.treebank.test_raw_text import sentence
 from treefine import read_treebank
 from treefine.treebank.multiword import Multiwords, learn_multiwords

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treefine.errors import TreebankError
-from treefine.treebank.conllu import read_treebank, write_treebank
-from treefine.treebank.pretokenised import read_words
+from treefine.treebank.conllu import read_treebank, read_words, write_treebank
 
 
 def read(text, name="in.txt"):

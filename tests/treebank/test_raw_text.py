@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import ud_files
+from tests.support.data import ud_files
 from tests.treebank.test_conllu import parsed
 from treefine import Sentence, read_treebank
 from treefine.treebank.raw_text import (

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.generated import conllu_lines, random_heads
+from tests.support.generated import conllu_lines, random_heads
 from tests.treebank.test_conllu import parsed
 from treefine import Graph, Sentence, TreebankError, Word, read_treebank
 from treefine.treebank.sentence import follow_tree

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.conftest import DATA
-from tests.generated import conllu_files
+from tests.support.data import DATA
+from tests.support.generated import conllu_files
 from treefine.errors import EmptyError, TreebankError
 from treefine.treebank import conllu
 from treefine.treebank.conllu import cut_treebank, read_blocks, read_stretch

@@ -9,11 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from benchmarks.oracles import official_script, text_file
-from tests.generated import file_pairs
-from tests.tiny import sample
+from tests.support.generated import file_pairs
+from tests.support.tiny import sample
 from treefine import AlignmentError, Graph, Sentence, read_treebank
+from treefine.treebank.align import characters_of, transferred
 from treefine.treebank.graph import Arcs
-from treefine.treebank.transfer import characters_of, transferred
 
 
 def read(text):
@@ -197,7 +197,7 @@ def test_no_more_is_read_than_is_needed():
 
 
 def test_the_text_of_equal_words_is_never_put_together(monkeypatch):
-    monkeypatch.setattr("treefine.treebank.transfer._text_of", None)  # the slow road would call it
+    monkeypatch.setattr("treefine.treebank.align._text_of", None)  # the slow road would call it
     sentences = sample(20)
 
     assert list(transferred(sentences, sample(20))) == [each.arcs for each in sentences]

@@ -2,8 +2,8 @@ import io
 
 import pytest
 
-from tests.conftest import DATA, ud_files
-from treefine.treebank.validate import validate
+from tests.support.data import DATA, ud_files
+from treefine.treebank.conllu import validate
 
 GOOD = """\
 # sent_id = s

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from treefine.errors import TreefineError
-from treefine.evaluation.agreement import compared_labels
-from treefine.evaluation.alignment import UNALIGNED, Pair
-from treefine.evaluation.conll18 import Marks, all_marks, rule_of
+from treefine.evaluation.pairing import UNALIGNED, Pair
+from treefine.evaluation.scores import Marks, all_marks, compared_labels, rule_of
 from treefine.evaluation.words import AT_ROOT, Words
 from treefine.treebank.graph import distances_to_root, non_projective_words
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treefine.errors import AlignmentError
-from treefine.evaluation.alignment import Pair
-from treefine.evaluation.conll18 import Marks, all_marks
+from treefine.evaluation.pairing import Pair
+from treefine.evaluation.scores import Marks, all_marks
 
 Counts = NDArray[np.float64]  # [sentence, 3]: gold words, system words, correct words; exact, being small whole numbers
 SLICE = 250  # resamplings drawn at a time, to bound memory

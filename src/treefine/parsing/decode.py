@@ -14,13 +14,11 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treefine.network.batch import Graphs
-from treefine.network.biaffine import Scores
-from treefine.network.flat import NO_HEAD
-from treefine.network.model import ParserModel
-from treefine.network.vocabulary import UNSEEN
-from treefine.parsing.ranked import best_trees
-from treefine.parsing.tree import maximum_tree, projective_tree
+from treefine.model.batch import NO_HEAD, Graphs
+from treefine.model.parser_model import ParserModel
+from treefine.model.scorer import Scores
+from treefine.model.vocabulary import UNSEEN
+from treefine.parsing.trees import best_trees, maximum_tree, projective_tree
 from treefine.treebank.graph import ROOT, non_projective_words
 
 Weights = NDArray[np.float64]  # [dep, head]

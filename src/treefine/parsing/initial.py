@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from treefine.treebank.align import transferred
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Arcs
-from treefine.treebank.label_names import read_as
+from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.treebank.transfer import transferred
 
 InitialParser = Callable[[Iterable[Sentence]], Iterator[Arcs]]
 """For each sentence of a stream the arcs to start from, in the same order. An initial parser is deterministic."""

@@ -1,4 +1,4 @@
-"""What a caller asks of a parser, looked over: options, and sentences or words."""
+"""Check what a caller asks of a parser: device, options, and sentences or words."""
 
 from __future__ import annotations
 
@@ -9,10 +9,28 @@ import torch
 
 from treefine.config import Precision, PrecisionSettings, TagSource, TransformerSettings
 from treefine.errors import ModelError, TreefineError
-from treefine.network.eight_bits import is_quick
-from treefine.network.model import ParserModel
+from treefine.fast.int8_encoder import is_quick
+from treefine.model.parser_model import ParserModel
 from treefine.treebank.constraints import CONSTRAIN, Keep
 from treefine.treebank.sentence import Sentence
+
+DEVICES = ("cpu", "cuda", "mps", "xpu")
+
+
+def find_device(name: str | torch.device | None) -> torch.device:
+    """The device of this name; without one a GPU if there is any."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        if device.type not in DEVICES:
+            raise RuntimeError(f"it is none of {', '.join(DEVICES)}")
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise TreefineError(f"Device {str(name)!r} cannot be used ({reason}).", hint="Choose cpu.") from error
+    return device
+
 
 STEPS = 3  # T in the paper (Sec. 6.1), for a model that was not told its own …
 STEPS_FROM_EMPTY = 4  # … with one more to make the first graph

@@ -11,13 +11,12 @@ from treefine.drawing.html import page_part
 from treefine.drawing.picture import Picture, step_pictures
 from treefine.drawing.svg import draw_svg
 from treefine.drawing.text import draw_text
-from treefine.parsing.alternatives import RankedTree, agreement
-from treefine.parsing.confidence import Confidence
-from treefine.parsing.notes import with_confidence, with_rank
+from treefine.parsing.annotate import with_confidence, with_rank
+from treefine.parsing.confidence import Confidence, RankedTree, agreement
 from treefine.parsing.table import Content, load, table_of
 from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.raw_text import Span, own_text
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.treebank.spans import Span, own_text
 
 
 class ParsedWord(NamedTuple):

@@ -14,17 +14,17 @@ import torch
 
 from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.errors import ModelError, TreefineError
-from treefine.network.eight_bits import with_eight_bits
-from treefine.network.model import ParserModel
+from treefine.fast.engine import Engine, can_run, stream_in_blocks
+from treefine.fast.int8_encoder import with_eight_bits
+from treefine.model.bundled import find_model
+from treefine.model.folder import load_model, new_folder, push_folder, write_model
+from treefine.model.parser_model import ParserModel
+from treefine.model.weight_files import LAYOUT
+from treefine.parsing.annotate import with_parse
+from treefine.parsing.batches import Plan, run
 from treefine.parsing.confidence import sentence_confidence
-from treefine.parsing.cuts import Segmented
 from treefine.parsing.decode import Decoder
-from treefine.parsing.device import find_device
-from treefine.parsing.engine import Engine, can_run
-from treefine.parsing.in_blocks import stream_in_blocks
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
-from treefine.parsing.layout import LAYOUT
-from treefine.parsing.models import find_model
 from treefine.parsing.options import (
     checked_k,
     checked_keep,
@@ -32,21 +32,30 @@ from treefine.parsing.options import (
     checked_steps,
     checked_stop,
     checked_tags,
+    find_device,
     listed_words,
     sentence_of,
 )
-from treefine.parsing.pack import with_parse
 from treefine.parsing.parse import Parse, Parses
-from treefine.parsing.pretrained import load_model, new_folder, push_folder
-from treefine.parsing.run import Plan, run
-from treefine.parsing.saving import write_parser
-from treefine.parsing.segment import Segmenter
-from treefine.parsing.steps import Step
-from treefine.parsing.work import Parsed, details, steps, trees
+from treefine.parsing.results import Parsed, Step, details, steps, trees
+from treefine.segmenter.cut import Segmented
+from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.constraints import CONSTRAIN, Constraints, Keep, listed
 from treefine.treebank.files import Source
+from treefine.treebank.raw_text import Span, own_text, spans_in
 from treefine.treebank.sentence import Sentence
-from treefine.treebank.spans import Span, own_text, spans_in
+
+
+def write_parser(parser: Parser, folder: Path, dtype: torch.dtype, notes: str) -> None:
+    """Write all of it into a folder that is there."""
+    write_model(parser.model, folder, dtype=dtype, notes=notes)
+    initial: Parser | InitialParser = parser.initial
+    if isinstance(initial, type(parser)):
+        (folder / LAYOUT.initial).mkdir()
+        write_parser(initial, folder / LAYOUT.initial, dtype, "")
+    if parser.segmenter is not None:
+        (folder / LAYOUT.segmenter).mkdir()
+        parser.segmenter.write(folder / LAYOUT.segmenter)
 
 
 class Parser:
@@ -239,7 +248,7 @@ class Parser:
         `source` and `format` are those of `read_treebank`. So many `workers` read and write beside the model; without a
         number there are none, or for long files on a GPU about as many as there are cores.
         """
-        from treefine.parsing.parse_file import parse_file  # which is about parsers
+        from treefine.fast.file_workers import parse_file  # which is about parsers
 
         return parse_file(self, source, target, format=format, workers=workers)
 
@@ -385,3 +394,25 @@ class Parser:
             hint = "Choose empty, the folder of a SynTr or biaffine model, or a file of the same text."
             raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
         return from_file(os.fspath(initial))
+
+
+def load(
+    name: str | os.PathLike[str] = "en",
+    *,
+    initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
+    max_steps: int | None = None,
+    stop_above: float | None = None,
+    tags: TagSource | None = None,
+    device: str | torch.device | None = None,
+    precision: Precision | None = None,
+) -> Parser:
+    """The bundled parser of this name, or that of a folder or a hub's model: text in, trees out."""
+    return Parser.from_pretrained(
+        name,
+        initial=initial,
+        max_steps=max_steps,
+        stop_above=stop_above,
+        tags=tags,
+        device=device,
+        precision=precision,
+    )

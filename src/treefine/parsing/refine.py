@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from treefine.network.batch import Batch, Graphs
-from treefine.network.biaffine import Scores
-from treefine.network.copies import Arriving, sent
+from treefine.model.batch import Arriving, Batch, Graphs, sent
+from treefine.model.scorer import Scores
 
 Tags = Int[Tensor, "batch word column"]
 Score = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the last argument, here and below, is t

@@ -13,11 +13,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from treefine.errors import TreefineError
+from treefine.treebank.raw_text import Span, own_text, spans_in
 from treefine.treebank.sentence import Sentence
-from treefine.treebank.spans import Span, own_text, spans_in
 
 if TYPE_CHECKING:
-    from treefine.parsing.alternatives import RankedTree
+    from treefine.parsing.confidence import RankedTree
     from treefine.parsing.parse import Parse
 
 ROWS = 50_000  # rows that are put together at a time: a row group of Parquet

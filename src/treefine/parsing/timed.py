@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import torch
 
+from treefine.parsing.batches import Item, Plan, run, steps_of_batch
 from treefine.parsing.parser import Parser
-from treefine.parsing.run import Item, Plan, run, steps_of_batch
-from treefine.parsing.steps import graph_of
+from treefine.parsing.results import graph_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 

@@ -11,9 +11,9 @@ from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from treefine.parsing.parse import Parse
-from treefine.serving.asked import Asked
 from treefine.serving.graphs import graphs_of
 from treefine.serving.metrics import CONTENT_TYPE, Metrics
+from treefine.serving.requests import Asked
 from treefine.serving.schema import (
     ERRORS,
     Health,

@@ -14,11 +14,9 @@ from starlette.exceptions import HTTPException
 
 from treefine.errors import TreefineError
 from treefine.parsing.parser import Parser
-from treefine.serving import api, docs_page, lindat, page
-from treefine.serving.errors import BusyError, error_json, status_of
-from treefine.serving.gate import Gate, too_large
-from treefine.serving.limits import Limits
+from treefine.serving import api, page, udpipe_api
 from treefine.serving.metrics import Metrics
+from treefine.serving.middleware import BusyError, Gate, Limits, error_json, status_of, too_large
 from treefine.serving.service import Served
 from treefine.version import __version__
 
@@ -61,9 +59,9 @@ def create_app(
     )
     app.state.served = served
     app.include_router(api.routes(served, metrics))
-    app.include_router(lindat.routes(served))
+    app.include_router(udpipe_api.routes(served))
     app.include_router(page.routes())
-    app.include_router(docs_page.routes(app))
+    app.include_router(page.docs_routes(app))
     app.add_exception_handler(TreefineError, _told)
     app.add_exception_handler(RequestValidationError, _told_of_fault)
     app.add_exception_handler(HTTPException, _told_of_status)

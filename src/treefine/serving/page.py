@@ -1,10 +1,16 @@
-"""The web page at `/`: a person types a sentence, looks at its graphs step by step, and decides about arcs."""
+"""The web page at `/`, and /docs: the API described without scripts or outside addresses."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from html import escape
 from importlib.resources import files
+from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import HTMLResponse, Response
 
 from treefine.drawing.svg import STYLE
 
@@ -31,3 +37,103 @@ def _answer(content: str, media_type: str):  # type: ignore[no-untyped-def]  # a
         return Response(content, media_type=f"{media_type}; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
     return answer
+
+
+_DOCS_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem 1.5rem; }
+code, pre { font: 0.9rem/1.4 ui-monospace, monospace; }
+pre { padding: 0.8rem; border: 1px solid #81818155; border-radius: 6px; overflow: auto; }
+h2 { margin-top: 2.5rem; overflow-wrap: anywhere; }
+.scroll { overflow: auto; }
+table { border-collapse: collapse; }
+th, td { text-align: start; vertical-align: top; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid #81818155; }
+"""
+_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "/v1/parse": {"text": "Nobody knew why."},
+    "/v1/steps": {"words": [["Nobody", "knew", "why", "."]], "steps": 2},
+    "/v1/refine": {"conllu": "1\tDogs\t_\t_\t_\t_\t0\troot\t_\t_\n2\tbark\t_\t_\t_\t_\t1\tobj\t_\t_\n\n"},
+}
+
+
+def docs_routes(app: FastAPI) -> APIRouter:
+    """The page and its style."""
+    router = APIRouter(include_in_schema=False)
+    page = cache(lambda: _page(app.openapi()))
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        return HTMLResponse(page())
+
+    @router.get("/docs.css")
+    async def style() -> Response:
+        return Response(_DOCS_STYLE, media_type="text/css")
+
+    return router
+
+
+def _page(description: Mapping[str, Any]) -> str:
+    parts = [
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
+        "<title>treefine: what can be asked</title>\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
+        '<link rel="stylesheet" href="docs.css"/>\n</head>\n<body>\n<main>\n',
+        f"<h1>{escape(description['info']['title'])} {escape(description['info']['version'])}</h1>\n",
+        f"<p>{escape(description['info']['description'])} The same for programs: "
+        '<a href="openapi.json">openapi.json</a>. To try it: <a href="./">the page</a>.</p>\n',
+    ]
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            parts.append(_operation(path, method, operation, description))
+    return "".join([*parts, "</main>\n</body>\n</html>\n"])
+
+
+def _operation(path: str, method: str, operation: Mapping[str, Any], description: Mapping[str, Any]) -> str:
+    parts = [f"<h2><code>{method.upper()} {escape(path)}</code></h2>\n"]
+    parts.append(f"<p>{escape(operation.get('description') or operation.get('summary', ''))}</p>\n")
+    body = operation.get("requestBody", {}).get("content", {})
+    fields = [(each["name"], each["schema"], each.get("description", "")) for each in operation.get("parameters", ())]
+    for kind, content in body.items():
+        parts.append(f"<p>The body is <code>{escape(kind)}</code>.</p>\n")
+        fields += _fields(content["schema"], description)
+    if fields:
+        rows = "".join(_field(*each) for each in {field[0]: field for field in fields}.values())
+        heading = "<tr><th>name</th><th>value</th><th>meaning</th></tr>"
+        parts.append(f'<div class="scroll" tabindex="0"><table>\n{heading}\n{rows}</table></div>\n')
+    if path in _EXAMPLES:
+        asked = json.dumps(_EXAMPLES[path])
+        shell = f"curl -s localhost:8080{path} -H 'Content-Type: application/json' -d '{asked}'"
+        parts.append(f"<pre>{escape(shell)}</pre>\n")
+    answers = ", ".join(
+        f"{status} ({escape(answer.get('description', ''))})" for status, answer in operation["responses"].items()
+    )
+    return "".join([*parts, f"<p>Answers: {answers}</p>\n"])
+
+
+def _fields(schema: Mapping[str, Any], description: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """The fields of a body, named ones looked up."""
+    if "$ref" in schema:
+        schema = description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    for name, each in schema.get("properties", {}).items():
+        yield name, each, each.get("description", "")
+
+
+def _field(name: str, schema: Mapping[str, Any], said: str) -> str:
+    return f"<tr><td><code>{escape(name)}</code></td><td>{escape(_type(schema))}</td><td>{escape(said)}</td></tr>\n"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """The values of a field, in words.
+
+    >>> _type({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]})
+    'list of string, or null'
+    """
+    if "enum" in schema:
+        return ", ".join(map(json.dumps, schema["enum"]))
+    if "anyOf" in schema:
+        return ", or ".join(map(_type, schema["anyOf"]))
+    if schema.get("type") == "array":
+        return f"list of {_type(schema['items'])}"
+    if "$ref" in schema:
+        return str(schema["$ref"].rpartition("/")[2])
+    return str(schema.get("type", "any"))

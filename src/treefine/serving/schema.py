@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from typing_extensions import Self
 
 from treefine.config import TagSource
-from treefine.serving.asked import Asked, Initial, Options
+from treefine.serving.requests import Asked, Initial, Options
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import Sentence

@@ -18,12 +18,10 @@ from typing import Any, cast
 from treefine.errors import TreefineError
 from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
-from treefine.parsing.segment import STRIDE
-from treefine.serving.asked import Asked, Options
-from treefine.serving.errors import BusyError, TooLateError, UnknownModelError
-from treefine.serving.limits import Limits
+from treefine.segmenter.segmenter import STRIDE
 from treefine.serving.metrics import Metrics
-from treefine.serving.waiting import Cut, Kind, Waiting
+from treefine.serving.middleware import BusyError, Limits, TooLateError, UnknownModelError
+from treefine.serving.requests import Asked, Cut, Kind, Options, Waiting
 from treefine.treebank.sentence import Sentence
 
 ROUND = 256  # sentences that are parsed together, from all requests …

@@ -13,10 +13,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from treefine.config import read_settings
 from treefine.errors import TreefineError
-from treefine.network.model_files import check_weights
-from treefine.settings import read_settings
-from treefine.training.learn import Learner
+from treefine.model.weight_files import check_weights
+from treefine.training.learner import Learner
 
 _PREFIX = "checkpoint-"
 _SCRATCH = ".new-"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from treefine.config import Column
 from treefine.errors import ConfigError, TreefineError
-from treefine.evaluation.conll18 import rule_of
+from treefine.evaluation.scores import rule_of
 from treefine.training.recipe import TreebankSettings, expand
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.faults import tree_faults

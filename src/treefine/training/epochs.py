@@ -12,24 +12,23 @@ from pathlib import Path
 import torch
 
 from treefine.errors import TreefineError
-from treefine.evaluation.conll18 import evaluate
-from treefine.network.model import ParserModel
+from treefine.evaluation.scores import evaluate
+from treefine.model.folder import load_model
+from treefine.model.parser_model import ParserModel
 from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.parser import Parser
-from treefine.parsing.pretrained import load_model
-from treefine.parsing.segment import Segmenter
+from treefine.segmenter.segmenter import Segmenter
 from treefine.training.calibrate import calibrated
 from treefine.training.checkpoint import Checkpoint, Standing, load_checkpoint, remove_leftovers, save_checkpoint
 from treefine.training.data import Data
+from treefine.training.dev_scores import Accuracy, Measure, mean_accuracy
 from treefine.training.graphs import TrainingGraphs
-from treefine.training.learn import Learner
-from treefine.training.measure import Accuracy, Measure, mean_accuracy
-from treefine.training.metrics import LINES, Metrics
-from treefine.training.notes import Origin, notes_of
+from treefine.training.learner import Learner
+from treefine.training.logs import LINES, Metrics, Origin, notes_of
 from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe, TrainingSettings
-from treefine.training.start import start_model
+from treefine.training.start_model import start_model
 from treefine.treebank.graph import Arcs
 
 

@@ -1,4 +1,4 @@
-"""The folder of a training: whether one may begin there or go on, and the recipe it was begun with."""
+"""The folder of a training: its lock, its recipe, and whether a run may start or resume there."""
 
 from __future__ import annotations
 

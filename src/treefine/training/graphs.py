@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from treefine.training.initial_settings import InitialSettings
+from treefine.training.recipe import InitialSettings
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from treefine.config import BiLSTMSettings
-from treefine.network.model import ParserModel
+from treefine.model.parser_model import ParserModel
 from treefine.training.recipe import OptimiserSettings
 
 

@@ -12,15 +12,18 @@ from typing import Any
 
 from treefine.config import BiLSTMSettings, TagSettings
 from treefine.errors import ConfigError, ModelError, TreefineError
-from treefine.network.subwords import Subwords
-from treefine.network.weight_names import load_encoder
+from treefine.model.folder import fetch, is_model_folder, load_model
+from treefine.model.hf_weights import load_encoder
+from treefine.model.subwords import Subwords
 from treefine.parsing.initial import from_file
-from treefine.parsing.pretrained import fetch, is_model_folder, load_model
 from treefine.training.data import FEWEST, Data, checksums_of, filled_columns, load_data
-from treefine.training.initial_settings import EMPTY, FILES, InitialSettings, MixedSettings
-from treefine.training.jackknife import blocks
+from treefine.training.initial_parses import blocks
 from treefine.training.recipe import (
+    EMPTY,
+    FILES,
     Draft,
+    InitialSettings,
+    MixedSettings,
     PretrainedSettings,
     Recipe,
     TreebankSettings,

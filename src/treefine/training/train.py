@@ -10,19 +10,17 @@ from pathlib import Path
 
 import torch
 
-from treefine.parsing.segment import Segmenter
+from treefine.segmenter.segmenter import Segmenter
 from treefine.training.checkpoint import Standing, remove_leftovers
 from treefine.training.epochs import LAYOUT, Progress, Start, learn
 from treefine.training.graphs import TrainingGraphs
+from treefine.training.initial_parses import Source, empty_start, kept_parses, parses_of
 from treefine.training.lock import locked
-from treefine.training.metrics import LINES, Metrics
-from treefine.training.notes import Origin
+from treefine.training.logs import LINES, Metrics, Origin
 from treefine.training.prepare import Prepared, prepare_recipe, start_of
 from treefine.training.processes import Processes
-from treefine.training.recipe import Recipe
+from treefine.training.recipe import Recipe, SegmenterTraining
 from treefine.training.segmenter import SegmenterLearner
-from treefine.training.segmenter_settings import SegmenterTraining
-from treefine.training.sources import Source, empty_start, kept_parses, parses_of
 
 __all__ = ["LAYOUT", "Progress", "train"]
 

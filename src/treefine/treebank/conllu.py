@@ -1,4 +1,4 @@
-"""Read and write treebanks as a stream: every byte of a valid file comes back, and memory does not grow with it."""
+"""Read, check and write treebanks as a stream: a valid file comes back byte for byte, in constant memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from typing import BinaryIO, Literal, NamedTuple
 
 from treefine.errors import EmptyError, TreebankError
-from treefine.treebank.faults import line_faults
+from treefine.treebank.faults import cell_faults, line_faults, text_faults, tree_faults
 from treefine.treebank.files import Source, name_of, open_input, open_output
 from treefine.treebank.formats import Format, format_of
 from treefine.treebank.sentence import PLAIN, Layout, Sentence
@@ -293,3 +293,69 @@ def _layout(text: str, block: _Block) -> tuple[str, Layout]:
         return text.replace("\r\n", "\n"), Layout(start, "\r\n", end)
     newlines = tuple(["\r\n" if line.endswith("\r") else "\n" for line in text.split("\n")[:-1]])
     return text.replace("\r\n", "\n"), Layout(start, newlines, end)
+
+
+def read_words(
+    source: Source, *, name: str | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[Sentence]:
+    """The lines as sentences of CoNLL-U, each with its number as sent_id and its words as text; blank ones are none.
+
+    Words are cut at spaces and tabs alone, so a no-break space may stand inside one. `name` is what messages call the
+    source, if not by its own name.
+    """
+    path = name_of(source) if name is None else name
+    number = 0
+    with open_input(source, on_bytes=on_bytes) as stream:
+        for line_number, line in enumerate(utf8_lines(stream, path), start=1):
+            words = line.strip("\r\n").replace("\t", " ").split(" ")
+            words = [word for word in words if word]
+            if not words:
+                continue
+            number += 1
+            try:
+                sentence = Sentence.of_words(words)
+            except TreebankError as error:
+                raise TreebankError(error.message, path=path, line=line_number, sentence=number) from error
+            comments = (f"# sent_id = {number}", f"# text = {' '.join(words)}")
+            yield replace(sentence, comments=comments, path=path, line=line_number, number=number)
+    if not number:
+        raise EmptyError("The file holds no sentence.", hint="Is it the right one?", path=path)
+
+
+def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:
+    """The lines of a stream with their ends, without a byte order mark; a byte that is no UTF-8 is told with its line.
+
+    Only a line feed ends a line, whatever else Unicode takes for one.
+    """
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            message = f"Byte 0x{error.object[error.start]:02x} is not UTF-8."
+            raise TreebankError(message, hint="Convert the file to UTF-8.", path=path, line=number) from error
+
+
+def validate(
+    source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[TreebankError]:
+    """Every fault of a file in its order: columns, IDs, heads, cycles, roots, repeated sent_id, text against forms."""
+    first_lines: dict[str, int] = {}  # where each sent_id was first seen
+    try:
+        for read in read_blocks(source, format=format, on_bytes=on_bytes):
+            is_sentence = isinstance(read, Sentence) or read.has_words
+            first = first_lines.setdefault(read.sent_id, read.line) if read.sent_id and is_sentence else read.line
+            if first != read.line:
+                message = f"The sent_id is already that of the sentence at line {first}."
+                yield TreebankError(
+                    message, path=name_of(source), line=read.line, sent_id=read.sent_id, sentence=read.number
+                )
+            yield from sentence_faults(read) if isinstance(read, Sentence) else read.faults
+    except TreebankError as error:  # the file itself cannot be read any further
+        yield error
+
+
+def sentence_faults(sentence: Sentence) -> Iterator[TreebankError]:
+    """Every fault of a sentence that could be read."""
+    yield from cell_faults(sentence)
+    yield from tree_faults(sentence, needs_one_root=sentence.format.is_ud)
+    yield from text_faults(sentence)

@@ -1,8 +1,4 @@
-r"""The running text that a treebank's sentences were cut from, and the notes in MISC that keep its white space.
-
-A token's MISC says what follows it: nothing (SpaceAfter=No), or other white space than one space (SpacesAfter=\n\n, as
-UDPipe writes it), or else, without a note, one space. What stands before the first token of all is its SpacesBefore.
-"""
+"""The running text of a treebank: rebuild it from its sentences, and find the words in it."""
 
 from __future__ import annotations
 
@@ -147,3 +143,28 @@ def documents(sentences: Sequence[Sentence]) -> Iterator[range]:
     marks = sorted({0, *starts, len(sentences)})
     for first, stop in zip(marks, marks[1:], strict=False):
         yield range(first, stop)
+
+
+Span = tuple[int, int]  # from this character to before that one
+
+
+def own_text(sentence: Sentence) -> str:
+    """The text that a sentence is of, or was; its words with spaces where no comment tells it."""
+    return sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
+
+
+def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
+    """Where the words stand in the sentence's own text; a form that is not found there has no characters.
+
+    >>> spans_in("Don't  go", Sentence.of_words(["Do", "n't", "x", "go"]))
+    ((0, 2), (2, 5), (7, 7), (7, 9))
+    """
+    spans: list[Span] = []
+    place = 0
+    for token in sentence.tokens():
+        while place < len(text) and text[place].isspace():
+            place += 1
+        end = place + len(token.form) * text.startswith(token.form, place)
+        spans += [(place, end)] * len(token.words)
+        place = end
+    return tuple(spans)

@@ -1,0 +1,186 @@
+"""The command analyse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treefine.cli.systems import FormatOption, RuleOption, bytes_in, find_treebanks, system_names
+from treefine.cli.terminal import progress
+from treefine.config import TagSource
+from treefine.drawing.characters import visible
+from treefine.errors import TreebankError, TreefineError
+from treefine.evaluation.tables import count
+from treefine.treebank.files import not_written, open_output
+
+if TYPE_CHECKING:
+    from treefine.evaluation.analysis.errors import Parsed
+
+_ENDINGS = (".html", ".json", ".csv")
+
+
+def analyse(
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="The file that is right, or a folder of such files.")],
+    systems: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SYSTEM…",
+            help="One file or more to analyse, or folders with files of the same names; differences are to the first.",
+            show_default=False,
+        ),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="A file to write: .html is a page, .json and .csv are its numbers; may be given several times. "
+            "[default: a short summary on standard output]",
+            show_default=False,
+        ),
+    ] = None,
+    rule: RuleOption = "conll18",
+    format: FormatOption = None,
+    examples: Annotated[
+        int,
+        typer.Option(
+            "--examples",
+            min=0,
+            help="Sentences to show where a system gained most, and lost most; with --model, that it corrected, and "
+            "spoiled.",
+        ),
+    ] = 10,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="NAME|DIR", help="In place of systems: a model, whose refinement steps are analysed."
+        ),
+    ] = None,
+    initial: Annotated[
+        str | None,
+        typer.Option(
+            "--initial",
+            metavar="empty|DIR|FILE",
+            help="With --model: what it starts from, as in parse; or a folder with parses of the same names as GOLD's.",
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="With --model: refine at most so many times (T).")
+    ] = None,
+    tags: Annotated[
+        TagSource | None, typer.Option("--tags", help="With --model: the tags it reads, as in parse.")
+    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="With --model: cpu, cuda, cuda:1 …")] = None,
+) -> None:
+    """Show where systems are right and wrong, and which is better.
+
+    Written are all scores; LAS by dependency length, distance to root, sentence length, label, tag and projectivity,
+    with bootstrap bands; what is confused; significance; and the sentences that differ most, which a page draws. The
+    printed summary has the main scores, and of all treebanks together significance and LAS by length and depth.
+
+    With --model, written and printed is what each refinement step does: UAS, LAS, errors removed (REL) and sentences
+    converged; errors removed by dependency type and projectivity; run time and parameters. A page also draws sentences
+    that were corrected and spoiled.
+    """
+    outputs = outputs or []
+    _check_outputs(outputs, [gold, *(systems or ()), *filter(None, [initial])])
+    if model is not None:
+        if systems:
+            raise TreefineError("--model takes the place of systems.", hint="Name one or the other.")
+        from treefine.cli.analyse_model import analyse_model  # which loads torch
+
+        return analyse_model(
+            gold,
+            model=model,
+            outputs=outputs,
+            initial=initial,
+            steps=steps,
+            tags=tags,
+            device=device,
+            rule=rule,
+            format=format,
+            examples=examples,
+        )
+    given = {"--initial": initial, "--steps": steps, "--tags": tags, "--device": device}
+    for option in [option for option, value in given.items() if value is not None]:
+        raise TreefineError(f"{option} is for a model.", hint="Add --model, or leave it out.")
+    if not systems:
+        raise TreefineError("There is no system to analyse.", hint="Name files after the gold file, or --model.")
+    _analyse_files(gold, systems, outputs, rule, format, examples)
+
+
+def _analyse_files(
+    gold: str, systems: Sequence[str], outputs: Sequence[str], rule: str, format: str | None, examples: int
+) -> None:
+    from treefine.evaluation.analysis.errors import analyse as analyse_parsed  # which loads numpy
+    from treefine.evaluation.analysis.errors import count_resamplings, read_parsed
+
+    if gold == "-" and "-" in systems:
+        raise TreefineError("Standard input can be read once.", hint="Name a file for the other.")
+    names = system_names(systems)
+    files = find_treebanks(gold, names, format=format)
+    sizes = bytes_in(*[path for each in files for path in (each.gold, *each.systems.values())])
+    with progress("Reading", sizes) as advance:
+        treebanks = [
+            read_parsed(each.name, each.gold, each.systems, rule=rule, format=format, on_bytes=advance)
+            for each in files
+        ]
+    for line in _notes(treebanks):
+        typer.echo(visible(line), err=True)
+    with progress("Resampling", count_resamplings(len(treebanks), len(names)) or None) as advance:
+        analyses = analyse_parsed(treebanks, examples=examples, on_progress=advance)
+    title = f"{', '.join(names)} against {visible(gold) if gold != '-' else 'standard input'}"
+    from treefine.evaluation.analysis.export import analysis_csv, analysis_json, analysis_text
+
+    def page() -> Iterator[str]:
+        from treefine.evaluation.analysis.error_page import report_page
+
+        return report_page(analyses, title)
+
+    texts: dict[str, Callable[[], Iterator[str]]] = {
+        ".html": page,
+        ".json": lambda: iter([analysis_json(analyses, title)]),
+        ".csv": lambda: iter([analysis_csv(analyses)]),
+    }
+    for output in outputs:
+        with open_output(output) as stream:
+            for text in texts[Path(output).suffix.lower()]():
+                stream.write(text.encode())
+    if not outputs:
+        typer.echo(analysis_text(analyses))
+
+
+def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    """Tell what cannot be written before work begins."""
+    for output in outputs:
+        path = Path(output)
+        if path.suffix.lower() not in _ENDINGS:
+            raise TreefineError(f"A report ends in {', '.join(_ENDINGS)}.", hint="Name such a file.", path=output)
+        if path.is_dir():
+            raise TreebankError("This is a directory.", hint="Name a file to write.", path=output)
+        if not path.resolve().parent.is_dir():
+            raise not_written("No such file or directory", output)
+        if any(path.exists() and Path(each).exists() and path.samefile(each) for each in inputs):
+            hint = "Name another output file."
+            raise TreefineError("The output would take the place of the input.", hint=hint, path=output)
+
+
+def _notes(treebanks: Sequence[Parsed]) -> Iterator[str]:
+    """What a person should know of the files: missing labels, and graphs that are no trees."""
+    for treebank in treebanks:
+        for path in treebank.paths_without_labels():
+            yield (
+                f"{path}: No word has a label, so heads alone are counted (UAS in place of LAS). "
+                "Fill in the labels to have them counted."
+            )
+        for system, sentences in treebank.systems.items():
+            cycles, roots = treebank.count_cycles(system), treebank.count_several_roots(system)
+            found = [f"{count(cycles, 'sentence')} with a cycle"] if cycles else []
+            found += [f"{count(roots, 'sentence')} with several roots"] if roots else []
+            if found:
+                rule = ' A word that never reaches ROOT has "cycle" for its distance to root.' if cycles else ""
+                yield f"{sentences[0].path}: {' and '.join(found)}, which evaluate may refuse.{rule}"

@@ -1,0 +1,165 @@
+"""The command serve."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import math
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from treefine.config import Precision
+from treefine.errors import TreefineError
+
+_MISSING = "Install it with: pip install 'treefine[serve]'"
+
+
+def serve(
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="[NAME=]NAME|DIR",
+            help="A bundled model, a model folder, or OWNER/NAME on a hub; NAME= is what clients call it. The first "
+            "is the default; give it several times for several. [default: en]",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; 0.0.0.0 for all the world, if a firewall lets it.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for a free one.")] = 8080,
+    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Of a request's body.")] = 1_000_000,
+    max_words: Annotated[int, typer.Option("--max-words", min=1, help="Of a sentence.")] = 1_000,
+    queue: Annotated[int, typer.Option("--queue", min=1, help="Requests that may wait for a model.")] = 256,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="That a request may take.")] = 60,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="Answer to this host name too. [default: on a loopback address localhost alone, else any]",
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-origin", metavar="URL", help="Let pages from there ask from a browser; * for all. [default: none]"
+        ),
+    ] = None,
+    root_path: Annotated[str, typer.Option("--root-path", help="Where a proxy has put the server.")] = "",
+    device: Annotated[
+        str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")
+    ] = None,
+    precision: Annotated[
+        Precision | None, typer.Option("--precision", help="Numbers to run with. [default: each model's own]")
+    ] = None,
+) -> None:
+    """Serve parsers: a page to look at trees and correct them, a JSON API, and the API of UDPipe.
+
+    Ctrl-C or SIGTERM finishes what is under way. /docs tells what can be asked, /metrics is for Prometheus.
+    """
+    try:
+        import uvicorn
+
+        from treefine.serving.app import create_app
+
+        import_module("python_multipart")  # which is looked for only once somebody sends a form
+    except ImportError as error:
+        raise TreefineError(f"The server needs {error.name}.", hint=_MISSING) from error
+    from treefine.parsing.parser import Parser  # which loads torch
+    from treefine.serving.middleware import LOOPBACK, Limits
+
+    named = _named(models or ["en"])
+    limits = Limits(max_bytes=max_bytes, max_words=max_words, queue=queue, seconds=seconds)
+    with _bound(host, port) as bound:  # before models are read: a port that is taken is told at once
+        with _one_thread():
+            parsers = {
+                name: Parser.from_pretrained(each, device=device, precision=precision) for name, each in named.items()
+            }
+        hosts = [*LOOPBACK, host, *(allow_host or ())] if _is_loopback(host) or allow_host else None
+        app = create_app(parsers, limits=limits, hosts=hosts, origins=allow_origin or ())
+        logging.basicConfig(level=logging.WARNING, format="treefine: %(message)s")
+        config = uvicorn.Config(
+            app,
+            root_path=root_path,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=75,  # longer than the time after which a client may be told to ask again
+            timeout_graceful_shutdown=math.ceil(seconds) + 1,
+        )
+        bound.listen(config.backlog)
+        where = f"[{host}]" if ":" in host else host
+        typer.echo(f"treefine: http://{where}:{bound.getsockname()[1]}/ ({', '.join(parsers)})", err=True)
+        uvicorn.Server(config).run(sockets=[bound])
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Load models without a team of threads of our own.
+
+    OpenMP lets waiting threads spin only while there are no more of them than cores, and with two teams the one that
+    parses would sleep and be woken between any two layers: a quarter of the time.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)  # of threads to come: those of the models
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket at this address."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            if os.name != "nt":  # there it would let two servers have one port
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        hint = "Choose another with --port or --host."
+        raise TreefineError(f"Nothing can listen at {host}:{port}: {error.strerror or error}.", hint=hint) from error
+    return bound
+
+
+def _named(models: list[str]) -> dict[str, str]:
+    """What clients call each model: its own name, the last part of its path, or what stands before =.
+
+    >>> _named(["en", "models/tr-imst/", "old=models/2024", "a=b/c"])
+    {'en': 'en', 'tr-imst': 'models/tr-imst/', 'old': 'models/2024', 'a': 'b/c'}
+    """
+    named: dict[str, str] = {}
+    for each in models:
+        name, is_named, path = each.partition("=")
+        if not is_named or "/" in name:  # that is a path with such a sign in it
+            name, path = each.rstrip("/\\").replace("\\", "/").rpartition("/")[2], each
+        if not name or name in named:
+            hint = "Give each a name of its own: --model NAME=DIR."
+            raise TreefineError(f"Two models are called {name!r}." if name else f"{each!r} has no name.", hint=hint)
+        named[name] = path
+    return named
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine gets there.
+
+    >>> _is_loopback("localhost"), _is_loopback("127.0.0.2"), _is_loopback("0.0.0.0"), _is_loopback("example.org")
+    (True, True, False, False)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

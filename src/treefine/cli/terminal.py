@@ -1,0 +1,127 @@
+"""What a person sees while a command runs: a progress bar, and the sentences to review."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from treefine.drawing.characters import shorten, visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from treefine.parsing.parse import Parse
+
+
+class Advance(Protocol):
+    """What is told how much more was done, and how many sentences that were."""
+
+    def __call__(self, amount: int = 0, /, *, sentences: int = 0) -> None: ...  # noqa: D102
+
+
+@contextmanager
+def progress(
+    title: str,
+    total: int | None = None,
+    *,
+    in_bytes: bool = False,
+    is_shown: bool = True,
+    stream: TextIO | None = None,
+    delay: float = 2.0,
+) -> Iterator[Advance]:
+    """Give a function that is told how much more was done. The bar shows after `delay` seconds, on a terminal only.
+
+    Without a total, or where nothing is told, it shows that work goes on. The amounts are shown if they are bytes.
+    """
+    stream = stream or sys.stderr  # None where standard error is closed
+    start = time.monotonic()
+    done = n_sentences = 0
+    bar: Progress | None = None
+
+    def show() -> None:
+        nonlocal bar
+        shown = _bar(stream, in_bytes=in_bytes)
+        shown.add_task(title, total=total, completed=done, speed=speed())
+        shown.start()
+        bar = shown  # last: from here on, `advance` uses it
+
+    def speed() -> str:
+        return f"{n_sentences / (time.monotonic() - start):,.0f} sentences/s" if n_sentences else ""
+
+    def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
+        nonlocal done, n_sentences
+        done += amount
+        n_sentences += sentences
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done, speed=speed())
+
+    timer = Timer(delay, show)
+    timer.daemon = True
+    if is_shown and stream is not None and stream.isatty():
+        timer.start()
+    try:
+        yield advance
+    finally:
+        timer.cancel()
+        if timer.is_alive():
+            timer.join()  # it may be about to show the bar
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(stream: TextIO, *, in_bytes: bool) -> Progress:
+    from rich.console import Console  # half of the start-up time, and mostly not needed
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        ProgressColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
+    columns += [DownloadColumn()] if in_bytes else []
+    columns += [TextColumn("{task.fields[speed]}"), TimeRemainingColumn()]
+    return Progress(*columns, console=Console(file=stream), transient=True)
+
+
+WIDTH, WORD_WIDTH = 60, 20  # columns of a sentence's text, and of a word
+
+
+class Review:
+    """Counts the sentences, and lists those whose confidence is below a limit."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.n_seen = self.n_listed = 0
+
+    def line(self, parse: Parse) -> str | None:
+        """The line of a sentence, if it is one of them."""
+        self.n_seen += 1
+        if parse.confidence >= self.limit:
+            return None
+        self.n_listed += 1
+        return review_line(parse)
+
+    @property
+    def counted(self) -> str:
+        """How many they are."""
+        return f"{self.n_listed:,} of {self.n_seen:,} sentences below {self.limit:g}"
+
+
+def review_line(parse: Parse) -> str:
+    """Place, sent_id, confidence and text of a sentence, and the word the parser is least sure of, between tabs."""
+    sentence = parse.sentence
+    place = f"{sentence.path}:{sentence.line}" if sentence.path else str(sentence.number)
+    word = min(parse.words, key=lambda each: each.confidence)
+    head = parse.forms[word.head - 1] if word.head else "ROOT"
+    form, head = shorten(word.form, WORD_WIDTH), shorten(head, WORD_WIDTH)
+    doubt = f"{word.number} {form} <- {word.head} {head}: {word.label} {word.confidence:.2f}"
+    cells = (place, sentence.sent_id or "_", f"{parse.confidence:.2f}", shorten(parse.text, WIDTH), doubt)
+    return "\t".join(map(visible, cells)) + "\n"

@@ -1,0 +1,135 @@
+"""The command train."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from treefine.training.train import Progress
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a bundled recipe.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="DIR", help="A new folder, or with --resume an old.")
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as training.seed=2; may be repeated."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the training in DIR, if there is one, where it was cut off.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Look over the recipe and its files, print all settings, and stop.")
+    ] = False,
+) -> None:
+    """Train a parser.
+
+    What is wrong with the recipe or its files is told before work starts. DIR/model is the trained model,
+    DIR/metrics.jsonl what was measured after each epoch.
+    """
+    from treefine.parsing.options import find_device  # which loads torch
+    from treefine.training.folder import begin_folder, check_folder
+    from treefine.training.prepare import prepare, settings_of
+    from treefine.training.train import LAYOUT
+    from treefine.training.train import train as train_model
+
+    folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
+    chosen = find_device(device)
+    prepared = prepare(recipe, changes or ())
+    if is_first:
+        check_folder(folder, prepared, is_resumed=resume)
+        for each in (prepared, *prepared.starts.values()):
+            for warning in each.data.warnings:
+                typer.echo(f"treefine: warning: {warning}", err=True)
+    if dry_run:
+        if is_first:
+            typer.echo(json.dumps(settings_of(prepared), ensure_ascii=False, indent=1))
+        return
+    if is_first:
+        begin_folder(folder, prepared)
+    steps = train_model(prepared, folder, device=chosen)
+    if not is_first:
+        for _ in steps:
+            pass
+        return
+    show(steps)
+    model = folder / LAYOUT.model
+    command = f"treefine parse --model {shlex.quote(str(model))} IN.conllu -o OUT.conllu"
+    typer.echo(f"The model is in {model}. Parse with: {command}")
+
+
+def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
+    """Follow a training to its end: with a bar on a terminal and a line for each stage, else a line for each epoch."""
+    stream = stream or sys.stderr  # None where standard error is closed
+    if stream is None or not stream.isatty():
+        for step in steps:
+            if stream is not None and step.epoch == step.standing.epoch:
+                stream.write(", ".join(_parts(step, step)) + "\n")
+                stream.flush()
+        return
+    with _bar(stream) as bar:
+        row = bar.add_task("", total=1.0)
+        last: Progress | None = None
+        measured: Progress | None = None
+        for step in steps:
+            if last is not None and step.stage != last.stage:
+                line = ", ".join(_parts(last, measured))
+                bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+                measured = None
+            if step.accuracy is not None:
+                measured = step
+            bar.update(row, completed=step.share, description="\n".join(_parts(step, measured)))
+            last = step
+
+
+def _parts(step: Progress, measured: Progress | None) -> list[str]:
+    """Where a training is: its stage, how far that is, and how good; `measured` has the newest dev scores."""
+    place = f"epoch {step.epoch} of {step.epochs}"
+    if step.share:
+        place += f", {_duration(step.seconds * (1 / step.share - 1))} left"
+    scores, graphs, sources = [f"loss {step.loss:.3f}"], "", ""
+    if measured is not None and measured.accuracy is not None:
+        accuracy = measured.accuracy
+        scores.append(f"LAS {100 * accuracy.las:.2f}")
+        if len(accuracy.las_by_step) > 1:
+            graphs = " ".join(f"G{t} {100 * las:.2f}" for t, las in enumerate(accuracy.las_by_step, start=1))
+        if accuracy.las_from:
+            sources = "from " + " ".join(f"{name} {100 * las:.2f}" for name, las in accuracy.las_from.items())
+    scores += [f"{name} {100 * f1:.2f}" for name, f1 in step.segmentation.items()]
+    if step.standing.best_epoch:
+        scores.append(f"best {100 * step.standing.best_las:.2f}")
+    return [*filter(None, [step.stage, place, ", ".join(scores), sources, graphs])]
+
+
+def _duration(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> _duration(3725.3)
+    '1:02:05'
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def _bar(stream: TextIO) -> Bar:
+    from rich.console import Console  # as in `progress`
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(10), TextColumn("{task.description}", markup=False))  # a few short lines
+    return Bar(*columns, console=Console(file=stream))

@@ -1,0 +1,1 @@
+"""Explain where parsers are right and wrong, without torch."""

@@ -1,0 +1,252 @@
+"""What each refinement step corrects (Sec. 6, "Refinement Analysis"): counts of right words, from the trees of each t.
+
+All is counted by the words of the gold file, so that counts of several treebanks add up to those of all together. An
+error is what an F-score lacks to 1, and `reductions` are the shares of the errors that each step removes (Eq. 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from treefine.evaluation.breakdown import PROPERTIES
+from treefine.evaluation.pairing import Pair
+from treefine.evaluation.scores import Marks, Score, all_marks, label_scores, relative_error_reduction, rule_of
+from treefine.evaluation.words import AT_ROOT, Words, load_words
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
+
+METRICS = ("UAS", "LAS")
+PROJECTIVE, NON_PROJECTIVE = "projective", "non-projective"
+LARGE = 10_000  # sentences: a training set with more is "high-resource" in the paper
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounts:
+    """The words of one kind, step by step: how many gold has, how many the system, and how many of those are right.
+
+    These are means where several seeds were counted.
+
+    >>> counts = StepCounts(gold=8, system=(8, 8, 8), correct=(4, 6, 7))
+    >>> counts.f1, counts.reductions, counts.total
+    ((0.5, 0.75, 0.875), (0.5, 0.5), 0.75)
+    """
+
+    gold: float
+    system: tuple[float, ...]  # for each t, that of the first trees first
+    correct: tuple[float, ...]
+
+    @property
+    def f1(self) -> tuple[float, ...]:
+        """The F-score after each step; of all words it is the attachment score."""
+        pairs = zip(self.system, self.correct, strict=True)
+        return tuple([2 * right / (self.gold + n) if self.gold + n else 0.0 for n, right in pairs])
+
+    @property
+    def reductions(self) -> tuple[float | None, ...]:
+        """The share of the errors that each step after the first trees removed; None where there were none."""
+        return tuple([self._reduction(*two) for two in pairwise(self.f1)])
+
+    @property
+    def total(self) -> float | None:
+        """The share of the first trees' errors that all steps together removed."""
+        return self._reduction(self.f1[0], self.f1[-1])
+
+    def _reduction(self, before: float, after: float) -> float | None:
+        return relative_error_reduction(before, after) if self.gold else None  # where nothing is to be found
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One gold sentence with its first and its last tree, of which one alone is right."""
+
+    gold: Sentence
+    first: Arcs
+    last: Arcs
+    n_wrong: int  # words of the other one that are wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a model took: its numbers, and the seconds of each step over a whole treebank."""
+
+    device: str
+    parameters: int
+    initial_parameters: int  # of the initial parser; 0 where none ran
+    initial_seconds: float | None  # None where there was nothing to start from
+    seconds: tuple[float, ...]  # of t = 1 … T: scores, graphs and trees
+    sentences: tuple[int, ...]  # that had not converged before t = 1 … T
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """What the steps of one model did to the trees of one treebank, or of several together."""
+
+    name: str
+    first: int  # t of the first trees: 0 for initial parses, 1 without them
+    n_sentences: float
+    attachment: dict[str, StepCounts]  # UAS and LAS: all words that count
+    labels: dict[str, StepCounts]  # by label as the rule compares it, in no order
+    projectivity: dict[str, StepCounts]  # words of gold trees that are projective, and of those that are not
+    converged: tuple[float, ...]  # sentences that each step after the first trees left as they were
+    corrected: tuple[Example, ...] = ()  # wrong at first and all right at last, the shortest first
+    spoiled: tuple[Example, ...] = ()  # all right at first and wrong at last
+    predicts_tags: bool = False  # whether t = 1 gave tags to t = 2: no sentence that lacked them converged by it
+
+    @property
+    def steps(self) -> range:
+        """Each t that has trees."""
+        return range(self.first, self.first + len(self.converged) + 1)
+
+
+def refinement_of(
+    gold: Sequence[Sentence],
+    trees: Sequence[Sequence[Arcs]],
+    *,
+    first: int,
+    name: str = "",
+    rule: str = "conll18",
+    converged: Sequence[int] | None = None,
+    predicts_tags: bool = False,
+) -> Refinement:
+    """Count the trees of each step, `trees[0]` being those of t = `first`; a word without a head is wrong.
+
+    `converged` are the numbers of sentences that stopped by each step after the first trees; without it, a sentence
+    counts there if its tree is that of the step before.
+    """
+    words = load_words(gold, is_ud=rule_of(rule).is_ud)
+    pairs = [step_pair(words, step) for step in trees]
+    marks = [all_marks(pair, rule=rule, metrics=METRICS) for pair in pairs]
+    of_labels = [label_scores(pair, each["LAS"], rule=rule) for pair, each in zip(pairs, marks, strict=True)]
+    no_word = Score(0, 0, 0)
+    labels = {label for scores in of_labels for label in scores}
+    kinds = PROPERTIES["tree projectivity"](words, rule)
+    if converged is None:
+        converged = [sum(map(Arcs.__eq__, *two)) for two in pairwise(trees)]
+    at_first, at_last = (_wrong_words(words, each["LAS"]) for each in (marks[0], marks[-1]))
+    order = sorted(range(len(gold)), key=lambda number: len(gold[number]))
+
+    def examples(wrong: Sequence[int], right: Sequence[int]) -> tuple[Example, ...]:
+        chosen = [number for number in order if wrong[number] and not right[number]]
+        return tuple([Example(gold[each], trees[0][each], trees[-1][each], wrong[each]) for each in chosen])
+
+    return Refinement(
+        name,
+        first,
+        len(gold),
+        {metric: _step_counts([_score(each[metric], None) for each in marks]) for metric in METRICS},
+        {label: _step_counts([scores.get(label, no_word) for scores in of_labels]) for label in sorted(labels)},
+        {
+            kind: _step_counts([_score(each["LAS"], [kind == found for found in kinds]) for each in marks])
+            for kind in (NON_PROJECTIVE, PROJECTIVE)
+        },
+        tuple(converged),
+        corrected=examples(at_first, at_last),
+        spoiled=examples(at_last, at_first),
+        predicts_tags=predicts_tags,
+    )
+
+
+def step_pair(gold: Words, trees: Sequence[Arcs]) -> Pair:
+    """The gold words with the trees of a step, as a system's file of the same words would be."""
+    heads: list[int] = []
+    for words, tree in zip(gold.sentence_words(), trees, strict=True):
+        if len(tree.heads) != len(words):
+            raise ValueError(f"a tree of {len(tree.heads)} words for a sentence of {len(words)}")
+        # No gold word is its own head, so that of a word without one is wrong.
+        own = enumerate(tree.heads, start=words.start)
+        heads += [word if head is None else AT_ROOT if head == 0 else words.start + head - 1 for word, head in own]
+    same = list(range(len(gold)))
+    labels = [label for tree in trees for label in tree.labels]
+    return Pair(gold, replace(gold, heads=heads, labels=labels), same, same)
+
+
+def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
+    """The counts of several treebanks, added; a model with fewer steps keeps its last trees."""
+    examples = [
+        [each for found in refinements for each in found.corrected],
+        [each for found in refinements for each in found.spoiled],
+    ]
+    corrected, spoiled = (tuple(sorted(each, key=lambda example: len(example.gold))) for each in examples)
+    return replace(_added(refinements, name), corrected=corrected, spoiled=spoiled)
+
+
+def mean(refinements: Sequence[Refinement], *, name: str) -> Refinement:
+    """The mean of the counts of several models (seeds) over the same treebank; the examples are the first model's."""
+    found = _added(refinements, name, parts=len(refinements))
+    return replace(found, corrected=refinements[0].corrected, spoiled=refinements[0].spoiled)
+
+
+def ranked_labels(refinement: Refinement, *, least: float, most: int | None = None) -> list[str]:
+    """The labels of at least so many gold words, those that lost the largest share of their errors first.
+
+    Labels without an error in the first trees have no such share and are left out.
+    """
+    found = {
+        label: counts.total
+        for label, counts in refinement.labels.items()
+        if counts.gold >= least and counts.total is not None
+    }
+    return sorted(found, key=lambda label: (-found[label], label))[:most]
+
+
+def _added(refinements: Sequence[Refinement], name: str, *, parts: int = 1) -> Refinement:
+    """All counts added and divided into so many parts, without examples."""
+    if len({each.first for each in refinements}) != 1:
+        raise ValueError("refinements with an initial parse and without one cannot be counted together")
+    n_trees = max(len(each.steps) for each in refinements)
+
+    def added(of: Callable[[Refinement], Mapping[str, StepCounts]]) -> dict[str, StepCounts]:
+        names = sorted({name for each in refinements for name in of(each)})
+        no_word = StepCounts(0, (0,), (0,))
+        return {name: _sum([of(each).get(name, no_word) for each in refinements], n_trees, parts) for name in names}
+
+    def converged(step: int) -> float:
+        """A model that has made its last step leaves all sentences as they are."""
+        counts = [each.converged[step] if step < len(each.converged) else each.n_sentences for each in refinements]
+        return _divided(sum(counts), parts)
+
+    return Refinement(
+        name,
+        refinements[0].first,
+        _divided(sum(each.n_sentences for each in refinements), parts),
+        added(lambda each: each.attachment),
+        added(lambda each: each.labels),
+        added(lambda each: each.projectivity),
+        tuple(map(converged, range(n_trees - 1))),
+        predicts_tags=any(each.predicts_tags for each in refinements),
+    )
+
+
+def _sum(several: Sequence[StepCounts], n_trees: int, parts: int) -> StepCounts:
+    def added(counts: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+        longer = [each + each[-1:] * (n_trees - len(each)) for each in counts]
+        return tuple([_divided(sum(step), parts) for step in zip(*longer, strict=True)])
+
+    gold = _divided(sum(each.gold for each in several), parts)
+    return StepCounts(gold, added([each.system for each in several]), added([each.correct for each in several]))
+
+
+def _divided(total: float, parts: int) -> float:
+    """The total in so many parts; of one part it stays a whole number."""
+    return total if parts == 1 else total / parts
+
+
+def _step_counts(scores: Sequence[Score]) -> StepCounts:
+    return StepCounts(scores[0].gold, tuple(score.system for score in scores), tuple(score.correct for score in scores))
+
+
+def _score(found: Marks, chosen: Sequence[bool] | None) -> Score:
+    """The words that count, all or those chosen; gold and system have the same."""
+    if chosen is None:
+        return Score(sum(found.gold), sum(found.gold), sum(found.correct))
+    n_words = sum(counts and is_chosen for counts, is_chosen in zip(found.gold, chosen, strict=True))
+    correct = sum(is_right and is_chosen for is_right, is_chosen in zip(found.correct, chosen, strict=True))
+    return Score(n_words, n_words, correct)
+
+
+def _wrong_words(words: Words, found: Marks) -> list[int]:
+    """How many words of each sentence count and are wrong."""
+    spans = [slice(each.start, each.stop) for each in words.sentence_words()]
+    return [sum(found.gold[span]) - sum(found.correct[span]) for span in spans]

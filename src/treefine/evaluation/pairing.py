@@ -1,0 +1,110 @@
+"""Which word of one file is which word of the other, where their segmentation may differ."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+from treefine.errors import AlignmentError
+from treefine.evaluation.words import Words
+from treefine.treebank.align import same_words
+
+UNALIGNED = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A gold and a system file over the same text, their words aligned."""
+
+    gold: Words
+    system: Words
+    system_of: list[int]  # for each gold word, the system word that it is, or UNALIGNED
+    gold_of: list[int]  # for each system word, the gold word that it is, or UNALIGNED
+
+
+def pair_by_text(gold: Words, system: Words) -> Pair:
+    """Align two files over the same characters as the CoNLL 2018 scorer does.
+
+    Words outside multiword tokens are the same if their characters are. A stretch of text that a multiword token of
+    either file covers is aligned by the longest common subsequence of its words' forms, in lower case.
+    """
+    if gold.characters != system.characters:
+        raise _different_text(gold, system)
+    if _is_same_segmentation(gold, system):
+        return Pair(gold, system, list(range(len(gold))), list(range(len(gold))))
+    return align(gold, system)
+
+
+def pair_by_number(gold: Words, system: Words) -> Pair:
+    """Pair two files word by word, as the CoNLL-X and CoNLL-2009 scorers do; the words must be the same."""
+    sentences = zip(gold.sentence_words(), system.sentence_words(), gold.places, system.places, strict=False)
+    for ours, theirs, gold_place, place in sentences:
+        a, b = gold.forms[ours.start : ours.stop], system.forms[theirs.start : theirs.stop]
+        if a == b:
+            continue
+        for number, (form, other) in enumerate(zip(a, b, strict=False), start=1):
+            if form != other:
+                message = f"The word is {other!r}, but {form!r} in {_at(gold, gold_place.of_word(number))}."
+                raise AlignmentError(message, path=system.name, **place.of_word(number))
+        raise AlignmentError(
+            f"The sentence has {len(b)} words, but {len(a)} in {_at(gold, gold_place._asdict())}.",
+            path=system.name,
+            line=place.line,
+            sent_id=place.sent_id,
+            sentence=place.sentence,
+        )
+    if len(gold.sentences) != len(system.sentences):
+        message = f"The file has {len(system.sentences)} sentences, but {_name(gold)} has {len(gold.sentences)}."
+        raise AlignmentError(message, path=system.name)
+    return Pair(gold, system, list(range(len(gold))), list(range(len(gold))))
+
+
+def _name(gold: Words) -> str:
+    return gold.name or "the gold treebank"
+
+
+def _at(gold: Words, place: dict[str, Any]) -> str:
+    """A place of the gold file, or of sentences that come from no file."""
+    return f"{gold.name}:{place['line']}" if gold.name else f"the gold treebank (sentence {place['sentence']})"
+
+
+def _is_same_segmentation(gold: Words, system: Words) -> bool:
+    """Whether spans and forms agree; equal spans have equal multiword tokens, since only their words share one."""
+    if gold.spans != system.spans:
+        return False
+    return gold.forms == system.forms or [*map(str.lower, gold.forms)] == [*map(str.lower, system.forms)]
+
+
+def align(gold: Words, system: Words) -> Pair:
+    """Align by spans and, around multiword tokens, by forms: the slow road that `pair_by_text` takes where it must."""
+    pair = Pair(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
+    for g, s in same_words(gold, system):
+        pair.system_of[g], pair.gold_of[s] = s, g
+    return pair
+
+
+def _different_text(gold: Words, system: Words) -> AlignmentError:
+    """Name the first place where the characters of the two files differ, or where one of them ends."""
+    pairs = zip(gold.characters, system.characters, strict=False)
+    shorter = min(len(gold.characters), len(system.characters))
+    place = next((index for index, (a, b) in enumerate(pairs) if a != b), shorter)
+    ours, theirs = (words.characters[place : place + 20] for words in (gold, system))
+    there, here = (_place_of(words, place) for words in (gold, system))
+    hint = "Both files must hold the same characters; spaces and segmentation may differ."
+    if not here:
+        message = f"The file ends before {ours!r} in {_at(gold, there)}."
+    elif not there:
+        message = f"The file goes on with {theirs!r} after the end of {_name(gold)}."
+    else:
+        message = f"The text differs from {_at(gold, there)}: {theirs!r} stands here, {ours!r} there."
+    return AlignmentError(message, hint=hint, path=system.name, **here)
+
+
+def _place_of(words: Words, character: int) -> dict[str, Any]:
+    """The place of the word that has this character, in the fields of an error; nothing after the last one."""
+    for word, (_, end) in enumerate(words.spans):
+        if character < end:
+            sentence = bisect_right(words.first_words, word) - 1
+            return words.places[sentence].of_word(word - words.first_words[sentence] + 1)
+    return {}

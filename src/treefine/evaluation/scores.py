@@ -1,0 +1,342 @@
+"""Score a system file against a gold file, by the rule of its corpus: UD, CoNLL-X, Penn Treebank or CoNLL-2009."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import compress
+from operator import and_, eq
+from typing import TypeAlias
+
+from treefine.errors import TreefineError
+from treefine.evaluation.pairing import UNALIGNED, Pair, pair_by_number, pair_by_text
+from treefine.evaluation.words import AT_ROOT, Treebank, Words, load_words
+
+# The lists of the CoNLL 2018 shared task, not those of today's guidelines: scores must stay comparable.
+CONTENT_LABELS = frozenset(
+    "nsubj obj iobj csubj ccomp xcomp obl vocative expl dislocated advcl advmod discourse nmod appos nummod acl amod "
+    "conj fixed flat compound list parataxis orphan goeswith reparandum root dep".split()
+)
+FUNCTION_LABELS = frozenset("aux cop mark det clf case cc".split())
+UNIVERSAL_FEATURES = frozenset(
+    "PronType NumType Poss Reflex Foreign Abbr Gender Animacy Number Case Definite Degree VerbForm Mood Tense Aspect "
+    "Voice Evident Polarity Person Polite".split()
+)
+
+# A word is right under a metric if the gold and the system word agree in all of these.
+AGREEMENTS = {
+    "UPOS": ("upos",),
+    "XPOS": ("xpos",),
+    "UFeats": ("feats",),
+    "AllTags": ("upos", "xpos", "feats"),
+    "Lemmas": ("lemma",),
+    "UAS": ("head",),
+    "LAS": ("head", "label"),
+    "LA": ("label",),
+    "CLAS": ("head", "label"),
+    "MLAS": ("head", "label", "upos", "feats", "function words"),
+    "BLEX": ("head", "label", "lemma"),
+}
+CONTENT_METRICS = frozenset(["CLAS", "MLAS", "BLEX"])  # count content words only
+
+FunctionWord: TypeAlias = tuple[int, str, str, str]  # which gold word it is, label, UPOS, FEATS
+
+
+def compared_labels(words: Words, *, is_ud: bool) -> list[str]:
+    """The labels as they are compared: without subtypes in UD."""
+    if not is_ud:
+        return words.labels
+    bare = {label: label.partition(":")[0] for label in set(words.labels)}
+    return [bare[label] for label in words.labels]
+
+
+def agreements_of(pair: Pair, kinds: Iterable[str], *, is_ud: bool) -> dict[str, list[bool]]:
+    """For each kind of annotation and each gold word, whether its system word says the same; False if it has none."""
+    gold, system = pair.gold, pair.system
+
+    def same(ours: Sequence[object], theirs: Sequence[object]) -> list[bool]:
+        padded = [*theirs, None, None]  # UNALIGNED counts from the end, where nothing equals anything
+        return list(map(eq, ours, map(padded.__getitem__, pair.system_of)))
+
+    def same_lemma() -> list[bool]:
+        agree = same(gold.lemmas, system.lemmas)
+        for g, lemma in enumerate(gold.lemmas):
+            if lemma == "_" and pair.system_of[g] != UNALIGNED:
+                agree[g] = True  # a gold file without a lemma agrees with any
+        return agree
+
+    def same_function_words() -> list[bool]:
+        ours = zip(range(len(gold)), labels[0], gold.upos, feats[0], strict=True)
+        theirs = zip(pair.gold_of, labels[1], system.upos, feats[1], strict=True)
+        return same(_function_words(gold, [*ours]), _function_words(system, [*theirs]))
+
+    labels = [compared_labels(words, is_ud=is_ud) for words in (gold, system)]
+    feats = [_universal(words.feats) for words in (gold, system)]
+    mapped_heads = [*map([*pair.gold_of, AT_ROOT].__getitem__, system.heads)]  # AT_ROOT counts from the end, too
+    compare = {
+        "head": lambda: same(gold.heads, mapped_heads),
+        "label": lambda: same(*labels),
+        "upos": lambda: same(gold.upos, system.upos),
+        "xpos": lambda: same(gold.xpos, system.xpos),
+        "feats": lambda: same(*feats),
+        "lemma": same_lemma,
+        "function words": same_function_words,
+    }
+    return {kind: compare[kind]() for kind in kinds}
+
+
+def right_words(metric: str, counted: list[bool], agreements: Mapping[str, list[bool]]) -> list[bool]:
+    """The gold words that count and are right under the metric."""
+    return reduce(lambda a, b: list(map(and_, a, b)), [agreements[each] for each in AGREEMENTS[metric]], counted)
+
+
+def _function_words(words: Words, described: Sequence[FunctionWord]) -> list[tuple[FunctionWord, ...]]:
+    """The function words that hang on each word, in their order."""
+    children: dict[int, list[FunctionWord]] = {}
+    for head, child in zip(words.heads, described, strict=True):
+        if child[1] in FUNCTION_LABELS:
+            children.setdefault(head, []).append(child)
+    return [tuple(children.get(word, ())) for word in range(len(words))]
+
+
+def _universal(column: Sequence[str]) -> list[str]:
+    """Each FEATS cell with its universal features alone, sorted."""
+    reduced = {
+        feats: "|".join(sorted(each for each in feats.split("|") if each.partition("=")[0] in UNIVERSAL_FEATURES))
+        for feats in set(column)
+    }
+    return [reduced[feats] for feats in column]
+
+
+PTB_PUNCTUATION = frozenset(["``", "''", ":", ",", ".", "PU"])  # Penn's five; PU is all of the Chinese treebank's
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How many there are, how many are right. `aligned` is None where alignment itself is measured."""
+
+    gold: int
+    system: int
+    correct: int
+    aligned: int | None = None
+
+    @property
+    def precision(self) -> float:
+        """The share of the system's that is right."""
+        return self.correct / self.system if self.system else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The share of the gold ones that was found."""
+        return self.correct / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of the two; with the same words in both files, the attachment score."""
+        return 2 * self.correct / (self.gold + self.system) if self.gold + self.system else 0.0
+
+    @property
+    def aligned_accuracy(self) -> float | None:
+        """The share of the aligned words that is right."""
+        if self.aligned is None:
+            return None
+        return self.correct / self.aligned if self.aligned else 0.0
+
+
+def relative_error_reduction(before: float, after: float) -> float | None:
+    """The share of the errors that is gone (RER, Eq. 8); scores lie between 0 and 1. None where there were no errors.
+
+    >>> round(relative_error_reduction(0.90, 0.92), 3)
+    0.2
+    """
+    return (after - before) / (1 - before) if before < 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Which words a metric counts, and which gold words are right under it."""
+
+    gold: Sequence[bool]  # of each gold word: it counts
+    system: Sequence[bool]  # of each system word: it counts
+    correct: Sequence[bool]  # of each gold word: it counts and is right
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How the official scorer of a corpus pairs words, which it leaves out, and what it reports."""
+
+    metrics: tuple[str, ...]
+    pair: Callable[[Words, Words], Pair]
+    is_ud: bool = False  # needs trees, drops label subtypes and language-specific features
+    is_left_out: Callable[[Words, int], bool] | None = None
+
+
+def _is_unicode_punctuation(words: Words, word: int) -> bool:
+    form = words.forms[word]
+    return form != "" and all([unicodedata.category(each).startswith("P") for each in form])
+
+
+def _is_tagged_punctuation(words: Words, word: int) -> bool:
+    return words.xpos[word] in PTB_PUNCTUATION or (words.xpos[word] == "_" and words.upos[word] in PTB_PUNCTUATION)
+
+
+_UD_METRICS = ("UPOS", "XPOS", "UFeats", "AllTags", "Lemmas", "UAS", "LAS", "CLAS", "MLAS", "BLEX")
+_ATTACHMENT = ("UAS", "LAS", "LA")
+RULES: Mapping[str, Rule] = {
+    "conll18": Rule(_UD_METRICS, pair_by_text, is_ud=True),
+    "conllx": Rule(_ATTACHMENT, pair_by_number, is_left_out=_is_unicode_punctuation),
+    "ptb": Rule(_ATTACHMENT, pair_by_number, is_left_out=_is_tagged_punctuation),
+    "conll09": Rule(_ATTACHMENT, pair_by_number),
+}
+
+
+def rule_of(name: str) -> Rule:
+    """The rule of that name, or an error with the list of names."""
+    if name not in RULES:
+        raise TreefineError(f"There is no rule {name!r}.", hint=f"Choose one of {', '.join(RULES)}.")
+    return RULES[name]
+
+
+def evaluate(gold: Treebank, system: Treebank, *, rule: str = "conll18") -> dict[str, Score]:
+    """All scores of `system` against `gold`, each a path or sentences.
+
+    >>> from treefine import Sentence, Graph, evaluate
+    >>> words = Sentence.of_words(["Dogs", "bark"])
+    >>> gold = words.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
+    >>> system = words.with_graph(Graph.of_words([2, 0], ["obj", "root"]))
+    >>> scores = evaluate([gold], [system])
+    >>> scores["UAS"].f1, scores["LAS"].f1
+    (1.0, 0.5)
+    """
+    pair = load_pair(gold, system, rule=rule)
+    return all_scores(pair, all_marks(pair, rule=rule), rule=rule)
+
+
+def load_pair(
+    gold: Treebank,
+    system: Treebank,
+    *,
+    rule: str = "conll18",
+    format: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Pair:
+    """Read two files and align their words as the rule says."""
+    return load_pairs(gold, {"system": system}, rule=rule, format=format, on_bytes=on_bytes)["system"]
+
+
+def load_pairs(
+    gold: Treebank,
+    systems: Mapping[str, Treebank],
+    *,
+    rule: str = "conll18",
+    format: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> dict[str, Pair]:
+    """Read a gold file and several systems, refusing what the scorer of the rule refuses, and align each with gold."""
+    chosen = rule_of(rule)
+    load = partial(load_words, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes)
+    gold_words = load(gold)
+    return {name: chosen.pair(gold_words, load(system)) for name, system in systems.items()}
+
+
+def all_marks(pair: Pair, *, rule: str = "conll18", metrics: Sequence[str] = ()) -> dict[str, Marks]:
+    """Which words each metric of the rule, or each of those named, counts, and which are right."""
+    chosen = rule_of(rule)
+    for metric in metrics:
+        if metric not in chosen.metrics:
+            names = ", ".join(chosen.metrics)
+            raise TreefineError(f"The rule {rule} has no metric {metric!r}.", hint=f"Choose one of {names}.")
+    metrics = metrics or chosen.metrics
+    kinds = {kind for metric in metrics for kind in AGREEMENTS[metric]}
+    agreements = agreements_of(pair, kinds, is_ud=chosen.is_ud)
+    return {metric: _marks(pair, chosen, metric, agreements) for metric in metrics}
+
+
+def all_scores(pair: Pair, found: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
+    """The scores of the rule's official scorer, then whole sentences: UEM (heads right) and LEM (labels too)."""
+    scores = segmentation_scores(pair) if rule_of(rule).is_ud else {}
+    scores |= {metric: _score(pair, each) for metric, each in found.items()}
+    return scores | {"UEM": _exact_match(pair, found["UAS"]), "LEM": _exact_match(pair, found["LAS"])}
+
+
+def segmentation_scores(pair: Pair) -> dict[str, Score]:
+    """Tokens and sentences that have the same characters in both files, and words that are aligned."""
+    aligned = len(pair.system_of) - pair.system_of.count(UNALIGNED)
+    return {
+        "Tokens": _span_score(pair.gold.tokens, pair.system.tokens),
+        "Sentences": _span_score(pair.gold.sentences, pair.system.sentences),
+        "Words": Score(len(pair.gold), len(pair.system), aligned),
+    }
+
+
+def _marks(pair: Pair, rule: Rule, metric: str, agreements: Mapping[str, list[bool]]) -> Marks:
+    gold = _counted(pair.gold, rule, metric)
+    # Where words are paired by number, the gold file decides what is punctuation.
+    system = gold if rule.is_left_out else _counted(pair.system, rule, metric)
+    return Marks(gold, system, right_words(metric, gold, agreements))
+
+
+def _counted(words: Words, rule: Rule, metric: str) -> list[bool]:
+    if metric in CONTENT_METRICS:
+        return [label in CONTENT_LABELS for label in compared_labels(words, is_ud=rule.is_ud)]
+    if rule.is_left_out:
+        return [not rule.is_left_out(words, word) for word in range(len(words))]
+    return [True] * len(words)
+
+
+def _score(pair: Pair, found: Marks) -> Score:
+    gold, unaligned = sum(found.gold), [*compress(pair.system_of, found.gold)].count(UNALIGNED)
+    return Score(gold, sum(found.system), sum(found.correct), aligned=gold - unaligned)
+
+
+def _span_score(gold: Sequence[tuple[int, int]], system: Sequence[tuple[int, int]]) -> Score:
+    return Score(len(gold), len(system), len(set(gold) & set(system)))
+
+
+def _exact_match(pair: Pair, found: Marks) -> Score:
+    """Sentences that both files have, with the same words, all of which are right."""
+    system_words = dict(zip(pair.system.sentences, map(len, pair.system.sentence_words()), strict=True))
+    correct = 0
+    for span, words in zip(pair.gold.sentences, pair.gold.sentence_words(), strict=True):
+        counted, right = found.gold[words.start : words.stop], found.correct[words.start : words.stop]
+        correct += system_words.get(span) == len(words) and sum(counted) == sum(right)
+    return Score(len(pair.gold.sentences), len(pair.system.sentences), correct)
+
+
+def label_scores(pair: Pair, found: Marks, *, rule: str = "conll18") -> dict[str, Score]:
+    """Precision, recall and F1 of each label, from the marks of LAS; the most frequent gold label first."""
+    ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
+    gold = Counter(label for label, counts in zip(ours, found.gold, strict=True) if counts)
+    system = Counter(label for label, counts in zip(theirs, found.system, strict=True) if counts)
+    correct = Counter(label for label, is_right in zip(ours, found.correct, strict=True) if is_right)
+    aligned = Counter(
+        label for label, counts, s in zip(ours, found.gold, pair.system_of, strict=True) if counts and s != UNALIGNED
+    )
+    order = sorted(gold | system, key=lambda label: (-gold[label], label))
+    return {label: Score(gold[label], system[label], correct[label], aligned[label]) for label in order}
+
+
+def label_confusions(pair: Pair, found: Marks, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
+    """How often a gold label (first) was given another one (second), over the aligned words that count."""
+    ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
+    return Counter(
+        (ours[g], theirs[s])
+        for g, s in enumerate(pair.system_of)
+        if found.gold[g] and s != UNALIGNED and ours[g] != theirs[s]
+    )
+
+
+def head_confusions(pair: Pair, found: Marks) -> Counter[tuple[str, str]]:
+    """How often a word that hangs on a word of one tag (first) was hung on another word of some tag (second).
+
+    `found` are the marks of UAS. Tags are UPOS, or XPOS where that is blank, or ROOT.
+    """
+    ours, theirs = [*pair.gold.tags(), "ROOT"], [*pair.system.tags(), "ROOT"]  # AT_ROOT counts from the end
+    return Counter(
+        (ours[pair.gold.heads[g]], theirs[pair.system.heads[s]])
+        for g, s in enumerate(pair.system_of)
+        if found.gold[g] and s != UNALIGNED and not found.correct[g]
+    )

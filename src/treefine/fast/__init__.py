@@ -1,0 +1,1 @@
+"""The same results, faster: the only package that tells CPUs and GPUs apart."""

@@ -1,0 +1,302 @@
+"""Sentences as flat arrays, and the buffers in which they travel to a device and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from treefine.config import Column
+from treefine.fast.packed_encoder import FIRST, REST, SPECIAL, Packed, PackedInputs, PackedTrees, Room
+from treefine.fast.packed_step import StepInputs, StepOutputs
+from treefine.model.batch import NO_HEAD, flat_arcs, flat_tags
+from treefine.model.subwords import Subwords
+from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.parsing.annotate import with_parse
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
+
+Numbers = Int[np.ndarray, " number"]
+
+
+class Standing:
+    """Sentences on their way: what is known of each, and the graph that its next step reads.
+
+    Each is held as it will lie in a buffer, with ROOT before its words and with CLS, ROOT and SEP among its pieces.
+    Sentences have numbers that count up from 0 and stay; `drop` forgets the first ones.
+    """
+
+    BY_PIECE = ("pieces", "places", "kinds", "words")
+    BY_WORD = ("numbers", "first_places", "heads", "labels", "forced", "tags", "best_tags")
+    BY_SENTENCE = ("n_pieces", "n_words", "t", "has_graph", "lacks_tags", "is_forced", "is_done")
+
+    def __init__(self, special: tuple[int, int, int], n_columns: int) -> None:
+        self.special = special  # the pieces CLS, ROOT (any) and SEP
+        self.first = self.first_word = 0  # the number of the first sentence, and of the first word, that are held
+        names = (*self.BY_PIECE, *self.BY_WORD, *self.BY_SENTENCE)
+        self.arrays = {name: np.zeros(0, np.int32) for name in names}
+        self.arrays |= {name: np.zeros((0, n_columns), np.int32) for name in ("tags", "best_tags")}
+        self._index()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """One of the arrays."""
+        return self.arrays[name]
+
+    def __len__(self) -> int:
+        """Return the number of sentences that are held."""
+        return len(self.arrays["t"])
+
+    def _index(self) -> None:
+        self.piece_starts, self.word_starts = starts_of(self["n_pieces"]), starts_of(self["n_words"])
+
+    def add(self, packed: Packed, most: int) -> Numbers:
+        """Hold more sentences, and return their numbers; of a word's pieces the first `most` are read."""
+        pieces, counts, lengths = packed.pieces, packed.counts, packed.lengths
+        if len(counts) and counts.max() > most:
+            in_word = np.arange(len(pieces)) - np.repeat(starts_of(counts), counts)
+            pieces, counts = pieces[in_word < most], np.minimum(counts, most)
+        new = self._words(packed, counts)
+        of_word = np.ones(len(new["numbers"]), np.int32)  # pieces of each, ROOT included
+        of_word[new["numbers"] > 0] = counts
+        n_words = lengths + 1
+        n_pieces = 2 + (np.add.reduceat(of_word, starts_of(n_words)) if len(packed) else lengths)
+        starts, ends = starts_of(n_pieces), np.cumsum(n_pieces) - 1
+        sentences = np.repeat(np.arange(len(lengths)), n_words)  # [word]
+        firsts = starts_of(of_word) + 2 * sentences + 1
+        new["first_places"] = firsts - starts[sentences]
+        new["places"] = np.arange(n_pieces.sum()) - np.repeat(starts, n_pieces)
+        kinds = np.full(len(new["places"]), REST, np.int32)
+        kinds[firsts] = FIRST
+        kinds[starts] = kinds[ends] = SPECIAL
+        words, found = np.zeros_like(kinds), np.empty_like(kinds)
+        words[kinds != SPECIAL] = np.repeat(new["numbers"], of_word)
+        found[words > 0] = pieces
+        found[starts], found[starts + 1], found[ends] = self.special
+        new |= {"kinds": kinds, "words": words, "pieces": found, "n_pieces": n_pieces, "n_words": n_words}
+        zeros = np.zeros_like(lengths)
+        new |= {"t": zeros + 1, "is_forced": zeros, "is_done": zeros}
+        number = self.first + len(self)
+        for name, values in new.items():
+            self.arrays[name] = np.concatenate([self.arrays[name], values.astype(np.int32, copy=False)])
+        self._index()
+        return np.arange(number, number + len(packed))
+
+    def _words(self, packed: Packed, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """What is known of each word, ROOT put before those of each sentence."""
+        starts, n_words = starts_of(packed.lengths), packed.lengths + 1
+        numbers = ranges(np.zeros_like(n_words), n_words)
+        given = {"heads": (packed.heads, NO_HEAD), "labels": (packed.labels, UNSEEN)}
+        new = {"numbers": numbers, "forced": np.full(len(numbers), NO_HEAD, np.int32)}
+        for name, (values, root) in given.items():
+            new[name] = np.full(len(numbers), root, np.int32)
+            new[name][numbers > 0] = values
+        new["tags"] = np.zeros((len(numbers), self["tags"].shape[1]), np.int32)
+        is_blank = np.ones(len(counts), bool)
+        if packed.tags is not None:
+            new["tags"][numbers > 0] = packed.tags
+            is_blank = (packed.tags == 0).any(1)
+        new["best_tags"] = np.zeros_like(new["tags"])
+        by_sentence = {"has_graph": packed.heads >= 0, "lacks_tags": is_blank}
+        for name, each in by_sentence.items():
+            new[name] = np.logical_or.reduceat(each, starts) if len(packed) else np.zeros(0, bool)
+        return new
+
+    def drop(self, number: int) -> None:
+        """Forget the sentences before this number."""
+        n = number - self.first
+        cuts = (
+            (self.BY_PIECE, self["n_pieces"][:n].sum()),
+            (self.BY_WORD, self["n_words"][:n].sum()),
+            (self.BY_SENTENCE, n),
+        )
+        self.first_word += int(self["n_words"][:n].sum())
+        for names, cut in cuts:
+            for name in names:
+                self.arrays[name] = self.arrays[name][cut:]
+        self.first = number
+        self._index()
+
+
+@dataclass(frozen=True)
+class _Array:
+    """A named stretch of the integers that travel together."""
+
+    name: str
+    size: int
+    columns: int = 0  # 0 for a list
+
+
+class Buffer:
+    """All that goes to the device for one step in one tensor of integers, and all that comes back in another."""
+
+    def __init__(self, room: Room, n_columns: int, n_searched: int, device: torch.device) -> None:
+        self.room, self.n_columns, self.n_searched, self.device = room, n_columns, n_searched, device
+        pieces, sentences = room.pieces, room.sentences
+        by_piece, by_sentence = ("pieces", "places", "kinds", "words"), ("starts", "n_pieces", "word_starts", "n_words")
+        self._layout = [
+            *(_Array(name, pieces) for name in by_piece),
+            *(_Array(name, sentences) for name in (*by_sentence, "has_graph", "lacks_tags", "is_last")),
+            *(_Array(name, pieces) for name in ("sentences", "numbers", "first_pieces", "heads", "labels", "forced")),
+            _Array("tags", pieces * n_columns, n_columns),
+        ]
+        size = sum(each.size for each in self._layout)
+        is_cuda = device.type == "cuda"
+        self.sent = torch.zeros(size, dtype=torch.int32, pin_memory=is_cuda)
+        self.on_device = torch.zeros(size, dtype=torch.int32, device=device)
+        self.host = {name: part.numpy() for name, part in self._parts(self.sent).items()}
+        self.numbers: Numbers = np.zeros(0, np.int64)  # of the sentences that are in it
+        self.words: Numbers = np.zeros(0, np.int64)  # where their words stand among all there have been
+
+    def _parts(self, whole: Tensor) -> dict[str, Tensor]:
+        found, start = {}, 0
+        for each in self._layout:
+            part = whole[start : start + each.size]
+            found[each.name] = part.view(-1, each.columns) if each.columns else part
+            start += each.size
+        if not self.n_columns:
+            found["tags"] = whole.new_zeros(self.room.pieces, 0)
+        return found
+
+    def inputs(self) -> StepInputs:
+        """The tensors of the device, as a step reads them."""
+        parts: Mapping[str, Tensor] = self._parts(self.on_device.long())
+        names = PackedInputs.__dataclass_fields__
+        packed = PackedInputs(**{name: parts[name] for name in names})
+        return StepInputs(packed, parts["forced"], parts["lacks_tags"], parts["is_last"])
+
+    def fill(self, standing: Standing, numbers: Numbers, *, last: int) -> None:
+        """Lay these sentences end to end; `last` is T."""
+        host, rows = self.host, numbers - standing.first
+        n_pieces, n_words, t = standing["n_pieces"][rows], standing["n_words"][rows], standing["t"][rows]
+        starts, word_starts = starts_of(n_pieces), starts_of(n_words)
+        pieces = ranges(standing.piece_starts[rows], n_pieces)
+        words = ranges(standing.word_starts[rows], n_words)
+        self.numbers, self.words = numbers, words + standing.first_word
+        for name in ("pieces", "places"):
+            _put(host[name], standing[name][pieces])
+        _put(host["kinds"], standing["kinds"][pieces], fill=SPECIAL)
+        _put(host["words"], standing["words"][pieces] + np.repeat(word_starts, n_pieces))
+        _put(host["first_pieces"], standing["first_places"][words] + np.repeat(starts, n_words))
+        for name, filler in (("numbers", 0), ("heads", NO_HEAD), ("labels", UNSEEN), ("forced", NO_HEAD), ("tags", 0)):
+            _put(host[name], standing[name][words], fill=filler)
+        _put(host["sentences"], np.repeat(np.arange(len(rows)), n_words), fill=len(rows) - 1)
+        by_sentence = {"starts": starts, "n_pieces": n_pieces, "word_starts": word_starts, "n_words": n_words}
+        by_sentence |= {"has_graph": standing["has_graph"][rows] | (t > 1), "is_last": t >= last}
+        by_sentence["lacks_tags"] = standing["lacks_tags"][rows] & (t == 1)
+        for name, values in by_sentence.items():
+            _put(host[name], values)
+
+
+class Arrays(NamedTuple):
+    """The outputs of a step (see StepOutputs) on the host."""
+
+    heads: np.ndarray
+    labels: np.ndarray
+    tags: np.ndarray
+    states: np.ndarray
+    searched: np.ndarray
+    arcs: np.ndarray
+
+
+class Answer:
+    """What came back of a step, as arrays of the host."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        room = buffer.room
+        self._sizes = (
+            room.pieces,
+            room.pieces,
+            room.pieces * buffer.n_columns,
+            room.sentences,
+            buffer.n_searched,
+            buffer.n_searched * room.longest**2,
+        )
+        is_cuda = buffer.device.type == "cuda"
+        self.received = torch.zeros(sum(self._sizes), dtype=torch.int32, pin_memory=is_cuda)
+
+    def joined(self, outputs: StepOutputs) -> Int[Tensor, " number"]:
+        """All outputs in one tensor of the device."""
+        whole = (outputs.heads, outputs.labels, outputs.tags.flatten(), outputs.states, outputs.searched)
+        return torch.cat([*(each.int() for each in whole), outputs.arcs.flatten().view(torch.int32)])
+
+    def arrays(self) -> Arrays:
+        """What it says, until the next step overwrites it."""
+        heads, labels, tags, states, searched, arcs = np.split(self.received.numpy(), np.cumsum(self._sizes)[:-1])
+        room, n_searched = self.buffer.room, self.buffer.n_searched
+        tags = tags.reshape(room.pieces, self.buffer.n_columns)
+        arcs = arcs.view(np.float32).reshape(n_searched, room.longest, room.longest)
+        return Arrays(heads, labels, tags, states, searched, arcs)
+
+
+def _put(target: np.ndarray, values: np.ndarray, *, fill: int = 0) -> None:
+    target[: len(values)] = values
+    target[len(values) :] = fill
+
+
+def starts_of(sizes: np.ndarray) -> Numbers:
+    """Where each of these stretches starts, if they lie end to end."""
+    starts: Numbers = np.cumsum(sizes) - sizes
+    return starts
+
+
+def ranges(starts: np.ndarray, sizes: np.ndarray) -> Numbers:
+    """The numbers of all stretches, one after another.
+
+    >>> ranges(np.array([5, 1]), np.array([2, 3])).tolist()
+    [5, 6, 1, 2, 3]
+    """
+    found: Numbers = np.repeat(starts - starts_of(sizes), sizes) + np.arange(int(sizes.sum()))
+    return found
+
+
+def pack(
+    sentences: Sequence[Sentence],
+    subwords: Subwords,
+    vocabulary: Vocabulary,
+    columns: Sequence[Column],
+    *,
+    reads_tags: bool,
+    arcs: Sequence[Arcs] | None = None,
+) -> Packed:
+    """The sentences as the engine reads them: with the tags that they have if `reads_tags`, and with initial arcs."""
+    forms = list(chain.from_iterable(sentence.forms for sentence in sentences))
+    pieces = subwords.pieces_of(forms)
+    if arcs is None:
+        heads, labels = np.full(len(forms), NO_HEAD, np.int32), np.full(len(forms), UNSEEN, np.int32)
+    else:
+        heads, labels = flat_arcs(arcs, vocabulary)
+    return Packed(
+        np.fromiter(chain.from_iterable(pieces), np.int32),
+        np.fromiter(map(len, pieces), np.int32, len(forms)),
+        np.fromiter(map(len, sentences), np.int32, len(sentences)),
+        heads,
+        labels,
+        flat_tags(sentences, vocabulary, columns) if reads_tags else None,
+    )
+
+
+def filled(
+    sentences: Iterable[Sentence], trees: PackedTrees, vocabulary: Vocabulary, columns: Sequence[Column]
+) -> Iterator[Sentence]:
+    """The sentences with their trees, and with the tags that were predicted where they had none."""
+    heads, labels = trees.heads.tolist(), _named(trees.labels, vocabulary.labels)
+    tags = []
+    if trees.tags is not None:
+        tags = [_named(trees.tags[:, place] - 1, vocabulary.tags(column)) for place, column in enumerate(columns)]
+    start = 0
+    for sentence in sentences:
+        words = slice(start, start + len(sentence))
+        arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
+        yield with_parse(sentence, arcs, columns, [each[words] for each in tags])
+        start = words.stop
+
+
+def _named(ids: np.ndarray, names: Sequence[str]) -> list[str]:
+    return [names[each] for each in ids.tolist()]

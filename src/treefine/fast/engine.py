@@ -1,0 +1,373 @@
+"""Many sentences to trees at the speed of the encoder: what a GPU runs instead of `parsing.batches`."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+
+import numpy as np
+import torch
+
+from treefine.config import TransformerSettings
+from treefine.errors import TreefineError
+from treefine.fast.buffers import Answer, Arrays, Buffer, Numbers, Standing, filled, pack
+from treefine.fast.fused_attention import is_available
+from treefine.fast.packed_encoder import Packed, PackedTrees, Room
+from treefine.fast.packed_step import CONVERGED, IS_SEARCHED, IS_SURE, IS_TREE, PackedStep
+from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs
+from treefine.parsing.annotate import with_parse
+from treefine.parsing.batches import Item, Plan, is_out_of_memory, items_of, refined, run_items
+from treefine.parsing.refine import best_tags
+from treefine.parsing.results import trees
+from treefine.treebank.sentence import Sentence
+
+WARM_UPS = 2  # runs before a graph is captured: libraries choose and allocate in the first ones
+
+
+class Lane:
+    """Buffers for sentences of up to some length: as many as are on their way at a time, in whichever thread."""
+
+    def __init__(self, step: PackedStep, room: Room, n_columns: int, n_searched: int, plan: Plan) -> None:
+        self.step, self.room, self.plan = step, room, plan
+        self.n_columns, self.n_searched = n_columns, n_searched
+        self.free: list[Slot] = []
+        self._lock = threading.Lock()
+
+    def start(self, standing: Standing, numbers: Numbers) -> Slot:
+        """Send sentences to the device, and wait for nothing; the slot is the caller's until it is handed back."""
+        with self._lock:
+            slot = self.free.pop() if self.free else None
+        if slot is None:
+            slot = Slot(self, Buffer(self.room, self.n_columns, self.n_searched, self.plan.device))
+        slot.buffer.fill(standing, numbers, last=self.plan.max_steps)
+        slot.start()
+        return slot
+
+    def hand_back(self, slot: Slot) -> None:
+        """Let others have a slot whose answer has been read."""
+        with self._lock:
+            self.free.append(slot)
+
+
+class Slot:
+    """A buffer, the answer to it, and the graph that leads from one to the other."""
+
+    def __init__(self, lane: Lane, buffer: Buffer) -> None:
+        self.lane, self.buffer, self.answer = lane, buffer, Answer(buffer)
+        self.is_cuda = buffer.device.type == "cuda"
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def start(self) -> None:
+        """Send the buffer, have a step done, and ask for the answer."""
+        if not self.is_cuda:
+            self.buffer.on_device.copy_(self.buffer.sent)
+            self.answer.received.copy_(self._run())
+            return
+        with self._device():
+            if self.graph is None:
+                self._capture()
+            assert self.graph is not None
+            self.buffer.on_device.copy_(self.buffer.sent, non_blocking=True)
+            self.graph.replay()
+            self.answer.received.copy_(self.result, non_blocking=True)
+            self.event.record()
+
+    def finish(self) -> Arrays:
+        """The answer, once it is there; it stands until the slot is started again."""
+        if self.is_cuda:
+            self.event.synchronize()
+        return self.answer.arrays()
+
+    def _device(self) -> AbstractContextManager[object]:
+        """Streams, events and graphs are made for the current GPU, which may be another one."""
+        return torch.cuda.device(self.buffer.device) if self.is_cuda else nullcontext()
+
+    def _run(self) -> torch.Tensor:
+        return self.answer.joined(self.lane.step(self.buffer.inputs(), self.buffer.room, self.buffer.n_searched))
+
+    def _capture(self) -> None:
+        """Record the step. Others may use the GPU meanwhile, from other threads."""
+        try:
+            self.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self.buffer.on_device.copy_(self.buffer.sent)
+            other = torch.cuda.Stream(self.buffer.device)  # type: ignore[no-untyped-call]
+            other.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(other):
+                for _ in range(WARM_UPS):
+                    self._run()
+            torch.cuda.current_stream().wait_stream(other)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=other, capture_error_mode="thread_local"):
+                self.result = self._run()
+            self.graph = graph
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            hint = "Choose another device, or a smaller model."
+            raise TreefineError("Memory does not suffice for a buffer on this device.", hint=hint) from error
+
+
+PIECES = 8192  # in a buffer
+ROOMS = (Room(PIECES, 512, 64), Room(PIECES // 2, 64, 512))  # each sentence goes into the first that is long enough
+SEARCHES = 1 << 17  # scores that come back with an answer, of sentences whose trees are to be searched
+IN_FLIGHT = 2  # buffers: the device works on one while the host is busy with the other
+MOST_HELD = 1 << 15  # sentences that may wait for a buffer to be full, or for those before them
+
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def can_run(plan: Plan) -> bool:
+    """Whether the engine can do as this plan asks; it sees no constraints."""
+    settings = plan.model.settings
+    is_transformer = isinstance(settings.encoder, TransformerSettings)
+    has_kernels = plan.device.type != "cuda" or is_available(plan.device)
+    has_argmax = settings.decode.first_graph == "argmax" and not plan.decoder.is_projective
+    return is_transformer and has_kernels and has_argmax
+
+
+class Engine:
+    """A model on a device, ready for any number of sentences."""
+
+    def __init__(self, plan: Plan, rooms: tuple[Room, ...] = ROOMS) -> None:
+        settings, subwords = plan.model.settings, plan.model.subwords
+        assert isinstance(settings.encoder, TransformerSettings)
+        assert subwords is not None
+        self.plan = plan
+        self.n_columns = len(settings.tags.columns) if settings.tags.source != "none" else 0
+        self.n_positions = settings.encoder.n_positions
+        self.most = max(1, (self.n_positions - N_SPECIALS) // 4)  # pieces of a word, as PieceInputs has it
+        self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)
+        step = PackedStep(plan, _DTYPES[plan.precision])
+        rooms = tuple(room._replace(longest=min(room.longest, self.n_positions)) for room in rooms)
+        self.longest = max(room.longest for room in rooms)  # pieces of a sentence; a longer one is parsed by `run`
+        self.lanes = [
+            Lane(step, room, self.n_columns, min(room.sentences, max(4, SEARCHES // room.longest**2)), plan)
+            for room in rooms
+        ]
+
+    def stream(self, blocks: Iterable[Packed]) -> Iterator[PackedTrees]:
+        """The trees of each block of sentences, in the order in which they came; some blocks are read ahead."""
+        return _Run(self, blocks).results()
+
+
+class _Run:
+    """One stream's sentences on their way through the lanes."""
+
+    def __init__(self, engine: Engine, blocks: Iterable[Packed]) -> None:
+        self.engine, self.plan = engine, engine.plan
+        self.source, self.has_more = iter(blocks), True
+        self.fault: Exception | None = None  # of the source
+        self.standing = Standing(engine.special, engine.n_columns)
+        self.sizes: deque[int] = deque()  # of the blocks that are held
+        self.pools = [Pool(lane) for lane in engine.lanes]
+        self.flying: deque[Slot] = deque()
+
+    def results(self) -> Iterator[PackedTrees]:
+        """The trees of each block; what is wrong with the source is raised behind all that came before it."""
+        try:
+            yield from self._results()
+        finally:
+            for slot in self.flying:  # where nobody asks any more
+                slot.finish()
+                slot.lane.hand_back(slot)
+        if self.fault is not None:
+            raise self.fault
+
+    def _results(self) -> Iterator[PackedTrees]:
+        while self.has_more or self.sizes:
+            self._read()
+            pool = next((pool for pool in self.pools if pool.is_full), None)
+            if pool is None and not self.flying:  # no more is to come, or too much is held
+                pool = max(self.pools, key=lambda each: each.n_pieces)
+            if pool is not None and pool.n_pieces and len(self.flying) < IN_FLIGHT:
+                self.flying.append(pool.lane.start(self.standing, pool.take()))
+            elif self.flying:
+                self._finish(self.flying.popleft())
+            while self.sizes and self.standing["is_done"][: self.sizes[0]].all():
+                yield self._leave(self.sizes.popleft())
+
+    def _read(self) -> None:
+        """Hold more sentences until some buffer can be filled."""
+        standing = self.standing
+        while self.has_more and len(standing) < MOST_HELD and not any(pool.is_full for pool in self.pools):
+            try:
+                packed = next(self.source)
+            except StopIteration:
+                self.has_more = False
+                return
+            except Exception as error:  # what came before it is not to be lost
+                self.has_more, self.fault = False, error
+                return
+            numbers = standing.add(packed, self.engine.most)
+            self.sizes.append(len(packed))
+            n_pieces = standing["n_pieces"][numbers - standing.first]
+            for number in numbers[n_pieces > self.engine.longest]:
+                self._alone(number)
+            self._wait(numbers[n_pieces <= self.engine.longest])
+
+    def _wait(self, numbers: Numbers, *, first: bool = False) -> None:
+        """Put sentences into the pools of their lengths."""
+        n_pieces = self.standing["n_pieces"][numbers - self.standing.first]
+        shortest = 0
+        for pool in self.pools:
+            is_ours = (n_pieces > shortest) & (n_pieces <= pool.lane.room.longest)
+            pool.add(numbers[is_ours], n_pieces[is_ours], first=first)
+            shortest = pool.lane.room.longest
+
+    def _finish(self, slot: Slot) -> None:
+        """Take over the answer to a buffer: sentences end, or wait for their next step."""
+        standing, buffer, answer = self.standing, slot.buffer, slot.finish()
+        rows, words, n_words = buffer.numbers - standing.first, buffer.words - standing.first_word, len(buffer.words)
+        of_word = buffer.host["sentences"][:n_words]
+        state, t, is_forced = answer.states[: len(rows)], standing["t"][rows], standing["is_forced"][rows] > 0
+
+        is_ending = (state & (CONVERGED | IS_SURE) > 0) | (t >= self.plan.max_steps)
+        is_done = is_forced | (is_ending & (state & IS_TREE > 0))
+        goes_on = ~is_ending & ~is_forced
+        is_new = (is_done | goes_on)[of_word]  # the others are to have their trees searched, or wait for that
+        standing["heads"][words[is_new]] = answer.heads[:n_words][is_new]
+        standing["labels"][words[is_new]] = answer.labels[:n_words][is_new]
+        if self.plan.predicts_tags:
+            is_first = ((t == 1) & ~is_forced)[of_word] & (buffer.host["numbers"][:n_words] > 0)
+            standing["best_tags"][words[is_first]] = answer.tags[:n_words][is_first]
+            places = words[is_first & goes_on[of_word]]
+            given = standing["tags"][places]
+            standing["tags"][places] = np.where(given == 0, standing["best_tags"][places], given)
+        standing["t"][rows[goes_on]] += 1
+        standing["is_done"][rows[is_done]] = 1
+        for place, row in enumerate(answer.searched):
+            if row < len(rows) and state[row] & IS_SEARCHED and not is_forced[row]:
+                self._search(rows[row], answer.arcs[place])
+        self._wait(buffer.numbers[~is_done], first=True)
+        slot.lane.hand_back(slot)
+
+    def _search(self, row: int, arcs: np.ndarray) -> None:
+        """Find the heads of the best tree; what is left to find are labels for them."""
+        standing = self.standing
+        start, size = standing.word_starts[row], standing["n_words"][row]
+        heads = self.plan.decoder.best_heads(torch.from_numpy(arcs[:size, :size]))
+        standing["forced"][start + 1 : start + size] = heads[1:]
+        standing["is_forced"][row] = 1
+
+    def _leave(self, n_sentences: int) -> PackedTrees:
+        """The trees of the first block, which is held no longer."""
+        standing = self.standing
+        n_words = standing["n_words"][:n_sentences].sum()
+        is_word = standing["numbers"][:n_words] > 0
+        heads, labels, tags = (standing[name][:n_words][is_word] for name in ("heads", "labels", "best_tags"))
+        standing.drop(standing.first + n_sentences)
+        return PackedTrees(heads, labels, tags if self.plan.predicts_tags else None)
+
+    @torch.no_grad()
+    def _alone(self, number: int) -> None:
+        """Parse a sentence that is too long for any room as `run` does."""
+        standing, plan, subwords = self.standing, self.plan, self.plan.model.subwords
+        assert subwords is not None
+        row = number - standing.first
+        n_words, start, piece_start = (
+            int(each[row]) for each in (standing["n_words"], standing.word_starts, standing.piece_starts)
+        )
+        words = slice(start, start + n_words)
+        firsts = (piece_start + standing["first_places"][words][1:]).tolist()
+        ends = [*firsts[1:], piece_start + int(standing["n_pieces"][row]) - 1]
+        pieces = [standing["pieces"][a:b].tolist() for a, b in zip(firsts, ends, strict=True)]
+        inputs = PieceInputs.of(
+            [pieces],
+            cls_id=subwords.cls_id,
+            sep_id=subwords.sep_id,
+            pad_id=subwords.pad_id,
+            n_positions=self.engine.n_positions,
+        )
+        heads, labels, tags = (
+            torch.from_numpy(standing[name][words].astype(np.int64))[None] for name in ("heads", "labels", "tags")
+        )
+        given = tags if plan.tags == "given" and self.engine.n_columns else None
+        batch = Batch.of(inputs, [n_words - 1])
+        for step in refined(plan, batch, Graphs(heads, labels), given, wants_trees=False):
+            if step.t == 1 and plan.predicts_tags:
+                standing["best_tags"][words] = best_tags(step.scores, step.batch)[0].cpu().numpy()
+            last = step
+        trees = plan.decoder.trees(last.scores, last.graphs, last.batch.is_word)
+        standing["heads"][words], standing["labels"][words] = trees.heads[0].cpu(), trees.labels[0].cpu()
+        standing["is_done"][row] = 1
+
+
+class Pool:
+    """Sentences that wait for a lane."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.waiting: deque[tuple[Numbers, Numbers]] = deque()  # sentences, and their pieces
+        self.n_pieces = self.n_sentences = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a buffer can be filled."""
+        return self.n_pieces >= self.lane.room.pieces or self.n_sentences >= self.lane.room.sentences
+
+    def add(self, numbers: Numbers, n_pieces: Numbers, *, first: bool) -> None:
+        """Let sentences wait behind the others, or before them."""
+        if len(numbers):
+            (self.waiting.appendleft if first else self.waiting.append)((numbers, n_pieces))
+            self.n_pieces += int(n_pieces.sum())
+            self.n_sentences += len(numbers)
+
+    def take(self) -> Numbers:
+        """As many of the first ones as go into a buffer."""
+        room, taken, left, n_left = self.lane.room, [], self.lane.room.pieces, self.lane.room.sentences
+        while self.waiting and n_left:
+            numbers, n_pieces = self.waiting.popleft()
+            fitting = min(n_left, int(np.searchsorted(np.cumsum(n_pieces), left, side="right")))
+            taken.append(numbers[:fitting])
+            left -= int(n_pieces[:fitting].sum())
+            n_left -= fitting
+            if fitting < len(numbers):
+                self.waiting.appendleft((numbers[fitting:], n_pieces[fitting:]))
+                break
+        found = np.concatenate(taken)
+        self.n_pieces -= room.pieces - left
+        self.n_sentences -= len(found)
+        return found
+
+
+BLOCK = 512  # sentences
+
+
+def stream_in_blocks(
+    plan: Plan,
+    engine: Callable[[Iterable[Packed]], Iterator[PackedTrees]],
+    sentences: Iterable[Sentence],
+    *,
+    skip: int = 0,
+) -> Iterator[Sentence]:
+    """The sentences with their trees, but for the first `skip`.
+
+    Those about which a person decided something are not for the engine.
+    """
+    model = plan.model
+    assert model.subwords is not None
+    columns, vocabulary, subwords = model.settings.tags.columns, model.vocabulary, model.subwords
+    items = islice(items_of(plan, sentences), skip, None)
+    held: deque[list[Item]] = deque()
+
+    def packed() -> Iterator[Packed]:
+        while block := list(islice(items, BLOCK)):
+            held.append(block)
+            ours = [item for item in block if not item.constraints]
+            arcs = [item.initial for item in ours]
+            told = [item.sentence for item in ours]
+            yield pack(told, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
+
+    for found in engine(packed()):
+        block = held.popleft()
+        free = filled((item.sentence for item in block if not item.constraints), found, vocabulary, columns)
+        decided = run_items(plan, [item for item in block if item.constraints], trees)
+        for item in block:
+            if item.constraints:
+                sentence, parsed = next(decided)
+                yield with_parse(sentence, parsed.tree.arcs, columns, parsed.tags)
+            else:
+                yield next(free)

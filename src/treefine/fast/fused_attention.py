@@ -1,0 +1,266 @@
+"""Attention over rows of pieces laid end to end, with or without a graph, as one kernel of a GPU.
+
+`attention.attend` is the reference: nearly all relations are NONE, so what a graph adds are two cells for each piece.
+Here the two are added while the scores are in the registers, and nothing of pieces × pieces is written or kept.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from treefine.model.relations import NONE
+
+QUERIES, KEYS = 32, 32  # of a block. They do not depend on the batch, and so no result does
+WARPS = 2  # one for 16 queries, as many as the hardware multiplies at once; twice as many in float32
+FORWARD_QUERIES, FORWARD_WARPS = 64, 4  # on the way there in half precision, which needs fewer registers
+TABLE_PIECES, TABLE_RELATIONS, TABLE_WARPS = 64, 64, 4  # of a block in the gradients of tables
+NARROWEST = 16  # that a GPU's matrix product takes
+N_SHARES = 5  # numbers that a table row is multiplied by, for each piece and attention head
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where each row stands among the pieces. A row of length 0 is skipped; pieces of no row get zeros."""
+
+    starts: Int[Tensor, " row"]
+    lengths: Int[Tensor, " row"]
+    longest: int  # no row is longer; known without asking the device
+    by_distance: Float[Tensor, "attn distance"] | None = None  # added to scores: of distance -reach … reach (MPNet)
+
+    @classmethod
+    def padded(cls, is_piece: Bool[Tensor, "row piece"], by_distance: Tensor | None = None) -> Rows:
+        """Rows of one size, which begin with their pieces."""
+        n_rows, n_pieces = is_piece.shape
+        starts = torch.arange(0, n_rows * n_pieces, max(1, n_pieces), device=is_piece.device)[:n_rows]
+        by_distance = None if by_distance is None else by_distance.contiguous()
+        return cls(starts, is_piece.sum(1), n_pieces, by_distance)
+
+
+@dataclass(frozen=True)
+class RowRelations:
+    """`Relations` for pieces laid end to end, with the rows of a layer's tables."""
+
+    above: Int[Tensor, " piece"]  # counted in its own row
+    up: Int[Tensor, " piece"]
+    down: Int[Tensor, " piece"]
+    has_graph: Bool[Tensor, " row"]
+    key_rows: Float[Tensor, "relation width"]
+    value_rows: Float[Tensor, "relation width"]
+
+
+@cache
+def is_available(device: torch.device) -> bool:
+    """Whether the kernels run there: on a GPU that multiplies bfloat16, where Triton is installed and can compile."""
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0) and _compiles(device)
+
+
+def _compiles(device: torch.device) -> bool:
+    """Whether a kernel can be made: Triton needs a C compiler, which not every machine has. If not, that is told."""
+    query = torch.zeros(1, 1, NARROWEST, dtype=torch.float16, device=device)
+    row = torch.ones(1, dtype=torch.int32, device=device)
+    try:
+        attend_rows(query, query, query, rows=Rows(row - 1, row, 1))
+    except Exception as error:  # of whatever library is missing
+        warnings.warn(f"Triton cannot compile here, so attention is slower: {error}", RuntimeWarning, stacklevel=3)
+        return False
+    return True
+
+
+def attend_rows(
+    query: Float[Tensor, "piece attn width"],
+    key: Float[Tensor, "piece attn width"],
+    value: Float[Tensor, "piece attn width"],
+    *,
+    rows: Rows,
+    relations: RowRelations | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "piece attn width"]:
+    """What each piece attends to in its row; without relations as the plain encoder."""
+    if query.stride() != key.stride() or query.stride() != value.stride() or query.stride(2) != 1:
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+    seed = torch.randint(2**31 - 1, (1,), dtype=torch.int32, device=query.device) if dropout else None
+    if rows.by_distance is not None:
+        rows = replace(rows, by_distance=rows.by_distance.contiguous())
+    tables = (None, None) if relations is None else (relations.key_rows, relations.value_rows)
+    inputs = [query, key, value, *tables, rows.by_distance]
+    if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in inputs):
+        attended: Tensor = _Attention.apply(*inputs, rows, relations, dropout, seed)  # type: ignore[no-untyped-call]
+        return attended
+    out = torch.zeros_like(query, memory_format=torch.contiguous_format)
+    _forward(_Call(query, key, value, rows, relations, dropout, seed), out, None)
+    return out
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The arguments that all kernels share."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    rows: Rows
+    relations: RowRelations | None
+    dropout: float
+    seed: Tensor | None
+
+    @property
+    def tensors(self) -> list[Tensor | None]:
+        rows, graph = self.rows, self.relations
+        ids = (
+            [None] * 6
+            if graph is None
+            else [graph.above, graph.up, graph.down, graph.has_graph, graph.key_rows, graph.value_rows]
+        )
+        return [rows.starts, rows.lengths, *ids, rows.by_distance, self.seed]
+
+    @property
+    def numbers(self) -> list[int | float]:
+        table = self.rows.by_distance
+        reach = 0 if table is None else table.shape[1] // 2
+        return [*self.query.stride()[:2], 1 / math.sqrt(self.query.shape[2]), reach, self.dropout]
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """What a kernel is compiled for."""
+        return _widths(self.query) | {
+            "QUERIES": QUERIES,
+            "KEYS": KEYS,
+            "READS_GRAPH": self.relations is not None,
+            "READS_DISTANCE": self.rows.by_distance is not None,
+            "DROPS": self.dropout > 0,
+            "num_warps": WARPS * (2 if self.query.dtype == torch.float32 else 1),
+            "num_stages": 1,  # most rows are one or two blocks long: there is nothing to fetch ahead
+        }
+
+    def grid(self, block: int) -> tuple[int, int, int]:
+        return -(-self.rows.longest // block), self.query.shape[1], len(self.rows.starts)
+
+
+def _widths(query: Tensor) -> dict[str, Any]:
+    width = query.shape[2]
+    padded = max(NARROWEST, 1 << (width - 1).bit_length())
+    return {"WIDTH": width, "PADDED": padded, "PRECISION": "ieee" if query.dtype == torch.float32 else "tf32"}
+
+
+def _forward(call: _Call, out: Tensor, log_sums: Tensor | None) -> None:
+    from treefine.fast import fused_kernels
+
+    if not call.rows.longest or not len(call.rows.starts):
+        return
+    shape = call.shape
+    if call.query.dtype != torch.float32:
+        shape |= {"QUERIES": FORWARD_QUERIES, "num_warps": FORWARD_WARPS}
+    with torch.cuda.device_of(call.query):  # type: ignore[no-untyped-call]
+        fused_kernels.forward[call.grid(shape["QUERIES"])](
+            *(call.query, call.key, call.value, out, log_sums, *call.tensors, *call.numbers),
+            **shape,
+            KEEPS_SUMS=log_sums is not None,
+        )
+
+
+class _Attention(torch.autograd.Function):
+    """`attend_rows` with its gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_rows: Tensor | None,
+        value_rows: Tensor | None,
+        by_distance: Tensor | None,
+        rows: Rows,
+        relations: RowRelations | None,
+        dropout: float,
+        seed: Tensor | None,
+    ) -> Tensor:
+        call = _Call(query, key, value, rows, relations, dropout, seed)
+        out = torch.zeros_like(query, memory_format=torch.contiguous_format)
+        log_sums = torch.zeros(query.shape[:2], dtype=torch.float32, device=query.device)
+        _forward(call, out, log_sums)
+        ctx.save_for_backward(query, key, value, out, log_sums, *call.tensors)
+        ctx.longest, ctx.dropout = rows.longest, dropout
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        query, key, value, out, log_sums, starts, lengths, *ids, by_distance, seed = ctx.saved_tensors
+        rows = Rows(starts, lengths, ctx.longest, by_distance)
+        relations = None if ids[0] is None else RowRelations(*ids)
+        call = _Call(query, key, value, rows, relations, ctx.dropout, seed)
+        return (*_backward(call, out, log_sums, grads[0].contiguous()), None, None, None, None)
+
+
+def _backward(call: _Call, out: Tensor, log_sums: Tensor, grad: Tensor) -> Sequence[Tensor | None]:
+    """The gradients of query, key, value, key rows, value rows and the bias by distance."""
+    from treefine.fast import fused_kernels as fused_gradients
+
+    n_pieces, n_attn, width = out.shape
+    longest, graph, by_distance = call.rows.longest, call.relations, call.rows.by_distance
+    of_query, of_key, of_value = (torch.zeros_like(out) for _ in range(3))
+    deltas = torch.empty_like(log_sums)
+    shares = None if graph is None else log_sums.new_zeros(N_SHARES, *log_sums.shape)
+    above_at = None if graph is None else torch.full((n_pieces,), -1, dtype=torch.int32, device=out.device)
+    of_cells = None if by_distance is None else log_sums.new_zeros(n_pieces, n_attn, 2 * longest - 1)
+    if longest and len(call.rows.starts):
+        vectors = (call.query, call.key, call.value)
+        fused_gradients.backward_of_queries[call.grid(QUERIES)](
+            *(*vectors, out, log_sums, *call.tensors, *call.numbers),
+            *(grad, of_query, deltas, shares, log_sums.numel(), of_cells, longest),
+            **call.shape,
+        )
+        fused_gradients.backward_of_keys[call.grid(KEYS)](
+            *(*vectors, log_sums, *call.tensors, *call.numbers),
+            *(grad, of_key, of_value, deltas, shares, log_sums.numel(), above_at),
+            **call.shape,
+        )
+    of_distance = None
+    if of_cells is not None and by_distance is not None:
+        of_distance = _folded(of_cells.sum(0), by_distance.shape[1] // 2).to(by_distance.dtype)
+    if graph is None or shares is None or above_at is None:
+        return of_query, of_key, of_value, None, None, of_distance
+    n_relations = len(graph.key_rows)
+    grid = (-(-n_pieces // TABLE_PIECES), -(-n_relations // TABLE_RELATIONS))
+    parts = [log_sums.new_empty(grid[0], n_relations, width) for _ in range(2)]
+    if n_pieces:
+        fused_gradients.backward_of_tables[grid](
+            *(call.query, *call.query.stride()[:2], grad, graph.up, graph.down, above_at, shares, log_sums.numel()),
+            *(n_attn, n_pieces, n_relations, *parts),
+            **_widths(call.query),
+            PIECES=TABLE_PIECES,
+            RELATIONS=TABLE_RELATIONS,
+            num_warps=TABLE_WARPS,
+            num_stages=1,
+        )
+    of_tables = [_with_none(part.sum(0)).to(graph.key_rows.dtype) for part in parts]
+    return of_query, of_key, of_value, *of_tables, of_distance
+
+
+def _with_none(shares: Float[Tensor, "relation width"]) -> Float[Tensor, "relation width"]:
+    """The gradient of a table from that of its rows less NONE's; NONE's own holds what it has apart from them."""
+    shares[NONE] -= shares.sum(0) - shares[NONE]
+    return shares
+
+
+def _folded(of_distance: Float[Tensor, "attn distance"], reach: int) -> Float[Tensor, "attn near"]:
+    """The gradients of distances up to `reach`; those beyond belong to the last one on their side."""
+    beyond = of_distance.shape[1] // 2 - reach
+    if beyond <= 0:
+        return torch.nn.functional.pad(of_distance, (-beyond, -beyond))
+    near = of_distance[:, beyond:-beyond].clone()
+    near[:, 0] += of_distance[:, :beyond].sum(1)
+    near[:, -1] += of_distance[:, -beyond:].sum(1)
+    return near

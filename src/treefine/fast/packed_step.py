@@ -1,0 +1,99 @@
+"""One step of refinement for a buffer of sentences, all of it on the device (Eqs. 1 to 6, Sec. 3.2.2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from treefine.fast.packed_encoder import PackedEncoder, PackedInputs, Room
+from treefine.model.batch import NO_HEAD
+from treefine.model.encoder import TransformerEncoder
+from treefine.model.scorer import label_scores, with_one
+from treefine.model.vocabulary import UNSEEN
+from treefine.parsing.batches import Plan
+from treefine.parsing.decode import are_trees, dependents
+from treefine.parsing.invariance import sureness
+
+# What a step says of a sentence, added up.
+CONVERGED, IS_TREE, IS_SURE, IS_SEARCHED = 1, 2, 4, 8
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """What a step reads of a buffer beside the sentences themselves."""
+
+    packed: PackedInputs
+    forced: Int[Tensor, " word"]  # heads that were found by search, where only labels for them are wanted; else NO_HEAD
+    lacks_tags: Int[Tensor, " sentence"]  # whether this step predicts tags that the next one is to read
+    is_last: Int[Tensor, " sentence"]  # whether it is step T of the sentence
+
+
+@dataclass(frozen=True)
+class StepOutputs:
+    """What comes back of a step."""
+
+    heads: Int[Tensor, " word"]
+    labels: Int[Tensor, " word"]
+    tags: Int[Tensor, "word column"]
+    states: Int[Tensor, " sentence"]
+    searched: Int[Tensor, " search"]  # sentences that end here and whose best heads are no tree, if IS_SEARCHED
+    arcs: Float[Tensor, "search dep head"]  # their scores
+
+
+class PackedStep(nn.Module):
+    """A model in the precision that the encoder is to run in; scores are always float32."""
+
+    def __init__(self, plan: Plan, dtype: torch.dtype) -> None:
+        super().__init__()
+        assert isinstance(plan.model.encoder, TransformerEncoder)
+        self.encoder = PackedEncoder(plan.model.encoder, dtype)
+        self.scorer, self.tagger = plan.model.scorer, plan.model.tagger if plan.predicts_tags else None
+        self.decoder, self.stop_above = plan.decoder, plan.stop_above
+
+    @torch.no_grad()
+    def forward(self, inputs: StepInputs, room: Room, n_searched: int) -> StepOutputs:
+        """The next graph of each sentence, whether it is the same, a tree, and sure."""
+        with torch.autocast(inputs.forced.device.type, enabled=False):  # whatever the caller is within
+            return self._stepped(inputs, room, n_searched)
+
+    def _stepped(self, inputs: StepInputs, room: Room, n_searched: int) -> StepOutputs:
+        packed, scorer = inputs.packed, self.scorer
+        vectors = self.encoder(packed, room).float()[None]  # [1, word, width]
+        in_sentence = torch.arange(room.longest, device=vectors.device)
+        is_word: Bool[Tensor, "sentence word"] = in_sentence < packed.n_words[:, None]
+        places = torch.where(is_word, packed.word_starts[:, None] + in_sentence, 0)  # [sentence, word]
+
+        dep, head = (with_one(scorer.arc_dep(vectors)) @ scorer.arc_weight)[0], scorer.arc_head(vectors)[0]
+        arcs = dep[places] @ head[places].transpose(1, 2)  # [sentence, dep, head]
+        is_self = torch.eye(room.longest, dtype=torch.bool, device=arcs.device)
+        arcs = arcs.masked_fill(~is_word[:, None] | is_self, -math.inf)
+        best = arcs.argmax(-1)[packed.sentences, packed.numbers]  # [word]
+        heads = torch.where(inputs.forced >= 0, inputs.forced, best)
+
+        label_head = with_one(scorer.label_head(vectors))[:, packed.in_buffer(heads)]
+        labels = label_scores(with_one(scorer.label_dep(vectors)), label_head, scorer.label_weight)[0]
+        labels = self.decoder.obeying(labels, heads)
+        best_labels = labels.argmax(-1)
+
+        is_dependent = dependents(is_word)
+        is_same = (heads == packed.heads) & (best_labels == packed.labels)
+        converged = (is_same[places] | ~is_dependent).all(1)  # [sentence]
+        tags = packed.tags
+        if self.tagger is not None:
+            tags = torch.stack([each[0].argmax(-1) + 1 for each in self.tagger(vectors)], dim=-1)
+            converged = converged & (inputs.lacks_tags == 0)
+        is_tree = are_trees(heads[places], is_word)
+        is_sure = sureness(arcs, labels[places], is_dependent, is_same[places]) > self.stop_above
+        is_searched = (converged | is_sure | (inputs.is_last > 0)) & ~is_tree & (packed.n_words > 0)
+        searched = is_searched.int().argsort(descending=True, stable=True)[:n_searched]
+        is_shown = torch.zeros_like(is_searched)
+        is_shown[searched] = is_searched[searched]
+        flags = ((converged, CONVERGED), (is_tree, IS_TREE), (is_sure, IS_SURE), (is_shown, IS_SEARCHED))
+        states = torch.stack([flag.int() * value for flag, value in flags]).sum(0)
+        is_root = packed.numbers == 0
+        heads, best_labels = heads.masked_fill(is_root, NO_HEAD), best_labels.masked_fill(is_root, UNSEEN)
+        return StepOutputs(heads, best_labels, tags, states, searched, arcs[searched])

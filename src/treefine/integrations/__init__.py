@@ -1,0 +1,1 @@
+"""treefine inside other tools."""

@@ -1,0 +1,1 @@
+"""Parse corpora larger than one machine."""

@@ -1,0 +1,403 @@
+"""Sentences and graphs as padded tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from treefine.config import Column
+from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
+
+
+def sent(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
+    """The values on a device. A GPU takes them when it has done what was asked of it before, without a halt here."""
+    tensor = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.int64)
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+class Arriving:
+    """A copy of some values on its way to the host: asked for now, read later.
+
+    What was started in between is not waited for, so a GPU has work while the host reads.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._copy = values.detach().to("cpu", non_blocking=values.is_cuda)
+        self._event = torch.cuda.current_stream(values.device).record_event() if values.is_cuda else None
+
+    def read(self) -> Tensor:
+        """The values, on the host."""
+        if self._event is not None:
+            self._event.synchronize()
+        return self._copy
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """All that is not forbidden. The rows of ROOT and of padding allow everything."""
+
+    heads: Bool[Tensor, "batch dep head"]
+    labels: Bool[Tensor, "batch dep label"]
+
+    def select(self, rows: Int[Tensor, " row"], n_words: int) -> Allowed:
+        """Those of some sentences, cut to `n_words`, ROOT included."""
+        return Allowed(self.heads[rows, :n_words, :n_words], self.labels[rows, :n_words])
+
+    def to(self, device: torch.device) -> Allowed:
+        """The same on another device."""
+        return Allowed(self.heads.to(device), self.labels.to(device))
+
+
+NO_HEAD = -1  # of ROOT, of padding, and of a word whose head is not given
+
+
+def flat_arcs(
+    arcs: Sequence[Arcs], vocabulary: Vocabulary
+) -> tuple[Int[np.ndarray, " word"], Int[np.ndarray, " word"]]:
+    """The head and the label of each word; NO_HEAD and UNSEEN where there is none.
+
+    >>> flat_arcs([Arcs((2, 0), ("det", "root")), Arcs((None,), ("root",))], Vocabulary(labels=("root",)))
+    (array([ 2,  0, -1], dtype=int32), array([-1,  0, -1], dtype=int32))
+    """
+    given = [NO_HEAD if head is None else head for each in arcs for head in each.heads]
+    heads = np.array(given, dtype=np.int32)
+    labels = np.array(vocabulary.label_ids(list(chain.from_iterable(each.labels for each in arcs))), dtype=np.int32)
+    labels[heads == NO_HEAD] = UNSEEN
+    return heads, labels
+
+
+def flat_tags(
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, columns: Sequence[Column]
+) -> Int[np.ndarray, "word column"]:
+    """The ids of the tags that the words have in these columns; 0 for none."""
+    ids = np.zeros((sum(map(len, sentences)), len(columns)), np.int32)
+    for place, column in enumerate(columns):
+        tags = chain.from_iterable(each.upos if column == "upos" else each.xpos for each in sentences)
+        ids[:, place] = vocabulary.tag_ids(column, list(tags))
+    return ids
+
+
+def padded(
+    flat: Int[np.ndarray, "word ..."], lengths: Sequence[int], fill: int
+) -> Int[np.ndarray, "sentence place ..."]:
+    """One row a sentence, ROOT's place first; it, and all after the words, is filled.
+
+    >>> padded(np.array([5, 6, 7]), [1, 2], -1)
+    array([[-1,  5, -1],
+           [-1,  6,  7]])
+    """
+    n_words = np.array(lengths, dtype=np.int64)
+    place = np.arange(n_words.max(initial=0) + 1)
+    rows = np.full((len(n_words), len(place), *flat.shape[1:]), fill, dtype=np.int64)
+    rows[(place > 0) & (place <= n_words[:, None])] = flat
+    return rows
+
+
+def windows(n_pieces: Sequence[int], room: int) -> list[range]:
+    """The words (from 0) of each window: one window where all fit into `room` pieces, else windows half overlapping.
+
+    No word may have more than `room` pieces.
+
+    >>> windows([1, 1, 2, 1, 1, 1], 4)
+    [range(0, 3), range(2, 5), range(3, 6)]
+    """
+    ends = [0, *accumulate(n_pieces)]  # pieces before each word, and all of them
+    n_words = len(n_pieces)
+    found = []
+    start = stop = 0
+    while True:
+        while stop < n_words and ends[stop + 1] - ends[start] <= room:
+            stop += 1
+        if stop == n_words:
+            break
+        found.append(range(start, stop))
+        middle = ends[start] + room // 2
+        start = next(word for word in range(start + 1, stop + 1) if ends[word] >= middle or word == stop)
+    while start and ends[n_words] - ends[start - 1] <= room:  # the last window looks back as far as it can
+        start -= 1
+    return [*found, range(start, n_words)]
+
+
+def owners(n_pieces: Sequence[int], cut: Sequence[range]) -> list[int]:
+    """The window that speaks for each word: the one in which it stands farthest from an edge that cuts the sentence.
+
+    >>> owners([1, 1, 2, 1, 1, 1], [range(0, 3), range(2, 5), range(3, 6)])
+    [0, 0, 0, 1, 2, 2]
+    """
+    ends = [0, *accumulate(n_pieces)]
+    n_words = len(n_pieces)
+    best = [(-1, 0)] * n_words
+    for number, window in enumerate(cut):
+        for word in window:
+            left = ends[word] - ends[window.start] if window.start else ends[-1]
+            right = ends[window.stop] - ends[word + 1] if window.stop < n_words else ends[-1]
+            best[word] = max(best[word], (min(left, right), -number))
+    return [-number for _, number in best]
+
+
+N_SPECIALS = 3  # CLS, ROOT and SEP stand in each window
+ROOT_PIECE = 1  # ROOT's place in each window
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """One graph a sentence, cycles allowed. A sentence whose words all lack a head has no graph."""
+
+    heads: Int[Tensor, "batch word"]
+    labels: Int[Tensor, "batch word"]  # UNSEEN where the model has no such label, and where there is no head
+    has_any: bool | None = None  # whether there is a graph to be read, as far as is known; None: ask the device
+
+    @classmethod
+    def of(cls, arcs: Sequence[Arcs], vocabulary: Vocabulary) -> Graphs:
+        """The graphs as tensors."""
+        lengths = [len(each.heads) for each in arcs]
+        heads, labels = flat_arcs(arcs, vocabulary)
+        padded_heads, padded_labels = padded(heads, lengths, NO_HEAD), padded(labels, lengths, UNSEEN)
+        has_graph = {any(head is not None for head in each.heads) for each in arcs}
+        has_any = has_graph.pop() if len(has_graph) == 1 else None
+        return cls(torch.from_numpy(padded_heads), torch.from_numpy(padded_labels), has_any)
+
+    def select(self, rows: Int[Tensor, " row"], n_words: int) -> Graphs:
+        """Some of the graphs, cut to `n_words`, ROOT included."""
+        return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words], self.has_any)
+
+    def same_words(self, other: Graphs) -> Bool[Tensor, "batch word"]:
+        """Whether each word has the same head and label in both."""
+        return (self.heads == other.heads) & (self.labels == other.labels)
+
+    def listed(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Heads and labels as lists, for a host that reads them word by word: two copies for all sentences."""
+        return self.heads.tolist(), self.labels.tolist()
+
+    def words(self, row: int, n_words: int) -> tuple[np.ndarray, np.ndarray]:
+        """Heads and labels of one sentence's words, without ROOT and padding."""
+        return self.heads[row, 1 : n_words + 1].numpy(), self.labels[row, 1 : n_words + 1].numpy()
+
+    def to(self, device: torch.device) -> Graphs:
+        """The same on another device."""
+        return Graphs(sent(self.heads, device), sent(self.labels, device), self.has_any)
+
+
+@dataclass(frozen=True)
+class PieceInputs:
+    """Rows of pieces: CLS, ROOT, the pieces of the words, SEP. A long sentence has several rows, its windows."""
+
+    pieces: Int[Tensor, "row piece"]
+    words: Int[Tensor, "row piece"]  # the word of each piece, 0 for ROOT; -1 for CLS, SEP and padding
+    is_first: Bool[Tensor, "row piece"]  # the pieces that stand for their words, ROOT's included (Sec. 5.3)
+    is_piece: Bool[Tensor, "row piece"]  # false for padding
+    sentences: Int[Tensor, " row"]  # the sentence of each row
+    word_rows: Int[Tensor, "batch word"]  # where each word is read: the row …
+    word_pieces: Int[Tensor, "batch word"]  # … and the piece in it
+    row_lengths: tuple[int, ...]
+    row_counts: tuple[int, ...]  # rows of each sentence
+    padded_to: int = 1  # the length of all rows is a multiple of it, unless they are as long as can be
+
+    @classmethod
+    def of(
+        cls,
+        sentences: Sequence[Sequence[Sequence[int]]],
+        *,
+        cls_id: int,
+        sep_id: int,
+        pad_id: int,
+        n_positions: int,
+        padded_to: int = 1,
+    ) -> PieceInputs:
+        """The inputs for sentences given as the pieces of their words."""
+        room, most = n_positions - N_SPECIALS, most_pieces_of_word(n_positions)
+        rows: list[list[int]] = []
+        words: list[list[int]] = []
+        firsts: list[list[int]] = []
+        row_counts, places = [], []
+        for sentence in sentences:
+            counts = [min(len(pieces), most) for pieces in sentence]
+            cut = windows(counts, room)
+            first_of = []  # for each window, the first piece of each of its words
+            for window in cut:
+                row, word_of, first = [cls_id, pad_id], [-1, 0], [ROOT_PIECE]
+                for word in window:
+                    first.append(len(row))
+                    row += sentence[word][:most]
+                    word_of += [word + 1] * counts[word]
+                rows.append([*row, sep_id])
+                words.append([*word_of, -1])
+                firsts.append(first)
+                first_of.append({word: piece for word, piece in zip(window, first[1:], strict=True)})
+            start = len(rows) - len(cut)
+            owner = owners(counts, cut)
+            places.append(
+                [(start, ROOT_PIECE), *((start + number, first_of[number][w]) for w, number in enumerate(owner))]
+            )
+            row_counts.append(len(cut))
+        lengths = tuple(map(len, rows))
+        shape = (len(rows), padded_length(max(lengths, default=0), padded_to, n_positions))
+        pieces, word_of_piece = np.full(shape, pad_id), np.full(shape, -1)
+        is_first = np.zeros(shape, dtype=bool)
+        for number, (row, word_of, first) in enumerate(zip(rows, words, firsts, strict=True)):
+            pieces[number, : len(row)] = row
+            word_of_piece[number, : len(row)] = word_of
+            is_first[number, first] = True
+        word_places = np.zeros((len(sentences), max(map(len, places), default=0), 2), dtype=np.int64)
+        for number, place in enumerate(places):
+            word_places[number, : len(place)] = place
+            word_places[number, len(place) :] = place[0]  # padding reads ROOT of its own sentence
+        return cls(
+            torch.from_numpy(pieces),
+            torch.from_numpy(word_of_piece),
+            torch.from_numpy(is_first),
+            torch.from_numpy(np.arange(shape[1])[None] < np.array(lengths, dtype=np.int64)[:, None]),
+            torch.from_numpy(np.repeat(np.arange(len(sentences)), row_counts)),
+            torch.from_numpy(word_places[..., 0]),
+            torch.from_numpy(word_places[..., 1]),
+            lengths,
+            tuple(row_counts),
+            padded_to,
+        )
+
+    def select(self, sentences: Sequence[int], n_words: int) -> PieceInputs:
+        """The inputs of some sentences, cut to `n_words`, ROOT included, and to their pieces."""
+        starts = np.cumsum([0, *self.row_counts])
+        kept = [row for number in sentences for row in range(starts[number], starts[number + 1])]
+        row_counts = tuple(self.row_counts[number] for number in sentences)
+        lengths = tuple(self.row_lengths[row] for row in kept)
+        device = self.pieces.device
+        rows, width = sent(kept, device), padded_length(max(lengths), self.padded_to, self.pieces.shape[1])
+        chosen = sent(sentences, device)
+        new_starts = np.cumsum([0, *row_counts])[:-1]
+        shift = sent([int(new_starts[i] - starts[number]) for i, number in enumerate(sentences)], device)
+        return PieceInputs(
+            self.pieces[rows, :width],
+            self.words[rows, :width],
+            self.is_first[rows, :width],
+            self.is_piece[rows, :width],
+            sent(torch.from_numpy(np.repeat(np.arange(len(sentences)), row_counts)), device),
+            self.word_rows[chosen, :n_words] + shift[:, None],
+            self.word_pieces[chosen, :n_words],
+            lengths,
+            row_counts,
+            self.padded_to,
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are, windows included."""
+        return len(self.row_lengths)
+
+    def row_chunks(self, rows_at_once: int | None) -> Iterator[slice]:
+        """Slices of so many rows; all rows in one without a number."""
+        step = rows_at_once or self.n_rows
+        for start in range(0, self.n_rows, step):
+            yield slice(start, start + step)
+
+    def to(self, device: torch.device) -> PieceInputs:
+        """The same on another device."""
+        names = ("pieces", "words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")
+        moved: dict[str, Any] = {name: sent(getattr(self, name), device) for name in names}
+        return replace(self, **moved)
+
+
+def padded_length(n_pieces: int, padded_to: int, longest: int) -> int:
+    """How long a row of so many pieces is, padding included."""
+    return min(-(-n_pieces // padded_to) * padded_to, longest)
+
+
+def most_pieces_of_word(n_positions: int) -> int:
+    """Of a word with more pieces the first ones are read, so that some words fit into the smallest window."""
+    return max(1, (n_positions - N_SPECIALS) // 4)
+
+
+@dataclass(frozen=True)
+class WordInputs:
+    """Words and their characters, for a BiLSTM. ROOT is word 0."""
+
+    words: Int[Tensor, "batch word"]
+    chars: Int[Tensor, "batch word char"]
+    lengths: tuple[int, ...]  # words, ROOT included
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, *, most_chars: int = 32) -> WordInputs:
+        """The inputs for sentences given as their words; of a long word the first characters are read."""
+        lengths = tuple(len(sentence) + 1 for sentence in sentences)
+        words = np.zeros((len(sentences), max(lengths, default=0)), dtype=np.int64)
+        chars = np.zeros((*words.shape, most_chars), dtype=np.int64)
+        chars[:, :, 0] = 1  # ROOT and padding have one character, which is unknown
+        for row, sentence in enumerate(sentences):
+            words[row, 1 : len(sentence) + 1] = vocabulary.word_ids(sentence)
+            for number, word in enumerate(sentence, start=1):
+                ids = vocabulary.char_ids(word, most_chars)
+                chars[row, number, : len(ids)] = ids
+        longest = max(1, int((chars != 0).sum(-1).max(initial=1)))
+        return cls(torch.from_numpy(words), torch.from_numpy(chars[:, :, :longest]), lengths)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are, one a sentence."""
+        return len(self.lengths)
+
+    def select(self, sentences: Sequence[int], n_words: int) -> WordInputs:
+        """The inputs of some sentences, cut to `n_words`, ROOT included, and to their characters."""
+        lengths = tuple(self.lengths[number] for number in sentences)
+        rows = sent(sentences, self.words.device)
+        chars = self.chars[rows, :n_words]
+        longest = int((chars != 0).sum(-1).max())
+        return WordInputs(self.words[rows, :n_words], chars[:, :, :longest], lengths)
+
+    def to(self, device: torch.device) -> WordInputs:
+        """The same on another device."""
+        return replace(self, words=sent(self.words, device), chars=sent(self.chars, device))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences that are scored together."""
+
+    inputs: PieceInputs | WordInputs
+    lengths: tuple[int, ...]  # words of each sentence, ROOT not counted
+    is_word: Bool[Tensor, "batch word"]  # ROOT included, padding not
+    allowed: Allowed | None = None  # where a person decided something about a sentence
+
+    @classmethod
+    def of(cls, inputs: PieceInputs | WordInputs, lengths: Sequence[int]) -> Batch:
+        """The batch of these inputs."""
+        is_word = torch.arange(max(lengths) + 1)[None] <= torch.tensor(list(lengths))[:, None]
+        return cls(inputs, tuple(lengths), is_word)
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.lengths)
+
+    @property
+    def n_words(self) -> int:
+        """The words of the longest sentence, ROOT included."""
+        return max(self.lengths) + 1
+
+    @property
+    def word_places(self) -> Int[Tensor, " place"] | None:
+        """Where words and ROOT are, counted through all sentences; None without padding. No device is asked."""
+        is_word = np.arange(self.n_words) <= np.array(self.lengths)[:, None]
+        return None if is_word.all() else torch.from_numpy(np.flatnonzero(is_word))
+
+    def select(self, sentences: Sequence[int]) -> Batch:
+        """Some of the sentences, without needless padding."""
+        lengths = tuple(self.lengths[number] for number in sentences)
+        rows = sent(sentences, self.is_word.device)
+        n_words = max(lengths) + 1
+        allowed = None if self.allowed is None else self.allowed.select(rows, n_words)
+        return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words], allowed)
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on another device."""
+        allowed = None if self.allowed is None else self.allowed.to(device)
+        return Batch(self.inputs.to(device), self.lengths, sent(self.is_word, device), allowed)

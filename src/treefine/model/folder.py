@@ -1,0 +1,270 @@
+"""Save and load model folders, here or on a hub. Weights are safetensors; nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from treefine.config import BiLSTMSettings, ModelSettings, TransformerSettings, read_settings
+from treefine.errors import ModelError
+from treefine.model.parser_model import ParserModel
+from treefine.model.subwords import TOKENIZER_FILES, Subwords
+from treefine.model.vocabulary import Vocabulary
+from treefine.model.weight_files import LAYOUT, check_weights, read_json, read_weights, write_json
+from treefine.version import __version__
+
+_TAGS = {
+    "given": "reads the {columns} tags of its input",
+    "predicted": "predicts {columns} tags in its first step and reads them in the later ones",
+    "tagger": "predicts {columns} tags beside its trees",
+    "none": "reads no tags",
+}
+
+
+def model_card(model: ParserModel, notes: str = "") -> str:
+    """What the model is, what it reads, and how to use it, in the hub's Markdown."""
+    settings = model.settings
+    encoder = settings.encoder
+    if isinstance(encoder, BiLSTMSettings):
+        kind = "a biaffine parser: a BiLSTM over words and characters"
+    else:
+        kind = "RNGTr, which refines a graph" if settings.reads_graph else "SynTr, which reads no graph"
+        kind += f": a transformer of the {encoder.family} family, {encoder.n_layers} layers of width {encoder.width}"
+    source: str = settings.tags.source
+    if source == "predicted" and not settings.reads_graph:
+        source = "tagger"
+    columns = " and ".join(column.upper() for column in settings.tags.columns)
+    n_parameters = sum(each.numel() for each in model.parameters())
+    command = "treefine parse --model THIS_FOLDER in.conllu -o out.conllu"
+    return "\n".join(
+        [
+            "---",
+            "library_name: treefine",
+            "tags: [dependency-parsing, universal-dependencies]",
+            "---",
+            "",
+            "# A treefine dependency parser",
+            "",
+            f"This is {kind}. It has {n_parameters / 1e6:.1f} million parameters,",
+            f"knows {len(model.vocabulary.labels)} labels, and {_TAGS[source].format(columns=columns)}.",
+            "",
+            "```",
+            command,
+            "```",
+            *(["", notes] if notes else []),
+            "",
+        ]
+    )
+
+
+SCALE = ".scale"  # ends the name of what a rounded weight's rows are multiplied by
+NARROWEST = 16  # a shorter row would hardly be smaller with a scale of its own
+LARGEST = 127
+
+
+def rounded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Each matrix as int8 with a scale for each row, by which its largest number is ±127; all else as float16."""
+    found: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        if weight.dim() < 2 or weight.size(-1) < NARROWEST:
+            found[name] = weight.half()
+            continue
+        scale = weight.float().abs().amax(-1, keepdim=True) / LARGEST
+        found[name] = torch.round(weight.float() / scale.clamp(min=torch.finfo(torch.float32).tiny)).to(torch.int8)
+        found[name + SCALE] = scale.squeeze(-1)
+    return found
+
+
+def restored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights in float32, whichever way they were stored. What was not rounded stays in its place."""
+    found = {}
+    for name, weight in weights.items():
+        scale = weights.get(name + SCALE)
+        has_scale = scale is not None and scale.is_floating_point() and scale.shape == weight.shape[:-1]
+        if weight.dtype == torch.int8 and scale is not None and has_scale:
+            found[name] = weight.float() * scale.float().unsqueeze(-1)
+        elif not (name.endswith(SCALE) and _is_rounded(weights.get(name.removesuffix(SCALE)))):
+            found[name] = weight.float() if weight.is_floating_point() else weight
+    return found
+
+
+def _is_rounded(weight: Tensor | None) -> bool:
+    return weight is not None and weight.dtype == torch.int8
+
+
+class _NoFirstNumbers(TorchFunctionMode):
+    """Lets `torch.nn.init` do nothing: for weights without memory it would load torch's compiler, for a second."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return (kwargs or {}).get("tensor", args[0] if args else None)
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def unfilled() -> Iterator[None]:
+    """Modules made within have weights with a shape and nothing else."""
+    with torch.device("meta"), _NoFirstNumbers():
+        yield
+
+
+FORMAT = 1  # of the folder; a higher one was saved by a later treefine
+
+
+def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: str) -> None:
+    """Write the files of a model into a folder that is there."""
+    config = {"treefine": __version__, "format": FORMAT, **asdict(model.settings)}
+    write_json(folder / LAYOUT.config, config)
+    write_json(folder / LAYOUT.vocabulary, asdict(model.vocabulary))
+    if dtype not in (torch.float32, torch.float16, torch.int8):
+        raise ModelError(f"Weights cannot be saved as {dtype}.", hint="Choose torch.float32, float16 or int8.")
+    weights = {name: each.detach().cpu().contiguous() for name, each in model.state_dict().items()}
+    stored = rounded(weights) if dtype == torch.int8 else {name: each.to(dtype) for name, each in weights.items()}
+    for name, each in stored.items():
+        if not each.isfinite().all():
+            raise ModelError(f"The weight {name} holds a number that is not finite in {dtype}; nothing was saved.")
+    save_file(stored, folder / LAYOUT.weights, metadata={"format": "pt"})
+    (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # the library lets only the owner read it
+    if model.subwords is not None:
+        model.subwords.save(folder)
+    (folder / LAYOUT.card).write_text(model_card(model, notes), encoding="utf-8")
+
+
+def load_model(folder: Path) -> ParserModel:
+    """The model of a folder; a missing or damaged file, or weights that do not fit, are a ModelError by name."""
+    path = folder / LAYOUT.config
+    config = read_json(path)
+    if not _is_ours(config):
+        hint = "This is a folder of something else; a parser is made of a pretrained encoder by training."
+        raise ModelError("This is no config of a treefine model.", hint=hint, path=str(path))
+    if config["format"] != FORMAT:
+        hint = f"It was saved by treefine {config.get('treefine')}; this is {__version__}."
+        raise ModelError(f"The folder has format {config['format']!r}, not {FORMAT}.", hint=hint, path=str(path))
+    values = {name: each for name, each in config.items() if name not in ("treefine", "format")}
+    settings = read_settings(ModelSettings, values, path=str(path))
+    vocabulary = _read_vocabulary(folder / LAYOUT.vocabulary)
+    subwords = None
+    if isinstance(settings.encoder, TransformerSettings):
+        subwords = Subwords.from_folder(folder)
+        if len(subwords) > settings.encoder.n_pieces:
+            raise ModelError(
+                f"The tokenizer has {len(subwords)} pieces, but the model {settings.encoder.n_pieces}.",
+                hint="The tokenizer does not belong to the config.json beside it.",
+                path=str(folder),
+            )
+    with unfilled():
+        model = ParserModel(settings, vocabulary, subwords)
+    weights = restored(read_weights(folder / LAYOUT.weights))
+    check_weights(weights, model.state_dict(), path=str(folder / LAYOUT.weights))
+    model.load_state_dict(weights, assign=True)
+    return model.eval()
+
+
+def fetch(name: str | os.PathLike[str]) -> Path:
+    """The folder of this name, or a copy of the hub's model of this name; a local folder touches no network."""
+    folder, hub_name = Path(name), os.fspath(name)
+    if folder.is_dir() and hub_name:
+        return folder
+    is_path = hub_name.count("/") > 1 or hub_name.startswith((".", "/", "~")) or "\\" in hub_name or folder.exists()
+    if is_path or not hub_name:
+        raise ModelError("There is no such model folder.", path=hub_name)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.md"]
+    try:
+        return Path(snapshot_download(hub_name, allow_patterns=patterns))
+    except (HFValidationError, RepositoryNotFoundError):
+        hint = "Give the path of a folder, or OWNER/NAME of a model on the hub."
+        raise ModelError(f"There is no model {hub_name!r}, neither a folder nor on the hub.", hint=hint) from None
+    except Exception as error:  # the hub's client lets through whatever its network layers raise
+        raise ModelError(
+            f"There is no folder {hub_name!r} here, and the hub cannot be reached ({type(error).__name__}).",
+            hint="Give the path of a folder, or try again with a network connection.",
+        ) from error
+
+
+def push_folder(folder: Path, name: str, *, is_private: bool) -> str:
+    """Upload a model folder to the hub; the address it has there."""
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        address = str(api.create_repo(name, private=is_private, exist_ok=True))
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a treefine model")
+    except Exception as error:  # as in `fetch`
+        hint = "Log in with `hf auth login`, and check the name OWNER/NAME and the network."
+        raise ModelError(f"{name!r} cannot be uploaded to the hub ({error}).", hint=hint) from error
+    return address
+
+
+def _read_vocabulary(path: Path) -> Vocabulary:
+    values = read_json(path)
+    names = [each.name for each in fields(Vocabulary)]
+    is_valid = set(values) <= set(names) and all(
+        isinstance(each, list) and all(isinstance(name, str) for name in each) for each in values.values()
+    )
+    try:
+        if not is_valid:
+            raise ValueError(f"it must hold lists of names called {', '.join(names)}")
+        return Vocabulary(**{name: tuple(each) for name, each in values.items()})
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"The vocabulary is damaged: {error}.", path=str(path)) from error
+
+
+@contextmanager
+def new_folder(target: Path, *, may_be_replaced: Callable[[Path], bool] | None = None) -> Iterator[Path]:
+    """A folder to fill, which takes the target's place at the end: that of nothing, or of a folder we wrote.
+
+    `may_be_replaced` tells the latter; without it that is the folder of a parser.
+    """
+    target = target.resolve()  # through a link, to the folder it names
+    try:
+        if target.exists() and not (may_be_replaced or _may_be_replaced)(target):
+            hint = "Choose another folder."
+            raise ModelError("There are files here that are not a model's.", hint=hint, path=str(target))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
+            new = Path(scratch, "new")
+            new.mkdir()
+            yield new
+            if target.exists():
+                target.rename(Path(scratch, "old"))
+            new.rename(target)
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror or error if isinstance(error, OSError) else error
+        raise ModelError(f"The model could not be saved: {reason}.", path=str(target)) from error
+
+
+def _may_be_replaced(target: Path) -> bool:
+    """Whether a folder is empty, or a model of ours and nothing else."""
+    if not target.is_dir():
+        return False
+    names = {path.name for path in target.iterdir()}
+    if not names:
+        return True
+    ours = {LAYOUT.config, LAYOUT.vocabulary, LAYOUT.weights, LAYOUT.card, LAYOUT.initial, LAYOUT.segmenter}
+    ours |= set(TOKENIZER_FILES)
+    return names <= ours and LAYOUT.config in names and _is_ours(read_json(target / LAYOUT.config))
+
+
+def is_model_folder(folder: Path) -> bool:
+    """Whether a folder holds a model of treefine's, not just an encoder."""
+    return (folder / LAYOUT.config).is_file() and _is_ours(read_json(folder / LAYOUT.config))
+
+
+def _is_ours(config: dict[str, Any]) -> bool:
+    return "format" in config and "encoder" in config

@@ -1,0 +1,162 @@
+"""Pretrained encoders in Hugging Face folders: their settings and names become ours, here and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from treefine.config import TransformerSettings, read_settings
+from treefine.errors import ModelError
+from treefine.model.weight_files import check_weights, read_json, read_weights, shown_shape
+
+Family = Literal["bert", "roberta", "electra", "mpnet"]
+_FAMILIES: dict[str, Family] = {
+    "bert": "bert",
+    "roberta": "roberta",
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+    "electra": "electra",
+    "mpnet": "mpnet",
+}
+_ATTENTION = {
+    "attention.self.query": "attention.query",
+    "attention.self.key": "attention.key",
+    "attention.self.value": "attention.value",
+    "attention.output.dense": "attention.output",
+    "attention.output.LayerNorm": "attention_norm",
+}
+_MPNET_ATTENTION = {
+    "attention.attn.q": "attention.query",
+    "attention.attn.k": "attention.key",
+    "attention.attn.v": "attention.value",
+    "attention.attn.o": "attention.output",
+    "attention.LayerNorm": "attention_norm",
+}
+_LAYER = {"intermediate.dense": "inner", "output.dense": "outer", "output.LayerNorm": "outer_norm"}
+_OUTSIDE = {
+    "embeddings.word_embeddings": "pieces",
+    "embeddings.position_embeddings": "positions",
+    "embeddings.token_type_embeddings": "token_types",
+    "embeddings.LayerNorm": "norm",
+    "embeddings_project": "widen",
+    "encoder.relative_attention_bias": "buckets",
+}
+_NOT_NEEDED = re.compile(r"pooler\.|embeddings\.position_ids$")  # weights of the base model that a parser does not use
+_OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
+
+
+def load_encoder(folder: Path) -> tuple[TransformerSettings, dict[str, Tensor]]:
+    """The settings of a pretrained encoder and its weights under our names, in fp32."""
+    config = read_json(folder / "config.json")
+    path = str(folder / "config.json")
+    kind, pad_id = config.get("model_type"), config.get("pad_token_id", 1)
+    family = _FAMILIES.get(str(kind))
+    if family is None:
+        message = f"model_type is {kind!r}, which is no encoder that can be used."
+        raise ModelError(message, hint=f"Choose one of the kinds {', '.join(_FAMILIES)}.", path=path)
+    weights = translate(_read_weights(folder), family, path=str(folder))
+    if family == "roberta" and type(pad_id) is not int:
+        raise ModelError(f"pad_token_id is {pad_id!r}; it must be a whole number.", path=path)
+    # Positions start after the padding's in RoBERTa, and in MPNet where that is 1; the type of every piece is 0.
+    offset = pad_id + 1 if family == "roberta" else 2 if family == "mpnet" else 0
+    weights["positions.weight"] = weights["positions.weight"][offset:]
+    if "token_types.weight" in weights:
+        weights["positions.weight"] = weights["positions.weight"] + weights.pop("token_types.weight")[0]
+    return _settings(config, family, weights, path=path), weights
+
+
+def translate(weights: Mapping[str, Tensor], family: Family, *, path: str = "") -> dict[str, Tensor]:
+    """The weights of the base model under our names; heads for other tasks are left out."""
+    prefix = f"{family}."
+    if any(name.startswith(prefix) for name in weights):
+        weights = {name.removeprefix(prefix): each for name, each in weights.items() if name.startswith(prefix)}
+    found: dict[str, Tensor] = {}
+    unknown = []
+    for name, weight in weights.items():
+        for old, new in _OLD_NAMES.items():
+            name = name.replace(old, new)
+        ours = _our_name(name, family)
+        if ours is not None:
+            found[ours] = weight.float()
+        elif name.startswith(("embeddings", "encoder.")) and not _NOT_NEEDED.search(name):
+            unknown.append(name)
+    if unknown:
+        hint = "Its layers are not those of the family that its config.json names."
+        raise ModelError(
+            f"The encoder has weights of no known use: {', '.join(sorted(unknown)[:5])}.", hint=hint, path=path
+        )
+    for needed in ("pieces.weight", "positions.weight"):
+        if needed not in found:
+            raise ModelError(f"The encoder has no weights for its {needed.partition('.')[0]}.", path=path)
+    tables = {
+        name: found[name] for name in ("pieces.weight", "positions.weight", "token_types.weight") if name in found
+    }
+    if any(each.dim() != 2 for each in tables.values()) or len({each.shape[1] for each in tables.values()}) > 1:
+        shapes = ", ".join(f"{name} is {shown_shape(each)}" for name, each in tables.items())
+        raise ModelError(f"The encoder's tables do not fit each other; {shapes}.", path=path)
+    return found
+
+
+def _our_name(name: str, family: Family) -> str | None:
+    body, _, kind = name.rpartition(".")
+    if kind not in ("weight", "bias"):
+        return None
+    layer = re.fullmatch(r"encoder\.layer\.(\d+)\.(.+)", body)
+    if layer is None:
+        return f"{_OUTSIDE[body]}.{kind}" if body in _OUTSIDE else None
+    names = _LAYER | (_MPNET_ATTENTION if family == "mpnet" else _ATTENTION)
+    return f"layers.{layer[1]}.{names[layer[2]]}.{kind}" if layer[2] in names else None
+
+
+def _settings(config: dict[str, Any], family: Family, weights: dict[str, Tensor], *, path: str) -> TransformerSettings:
+    position_kind = config.get("position_embedding_type", "absolute")
+    activations = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}
+    activation = activations.get(str(config.get("hidden_act", "gelu")))
+    if position_kind != "absolute" or activation is None:
+        wrong = f"position_embedding_type {position_kind!r}" if activation else f"hidden_act {config['hidden_act']!r}"
+        raise ModelError(f"An encoder with {wrong} cannot be used.", path=path)
+    n_pieces, embedding_width = weights["pieces.weight"].shape
+    try:
+        values = {
+            "family": family,
+            "n_pieces": n_pieces,
+            "n_positions": len(weights["positions.weight"]),
+            "n_layers": config["num_hidden_layers"],
+            "width": config["hidden_size"],
+            "n_attention_heads": config["num_attention_heads"],
+            "inner_width": config["intermediate_size"],
+            "embedding_width": embedding_width,
+            "activation": activation,
+            "norm_eps": config.get("layer_norm_eps", 1e-12),
+            "n_buckets": len(weights["buckets.weight"]) if "buckets.weight" in weights else 0,
+            "dropout": config.get("hidden_dropout_prob", 0.1),
+            "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
+        }
+    except KeyError as error:
+        raise ModelError(f"{error.args[0]} is missing.", path=path) from error
+    return read_settings(TransformerSettings, values, path=path)
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").exists() or not index.exists():
+        return read_weights(folder / "model.safetensors")
+    parts = read_json(index).get("weight_map")
+    if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):
+        raise ModelError("The file is damaged: it names no files.", hint="Copy or download it again.", path=str(index))
+    weights: dict[str, Tensor] = {}
+    for name in sorted(set(parts.values())):
+        weights |= read_weights(folder / name)
+    return weights
+
+
+def fill(module: torch.nn.Module, weights: Mapping[str, Tensor], *, path: str) -> None:
+    """Put all the weights into the module; it may have parameters of its own that an encoder's folder has not."""
+    own = {name for name in module.state_dict() if name == "root" or name.startswith("tags.") or ".relations." in name}
+    check_weights(weights, module.state_dict(), may_lack=frozenset(own), path=path)
+    module.load_state_dict(dict(weights), strict=False)

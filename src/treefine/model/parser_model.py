@@ -1,0 +1,92 @@
+"""Encoder and scorer in one: words, tags and a graph to scores (Eqs. 1 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from treefine.config import BiLSTMSettings, ModelSettings
+from treefine.errors import ConfigError
+from treefine.model.batch import Batch, Graphs, PieceInputs, WordInputs, flat_tags, padded
+from treefine.model.bilstm import BiLSTMEncoder
+from treefine.model.encoder import TransformerEncoder
+from treefine.model.scorer import BiaffineScorer, Scores, Tagger
+from treefine.model.subwords import Subwords
+from treefine.model.vocabulary import Vocabulary
+from treefine.treebank.sentence import Sentence
+
+
+class ParserModel(nn.Module):
+    """The network of RNGTr, SynTr or the biaffine parser, as its settings say."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: Vocabulary, subwords: Subwords | None = None) -> None:
+        super().__init__()
+        self.settings, self.vocabulary, self.subwords = settings, vocabulary, subwords
+        columns = settings.tags.columns if settings.tags.source != "none" else ()
+        n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
+        n_labels = len(vocabulary.labels)
+        self.encoder: TransformerEncoder | BiLSTMEncoder
+        if isinstance(settings.encoder, BiLSTMSettings):
+            self.encoder = BiLSTMEncoder(
+                settings.encoder, n_words=len(vocabulary.words), n_chars=len(vocabulary.chars), n_tags=n_tags
+            )
+        else:
+            double = settings.tags.double_specials
+            self.encoder = TransformerEncoder(
+                settings.encoder, settings.relations, n_labels=n_labels, n_tags=n_tags, double_specials=double
+            )
+        self.scorer = BiaffineScorer(self.encoder.width, n_labels, settings.scorer)
+        if settings.decode.root_label and vocabulary.label_id(settings.decode.root_label) is None:
+            raise ConfigError(
+                f"The root label {settings.decode.root_label!r} is none of the model's labels.",
+                hint='Name one of them, or set root_label = "" in [decode] if there is no label for root words alone.',
+            )
+        predicts = settings.tags.source == "predicted"
+        if predicts and 0 in n_tags:
+            lacking = columns[n_tags.index(0)]
+            raise ConfigError(
+                f"The model is to predict {lacking}, but its treebank has no such tags.",
+                hint=f"Leave {lacking} out of the columns in [tags].",
+            )
+        self.tagger = Tagger(self.encoder.width, n_tags, settings.scorer.dropout) if predicts else None
+
+    def forward(
+        self,
+        batch: Batch,
+        graphs: Graphs | None = None,
+        tags: Int[Tensor, "batch word column"] | None = None,
+        *,
+        rows_at_once: int | None = None,
+    ) -> Scores:
+        """The scores of a batch: RNGTr's given a graph, SynTr's without one; tags only where some are to be read."""
+        words = self.encoder(batch.inputs, tags, graphs, rows_at_once=rows_at_once)
+        with torch.autocast(words.device.type, enabled=False):  # an encoder may run in bfloat16, scores never do
+            words = words.float()
+            parses_on_cpu = words.device.type == "cpu" and not torch.is_grad_enabled()
+            scores: Scores = self.scorer(words, batch.is_word, batch.word_places if parses_on_cpu else None)
+            return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
+
+    def batch_of(self, sentences: Sequence[Sentence], *, padded_to: int = 1) -> Batch:
+        """The sentences as tensors; rows of pieces are as long as a multiple of `padded_to`."""
+        inputs: PieceInputs | WordInputs
+        if self.subwords is None or isinstance(self.settings.encoder, BiLSTMSettings):
+            inputs = WordInputs.of([sentence.forms for sentence in sentences], self.vocabulary)
+        else:
+            inputs = PieceInputs.of(
+                [self.subwords.pieces_of(sentence.forms) for sentence in sentences],
+                cls_id=self.subwords.cls_id,
+                sep_id=self.subwords.sep_id,
+                pad_id=self.subwords.pad_id,
+                n_positions=self.settings.encoder.n_positions,
+                padded_to=padded_to,
+            )
+        return Batch.of(inputs, [len(sentence) for sentence in sentences])
+
+    def given_tags(self, sentences: Sequence[Sentence]) -> Int[Tensor, "batch word column"]:
+        """The ids of the tags that the sentences have, in the columns that the model reads."""
+        flat = flat_tags(sentences, self.vocabulary, self.settings.tags.columns)
+        return torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))

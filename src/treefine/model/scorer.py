@@ -1,0 +1,211 @@
+"""The scorer: four MLPs, a biaffine form for arcs and one for labels (Eq. 6, Sec. 3.2.1), and a tagger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from treefine.config import ScorerSettings
+from treefine.model.batch import Allowed
+
+WORDS_AT_ONCE = 64  # on a CPU
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the network says of a batch: a score for each arc, and label scores for the heads that are asked for."""
+
+    arcs: Float[Tensor, "batch dep head"]  # -inf for heads that are no words, and for a word itself
+    label_dep: Float[Tensor, "batch dep width"]
+    label_head: Float[Tensor, "batch head width"]
+    label_weight: Float[Tensor, "label width width"]
+    tags: tuple[Float[Tensor, "batch word _"], ...] = ()  # a score for each tag, by column
+    alone: Mapping[int, Scores] = field(default_factory=dict)  # sentences that were scored alone (see `stable`)
+    allowed: Bool[Tensor, "batch dep label"] | None = None  # labels; None for all
+    words: Int[Tensor, " place"] | None = None  # which places are words, counted through all, if others are left out
+
+    @property
+    def arc_log_probabilities(self) -> Float[Tensor, "batch dep head"]:
+        """Of each head, for each dependent."""
+        return self.arcs.log_softmax(-1)
+
+    @cached_property
+    def best_heads(self) -> Int[Tensor, "batch dep"]:
+        """The best head of each word, taken alone."""
+        return self.arcs.argmax(-1)
+
+    @cached_property
+    def best_labels(self) -> Float[Tensor, "batch dep label"]:
+        """The score of each label for the best heads; several ask for these, and they are worked out once."""
+        return self.labels(self.best_heads)
+
+    def labels(self, heads: Int[Tensor, "batch dep"]) -> Float[Tensor, "batch dep label"]:
+        """The score of each label, if these are the heads. Those of ROOT and of padding mean nothing."""
+        index = heads.clamp(min=0)[..., None].expand(-1, -1, self.label_head.shape[-1])
+        head = self.label_head.gather(1, index)  # [batch, dep, width]
+        if self.words is None:
+            labels = label_scores(self.label_dep, head, self.label_weight)
+        else:
+            dep, head = (each.flatten(0, 1)[None, self.words] for each in (self.label_dep, head))
+            labels = _padded(label_scores(dep, head, self.label_weight)[0], self.words, heads.shape)
+        if self.allowed is not None:
+            labels = labels.masked_fill(~self.allowed, -math.inf)
+        for row, other in self.alone.items():
+            n_words = other.arcs.shape[1]
+            labels[row, :n_words] = other.labels(heads[row : row + 1, :n_words])[0]
+        return labels
+
+    def arc_labels(self, words: Int[Tensor, " arc"], heads: Int[Tensor, " arc"]) -> Float[Tensor, "arc label"]:
+        """The score of each label for some arcs of one sentence, whose scores these are alone."""
+        labels = label_scores(self.label_dep[:, words], self.label_head[:, heads], self.label_weight)[0]
+        return labels if self.allowed is None else labels.masked_fill(~self.allowed[0, words], -math.inf)
+
+    def only(self, row: int, n_words: int) -> Scores:
+        """Those of one sentence, cut to its words, ROOT included."""
+        if row in self.alone:
+            return self.alone[row]
+        part = slice(row, row + 1), slice(n_words)
+        tags = tuple(each[part] for each in self.tags)
+        arcs = self.arcs[part][..., :n_words]
+        allowed = None if self.allowed is None else self.allowed[part]
+        return Scores(arcs, self.label_dep[part], self.label_head[part], self.label_weight, tags, allowed=allowed)
+
+    def within(self, allowed: Allowed) -> Scores:
+        """The same with -inf for all that is not allowed."""
+        return replace(self, arcs=self.arcs.masked_fill(~allowed.heads, -math.inf), allowed=allowed.labels)
+
+    def with_rows(self, rows: Mapping[int, Scores]) -> Scores:
+        """A copy in which some sentences have other scores, each of which holds that sentence alone."""
+        if not rows:
+            return self
+        arcs, dep, head = self.arcs.clone(), self.label_dep.clone(), self.label_head.clone()
+        tags = [each.clone() for each in self.tags]
+        for row, other in rows.items():
+            n_words = other.arcs.shape[1]
+            arcs[row, :n_words, :n_words] = other.arcs[0]
+            dep[row, :n_words], head[row, :n_words] = other.label_dep[0], other.label_head[0]
+            for whole, part in zip(tags, other.tags, strict=True):
+                whole[row, :n_words] = part[0]
+        merged = replace(
+            self, arcs=arcs, label_dep=dep, label_head=head, tags=tuple(tags), alone={**self.alone, **rows}
+        )
+        if "best_labels" in vars(self):  # those of the other sentences are worked out already
+            labels = self.best_labels.clone()
+            for row, other in rows.items():
+                labels[row, : other.arcs.shape[1]] = other.best_labels[0]
+            vars(merged)["best_labels"] = labels
+        return merged
+
+
+class SharedDropout(nn.Module):
+    """Dropout with one mask for all words of a sentence."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Float[Tensor, "*batch word width"]) -> Float[Tensor, "*batch word width"]:
+        """The input, scaled and in part zero while training."""
+        if not self.training or not self.rate:
+            return x
+        keep = torch.empty_like(x[..., :1, :]).bernoulli_(1 - self.rate)
+        return x * keep / (1 - self.rate)
+
+
+class BiaffineScorer(nn.Module):
+    """Word vectors to scores, for the encoder that reads a graph and for the BiLSTM alike."""
+
+    def __init__(self, width: int, n_labels: int, settings: ScorerSettings) -> None:
+        super().__init__()
+
+        # Sec. 3.2.1 says one layer, Appendix A says two; the authors' code has one, and so do we.
+        def mlp(output: int) -> nn.Sequential:
+            linear = nn.Linear(width, output)
+            nn.init.orthogonal_(linear.weight)
+            nn.init.zeros_(linear.bias)
+            return nn.Sequential(linear, nn.LeakyReLU(settings.slope), SharedDropout(settings.dropout))
+
+        self.arc_dep, self.arc_head = mlp(settings.arc_width), mlp(settings.arc_width)
+        self.label_dep, self.label_head = mlp(settings.label_width), mlp(settings.label_width)
+        self.arc_weight = nn.Parameter(torch.zeros(settings.arc_width + 1, settings.arc_width))
+        self.label_weight = nn.Parameter(torch.zeros(n_labels, settings.label_width + 1, settings.label_width + 1))
+
+    def forward(
+        self,
+        words: Float[Tensor, "batch word width"],
+        is_word: Bool[Tensor, "batch word"],
+        places: Int[Tensor, " place"] | None = None,
+    ) -> Scores:
+        """The scores of all arcs between words; labels are scored when asked for.
+
+        `places` says where words are, counted through all sentences, if no time is to be spent on padding.
+        """
+        if places is None:
+            parts = list(self._parts(words))
+        else:
+            parts = [_padded(each, places, is_word.shape) for each in self._parts(words.flatten(0, 1)[places])]
+        dep, head, label_dep, label_head = parts
+        arcs = dep @ head.transpose(1, 2)  # [batch, dep, head]
+        is_self = torch.eye(words.shape[1], dtype=torch.bool, device=words.device)
+        arcs = arcs.masked_fill(~is_word[:, None] | is_self, -math.inf)
+        return Scores(arcs, label_dep, label_head, self.label_weight, words=places)
+
+    def _parts(self, words: Float[Tensor, "*batch word width"]) -> Iterator[Float[Tensor, "*batch word _"]]:
+        """The vectors of each word as dependent and as head, for arcs and for labels."""
+        yield with_one(self.arc_dep(words)) @ self.arc_weight
+        yield self.arc_head(words)
+        yield with_one(self.label_dep(words))
+        yield with_one(self.label_head(words))
+
+
+def label_scores(
+    dep: Float[Tensor, "batch dep width"],
+    head: Float[Tensor, "batch dep width"],
+    weight: Float[Tensor, "label width width"],
+) -> Float[Tensor, "batch dep label"]:
+    """The score of each label for each word and its head: a biaffine form a label (Eq. 6).
+
+    On the way, each word has a vector for each label. A CPU takes few words at once, so that these stay in its cache.
+    """
+    if dep.device.type != "cpu":
+        return torch.einsum("bdi,lij,bdj->bdl", dep, weight, head)
+    by_dep = weight.transpose(0, 1).flatten(1)  # [width, label and width]
+    scores = []
+    for start in range(0, dep.shape[0] * dep.shape[1], WORDS_AT_ONCE):
+        some = slice(start, start + WORDS_AT_ONCE)
+        of_labels = (dep.flatten(0, 1)[some] @ by_dep).view(-1, *weight.shape[::2])  # [word, label, width]
+        scores.append((of_labels * head.flatten(0, 1)[some, None]).sum(-1))
+    return torch.cat(scores or [dep.new_zeros(0)]).view(*dep.shape[:2], len(weight))
+
+
+def _padded(
+    flat: Float[Tensor, "word width"], places: Int[Tensor, " word"], shape: torch.Size
+) -> Float[Tensor, "batch place width"]:
+    """What words have, in their places; zeros where there are none."""
+    rows = flat.new_zeros(shape.numel(), flat.shape[1])
+    return rows.index_copy_(0, places, flat).view(*shape, -1)
+
+
+def with_one(x: Float[Tensor, "*batch word width"]) -> Float[Tensor, "*batch word wider"]:
+    """Each vector with a 1 behind it, so that a biaffine form has linear terms as well."""
+    return torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
+
+
+class Tagger(nn.Module):
+    """Word vectors to a score for each tag of each column; the first tag has the id 1, as 0 is no tag."""
+
+    def __init__(self, width: int, n_tags: tuple[int, ...], dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.columns = nn.ModuleList(nn.Linear(width, number) for number in n_tags)
+
+    def forward(self, words: Float[Tensor, "batch word width"]) -> tuple[Float[Tensor, "batch word _"], ...]:
+        """The scores, column by column."""
+        words = self.dropout(words)
+        return tuple(column(words) for column in self.columns)

@@ -1,0 +1,132 @@
+"""A smaller word table: the pieces that a treebank uses and the most frequent others (XLM-R has 250,000 in all)."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import ByteLevel
+
+from treefine.errors import ModelError
+from treefine.model.subwords import Subwords
+
+_Model = dict[str, Any]  # the "model" of a tokenizer.json
+_Added = dict[str, Any]  # one of its "added_tokens"
+_UNUSED = re.compile(r"\[unused\d+\]")  # BERT's spare rows have low ids and have learned nothing
+_BYTES = {f"<0x{byte:02X}>" for byte in range(256)}  # as SentencePiece writes them
+
+
+def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> tuple[Subwords, list[int]]:
+    """Subwords that give `words` the same pieces from a smaller vocabulary, and the old id of each new one.
+
+    The word table follows with `new_table = old_table[old_ids]`. Kept are the pieces of `words`; special and added
+    pieces; the `n_frequent` most frequent others (Unigram: by score; WordPiece and BPE: by id, the order they were
+    learned in); and what lets a new word fall back to shorter pieces: all single characters of the scripts that `words`
+    are written in, bytes, and for BPE the two parts of each piece.
+
+    Why `words` cannot come out otherwise, although other pieces are gone:
+
+    - WordPiece takes the longest piece that fits, again and again. The longest one was used, so it is kept, and no
+      longer one appears. A word that fits nowhere and is unknown as a whole still fits nowhere.
+    - Unigram takes the path of the highest score. Its pieces and their scores are kept and nothing better appears: a
+      character that has lost its own piece may now be unknown, but for less than that piece scored. That price is
+      counted from the lowest score in the vocabulary, so the piece with that score is kept too.
+    - BPE applies the merge of the lowest rank, again and again. Each merge that was applied is kept, with its order,
+      and the others that are left were there before: the lowest rank is the same one at every step.
+    """
+    settings = json.loads(subwords.tokenizer.to_str())
+    model: _Model = settings["model"]
+    if model["type"] not in ("WordPiece", "Unigram", "BPE"):
+        raise ModelError(f"The vocabulary of a {model['type']} tokenizer cannot be cut.", hint="Keep it whole.")
+    special = {token["content"] for token in settings["added_tokens"]} | set(subwords.special.values())
+    names = {number: piece for piece, number in subwords.tokenizer.get_vocab().items()}
+    words = set(words)
+    used = {names[number] for ids in subwords.all_pieces_of(list(words)) for number in ids}
+    scripts = {_script(character) for word in words for character in word}
+    letters = {piece for piece in names.values() if len(piece) == 1 and _script(piece) in scripts}
+    alphabet = set(ByteLevel.alphabet()) if subwords.is_byte_level else _BYTES if model.get("byte_fallback") else set()
+    kept = special | used | letters | alphabet | _needed_by(model)
+    others = (piece for piece in _most_frequent_first(model) if piece not in kept and not _UNUSED.fullmatch(piece))
+    frequent = set(islice(others, n_frequent))
+    settings["model"], old_ids = _cut(model, _with_fallbacks(model, kept | frequent))
+    settings["added_tokens"], outside = _renumbered(settings["added_tokens"], old_ids)
+    settings |= {"post_processor": None, "truncation": None, "padding": None}  # they hold ids, and we use none of them
+    tokenizer = Tokenizer.from_str(json.dumps(settings, ensure_ascii=False))
+    return Subwords(tokenizer, subwords.settings), old_ids + outside
+
+
+def _script(character: str) -> str:
+    """The first word of a character's name, such as LATIN or HANGUL: Korean has thousands of letters, and all count."""
+    return unicodedata.name(character, "").partition(" ")[0]
+
+
+def _most_frequent_first(model: _Model) -> list[str]:
+    vocabulary = model["vocab"]
+    if model["type"] == "Unigram":
+        return [piece for piece, _ in sorted(vocabulary, key=lambda entry: -entry[1])]
+    return sorted(vocabulary, key=lambda piece: vocabulary[piece])
+
+
+def _needed_by(model: _Model) -> set[str]:
+    """The unknown piece that the model itself names, and the piece that sets the price of an unknown character."""
+    if model["type"] != "Unigram":
+        return {model["unk_token"]} & set(model["vocab"])
+    unknown = [] if model["unk_id"] is None else [model["vocab"][model["unk_id"]]]
+    return {piece for piece, _ in (*unknown, min(model["vocab"], key=lambda entry: entry[1]))}
+
+
+def _merges(model: _Model) -> list[tuple[str, str, str]]:
+    """The left part, the right part and the whole of each merge; none where the model is not BPE."""
+    start = len(model.get("continuing_subword_prefix") or "")
+    return [(left, right, left + right[start:]) for left, right in model.get("merges", ())]
+
+
+def _with_fallbacks(model: _Model, pieces: set[str]) -> set[str]:
+    """The pieces and the shorter ones that can stand in for them; some of these need not be in the vocabulary."""
+    found = _with_parts(_merges(model), pieces)
+    before = {"", model.get("continuing_subword_prefix") or ""}
+    after = {"", model.get("end_of_word_suffix") or ""}
+    characters = set("".join(found))
+    return found | {start + character + end for start in before for character in characters for end in after}
+
+
+def _with_parts(merges: list[tuple[str, str, str]], pieces: set[str]) -> set[str]:
+    """The pieces, the two parts that each is merged from (of every pair that gives it), their parts, and so on."""
+    parts: defaultdict[str, set[str]] = defaultdict(set)
+    for left, right, whole in merges:
+        parts[whole] |= {left, right}
+    found, waiting = set(pieces), list(pieces)
+    while waiting:
+        new = parts[waiting.pop()] - found
+        found |= new
+        waiting.extend(new)
+    return found
+
+
+def _cut(model: _Model, kept: set[str]) -> tuple[_Model, list[int]]:
+    """The model with the kept pieces only, numbered from 0 in the order they had, and the old id of each."""
+    vocabulary = model["vocab"]
+    if model["type"] == "Unigram":
+        old_ids = [number for number, (piece, _) in enumerate(vocabulary) if piece in kept]
+        unk_id = None if model["unk_id"] is None else old_ids.index(model["unk_id"])
+        return model | {"vocab": [vocabulary[number] for number in old_ids], "unk_id": unk_id}, old_ids
+    pieces = [piece for piece in _most_frequent_first(model) if piece in kept]
+    smaller = model | {"vocab": {piece: number for number, piece in enumerate(pieces)}}
+    if "merges" in model:
+        smaller["merges"] = [(left, right) for left, right, whole in _merges(model) if {left, right, whole} <= kept]
+    return smaller, [vocabulary[piece] for piece in pieces]
+
+
+def _renumbered(added_tokens: list[_Added], old_ids: list[int]) -> tuple[list[_Added], list[int]]:
+    """Added pieces with their new ids, in the model's vocabulary or after its end, and the old ids of the latter."""
+    inside = set(old_ids)
+    outside = sorted(token["id"] for token in added_tokens if token["id"] not in inside)
+    new_ids = {old: new for new, old in enumerate(old_ids + outside)}
+    tokens = [token | {"id": new_ids[token["id"]]} for token in added_tokens]
+    return sorted(tokens, key=lambda token: int(token["id"])), outside

@@ -1,0 +1,185 @@
+"""Words to pieces: the tokenizer of a pretrained encoder, applied to one word at a time (Sec. 5.3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from treefine.errors import ModelError
+from treefine.model.weight_files import read_json
+
+MAX_WORD_PIECES = 24  # only the first piece is decoded, and no single word should fill a window of 512
+MAX_CACHED_WORDS = 200_000
+MAX_CACHED_LENGTH = 64  # characters of a word that is remembered: longer ones hardly come again
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")  # as they are saved
+
+# The settings that may name a special piece, and what it is customarily called where none does.
+SPECIAL = {
+    "cls": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
+    "sep": (("sep_token", "eos_token"), ("[SEP]", "</s>")),
+    "unk": (("unk_token",), ("[UNK]", "<unk>")),
+    "pad": (("pad_token",), ("[PAD]", "<pad>")),
+    "mask": (("mask_token",), ("[MASK]", "<mask>")),
+}
+
+
+class Subwords:
+    """The pieces of words, and the ids of the pieces that stand for no word.
+
+    The tokenizer is taken over: its padding and truncation are switched off. `settings` names the special pieces as
+    tokenizer_config.json does, for example {"cls_token": "<s>"}; `path` is what an error calls the place.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, settings: Mapping[str, object] | None = None, *, path: str = "") -> None:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text; the library does not save this
+        self.tokenizer = tokenizer
+        self.special = _special_pieces(tokenizer, settings or {}, path)  # "cls" -> "[CLS]", "pad" -> "[PAD]", …
+        self.cls_id = self._id_of("cls")
+        self.sep_id = self._id_of("sep")
+        self.unk_id = self._id_of("unk")
+        self.pad_id = self._id_of("pad") if "pad" in self.special else self.unk_id  # padding is masked anyway
+        self.mask_id = self._id_of("mask") if "mask" in self.special else None
+        self._markers = {self.cls_id, self.sep_id, self.pad_id, self.mask_id} - {self.unk_id, None}
+        self._n_ids = 1 + max(tokenizer.get_vocab().values())
+        self.is_byte_level = _is_byte_level(tokenizer)
+        self._cache: dict[str, tuple[int, ...]] = {}
+        try:  # a character in no vocabulary, to see that the model's own unknown piece is in order
+            tokenizer.encode("\U0010ffff", add_special_tokens=False)
+        except Exception as error:
+            raise ModelError(f"The tokenizer cannot encode unknown text ({error}).", hint=_WAY_OUT, path=path) from None
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Subwords:
+        """The tokenizer of a model folder: tokenizer.json, or the vocab.txt of an older BERT."""
+        settings = _settings_in(folder / "special_tokens_map.json") | _settings_in(folder / "tokenizer_config.json")
+        if (folder / "tokenizer.json").is_file():
+            tokenizer = _read_tokenizer(folder / "tokenizer.json")
+        elif (folder / "vocab.txt").is_file():
+            tokenizer = _read_wordpiece(folder / "vocab.txt", settings)
+        else:
+            message = "There is neither a tokenizer.json nor a vocab.txt in this folder."
+            raise ModelError(message, hint=_WAY_OUT, path=str(folder))
+        return cls(tokenizer, settings, path=str(folder))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The special pieces under the names that tokenizer_config.json has for them."""
+        return {f"{role}_token": piece for role, piece in self.special.items()}
+
+    def save(self, folder: Path) -> None:
+        """Write all that `from_folder` needs to the folder, which is made if need be."""
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.settings}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            whole, special = (folder / name for name in TOKENIZER_FILES)
+            whole.write_text(self.tokenizer.to_str(), encoding="utf-8")
+            special.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ModelError(f"The tokenizer could not be written: {error.strerror}.", path=str(folder)) from error
+
+    def __len__(self) -> int:
+        """The rows a word table needs: the highest id and one more."""
+        return self._n_ids
+
+    def __reduce__(self) -> tuple[type[Subwords], tuple[Tokenizer, dict[str, str]]]:
+        # A copied tokenizer forgets encode_special_tokens; a copy of ours is made anew.
+        return type(self), (self.tokenizer, self.settings)
+
+    def pieces_of(self, words: Sequence[str]) -> list[tuple[int, ...]]:
+        """The pieces of each word, one at least and MAX_WORD_PIECES at most; the first one stands for the word."""
+        cache = self._cache
+        new = [word for word in dict.fromkeys(words) if word not in cache]
+        if not new:
+            return [cache[word] for word in words]
+        found = dict(zip(new, (tuple(ids[:MAX_WORD_PIECES]) for ids in self.all_pieces_of(new)), strict=True))
+        cache.update((word, pieces) for word, pieces in found.items() if len(word) <= MAX_CACHED_LENGTH)
+        if len(cache) > MAX_CACHED_WORDS:
+            self._cache = {}  # not cleared: another thread may be reading it
+        return [found[word] if word in found else cache[word] for word in words]
+
+    def all_pieces_of(self, words: Sequence[str]) -> list[list[int]]:
+        """The pieces of each word, however many they are, without a look at the cache."""
+        encode_batch = getattr(self.tokenizer, "encode_batch_fast", self.tokenizer.encode_batch)
+        encodings = encode_batch([self._text_of(word) for word in words], add_special_tokens=False)
+        return [self._without_markers(encoding.ids) or [self.unk_id] for encoding in encodings]
+
+    def _text_of(self, word: str) -> str:
+        text = word.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair becomes "?"
+        # RoBERTa's pieces tell the start of a word by the space before it (transformers: add_prefix_space).
+        return " " + text if self.is_byte_level and not text.startswith(" ") else text
+
+    def _without_markers(self, ids: list[int]) -> list[int]:
+        """A Unigram model holds "<s>" as a piece of the best score and finds it in the text "<s>": spell it out."""
+        if self._markers.isdisjoint(ids):
+            return ids
+        return [part for piece in ids for part in (self._spelled(piece) if piece in self._markers else [piece])]
+
+    def _spelled(self, piece: int) -> list[int]:
+        ids = [self.tokenizer.token_to_id(character) for character in self.tokenizer.id_to_token(piece) or ""]
+        return [self.unk_id if part is None or part in self._markers else part for part in ids]
+
+    def _id_of(self, role: str) -> int:
+        number = self.tokenizer.token_to_id(self.special[role])
+        assert number is not None
+        return number
+
+
+_WAY_OUT = "Save it with a fast tokenizer: AutoTokenizer.from_pretrained(...).save_pretrained(...)."
+
+
+def _special_pieces(tokenizer: Tokenizer, settings: Mapping[str, object], path: str) -> dict[str, str]:
+    """The piece that plays each role: as the settings say, else by its customary name."""
+    found = {}
+    for role, (keys, customary) in SPECIAL.items():
+        named = [value.get("content") if isinstance(value, dict) else value for value in map(settings.get, keys)]
+        names = list(dict.fromkeys([*(name for name in named if isinstance(name, str)), *customary]))
+        pieces = [name for name in names if tokenizer.token_to_id(name) is not None]
+        if pieces:
+            found[role] = pieces[0]
+        elif role not in ("pad", "mask"):
+            message = f"The tokenizer has no {role} piece; its vocabulary lacks {', '.join(names)}."
+            raise ModelError(message, hint=f'Name one as "{role}_token" in tokenizer_config.json.', path=path)
+    return found
+
+
+def _is_byte_level(tokenizer: Tokenizer) -> bool:
+    parts = (tokenizer.normalizer, tokenizer.pre_tokenizer)
+    return any(b'"ByteLevel"' in part.__getstate__() for part in parts if part is not None)
+
+
+def _settings_in(path: Path) -> dict[str, object]:
+    """What the file says, null left out; nothing if there is no such file."""
+    return {key: value for key, value in read_json(path).items() if value is not None} if path.exists() else {}
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises nothing narrower
+        raise ModelError(f"The tokenizer cannot be read ({error}).", hint=_WAY_OUT, path=str(path)) from None
+
+
+def _read_wordpiece(path: Path, settings: Mapping[str, object]) -> Tokenizer:
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"The vocabulary cannot be read ({error}).", hint=_WAY_OUT, path=str(path)) from None
+    vocabulary = {piece: number for number, piece in enumerate(lines)}
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.model = WordPiece(vocabulary, unk_token=_special_pieces(tokenizer, settings, str(path))["unk"])
+    strip_accents = settings.get("strip_accents")
+    tokenizer.normalizer = BertNormalizer(
+        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
+        strip_accents=None if strip_accents is None else bool(strip_accents),  # None: where letters are lower-cased
+        lowercase=bool(settings.get("do_lower_case", True)),
+    )
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    return tokenizer

@@ -1,0 +1,99 @@
+"""What a model has names for: labels and tags, and for a BiLSTM words and characters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from treefine.config import Column
+from treefine.errors import TreebankError
+from treefine.treebank.label_schemes import read_as
+from treefine.treebank.sentence import BLANK, Sentence
+
+UNSEEN = -1  # the id of a label that the model has no name for
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The names a model knows, in the order of their ids.
+
+    >>> vocabulary = Vocabulary(labels=("nsubj", "root"), upos=("NOUN",))
+    >>> vocabulary.label_ids(["root", "nsubj:pass", "foo"]), vocabulary.tag_ids("upos", ["NOUN", "X"])
+    ([1, 0, -1], [1, 0])
+    """
+
+    labels: tuple[str, ...]
+    upos: tuple[str, ...] = ()
+    xpos: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # lower-cased
+    chars: tuple[str, ...] = ()
+
+    @classmethod
+    def of_treebank(cls, sentences: Iterable[Sentence], *, min_words: int = 2) -> Vocabulary:
+        """All labels, tags and characters of a treebank, and the words that it has `min_words` times or more."""
+        counted: dict[str, Counter[str]] = {name: Counter() for name in ("labels", "upos", "xpos", "words", "chars")}
+        for sentence in sentences:
+            counted["labels"].update(sentence.labels)
+            counted["upos"].update(sentence.upos)
+            counted["xpos"].update(sentence.xpos)
+            for form in sentence.forms:
+                counted["words"][form.lower()] += 1
+                counted["chars"].update(form)
+        counted["words"] = Counter({word: n for word, n in counted["words"].items() if n >= min_words})
+        for name in ("labels", "upos", "xpos"):
+            counted[name].pop(BLANK, None)
+        if not counted["labels"]:
+            raise TreebankError(
+                "The treebank has no labels to learn.", hint="Name one whose DEPREL column is filled in."
+            )
+        return cls(**{name: tuple(sorted(counter)) for name, counter in counted.items()})
+
+    def __post_init__(self) -> None:
+        if not self.labels:
+            raise ValueError("there is no label")
+        for name in ("labels", "upos", "xpos", "words", "chars"):
+            names = getattr(self, name)
+            if len(set(names)) < len(names):
+                raise ValueError(f"a name stands twice among the {name}")
+
+    @cached_property
+    def _ids(self) -> dict[str, dict[str, int]]:
+        names = ("labels", "upos", "xpos", "words", "chars")
+        return {name: {each: number for number, each in enumerate(getattr(self, name))} for name in names}
+
+    @cached_property
+    def _read(self) -> dict[str, int]:
+        """The ids of the labels that were read so far."""
+        return {}
+
+    def label_ids(self, labels: Sequence[str]) -> list[int]:
+        """The id of each label; one never seen counts as what it is read as (`read_as`), else as UNSEEN."""
+        for label in labels:
+            if label not in self._read:
+                self._read[label] = self._ids["labels"].get(read_as(label, self._ids["labels"]), UNSEEN)
+        return [self._read[label] for label in labels]
+
+    def label_id(self, label: str) -> int | None:
+        """The id of exactly this label; None where the model has no such label."""
+        return self._ids["labels"].get(label)
+
+    def tag_ids(self, column: Column, tags: Sequence[str]) -> list[int]:
+        """The id of each tag, counted from 1; 0 for no tag, and for one never seen."""
+        ids = self._ids[column]
+        return [ids.get(tag, -1) + 1 for tag in tags]
+
+    def tags(self, column: Column) -> tuple[str, ...]:
+        """The tags of a column, the first of which has the id 1."""
+        return self.upos if column == "upos" else self.xpos
+
+    def word_ids(self, words: Sequence[str]) -> list[int]:
+        """The id of each word, counted from 2; 1 for one never seen. 0 is left for ROOT."""
+        ids = self._ids["words"]
+        return [ids.get(word.lower(), -1) + 2 for word in words]
+
+    def char_ids(self, word: str, most: int) -> list[int]:
+        """The id of each of a word's first characters, counted from 2; 1 for one never seen. 0 is left for padding."""
+        ids = self._ids["chars"]
+        return [ids.get(char, -1) + 2 for char in word[:most]]

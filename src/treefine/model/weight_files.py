@@ -1,0 +1,101 @@
+"""The files of model folders: their names, and how JSON and safetensors are read; each fault is a ModelError."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError
+
+from treefine.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names of the files in a model folder; a tokenizer's own are in `subwords`."""
+
+    config: str = "config.json"
+    vocabulary: str = "vocabulary.json"
+    weights: str = "model.safetensors"
+    card: str = "README.md"
+    initial: str = "initial"  # the folder of the initial parser, where the model has one of its own
+    segmenter: str = "segmenter"  # the folder of the segmenter, where it was trained with one
+
+
+LAYOUT = Layout()
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a damaged or missing one is a ModelError."""
+    if not path.exists():
+        pickled = [each.name for each in path.parent.glob("*.bin")]
+        hint = "Weights are read from safetensors alone"
+        hint += f", not from the pickle {pickled[0]}: save the model in that format." if pickled else "."
+        raise ModelError("There is no such file.", hint=hint, path=str(path))
+    from safetensors.torch import load_file  # which loads torch, and a tokenizer needs none
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        hint = "Copy or download it again."
+        raise ModelError(f"The file is damaged ({error}).", hint=hint, path=str(path)) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; anything else is a ModelError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError("There is no such file.", hint="Is this a model folder?", path=str(path)) from None
+    except OSError as error:
+        raise ModelError(f"The file cannot be read ({error.strerror}).", path=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        raise ModelError(
+            "The file is damaged: it is no JSON.", hint="Copy or download it again.", path=str(path), line=line
+        ) from error
+    if not isinstance(value, dict):
+        raise ModelError("The file is damaged: it is no JSON object.", path=str(path))
+    return value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A value as JSON that a person can read."""
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def check_weights(
+    weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, may_lack: frozenset[str] = frozenset(), path: str
+) -> None:
+    """Refuse weights that are missing, of no use, of another shape, or no numbers, by name."""
+    missing = sorted(wanted.keys() - weights.keys() - may_lack)
+    surplus = sorted(weights.keys() - wanted.keys())
+    wrong = [
+        f"{name} is {shown_shape(weights[name])} instead of {shown_shape(wanted[name])}"
+        for name in sorted(weights.keys() & wanted.keys())
+        if weights[name].shape != wanted[name].shape
+    ]
+    faults = [f"missing: {_listed(missing)}"] if missing else []
+    faults += [f"surplus: {_listed(surplus)}"] if surplus else []
+    faults += wrong[:3]
+    odd = sorted(name for name, each in weights.items() if not each.is_floating_point() or not each.isfinite().all())
+    faults += [f"not finite numbers: {_listed(odd)}"] if odd else []
+    if faults:
+        is_other = missing or surplus or wrong
+        hint = "The weights do not belong to the config.json beside them." if is_other else "The file is damaged."
+        raise ModelError(f"The weights do not fit the model; {'; '.join(faults)}.", hint=hint, path=path)
+
+
+def shown_shape(weight: Tensor) -> str:
+    """The shape of a weight as a message shows it."""
+    return " × ".join(map(str, weight.shape)) if weight.dim() else "a number"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,73 @@
+"""What a parser has to say of a sentence beside its tree, in MISC and in comments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from treefine.config import Column
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import BLANK, Sentence
+
+CONFIDENCE, AGREEMENT = "Conf", "Agree"  # marks in MISC
+
+
+def with_confidence(sentence: Sentence, words: Sequence[float], whole: float) -> Sentence:
+    """The sentence with the confidence in each word in MISC, and that in all of it in a comment."""
+    sentence = _with_marks(sentence, CONFIDENCE, words, what="the confidence")
+    return _with_comments(sentence, {"confidence": f"{whole:.2f}"})
+
+
+def with_rank(sentence: Sentence, rank: int, n_trees: int, probability: float, agreement: Sequence[float]) -> Sentence:
+    """One of the best trees of a sentence: a name of its own, what it is and how probable in comments, and in MISC the
+    share of the steps that had each arc.
+    """
+    sentence = _with_marks(sentence, AGREEMENT, agreement, what="what the steps agreed on")
+    if sentence.sent_id and rank > 1:
+        named = f"# sent_id = {sentence.sent_id}-tree{rank}"
+        comments = [named if _key(comment) == "sent_id" else comment for comment in sentence.comments]
+        sentence = replace(sentence, comments=tuple(comments))
+    return _with_comments(sentence, {"tree": f"{rank} of {n_trees}", "probability": f"{probability:.4g}"})
+
+
+def _with_marks(sentence: Sentence, name: str, numbers: Sequence[float], *, what: str) -> Sentence:
+    if sentence.format.misc is None:
+        raise sentence.error(f"{sentence.format.title} has no column for {what}.", hint="Write CoNLL-U.")
+    notes = sentence.column(sentence.format.misc)
+    return sentence.with_misc(
+        [noted(note, f"{name}={number:.2f}") for note, number in zip(notes, numbers, strict=True)]
+    )
+
+
+def _with_comments(sentence: Sentence, values: dict[str, str]) -> Sentence:
+    """The sentence with these comments at the end, in place of older ones of the same names."""
+    kept = [comment for comment in sentence.comments if _key(comment) not in values]
+    return replace(sentence, comments=(*kept, *(f"# {key} = {value}" for key, value in values.items())))
+
+
+def _key(comment: str) -> str:
+    return comment.partition("=")[0].strip("# ") if "=" in comment else ""
+
+
+def noted(note: str, mark: str) -> str:
+    """MISC with one more mark, in place of an older one of the same name.
+
+    >>> noted("_", "Conf=0.97"), noted("Conf=0.10|SpaceAfter=No", "Conf=0.97")
+    ('Conf=0.97', 'SpaceAfter=No|Conf=0.97')
+    """
+    name = mark.partition("=")[0]
+    kept = [each for each in note.split("|") if each != BLANK and each.partition("=")[0] != name]
+    return "|".join([*kept, mark])
+
+
+def with_parse(sentence: Sentence, arcs: Arcs, columns: Sequence[Column], tags: Sequence[Sequence[str]]) -> Sentence:
+    """The sentence with these arcs, and with the tags of these columns, if there are any, where it had none."""
+    sentence = sentence.with_arcs(arcs)
+    for column, new in zip(columns, tags, strict=False):
+        index = sentence.format.upos if column == "upos" else sentence.format.xpos
+        if index is not None:
+            old = sentence.column(index)
+            if BLANK in old:
+                found = [best if tag == BLANK else tag for tag, best in zip(old, new, strict=True)]
+                sentence = sentence.with_tags(**{column: found})
+    return sentence

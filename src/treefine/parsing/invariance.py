@@ -1,0 +1,144 @@
+"""The same tree whatever else is in the batch.
+
+Padding changes no score in exact arithmetic: masked keys have weight zero, and no operation mixes sentences. In
+floating point the order of a sum depends on the shape of the tensors, so scores differ by some ε between batches; it
+grows with the scores (in fp32 some millionths of the largest, as the tests measure). A decision whose two best
+candidates are farther apart than 2 ε falls the same way in every batch. For any other one, the sentence is scored again
+alone; alone its tensors have one shape, so its scores are always the same. By induction over the steps, each graph is a
+function of the sentence alone, as long as 2 ε is less than TOLERANCE times the largest score of the word in question.
+Where a sentence's best heads are no tree, its tree is found by search. Trees are compared by the sum of their arcs, so
+the best one is the same in every batch if it leads by more than the sum of what its words' scores may differ by.
+How sure a sentence is of a step, and so whether it takes another, is a mean of probabilities; how far that can move is
+bounded in `sure`, and what is nearer to the limit is close as well.
+A sentence cut into windows is always alone. (Only when memory runs out are its windows encoded in other groups.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from treefine.model.batch import Batch, Graphs
+from treefine.model.scorer import Scores
+from treefine.parsing.decode import Decoder, dependents, labelled
+from treefine.parsing.refine import Tags
+
+
+def sureness(
+    arcs: Float[Tensor, "batch dep head"],
+    labels: Float[Tensor, "batch dep label"],
+    is_dependent: Bool[Tensor, "batch dep"],
+    is_same: Bool[Tensor, "batch dep"],
+) -> Float[Tensor, " batch"]:
+    """The share of each sentence's words that a further step is expected to leave as they are.
+
+    A word counts with the probability of its best head and the best label for it, or as 1 if these are what the step
+    read (`is_same`). `labels` are scored for the best heads. A score that is not a number leaves the sentence unsure.
+    """
+    best = (log_best(arcs) + log_best(labels)).exp()  # [batch, dep]
+    return _mean(torch.where(is_same, 1, best), is_dependent)
+
+
+def unsteadiness(
+    arcs: Float[Tensor, "batch dep head"],
+    labels: Float[Tensor, "batch dep label"],
+    is_dependent: Bool[Tensor, "batch dep"],
+    is_same: Bool[Tensor, "batch dep"],
+    noise: Callable[[Float[Tensor, "batch dep choice"]], Float[Tensor, "batch dep"]],
+) -> Float[Tensor, " batch"]:
+    """By how much the sureness may differ, if the difference of any two scores of a word may by its noise.
+
+    The log odds of the best choice then differ by the noise x at most, and its probability p by x eˣ (1 - p).
+    """
+    moved = [noise(each) * noise(each).exp() * -log_best(each).expm1() for each in (arcs, labels)]
+    return _mean(torch.where(is_same, 0, moved[0] + moved[1]), is_dependent)
+
+
+def log_best(scores: Float[Tensor, "batch dep choice"]) -> Float[Tensor, "batch dep"]:
+    """The logarithm of the probability of each word's best choice."""
+    return scores.amax(-1) - scores.logsumexp(-1)
+
+
+def _mean(of_words: Float[Tensor, "batch dep"], is_dependent: Bool[Tensor, "batch dep"]) -> Float[Tensor, " batch"]:
+    return torch.where(is_dependent, of_words, 0).sum(1) / is_dependent.sum(1).clamp(min=1)
+
+
+TOLERANCE = 1e-4  # between the best and the second best score, for each unit of the largest one
+LONGEST_SEARCH = 100  # words; a longer sentence may need so many searches that scoring it again takes less time
+
+
+def stable_scores(
+    score: Callable[[Batch, Graphs, Tags | None], Scores],
+    decoder: Decoder,
+    batch: Batch,
+    graphs: Graphs,
+    tags: Tags | None,
+    *,
+    needs_trees: bool,
+    stop_above: float = 1.0,
+) -> Scores:
+    """The scores of a batch, those of close decisions from scoring their sentences alone.
+
+    Where a sentence is to have a tree and its best heads are none, it is close unless its tree leads clearly. It is to
+    have one with `needs_trees`, or if this step is its last.
+    """
+    scores = score(batch, graphs, tags)
+    if len(batch) == 1:
+        return scores
+    labels = decoder.best_labels(scores)
+    best = labelled(scores.best_heads, labels, batch.is_word)
+    is_same = best.same_words(graphs)
+    is_close, is_last = close_calls(scores, labels, batch.is_word), is_same.all(1)
+    if stop_above < 1:
+        given = scores.arcs, labels, dependents(batch.is_word), is_same
+        sure = sureness(*given)
+        is_last = is_last | (sure > stop_above)
+        is_close = is_close | ~((sure - stop_above).abs() > unsteadiness(*given, _least_lead))
+    lacks_tree = (is_last | needs_trees) & ~decoder.are_trees(best, batch.is_word)
+    rows = []
+    for row, (is_one, lacks_one) in enumerate(torch.stack([is_close, lacks_tree], dim=1).tolist()):
+        if is_one or (lacks_one and not leads_clearly(scores.only(row, batch.lengths[row] + 1), decoder)):
+            rows.append(row)
+    alone = {}
+    for row in rows:
+        part = batch.select([row])
+        index = torch.tensor([row], device=graphs.heads.device)
+        part_tags = tags if tags is None else tags[index, : part.n_words]
+        alone[row] = score(part, graphs.select(index, part.n_words), part_tags)
+    return scores.with_rows(alone)
+
+
+def close_calls(
+    scores: Scores, labels: Float[Tensor, "batch word label"], is_word: Bool[Tensor, "batch word"]
+) -> Bool[Tensor, " batch"]:
+    """The sentences in which a head, a label for it or a tag wins by too little to win in every batch."""
+    is_close = torch.stack([_is_close(each) for each in (scores.arcs, labels, *scores.tags)]).any(0)
+    is_close = is_close & is_word
+    is_close[:, 0] = False
+    return is_close.any(1)
+
+
+def leads_clearly(scores: Scores, decoder: Decoder) -> bool:
+    """Whether one sentence's best tree, and each of its labels, win by enough to win in every batch."""
+    n_words = scores.arcs.shape[1] - 1
+    if n_words > LONGEST_SEARCH or decoder.tree_over != "log-probabilities":
+        return False  # probabilities do not change evenly with the scores, so that no sum bounds their difference
+    heads = torch.from_numpy(decoder.best_heads(scores.arcs[0]))[None].to(scores.arcs.device)
+    if bool(_is_close(decoder.allowed_labels(scores, heads))[0, 1:].any()):
+        return False
+    return decoder.lead(scores.arcs[0]) > float(_least_lead(scores.arcs)[0, 1:].sum())
+
+
+def _is_close(scores: Float[Tensor, "batch word choice"]) -> Bool[Tensor, "batch word"]:
+    if scores.shape[-1] == 1:
+        return torch.zeros(scores.shape[:-1], dtype=torch.bool, device=scores.device)
+    best, second = scores.topk(2, dim=-1).values.unbind(-1)
+    return ~(best - second > _least_lead(scores))  # so written, what is not a number is close
+
+
+def _least_lead(scores: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word"]:
+    """By how much a word's best choice has to win."""
+    return TOLERANCE * scores.masked_fill(scores.isinf(), 0).abs().amax(-1).clamp(min=1)

@@ -1,0 +1,182 @@
+"""From what is said of each character to sentences of CoNLL-U: no character is changed, and none is lost."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from treefine.segmenter.network import ENDS_MULTIWORD, WITHIN
+from treefine.treebank.multiword import Multiwords
+from treefine.treebank.raw_text import misc_of
+from treefine.treebank.sentence import BLANK, Sentence
+
+MOST_TOKENS = 10_000  # in a sentence: one without an end is cut there, for it must fit into memory
+LONGEST_TOKEN = 65_536  # characters, for the same reason
+
+
+_BLANK_LINE = re.compile(r"(\r\n|\r(?!\n)|\n)[^\S\r\n]*[\r\n]")
+
+
+class Cuts(NamedTuple):
+    """A stretch of text, and what a segmenter says of each of its characters."""
+
+    text: str
+    token: np.ndarray  # WITHIN, ENDS or ENDS_MULTIWORD
+    ends_sentence: np.ndarray  # whether the sentence ends too, if a token ends here
+
+
+@dataclass(frozen=True, slots=True)
+class Segmented:
+    """A sentence found in a text, and where in the text its words stand."""
+
+    sentence: Sentence
+    spans: tuple[tuple[int, int], ...]  # [start, end) of each word; the words of a multiword token share its span
+
+
+class _Token(NamedTuple):
+    start: int  # in the whole text
+    form: str
+    is_multiword: bool
+    ends_sentence: bool
+    gap: str  # after it
+
+
+def sentences_of(
+    cuts: Iterable[Cuts], multiwords: Multiwords, *, most_spaces: int = 0, blank_lines_end: bool = True
+) -> Iterator[Segmented]:
+    """The sentences of a text that comes in stretches; a token may have `most_spaces` spaces in it.
+
+    A blank line ends a sentence, whatever the segmenter says of it, unless it is told not to. Text that is all gap has
+    no sentence.
+    """
+    under_way: list[_Token] = []
+    before, number, follows_blank = "", 1, False
+    waiting: list[_Token] | None = None  # a whole sentence, until it is known whether it is the last
+    for token in _tokens(cuts, most_spaces):
+        if not token.form:
+            before = token.gap
+            continue
+        if waiting is not None:
+            yield _segmented(waiting, multiwords, number, before=before, follows_blank=follows_blank)
+            before, number, follows_blank = "", number + 1, has_blank_line(waiting[-1].gap)
+            waiting = None
+        under_way.append(token)
+        is_cut = blank_lines_end and has_blank_line(token.gap)
+        if token.ends_sentence or is_cut or len(under_way) == MOST_TOKENS:
+            waiting, under_way = under_way, []
+    last = waiting or under_way
+    if last:
+        yield _segmented(last, multiwords, number, before=before, follows_blank=follows_blank, is_last=True)
+
+
+def _tokens(cuts: Iterable[Cuts], most_spaces: int) -> Iterator[_Token]:
+    """The tokens of the text; the gap before the first of them comes as that of a token without a form.
+
+    The last token of a stretch waits for the next stretch, in which it may go on, or its gap may.
+    """
+    waiting, start, has_begun = list[Cuts](), 0, False  # `start` is where they begin in the text
+    for cut in cuts:
+        waiting.append(cut)
+        if is_gap(cut.text).all():
+            continue  # a long gap is not looked through again and again
+        rest = _joined(waiting)
+        found = _spans(rest, most_spaces)
+        if not has_begun:
+            has_begun = True
+            yield _Token(0, "", False, False, rest.text[: found[0][0]])
+        for span, following in zip(found, found[1:], strict=False):
+            yield _token(rest, start, span, following[0])
+        last, _ = found[-1]
+        waiting, start = [Cuts(rest.text[last:], rest.token[last:], rest.ends_sentence[last:])], start + last
+    if has_begun:
+        rest = _joined(waiting)
+        (span,) = _spans(rest, most_spaces)
+        yield _token(rest, start, span, len(rest.text))
+
+
+def _joined(stretches: Sequence[Cuts]) -> Cuts:
+    texts, token, ends_sentence = zip(*stretches, strict=True)
+    return Cuts("".join(texts), np.concatenate(token), np.concatenate(ends_sentence))
+
+
+def _token(cuts: Cuts, start: int, span: tuple[int, int], stop: int) -> _Token:
+    left, right = span
+    is_multiword, ends_sentence = cuts.token[right - 1] == ENDS_MULTIWORD, cuts.ends_sentence[right - 1]
+    return _Token(start + left, cuts.text[left:right], bool(is_multiword), bool(ends_sentence), cuts.text[right:stop])
+
+
+def _spans(cuts: Cuts, most_spaces: int) -> list[tuple[int, int]]:
+    """Where the tokens stand: they end before a gap and where the segmenter says so, but for spaces within them."""
+    text, in_token = cuts.text, ~is_gap(cuts.text)
+    ends = in_token & ((cuts.token != WITHIN) | ~np.append(in_token[1:], False))
+    starts = in_token & ~np.append(False, (in_token & ~ends)[:-1])
+    found: list[tuple[int, int]] = []
+    n_spaces = 0  # in the last token found
+    for left, right in zip(np.flatnonzero(starts).tolist(), (np.flatnonzero(ends) + 1).tolist(), strict=True):
+        if found and n_spaces < most_spaces and cuts.token[found[-1][1] - 1] == WITHIN:
+            first, end = found[-1]
+            if left == end + 1 and unicodedata.category(text[end]) == "Zs" and right - first <= LONGEST_TOKEN:
+                found[-1] = (first, right)
+                n_spaces += 1
+                continue
+        n_spaces = 0
+        found += [(each, min(each + LONGEST_TOKEN, right)) for each in range(left, right, LONGEST_TOKEN)]
+    return found
+
+
+def is_gap(text: str) -> np.ndarray:
+    """Of each character, whether it is white space, or one that no cell can hold: NUL, or half a surrogate pair."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    different, place = np.unique(codes, return_inverse=True)
+    gaps = [chr(code).isspace() or not code or 0xD800 <= code <= 0xDFFF for code in different.tolist()]
+    found: np.ndarray = np.array(gaps, dtype=bool)[place.reshape(-1)]
+    return found
+
+
+def has_blank_line(gap: str) -> bool:
+    r"""Whether there are two line breaks with nothing but white space between them. A page break (form feed) is none.
+
+    >>> has_blank_line(" \r\n \n"), has_blank_line("\r\n"), has_blank_line("\n\x00\n"), has_blank_line("\f\n")
+    (True, False, False, False)
+    """
+    return _BLANK_LINE.search(gap) is not None
+
+
+def _segmented(
+    tokens: Sequence[_Token],
+    multiwords: Multiwords,
+    number: int,
+    *,
+    before: str,
+    follows_blank: bool,
+    is_last: bool = False,
+) -> Segmented:
+    """A sentence of CoNLL-U from its tokens; `before` is the gap before the first of the text."""
+    ids, forms, notes, spans = list[str](), list[str](), list[str](), list[tuple[int, int]]()
+    word_lines = list[int]()
+    for place, token in enumerate(tokens):
+        words = multiwords.split(token.form) if token.is_multiword else (token.form,)
+        first = len(word_lines) + 1
+        misc = misc_of(token.gap, before="" if place else before, is_last=is_last and place == len(tokens) - 1)
+        if len(words) > 1:
+            ids.append(f"{first}-{first + len(words) - 1}")
+            forms.append(token.form)
+            notes.append(misc)
+            misc = BLANK
+        for word, form in enumerate(words, start=first):
+            word_lines.append(len(ids))
+            ids.append(str(word))
+            forms.append(form)
+            notes.append(misc)
+            spans.append((token.start, token.start + len(token.form)))
+    text = "".join([token.form + " " * bool(token.gap) for token in tokens]).rstrip(" ")
+    comments = (*(["# newpar"] if follows_blank else []), f"# sent_id = {number}", f"# text = {text}")
+    blank = (BLANK,) * len(ids)
+    columns = (tuple(ids), tuple(forms), *[blank] * 7, tuple(notes))
+    lines = range(len(ids)) if len(ids) == len(word_lines) else tuple(word_lines)
+    return Segmented(Sentence(comments, columns, lines, number=number), tuple(spans))

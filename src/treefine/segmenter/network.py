@@ -1,0 +1,223 @@
+"""The segmenter's network: from characters to scores of where tokens, multiword tokens and sentences end."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from treefine.config import SegmenterSettings
+from treefine.model.scorer import SharedDropout
+
+CATEGORIES = tuple("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split())
+PADDING, UNKNOWN = 0, 1
+N_SPECIALS = 2  # rows of a table before its own
+_DIGIT = re.compile(r"\d")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A text in numbers; all but `hashes` have one entry a character."""
+
+    chars: np.ndarray
+    kinds: np.ndarray
+    starts_run: np.ndarray  # whether a run begins here; white space belongs to the run before it
+    hashes: np.ndarray  # the row of the character's run in the table of runs
+
+    def __len__(self) -> int:
+        """Return the number of characters."""
+        return len(self.chars)
+
+    def __getitem__(self, place: slice) -> Encoded:
+        """A stretch of the text."""
+        return Encoded(self.chars[place], self.kinds[place], self.starts_run[place], self.hashes[place])
+
+
+class Alphabet:
+    """The characters that a network knows, and how it reads all others."""
+
+    def __init__(self, characters: str, n_hashes: int) -> None:
+        self.characters, self.n_hashes = characters, n_hashes
+        self._numbers = {each: number for number, each in enumerate(characters, start=N_SPECIALS)}
+        self._kinds = {name: number for number, name in enumerate(CATEGORIES, start=N_SPECIALS)}
+        self._seen: dict[int, tuple[int, int, int]] = {}  # characters that were described before
+
+    @classmethod
+    def of(cls, text: str, n_hashes: int, *, fewest: int = 3) -> Alphabet:
+        """The characters that a text has at least `fewest` times."""
+        return cls("".join(sorted(each for each, count in Counter(text).items() if count >= fewest)), n_hashes)
+
+    def __len__(self) -> int:
+        """Return the number of rows of a table of characters."""
+        return len(self.characters) + N_SPECIALS
+
+    def encode(self, text: str) -> Encoded:
+        """The text in numbers."""
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        different, place = np.unique(codes, return_inverse=True)
+        described = np.array([self._described(code) for code in different.tolist()], dtype=np.int64).reshape(-1, 3)
+        chars, kinds, groups = described[place.reshape(-1)].T
+        before = np.concatenate([[_SPACE], groups[:-1]])
+        starts = (groups != _SPACE) & ((groups != _LETTER) | (before != _LETTER))
+        starts[:1] = True
+        return Encoded(chars, kinds, starts, self._hashes(text, starts))
+
+    def _described(self, code: int) -> tuple[int, int, int]:
+        """The rows of a character and of its category, and its group."""
+        if code in self._seen:
+            return self._seen[code]
+        character, category = chr(code), unicodedata.category(chr(code))
+        number = self._numbers.get(character) or self._numbers.get(_plain(character), UNKNOWN)
+        is_letter = category[0] in "LMN" or category == "Cf"
+        group = _SPACE if character.isspace() else _LETTER if is_letter else _OTHER
+        self._seen[code] = number, self._kinds[category], group
+        return self._seen[code]
+
+    def _hashes(self, text: str, starts: np.ndarray) -> np.ndarray:
+        """Of each character, the row of its run: the same for all spellings that differ in case and digits alone."""
+        first = np.flatnonzero(starts)
+        text = _DIGIT.sub("0", text)
+        rows = [
+            zlib.crc32(text[start:stop].rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_SPECIALS
+            for start, stop in zip(first.tolist(), [*first[1:].tolist(), len(text)], strict=False)
+        ]
+        return np.repeat(np.array(rows, dtype=np.int64), np.diff([*first, len(text)]))
+
+
+_SPACE, _LETTER, _OTHER = 0, 1, 2
+
+
+def _plain(character: str) -> str:
+    """The character without accent, width or other form, as far as Unicode knows one.
+
+    >>> _plain("é"), _plain("！"), _plain("ж")
+    ('e', '!', 'ж')
+    """
+    return unicodedata.normalize("NFKD", character)[0]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Stretches of text side by side, padded."""
+
+    lengths: tuple[int, ...]  # in characters
+    n_runs: tuple[int, ...]
+    chars: Int[Tensor, "batch char"]
+    kinds: Int[Tensor, "batch char"]
+    run_of: Int[Tensor, "batch char"]  # which of the window's runs a character belongs to
+    first_char: Int[Tensor, "batch run"]  # of each run
+    last_char: Int[Tensor, "batch run"]
+    hashes: Int[Tensor, "batch run"]
+
+    @classmethod
+    def of(cls, stretches: Sequence[Encoded]) -> Windows:
+        """Stretches, none of them empty, as one batch."""
+        chars, kinds, run_of, first, last, hashes = [], [], [], [], [], []
+        for each in stretches:
+            starts = each.starts_run.copy()
+            starts[0] = True  # even where a run was cut
+            places = np.flatnonzero(starts)
+            chars.append(each.chars)
+            kinds.append(each.kinds)
+            run_of.append(np.cumsum(starts) - 1)
+            first.append(places)
+            last.append(np.append(places[1:], len(each)) - 1)
+            hashes.append(each.hashes[places])
+        padded = [_padded(rows) for rows in (chars, kinds, run_of, first, last, hashes)]
+        return cls(tuple(map(len, chars)), tuple(map(len, first)), *padded)
+
+    def to(self, device: torch.device) -> Windows:
+        """The same on a device."""
+        tensors = (self.chars, self.kinds, self.run_of, self.first_char, self.last_char, self.hashes)
+        return Windows(self.lengths, self.n_runs, *[each.to(device, non_blocking=True) for each in tensors])
+
+
+def _padded(rows: Sequence[np.ndarray]) -> Tensor:
+    table = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+    for place, row in zip(table, rows, strict=True):
+        place[: len(row)] = row
+    return torch.from_numpy(table)
+
+
+WITHIN, ENDS, ENDS_MULTIWORD = 0, 1, 2  # what a character may be to its token
+
+
+class CutScores(NamedTuple):
+    """Of each character: whether a token, and if so a multiword one, ends with it, and whether a sentence does."""
+
+    token: Float[Tensor, "batch char 3"]  # WITHIN, ENDS, ENDS_MULTIWORD
+    sentence: Float[Tensor, "batch char"]  # above zero: if a token ends here, so does its sentence
+
+
+class SegmenterNetwork(nn.Module):
+    """A BiLSTM over characters; one over runs of letters, which sees some hundred words; both score each character."""
+
+    def __init__(self, settings: SegmenterSettings, *, n_chars: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.chars = nn.Embedding(n_chars, settings.char_width)
+        self.kinds = nn.Embedding(len(CATEGORIES) + N_SPECIALS, settings.kind_width)
+        self.hashes = nn.Embedding(settings.n_hashes + N_SPECIALS, settings.hash_width)
+        nn.init.zeros_(self.hashes.weight)  # a run that was never learned from says nothing
+        self.dropout = SharedDropout(settings.dropout)
+        width = settings.char_width + settings.kind_width
+        self.char_layers = _layers(width, settings.char_hidden, settings.char_layers)
+        width = 4 * settings.char_hidden + settings.hash_width
+        self.run_layers = _layers(width, settings.run_hidden, settings.run_layers)
+        self.of_char = nn.Linear(2 * settings.char_hidden, settings.run_hidden)
+        self.of_run = nn.Linear(2 * settings.run_hidden, settings.run_hidden, bias=False)
+        self.scorer = nn.Linear(settings.run_hidden, 4)
+
+    def forward(self, windows: Windows, *, hidden: float = 0.0) -> CutScores:
+        """The scores of each character; in training, `hidden` is the share of characters and runs it does not know."""
+        chars, hashes = _hide(windows.chars, hidden), _hide(windows.hashes, 2 * hidden)
+        spelled = torch.cat([self.chars(chars), self.kinds(windows.kinds)], dim=-1)
+        x = self._through(self.char_layers, self.dropout(spelled), windows.lengths)  # [batch, char, width]
+        ends = [_at(x, windows.first_char), _at(x, windows.last_char), self.dropout(self.hashes(hashes))]
+        runs = self._through(self.run_layers, torch.cat(ends, dim=-1), windows.n_runs)  # [batch, run, width]
+        both = self.of_char(x) + _at(self.of_run(runs), windows.run_of)  # [batch, char, width]
+        scores = self.scorer(torch.relu(both))  # [batch, char, 4]
+        return CutScores(scores[..., :3], scores[..., 3])
+
+    def _through(
+        self, layers: nn.ModuleList, x: Float[Tensor, "batch place width"], lengths: tuple[int, ...]
+    ) -> Float[Tensor, "batch place out"]:
+        is_even = min(lengths) == x.shape[1]
+        for layer in layers:
+            if is_even:
+                x, _ = layer(x)
+            else:
+                packed = pack_padded_sequence(x, torch.tensor(lengths), batch_first=True, enforce_sorted=False)
+                x, _ = pad_packed_sequence(layer(packed)[0], batch_first=True, total_length=x.shape[1])
+            x = self.dropout(x)
+        return x
+
+
+def _layers(width: int, hidden: int, number: int) -> nn.ModuleList:
+    return nn.ModuleList(
+        nn.LSTM(width if layer == 0 else 2 * hidden, hidden, batch_first=True, bidirectional=True)
+        for layer in range(number)
+    )
+
+
+def _at(
+    x: Float[Tensor, "batch place width"], places: Int[Tensor, "batch other"]
+) -> Float[Tensor, "batch other width"]:
+    """The vectors at these places of each row."""
+    return x.gather(1, places[:, :, None].expand(-1, -1, x.shape[2]))
+
+
+def _hide(numbers: Int[Tensor, "batch place"], share: float) -> Int[Tensor, "batch place"]:
+    if not share:
+        return numbers
+    return numbers.masked_fill(torch.rand(numbers.shape, device=numbers.device) < share, UNKNOWN)

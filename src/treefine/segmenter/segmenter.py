@@ -1,0 +1,187 @@
+"""Segmenter: raw text into sentences, tokens and words, as a stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+import torch
+
+from treefine.model.folder import new_folder
+from treefine.segmenter.cut import Cuts, Segmented, is_gap, sentences_of
+from treefine.segmenter.folder import load_segmenter, may_be_replaced, write_segmenter
+from treefine.segmenter.network import ENDS, Alphabet, CutScores, SegmenterNetwork, Windows
+from treefine.treebank.multiword import Multiwords
+
+STRIDE = 1024  # characters that are looked at together; where they are cut depends on the text alone
+CONTEXT = 192  # characters that are read on either side of these
+CLOSE = 1e-3  # a score that decides by less may decide otherwise in other company
+AT_ONCE = 32  # such windows; always the same ones together, for the rounding of numbers depends on their company
+
+
+class Segmenter:
+    """A network, and what a treebank knows of multiword tokens, ready to cut text.
+
+    `most_spaces` is how many spaces a token may have in it.
+    """
+
+    def __init__(
+        self, network: SegmenterNetwork, alphabet: Alphabet, multiwords: Multiwords, *, most_spaces: int = 0
+    ) -> None:
+        self.network, self.alphabet, self.multiwords, self.most_spaces = (
+            network.eval(),
+            alphabet,
+            multiwords,
+            most_spaces,
+        )
+
+    @classmethod
+    def from_folder(cls, folder: str | os.PathLike[str]) -> Segmenter:
+        """The segmenter of a folder."""
+        network, alphabet, multiwords, most_spaces = load_segmenter(Path(folder))
+        return cls(network, alphabet, multiwords, most_spaces=most_spaces)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write a folder that can be moved; it appears once it is whole, in place of an older segmenter."""
+        with new_folder(Path(folder), may_be_replaced=may_be_replaced) as new:
+            self.write(new)
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a folder that is there."""
+        write_segmenter(self.network, self.alphabet, self.multiwords, self.most_spaces, folder)
+
+    def segment(self, text: str) -> list[Segmented]:
+        """The sentences of a text."""
+        return list(self.stream([text]))
+
+    def segment_all(self, texts: Sequence[str]) -> list[list[Segmented]]:
+        """The sentences of each text, as `segment` finds them; short texts are looked at together.
+
+        In company a score differs by some millionths, so that a text with a close decision is looked at alone.
+        """
+        found: dict[int, list[Segmented]] = {}
+        short = [number for number, text in enumerate(texts) if 0 < len(text) <= STRIDE]
+        short.sort(key=lambda number: len(texts[number]))  # of like length: the longest decides how long it takes
+        for first in range(0, len(short), AT_ONCE):
+            group = short[first : first + AT_ONCE]
+            token, sentence = self._scores([texts[number] for number in group])
+            best, second = token.topk(2, dim=-1).values.unbind(-1)
+            is_clear = (best - second > CLOSE) & (sentence.abs() > CLOSE)  # [text, char]
+            tokens, ends = token.argmax(-1).to(torch.int8).numpy(), (sentence > 0).numpy()
+            for row, number in enumerate(group):
+                text = texts[number]
+                if bool(is_clear[row, : len(text)].all()):
+                    cuts = Cuts(text, tokens[row, : len(text)], ends[row, : len(text)])
+                    found[number] = list(sentences_of([cuts], self.multiwords, most_spaces=self.most_spaces))
+        return [found[number] if number in found else self.segment(text) for number, text in enumerate(texts)]
+
+    def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
+        """The sentences of a text that comes in chunks; where these are cut makes no difference."""
+        return sentences_of(self._cuts(chunks), self.multiwords, most_spaces=self.most_spaces)
+
+    def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
+        """The lines of a text, such as an open file gives, each as one sentence; those without a token are none."""
+        found = self._cuts_of_lines(lines)
+        return sentences_of(found, self.multiwords, most_spaces=self.most_spaces, blank_lines_end=False)
+
+    def _cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
+        """What the network says of a text, block by block."""
+        size = STRIDE * AT_ONCE
+        before, parts, n_waiting = "", list[str](), 0
+        for chunk in chunks:
+            parts.append(chunk)
+            n_waiting += len(chunk)
+            if n_waiting < size + CONTEXT:
+                continue
+            text = "".join(parts)
+            start = 0
+            while len(text) - start >= size + CONTEXT:
+                yield self._block(before, text[start : start + size], text[start + size : start + size + CONTEXT])
+                before, start = text[start + size - CONTEXT : start + size], start + size
+            parts, n_waiting = [text[start:]], len(text) - start
+        text = "".join(parts)
+        for start in range(0, len(text), size):  # the last two: the first of them has less than CONTEXT after it
+            block = text[start : start + size]
+            yield self._block(before, block, text[start + size : start + size + CONTEXT])
+            before = block[-CONTEXT:]
+
+    def _block(self, before: str, block: str, after: str) -> Cuts:
+        return Cuts(block, *self._said([(before + block + after, len(before), len(before) + len(block))]))
+
+    def _cuts_of_lines(self, lines: Iterable[str]) -> Iterator[Cuts]:
+        """What the network says of each line alone; a sentence ends with its last token, and nowhere else."""
+        lines = (line for line in lines if line)
+        while group := list(islice(lines, AT_ONCE)):
+            text = "".join(group)
+            token, _ = self._said([(line, 0, len(line)) for line in group])
+            ends, stop = np.zeros(len(text), dtype=bool), 0
+            for line in group:
+                in_token = np.flatnonzero(~is_gap(line))
+                if len(in_token):
+                    last = stop + in_token[-1]
+                    ends[last], token[last] = True, max(token[last], ENDS)
+                stop += len(line)
+            yield Cuts(text, token, ends)
+
+    def _said(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Of each character of some texts from a start to a stop: what it is to its token, and to its sentence."""
+        windows = [
+            (text[max(0, left - CONTEXT) : left + STRIDE + CONTEXT], min(left, CONTEXT), min(STRIDE, stop - left))
+            for text, start, stop in places
+            for left in range(start, stop, STRIDE)
+        ]
+        tokens, ends = [], []
+        for first in range(0, len(windows), AT_ONCE):
+            some = windows[first : first + AT_ONCE]
+            scores = self._scores([text for text, _, _ in some])
+            token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), (scores.sentence > 0).numpy()
+            for row, (_, start, length) in enumerate(some):
+                tokens.append(token[row, start : start + length])
+                ends.append(sentence[row, start : start + length])
+        return np.concatenate(tokens), np.concatenate(ends)
+
+    def _scores(self, texts: Sequence[str]) -> CutScores:
+        """What the network says of some windows, on the CPU."""
+        windows = Windows.of([self.alphabet.encode(text) for text in texts]).to(self.device)
+        with torch.inference_mode(), _one_thread():
+            token, sentence = self.network(windows)
+        return CutScores(token.cpu(), sentence.cpu())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.network.parameters()).device
+
+
+class _Users:
+    """How many run a segmenter's network just now, and how many threads the first of them had before."""
+
+    def __init__(self) -> None:
+        self.lock, self.count, self.before = Lock(), 0, 1
+
+
+_users = _Users()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of the CPU: an LSTM's steps are so short that several threads mostly wait, if others are at work."""
+    with _users.lock:  # each thread of Python has a number of its own, and a new one starts with what was set last
+        before = torch.get_num_threads()
+        if _users.count == 0:
+            _users.before = before
+        elif before == 1:  # as others of us have set it
+            before = _users.before
+        torch.set_num_threads(1)
+        _users.count += 1
+    try:
+        yield
+    finally:
+        with _users.lock:
+            _users.count -= 1
+            torch.set_num_threads(before)

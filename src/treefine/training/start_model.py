@@ -1,0 +1,117 @@
+"""The model that a training starts from: a pretrained encoder, a BiLSTM, or a trained model that goes on learning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from treefine.config import BiLSTMSettings, ModelSettings
+from treefine.errors import ModelError
+from treefine.model.create import create_biaffine_model, create_parser_model, root_label_of
+from treefine.model.folder import fetch, is_model_folder, load_model
+from treefine.model.parser_model import ParserModel
+from treefine.model.shrink_vocabulary import cut_subwords
+from treefine.model.vocabulary import Vocabulary
+from treefine.training.recipe import PretrainedSettings, Recipe, expand
+from treefine.treebank.sentence import Sentence
+
+_TAG_COLUMN = re.compile(r"(encoder\.tags\.|tagger\.columns\.)(\d+)")
+
+
+def start_model(recipe: Recipe, sentences: Sequence[Sentence], folder: str = "") -> ParserModel:
+    """A model for the labels and tags of these sentences, not yet trained on them.
+
+    Without a `folder` to start from it is the recipe's.
+    """
+    model = _new_model(recipe, sentences, folder)
+    model.settings = replace(model.settings, max_steps=recipe.refine.max_steps)
+    return model
+
+
+def _new_model(recipe: Recipe, sentences: Sequence[Sentence], folder: str) -> ParserModel:
+    seed = recipe.training.seed
+    decode = replace(recipe.decode, root_label=root_label_of(sentences))
+    if isinstance(recipe.encoder, BiLSTMSettings):
+        return create_biaffine_model(
+            sentences, encoder=recipe.encoder, tags=recipe.tags, scorer=recipe.scorer, decode=decode, seed=seed
+        )
+    found = fetch(folder or expand(recipe.encoder.folder))
+    if is_model_folder(found):
+        return _continued(load_model(found), found, replace(recipe, decode=decode), sentences)
+    return create_parser_model(
+        found,
+        sentences,
+        relations=recipe.relations,
+        tags=recipe.tags,
+        scorer=recipe.scorer,
+        decode=decode,
+        n_frequent=recipe.encoder.n_frequent if recipe.encoder.pieces == "cut" else None,
+        seed=seed,
+    )
+
+
+def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
+    """A new model with the weights of an old one, wherever both have a place for them.
+
+    Rows that stand for a label or a tag are found by name. What the old one lacks is as in a new model.
+    """
+    if isinstance(old.settings.encoder, BiLSTMSettings):
+        raise ModelError("A biaffine model cannot go on learning on another treebank.", path=str(folder))
+    assert old.subwords is not None
+    assert isinstance(recipe.encoder, PretrainedSettings)
+    subwords, old_weights = old.subwords, old.state_dict()
+    if recipe.encoder.pieces == "cut":
+        words = {form for sentence in sentences for form in sentence.forms}
+        subwords, rows = cut_subwords(subwords, words, recipe.encoder.n_frequent)
+        old_weights["encoder.pieces.weight"] = old_weights["encoder.pieces.weight"][rows]
+    shape = replace(old.settings.encoder, n_pieces=len(old_weights["encoder.pieces.weight"]))
+    settings = ModelSettings(shape, recipe.relations, recipe.tags, recipe.scorer, recipe.decode)
+    vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.training.seed)
+        new = ParserModel(settings, vocabulary, subwords)
+    weights = new.state_dict()
+    for name, weight in weights.items():
+        old_name = _name_in(name, new, old)
+        if old_name in old_weights:
+            _copy(weight, old_weights[old_name], _names(name, new), _names(old_name, old))
+    new.load_state_dict(weights)
+    return new.eval()
+
+
+def _name_in(weight: str, new: ParserModel, old: ParserModel) -> str:
+    """What a weight of the new model is called in the old one, whose tags may be others; empty if it has none."""
+    found = _TAG_COLUMN.match(weight)
+    if found is None:
+        return weight
+    column, columns = new.settings.tags.columns[int(found[2])], old.settings.tags.columns
+    return f"{found[1]}{columns.index(column)}{weight[found.end() :]}" if column in columns else ""
+
+
+def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list[str] | None) -> None:
+    if new_names is None or old_names is None:
+        if new.shape == old.shape:
+            new.copy_(old)
+        return
+    place = {name: row for row, name in enumerate(old_names)}
+    if new.shape[1:] == old.shape[1:]:
+        for row, name in enumerate(new_names):
+            if name in place:
+                new[row] = old[place[name]]
+
+
+def _names(weight: str, model: ParserModel) -> list[str] | None:
+    """What the rows of a weight stand for, where that is a label or a tag."""
+    labels = list(model.vocabulary.labels)
+    if weight == "scorer.label_weight":
+        return labels
+    if weight.endswith((".relations.keys", ".relations.values")) and model.settings.relations.graph == "labelled":
+        kinds = [*labels, ""]  # "" is the arc from a word's first piece to the others
+        return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
+    found = _TAG_COLUMN.match(weight)
+    return None if found is None else list(model.vocabulary.tags(model.settings.tags.columns[int(found[2])]))

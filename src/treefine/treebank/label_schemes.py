@@ -1,0 +1,99 @@
+"""Labels of another scheme, read by the names that a model has for the same relations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+
+from treefine.errors import TreebankError
+from treefine.treebank.conllu import utf8_lines
+from treefine.treebank.faults import shortened
+from treefine.treebank.files import Source, name_of, open_input
+from treefine.treebank.sentence import BLANK
+
+# Names in Stanford Dependencies (SD), UD version 1 and spaCy's English models (CLEAR), and those in UD version 2. Only
+# relations between the same two words, in the same direction, are here. Left out are prep, pobj, pcomp and agent (UD
+# puts the preposition below its noun), attr (UD puts the copula below its predicate), dative (a noun, or a
+# preposition), remnant (UD 1 hung it on another word), meta, ref, rel and xsubj (which have no counterpart).
+OLDER_NAMES: Mapping[str, str] = {
+    "ROOT": "root",
+    "abbrev": "appos",
+    "acomp": "xcomp",
+    "auxpass": "aux:pass",
+    "complm": "mark",
+    "csubjpass": "csubj:pass",
+    "dobj": "obj",
+    "foreign": "flat:foreign",
+    "infmod": "acl",
+    "intj": "discourse",
+    "mwe": "fixed",
+    "name": "flat",
+    "neg": "advmod",  # "not"; of "no" it is det
+    "nn": "compound",
+    "npadvmod": "obl:npmod",
+    "nsubjpass": "nsubj:pass",
+    "num": "nummod",
+    "number": "compound",
+    "oprd": "xcomp",
+    "partmod": "acl",
+    "poss": "nmod:poss",
+    "possessive": "case",
+    "preconj": "cc:preconj",
+    "predet": "det:predet",
+    "prt": "compound:prt",
+    "purpcl": "advcl",
+    "quantmod": "advmod",
+    "rcmod": "acl:relcl",
+    "relcl": "acl:relcl",
+    "tmod": "obl:tmod",
+    "vmod": "acl",
+}
+
+
+def read_as(label: str, known: Collection[str], names: Mapping[str, str] | None = None) -> str:
+    """The one of the known labels that a label is read as; one that is none of them stays as it is.
+
+    First comes what `names` says. Then a known label is itself, an unknown subtype is its main type, and an unknown
+    main type is the newer name of the same relation (or that one's main type).
+
+    >>> known = ("acl:relcl", "dep", "nsubj", "obj", "obl")
+    >>> [read_as(each, known) for each in ("obj", "nsubj:outer", "dobj", "relcl", "tmod", "prep")]
+    ['obj', 'nsubj', 'obj', 'acl:relcl', 'obl', 'prep']
+    >>> read_as("prep", known, {"prep": "dep"})
+    'dep'
+    """
+    label = (names or {}).get(label, label)
+    main = label.partition(":")[0]
+    newer = OLDER_NAMES.get(label, OLDER_NAMES.get(main, label))
+    return next((each for each in (label, main, newer, newer.partition(":")[0]) if each in known), label)
+
+
+def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
+    """A user's own names: two columns with a tab between them, the label of the file and the known one it is read as.
+
+    In the second column _ says that the label is not to be read. Blank lines, and those that start with #, are skipped.
+    """
+    path = name_of(source)
+    names: dict[str, str] = {}
+    with open_input(source) as stream:
+        for number, line in enumerate(utf8_lines(stream, path), start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+
+            def fault(message: str, hint: str, number: int = number) -> TreebankError:
+                return TreebankError(message, hint=hint, path=path, line=number)
+
+            cells = [cell.strip() for cell in line.split("\t")]
+            if len(cells) != 2 or not all(cells):
+                message = f"There should be two labels with a tab between them, not {shortened(line.strip())!r}."
+                raise fault(message, "Correct it.")
+            old, new = cells
+            if names.get(old, new) != new:
+                told = [repr(shortened(each)) for each in (old, new, names[old])]
+                raise fault("{} is to be {} here, but {} above.".format(*told), "Remove one of them.")
+            if new != BLANK and read_as(new, known) not in known:
+                nearest = get_close_matches(new, known, n=1)
+                hint = f"Did you mean {nearest[0]}?" if nearest else "Write _ for a label that is not to be read."
+                raise fault(f"The model has no label {shortened(new)!r}.", hint)
+            names[old] = new
+    return names

@@ -1,0 +1,312 @@
+"""The command analyse with a model, as a user calls it."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_parse_cli import failed, run
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from treefine import Graph, evaluate, read_treebank
+from treefine.config import RelationSettings, TagSettings
+from treefine.evaluation.scores import relative_error_reduction
+from treefine.parsing.parser import Parser
+from treefine.treebank.conllu import write_treebank
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A gold file, and models of each kind."""
+    place = tmp_path_factory.mktemp("analyse")
+    biaffine = Parser(tiny_biaffine(), device="cpu")
+    biaffine.save(place / "biaffine")
+    Parser(tiny_model(), device="cpu").save(place / "rngtr")
+    Parser(tiny_model(), device="cpu", initial=biaffine, max_steps=2).save(place / "refiner")
+    Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu").save(place / "syntr")
+    write_treebank(sample(12), place / "gold.conllu")
+    (place / "golds").mkdir()
+    write_treebank(sample(5), place / "golds" / "a.conllu")
+    write_treebank(sample(12)[5:], place / "golds" / "b.conllu")
+    (place / "golds" / "README.md").write_text("This is no treebank.")
+    tagged = tiny_model(tags=TagSettings(source="predicted"))
+    Parser(tagged, device="cpu", initial=biaffine, max_steps=2).save(place / "tagging")
+    return place
+
+
+def wrong_parses(sentences):
+    """The sentences with all words on the first."""
+    return [each.with_graph(Graph.of_words([0, *[1] * (len(each) - 1)], ["dep"] * len(each))) for each in sentences]
+
+
+@pytest.fixture(autouse=True)
+def here(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+def analysed(*arguments):
+    """The JSON of an analysis, treebank by treebank."""
+    run("analyse", *arguments, "-o", "report.json")
+    return json.loads(Path("report.json").read_text())["treebanks"]
+
+
+def test_scores_of_each_step_are_those_of_the_steps_trees():
+    (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "2")
+
+    gold, parser = sample(12), Parser.from_pretrained("refiner", max_steps=2, device="cpu")
+    inner = list(parser.initial.stream(gold))
+    steps = [[step.tree for step in parser.refine(sentence)] for sentence in gold]
+    parses = [inner] + [
+        [each.with_graph(trees[min(t, len(trees) - 1)]) for each, trees in zip(gold, steps, strict=True)]
+        for t in (0, 1)
+    ]
+    las = [evaluate(gold, parsed)["LAS"].f1 for parsed in parses]
+    assert found["t"] == [0, 1, 2]
+    assert found["attachment"]["LAS"]["f1"] == pytest.approx(las)
+    rel = [relative_error_reduction(*two) for two in zip(las, las[1:], strict=False)]
+    assert found["attachment"]["LAS"]["error_reduction"] == pytest.approx(rel)
+
+
+def test_converged_are_sentences_whose_graph_stays_which_need_not_be_so_where_the_tree_stays():
+    (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "4")
+
+    parser = Parser.from_pretrained("refiner", max_steps=4, device="cpu")
+    steps = [list(parser.refine(sentence)) for sentence in sample(12)]
+    stopped = [len(each) for each in steps if each[-1].converged]
+    trees = [[parsed.graph for parsed in parser.initial.stream(sample(12))]]
+    trees += [[each[min(t, len(each) - 1)].tree for each in steps] for t in range(4)]
+    same_trees = [sum(map(Graph.__eq__, *two)) for two in zip(trees, trees[1:], strict=False)]
+    assert found["converged"] == [sum(last <= t for last in stopped) for t in range(1, 5)]
+    assert found["converged"] != same_trees  # or the test would show nothing
+
+
+def test_parameters_and_seconds_are_told():
+    (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "2")
+
+    sizes = [sum(each.numel() for each in model.parameters()) for model in (tiny_model(), tiny_biaffine())]
+    costs = found["costs"]
+    assert [costs["parameters"], costs["initial_parameters"]] == sizes
+    assert costs["device"] == "cpu"
+    assert len(costs["seconds"]) == 2
+    assert costs["sentences"][0] == 12
+
+
+def test_a_file_can_be_what_the_model_starts_from():
+    wrong = wrong_parses(sample(12))
+    write_treebank(wrong, "wrong.conllu")
+
+    (found,) = analysed("gold.conllu", "--model", "rngtr", "--initial", "wrong.conllu", "--steps", "1")
+
+    assert found["t"] == [0, 1]
+    assert found["attachment"]["UAS"]["f1"][0] == pytest.approx(evaluate(sample(12), wrong)["UAS"].f1)
+
+
+def test_a_folder_of_files_with_the_same_names_is_what_each_treebank_starts_from(tmp_path):
+    write_treebank(wrong_parses(sample(12)), "wrong.conllu")
+    write_treebank(wrong_parses(sample(5)), tmp_path / "a.conllu")
+    write_treebank(wrong_parses(sample(12)[5:]), tmp_path / "b.conllu")
+
+    whole, first, second = analysed("golds", "--model", "rngtr", "--initial", tmp_path, "--steps", "2")
+    (one,) = analysed("gold.conllu", "--model", "rngtr", "--initial", "wrong.conllu", "--steps", "2")
+
+    assert [each["t"] for each in (whole, first, second)] == [[0, 1, 2]] * 3
+    assert whole["attachment"] == one["attachment"]
+    assert whole["costs"]["parameters"] == one["costs"]["parameters"]
+
+
+def test_without_steps_the_model_takes_as_many_from_a_folder_of_parses_as_from_a_file(tmp_path):
+    write_treebank(wrong_parses(sample(5)), tmp_path / "a.conllu")
+    write_treebank(wrong_parses(sample(12)[5:]), tmp_path / "b.conllu")
+
+    whole, *_ = analysed("golds", "--model", "rngtr", "--initial", tmp_path)
+    (one,) = analysed("golds/a.conllu", "--model", "rngtr", "--initial", tmp_path / "a.conllu")
+
+    assert whole["t"] == one["t"]
+
+
+def test_a_folder_of_parses_must_have_the_files_of_gold():
+    Path("parses").mkdir()
+    write_treebank(sample(5), "parses/a.conllu")
+
+    assert failed("analyse", "golds", "--model", "rngtr", "--initial", "parses") == (
+        "parses/b.conllu: There is no such file, but there is golds/b.conllu."
+    )
+
+
+def test_a_folder_with_a_model_is_a_model_also_where_gold_is_a_folder():
+    whole, *_ = analysed("golds", "--model", "rngtr", "--initial", "biaffine", "--steps", "1")
+
+    assert whole["costs"]["initial_parameters"] == sum(each.numel() for each in tiny_biaffine().parameters())
+
+
+def test_one_file_of_parses_is_not_for_several_treebanks():
+    write_treebank(wrong_parses(sample(5)), "five.conllu")
+
+    assert failed("analyse", "golds", "--model", "no-such-model", "--initial", "five.conllu") == (
+        "five.conllu: This is one file of initial parses, but golds holds 2 treebanks. "
+        "Name a folder of parses whose files have the same names."
+    )
+
+
+def test_a_model_that_predicts_tags_says_why_its_first_step_converges_nowhere():
+    for model, is_told in (("tagging", True), ("refiner", False)):
+        (found,) = analysed("gold.conllu", "--model", model, "-o", "told.html")
+        printed = " ".join(run("analyse", "gold.conllu", "--model", model).stdout.split())
+
+        assert found["predicts_tags"] == is_told
+        for text in (Path("told.html").read_text(), printed):
+            assert ("does not converge before t = 2" in text) == is_told
+        assert not is_told or found["converged"][0] == 0
+
+
+@pytest.mark.parametrize("examples", [0, 2])
+def test_so_many_corrected_and_spoiled_sentences_are_drawn(examples):
+    made = Parser.from_pretrained("rngtr", device="cpu", max_steps=2)
+    steps = [[step.tree for step in made.refine(sentence)] for sentence in sample(12)]
+    last = [sentence.with_graph(trees[-1]) for sentence, trees in zip(sample(12), steps, strict=True)]
+    write_treebank(last, "last.conllu")  # the model's own trees as gold: all that changed was corrected
+
+    (found,) = analysed("last.conllu", "--model", "rngtr", "--steps", "2")
+    run("analyse", "last.conllu", "--model", "rngtr", "--steps", "2", "--examples", examples, "-o", "drawn.html")
+
+    assert len(found["corrected"]) > 2  # or the test would show nothing
+    assert Path("drawn.html").read_text().count("<figcaption") == examples
+
+
+def test_treebanks_of_a_folder_are_counted_together_and_each():
+    whole, first, second = analysed("golds", "--model", "rngtr", "--steps", "2")
+    (one,) = analysed("gold.conllu", "--model", "rngtr", "--steps", "2")
+
+    assert [whole["name"], first["name"], second["name"]] == ["all together", "a", "b"]
+    assert whole["attachment"] == one["attachment"]
+    assert whole["labels"] == one["labels"]
+    assert isinstance(whole["attachment"]["LAS"]["gold"], int)
+    assert whole["costs"]["sentences"] == one["costs"]["sentences"]
+    assert first["sentences"] + second["sentences"] == 12
+
+
+def test_without_an_output_the_tables_are_printed():
+    printed = run("analyse", "gold.conllu", "--model", "rngtr", "--steps", "3").stdout
+
+    assert printed.startswith("gold: 12 sentences, ")
+    assert "there is no t = 0: what a step corrects is told from t = 2 on" in printed
+    for title in ("Refinement by step", "Dependency types", "Projectivity", "Run time and parameters"):
+        assert f"\n{title}  " in printed
+    n_parameters = sum(each.numel() for each in tiny_model().parameters())
+    assert f"the same model of {n_parameters / 1e6:.1f} million parameters" in " ".join(printed.split())
+    assert max(map(len, printed.splitlines()[1:])) <= 100
+
+
+def test_of_several_treebanks_the_summary_explains_its_tables_once():
+    printed = " ".join(run("analyse", "golds", "--model", "rngtr", "--steps", "2").stdout.split())
+
+    assert printed.count("million parameters") == printed.count("Converged: sentences whose graph") == 1
+    assert printed.count("Run time and parameters") == 3
+
+
+def test_one_call_writes_a_page_json_and_csv():
+    run("analyse", "gold.conllu", "--model", "refiner", "-o", "r.html", "-o", "r.json", "-o", "r.csv")
+
+    assert "<h1>Refinement of gold.conllu by refiner</h1>" in Path("r.html").read_text()
+    with Path("r.csv").open() as file:
+        rows = {(row["table"], row["kind"], row["t"]): row for row in csv.DictReader(file)}
+    (values,) = json.loads(Path("r.json").read_text())["treebanks"]
+    las = values["attachment"]["LAS"]["f1"]
+    assert [float(rows["attachment", "LAS", str(t)]["f1"]) for t in values["t"]] == las
+
+
+def test_gold_may_come_from_standard_input():
+    printed = run("analyse", "-", "--model", "rngtr", "--steps", "2", input=Path("gold.conllu").read_text()).stdout
+
+    assert "12 sentences" in printed
+
+
+@pytest.mark.parametrize("model", ["syntr", "biaffine"])
+def test_a_model_that_reads_no_graph_has_no_steps(model):
+    assert failed("analyse", "gold.conllu", "--model", model) == (
+        f"{model}: This model reads no graph, so it has no refinement steps to analyse. "
+        "Parse with it, and name the parses after GOLD instead."
+    )
+
+
+def test_one_step_from_nothing_refines_nothing():
+    assert failed("analyse", "gold.conllu", "--model", "rngtr", "--steps", "1") == (
+        "There is one step and no initial parse, so nothing is refined. "
+        "Take more --steps, or start from a parse with --initial."
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("", "The file holds no sentence."),
+        ("1\ta\t_\t_\t_\t_\t0\t_\t_\t_\n\n", "No word of the gold file has a label."),
+        ("1\ta\t_\t_\t_\t_\t1\troot\t_\t_\n\n", "cycle"),
+        ("1\ta\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "HEAD is blank."),
+    ],
+    ids=["empty file", "no labels", "a cycle", "no heads"],
+)
+def test_a_gold_file_that_cannot_be_scored_is_told_before_a_model_is_loaded(lines, message):
+    Path("bad.conllu").write_text(lines)
+
+    assert message in failed("analyse", "bad.conllu", "--model", "no-such-model")
+
+
+def test_a_single_sentence_is_enough():
+    write_treebank(sample(1), "one.conllu")
+
+    (found,) = analysed("one.conllu", "--model", "rngtr", "--steps", "2")
+
+    assert found["sentences"] == 1
+
+
+def test_an_unknown_model_is_one_line():
+    assert "no-such-model" in failed("analyse", "gold.conllu", "--model", "no-such-model")
+
+
+def test_an_initial_file_of_other_sentences_is_one_line():
+    write_treebank(sample(11), "short.conllu")
+
+    assert "short.conllu" in failed("analyse", "gold.conllu", "--model", "rngtr", "--initial", "short.conllu")
+
+
+def test_a_gold_label_that_the_model_has_never_seen_counts_as_wrong():
+    strange = [each.with_graph(Graph.of_words(each.graph.heads[1:], ["strange"] * len(each))) for each in sample(3)]
+    write_treebank(strange, "strange.conllu")
+
+    (found,) = analysed("strange.conllu", "--model", "rngtr", "--steps", "2")
+
+    assert found["attachment"]["LAS"]["correct"] == [0, 0]
+    assert found["labels"]["strange"]["gold"] == sum(map(len, strange))
+
+
+@pytest.mark.parametrize("gold", ["gold.conllu", "golds"])
+def test_initial_parses_with_older_labels_are_read_as_parse_reads_them(gold, tmp_path):
+    """So the last step is what parse with the same file gives."""
+    older = {"obj": "dobj", "root": "ROOT", "nsubj:pass": "nsubjpass"}
+    files = sorted(Path(gold).glob("*.conllu")) if Path(gold).is_dir() else [Path(gold)]
+    for path in files:
+        sentences = list(read_treebank(path))
+        renamed = [Graph.of_words(each.heads, [older.get(label, label) for label in each.labels]) for each in sentences]
+        write_treebank(
+            [each.with_graph(graph) for each, graph in zip(sentences, renamed, strict=True)], tmp_path / path.name
+        )
+    initial = tmp_path if Path(gold).is_dir() else tmp_path / "gold.conllu"
+
+    found = analysed(gold, "--model", "rngtr", "--initial", initial, "--steps", "2")[-1]
+
+    last = files[-1]
+    run(
+        "parse",
+        last,
+        "--model",
+        "rngtr",
+        "--initial",
+        tmp_path / last.name,
+        "--steps",
+        "2",
+        "-o",
+        tmp_path / "out.conllu",
+    )
+    assert found["attachment"]["LAS"]["f1"][-1] == pytest.approx(evaluate(last, tmp_path / "out.conllu")["LAS"].f1)
+    assert found["attachment"]["LAS"]["f1"][0] == 1  # what is renamed is gold

@@ -1,0 +1,224 @@
+"""Each kind of bad input gets one clear line and exit code 1, whatever the command."""
+
+import lzma
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from treefine.cli.app import app
+
+ROW = "{}\t{}\t_\t_\t_\t_\t{}\t{}\t_\t_\n"
+GOOD = "# sent_id = s1\n" + ROW.format(1, "a", 2, "x") + ROW.format(2, "b", 0, "root") + "\n"
+
+BAD = {
+    "empty.conllu": (b"", "empty.conllu: The file holds no sentence. Is it the right one?"),
+    "blank.conllu": (b"\n\n", "blank.conllu: The file holds no sentence. Is it the right one?"),
+    "binary.conllu": (
+        bytes(range(256)) * 8,
+        "binary.conllu: This is not a text file: it holds zero bytes. If it is compressed, its name must end in .gz, "
+        ".xz or .bz2; if it is UTF-16, convert it to UTF-8.",
+    ),
+    "latin1.conllu": (
+        GOOD.replace("b", "é").encode("latin-1"),
+        "latin1.conllu:3: (sentence 1) Byte 0xe9 is not UTF-8. Convert the file to UTF-8.",
+    ),
+    "nine.conllu": (
+        GOOD.replace("root\t_", "root").encode(),
+        "nine.conllu:3: (s1) The line has 9 columns, not 10.",
+    ),
+    "range.conllu": (
+        GOOD.replace("\t2\tx", "\t3\tx").encode(),
+        "range.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or _ for "
+        "none.",
+    ),
+    "twice.conllu": (
+        GOOD.replace("2\tb", "1\tb").encode(),
+        "twice.conllu:3: (s1) ID 1 is used twice; 2 is expected.",
+    ),
+    "cut.conllu.xz": (
+        lzma.compress("".join(GOOD.replace("s1", f"s{n}") for n in range(2000)).encode())[:-40],
+        "cut.conllu.xz: The compressed file ends too early. Fetch or pack it again.",
+    ),
+    "not.conllu.xz": (
+        GOOD.encode(),
+        "not.conllu.xz: The compressed file is damaged (Input format not supported by decoder). "
+        "Fetch or pack it again.",
+    ),
+    "not.conllu.gz": (
+        GOOD.encode(),
+        "not.conllu.gz: The compressed file is damaged (Not a gzipped file (b'# ')). Fetch or pack it again.",
+    ),
+    "not.conllu.bz2": (GOOD.encode(), "not.conllu.bz2: The compressed file is damaged (Invalid data stream)."),
+    "missing.conllu": (None, "missing.conllu: There is no such file."),
+    "folder": (None, "folder: This is a directory. Name a file in it."),
+}
+NO_TREE = {
+    "cycle.conllu": (
+        GOOD.replace("\t0\troot", "\t1\troot").encode(),
+        "cycle.conllu:2: (s1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.",
+    ),
+    "roots.conllu": (
+        GOOD.replace("\t2\tx", "\t0\tx").encode(),
+        "roots.conllu:3: (s1, word 2) The sentence has 2 roots: words 1, 2.",
+    ),
+}
+NO_SCORE = {
+    "blank-head.conllu": (
+        GOOD.replace("\t2\tx", "\t_\tx").encode(),
+        "blank-head.conllu:2: (s1, word 1) HEAD is blank.",
+    ),
+    "text.conllu": (
+        GOOD.replace("\tb\t", "\tc\t").encode(),
+        "text.conllu:3: (s1, word 2) The text differs from good.conllu:3: 'c' stands here, 'b' there. Both files must "
+        "hold the same characters; spaces and segmentation may differ.",
+    ),
+    "short.conllu": (
+        (ROW.format(1, "a", 0, "root") + "\n").encode(),
+        "short.conllu: The file ends before 'b' in good.conllu:3. Both files must hold the same characters; spaces and "
+        "segmentation may differ.",
+    ),
+    "bom.conllu": (
+        ("\ufeff" + GOOD).encode(),
+        "bom.conllu:1: (s1) The file starts with a byte order mark, which the official scorer refuses. Remove it.",
+    ),
+    "start.conllu": (
+        ("\n" + GOOD).encode(),
+        "start.conllu:2: (s1) The file starts with a blank line, which the official scorer refuses. Remove it.",
+    ),
+    "gap.conllu": (
+        (GOOD + "\n").encode(),
+        "gap.conllu:1: (s1) There are two blank lines in a row, which the official scorer reads as a sentence without "
+        "words. Remove one.",
+    ),
+    "return.conllu": (
+        GOOD.replace("\tb\t", "\tb\r\t").encode(),
+        "return.conllu:1: (s1) A carriage return stands within a line, which the official scorer takes for its end.",
+    ),
+    "open.conllu": (
+        GOOD[:-1].encode(),
+        "open.conllu:1: (s1) No blank line ends the last sentence, which the official scorer refuses. Add one.",
+    ),
+}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run treefine in a folder that has good.conllu and the file under test."""
+    monkeypatch.chdir(tmp_path)
+    Path("good.conllu").write_text(GOOD)
+    Path("folder").mkdir()
+
+    def run_with(name, content, *arguments):
+        if content is not None:
+            Path(name).write_bytes(content)
+        return CliRunner().invoke(app, [name if argument is ... else argument for argument in arguments])
+
+    return run_with
+
+
+@pytest.mark.parametrize("name", BAD | NO_TREE | NO_SCORE)
+def test_evaluate_refuses_it_in_one_line(run, name):
+    content, message = (BAD | NO_TREE | NO_SCORE)[name]
+
+    result = run(name, content, "evaluate", "good.conllu", ...)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"treefine: {message}\n")
+
+
+@pytest.mark.parametrize("name", BAD | NO_TREE | NO_SCORE)
+def test_compare_refuses_it_in_one_line(run, name):
+    content, message = (BAD | NO_TREE | NO_SCORE)[name]
+
+    result = run(name, content, "compare", "good.conllu", "good.conllu", ...)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"treefine: {message}\n")
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_convert_refuses_it_in_one_line_and_writes_nothing(run, name):
+    content, message = BAD[name]
+    Path("out.conllx").write_text("old")
+
+    result = run(name, content, "convert", ..., "out.conllx", "--from", "conllu")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"treefine: {message}\n")
+    assert Path("out.conllx").read_text() == "old"
+
+
+@pytest.mark.parametrize("name", BAD | NO_TREE)
+def test_validate_lists_it_and_goes_on_to_the_next_file(run, name):
+    content, message = (BAD | NO_TREE)[name]
+
+    result = run(name, content, "validate", ..., "good.conllu")
+
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == message
+    assert result.stderr.startswith("2 files, ")
+
+
+def test_convert_keeps_the_rest_when_told_to_skip(run):
+    bad = GOOD.replace("\t2\tx", "\t3\tx") + GOOD.replace("s1", "s2")
+
+    result = run("mixed.conllu", bad.encode(), "convert", ..., "out.conllx", "--skip")
+
+    assert result.exit_code == 0
+    assert Path("out.conllx").read_text() == GOOD.split("\n", 1)[1]
+    assert result.stderr.splitlines() == [
+        "skipped: mixed.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or "
+        "_ for none.",
+        "CoNLL-X has no place for: 1 comment",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", ..., ..., "--rule", "ud"], "There is no rule 'ud'. Choose one of conll18, conllx, ptb, conll09."),
+        (
+            ["evaluate", ..., ..., "--format", "x"],
+            "There is no format 'x'. Choose one of conllu, conllx, conll09, conll09-predicted.",
+        ),
+        (
+            ["compare", ..., ..., "other.conllu", "--metric", "F"],
+            "The rule conll18 has no metric 'F'. Choose one of UPOS, XPOS, UFeats, AllTags, Lemmas, UAS, LAS, CLAS, "
+            "MLAS, BLEX.",
+        ),
+        (["compare", ..., ...], "There is only one system to compare. Name two files or more after the gold file."),
+        (["compare", ..., ..., ...], "good.conllu: The same file is named twice. Name each system once."),
+        (
+            ["convert", ..., "no/such/out.conllx"],
+            "no/such/out.conllx: The output could not be written: No such file or directory. Make the folder no/such "
+            "first.",
+        ),
+        (["evaluate", ..., "x" * 300], f"{'x' * 300}: File name too long."),
+        (["convert", ..., "folder"], "folder: This is a directory. Name a file to write."),
+    ],
+)
+def test_a_wrong_option_is_answered_with_the_right_ones(run, arguments, message):
+    Path("other.conllu").write_text(GOOD)
+
+    result = run("good.conllu", GOOD.encode(), *arguments)
+
+    assert (result.exit_code, result.stderr) == (1, f"treefine: {message}\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
+def test_output_that_cannot_be_printed_is_one_line(data):
+    gold = str(data / "constructs.conllu")
+    command = [sys.executable, "-m", "treefine", "evaluate", gold, gold]
+
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert done.stderr.splitlines()[0] == "treefine: No space left on device"
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
+
+
+def test_debug_shows_where_an_error_came_from(run):
+    result = run("missing.conllu", None, "--debug", "evaluate", ..., ...)
+
+    assert type(result.exception).__name__ == "TreebankError"

@@ -1,0 +1,269 @@
+"""Each kind of bad text, model or output gets one clear line and exit code 1, or a sensible tree."""
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from treefine import read_treebank
+from treefine.cli.app import app
+from treefine.treebank.raw_text import text_of
+
+
+@pytest.fixture
+def run(text_model, tmp_path, monkeypatch):
+    """Run treefine parse in a new folder; --model DIR in the arguments is a copy of the model there."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(text_model, "copy")
+
+    def run_with(*arguments, input=None):
+        model = [] if "--model" in arguments else ["--model", text_model]
+        return CliRunner().invoke(app, ["parse", *model, "--steps", "1", *arguments], input=input)
+
+    return run_with
+
+
+def one_line(result):
+    assert result.exit_code == 1, result.stdout
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("treefine: ").rstrip("\n")
+
+
+@pytest.mark.parametrize("text", ["", " ", " \n\t\r\n\u00a0\u3000"])
+def test_a_text_without_a_word_is_told(run, text):
+    assert one_line(run("--text", text)) == "There is no word in the text."
+    assert one_line(run("-", input=text)) == "<stdin>: There is no word in the text."
+
+
+def test_a_file_without_a_word_is_told_and_nothing_is_written(run):
+    Path("blank.txt").write_text("\n\n")
+
+    assert one_line(run("blank.txt", "-o", "out.conllu")) == "blank.txt: There is no word in the text."
+    assert not list(Path().glob("out*"))
+
+
+TEXTS = {
+    "one emoji": "👩‍👩‍👧",
+    "a word of 10,000 characters": "'" * 10_000,  # which our segmenter of random weights takes for one
+    "control characters": "a\x07b \x1b[2J\x1b]0;owned\x07 c\x7f\x9b5n",
+    "zero bytes": "a\0b \0 c",
+    "all kinds of space": "a\u2028b\x85c\x0bd\u3000e\r\nf",
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("source", ["text", "lines"])
+def test_strange_text_gets_trees_and_loses_no_character(run, kind, source):
+    result = run("-", "--from", source, input=TEXTS[kind])
+
+    sentences = list(read_treebank(io.BytesIO(result.stdout.encode())))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert text_of(sentences) == TEXTS[kind]
+    assert all(sentence.graph.is_tree for sentence in sentences)
+
+
+@pytest.mark.parametrize("line", ["a" * 10_000, "ab " * 5_000], ids=["letters", "words"])
+def test_an_endless_word_and_an_endless_sentence_get_a_tree(run, line):
+    result = run("-", "--from", "words", input=line)
+
+    (sentence,) = read_treebank(io.BytesIO(result.stdout.encode()))
+    assert list(sentence.forms) == line.split()
+    assert sentence.graph.is_tree
+
+
+@pytest.mark.parametrize("shape", ["tree", "svg", "html"])
+def test_no_drawing_holds_a_raw_control_character(run, shape):
+    out = run("--text", TEXTS["control characters"], "--format", shape).stdout
+
+    assert "\\x1b" in out
+    assert not set(out) & set("\x07\x1b\x7f\x9b")
+
+
+def test_no_review_holds_a_raw_control_character(run):
+    out = run("--text", TEXTS["control characters"], "--review", "1").stdout
+
+    assert not set(out) & set("\x07\x1b\x7f\x9b")
+
+
+def test_no_message_holds_a_raw_control_character(run):
+    assert one_line(run("no\x1b[31m.conllu")) == (
+        "no\\x1b[31m.conllu: There is no such file. If it is a text, add --text."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("caf\udce9 open", "Byte 0xe9"), ("half \ud83d a pair", "'\\ud83d'")], ids=["byte", "half"]
+)
+def test_an_argument_that_is_not_utf8_is_told(run, text, said):
+    assert one_line(run(text)) == f"{said} in the text is not UTF-8. Set the terminal to UTF-8, or give a file."
+
+
+@pytest.mark.parametrize("source", ["text", "lines", "words"])
+@pytest.mark.parametrize(
+    ("content", "line", "byte"),
+    [
+        (b"one\ntwo caf\xe9 three\n", 2, "e9"),
+        (b"\xff\xfeo\0n\0e\0", 1, "ff"),
+        (b"\xef\xbb\xbfone\ntwo\xe2\x82", 2, "e2"),
+    ],
+    ids=["latin-1", "utf-16", "cut"],
+)
+def test_a_file_that_is_not_utf8_is_told_with_line_and_byte(run, source, content, line, byte):
+    Path("in.txt").write_bytes(content)
+
+    assert one_line(run("in.txt", "--from", source)) == (
+        f"in.txt:{line}: Byte 0x{byte} is not UTF-8. Convert the file to UTF-8."
+    )
+
+
+def test_a_bad_byte_far_into_a_text_is_told_with_its_line(run):
+    # Two chunks of what is read at a time, most of it space: few words, in sentences that blank lines end, are parsed.
+    Path("in.txt").write_bytes(f"é{' ' * 60}1\n\n".encode() * 2_100 + b"x\xe9")
+
+    result = run("in.txt", "-o", "out.conllu", "--batch-pieces", "100")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("treefine: in.txt:4201: Byte 0xe9 is not UTF-8.")
+    assert Path("out.conllu.part").exists()  # with what came before it
+
+
+def test_all_faults_of_the_inputs_are_told_before_work(run):
+    Path("good.txt").write_text("a")
+    Path("folder").mkdir()
+
+    result = run("good.txt", "no.txt", "folder", "dir/no.conllu", "--model", "./nowhere")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.splitlines() == [
+        "treefine: no.txt: There is no such file. If it is a text, add --text.",
+        "treefine: folder: This is a directory. Name a file in it.",
+        "treefine: dir/no.conllu: There is no such file. If it is a text, add --text.",
+    ]
+
+
+DAMAGE = {
+    "config.json": "There is no such file. Is this a model folder?",
+    "vocabulary.json": "There is no such file. Is this a model folder?",
+    "model.safetensors": "There is no such file. Weights are read from safetensors alone.",
+    "tokenizer.json": "",
+    "segmenter/config.json": "There is no such file. Is this a model folder?",
+    "segmenter/multiword.json": "There is no such file. Is this a model folder?",
+    "segmenter/segmenter.safetensors": "There is no such file. Weights are read from safetensors alone.",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_model_that_lacks_a_file_is_told(run, name):
+    Path("copy", name).unlink()
+
+    message = one_line(run("a b", "--model", "copy"))
+
+    assert message.startswith("copy")
+    assert DAMAGE[name] in message
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("content", [b"torn", b"", b"[1]", b"{}", b"\xff\0"], ids=["torn", "none", "list", "{}", "odd"])
+def test_a_model_with_a_damaged_or_foreign_file_is_told(run, name, content):
+    Path("copy", name).write_bytes(content)
+
+    message = one_line(run("a b", "--model", "copy"))
+
+    assert message.startswith("copy")
+    assert "Traceback" not in message
+
+
+def test_the_files_of_another_model_are_told(run):
+    shutil.copy("copy/segmenter/config.json", "copy/config.json")
+
+    assert one_line(run("a b", "--model", "copy")).startswith(
+        "copy/config.json: This is no config of a treefine model."
+    )
+
+
+def test_an_unknown_model_is_told_with_the_known_ones(run, monkeypatch, tmp_path):
+    assert one_line(run("a b", "--model", "klingon")).startswith("There is no model 'klingon'.")
+    (tmp_path / "bundled" / "en").mkdir(parents=True)
+    (tmp_path / "bundled" / "en" / "config.json").touch()
+    monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path / "bundled")
+
+    assert one_line(run("a b", "--model", "klingon")) == (
+        "There is no model 'klingon'. Choose a bundled one (en), or give the path of a folder, or OWNER/NAME on a hub."
+    )
+
+
+def test_the_default_model_is_the_bundled_english_one(run, monkeypatch, tmp_path, text_model):
+    monkeypatch.setattr("treefine.model.bundled.BUNDLED", Path(text_model).parent)
+    (Path(text_model).parent / "en").symlink_to(text_model)
+    try:
+        result = CliRunner().invoke(app, ["parse", "a b", "--format", "json"])
+    finally:
+        (Path(text_model).parent / "en").unlink()
+
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout.splitlines()[0])["sent_id"] == "1"
+
+
+def test_a_model_without_a_segmenter_is_told(run):
+    shutil.rmtree("copy/segmenter")
+
+    assert one_line(run("a b", "--model", "copy")) == (
+        "This model has no segmenter, so it cannot read text. "
+        "Give it words: a list of them, or a file that is cut into words (--from words)."
+    )
+
+
+@pytest.mark.parametrize("output", ["no/such/out.conllu", "file/out.conllu", "file/"])
+def test_a_folder_that_cannot_be_written_is_told_before_the_model_is_read(run, output):
+    Path("file").touch()
+
+    message = one_line(run("a.txt" if output == "file/" else "a b", "-o", output, "--model", "./nowhere", "--text"))
+
+    assert message.startswith(("no/such/out.conllu: The output could", "file/out.conllu: The output could", "file: A"))
+
+
+def test_a_folder_without_leave_to_write_is_told_before_the_model_is_read(run, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+
+    assert one_line(run("a b", "-o", "out.conllu", "--model", "./nowhere")) == (
+        "out.conllu: The output could not be written: Permission denied."
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
+@pytest.mark.parametrize("shape", ["conllu", "tree"])
+def test_a_full_device_is_one_line(run, shape):
+    assert one_line(run("a b", "-o", "/dev/full", "--format", shape)) == (
+        "/dev/full: The output could not be written: No space left on device."
+    )
+
+
+def command(model, rest):
+    return f"{sys.executable} -m treefine parse --model {model} --device cpu {rest}"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
+def test_standard_output_without_room_is_one_line(text_model):
+    done = subprocess.run(command(text_model, "'a b' > /dev/full"), shell=True, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (
+        1,
+        "treefine: <stdout>: The output could not be written: No space left on device.\n",
+    )
+
+
+def test_a_reader_that_stops_early_is_no_error(text_model, tmp_path):
+    (tmp_path / "in.txt").write_text("' " * 2000)
+
+    done = subprocess.run(
+        command(text_model, f"{tmp_path}/in.txt | head -n 1"), shell=True, capture_output=True, text=True
+    )
+
+    assert done.stdout == "# sent_id = 1\n"
+    assert done.stderr == ""

@@ -1,0 +1,165 @@
+"""The commands as a user calls them."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.corrupted import change_labels, move_heads, render, unpack
+from treefine import read_treebank
+from treefine.cli.app import app
+
+
+@pytest.fixture
+def files(data, tmp_path, monkeypatch):
+    """A gold file, a good system, a system like it and a bad one, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    sentences = list(read_treebank(data / "en_ewt-sample.conllu"))
+    Path("gold.conllu").write_text(render(unpack(sentences)))
+    for name, changes in (("good", 1), ("alike", 1), ("bad", 8)):
+        changed = unpack(sentences)
+        rng = random.Random(name)
+        for _ in range(changes):
+            (change_labels if changes == 1 else move_heads)(rng, changed)
+        Path(f"{name}.conllu").write_text(render(changed))
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.stderr
+    return result
+
+
+def test_evaluate_prints_all_measures(files):
+    lines = run("evaluate", "gold.conllu", "good.conllu").stdout.splitlines()
+
+    names = [line.partition("|")[0].strip() for line in lines[2:]]
+    assert names == "Tokens Sentences Words UPOS XPOS UFeats AllTags Lemmas UAS LAS CLAS MLAS BLEX UEM LEM".split()
+    assert lines[0] == "Metric     | Precision |    Recall |  F1 Score | AligndAcc"
+    assert lines[10] == "UAS        |    100.00 |    100.00 |    100.00 |    100.00"
+
+
+def test_evaluate_prints_labels_and_confusions_when_asked(files):
+    out = run("evaluate", "gold.conllu", "bad.conllu", "--labels", "--confusions", "3").stdout
+
+    _, labels, confused_labels, confused_heads = out.split("\n\n")
+    assert labels.startswith("Label      | Precision")
+    assert re.search(r"^nsubj +\|", labels, re.MULTILINE)
+    assert confused_labels.startswith("gold label  system label  times")
+    assert re.match(r"gold head +system head +times\n[- ]+\n[A-Z]+ +[A-Z]+ +\d+\n", confused_heads)
+
+
+def test_evaluate_gives_the_same_as_json(files):
+    arguments = ("evaluate", "gold.conllu", "bad.conllu", "--labels", "--confusions", "3", "--json")
+
+    result = json.loads(run(*arguments).stdout)
+
+    assert (result["gold"], result["system"], result["rule"]) == ("gold.conllu", "bad.conllu", "conll18")
+    las = result["scores"]["LAS"]
+    assert las["f1"] == las["correct"] / las["gold"] < 0.7
+    assert sum(label["correct"] for label in result["labels"].values()) == las["correct"]
+    assert len(result["confused_heads"]) == 3
+
+
+def test_compare_marks_the_best_and_what_is_like_it(files):
+    out = run("compare", "gold.conllu", "bad.conllu", "good.conllu", "alike.conllu", "--samples", "500").stdout
+
+    bad, good, alike = out.splitlines()[2:5]
+    assert re.fullmatch(r"bad +\d\d\.\d\d", bad)
+    assert re.fullmatch(r"good +8\d\.\d\d\* +\+\d\d\.\d\d +\+\d\d\.\d\d % +0\.0020 +0\.0020", good)
+    assert alike.split()[1].endswith("*")
+    assert "alpha = 0.01" in out
+    assert "500 samples of sentences, seed 1" in out
+
+
+def test_compare_prints_markdown_and_json(files):
+    arguments = ("compare", "gold.conllu", "bad.conllu", "good.conllu", "--samples", "200", "--metric", "UAS")
+
+    markdown = run(*arguments, "--markdown").stdout.splitlines()
+    result = json.loads(run(*arguments, "--json").stdout)
+
+    assert markdown[0] == "| system | UAS | difference | RER | p (rand.) | p (boot.) |"
+    assert "| **100.00** |" in markdown[3]
+    assert result["best"] == "good"
+    assert result["not_significantly_different_from_best"] == ["good"]
+    assert result["differences"][0]["systems"] == ["bad", "good"]
+    assert result["differences"][0]["relative_error_reduction"] == 1
+    assert result["differences"][0]["p_randomisation"] == 1 / 201
+
+
+def test_systems_of_the_same_file_name_are_told_apart_by_their_paths(files):
+    for folder in ("x", "y"):
+        Path(folder).mkdir()
+        Path(folder, "out.conllu").write_bytes(Path("good.conllu").read_bytes())
+
+    out = run("compare", "gold.conllu", "x/out.conllu", "y/out.conllu", "--samples", "100").stdout
+
+    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["x/out", "y/out"]
+
+
+def test_validate_is_silent_about_valid_files(files):
+    result = run("validate", "gold.conllu", "bad.conllu")
+
+    assert (result.stdout, result.stderr) == ("", "2 files, no faults\n")
+
+
+def test_validate_gives_faults_as_json(files):
+    Path("roots.conllu").write_text(Path("gold.conllu").read_text().replace("\t7\t", "\t0\t", 1))
+
+    faults = json.loads(run("validate", "roots.conllu", "--json", code=1).stdout)
+
+    assert [set(fault) for fault in faults] == [{"path", "line", "sent_id", "sentence", "word", "message", "hint"}]
+
+
+@pytest.mark.parametrize("middle", ["x.conllx", "x.conll09", "x.conll09.gz"])
+def test_convert_there_and_back_keeps_words_and_trees(files, middle):
+    run("convert", "gold.conllu", middle)
+    run("convert", middle, "back.conllu")
+
+    scores = json.loads(run("evaluate", "gold.conllu", "back.conllu", "--json").stdout)["scores"]
+    assert scores["LAS"]["f1"] == scores["Lemmas"]["f1"] == scores["XPOS"]["f1"] == scores["UFeats"]["f1"] == 1
+
+
+def test_convert_reads_and_writes_a_pipe(data):
+    source = (data / "german.conll09").read_bytes()
+    command = [sys.executable, "-m", "treefine", "convert", "-", "-", "--from", "conll09-predicted", "--to", "conllu"]
+
+    done = subprocess.run(command, input=source, capture_output=True, check=True)
+
+    assert done.stdout.splitlines()[1].decode() == "2\tKatze\tKatze\t_\tNE\t*\t3\tSB\t_\t_"
+    assert done.stderr.decode() == "CoNLL-U has no place for: 2 LEMMA, 1 POS, 1 FEAT, 1 FILLPRED, 1 PRED, 1 APRED\n"
+
+
+def test_a_reader_that_stops_early_is_no_error(data):
+    source = data / "en_ewt-sample.conllu"
+    command = f"{sys.executable} -m treefine convert {source} - --to conllx | head -n 1"
+
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("1\t")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["parse", "refine", "models", "evaluate", "compare", "analyse", "validate", "convert"]
+)
+def test_help_ends_with_two_examples_whose_options_exist(command):
+    out = run(command, "--help").stdout
+
+    examples = out.partition("Examples:\n")[2].strip().splitlines()
+    assert len(examples) == 2
+    for example in examples:
+        assert example.split()[:2] == ["treefine", command]
+        for option in re.findall(r"--[a-z]+", example):
+            assert re.search(rf"^  {option}\b", out, re.MULTILINE), option
+
+
+def test_the_version_is_the_packages(tmp_path):
+    import treefine
+
+    assert run("--version").stdout == f"treefine {treefine.__version__}\n"

@@ -1,0 +1,180 @@
+"""What a person decided stays, and several trees of a sentence: the options --keep and --k of parse and refine."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_parse_cli import failed, read, run
+from tests.support.tiny import sample, tiny_model
+from treefine import Constraints, Parser, read_treebank, write_treebank
+from treefine.config import DecodeSettings
+from treefine.treebank.conllu import validate
+from treefine.treebank.graph import Arcs
+
+
+def sentences_of_some_words():
+    return [each for each in sample() if 5 < len(each) < 20][:8]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A model and a treebank of eight sentences in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    Parser(tiny_model(decode=DecodeSettings(root_label="root")), device="cpu").save("model")
+    write_treebank(sentences_of_some_words(), "in.conllu")
+
+
+def marked(sentences, decided):
+    write_treebank([each.mark(sentence) for sentence, each in zip(sentences, decided, strict=True)], "marked.conllu")
+
+
+@pytest.mark.parametrize("command", ["parse", "refine"])
+def test_marked_arcs_stay_and_the_marks_with_them(place, command):
+    sentences = sentences_of_some_words()
+    decided = [Constraints(heads={1: 2}, labels={1: "obj"}, not_heads={3: [4]}) for _ in sentences]
+    marked(sentences, decided)
+
+    run(command, "marked.conllu", "--model", "model", "-o", "out.conllu")
+
+    for sentence in read_treebank("out.conllu"):
+        assert sentence.graph.is_tree
+        assert (sentence.heads[0], sentence.labels[0]) == (2, "obj")
+        assert sentence.heads[2] != 4
+        assert "Keep=Arc" in sentence.column(9)[0]
+        assert "NotHead=4" in sentence.column(9)[2]
+
+
+def test_marks_may_be_left_unread(place):
+    sentences = sentences_of_some_words()
+    marked(sentences, [Constraints(heads={1: 2}, labels={1: "obj"}) for _ in sentences])
+
+    free = read(run("parse", "marked.conllu", "--model", "model", "--keep", "nothing").stdout)
+
+    plain = read(run("parse", "in.conllu", "--model", "model").stdout)
+    assert [each.graph for each in free] == [each.graph for each in plain]
+
+
+def test_blank_columns_are_filled_around_those_that_are_given(place):
+    sentences = sentences_of_some_words()
+    partial = [
+        each.with_arcs(
+            Arcs(
+                tuple(head if word % 3 else None for word, head in enumerate(each.heads)),
+                tuple(label if word % 2 else "_" for word, label in enumerate(each.labels)),
+            )
+        )
+        for each in sentences
+    ]
+    write_treebank(partial, "partial.conllu")
+
+    found = read(run("parse", "partial.conllu", "--model", "model", "--keep", "given").stdout)
+
+    for sentence, given in zip(found, partial, strict=True):
+        assert sentence.graph.is_tree
+        assert all(old in (None, new) for old, new in zip(given.heads, sentence.heads, strict=True))
+        assert all(old in ("_", new) for old, new in zip(given.labels, sentence.labels, strict=True))
+
+
+def test_decisions_that_cannot_hold_are_one_line_and_no_file_is_written(place):
+    sentences = sentences_of_some_words()
+    decided = [Constraints() for _ in sentences[1:]]
+    marked(sentences, [*decided, Constraints(heads={1: 2, 2: 1})])
+
+    message = failed("refine", "marked.conllu", "--model", "model", "-o", "out.conllu")
+
+    assert message.startswith("marked.conllu:")
+    assert "word 1) These decisions cannot hold together, as no tree with one root obeys them: word 1 " in message
+    assert not Path("out.conllu").exists()
+
+
+def test_a_wrong_mark_is_told_with_its_line(place):
+    text = Path("in.conllu").read_text().splitlines()
+    line = next(number for number, each in enumerate(text) if each.startswith("2\t"))
+    cells = text[line].split("\t")
+    Path("wrong.conllu").write_text(
+        "\n".join([*text[:line], "\t".join([*cells[:9], "Keep=Yes"]), *text[line + 1 :], ""])
+    )
+
+    message = failed("parse", "wrong.conllu", "--model", "model")
+
+    assert message.startswith(f"wrong.conllu:{line + 1}:")
+    assert "Keep=Yes is no mark. Write Keep=Arc" in message
+
+
+def test_several_trees_are_several_sentences_of_a_valid_treebank(place):
+    run("parse", "in.conllu", "--model", "model", "--k", "3", "-o", "out.conllu")
+
+    found = list(read_treebank("out.conllu"))
+    assert len(found) == 24
+    assert [each.comment("tree") for each in found[:3]] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert found[1].sent_id == f"{found[0].sent_id}-tree2"
+    probabilities = [float(each.comment("probability")) for each in found[:3]]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert all("Agree=" in note for each in found for note in each.column(9))
+    assert list(validate("out.conllu")) == []
+    first = read(run("parse", "in.conllu", "--model", "model").stdout)
+    assert [each.graph for each in found[::3]] == [each.graph for each in first]
+
+
+def test_confidence_is_that_of_the_first_tree(place):
+    found = read(run("parse", "in.conllu", "--model", "model", "--k", "2", "--confidence").stdout)
+
+    assert all(("Conf=" in note) == (number % 2 == 0) for number, each in enumerate(found) for note in each.column(9))
+
+
+def test_json_has_trees_and_agreement_and_can_be_gone_on_with(place):
+    run("parse", "in.conllu", "--model", "model", "--k", "3", "-o", "out.jsonl", "--resume")
+
+    for line in Path("out.jsonl").read_text().splitlines():
+        parse = json.loads(line)
+        first = parse["trees"][0]
+        assert first["heads"] == [word["head"] for word in parse["words"]]
+        assert first["labels"] == [word["label"] for word in parse["words"]]
+        assert 0 < first["probability"] <= 1
+        assert len(parse["agreement"]) == len(parse["words"])
+        assert all(0 <= share <= 1 for share in parse["agreement"])
+
+
+@pytest.mark.parametrize("shape", ["tree", "svg", "html"])
+def test_trees_are_drawn_one_after_the_other(place, shape):
+    drawn = run("parse", "in.conllu", "--model", "model", "--k", "2", "--format", shape).stdout
+
+    if shape == "html":  # wide drawings stand there for print as well
+        drawn = "".join(re.findall("<svg.*?</svg>", drawn, re.DOTALL))
+    assert drawn.count("tree 1: probability ") == drawn.count("tree 2: probability ") == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["-o", "out.conllx"],
+            "CoNLL-X has no place for several trees of a sentence. Write CoNLL-U, or leave out --k.",
+        ),
+        (["-o", "out.conllu", "--resume"], "A treebank with several trees of a sentence cannot be gone on with."),
+        (["--review", "0.5"], "--review prints its list in place of the trees."),
+        (["--format", "svg", "--show-steps"], "Of --k and --show-steps only one can be drawn."),
+    ],
+)
+def test_what_does_not_go_together_is_told_before_work(place, options, message):
+    assert failed("parse", "in.conllu", "--model", "missing", "--k", "2", *options).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("parse", ["--initial", "other.conllu", "-o", "other.conllu"]),
+        ("refine", ["--label-map", "map.tsv", "-o", "out.conllu", "--changes", "map.tsv"]),
+    ],
+)
+def test_no_output_takes_the_place_of_a_file_that_is_read(place, command, options):
+    write_treebank(sentences_of_some_words(), "other.conllu")
+    Path("map.tsv").write_text("dobj\tobj\n")
+    before = {name: Path(name).read_bytes() for name in ("other.conllu", "map.tsv")}
+
+    message = failed(command, "in.conllu", "--model", "model", *options)
+
+    assert "The output would take the place of a file that is read. Name another output file." in message
+    assert {name: Path(name).read_bytes() for name in before} == before

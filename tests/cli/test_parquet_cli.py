@@ -1,0 +1,284 @@
+"""Tables of Parquet, as a user asks for them: read back with pyarrow, pandas and Polars."""
+
+import json
+import re
+import subprocess
+import sys
+from itertools import chain, islice, repeat
+from pathlib import Path
+
+import pandas
+import polars
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.data import DATA
+from tests.support.refine_commands import failed, rows_of
+from tests.support.tiny import sample
+from treefine import read_treebank, to_table, write_treebank
+from treefine.cli.app import app
+from treefine.cli.write import write_table
+from treefine.parsing.table import ROWS, Content, table_of
+from treefine.treebank.sentence import Sentence
+from treefine.version import __version__
+
+TEXT = "The old man the boats. Nobody came.\n\nReally? Yes"
+OTHER = "Dogs bark."
+
+
+@pytest.fixture
+def run(text_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(TEXT)
+    Path("b.txt").write_text(OTHER)
+    Path("words.txt").write_text("Dogs bark .\nYes\n")
+    write_treebank(sample(6), "in.conllu")
+
+    def run_with(*arguments, code=0, command="parse", input=None):
+        model = ["--model", text_model] if command == "parse" else []
+        result = CliRunner().invoke(app, [command, *map(str, arguments), *model], input=input)
+        assert result.exit_code == code, result.stderr
+        return result
+
+    return run_with
+
+
+def rows(path):
+    """The rows of a file, which all three readers must find."""
+    found = pyarrow.parquet.read_table(path).to_pylist()
+    of_pandas = pandas.read_parquet(path).astype(object)
+    assert of_pandas.where(of_pandas.notna(), None).to_dict("records") == found
+    assert polars.read_parquet(path).to_dicts() == found
+    return found
+
+
+def columns(path, *names):
+    found = pyarrow.parquet.read_table(path).to_pydict()
+    return list(zip(*(found[name] for name in names), strict=True))
+
+
+def without_names(found):
+    """The rows without what tells where a sentence came from."""
+    return [{name: cell for name, cell in row.items() if name not in ("file", "sent_id")} for row in found]
+
+
+def test_a_text_gives_the_rows_of_the_parser(run, nlp):
+    run("a.txt", "-o", "out.parquet")
+
+    assert without_names(rows("out.parquet")) == without_names(table_of(nlp(TEXT), Content()).to_pylist())
+    assert {row["file"] for row in rows("out.parquet")} == {"a.txt"}
+
+
+def test_with_confidence_it_has_four_more_columns(run, nlp):
+    run("a.txt", "-o", "out.parquet", "--confidence")
+
+    assert without_names(rows("out.parquet")) == without_names(nlp(TEXT).to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("lines", "a.txt"), ("words", "words.txt"), ("conllu", "in.conllu"), ("text", "a.txt")]
+)
+def test_the_trees_are_those_of_the_treebank_that_the_same_command_writes(run, kind, name):
+    run(name, "--from", kind, "-o", "out.conllu")
+    run(name, "--from", kind, "-o", "out.parquet")
+    run(name, "--from", kind, "-o", "sure.parquet", "--confidence")
+
+    written = list(read_treebank("out.conllu"))
+    names = ("sent_id", "text", "form", "upos", "xpos", "head", "label")
+    expected = [
+        (each.sent_id, each.text, word.form, word.upos, word.xpos, word.head, word.label)
+        for each in written
+        for word in each.words
+    ]
+    assert columns("out.parquet", *names) == columns("sure.parquet", *names) == expected
+
+
+@pytest.mark.parametrize("name", ["constructs.conllu", "penn.conllx", "german.conll09"])
+def test_every_format_and_construct_is_parsed_into_a_table(run, name):
+    run(DATA / name, "-o", "out.parquet")
+
+    before = to_table(read_treebank(DATA / name)).to_pydict()
+    after = pyarrow.parquet.read_table("out.parquet").to_pydict()
+    assert [after[each] for each in ("sentence", "form", "token", "text")] == [
+        before[each] for each in ("sentence", "form", "token", "text")
+    ]
+    assert None not in after["head"]
+
+
+def test_several_inputs_go_into_one_table_or_each_into_its_own(run):
+    run("a.txt", "in.conllu", OTHER, "-o", "all.parquet")
+    run("a.txt", "in.conllu", "-o", "each/", "--format", "parquet")
+
+    found = rows("all.parquet")
+    assert list(dict.fromkeys(row["file"] for row in found)) == ["a.txt", "in.conllu", ""]
+    assert sorted({row["sentence"] for row in found}) == list(range(1, found[-1]["sentence"] + 1))
+    assert sorted(path.name for path in Path("each").iterdir()) == ["a.parquet", "in.parquet"]
+    apart = [*columns("each/a.parquet", "file", "form", "head"), *columns("each/in.parquet", "file", "form", "head")]
+    assert apart == columns("all.parquet", "file", "form", "head")[: len(apart)]
+
+
+def test_the_best_trees_of_a_sentence_have_ranks(run):
+    run("a.txt", "-o", "out.parquet", "--k", "2")
+    run("a.txt", "-o", "out.json", "--k", "2")
+
+    said = [json.loads(line) for line in Path("out.json").read_text().splitlines()]
+    assert [(row["sentence"], row["tree"], row["head"]) for row in rows("out.parquet")] == [
+        (number, rank, head)
+        for number, each in enumerate(said, start=1)
+        for rank, tree in enumerate(each["trees"], start=1)
+        for head in tree["heads"]
+    ]
+
+
+def test_refine_tells_what_it_started_from_and_the_changes_are_those_of_its_file(run_refine):
+    run_refine("in.conllu", "-o", "out.parquet", "--changes", "changes.tsv")
+
+    given = [(head, label) for each in read_treebank("in.conllu") for head, label in zip(*each.arcs, strict=True)]
+    assert columns("out.parquet", "initial_head", "initial_label") == given
+    changed = [
+        [str(row[name]) for name in ("sentence", "word", "head", "label")]
+        for row in rows("out.parquet")
+        if (row["initial_head"], row["initial_label"]) != (row["head"], row["label"])
+    ]
+    assert changed == [[row[name] for name in ("sentence", "word", "head", "label")] for row in rows_of("changes.tsv")]
+
+
+def test_sentences_are_reviewed_beside_a_table(run):
+    listed = run("a.txt", "-o", "out.parquet", "--review", "1")
+
+    assert listed.stdout.count("\n") == len(set(columns("out.parquet", "sentence")))
+
+
+def test_the_same_run_writes_the_same_bytes_and_says_what_it_was(run, text_model):
+    run("a.txt", "-o", "out.parquet", "--steps", "2")
+    run("a.txt", "-o", "again.parquet", "--steps", "2")
+
+    assert Path("out.parquet").read_bytes() == Path("again.parquet").read_bytes()
+    about = json.loads(pyarrow.parquet.read_schema("out.parquet").metadata[b"treefine"])
+    assert (about["version"], about["model"], about["max_steps"]) == (__version__, text_model, 2)
+    assert (about["precision"], about["k"], about["keep"]) == ("float32", 1, "marked")
+
+
+def test_rows_are_written_in_groups_that_are_packed(tmp_path):
+    sentences = islice(chain.from_iterable(repeat(sample(60))), 3000)
+
+    write_table(sentences, tmp_path / "out.parquet", Content())
+
+    written = pyarrow.parquet.read_metadata(tmp_path / "out.parquet")
+    sizes = [written.row_group(number).num_rows for number in range(written.num_row_groups)]
+    assert len(sizes) == 2
+    assert ROWS <= sizes[0] < ROWS + max(map(len, sample(60)))
+    assert written.row_group(0).column(0).compression == "ZSTD"
+    assert polars.read_parquet(tmp_path / "out.parquet")["sentence"].max() == 3000
+
+
+def test_odd_strings_come_back_from_the_file(tmp_path):
+    forms = ["x" * 100_000, "\x1b[1m", "\u2028", "é\u0301", "😀", "\ufeff", "_", '"', "NaN", "null", " "]
+
+    write_table([Sentence.of_words(forms)], tmp_path / "out.parquet", Content())
+
+    assert [row["form"] for row in rows(tmp_path / "out.parquet")] == forms
+
+
+def test_an_input_without_a_word_is_told_and_of_several_its_table_is_empty(run):
+    Path("empty.txt").write_text("\n")
+
+    assert failed(run, "empty.txt", "-o", "out.parquet") == "empty.txt: There is no word in the text."
+    assert not Path("out.parquet").exists()
+
+    run("empty.txt", "b.txt", "-o", "each/", "--format", "parquet", code=1)
+    assert pyarrow.parquet.read_table("each/empty.parquet").num_rows == 0
+    assert "".join(form for (form,) in columns("each/b.parquet", "form")) == "Dogsbark."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "parquet"], "A table goes into a file. Name one with -o, such as -o out.parquet."),
+        (["-o", "out.parquet.gz"], "out.parquet.gz: Parquet is packed already. Name it without .gz."),
+        (["-o", "out.parquet", "--resume"], "Only a file of sentences can be gone on with."),
+        (["-o", "out.parquet", "--show-steps"], "A table has no place for the steps of --show-steps."),
+        (["-o", "a.txt", "--format", "parquet"], "a.txt: The output would take the place of the input."),
+    ],
+)
+def test_what_cannot_be_a_table_is_told_before_work(run, arguments, message):
+    assert failed(run, "a.txt", *arguments).startswith(message)
+    assert Path("a.txt").read_text() == TEXT
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["parse", "in.conllu", "-o", "out.parquet", "--model", "nowhere"],  # before any model is looked for
+        ["convert", "in.conllu", "out.parquet"],
+    ],
+)
+def test_without_pyarrow_the_command_that_installs_it_is_told_before_work(run, monkeypatch, arguments):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+
+    result = CliRunner().invoke(app, arguments)
+
+    told = "treefine: The package pyarrow is not installed. Install it: pip install 'treefine[tables]'\n"
+    assert (result.exit_code, result.stderr) == (1, told)
+
+
+@pytest.mark.parametrize("command", ["parse", "convert"])
+def test_a_fault_half_way_leaves_the_old_file_and_nothing_else(run, command):
+    Path("out.parquet").write_text("old")
+    with Path("in.conllu").open("a") as file:
+        file.write("1\tword\n\n")
+    before = sorted(Path().iterdir())
+
+    told = failed(run, "in.conllu", *(["-o"] if command == "parse" else []), "out.parquet", command=command)
+
+    assert re.match(r"in.conllu:\d+: .*The line has 2 columns, not 10\.", told)
+    assert Path("out.parquet").read_text() == "old"
+    assert sorted(Path().iterdir()) == before
+
+
+def test_a_full_disk_is_told_in_one_line(run):
+    if not Path("/dev/full").exists():
+        pytest.skip("no such device here")
+
+    told = failed(run, "in.conllu", "-o", "/dev/full", "--format", "parquet")
+
+    assert told == "/dev/full: The output could not be written: No space left on device."
+
+
+@pytest.mark.parametrize("name", ["constructs.conllu", "penn.conllx", "german.conll09"])
+def test_a_treebank_is_converted_into_a_table_of_its_own_trees(run, name):
+    run(DATA / name, "out.parquet", command="convert")
+
+    assert rows("out.parquet") == to_table(read_treebank(DATA / name)).to_pylist()
+
+
+def test_what_a_table_has_no_place_for_is_counted(run):
+    said = run(DATA / "constructs.conllu", "out.parquet", command="convert").stderr
+
+    lines = (DATA / "constructs.conllu").read_text().splitlines()
+    comments = [line for line in lines if line.startswith("#") and not re.match("# (sent_id|text) =", line)]
+    empty = [line for line in lines if re.match(r"\d+\.\d", line)]
+    assert said.startswith(f"A table has no place for: {len(comments)} comments, ")
+    assert f" {len(empty)} empty node" in said
+
+
+def test_converting_into_a_table_loads_no_torch(tmp_path):
+    call = f"app(['convert', {str(DATA / 'penn.conllx')!r}, {str(tmp_path / 'out.parquet')!r}], standalone_mode=False)"
+    code = f"from treefine.cli.app import app; {call}; import sys; print('torch' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+
+    assert done.stdout == "False\n"
+    assert pyarrow.parquet.read_metadata(tmp_path / "out.parquet").num_rows > 0
+
+
+def test_an_error_of_the_reader_of_sentences_is_not_hidden_by_the_writer(tmp_path):
+    def broken():
+        yield from sample(2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_table(broken(), tmp_path / "out.parquet", Content())
+
+    assert list(tmp_path.iterdir()) == []

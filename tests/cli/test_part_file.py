@@ -1,0 +1,202 @@
+"""A file that grows beside its target can be gone on with after any cut."""
+
+import gzip
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.disks import full_disk
+from tests.support.generated import conllu_files
+from treefine.cli.part_file import JSON_LINES, TREEBANK, open_part
+from treefine.errors import AlignmentError, TreebankError, TreefineError
+from treefine.treebank.conllu import read_treebank, texts_in_file
+from treefine.treebank.sentence import Sentence
+
+SENTENCES = [Sentence.of_words(words.split()) for words in ("Dogs bark", "It sleeps now", "Yes")]
+WHOLE = "".join(texts_in_file(SENTENCES)).encode()
+
+
+def write(target, sentences, *, is_resumed):
+    with open_part(target, TREEBANK, is_resumed=is_resumed) as part:
+        for text in texts_in_file(sentences[part.skip :], is_start=not part.skip):
+            part.write(text)
+        return part.skip
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@given(contents=st.lists(conllu_files(), min_size=1, max_size=2), data=st.data())
+def test_a_treebank_cut_at_any_byte_is_gone_on_with_to_the_same_bytes(tmp_path_factory, contents, data):
+    target = tmp_path_factory.mktemp("part") / "out.conllu"
+    sentences = [sentence for content in contents for sentence in read_treebank(io.BytesIO(content))]
+    whole = "".join(texts_in_file(sentences)).encode()
+    cut = data.draw(st.integers(0, len(whole)))
+    target.with_name("out.conllu.part").write_bytes(whole[:cut])
+
+    write(target, sentences, is_resumed=True)
+
+    assert target.read_bytes() == whole
+    assert names_in(target.parent) == ["out.conllu"]
+
+
+def test_what_stands_before_a_second_file_is_left_out_after_a_cut_as_well(tmp_path):
+    second = list(read_treebank(io.BytesIO(b"\xef\xbb\xbf\n" + WHOLE)))
+    whole = "".join(texts_in_file([*SENTENCES, *second])).encode()
+    (tmp_path / "out.part").write_bytes(WHOLE + SENTENCES[0].to_text().encode())
+
+    assert write(tmp_path / "out", [*SENTENCES, *second], is_resumed=True) == 3
+    assert (tmp_path / "out").read_bytes() == whole
+
+
+@given(texts=st.lists(st.text(), min_size=1, max_size=4), data=st.data())
+def test_json_lines_cut_at_any_byte_are_gone_on_with_to_the_same_bytes(tmp_path_factory, texts, data):
+    target = tmp_path_factory.mktemp("part") / "out.json"
+    lines = [json.dumps({"words": [{"form": text}]}) + "\n" for text in texts]
+    whole = "".join(lines).encode()
+    cut = data.draw(st.integers(0, len(whole)))
+    target.with_name("out.json.part").write_bytes(whole[:cut])
+
+    with open_part(target, JSON_LINES, is_resumed=True) as part:
+        for line in lines[part.skip :]:
+            part.write(line)
+
+    assert target.read_bytes() == whole
+
+
+def test_whole_sentences_are_not_written_again_but_for_the_last(tmp_path):
+    (tmp_path / "out.part").write_bytes(WHOLE[:-3])
+
+    assert write(tmp_path / "out", SENTENCES, is_resumed=True) == 1
+
+
+def test_without_resume_an_old_part_is_replaced(tmp_path):
+    (tmp_path / "out.part").write_bytes(b"1\tother\n\n" * 9)
+
+    assert write(tmp_path / "out", SENTENCES, is_resumed=False) == 0
+    assert (tmp_path / "out").read_bytes() == WHOLE
+
+
+def test_a_packed_file_is_packed_at_the_end_and_always_to_the_same_bytes(tmp_path):
+    write(tmp_path / "once.gz", SENTENCES, is_resumed=False)
+    (tmp_path / "twice.gz.part").write_bytes(WHOLE[:-3])
+    write(tmp_path / "twice.gz", SENTENCES, is_resumed=True)
+
+    assert gzip.decompress((tmp_path / "once.gz").read_bytes()) == WHOLE
+    assert (tmp_path / "once.gz").read_bytes() == (tmp_path / "twice.gz").read_bytes()
+    assert names_in(tmp_path) == ["once.gz", "twice.gz"]
+
+
+def test_a_link_stays_and_the_file_it_names_keeps_its_mode(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "real").chmod(0o640)
+    (tmp_path / "link").symlink_to("real")
+
+    write(tmp_path / "link", SENTENCES, is_resumed=False)
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == WHOLE
+    assert (tmp_path / "real").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_part_of_other_sentences_is_refused_and_stays(tmp_path):
+    (tmp_path / "out.part").write_bytes(WHOLE)
+
+    with pytest.raises(AlignmentError) as error:
+        write(tmp_path / "out", [SENTENCES[0], SENTENCES[1], SENTENCES[0]], is_resumed=True)
+
+    assert str(error.value) == (
+        f"{tmp_path}/out.part: Sentence 3 is not that of the input. Is it of another input or model? "
+        "Run again without --resume to start anew."
+    )
+    assert (tmp_path / "out.part").read_bytes() == WHOLE
+
+
+def test_a_part_of_more_sentences_is_refused_and_stays(tmp_path):
+    (tmp_path / "out.part").write_bytes(WHOLE)
+
+    with pytest.raises(AlignmentError, match="It holds 3 sentences, and the input fewer"):
+        write(tmp_path / "out", SENTENCES[:2], is_resumed=True)
+
+    assert (tmp_path / "out.part").read_bytes() == WHOLE
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_error_on_the_way_leaves_the_part_and_says_how_to_go_on(tmp_path):
+    def fail():
+        with open_part(tmp_path / "out", TREEBANK, is_resumed=False) as part:
+            part.write(SENTENCES[0].to_text())
+            raise TreebankError("Bad.", hint="Mend it.")
+
+    with pytest.raises(TreebankError) as error:
+        fail()
+
+    assert str(error.value) == "Bad. Mend it. What is done is in out.part: run again with --resume to go on."
+    assert (tmp_path / "out.part").read_text() == SENTENCES[0].to_text()
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_error_before_the_first_sentence_leaves_nothing(tmp_path):
+    with pytest.raises(TreebankError) as error, open_part(tmp_path / "out", TREEBANK, is_resumed=False):
+        raise TreebankError("Bad.")
+
+    assert str(error.value) == "Bad."
+    assert names_in(tmp_path) == []
+
+
+def test_a_full_disk_leaves_the_part_and_says_how_to_go_on(tmp_path):
+    sentences = SENTENCES * 1000
+
+    with pytest.raises(TreebankError) as error, full_disk(20_000):
+        write(tmp_path / "out", sentences, is_resumed=False)
+    write(tmp_path / "out", sentences, is_resumed=True)
+
+    assert str(error.value) == (
+        f"{tmp_path}/out: The output could not be written: File too large. "
+        "What is done is in out.part: run again with --resume to go on."
+    )
+    assert (tmp_path / "out").read_bytes() == "".join(texts_in_file(sentences)).encode()
+
+
+@pytest.mark.parametrize("is_resumed", [True, False])
+def test_a_second_run_on_the_same_file_is_refused_and_does_no_harm(tmp_path, is_resumed):
+    with open_part(tmp_path / "out", TREEBANK, is_resumed=False) as part:
+        for text in texts_in_file(SENTENCES):
+            part.write(text)
+        with pytest.raises(TreefineError, match="out: Another run is writing this file. Wait for its end") as error:
+            write(tmp_path / "out", SENTENCES, is_resumed=is_resumed)
+
+    assert "--resume" in str(error.value)
+    assert (tmp_path / "out").read_bytes() == WHOLE
+    write(tmp_path / "out", SENTENCES, is_resumed=False)
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(TreebankError, match="No such file or directory. Make the folder .*/no first."):
+        write(tmp_path / "no" / "out", SENTENCES, is_resumed=False)
+
+
+@pytest.mark.parametrize("error", [AlignmentError("Other words."), RuntimeError("A fault of ours."), SystemExit()])
+def test_no_error_whatever_leaves_an_empty_part(tmp_path, error):
+    with pytest.raises(type(error)), open_part(tmp_path / "out", TREEBANK, is_resumed=False):
+        raise error
+
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [AlignmentError("Other words."), RuntimeError("A fault of ours.")])
+def test_whole_sentences_stay_after_an_error_that_resuming_would_not_help(tmp_path, error):
+    def fail():
+        with open_part(tmp_path / "out", TREEBANK, is_resumed=False) as part:
+            part.write(SENTENCES[0].to_text())
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        fail()
+
+    assert "--resume" not in str(raised.value)
+    assert (tmp_path / "out.part").read_text() == SENTENCES[0].to_text()

@@ -1,0 +1,239 @@
+"""The command refine: a better file, what it tells, and labels and words of another parser."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.refine_commands import OLDER, damaged, failed, renamed_labels, rows_of, summary
+from tests.support.tiny import sample
+from treefine import Graph, Parser, read_treebank
+from treefine.treebank.conllu import write_treebank
+
+
+def test_the_summary_counts_what_changed_between_the_two_files(run_refine):
+    told = summary(run_refine("in.conllu", "-o", "out.conllu"))
+
+    before, after = list(read_treebank("in.conllu")), list(read_treebank("out.conllu"))
+    words = [(a, b) for old, new in zip(before, after, strict=True) for a, b in zip(old.words, new.words, strict=True)]
+    n_changed = sum(old.graph != new.graph for old, new in zip(before, after, strict=True))
+    n_labels = sum(a.head == b.head and a.label != b.label for a, b in words)
+    assert told["sentences"] == f"10, {n_changed} of them changed"
+    assert told["words"] == str(len(words))
+    assert told["heads changed"] == str(sum(a.head != b.head for a, b in words))
+    assert told["labels changed"] == f"{n_labels}, of words with the same head"
+
+
+def test_the_summary_tells_the_most_frequent_labels(run_refine):
+    told = summary(run_refine("in.conllu", "-o", "out.conllu"))
+
+    before, after = list(read_treebank("in.conllu")), list(read_treebank("out.conllu"))
+    words = [(a, b) for old, new in zip(before, after, strict=True) for a, b in zip(old.words, new.words, strict=True)]
+    first = told["old and new label"].split(", ")[0]
+    old, new, number = re.fullmatch(r"(\S+) → (\S+) (\d+)", first).groups()
+    assert sum((a.label, b.label) == (old, new) for a, b in words) == int(number)
+    assert re.search(r", and \d+ more$", told["old and new label"])
+
+
+def test_the_summary_tells_at_which_step_the_sentences_converged(run_refine, refiner):
+    told = summary(run_refine("in.conllu", "-o", "out.conllu"))["converged"]
+
+    parses = list(refiner.stream_parses(damaged(sample(10))))
+    last = max(len(each.steps) for each in parses)
+    n_open = sum(not each.converged for each in parses)
+    assert n_open
+    assert told.endswith(f"{10 * n_open}.0 % not within {last} steps")
+    shares = [float(share) for share in re.findall(r"([\d.]+) %", told)]
+    assert sum(shares) == pytest.approx(100)
+
+
+def test_the_summary_tells_at_which_step_the_sentences_were_sure_enough(run_refine, refiner):
+    told = summary(run_refine("in.conllu", "-o", "out.conllu", "--stop-above", 0))["converged"]
+
+    n_converged = sum(len(each.steps) == 1 for each in refiner.stream_parses(damaged(sample(10))))
+    assert told.endswith(f"{10 * (10 - n_converged)}.0 % sure enough at step 1")
+    assert n_converged < 10
+
+
+def test_a_parse_without_refinement_has_no_summary(run_refine):
+    assert run_refine("in.conllu", "-o", "out.conllu", command="parse").stderr == ""
+
+
+def test_the_trees_are_those_of_the_parser_with_or_without_the_file_of_changes(run_refine, refiner):
+    plain = run_refine("in.conllu").stdout
+    run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
+
+    expected = "".join(each.to_text() for each in refiner.stream(read_treebank("in.conllu")))
+    assert plain == Path("out.conllu").read_text() == expected
+
+
+def test_older_labels_are_read_by_their_newer_names_and_told(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), OLDER), "older.conllu")
+    run_refine("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv")
+
+    told = summary(run_refine("older.conllu", "-o", "renamed.conllu", "--changes", "changes.json"))
+
+    assert Path("renamed.conllu").read_text() == Path("out.conllu").read_text()
+    n_objects = sum(sentence.labels.count("obj") for sentence in read_treebank("in.conllu"))
+    assert f"dobj → obj {n_objects}" in told["labels renamed"]
+    document = json.loads(Path("changes.json").read_text())
+    assert len(document["changes"]) == len(rows_of("expected.tsv"))  # a newer name is no change
+    assert document["summary"]["read_as"]["dobj"] == "obj"
+
+
+def test_a_label_that_the_model_cannot_read_is_told(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
+
+    told = summary(run_refine("other.conllu", "-o", "out.conllu"))
+
+    n_cases = sum(sentence.labels.count("case") for sentence in read_treebank("in.conllu"))
+    assert told["labels not read"] == f"prep {n_cases}"
+    assert "labels renamed" not in told
+
+
+def test_a_label_map_goes_before_the_names_that_are_known(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
+    Path("labels.tsv").write_text("prep\tcase\n")
+    expected = run_refine("in.conllu", "--steps", 1).stdout
+
+    mapped = run_refine("other.conllu", "--steps", 1, "--label-map", "labels.tsv")
+
+    assert mapped.stdout == expected
+    assert summary(mapped)["labels renamed"].startswith("prep → case ")
+    assert run_refine("other.conllu", "--steps", 1).stdout != expected
+
+
+def test_parse_reads_the_labels_of_an_initial_file_in_the_same_way(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), OLDER | {"case": "prep"}), "other.conllu")
+    Path("labels.tsv").write_text("prep\tcase\n")
+    options = ("in.conllu", "--initial", "other.conllu", "--steps", 1)
+
+    refined = run_refine("in.conllu", "--steps", 1).stdout
+    parsed = run_refine(*options, "--label-map", "labels.tsv", command="parse").stdout
+
+    assert parsed == refined
+    assert run_refine(*options, command="parse").stdout != refined
+
+
+def test_faults_of_a_label_map_are_told(run_refine):
+    Path("labels.tsv").write_text("prep\tcase\npobj nmod\n")
+
+    assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv").startswith(
+        "labels.tsv:2: There should be two labels"
+    )
+    assert failed(run_refine, "in.conllu", "--label-map", "none.tsv") == "none.tsv: There is no such file."
+    assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv", command="parse") == (
+        "--label-map is for the trees of a file. Name one with --initial."
+    )
+
+
+def test_words_that_are_cut_otherwise_are_parsed_from_the_arcs_they_share(run_refine, refine_model):
+    whole = [each for each in sample(10) if "n't" in each.forms][:1] or sample(1)
+    write_treebank(whole, "words.conllu")
+    form = whole[0].forms
+    joined = whole[0].of_words([form[0] + form[1], *form[2:]])
+    heads = [max(0, head - 1) for head in whole[0].heads[1:]]
+    write_treebank([joined.with_graph(Graph.of_words(heads, whole[0].labels[1:]))], "joined.conllu")
+
+    run_refine("words.conllu", "--initial", "joined.conllu", "-o", "out.conllu", command="parse")
+
+    (found,) = read_treebank("out.conllu")
+    parser = Parser.from_pretrained(refine_model, initial="joined.conllu", device="cpu")
+    assert found.forms == form
+    assert found == parser.parse(whole[0])
+
+
+def words_of(path):
+    return [(sentence.number, word) for sentence in read_treebank(path) for word in sentence.words]
+
+
+def told_words(path):
+    return {(int(row["sentence"]), int(row["word"])): row for row in rows_of(path)}
+
+
+def test_labels_that_are_not_to_be_read_are_told_as_the_file_has_them(run_refine):
+    Path("labels.tsv").write_text("obl\t_\npunct\t_\n")
+
+    told = summary(run_refine("in.conllu", "-o", "out.conllu", "--label-map", "labels.tsv", "--changes", "changes.tsv"))
+
+    rows, n_unread = told_words("changes.tsv"), 0
+    for (sentence, old), (_, new) in zip(words_of("in.conllu"), words_of("out.conllu"), strict=True):
+        row = rows.pop((sentence, old.number), None)
+        assert (row is None) == ((old.head, old.label) == (new.head, new.label))
+        if row is not None:
+            assert (row["old_head"], row["old_label"]) == (str(old.head), old.label)
+            assert (row["before"] == "_") == (old.label in ("obl", "punct"))
+            n_unread += row["before"] == "_"
+    assert not rows
+    assert n_unread > 5
+    assert told["labels not read"].startswith("obl ")
+    assert "new labels" not in told
+
+
+def test_blank_labels_of_given_heads_get_labels_that_are_counted_apart(run_refine):
+    lines = [line.split("\t") for line in Path("in.conllu").read_text().splitlines()]
+    blank = "\n".join("\t".join([*c[:7], "_", *c[8:]] if len(c) == 10 else c) for c in lines) + "\n"
+
+    told = summary(run_refine("-", "--changes", "changes.tsv", input=blank))
+
+    n_words = sum(map(len, sample(10)))
+    assert told["new labels"] == f"{n_words}, of words that had a head alone"
+    assert told["labels changed"].startswith("0,")
+    assert not {"old and new label", "head alone", "labels not read", "new arcs"} & set(told)
+    rows = rows_of("changes.tsv")
+    assert len(rows) == n_words
+    assert {(row["old_label"], row["before"]) for row in rows} == {("_", "_")}
+    assert told["heads changed"] == str(sum(row["old_head"] != row["head"] for row in rows)) != "0"
+    run_refine("-", "--changes", "changes.html", input=blank)
+    assert Path("changes.html").read_text().count(": no label</td>") == n_words
+
+
+def test_after_a_resume_only_the_labels_of_this_run_are_told(run_refine):
+    write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
+    whole = run_refine("other.conllu").stdout
+    done = list(read_treebank("other.conllu"))[:8]
+    Path("out.conllu.part").write_text("\n\n".join(whole.split("\n\n")[:8]) + "\n\n")
+
+    told = summary(run_refine("other.conllu", "-o", "out.conllu", "--resume"))
+
+    n_left = sum(each.labels.count("prep") for each in list(read_treebank("other.conllu"))[len(done) - 1 :])
+    assert n_left
+    assert told["sentences"].startswith("3, ")  # the last whole one is parsed again
+    assert told["labels not read"] == f"prep {n_left}"
+    assert Path("out.conllu").read_text() == whole
+
+
+@pytest.mark.parametrize("fault", ["other words", "too short", "too long"])
+def test_an_initial_file_that_does_not_fit_leaves_no_file_behind(run_refine, fault):
+    other = {"other words": [*sample(1), sample(4)[3]], "too short": sample(1), "too long": sample(3)}[fault]
+    write_treebank(sample(2), "words.conllu")
+    write_treebank(other, "theirs.conllu")
+
+    failed(run_refine, "words.conllu", "--initial", "theirs.conllu", "-o", "out.conllu", command="parse")
+
+    assert {path.name for path in Path().iterdir()} == {"in.conllu", "words.conllu", "theirs.conllu"}
+
+
+def test_a_file_may_be_refined_in_place(run_refine):
+    expected = run_refine("in.conllu").stdout
+
+    run_refine("in.conllu", "-o", "in.conllu")
+
+    assert Path("in.conllu").read_text() == expected
+
+
+@pytest.mark.parametrize("command", ["refine", "parse"])
+def test_standard_input_may_be_packed(run_refine, command):
+    content = Path("in.conllu").read_bytes()
+
+    packed = run_refine("-", command=command, input=gzip.compress(content))
+
+    assert packed.stdout == run_refine("-", command=command, input=content).stdout
+
+
+def test_an_output_in_a_folder_that_is_not_there_is_told_with_the_folder(run_refine):
+    assert failed(run_refine, "in.conllu", "-o", "no/such/out.conllu") == (
+        "no/such/out.conllu: The output could not be written: No such file or directory. Make the folder no/such first."
+    )

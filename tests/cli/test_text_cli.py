@@ -1,0 +1,324 @@
+"""Text in, trees out, as a user calls it."""
+
+import io
+import json
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from treefine import read_treebank
+from treefine.cli import inputs, stream, write
+from treefine.cli.app import app
+from treefine.treebank.sentence import Sentence
+
+TEXT = "The old man the boats. Nobody came.\n\nReally? Yes"
+OTHER = "Dogs bark."
+
+
+@pytest.fixture
+def run(text_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(TEXT)
+    Path("b.txt").write_text(OTHER)
+    write_words("words.txt", 3)
+
+    def run_with(*arguments, code=0, input=None, command="parse"):
+        given = [command, "--model", text_model, *map(str, arguments)]
+        result = CliRunner().invoke(app, given, input=input)
+        assert result.exit_code == code, result.stderr
+        return result
+
+    return run_with
+
+
+def write_words(path, n_sentences):
+    Path(path).write_text("".join(f"Dogs bark {number}\n" for number in range(n_sentences)))
+
+
+def conllu(parses):
+    """As the command writes them: numbered from one text to the next."""
+    texts = [parse.to_conllu() for parse in parses]
+    return "".join(re.sub(r"# sent_id = \d+", f"# sent_id = {n}", text) for n, text in enumerate(texts, start=1))
+
+
+def test_a_text_gives_what_the_parser_gives(run, nlp):
+    assert run(TEXT).stdout == conllu(nlp(TEXT))
+
+
+def test_several_texts_are_parsed_each_alone(run, nlp):
+    assert run(TEXT, OTHER).stdout == conllu([*nlp(TEXT), *nlp(OTHER)])
+
+
+@pytest.mark.parametrize("arguments", [["a.txt"], ["-"], [], ["--text", TEXT]])
+def test_a_file_standard_input_and_an_argument_give_the_same(run, nlp, arguments):
+    assert run(*arguments, input=TEXT).stdout == conllu(nlp(TEXT))
+
+
+def test_files_and_texts_come_out_in_their_order(run, nlp):
+    assert run("b.txt", "a.txt", OTHER).stdout == conllu([*nlp(OTHER), *nlp(TEXT), *nlp(OTHER)])
+
+
+def test_one_sentence_a_line_is_kept_as_one(run, nlp):
+    lines = "The old man. The boats\r\n\nYes\n"
+
+    out = run("-", "--from", "lines", input=lines).stdout
+
+    assert out == conllu(nlp.stream_lines(lines.splitlines(keepends=True)))
+    assert out.count("# text = ") == 2
+
+
+def test_a_treebank_from_standard_input_is_told_from_text(run, nlp):
+    treebank = "\n# sent_id = s\n# text = a b\n" + Sentence.of_words(["a", "b"]).to_text()
+
+    assert "# sent_id = s" in run(input=treebank).stdout
+    assert "# sent_id = 1" in run(input=treebank.replace("\t", " ")).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("x.json", "json"), ("x.jsonl.gz", "json"), ("x.SVG", "svg"), ("x.html", "html"), ("x.txt", "tree"), ("x", None)],
+)
+def test_the_ending_of_the_output_tells_its_shape(run, nlp, name, shape):
+    run("a.txt", "-o", name)
+    run("a.txt", "-o", f"{shape}.out", "--format", shape or "conllu")
+
+    written = subprocess.run(["gzip", "-dc", name], capture_output=True, check=True).stdout if ".gz" in name else None
+    assert (written or Path(name).read_bytes()) == Path(f"{shape}.out").read_bytes()
+
+
+def test_json_is_one_object_a_line(run, nlp):
+    lines = run("a.txt", "--format", "json").stdout.splitlines()
+
+    assert lines == [parse.to_json() for parse in nlp(TEXT)]
+    assert "".join(word["form"] for line in lines for word in json.loads(line)["words"]) == "".join(TEXT.split())
+
+
+def test_trees_have_a_heading_and_a_blank_line_between_them(run, nlp):
+    out = run("a.txt", "--format", "tree").stdout
+
+    first, second, *_ = nlp(TEXT)
+    expected = f"1, confidence {first.confidence:.2f}\n{first.to_text()}\n2, confidence {second.confidence:.2f}\n"
+    assert out.startswith(expected + second.to_text())
+
+
+def test_one_svg_holds_all_sentences_by_name(run, nlp):
+    run("a.txt", "-o", "all.svg")
+
+    drawn = "".join(ET.parse("all.svg").getroot().itertext())
+    assert all(form in drawn for parse in nlp(TEXT) for form in parse.forms)
+    assert Path("all.svg").read_text().count('class="title"') == len(nlp(TEXT))
+
+
+def test_an_svg_of_too_many_sentences_is_refused(run, monkeypatch):
+    monkeypatch.setattr(write, "MOST_IN_SVG", 2)
+
+    result = run("words.txt", "--from", "words", "-o", "x.svg", code=1)
+
+    assert result.stderr == (
+        "treefine: One SVG of more than 2 sentences is too large. Choose --format html, which has no end.\n"
+    )
+    assert not Path("x.svg").exists()
+
+
+def test_a_page_has_a_section_for_each_sentence(run, nlp):
+    page = run("a.txt", "--format", "html").stdout
+
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.count("<section>") == len(nlp(TEXT))
+    assert page.endswith("</html>\n")
+
+
+@pytest.mark.parametrize("shape", ["tree", "svg", "html"])
+def test_steps_are_drawn_when_asked_for(run, shape):
+    assert "step 2" not in run("a.txt", "--format", shape).stdout
+    assert "step 2" in run("a.txt", "--format", shape, "--show-steps").stdout
+
+
+def test_steps_have_no_place_in_a_treebank(run):
+    assert run("a.txt", "--show-steps", code=1).stderr == (
+        "treefine: A treebank has no place for the steps of --show-steps. Add --format tree, svg, html or json.\n"
+    )
+
+
+def test_confidence_is_written_when_asked_for(run, nlp):
+    out = run("a.txt", "--confidence").stdout
+
+    assert out == "".join(parse.to_conllu(confidence=True) for parse in nlp(TEXT))
+    assert "Conf=0." in out
+
+
+def test_confidence_has_no_place_in_the_older_formats(run):
+    assert run("a.txt", "--confidence", "-o", "x.conllx", code=1).stderr == (
+        "treefine: CoNLL-X has no column for the confidence. Write CoNLL-U.\n"
+    )
+
+
+def test_review_lists_the_sentences_below_the_limit_in_place_of_the_trees(run, nlp):
+    result = run("a.txt", "--review", "0.5")
+
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    doubtful = [parse for parse in nlp(TEXT) if parse.confidence < 0.5]
+    assert 0 < len(rows) < len(nlp(TEXT))
+    assert [row[1:4] for row in rows] == [
+        [parse.sentence.sent_id, f"{parse.confidence:.2f}", parse.text] for parse in doubtful
+    ]
+    place, *_, doubt = rows[-1]
+    word = min(doubtful[-1].words, key=lambda each: each.confidence)
+    head = "ROOT" if not word.head else doubtful[-1].forms[word.head - 1]
+    assert doubt == f"{word.number} {word.form} <- {word.head} {head}: {word.label} {word.confidence:.2f}"
+    assert place == f"a.txt:{TEXT.count(chr(10), 0, doubtful[-1].spans[0][0]) + 1}"
+    assert result.stderr == f"{len(rows)} of {len(nlp(TEXT))} sentences below 0.5\n"
+
+
+def test_review_goes_beside_trees_that_go_to_a_file(run, nlp):
+    result = run("a.txt", "--review", "0.5", "-o", "out.conllu")
+
+    assert Path("out.conllu").read_text() == conllu(nlp(TEXT))
+    assert result.stdout == run("a.txt", "--review", "0.5").stdout != ""
+
+
+def test_review_in_place_of_trees_takes_no_option_of_theirs(run):
+    assert "in place of the trees" in run("a.txt", "--review", "0.5", "--format", "json", code=1).stderr
+
+
+def test_each_file_has_its_output_in_a_folder(run, nlp):
+    Path("c.conllx").write_text(Sentence.of_words(["a", "b"]).to_text())
+
+    run("a.txt", "b.txt", "c.conllx", "-o", "new/")
+    run("a.txt", "-o", "new", "--format", "json")
+
+    assert sorted(path.name for path in Path("new").iterdir()) == ["a.conllu", "a.jsonl", "b.conllu", "c.conllx"]
+    assert Path("new/a.conllu").read_text() == conllu(nlp(TEXT))
+
+
+def test_two_files_with_the_same_output_are_refused_before_work(run):
+    Path("x").mkdir()
+    Path("x/a.txt.gz").write_bytes(b"")
+
+    assert run("a.txt", "x/a.txt.gz", "-o", "new/", code=1).stderr == (
+        "treefine: new/a.conllu: This would be the output of 2 files: a.txt, x/a.txt.gz. "
+        "Parse them into different folders.\n"
+    )
+    assert not Path("new").exists()
+
+
+def test_a_folder_takes_no_text(run):
+    assert "A folder takes the parses of files alone" in run(TEXT, "-o", "new/", code=1).stderr
+
+
+def test_an_empty_one_of_several_files_is_told_and_the_others_are_parsed(run, nlp):
+    Path("empty.txt").write_text(" \n")
+    Path("empty.conllu").write_text("")
+
+    result = run("empty.txt", "a.txt", "empty.conllu", "b.txt", code=1)
+    in_folder = run("empty.txt", "b.txt", "-o", "new/", code=1)
+
+    assert result.stdout == conllu([*nlp(TEXT), *nlp(OTHER)])
+    assert result.stderr == (
+        "treefine: empty.txt: There is no word in the text.\n"
+        "treefine: empty.conllu: The file holds no sentence. Is it the right one?\n"
+    )
+    assert (Path("new/empty.conllu").read_text(), Path("new/b.conllu").read_text()) == ("", conllu(nlp(OTHER)))
+    assert in_folder.stderr.count("\n") == 1
+
+
+def test_a_fault_on_the_way_leaves_what_was_finished(run, nlp):
+    Path("bad.txt").write_bytes(b"caf\xe9")
+
+    result = run("a.txt", "bad.txt", "b.txt", "-o", "new/", code=1)
+
+    assert result.stderr == "treefine: bad.txt:1: Byte 0xe9 is not UTF-8. Convert the file to UTF-8.\n"
+    assert [path.name for path in Path("new").iterdir()] == ["a.conllu"]
+    assert Path("new/a.conllu").read_text() == conllu(nlp(TEXT))
+
+
+def test_the_default_is_the_format_of_the_input_and_conllu_when_asked_for(run, data):
+    assert len(run(data / "penn.conllx").stdout.splitlines()[0].split("\t")) == 10
+    assert run(data / "german.conll09").stdout.splitlines()[0].count("\t") > 12
+    assert run(data / "german.conll09", "--format", "conllu").stdout.splitlines()[0].count("\t") == 9
+
+
+def test_refine_shares_the_outputs(run):
+    run("words.txt", "--from", "words", "-o", "trees.conllu")
+
+    out = run("trees.conllu", "--format", "json", command="refine").stdout
+
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["Dogs bark 0", "Dogs bark 1", "Dogs bark 2"]
+    assert run("no such text", command="refine", code=1).stderr == "treefine: no such text: There is no such file.\n"
+
+
+class Counted(io.BytesIO):
+    """A stream that knows how many sentences were read from it."""
+
+    @property
+    def n_read(self):
+        return self.getvalue()[: self.tell()].count(b"\n")
+
+
+def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
+    words = [f"{number}{'-' * 100}" for number in range(500)]  # so long that few are in a buffer
+    source = Counted("\n".join(words).encode())
+    lags, plain = [], stream._Plain.write
+
+    def write(self, text):
+        lags.append(source.n_read - len(lags))
+        plain(self, text)
+
+    monkeypatch.setattr(stream._Plain, "write", write)
+    monkeypatch.setattr(inputs, "open_source", lambda name, on_bytes: nullcontext(source))
+
+    out = run("-", "--from", "words", "--steps", 1, "--batch-pieces", 20).stdout
+
+    assert len(lags) == 500
+    assert max(lags) < 250  # a buffer of bytes on the way, and the sentences of a chunk
+    assert [sentence.forms for sentence in read_treebank(io.BytesIO(out.encode()))] == [(word,) for word in words]
+
+
+def test_a_sentence_shows_at_once_on_standard_output(tmp_path):
+    with (tmp_path / "out").open("wb") as out:
+        stream._Plain(out, is_watched=True).write("Dogs\n")
+
+        assert (tmp_path / "out").read_text() == "Dogs\n"
+
+
+def test_several_texts_in_one_file_have_different_sent_ids(run):
+    run("a.txt", "b.txt", "words.txt", "-o", "out.conllu")
+
+    ids = [sentence.sent_id for sentence in read_treebank("out.conllu")]
+    assert ids == [str(number) for number in range(1, len(ids) + 1)]
+
+
+@pytest.mark.parametrize("arguments", [["a.txt", "-o", ".", "--format", "tree"], ["a.txt", "-o", "a.txt"]])
+def test_a_text_is_never_replaced_by_its_trees(run, arguments):
+    message = run(*arguments, code=1).stderr
+
+    assert "The output would take the place of the input. Name another output file." in message
+    assert Path("a.txt").read_text() == TEXT
+
+
+def test_a_treebank_may_get_its_trees_in_place(run):
+    run("b.txt", "-o", "b.conllu")
+    before = Path("b.conllu").read_text()
+
+    run("b.conllu", "-o", "b.conllu")
+
+    assert Path("b.conllu").read_text() == before
+
+
+def test_inputs_of_different_formats_are_written_in_one(run):
+    run("b.txt", "-o", "b.conllu")
+    run("b.conllu", "-o", "b.conllx")
+
+    lines = [line for line in run("b.conllu", "b.conllx", "a.txt").stdout.splitlines() if line[:1].isdigit()]
+
+    assert {line.count("\t") for line in lines} == {9}
+    assert len(list(read_treebank(io.BytesIO(run("b.conllx", "b.conllu").stdout.encode())))) > 1
+
+
+def test_a_model_that_predicts_tags_does_not_ask_for_them(run):
+    assert run("b.txt", "--tags", "given").stderr == ""

@@ -1,0 +1,472 @@
+"""The command train as a user calls it; what it refuses is told before any work, and nothing is written."""
+
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
+from tests.support.train_commands import BIAFFINE, RNGTR, changes, refused, run, write_files
+from treefine.cli.app import app
+from treefine.cli.train import show
+from treefine.parsing.parser import Parser
+from treefine.training.checkpoint import Standing
+from treefine.training.dev_scores import Accuracy
+from treefine.training.train import Progress
+from treefine.treebank.conllu import read_treebank, write_treebank
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Recipes and their treebanks in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    write_files()
+
+
+@pytest.fixture
+def encoder(files):
+    write_encoder(Path("encoder"), "bert")
+
+
+# Training
+
+
+def test_a_recipe_becomes_a_model_that_the_last_line_says_how_to_use(files):
+    result = run("biaffine.toml", "--output", "out")
+
+    command = re.fullmatch(
+        r"The model is in out/model\. Parse with: treefine (parse --model out/model IN.conllu -o OUT.conllu)\n",
+        result.stdout,
+    )
+    arguments = command[1].replace("IN", "dev").split()
+    assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).exit_code == 0
+    assert [each.forms for each in read_treebank("OUT.conllu")] == [each.forms for each in sample(26)[20:]]
+
+
+def test_the_last_line_can_be_run_where_a_path_has_blanks(files):
+    result = run("biaffine.toml", "--output", "my runs/it's one", "--set", "training.epochs=1")
+
+    said, command = result.stdout.split(" Parse with: treefine ")
+    assert said == "The model is in my runs/it's one/model."
+    arguments = shlex.split(command.replace("IN", "dev"))
+    assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).exit_code == 0
+    assert Path("OUT.conllu").is_file()
+
+
+def test_each_epoch_is_a_line_where_there_is_no_terminal(files):
+    result = run("biaffine.toml", "--output", "out")
+
+    number = r"\d+\.\d\d"
+    first, last = result.stderr.splitlines()
+    assert re.fullmatch(rf"epoch 1 of 2, 0:00:\d\d left, loss \d+\.\d{{3}}, LAS {number}, best {number}", first)
+    assert re.fullmatch(rf"epoch 2 of 2, 0:00:00 left, loss \d+\.\d{{3}}, LAS {number}, best {number}", last)
+
+
+def test_the_initial_parser_is_trained_first_and_its_lines_say_so(encoder):
+    Path("recipes").mkdir()
+    Path("recipes/first.toml").write_text(BIAFFINE.replace("dev.conllu", "nowhere.conllu"))  # it has the other's
+    Path("recipes/second.toml").write_text(RNGTR + '[initial]\nparser = "first.toml"\nfolds = 2\n')
+
+    result = run("recipes/second.toml", "--output", "out", "--set", "refine.max_steps=2")
+
+    stages = [line.partition("epoch ")[0] for line in result.stderr.splitlines()]
+    assert stages == ["initial parser, "] * 2 + ["fold 1 of 2, "] * 2 + ["fold 2 of 2, "] * 2 + [""] * 2
+    number = r"\d+\.\d\d"
+    last = result.stderr.splitlines()[-1]
+    assert re.search(rf"LAS {number}, best {number}, G1 {number} G2 {number}$", last)  # the tree's, and each graph's
+    assert Parser.from_pretrained("out/model", device="cpu").parse(["Dogs", "bark"]).graph.is_tree
+    kept = json.loads(Path("out/recipe.json").read_text())
+    assert kept["initial parser"]["treebank"] == kept["recipe"]["treebank"]
+
+
+def test_a_recipe_to_go_on_from_is_trained_first_and_its_warnings_are_told(encoder):
+    write_treebank(sample()[40:], "other.conllu")
+    Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu"))
+    Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml").replace('family = "pretrained"\n', ""))
+
+    result = run("next.toml", "--output", "out", "--set", "refine.max_steps=1")
+
+    warning, *lines = result.stderr.splitlines()
+    assert warning.startswith("treefine: warning: dev.conllu: the training set has no such label")  # base.toml's
+    assert [line.partition("epoch ")[0] for line in lines] == ["start base, "] * 2 + [""] * 2
+    assert json.loads(Path("out/recipe.json").read_text())["start base"]["encoder"]["folder"] == "./encoder"
+    run("next.toml", "--output", "out", "--set", "refine.max_steps=1", "--resume")
+
+
+def test_changes_hold_and_the_resolved_recipe_is_kept(files):
+    run("biaffine.toml", "--output", "out", "--set", "training.epochs=1", "--set", "title=Small one")
+
+    kept = json.loads(Path("out/recipe.json").read_text())
+    assert (kept["recipe"]["training"]["epochs"], kept["recipe"]["title"]) == (1, "Small one")
+    assert kept["recipe"]["optimiser"]["rate"] == 2e-3  # defaults are kept too: another version may have others
+    assert list(kept["checksums"]) == ["train.conllu", "dev.conllu"]
+
+
+def test_a_dry_run_prints_all_settings_and_writes_nothing(files):
+    result = run("biaffine.toml", "--output", "out", "--dry-run", "--set", "training.seed=5")
+
+    shown = json.loads(result.stdout)
+    assert shown["recipe"]["training"]["seed"] == 5
+    assert "checkpoint_minutes" in shown["recipe"]["training"]
+    assert shown["initial parser"] is None
+    assert not Path("out").exists()
+
+
+def test_a_dry_run_prints_the_settings_of_the_initial_parser_and_of_what_they_go_on_from(encoder):
+    write_treebank(sample()[40:], "other.conllu")
+    Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu").replace("epochs = 2", "epochs = 7"))
+    Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml") + '[initial]\nparser = "biaffine.toml"\n')
+
+    shown = json.loads(run("next.toml", "--output", "out", "--dry-run", "--set", "training.seed=5").stdout)
+
+    assert list(shown) == ["recipe", "initial parser", "start base"]
+    assert shown["initial parser"]["encoder"]["word_width"] == 8
+    assert shown["initial parser"]["training"]["seed"] == 5  # which is the recipe's
+    assert shown["start base"]["training"]["epochs"] == 7
+
+
+def test_a_dry_run_tells_the_sources_of_a_mix(encoder):
+    source = '[initial.mix.first]\nparser = "biaffine.toml"\nshare = 0.25\n'
+    Path("mixed.toml").write_text(RNGTR + source)
+
+    shown = json.loads(run("mixed.toml", "--output", "out", "--dry-run", "--set", "initial.mix.first.share=0.5").stdout)
+
+    assert shown["recipe"]["initial"]["mix"]["first"]["share"] == 0.5
+    assert shown["mixed first"]["encoder"]["word_width"] == 8
+
+
+def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
+    text = Path("dev.conllu").read_text()
+    Path("dev.conllu").write_text(text.replace("\tnsubj\t", "\tsubject\t").replace("\tobj\t", "\tobj:new\t"))
+
+    result = run("biaffine.toml", "--output", "out", "--set", "training.epochs=1")
+
+    assert re.fullmatch(
+        r"treefine: warning: dev.conllu: the training set has no such label, so these words cannot be right: "
+        r"subject \(\d+\)\.",  # and not obj:new, which conll18 counts as obj
+        result.stderr.splitlines()[0],
+    )
+
+
+def test_of_several_processes_the_first_alone_speaks_and_writes(files):
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python", sys.executable]
+        + ["-m", "treefine", "train", "biaffine.toml", "--output", "out", "--device", "cpu"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("The model is in out/model.") == 1
+    assert len(re.findall(r"^epoch ", done.stderr, re.MULTILINE)) == 2
+
+
+# A bar
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def progress(epoch, share, *, epochs=4, done=None, las=None, las_from=None, stage="", seconds=60.0):
+    standing = Standing() if done is None else Standing(epoch=done, best_epoch=done, best_las=0.75)
+    accuracy = None if las is None else Accuracy(las, 0.9, 0.74, las_from or {})
+    return Progress(stage, epoch, epochs, share, 0.5, accuracy, standing, seconds)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """All lines that were drawn on a terminal of 80 columns, without colours and control codes, but for the bar."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def rows(steps):
+        stream = Terminal()
+        show(steps, stream=stream)
+        lines = [line.rstrip() for line in re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue()).splitlines()]
+        assert all(len(line) <= 80 for line in lines)
+        assert any(re.match("[━╸╺]{10} ", line) for line in lines[-4:])
+        return [line.lstrip("━╸╺ ") for line in lines if line]
+
+    return rows
+
+
+def test_a_bar_on_a_terminal_shows_stage_time_left_loss_and_accuracy_of_each_step(shown):
+    *_, first, second, third = shown([progress(1, 0.25, done=1, las=(0.7, 0.75)), progress(2, 0.4, done=1)])
+
+    assert first == "epoch 2 of 4, 0:01:30 left"
+    assert second == "loss 0.500, LAS 74.00, best 75.00"  # both of trees
+    assert third == "G1 70.00 G2 75.00"
+
+
+def test_the_las_from_each_source_of_a_mix_is_shown(shown):
+    las_from = {"empty": 0.7, "biaffine": 0.75, "spacy": 0.74, "udpipe": 0.77}
+
+    *_, mean, sources, graphs = shown([progress(1, 0.25, done=1, las=(0.7, 0.75), las_from=las_from)])
+
+    assert mean == "loss 0.500, LAS 74.00, best 75.00"
+    assert sources == "from empty 70.00 biaffine 75.00 spacy 74.00 udpipe 77.00"
+    assert graphs == "G1 70.00 G2 75.00"
+
+
+def test_a_long_training_of_many_steps_fits_eighty_columns(shown):
+    stage = "start of a long name [with brackets], member 1 of 3"  # brackets would be colours to the library that draws
+    long = {"epochs": 200, "done": 199, "stage": stage, "seconds": 36000.0}
+
+    *_, name, first, second, third = shown([progress(200, 0.5, las=(0.7, 0.75, 0.751, 0.752, 0.753), **long)])
+
+    assert name == stage
+    assert first == "epoch 200 of 200, 10:00:00 left"
+    assert second == "loss 0.500, LAS 74.00, best 75.00"
+    assert third == "G1 70.00 G2 75.00 G3 75.10 G4 75.20 G5 75.30"
+
+
+def test_a_stage_that_is_done_leaves_a_line_and_its_accuracy_is_not_the_next_ones(shown):
+    stage = "start [odd] name"
+
+    *lines, first, second = shown([progress(4, 1.0, done=4, las=(0.7,), stage=stage), progress(1, 0.125)])
+
+    assert f"{stage}, epoch 4 of 4, 0:00:00 left, loss 0.500, LAS 74.00, best 75.00" in lines
+    assert (first, second) == ("epoch 1 of 4, 0:07:00 left", "loss 0.500")
+
+
+# Going on
+
+
+def test_a_folder_with_a_training_is_refused_without_resume(files):
+    run("biaffine.toml", "--output", "out")
+
+    for name in ("recipe.json", "metrics.jsonl"):  # whichever of its files are left
+        assert refused("biaffine.toml") == [
+            "out: There is a training in this folder. Go on with it by --resume, or name another folder."
+        ]
+        (Path("out") / name).unlink()
+
+
+def test_a_training_that_is_done_is_left_as_it_is(files):
+    run("biaffine.toml", "--output", "out")
+    before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+
+    result = run("biaffine.toml", "--output", "out", "--resume")
+
+    assert result.stdout.startswith("The model is in out/model.")
+    assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
+
+
+def test_resume_begins_where_there_is_nothing_yet_but_hidden_files(files):
+    Path("out").mkdir()
+    Path("out/.keep").touch()
+
+    run("biaffine.toml", "--output", "out", "--resume")
+
+    assert Path("out/model").is_dir()
+
+
+def test_another_recipe_cannot_go_on(files):
+    run("biaffine.toml", "--output", "out")
+
+    assert refused("biaffine.toml", "--resume", *changes("training.seed=2", "optimiser.betas=[0.9, 0.98]")) == [
+        "out: The training here was begun with another recipe, which differs in "
+        "optimiser.betas ([0.9, 0.999], now [0.9, 0.98]), training.seed (1, now 2). "
+        "Take that one, or name another folder."
+    ]
+
+
+def test_what_differs_is_told_in_letters_one_can_read(files):
+    run("biaffine.toml", "--output", "out", *changes("title=Müller", "training.epochs=1"))
+
+    (line,) = refused("biaffine.toml", "--resume", *changes("title=Łódź", "training.epochs=1"))
+
+    assert 'title ("Müller", now "Łódź")' in line
+
+
+def test_a_training_goes_on_from_another_working_folder(encoder, tmp_path, monkeypatch):
+    Path("recipes").mkdir()
+    Path("elsewhere").mkdir()
+    for name, text in (("first", BIAFFINE), ("second", RNGTR + '[initial]\nparser = "first.toml"\n')):
+        for file in ("train.conllu", "dev.conllu", "./encoder"):
+            text = text.replace(f'"{file}"', f'"{tmp_path / file}"')
+        Path("recipes", f"{name}.toml").write_text(text)
+    settings = changes("training.epochs=1", "refine.max_steps=1")
+    run("recipes/second.toml", "--output", "out", *settings)
+
+    monkeypatch.chdir("elsewhere")
+    result = run("../recipes/second.toml", "--output", "../out", *settings, "--resume")
+
+    assert result.stdout.startswith("The model is in ../out/model.")
+
+
+def test_another_recipe_of_the_initial_parser_cannot_go_on(encoder):
+    Path("second.toml").write_text(RNGTR + '[initial]\nparser = "biaffine.toml"\n')
+    run("second.toml", "--output", "out", "--set", "refine.max_steps=1", "--set", "training.epochs=1")
+    Path("biaffine.toml").write_text(BIAFFINE.replace("n_layers = 1", "n_layers = 2"))
+
+    (line,) = refused("second.toml", "--resume", "--set", "refine.max_steps=1", "--set", "training.epochs=1")
+
+    assert "which differs in initial parser.encoder.n_layers (1, now 2). Take" in line
+
+
+def test_other_sentences_cannot_go_on(files):
+    run("biaffine.toml", "--output", "out")
+    write_treebank(sample(21), "train.conllu")
+
+    (line,) = refused("biaffine.toml", "--resume")
+
+    assert "which differs in the content of train.conllu. Take" in line
+
+
+def test_a_training_whose_recipe_is_lost_or_damaged_cannot_go_on(files):
+    run("biaffine.toml", "--output", "out")
+
+    Path("out/recipe.json").write_text("{")
+    (damaged,) = refused("biaffine.toml", "--resume")
+    Path("out/recipe.json").unlink()
+    lost = refused("biaffine.toml", "--resume")
+
+    assert damaged.startswith("out/recipe.json: The file is damaged (")
+    assert lost == ["out: There is no recipe.json, so what was trained here is not known. Name another folder."]
+
+
+@pytest.mark.parametrize("options", [(), ("--resume",)])
+def test_a_folder_with_other_files_is_refused(files, options):
+    Path("out").mkdir()
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        Path("out", name).touch()
+
+    assert refused("biaffine.toml", *options) == [
+        "out: There is something else in this folder: a.txt, b.txt, c.txt …. Name a new folder, or an empty one."
+    ]
+
+
+def test_a_file_is_no_folder(files):
+    assert refused("biaffine.toml", output="dev.conllu") == ["dev.conllu: Not a directory."]
+    assert refused("biaffine.toml", output="dev.conllu/out") == ["dev.conllu/out: Not a directory."]
+
+
+# Bad input, as the issue lists it
+
+
+def test_unknown_keys_are_told_with_the_nearest(files):
+    assert refused("biaffine.toml", "--set", "training.epohcs=5", "--set", "refin.max_steps=1") == [
+        "biaffine.toml: refin is unknown; did you mean refine?",
+        "biaffine.toml: [training] epohcs is unknown; did you mean epochs?",
+    ]
+
+
+def test_missing_treebanks_are_told(files):
+    assert refused(
+        "biaffine.toml", "--set", 'treebank.train=["a.conllu", "b.conllu"]', "--set", "treebank.dev=$NO/c"
+    ) == [
+        "a.conllu: There is no such file.",
+        "b.conllu: There is no such file.",
+        "$NO/c needs the environment variable NO. Set it to the folder that is meant: NO=FOLDER treefine train …",
+    ]
+
+
+def test_an_encoder_of_an_unsupported_kind_is_told(files):
+    Path("encoder").mkdir()
+    Path("encoder/config.json").write_text('{"model_type": "gpt2"}')
+
+    assert refused("rngtr.toml") == [
+        "encoder/config.json: model_type is 'gpt2', which is no encoder that can be used. "
+        "Choose one of the kinds bert, roberta, xlm-roberta, camembert, electra, mpnet."
+    ]
+
+
+def test_an_encoder_that_is_not_there_or_has_no_tokenizer_is_told(encoder):
+    Path("encoder/tokenizer.json").unlink()
+
+    assert refused("rngtr.toml", "--set", "encoder.folder=./none") == ["./none: There is no such model folder."]
+    assert refused("rngtr.toml") == [
+        "encoder: There is neither a tokenizer.json nor a vocab.txt in this folder. Save it with a fast tokenizer: "
+        "AutoTokenizer.from_pretrained(...).save_pretrained(...)."
+    ]
+
+
+def test_a_biaffine_model_as_encoder_is_told(files):
+    Parser(tiny_biaffine(), device="cpu").save("encoder")
+
+    assert refused("rngtr.toml") == ["encoder: A biaffine model cannot go on learning on another treebank."]
+
+
+def test_three_sentences_are_told(files):
+    write_treebank(sample(3), "train.conllu")
+
+    assert refused("biaffine.toml") == ["train.conllu: 3 sentences to learn from, but at least 10 are needed."]
+
+
+def test_cycles_are_told(files):
+    lines = Path("dev.conllu").read_text().split("\n\n")[0].splitlines()
+    cells = [line.split("\t") for line in lines if line[0].isdigit()]
+    cells[0][6], cells[1][6] = "2", "1"
+    Path("dev.conllu").write_text("\n".join("\t".join(row) for row in cells) + "\n\n")
+
+    (line,) = refused("biaffine.toml")
+
+    assert line.startswith("dev.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1.")
+
+
+def test_faults_of_recipe_treebank_encoder_and_initial_parser_come_in_one_report(files):
+    Path("first.toml").write_text(RNGTR.replace("./encoder", "./other") + "[tags]\nsorce = 1\n")
+    Path("second.toml").write_text(RNGTR + '[initial]\nparser = "first.toml"\n[refine]\nmax_step = 1\n')
+
+    assert refused("second.toml", "--set", "treebank.dev=none.conllu", "--set", "seed") == [
+        "--set 'seed' is no change. Write SECTION.KEY=VALUE, such as training.seed=2.",
+        "second.toml: [refine] max_step is unknown; did you mean max_steps?",
+        "none.conllu: There is no such file.",
+        "./encoder: There is no such model folder.",
+        "first.toml: [tags] sorce is unknown; did you mean source?",
+        "./other: There is no such model folder.",
+    ]
+
+
+def test_an_encoder_that_two_recipes_name_is_told_once(files):
+    Path("first.toml").write_text(RNGTR)
+
+    assert refused("rngtr.toml", "--set", "initial.parser=first.toml") == ["./encoder: There is no such model folder."]
+
+
+def test_an_initial_parser_that_cannot_be_had_is_told(encoder):
+    Path("second.toml").write_text(RNGTR + '[initial]\nparser = "biaffine.toml"\n')
+    Parser(tiny_model(), device="cpu").save("trained")
+
+    def told(parser, *changes):
+        (line,) = refused("rngtr.toml", "--set", f"initial.parser={parser}", *changes)
+        return line
+
+    assert told("none.toml").startswith("There is no recipe 'none.toml'. Name a TOML file, or one of ")
+    assert told("none").startswith("There is no recipe 'none'. ")
+    assert told("./no/model") == "./no/model: There is no such model folder."
+    assert told("$NO/model").startswith("$NO/model needs the environment variable NO.")
+    assert told("second.toml") == (
+        "second.toml: An initial parser has none of its own. Train it apart, and name its folder."
+    )
+    assert told("trained", "--set", "initial.folds=2") == (
+        "[initial] folds = 2 needs a recipe to train, not the model trained."
+    )
+    assert told("biaffine.toml", "--set", "initial.folds=21") == "[initial] folds = 21 is too many for 20 sentences."
+    write_treebank(sample(19), "train.conllu")  # of which one of two folds leaves nine
+    assert told("biaffine.toml", "--set", "initial.folds=2") == "[initial] folds = 2 is too many for 19 sentences."
+
+
+def test_initial_parses_of_other_sentences_are_told(encoder):
+    settings = changes("initial.parser=files", "initial.train=dev.conllu", "initial.dev=train.conllu")
+
+    first, second = refused("rngtr.toml", *settings)
+
+    assert first.startswith("dev.conllu:1: ")
+    assert second.startswith("train.conllu:1: ")
+
+
+def test_a_device_that_is_not_there_is_told(files):
+    result = CliRunner().invoke(app, ["train", "biaffine.toml", "--output", "out", "--device", "abacus"])
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("treefine: Device 'abacus' cannot be used (")

@@ -1,0 +1,214 @@
+"""The command train on treebanks of every format, with tags or without, and on files of initial parses."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.tiny import sample
+from tests.support.train_commands import BIAFFINE, RNGTR, changes, refused, run, write_files
+from treefine.treebank.conllu import write_treebank
+from treefine.treebank.convert import convert_treebank
+from treefine.treebank.formats import CONLL09, CONLLX
+
+TRAIN, DEV = sample(20), sample(26)[20:]
+QUICK = changes("training.epochs=1", "refine.max_steps=1")
+FILES = changes("initial.parser=files", "initial.train=parses.conllu", "initial.dev=dev-parses.conllu")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files(has_encoder=True)
+
+
+def blank(*columns, sentences=TRAIN):
+    """The sentences with these columns blank."""
+    return [each.with_tags(**{column: ["_"] * len(each) for column in columns}) for each in sentences]
+
+
+def write_conll09(suffix="conll09"):
+    """Both treebanks as CoNLL-2009, and the changes that name them."""
+    for name, sentences in (("train", TRAIN), ("dev", DEV)):
+        convert_treebank(sentences, f"{name}.{suffix}", CONLL09)
+    return changes(f'treebank.train=["train.{suffix}"]', f"treebank.dev=dev.{suffix}", "treebank.rule=conll09")
+
+
+def write_parses():
+    """Another parser's parses of both treebanks, which happen to be right."""
+    for name, sentences in (("parses.conllu", TRAIN), ("dev-parses.conllu", DEV)):
+        write_treebank(sentences, name)
+
+
+# Tags
+
+
+NO_UPOS = "[tags] No word to learn from has a tag in UPOS. Set tags.source=none"
+
+
+@pytest.mark.parametrize("recipe", ["rngtr.toml", "biaffine.toml"])
+@pytest.mark.parametrize("source", ["given", "predicted"])
+def test_tags_that_no_sentence_has_are_told(recipe, source):
+    write_treebank(blank("upos", "xpos"), "train.conllu")
+
+    assert refused(recipe, *changes(f"tags.source={source}")) == [f"{NO_UPOS}."]
+    run(recipe, "--output", "out", *QUICK, *changes("tags.source=none"))
+
+
+def test_the_column_that_has_tags_is_named():
+    write_treebank(blank("upos"), "train.conllu")
+
+    assert refused("rngtr.toml") == [f'{NO_UPOS}, or tags.columns=["xpos"].']
+    run("rngtr.toml", "--output", "out", *QUICK, *changes('tags.columns=["xpos"]'))
+
+
+def test_one_of_two_columns_without_tags_is_told():
+    write_treebank(blank("xpos"), "train.conllu")
+
+    assert refused("rngtr.toml", *changes('tags.columns=["upos", "xpos"]')) == [
+        '[tags] No word to learn from has a tag in XPOS. Set tags.source=none, or tags.columns=["upos"].'
+    ]
+
+
+def test_a_single_tag_is_enough():
+    write_treebank([*TRAIN[:1], *blank("upos", sentences=TRAIN[1:])], "train.conllu")
+
+    run("rngtr.toml", "--output", "out", *QUICK)
+
+
+def test_conll_2009_has_no_upos():
+    settings = write_conll09()
+
+    assert refused("rngtr.toml", *settings) == [f'{NO_UPOS}, or tags.columns=["xpos"].']
+    run("rngtr.toml", "--output", "out", *QUICK, *settings, *changes('tags.columns=["xpos"]'))
+
+
+def test_tags_of_the_initial_parser_and_of_a_start_are_told_with_all_other_faults():
+    write_treebank(blank("upos", "xpos"), "train.conllu")
+    Path("base.toml").write_text(RNGTR)
+    Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml") + '[initial]\nparser = "biaffine.toml"\n')
+
+    assert refused("next.toml", *changes("training.epohcs=1")) == [
+        "next.toml: [training] epohcs is unknown; did you mean epochs?",
+        f"{NO_UPOS}.",
+        f"base.toml: {NO_UPOS}.",
+        f"biaffine.toml: {NO_UPOS}.",
+    ]
+
+
+# Formats
+
+
+def test_folds_of_conll_2009_are_parsed_and_read_back():
+    settings = write_conll09()
+    xpos = '[tags]\ncolumns = ["xpos"]\n'
+    Path("biaffine.toml").write_text(BIAFFINE.replace("epochs = 2", "epochs = 1") + xpos)
+    Path("rngtr.toml").write_text(RNGTR + xpos + '[initial]\nparser = "biaffine.toml"\nfolds = 2\n')
+
+    result = run("rngtr.toml", "--output", "out", *settings, *QUICK)
+
+    assert [line.partition(", ")[0] for line in result.stderr.splitlines()] == [
+        *("initial parser", "fold 1 of 2", "fold 2 of 2", "epoch 1 of 1")
+    ]
+
+
+def test_a_fold_may_have_sentences_of_several_formats():
+    convert_treebank(TRAIN[:5], "some.conllx", CONLLX)
+    Path("biaffine.toml").write_text(BIAFFINE.replace("epochs = 2", "epochs = 1"))
+    settings = changes('treebank.train=["some.conllx", "train.conllu"]', "initial.parser=biaffine.toml")
+
+    run("rngtr.toml", "--output", "out", *settings, *QUICK, *changes("initial.folds=2"))
+
+    assert Path("out/model").is_dir()
+
+
+def test_the_treebanks_format_is_that_of_the_initial_parses_too():
+    settings = write_conll09("tab")  # a name that tells nothing
+    initial = changes("initial.parser=files", "initial.train=train.tab", "initial.dev=dev.tab")
+
+    run(
+        "rngtr.toml",
+        "--output",
+        "out",
+        *QUICK,
+        *settings,
+        *initial,
+        *changes("treebank.format=conll09", "tags.source=none"),
+    )
+
+    assert Path("out/model").is_dir()
+
+
+def test_without_a_format_each_file_has_the_one_its_name_tells():
+    write_conll09()
+    initial = changes("initial.parser=files", "initial.train=train.conll09", "initial.dev=dev.conll09")
+
+    run("rngtr.toml", "--output", "out", *QUICK, *initial)
+
+    assert Path("out/model").is_dir()
+
+
+# Files of initial parses
+
+
+@pytest.mark.parametrize("changed", ["parses.conllu", "dev-parses.conllu"])
+def test_other_initial_parses_cannot_go_on(changed):
+    write_parses()
+    run("rngtr.toml", "--output", "out", *QUICK, *FILES)
+    Path(changed).write_text(Path(changed).read_text() + "\n")
+
+    (line,) = refused("rngtr.toml", "--resume", *QUICK, *FILES)
+
+    assert f"which differs in the content of {changed}. Take" in line
+
+
+def test_the_card_of_a_model_trained_on_files_has_their_checksums_and_says_how_to_parse():
+    write_parses()
+
+    run("rngtr.toml", "--output", "out", *QUICK, *FILES)
+
+    card = Path("out/model/README.md").read_text()
+    for name in ("train.conllu", "dev.conllu", "parses.conllu", "dev-parses.conllu"):
+        assert f"{hashlib.sha256(Path(name).read_bytes()).hexdigest()}  {name}\n" in card
+    assert "treefine parse --model THIS_FOLDER --initial PARSES.conllu in.conllu -o out.conllu\n" in card
+    assert list(json.loads(Path("out/recipe.json").read_text())["checksums"]) == [
+        *("train.conllu", "dev.conllu", "parses.conllu", "dev-parses.conllu")
+    ]
+
+
+def test_the_card_of_a_model_with_an_empty_start_says_nothing_of_files():
+    run("rngtr.toml", "--output", "out", *QUICK)
+
+    assert "--initial" not in Path("out/model/README.md").read_text()
+
+
+def test_initial_parses_that_are_not_there_are_told_once():
+    assert refused("rngtr.toml", *FILES) == [
+        "parses.conllu: There is no such file.",
+        "dev-parses.conllu: There is no such file.",
+    ]
+
+
+# Names that are empty
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("encoder.folder=", "[encoder] folder names nothing; name that of an encoder or a model, or a recipe."),
+        ("treebank.dev=", "[treebank] dev names no file."),
+        ('treebank.train=["train.conllu", ""]', "[treebank] train names no file."),
+        ("initial.parser=", '[initial] parser names nothing; choose "empty", "files", a recipe or a model folder.'),
+    ],
+)
+def test_a_name_that_is_empty_is_told_with_its_key(change, fault):
+    assert refused("rngtr.toml", *changes(change)) == [f"rngtr.toml: {fault}"]
+
+
+def test_a_variable_that_is_empty_is_told_as_one_that_is_not_set(monkeypatch):
+    monkeypatch.setenv("FOLDER", "")
+
+    (line,) = refused("rngtr.toml", *changes("encoder.folder=$FOLDER"))
+
+    assert line.startswith("$FOLDER needs the environment variable FOLDER.")

@@ -1,0 +1,506 @@
+import re
+from itertools import combinations, pairwise
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.support.generated_pictures import ANY_TEXT
+from treefine.drawing.characters import visible
+from treefine.drawing.svg import text_width
+from treefine.evaluation.analysis import charts as palette
+from treefine.evaluation.analysis.charts import (
+    DASHES,
+    MARKERS,
+    PERCENT,
+    STYLE,
+    TEXT_SIZE,
+    Line,
+    Mark,
+    dash,
+    draw_lines,
+    draw_rows,
+    draw_steps,
+    fitting,
+    line_class,
+    marker,
+    merged,
+    nice_ticks,
+    tick_labels,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+VALUES = st.floats(-1e15, 1e15) | st.floats(0, 100)
+
+
+def drawn(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg)
+
+
+def texts(svg: str, name: str = "") -> list[str]:
+    """The texts of a class, in the order in which they are drawn."""
+    return [each.text or "" for each in drawn(svg).iter(SVG + "text") if name in each.get("class", "")]
+
+
+def titles(svg: str) -> list[str]:
+    """What is said of each point."""
+    return [
+        group.findtext(SVG + "title") for group in drawn(svg).iter(SVG + "g") if group.find(SVG + "title") is not None
+    ]
+
+
+def circles(svg: str) -> dict[str, tuple[float, float]]:
+    """The middle of each point of the first line, by what is said of it."""
+    found = {}
+    for group in drawn(svg).iter(SVG + "g"):
+        if group.find(SVG + "title") is not None and group.get("class") == "color0":
+            x, y, radius = map(float, NUMBER.findall(group.findall(SVG + "path")[-1].get("d"))[:3])
+            found[group.findtext(SVG + "title")] = (x + radius, y)
+    return found
+
+
+def paths(svg: str, kind: str, number: int = 0) -> list[list[tuple[float, float]]]:
+    """The corners of the paths of a kind that belong to a line of the chart."""
+    groups = [each for each in drawn(svg).iter(SVG + "g") if each.get("class") == f"color{number}"]
+    found = [path.get("d") for each in groups for path in each.findall(SVG + "path") if path.get("class") == kind]
+    return [
+        [tuple(map(float, NUMBER.findall(corner))) for corner in re.split("[ML]", path)[1:]]
+        for path in found
+        if "h" not in path  # a piece of line in the legend
+    ]
+
+
+@st.composite
+def charts(draw) -> list[Line]:
+    """Any lines: named or numbered places, some missing, with or without bands and counts."""
+    places = draw(st.sampled_from([VALUES, ANY_TEXT, st.integers(0, 30), st.integers(0, 9) | ANY_TEXT]))
+    lines = []
+    for _ in range(draw(st.integers(0, 4))):
+        xs = draw(st.lists(places, unique_by=lambda x: Mark(x, 0).x_text, max_size=12))
+        marks = []
+        for x in xs:
+            low, y, high = sorted(draw(st.lists(VALUES, min_size=3, max_size=3)))
+            band = draw(st.sampled_from([(None, None), (low, high)]))
+            marks.append(Mark(x, y, *band, count=draw(st.none() | st.integers(0, 10**9))))
+        lines.append(Line(draw(ANY_TEXT | st.text("ABCWM", max_size=60)), tuple(marks)))
+    return lines
+
+
+def all_charts(lines: list[Line], title: str) -> list[str]:
+    names = merged([mark.x_text for mark in line.marks] for line in lines)
+    return [
+        draw_lines(lines, title=title, x_title=title, y_title=title),
+        draw_steps(lines, title=title, y_title=title),
+        draw_rows(names, lines, title=title, x_title=title),
+    ]
+
+
+@given(charts(), ANY_TEXT | st.text("ABCWM ", max_size=80))
+def test_any_lines_make_a_valid_chart_that_says_the_numbers_of_every_point(lines, title):
+    for svg in all_charts(lines, title):
+        svg.encode()
+        assert drawn(svg).findtext(SVG + "title") == visible(title)
+        said = titles(svg)
+        assert len(said) == sum(len(line.marks) for line in lines)
+        for line in lines:
+            for mark in line.marks:
+                numbers = [f"{mark.y:.1f}", *[f"{value:.1f}" for value in mark.band]]
+                numbers += [] if mark.count is None else [f"n = {mark.count:,}"]
+                assert any(visible(line.name) in each and all(one in each for one in numbers) for each in said)
+
+
+@example([Line("W" * 80, (Mark("W" * 80, 1.0, count=1), Mark("i", 2.0)))] * 2, "W" * 80)
+@given(charts(), ANY_TEXT | st.text("ABCWM ", max_size=80))
+def test_no_text_and_no_point_of_any_chart_leaves_it(lines, title):
+    for svg in all_charts(lines, title):
+        width, height = (float(drawn(svg).get(each)) for each in ("width", "height"))
+        for each in drawn(svg).iter(SVG + "text"):
+            kind = each.get("class", "")
+            size = 1.1 * palette.TITLE_SIZE if kind == "title" else TEXT_SIZE
+            x, wide = float(each.get("x")), text_width(each.text or "", size)
+            left = x if kind in ("title", "start", "name start") else x - wide if "end" in kind else x - wide / 2
+            assert left >= -1
+            assert left + wide <= width + 1
+            assert TEXT_SIZE - 4 <= float(each.get("y")) <= height
+        for path in drawn(svg).iter(SVG + "path"):
+            x, y = map(float, NUMBER.findall(path.get("d"))[:2])
+            assert 0 <= x <= width
+            assert 0 <= y <= height
+
+
+@given(st.dictionaries(st.integers(-50, 50), st.floats(0, 100), min_size=2, max_size=30))
+def test_points_stand_in_the_order_of_their_numbers(values):
+    marks = tuple(Mark(x, y) for x, y in values.items())
+
+    svg = draw_lines([Line("a", marks)], title="", x_title="x", y_title="y", y_format="{}")
+    places = circles(svg)
+
+    found = {x: places[f"a, x {x}: {y}"] for x, y in values.items()}
+    for one, other in pairwise(sorted(values)):
+        assert found[one][0] < found[other][0]
+    (path,) = paths(svg, "line")
+    assert [x for x, _ in path] == sorted(x for x, _ in path)  # the line never turns back
+    for one, other in combinations(values, 2):
+        if values[one] > values[other] + 1:
+            assert found[one][1] < found[other][1]
+
+
+def test_a_number_line_keeps_distances_and_a_named_one_does_not():
+    numbered = circles(draw_lines([Line("a", (Mark(0, 1), Mark(1, 2), Mark(10, 3)))], title="", x_title="", y_title=""))
+    named = circles(draw_lines([Line("a", (Mark(0, 1), Mark(1, 2), Mark("10+", 3)))], title="", x_title="", y_title=""))
+
+    first, second, third = sorted(x for x, _ in numbered.values())
+    assert (third - first) / (second - first) == pytest.approx(10, rel=0.02)
+    first, second, third = sorted(x for x, _ in named.values())
+    assert (third - first) / (second - first) == pytest.approx(2, rel=0.02)
+
+
+def test_a_line_has_a_gap_where_another_line_has_a_point():
+    whole = Line("whole", tuple(Mark(x, 10.0 * x) for x in range(5)))
+    broken = Line("broken", tuple(Mark(x, 5.0 + x, 4.0 + x, 6.0 + x) for x in (0, 1, 3)))
+
+    svg = draw_lines([whole, broken], title="", x_title="", y_title="")
+
+    assert [len(each) for each in paths(svg, "line", 0)] == [5]
+    assert [len(each) for each in paths(svg, "line", 1)] == [2, 1]
+    assert [len(each) for each in paths(svg, "band", 1)] == [4]  # there and back; one point alone has a line instead
+    assert [len(each) for each in paths(svg, "line reach", 1)] == [2]
+
+
+def test_a_band_lies_around_its_line():
+    svg = draw_lines([Line("a", (Mark(0, 5, 4, 7), Mark(1, 6, 2, 6)))], title="", x_title="", y_title="")
+
+    (line,), (band,) = paths(svg, "line"), paths(svg, "band")
+    assert [x for x, _ in band] == [line[0][0], line[1][0], line[1][0], line[0][0]]
+    high, second_high, second_low, low = (y for _, y in band)
+    assert high < line[0][1] < low  # upwards is less
+    assert second_high == line[1][1] < second_low
+
+
+def test_three_bands_or_more_are_faint():
+    lines = [Line(name, (Mark(0, 5, 4, 7), Mark(1, 6, 2, 6))) for name in "abc"]
+
+    kinds = [
+        [len(paths(draw_lines(lines[:n], title="", x_title="", y_title=""), kind)) for kind in ("band", "band faint")]
+        for n in (2, 3)
+    ]
+
+    assert kinds == [[1, 0], [0, 1]]
+
+
+def test_more_than_three_lines_have_no_bands_and_the_axis_leaves_no_room_for_them():
+    lines = [Line(name, (Mark(0, 5, 0, 90), Mark(1, 6, 2, 6), Mark("alone", 5, 0, 90))) for name in "abcd"]
+
+    def drawn_of(n: int) -> str:
+        return draw_lines(lines[:n], title="", x_title="", y_title="", apart=["alone"])
+
+    three, four = drawn_of(3), drawn_of(4)
+    assert (len(paths(three, "band faint")), len(paths(three, "line reach"))) == (1, 1)
+    assert "band" not in {path.get("class") for path in drawn(four).iter(SVG + "path")}
+    assert all("reach" not in path.get("class", "") for path in drawn(four).iter(SVG + "path"))
+    assert "100" in texts(three)
+    assert "100" not in texts(four)
+    assert "a, 0: 5.0 (0.0 to 90.0)" in titles(four)  # a reader still finds them
+
+
+def test_no_line_runs_to_a_place_that_stands_apart():
+    line = Line("a", (Mark("ROOT", 9, 8, 10), Mark("1", 5, 4, 6), Mark("2", 6, 5, 7), Mark("x", 1), Mark("3", 2)))
+
+    svg = draw_lines([line], title="", x_title="", y_title="", apart=("ROOT", "x"))
+
+    assert [len(each) for each in paths(svg, "line")] == [1, 2, 1, 1]
+    assert [len(each) for each in paths(svg, "line reach")] == [2]  # the band of a point alone
+    assert [len(each) for each in paths(svg, "band")] == [4]
+    assert len(titles(svg)) == 5
+
+
+@pytest.mark.parametrize(("value", "ends"), [(100.0, {"90", "100"}), (0.0, {"0.0", "1.0"}), (99.5, {"100"})])
+def test_the_axis_of_shares_ends_at_0_and_100(value, ends):
+    marks = (Mark("x", value),)
+
+    for svg in (
+        draw_lines([Line("a", marks)], title="", x_title="", y_title="", limits=PERCENT),
+        draw_steps([Line("a", marks)], title="", y_title="", limits=PERCENT),
+        draw_rows(["x"], [Line("a", marks)], title="", x_title="", limits=PERCENT),
+    ):
+        assert ends <= set(texts(svg))
+        numbers = [float(each) for each in texts(svg) if NUMBER.fullmatch(each)]
+        assert 0 <= min(numbers) < max(numbers) <= 100
+
+
+@given(st.lists(st.floats(0, 100), max_size=6))
+def test_ticks_of_shares_are_around_all_of_them_and_never_leave_the_limits(shares):
+    ticks = nice_ticks(shares, limits=PERCENT)
+
+    assert 0 <= ticks[0] < ticks[-1] <= 100
+    assert ticks[0] - 1e-6 <= min(shares, default=0)
+    assert ticks[-1] + 1e-6 >= max(shares, default=0)
+
+
+def test_a_value_beyond_the_limits_is_still_on_the_axis():
+    assert nice_ticks([120.0], limits=PERCENT)[-1] >= 120
+    assert nice_ticks([-20.0], limits=PERCENT)[0] <= -20
+
+
+def test_counts_stand_under_their_places():
+    marks = (Mark("1", 90, count=1234), Mark("2", 80, count=7), Mark("3+", 70))
+
+    svg = draw_lines([Line("a", marks)], title="T", x_title="length", y_title="LAS")
+
+    places = {each.text: (float(each.get("x")), float(each.get("y"))) for each in drawn(svg).iter(SVG + "text")}
+    assert places["1.2k"][0] == places["1"][0]
+    assert places["7"][0] == places["2"][0]
+    assert places["1"][1] < places["1.2k"][1] == places["7"][1] == places["n"][1] < places["length"][1]
+
+
+def test_a_chart_without_counts_has_no_place_for_them():
+    assert "n" not in texts(draw_lines([Line("a", (Mark(0, 1),))], title="", x_title="", y_title=""))
+    assert "n" not in texts(draw_rows(["b"], [Line("a", (Mark("b", 1),))], title="", x_title=""))
+
+
+def test_names_stand_at_the_ends_of_lines_that_end_apart():
+    lines = [Line("high", (Mark(0, 5), Mark(1, 9))), Line("low", (Mark(0, 5), Mark(1, 1)))]
+
+    svg = draw_lines(lines, title="", x_title="", y_title="")
+
+    ends = [each for each in drawn(svg).iter(SVG + "text") if each.get("class") == "name start"]
+    assert [each.text for each in ends] == ["high", "low"]
+    x, y = circles(svg)["high, 1: 9.0"]
+    assert float(ends[0].get("x")) > x
+    assert abs(float(ends[0].get("y")) - y) < 6
+
+
+@pytest.mark.parametrize(
+    ("second", "name"),
+    [
+        ((Mark(0, 5), Mark(1, 8.9)), "close"),
+        ((Mark(0, 5),), "ends early"),
+        ((Mark(0, 5), Mark(1, 1)), "a name that takes too much of the room"),
+    ],
+)
+def test_names_stand_in_a_legend_where_the_ends_would_meet(second, name):
+    lines = [Line("high", (Mark(0, 5), Mark(1, 9))), Line(name, second)]
+
+    svg = draw_lines(lines, title="", x_title="", y_title="values")
+
+    places = {each.text: float(each.get("y")) for each in drawn(svg).iter(SVG + "text")}
+    assert places["high"] == places[name] < places["values"]
+
+
+def test_what_was_cut_off_is_shown_on_pointing():
+    long = "a name that is much too long for the width of a chart, or of a phone"
+    lines = [Line(long, (Mark(0, 1), Mark(1, 2)))]
+
+    for svg in (
+        draw_lines(lines, title="", x_title="", y_title=""),
+        draw_lines([], title="", x_title="", y_title=long),
+        draw_rows([long], [], title="", x_title=""),
+    ):
+        whole = [each for each in drawn(svg).iter(SVG + "text") if each.findtext(SVG + "title") == long]
+        assert [each.text[-1] for each in whole] == ["…"]
+
+
+def test_markers_are_small_where_points_stand_close():
+    def radius(n_points: int) -> float:
+        line = Line("a", tuple(Mark(number, 1) for number in range(n_points)))
+        svg = draw_lines([line], title="", x_title="", y_title="")
+        group = next(each for each in drawn(svg).iter(SVG + "g") if each.find(SVG + "title") is not None)
+        return float(NUMBER.findall(group.find(SVG + "path").get("d"))[2])
+
+    assert radius(20) == radius(3) > radius(60)
+
+
+def test_places_of_several_lines_are_merged_in_their_order():
+    assert merged([["1", "2", "4"], ["1", "2", "3", "4", "5"]]) == ["1", "2", "3", "4", "5"]
+
+
+def test_rows_stand_in_the_order_given_and_lines_beside_one_another():
+    lines = [Line("a", (Mark("obj", 80.0), Mark("det", 90.0))), Line("b", (Mark("det", 95.0, 90.0, 99.0, 12),))]
+
+    svg = draw_rows(["det", "obj", "none"], lines, title="T", x_title="LAS")
+
+    places = {each.text: float(each.get("y")) for each in drawn(svg).iter(SVG + "text")}
+    assert places["det"] < places["obj"] < places["none"]
+    assert titles(svg) == ["a, det: 90.0", "b, det: 95.0 (90.0 to 99.0), n = 12", "a, obj: 80.0"]
+    points = circles(svg)
+    assert points["a, det: 90.0"][0] > points["a, obj: 80.0"][0]
+    (reach,) = paths(svg, "line reach", 1)
+    assert reach[0][0] < reach[1][0]
+    assert reach[0][1] == reach[1][1] > points["a, det: 90.0"][1]
+    assert "12" in texts(svg)
+
+
+def test_a_long_chart_of_rows_has_its_ticks_at_both_ends():
+    def ticks(n_rows: int) -> int:
+        names = [f"row {number}" for number in range(n_rows)]
+        line = Line("a", tuple(Mark(name, 50.0 + number) for number, name in enumerate(names)))
+        return texts(draw_rows(names, [line], title="", x_title="")).count("50")
+
+    assert (ticks(5), ticks(13)) == (1, 2)
+
+
+def test_steps_are_drawn_lower_and_every_step_is_written():
+    lines = [Line("a", tuple(Mark(t, 1.0 / (t + 1)) for t in range(4)))]
+
+    low = draw_steps(lines, title="", y_title="REL")
+    high = draw_lines(lines, title="", x_title="t", y_title="REL")
+
+    assert float(drawn(low).get("height")) < float(drawn(high).get("height"))
+    assert {"0", "1", "2", "3", "step t"} <= set(texts(low))
+
+
+def test_zero_is_strong_only_where_values_lie_on_both_sides():
+    def strong(*values: float) -> int:
+        marks = tuple(Mark(number, value) for number, value in enumerate(values))
+        return draw_lines([Line("a", marks)], title="", x_title="", y_title="").count('class="zero"')
+
+    assert (strong(-1, 2), strong(0, 2), strong(-2, 0), strong(3, 4)) == (1, 0, 0, 0)
+
+
+def test_no_data_is_said():
+    assert "length (no data)" in texts(draw_lines([], title="", x_title="length", y_title=""))
+    assert titles(draw_lines([Line("a", ())], title="", x_title="", y_title="")) == []
+
+
+def test_a_point_alone_is_in_the_middle_and_equal_values_are_level():
+    one = draw_lines([Line("a", (Mark(7, 5.0),))], title="", x_title="x", y_title="")
+    level = draw_lines([Line("a", (Mark(1, 5.0), Mark(2, 5.0)))], title="", x_title="", y_title="")
+
+    assert {"4.0", "5.0", "6.0", "7"} <= set(texts(one))
+    assert 180 < circles(one)["a, x 7: 5.0"][0] < 220
+    assert len({y for _, y in circles(level).values()}) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e300])
+def test_what_is_no_number_cannot_be_drawn(value):
+    for wrong in ((value, 1.0), (1, value), (1, 1.0, value, 2.0), (1, 1.0, 0.0, value)):
+        with pytest.raises(ValueError, match="cannot be drawn"):
+            Mark(*wrong)
+
+
+def test_half_a_band_and_two_points_at_one_place_are_refused():
+    with pytest.raises(ValueError, match="a band has a low and a high end"):
+        Mark(1, 1.0, low=0.5)
+    with pytest.raises(ValueError, match="first: two points at one place"):
+        Line("first", (Mark(1, 1.0), Mark(1.0, 2.0)))
+
+
+@given(st.lists(VALUES, max_size=6))
+def test_ticks_are_round_and_around_all_values(values):
+    ticks = nice_ticks(values)
+
+    assert 2 <= len(ticks) <= 9
+    slack = 1e-9 * max(1, *map(abs, ticks))
+    assert ticks[0] - slack <= min(values, default=0)
+    assert ticks[-1] + slack >= max(values, default=0)
+    assert len({f"{b - a:.3g}" for a, b in pairwise(ticks)}) == 1 or abs(ticks[0]) > 1e5 * (ticks[1] - ticks[0])
+    assert len(set(tick_labels(ticks, "{:.1f}"))) == len(ticks) or abs(ticks[0]) > 1e4 * (ticks[1] - ticks[0])
+
+
+@given(st.lists(st.floats(0, 300), max_size=20).map(sorted), st.data())
+def test_labels_that_are_kept_never_touch_and_no_more_could_be_kept(places, data):
+    widths = data.draw(st.lists(st.floats(1, 40), min_size=len(places), max_size=len(places)))
+
+    def touch(kept: range) -> bool:
+        return any(places[b] - places[a] < (widths[a] + widths[b]) / 2 + 6 for a, b in pairwise(kept))
+
+    kept = fitting(places, widths)
+
+    assert list(kept)[:1] == list(range(len(places)))[:1]
+    assert not touch(kept)
+    assert all(touch(range(0, len(places), step)) for step in range(1, kept.step if len(kept) > 1 else len(places)))
+
+
+def luminance(color: str) -> float:
+    """As WCAG 2 defines it."""
+    red, green, blue = linear(color)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def linear(color: str) -> tuple[float, float, float]:
+    shares = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in shares)
+    return red, green, blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB.
+SIGHT = {
+    "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.3039)),
+}
+TO_XYZ = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+WHITE = (0.9505, 1.0, 1.089)
+
+
+def seen(color: str, sight: str) -> tuple[float, float, float]:
+    """The colour in CIELAB as such eyes see it; a distance of about 2 can just be seen between two patches."""
+
+    def times(matrix, vector):
+        return [sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix]
+
+    clipped = [min(1.0, max(0.0, each)) for each in times(SIGHT[sight], linear(color))]
+    x, y, z = (
+        share ** (1 / 3) if share > 0.008856 else 7.787 * share + 16 / 116
+        for share in (a / b for a, b in zip(times(TO_XYZ, clipped), WHITE, strict=True))
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize("colors", [palette.LIGHT_LINES, palette.DARK_LINES])
+def test_any_two_line_colors_are_told_apart_by_colour_blind_readers(sight, colors):
+    for one, other in combinations(colors, 2):
+        distance = sum((a - b) ** 2 for a, b in zip(seen(one, sight), seen(other, sight), strict=True)) ** 0.5
+        assert distance >= 20, (one, other)
+
+
+@pytest.mark.parametrize(
+    ("paper", "text", "lines"),
+    [
+        (palette.LIGHT_PAPER, palette.LIGHT_TEXT, palette.LIGHT_LINES),
+        (palette.DARK_PAPER, palette.DARK_TEXT, palette.DARK_LINES),
+    ],
+)
+def test_lines_and_letters_stand_out_from_the_paper(paper, text, lines):
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    for color in lines:
+        assert contrast(color, paper) >= 3
+        assert color in STYLE
+    for color in text:
+        assert contrast(color, paper) >= 4.5
+        assert color in STYLE
+
+
+def test_ten_lines_can_be_told_apart_without_any_colour():
+    looks = [(marker(n, 0, 0, 1), "hollow" in line_class(n), dash(n)) for n in range(10)]
+    markers = [look[:2] for look in looks]
+
+    assert len(set(markers)) == 10
+    assert len({dash(n) for n in range(4)}) == len(DASHES)
+    assert len({marker(n, 0, 0, 1) for n in range(5)}) == len(MARKERS)
+
+
+def test_letters_are_at_least_11_pixels_high_on_a_phone_of_360():
+    width = float(drawn(draw_lines([], title="", x_title="", y_title="")).get("width"))
+    on_page = 360 - 2 * 8  # the page leaves half a letter on each side
+
+    for size in re.findall(r"([\d.]+)px", STYLE):
+        assert float(size) * on_page / width >= 11
+
+
+def test_every_rule_of_the_style_is_for_charts_alone_and_print_is_light():
+    light, dark = STYLE.split("@media screen and (prefers-color-scheme: dark) {")
+
+    for rule in [*re.findall(r"([^{}]+){", light), *re.findall(r"([^{}]+){", dark)]:
+        assert all(each.strip().startswith(".treefine-chart ") for each in rule.split(","))
+    assert palette.DARK_PAPER in dark
+    assert palette.DARK_PAPER not in light

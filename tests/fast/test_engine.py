@@ -1,0 +1,250 @@
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+
+from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
+from tests.support.tiny import sample, tiny_model
+from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.errors import TreebankError
+from treefine.fast.buffers import Buffer, Standing, pack
+from treefine.fast.engine import Engine, can_run, stream_in_blocks
+from treefine.fast.packed_encoder import Packed, Room, relate_packed
+from treefine.fast.packed_step import PackedStep
+from treefine.model.batch import Graphs
+from treefine.model.relations import NONE, relate
+from treefine.model.vocabulary import Vocabulary
+from treefine.parsing.parser import Parser
+from treefine.treebank.graph import Arcs
+
+ROOMS = (Room(160, 12, 24), Room(128, 4, 64))
+CPU = torch.device("cpu")
+
+
+def parser_of(model=None, **options):
+    return Parser(tiny_model(**{"n_positions": 64} | (model or {})), device="cpu", **options)
+
+
+def by_engine(parser, sentences, rooms=ROOMS):
+    engine = Engine(parser.plan(), rooms)
+    return [each.to_text() for each in stream_in_blocks(parser.plan(), engine.stream, sentences)]
+
+
+def by_parser(parser, sentences):
+    return [each.to_text() for each in parser.stream(sentences)]
+
+
+KINDS = {
+    "bert": {},
+    "mpnet": {"family": "mpnet"},
+    "electra": {"family": "electra"},
+    "no graph": {"relations": RelationSettings(graph="none")},
+    "unlabelled": {"relations": RelationSettings(graph="unlabelled", none="zero", two_cycles="erased")},
+    "not scaled": {"relations": RelationSettings(key_norm=False, scaled=False)},
+    "tags given": {"tags": TagSettings("given", ("upos", "xpos"), double_specials=True)},
+    "tags predicted": {"tags": TagSettings("predicted", ("upos", "xpos"))},
+    "some tags given": {"tags": TagSettings("predicted", ("upos", "xpos")), "options": {"tags": "given"}},
+    "no tags": {"tags": TagSettings("predicted", ("upos",)), "options": {"tags": "none"}},
+    "one step": {"options": {"max_steps": 1}},
+    "five steps": {"options": {"max_steps": 5}},
+    "sure": {"options": {"stop_above": 0.3}},
+    "windows": {"n_positions": 16},
+    "any root label": {"decode": DecodeSettings(root_label="")},
+    "probabilities": {"decode": DecodeSettings(tree_over="probabilities")},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_engine_gives_the_trees_and_tags_of_the_parser(kind):
+    model = dict(KINDS[kind])
+    options = model.pop("options", {})
+    parser = parser_of(model, **options)
+    sentences = sample(24)
+    sentences = [each.with_tags(upos=["_" if n % 3 else tag for n, tag in enumerate(each.upos)]) for each in sentences]
+
+    assert by_engine(parser, sentences) == by_parser(parser, sentences)
+
+
+def test_sentences_that_fit_the_encoder_but_no_room_are_parsed_too():
+    parser = parser_of()
+
+    assert by_engine(parser, sample(12), (Room(64, 4, 16),)) == by_parser(parser, sample(12))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "tags predicted", "windows"])
+def test_on_a_gpu_replayed_steps_give_the_trees_of_the_parser(kind):
+    model = tiny_model(**{"n_positions": 64} | KINDS[kind])
+    sentences = sample(60)
+
+    expected = by_parser(Parser(model, device="cpu"), sentences)
+
+    parser = Parser(model, device="cuda", precision="float32")
+    assert parser.engine is not None
+    for _ in range(3):  # captured, then replayed
+        assert [each.to_text() for each in parser.stream(sentences)] == expected
+
+
+def test_the_engine_starts_from_an_initial_parse():
+    from treefine.parsing.initial import given as given_arcs
+
+    parser = parser_of(initial=given_arcs, max_steps=2)
+
+    found = by_engine(parser, sample(24))
+
+    assert found == by_parser(parser, sample(24))
+    assert found != by_engine(parser.using(initial="empty", max_steps=2), sample(24))
+
+
+@profile(max_examples=8)
+@given(data=st.data())
+def test_neither_blocks_nor_room_nor_company_change_a_tree(data):
+    parser = parser_of()
+    plan, model = parser.plan(), parser.model
+    sentences = data.draw(st.lists(st.sampled_from(sample(30)), min_size=1, max_size=30))
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(sentences)))) - {len(sentences)})
+    blocks = [sentences[a:b] for a, b in zip([0, *cuts], [*cuts, len(sentences)], strict=True)]
+    room = data.draw(st.sampled_from([Room(64, 3, 64), Room(100, 40, 64), Room(512, 5, 64)]))
+    packed = [
+        pack(each, model.subwords, model.vocabulary, model.settings.tags.columns, reads_tags=True) for each in blocks
+    ]
+
+    found = list(Engine(plan, (room,)).stream(packed))
+
+    trees = [each.arcs for each in parser.stream(sentences)]
+    assert [len(each.heads) for each in found] == [sum(map(len, block)) for block in blocks]
+    assert list(chain.from_iterable(each.heads for each in trees)) == np.concatenate([e.heads for e in found]).tolist()
+    names = [model.vocabulary.labels[each] for found_block in found for each in found_block.labels]
+    assert list(chain.from_iterable(each.labels for each in trees)) == names
+
+
+@pytest.mark.parametrize("marked", [{2}, {0, 1, 4}, set(range(6))], ids=str)
+def test_sentences_that_a_person_decided_about_obey_and_keep_their_place(marked):
+    parser = parser_of()
+    sentences = sample(6)
+    for number in marked:
+        heads = sentences[number].arcs.heads
+        sentences[number] = sentences[number].with_misc([f"NotHead={each}" if each else "_" for each in heads])
+
+    found = by_engine(parser, sentences)
+
+    assert found == by_parser(parser, sentences)
+    assert by_engine(parser, sample(6))[3] == found[3] or 3 in marked
+
+
+def test_blocks_before_a_fault_are_parsed():
+    parser = parser_of()
+    model = parser.model
+
+    def broken():
+        for each in sample(5):
+            yield pack([each], model.subwords, model.vocabulary, (), reads_tags=False)
+        raise TreebankError("no further")
+
+    stream = Engine(parser.plan(), ROOMS).stream(broken())
+
+    assert [len(next(stream).heads) for _ in range(5)] == [len(each) for each in sample(5)]
+    with pytest.raises(TreebankError, match="no further"):
+        next(stream)
+
+
+def test_no_blocks_give_no_trees():
+    assert list(Engine(parser_of().plan(), ROOMS).stream([])) == []
+
+
+def test_the_engine_is_for_transformers_that_take_the_best_heads_as_their_first_graph():
+    assert can_run(parser_of().plan())
+    assert not can_run(parser_of(is_projective=True).plan())
+    assert not can_run(parser_of({"decode": DecodeSettings(first_graph="tree")}).plan())
+
+
+@given(data=st.data())
+def test_relations_in_a_buffer_are_those_of_padded_rows(data):
+    settings = data.draw(st.sampled_from(WAYS_TO_READ))
+    sentences = [each for each in data.draw(sentences_in_pieces(min_sentences=1)) if each] or [[[7]]]
+    arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
+    graphs = Graphs.of(arcs, Vocabulary(LABELS))
+    counts = [len(word) for sentence in sentences for word in sentence]
+    heads, labels = (
+        np.concatenate([row[1 : len(each) + 1].numpy() for row, each in zip(tensor, sentences, strict=True)])
+        for tensor in (graphs.heads, graphs.labels)
+    )
+    pieces = [piece for sentence in sentences for word in sentence for piece in word]
+    packed = Packed(*(np.array(each, np.int32) for each in (pieces, counts, [*map(len, sentences)], heads, labels)))
+    standing, buffer = Standing((2, 0, 3), 0), Buffer(Room(256, 8, 64), 0, 1, CPU)
+
+    buffer.fill(standing, standing.add(packed, 64), last=1)
+    buffer.on_device.copy_(buffer.sent)
+    found = relate_packed(buffer.inputs().packed, len(LABELS), settings)
+
+    inputs = inputs_of(sentences)
+    expected = relate(inputs, graphs, len(LABELS), settings)
+    for name in ("above", "up", "down"):
+        theirs = getattr(expected, name)[inputs.is_piece]
+        assert getattr(found, name)[: len(theirs)].tolist() == theirs.tolist()
+        assert name == "above" or not getattr(found, name)[len(theirs) :].ne(NONE).any()
+    assert buffer.host["pieces"][: len(theirs)].tolist() == inputs.pieces[inputs.is_piece].tolist()
+
+
+def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is_searched(monkeypatch):
+    parser = parser_of()
+    engine = Engine(parser.plan(), ROOMS)
+    passes = []
+    forward = PackedStep.forward
+    monkeypatch.setattr(
+        PackedStep,
+        "forward",
+        lambda self, inputs, room, n: (
+            passes.append(int((inputs.packed.n_words > 0).sum())) or forward(self, inputs, room, n)
+        ),
+    )
+    sentences = [each for each in sample(40) if len(each) < 12]  # none of them is cut into windows
+
+    list(stream_in_blocks(parser.plan(), engine.stream, sentences))
+
+    n_steps = sum(len(found) for _, found in parser.stream_steps(sentences))
+    n_searched = sum(found[-1].graph != found[-1].tree for _, found in parser.stream_steps(sentences))
+    assert n_searched
+    assert sum(passes) == n_steps + n_searched
+
+
+def test_all_that_a_step_sends_and_gets_back_is_in_one_tensor_each_way():
+    parser = parser_of()
+    engine = Engine(parser.plan(), ROOMS)
+    list(stream_in_blocks(parser.plan(), engine.stream, sample(24)))
+
+    for slot in (slot for lane in engine.lanes for slot in lane.free):
+        room, n_columns, n_searched = slot.buffer.room, slot.buffer.n_columns, slot.buffer.n_searched
+        assert slot.buffer.sent.shape == slot.buffer.on_device.shape
+        assert slot.buffer.sent.numel() == room.pieces * (10 + n_columns) + 7 * room.sentences
+        back = room.pieces * (2 + n_columns) + room.sentences + n_searched * (1 + room.longest**2)
+        assert slot.answer.received.numel() == back
+
+
+def test_no_more_than_two_buffers_of_a_length_are_on_their_way_and_all_come_back():
+    parser = parser_of()
+    engine = Engine(parser.plan(), ROOMS)
+
+    list(stream_in_blocks(parser.plan(), engine.stream, sample(60)))
+
+    assert all(1 <= len(lane.free) <= 2 for lane in engine.lanes)
+
+
+def test_streams_may_be_read_in_turn_or_left():
+    parser = parser_of()
+    engine = Engine(parser.plan(), ROOMS)
+    model = parser.model
+    blocks = [pack([each], model.subwords, model.vocabulary, ("upos",), reads_tags=True) for each in sample(20)]
+    left = engine.stream(blocks)
+    next(left)
+    first, second = engine.stream(blocks), engine.stream(blocks[::-1])
+
+    pairs = [(next(first), next(second)) for _ in blocks]
+    left.close()
+
+    for (ours, _), (_, theirs) in zip(pairs, pairs[::-1], strict=True):
+        assert (ours.heads.tolist(), ours.labels.tolist()) == (theirs.heads.tolist(), theirs.labels.tolist())

@@ -1,0 +1,396 @@
+import importlib.util
+import math
+import os
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+from torch.nn import functional as F  # noqa: N812 - the customary name
+
+from tests.model.test_attention import (
+    GRAPHS,
+    INPUTS,
+    chain,
+    every_way_to_read,
+    naive_attend,
+    some_tensors,
+)
+from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
+from tests.support.tiny import tiny_shape
+from treefine.config import RelationSettings
+from treefine.fast import fused_attention as fused
+from treefine.fast.fused_attention import KEYS, QUERIES, RowRelations, Rows, attend_rows, is_available
+from treefine.model import encoder as encoder_module
+from treefine.model.attention import RelationTables, attend
+from treefine.model.batch import Graphs
+from treefine.model.encoder import TransformerEncoder
+from treefine.model.relations import NONE, Relations, n_relations, relate
+from treefine.model.vocabulary import Vocabulary
+from treefine.treebank.graph import Arcs
+
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's interpreter runs kernels on a CPU, slowly
+DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
+CAN_RUN = importlib.util.find_spec("triton") is not None and (IS_INTERPRETED or is_available(DEVICE))
+where_it_runs = pytest.mark.skipif(not CAN_RUN, reason="needs a GPU and Triton, or Triton and TRITON_INTERPRET=1")
+HALVES = [torch.float16] if IS_INTERPRETED else [torch.float16, torch.bfloat16]
+LONG = 2 * max(QUERIES, KEYS) + 3  # pieces of a row that takes three blocks
+
+
+def on_device(value):
+    """The same value on the device of these tests: a tensor, a module, or relations."""
+    if isinstance(value, Relations):
+        return Relations(*(on_device(each) for each in (value.above, value.up, value.down, value.has_graph)))
+    return value.to(DEVICE)
+
+
+def fused_and_plain(vectors, tables, relations, is_piece, *, by_distance=None):
+    """What both give for the pieces, with the gradients of a weighed sum of it."""
+    wanted = [*vectors, *tables.parameters(), *([] if by_distance is None else [by_distance])]
+    n_pieces = is_piece.shape[1]
+    bias = torch.zeros(is_piece.shape, device=DEVICE).masked_fill(~is_piece, -math.inf)[:, None, None]
+    if by_distance is not None:
+        reach = by_distance.shape[1] // 2
+        places = torch.arange(n_pieces, device=DEVICE)
+        distance = (places[None] - places[:, None]).clamp(-reach, reach) + reach
+        bias = bias + by_distance[:, distance][None]
+    weigh = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    weigh = weigh * is_piece[:, None, :, None]
+    found = []
+    for each in (Rows.padded(is_piece, by_distance), bias):
+        attended = attend(*vectors, bias=each, relations=relations, tables=tables) * is_piece[:, None, :, None]
+        gradients = torch.autograd.grad((attended * weigh).sum(), wanted, allow_unused=True)
+        found.append([attended, *gradients])
+    return found
+
+
+def assert_equal(found, expected, *, within=3e-5):
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, atol=within, rtol=within)
+
+
+def vectors_and_tables(settings, inputs):
+    vectors, tables = some_tensors(settings, inputs)
+    return [on_device(each.detach()).requires_grad_() for each in vectors], on_device(tables)
+
+
+def packed(lengths, *, n_attn=2, width=8, gap=0, dtype=torch.float32, seed=1):
+    """Query, key, value and relations of rows laid end to end, `gap` pieces between them; the second has no graph."""
+    generator = torch.Generator().manual_seed(seed)
+    starts = [sum(lengths[:row]) + gap * row for row in range(len(lengths))]
+    n_pieces = starts[-1] + lengths[-1] + gap
+    vectors = [torch.randn(n_pieces, n_attn, width, generator=generator).to(DEVICE, dtype) for _ in range(3)]
+    above, up, down = (torch.zeros(n_pieces, dtype=torch.int32) for _ in range(3))
+    for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        places = torch.arange(start, start + length)
+        above[places] = (places - start).int()
+        if row != 1 and length > 1:  # each piece hangs on one before it
+            chosen = torch.rand(length, generator=generator)
+            above[places[1:]] = (chosen[1:] * torch.arange(1, length)).int()
+            up[places[1:]] = torch.randint(4, 7, (length - 1,), generator=generator).int()
+            down[places[1:]] = torch.randint(1, 4, (length - 1,), generator=generator).int()
+    tables = [torch.randn(7, width, generator=generator).to(DEVICE, dtype) for _ in range(2)]
+    has_graph = torch.tensor([row != 1 for row in range(len(lengths))])
+    rows = Rows(torch.tensor(starts).int().to(DEVICE), torch.tensor(lengths).int().to(DEVICE), max(lengths))
+    ids = [on_device(each) for each in (above, up, down, has_graph)]
+    return vectors, rows, RowRelations(*ids, *tables)
+
+
+def test_the_kernels_are_for_gpus_alone():
+    assert not is_available(torch.device("cpu"))
+
+
+def test_padded_rows_start_where_they_stand_in_the_flat_pieces():
+    rows = Rows.padded(torch.tensor([[True, True, False], [True, False, False]]))
+
+    assert rows.starts.tolist() == [0, 3]
+    assert rows.lengths.tolist() == [2, 1]
+    assert rows.longest == 3
+
+
+# The plain path, which is the double loop of Eqs. 4 and 5
+
+
+@where_it_runs
+@every_way_to_read
+def test_it_gives_what_the_plain_path_gives_with_its_gradients(settings):
+    vectors, tables = vectors_and_tables(settings, INPUTS)
+    relations = on_device(relate(INPUTS, GRAPHS, len(LABELS), settings))
+
+    fused, plain = fused_and_plain(vectors, tables, relations, on_device(INPUTS.is_piece))
+
+    assert_equal(fused, plain)
+
+
+@where_it_runs
+@profile(max_examples=profile().max_examples // (20 if IS_INTERPRETED else 2))
+@given(data=st.data())
+def test_it_gives_that_for_any_sentences_graphs_and_biases_by_distance(data):
+    settings = data.draw(st.sampled_from(WAYS_TO_READ))
+    sentences = data.draw(sentences_in_pieces(max_sentences=3, max_words=12))
+    arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
+    inputs, graphs = inputs_of(sentences, n_positions=30), Graphs.of(arcs, Vocabulary(LABELS))
+    vectors, tables = vectors_and_tables(settings, inputs)
+    reach = data.draw(st.one_of(st.none(), st.integers(0, 40)))
+    by_distance = None if reach is None else torch.randn(2, 2 * reach + 1).to(DEVICE).requires_grad_()
+    relations = on_device(relate(inputs, graphs, len(LABELS), settings))
+
+    fused, plain = fused_and_plain(vectors, tables, relations, on_device(inputs.is_piece), by_distance=by_distance)
+
+    assert_equal(fused, plain)
+
+
+@where_it_runs
+@pytest.mark.parametrize("has_distances", [False, True])
+def test_it_gives_that_for_rows_of_several_blocks(has_distances):
+    settings = RelationSettings()
+    inputs = inputs_of([[[5]] * (LONG - 3), [[6]] * (QUERIES - 3), [[7]] * (KEYS - 2)])
+    vectors, tables = vectors_and_tables(settings, inputs)
+    heads, labels = (each.repeat(3, 1) for each in (chain(LONG - 3).heads, chain(LONG - 3).labels))
+    heads[:, 5] = QUERIES - 4  # far away
+    heads[0, 6] = LONG - 3  # and in another block
+    by_distance = torch.randn(2, 2 * KEYS + 1).to(DEVICE).requires_grad_() if has_distances else None
+    relations = on_device(relate(inputs, Graphs(heads, labels), len(LABELS), settings))
+
+    fused, plain = fused_and_plain(vectors, tables, relations, on_device(inputs.is_piece), by_distance=by_distance)
+
+    assert_equal(fused, plain)
+
+
+@where_it_runs
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("width", [8, 32, 64])
+def test_half_precisions_give_nearly_that(dtype, width):
+    settings = RelationSettings()
+    inputs = inputs_of([[[5, 6]] * 18, [[7]] * 30])
+    graphs = Graphs(chain(30).heads.expand(2, -1), chain(30).labels.expand(2, -1))
+    tables = on_device(RelationTables(n_relations(len(LABELS), settings), width, settings))
+    generator = torch.Generator().manual_seed(1)
+    for weight in tables.parameters():
+        weight.data = torch.randn(weight.shape, generator=generator).to(DEVICE)
+    shape = (2, 2, inputs.pieces.shape[1], width)
+    vectors = [torch.randn(shape, generator=generator).to(DEVICE, dtype) for _ in range(3)]
+    halves, wholes = ([each.to(kind).requires_grad_() for each in vectors] for kind in (dtype, torch.float32))
+    relations, is_piece = on_device(relate(inputs, graphs, len(LABELS), settings)), on_device(inputs.is_piece)
+
+    fused, _ = fused_and_plain(halves, tables, relations, is_piece)
+
+    _, plain = fused_and_plain(wholes, tables, relations, is_piece)
+    step = torch.finfo(dtype).eps
+    for ours, theirs in zip(fused, plain, strict=True):
+        assert (ours - theirs).abs().max() <= 8 * step * theirs.abs().max().clamp(min=1)
+
+
+@where_it_runs
+def test_without_relations_it_is_plain_attention():
+    vectors, rows, _ = packed([5, LONG])
+
+    found = attend_rows(*vectors, rows=rows)
+
+    for start, length in zip(rows.starts.tolist(), rows.lengths.tolist(), strict=True):
+        query, key, value = (each[start : start + length].transpose(0, 1)[None] for each in vectors)
+        expected = F.scaled_dot_product_attention(query, key, value)[0].transpose(0, 1)
+        torch.testing.assert_close(found[start : start + length], expected, atol=1e-5, rtol=1e-5)
+
+
+@where_it_runs
+def test_slices_of_one_product_give_the_same():
+    vectors, rows, relations = packed([5, 9, 12])
+    joined = torch.stack(vectors, dim=1)  # [piece, 3, attn, width]
+
+    found = attend_rows(*joined.unbind(1), rows=rows, relations=relations)
+
+    assert torch.equal(found, attend_rows(*vectors, rows=rows, relations=relations))
+
+
+@where_it_runs
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_an_encoder_gives_the_same_with_it_windows_included(family, monkeypatch):
+    encoder = on_device(TransformerEncoder(tiny_shape(30, family=family), RelationSettings(), n_labels=len(LABELS)))
+    for weight in encoder.parameters():
+        weight.data *= 5  # so that a graph makes a difference
+    encoder.eval()
+    inputs = inputs_of([[[5, 6]] * 20, [[7]] * 9], n_positions=30).to(DEVICE)
+    heads = torch.cat([chain(20).heads, F.pad(chain(9).heads, (0, 11), value=-1)])
+    graphs = Graphs(heads, torch.where(heads >= 0, heads % 3, -1)).to(DEVICE)
+    found = []
+    for is_fused in (True, False):
+        monkeypatch.setattr(encoder_module, "is_available", lambda device, is_fused=is_fused: is_fused)
+        words = encoder(inputs, None, graphs)
+        gradients = torch.autograd.grad(words[:, :10].square().sum(), list(encoder.parameters()), allow_unused=True)
+        found.append([words[0].detach(), words[1, :10].detach(), *gradients])
+
+    assert inputs.n_rows > 2
+    largest = max(float(each.abs().max()) for each in found[1] if each is not None)  # many sums cancel to nothing
+    assert_equal(*found, within=3e-6 * largest)
+
+
+# Dropout
+
+
+def recovered_mask(n_rows, n_pieces, lengths, *, rate, seed):
+    """What dropout multiplies each weight by: zero queries give equal weights, values of one 1 tell them apart."""
+    factors = torch.zeros(n_rows * n_pieces, 2, n_pieces, device=DEVICE)
+    zeros = torch.zeros(n_rows * n_pieces, 2, 4, device=DEVICE)
+    rows = Rows(torch.arange(n_rows, device=DEVICE) * n_pieces, torch.tensor(lengths, device=DEVICE), n_pieces)
+    for first in range(0, n_pieces, 4):
+        value = zeros.unflatten(0, (n_rows, n_pieces)).clone()
+        for place in range(first, min(first + 4, n_pieces)):
+            value[:, place, :, place - first] = 1
+        torch.manual_seed(seed)
+        weights = attend_rows(zeros, zeros, value.flatten(0, 1), rows=rows, dropout=rate)
+        factors[:, :, first : first + 4] = weights[:, :, : n_pieces - first]
+    return factors.unflatten(0, (n_rows, n_pieces)).transpose(1, 2) * rows.lengths[:, None, None, None]
+
+
+@where_it_runs
+@pytest.mark.parametrize("settings", WAYS_TO_READ[:1])
+def test_dropout_drops_the_same_weights_forwards_and_backwards(settings):
+    vectors, tables = vectors_and_tables(settings, INPUTS)
+    wanted = [*vectors, *tables.parameters()]
+    relations, is_piece = on_device(relate(INPUTS, GRAPHS, len(LABELS), settings)), on_device(INPUTS.is_piece)
+    kept = recovered_mask(*INPUTS.pieces.shape, INPUTS.row_lengths, rate=0.4, seed=3)
+
+    torch.manual_seed(3)
+    attended = attend(*vectors, bias=Rows.padded(is_piece), relations=relations, tables=tables, dropout=0.4)
+    gradients = torch.autograd.grad(attended.square().sum(), wanted)
+
+    assert sorted({round(each, 4) for each in kept.flatten().tolist()}) == [0, round(1 / 0.6, 4)]
+    cpu = [each.detach().cpu().requires_grad_() for each in vectors]
+    cpu_tables = RelationTables(len(tables.keys), 4, settings)
+    cpu_tables.load_state_dict({name: each.cpu() for name, each in tables.state_dict().items()})
+    expected = naive_attend(*cpu, cpu_tables, settings, kept=kept.cpu()) * INPUTS.is_piece[:, None, :, None]
+    expected_gradients = torch.autograd.grad(expected.square().sum(), [*cpu, *cpu_tables.parameters()])
+    assert_equal([attended.cpu(), *(each.cpu() for each in gradients)], [expected, *expected_gradients], within=1e-4)
+
+
+@where_it_runs
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_drops_its_share_and_others_for_each_query_attention_head_and_seed(rate):
+    kept = recovered_mask(1, 40, [40], rate=rate, seed=5)[0]  # [attn, query, key]
+    other = recovered_mask(1, 40, [40], rate=rate, seed=6)[0]
+
+    assert (kept == 0).float().mean().item() == pytest.approx(rate, abs=0.03)
+    assert torch.equal(kept, recovered_mask(1, 40, [40], rate=rate, seed=5)[0])
+    chance = rate**2 + (1 - rate) ** 2  # that two which are drawn apart agree
+    for one, two in [(kept, other), (kept[0], kept[1]), (kept[:, :-1], kept[:, 1:]), (kept[..., :-1], kept[..., 1:])]:
+        assert (one == two).float().mean().item() == pytest.approx(chance, abs=0.06)
+
+
+# Counts, and what must not matter
+
+
+@where_it_runs
+def test_no_bit_depends_on_the_other_rows_or_on_where_a_row_stands():
+    vectors, rows, relations = packed([4, 6, LONG, 7, 33], gap=2)
+    weigh = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    vectors = [each.requires_grad_() for each in vectors]
+    together = attend_rows(*vectors, rows=rows, relations=relations)
+    gradients = torch.autograd.grad((together * weigh).sum(), vectors)
+
+    for row, (start, length) in enumerate(zip(rows.starts.tolist(), rows.lengths.tolist(), strict=True)):
+        pieces = slice(start, start + length)
+        own = [each.detach()[pieces].clone().requires_grad_() for each in vectors]
+        ids = [each[pieces].clone() for each in (relations.above, relations.up, relations.down)]
+        alone_relations = RowRelations(
+            *ids, relations.has_graph[row : row + 1], relations.key_rows, relations.value_rows
+        )
+        alone_rows = Rows(torch.zeros(1, dtype=torch.int32, device=DEVICE), rows.lengths[row : row + 1], length)
+        alone = attend_rows(*own, rows=alone_rows, relations=alone_relations)
+        alone_gradients = torch.autograd.grad((alone * weigh[pieces]).sum(), own)
+
+        assert torch.equal(alone, together[pieces])
+        for ours, theirs in zip(alone_gradients, gradients, strict=True):
+            assert torch.equal(ours, theirs[pieces])
+
+
+@where_it_runs
+def test_pieces_of_no_row_and_empty_rows_bring_no_nan():
+    vectors, rows, relations = packed([5, 3, 9], gap=4)
+    is_in_row = torch.zeros(len(vectors[0]), dtype=torch.bool)
+    for start, length in zip(rows.starts.tolist(), rows.lengths.tolist(), strict=True):
+        is_in_row[start : start + length] = True
+    for each in vectors:
+        each[~is_in_row] = math.nan
+    zeros = torch.zeros(3, dtype=torch.int32, device=DEVICE)
+    with_empty = Rows(torch.cat([rows.starts, zeros]), torch.cat([rows.lengths, zeros]), rows.longest)
+    has_graph = torch.cat([relations.has_graph, zeros.bool()])
+    tables = [each.requires_grad_() for each in (relations.key_rows, relations.value_rows)]
+    relations = RowRelations(relations.above, relations.up, relations.down, has_graph, *tables)
+    vectors = [each.requires_grad_() for each in vectors]
+
+    attended = attend_rows(*vectors, rows=with_empty, relations=relations)
+    gradients = torch.autograd.grad(attended.square().sum(), [*vectors, *tables])
+
+    assert not attended[~is_in_row].any()
+    assert attended[is_in_row].isfinite().all()
+    for each in gradients:
+        assert each.isfinite().all()
+    assert not gradients[0][~is_in_row].any()
+
+
+@where_it_runs
+def test_gradients_are_the_same_bit_for_bit_in_every_run():
+    vectors, rows, relations = packed([5, 30, 45, 12] * 3)
+    wanted = [each.requires_grad_() for each in (*vectors, relations.key_rows, relations.value_rows)]
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        attended = attend_rows(*vectors, rows=rows, relations=relations, dropout=0.1)
+        runs.append(torch.autograd.grad(attended.square().sum(), wanted))
+
+    for first, second in zip(*runs, strict=True):
+        assert torch.equal(first, second)
+
+
+@where_it_runs
+def test_nothing_of_pieces_by_pieces_is_kept_for_the_way_back():
+    vectors, rows, relations = packed([90, 80], width=32)
+    wanted = [each.requires_grad_() for each in vectors]
+    kept = {}
+
+    def note(tensor):
+        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda each: each):
+        attended = attend_rows(*vectors, rows=rows, relations=relations, dropout=0.1)
+
+    plain = sum(each.numel() * each.element_size() for each in (*wanted, attended))
+    assert plain <= sum(kept.values()) <= 1.1 * plain
+    assert max(kept.values()) < 90 * 90 * 2 * 4
+
+
+@where_it_runs
+def test_an_id_of_none_is_no_relation_whatever_piece_stands_above():
+    vectors, rows, relations = packed([6, 3, 8])
+    at_none = RowRelations(
+        torch.zeros_like(relations.above),
+        torch.full_like(relations.up, NONE),
+        torch.full_like(relations.down, NONE),
+        torch.zeros_like(relations.has_graph),
+        relations.key_rows,
+        relations.value_rows,
+    )
+
+    found = attend_rows(*vectors, rows=rows, relations=at_none)
+
+    torch.testing.assert_close(found, attend_rows(*vectors, rows=rows), atol=1e-6, rtol=1e-6)
+
+
+@where_it_runs
+def test_a_kernel_can_be_compiled_where_these_tests_run():
+    assert fused._compiles(DEVICE)
+
+
+def test_where_no_kernel_can_be_compiled_that_is_told_once_and_the_plain_path_is_taken(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("no C compiler")
+
+    monkeypatch.setattr(fused, "attend_rows", fail)
+
+    with pytest.warns(RuntimeWarning, match="Triton cannot compile here, so attention is slower: no C compiler"):
+        assert not fused._compiles(torch.device("cpu"))

@@ -1,0 +1,104 @@
+"""Flat arrays for an engine equal the padded tensors of a batch, and its trees come back as the parser's own do."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.generated_inputs import arcs_over
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_tokenizers import KINDS
+from tests.test_package import loaded_by
+from treefine.config import TagSettings
+from treefine.fast.buffers import filled, pack
+from treefine.fast.packed_encoder import PackedTrees
+from treefine.model.batch import Graphs
+from treefine.parsing.batches import run
+from treefine.parsing.parser import Parser
+from treefine.parsing.results import trees
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import BLANK
+
+MODEL = tiny_model(tags=TagSettings(source="predicted", columns=("upos", "xpos")))
+
+
+def packed(sentences, model=MODEL, **options):
+    options = {"reads_tags": True} | options
+    return pack(sentences, model.subwords, model.vocabulary, model.settings.tags.columns, **options)
+
+
+def test_packing_loads_no_torch():
+    assert "torch" not in loaded_by("import treefine.fast.buffers")
+
+
+@pytest.mark.parametrize("tokenizer", KINDS)
+def test_the_pieces_are_those_of_a_batch_without_its_padding_and_specials(tokenizer):
+    model, sentences = tiny_model(tokenizer=tokenizer, n_positions=512), sample(20)  # so that none has two windows
+
+    found, inputs = packed(sentences, model), model.batch_of(sentences).inputs
+
+    assert found.pieces.tolist() == inputs.pieces[inputs.words > 0].tolist()
+    assert found.counts.tolist() == [
+        int((inputs.words[row] == word).sum()) for row, each in enumerate(sentences) for word in range(1, len(each) + 1)
+    ]
+    assert found.lengths.tolist() == [len(each) for each in sentences]
+    assert found.pieces.dtype == found.counts.dtype == found.lengths.dtype == np.int32
+
+
+def test_the_tags_are_those_of_a_batch_and_are_left_out_where_none_are_read():
+    sentences = sample(20)
+
+    found, tags = packed(sentences).tags, MODEL.given_tags(sentences)
+
+    assert (
+        found.tolist()
+        == torch.cat([row[1 : len(each) + 1] for row, each in zip(tags, sentences, strict=True)]).tolist()
+    )
+    assert found.any(axis=0).all()
+    assert packed(sentences, reads_tags=False).tags is None
+
+
+@given(data=st.data())
+def test_initial_arcs_are_those_of_the_graphs_of_a_batch(data):
+    sentences = data.draw(st.lists(st.sampled_from(sample(9)), min_size=1, max_size=3))
+    labels = ("nsubj", "det", "nsubj:never", "dobj", "never-seen", BLANK)
+    arcs = [Arcs(*data.draw(arcs_over(len(each), labels))) for each in sentences]
+
+    found, graphs = packed(sentences, arcs=arcs), Graphs.of(arcs, MODEL.vocabulary)
+
+    of_words = [graphs.words(row, len(each)) for row, each in enumerate(sentences)]
+    assert found.heads.tolist() == np.concatenate([heads for heads, _ in of_words]).tolist()
+    assert found.labels.tolist() == np.concatenate([labels for _, labels in of_words]).tolist()
+
+
+def test_without_initial_arcs_no_word_has_a_head_or_a_label():
+    found = packed(sample(3))
+
+    assert set(found.heads.tolist()) == set(found.labels.tolist()) == {-1}
+
+
+def untagged(sentence):
+    blank = [BLANK] * len(sentence)
+    return sentence.with_tags(xpos=blank, **({} if sentence.format.upos is None else {"upos": blank}))
+
+
+@pytest.mark.parametrize("name", ["en_ewt-sample.conllu", "constructs.conllu", "penn.conllx", "german.conll09"])
+def test_filled_in_trees_and_tags_are_those_that_the_parser_gives(data, name):
+    """Multiword tokens, empty nodes and enhanced arcs included; and formats without a column for UPOS."""
+    sentences = [untagged(each) if number % 2 else each for number, each in enumerate(read_treebank(data / name))][:20]
+    parser = Parser(MODEL, tags="predicted", device="cpu")
+    columns, vocabulary = MODEL.settings.tags.columns, MODEL.vocabulary
+    found = [parsed for _, parsed in run(parser.plan(), sentences, trees)]
+    flat = PackedTrees(
+        np.array([head for each in found for head in each.tree.heads[1:]]),
+        np.array(vocabulary.label_ids([label for each in found for label in each.tree.labels[1:]])),
+        np.array(
+            [vocabulary.tag_ids(each, [tag for p in found for tag in p.tags[i]]) for i, each in enumerate(columns)]
+        ).T,
+    )
+
+    assert list(filled(sentences, flat, vocabulary, columns)) == parser.parse(sentences)
+    without = filled(sentences, PackedTrees(flat.heads, flat.labels), vocabulary, columns)
+    assert [each.xpos for each in without] == [each.xpos for each in sentences]

@@ -1,0 +1,656 @@
+"""A corpus parsed into a folder, block by block; with Ray, workers and the run itself may be killed on the way."""
+
+import dataclasses
+import gzip
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.tiny import sample
+from tests.test_package import loaded_by
+from treefine.cli.app import app
+from treefine.cli.inputs import Input, find_inputs
+from treefine.cli.outputs import Job, Wanted
+from treefine.cli.parse import Loading
+from treefine.errors import TreefineError
+from treefine.integrations.corpus.blocks import row_of
+from treefine.integrations.corpus.ray import Actor, Share, share_of, told_to_wait
+from treefine.integrations.corpus.run import parse_corpus
+from treefine.integrations.corpus.worker import BlockParser, BrokenError, Orders, Outcome, attempts_at
+from treefine.treebank.conllu import write_treebank
+
+FILES = ("a.conllu", "b.conllx", "c.txt", "d.txt.gz", "e.txt")
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A folder with treebanks and texts."""
+    monkeypatch.chdir(tmp_path)
+    write_treebank(sample(8), "a.conllu")
+    local(["convert", "a.conllu", "b.conllx"])
+    Path("c.txt").write_text("Dogs bark.\nNobody knew why.\n" * 40)
+    Path("d.txt.gz").write_bytes(gzip.compress(b"The old man the boats. Nobody came.\n\nReally? Yes"))
+    Path("e.txt").write_text("It sleeps\n\nWhy?")
+    return tmp_path
+
+
+def local(arguments, code=0):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == code, result.stderr
+    return result
+
+
+@pytest.fixture
+def parse(text_model, capsys):
+    """The driver with an engine in this process: what came of it, and what it said."""
+
+    def call(*names, kind=None, shape=None, wanted=None, size=1 << 24, skip=(), **options):
+        loading = Loading(**{"model": text_model, "steps": 2, "device": "cpu"} | options)
+        wanted = wanted or Wanted(model=text_model)
+        orders = Orders(loading, wanted, str(Path.cwd()), threads=1, workers=None)
+
+        def engine(blocks, on_outcome):
+            worker, rows = BlockParser(orders), [row_of(each) for each in blocks if Path(each.target).name not in skip]
+            while rows:
+                try:
+                    on_outcome(Outcome.from_json(worker(rows[0])["outcome"]))
+                    rows.pop(0)
+                except BrokenError:  # as Ray does it: another worker tries the block
+                    worker = BlockParser(orders)
+
+        inputs = find_inputs(names, kind=kind)
+        is_right = parse_corpus(inputs, "out/", shape, wanted, loading, size=size, engine=engine)
+        return is_right, capsys.readouterr().err
+
+    return call
+
+
+def outputs(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if not path.name.startswith(".")}
+
+
+def joined(folder):
+    """The outputs, those of one file put together again."""
+    found = {}
+    for name, data in sorted(outputs(folder).items()):
+        stem, number = name.rpartition(".")[0], name.rpartition(".")[0].rpartition("-")[2]
+        whole = name.replace(f"-{number}", "") if number.isdecimal() and stem != number else name
+        found[whole] = found.get(whole, b"") + data
+    return found
+
+
+def reference(text_model, names, *options):
+    """What the local engine writes."""
+    local(["parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2, *options])
+    return outputs("local")
+
+
+def test_a_corpus_is_parsed_as_by_the_local_engine(files, parse, text_model):
+    is_right, said = parse(*FILES)
+
+    assert is_right
+    assert outputs("out") == reference(text_model, FILES)
+    assert said.endswith(" sentences\n")
+    assert said.startswith("5 blocks parsed, ")
+
+
+@pytest.mark.parametrize("kind", ["words", "lines"])
+def test_large_files_are_cut_and_their_outputs_are_one_after_another_the_same(files, parse, text_model, kind):
+    names = ("c.txt", "e.txt")
+
+    parse(*names, kind=kind, size=300)
+
+    assert len(outputs("out")) > 3
+    assert joined("out") == reference(text_model, names, "--from", kind)
+
+
+def test_large_treebanks_are_cut_too(files, parse, text_model):
+    parse("a.conllu", "b.conllx", shape="conllu", size=1500)
+
+    assert len(outputs("out")) > 6
+    assert joined("out") == reference(text_model, ["a.conllu", "b.conllx"], "--format", "conllu")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shape", "options"),
+    [
+        (Wanted(confidence=True), None, ["--confidence"]),
+        (Wanted(), "json", ["--format", "json"]),
+        (Wanted(), "html", ["--format", "html"]),
+        (Wanted(), "parquet", ["--format", "parquet"]),
+    ],
+    ids=["confidence", "json", "html", "parquet"],
+)
+def test_every_shape_is_that_of_the_local_engine(files, parse, text_model, wanted, shape, options):
+    if shape == "parquet":
+        pytest.importorskip("pyarrow")
+
+    parse("a.conllu", "e.txt", wanted=dataclasses.replace(wanted, model=text_model), shape=shape, size=1500)
+
+    assert outputs("out") == reference(text_model, ["a.conllu", "e.txt"], *options)
+
+
+def test_what_is_there_is_left_alone_and_the_rest_is_done(files, parse):
+    parse(*FILES)
+    whole = outputs("out")
+    Path("out/b.conllx").unlink()
+    Path("out/c.conllu").write_text("mine")
+
+    is_right, said = parse(*FILES)
+    again = parse(*FILES)
+
+    assert is_right
+    assert said.startswith("4 of 5 blocks finished before\n1 block parsed, 8 sentences")
+    assert again == (True, "5 of 5 blocks finished before\n")
+    assert outputs("out") == whole | {"c.conllu": b"mine"}
+
+
+def test_more_files_can_be_added(files, parse):
+    parse("a.conllu", "c.txt")
+
+    assert parse("a.conllu", "e.txt")[1].startswith("1 of 2 blocks finished before\n1 block parsed")
+    assert parse("c.txt", "e.txt")[1] == "2 of 2 blocks finished before\n"
+
+
+def test_faults_are_told_at_the_end_with_their_lines_and_the_rest_is_written(files, parse):
+    lines = Path("a.conllu").read_text().split("\n")
+    place = next(number for number, line in enumerate(lines) if line.startswith("1\t") and number > 60)
+    lines[place] = lines[place].replace("\t", " ", 1)
+    Path("bad.conllu").write_text("\n".join(lines))
+    Path("none.txt").write_text(" \n")
+    Path("broken.txt.gz").write_bytes(b"no gzip")
+    Path("bytes.txt").write_bytes(b"Yes\n\xff")
+
+    is_right, said = parse("bad.conllu", "none.txt", "broken.txt.gz", "e.txt", "bytes.txt", size=1500)
+
+    told = [line.partition(" (")[0] if "conllu" in line else line for line in said.splitlines()]
+    n_written = len(outputs("out"))
+    assert not is_right
+    assert told[0] == f"treefine: bad.conllu:{place + 1}:"
+    assert told[1].startswith("treefine: broken.txt.gz: The compressed file is damaged")
+    assert told[2] == "treefine: bytes.txt:2: Byte 0xff is not UTF-8. Convert the file to UTF-8."
+    assert told[3] == "treefine: none.txt: There is no word in the text."
+    assert told[4].startswith(f"{n_written} blocks parsed, ")
+    assert told[4].endswith("; 1 empty; 3 faulty")
+    assert outputs("out").keys() >= {"bad-00001.conllu", "e.conllu", "none.conllu"}
+
+
+def test_a_file_without_a_word_is_told_and_its_output_is_empty(files, parse):
+    Path("none.txt").write_text(" \n")
+
+    is_right, said = parse("none.txt", "e.txt")
+
+    assert not is_right
+    assert said.startswith("treefine: none.txt: There is no word in the text.\n2 blocks parsed, ")
+    assert outputs("out")["none.conllu"] == b""
+    assert parse("none.txt", "e.txt") == (
+        False,
+        "2 of 2 blocks finished before\ntreefine: none.txt: There is no word in the text.\n",
+    )
+    assert parse("e.txt") == (True, "1 of 1 block finished before\n")
+    Path("out/none.conllu").unlink()
+    Path("none.txt").write_text("Yes.\n")
+    assert parse("none.txt")[0]
+    assert parse("none.txt")[0]
+
+
+def test_a_block_of_which_nothing_was_heard_is_told(files, parse):
+    is_right, said = parse("a.conllu", "e.txt", skip=["e.conllu"])
+
+    assert not is_right
+    assert said.startswith("treefine: e.txt: A block was not written. Give the command again.\n1 block parsed, ")
+
+
+def test_what_another_format_has_no_place_for_is_counted_over_all_blocks(files, parse, text_model, data):
+    german = (data / "german.conll09").read_bytes()
+    Path("g.conll09").write_bytes(german * 3)
+
+    said = parse("g.conll09", shape="conllu", size=len(german) // 2)[1]
+
+    whole = ["parse", "g.conll09", "--format", "conllu", "-o", "g.conllu", "--model", text_model, "--device", "cpu"]
+    assert len(outputs("out")) > 3
+    assert said.splitlines()[:-1] == local(whole).stderr.splitlines() != []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 1}, "out: This folder was begun with steps 2, and now it is 1."),
+        ({"wanted": Wanted(confidence=True)}, "out: This folder was begun with confidence False, and now it is True."),
+        ({"size": 1500}, "out: This folder was begun with bytes of a block 16777216, and now it is 1500."),
+        ({"batch_pieces": 99, "shape": "json"}, "out: This folder was begun with batch_pieces 4000, and now it is 99."),
+    ],
+)
+def test_a_folder_that_was_begun_otherwise_is_not_gone_on_with(files, parse, options, message):
+    parse("e.txt", shape=options.get("shape"))
+
+    with pytest.raises(TreefineError) as error:
+        parse("e.txt", **options)
+
+    assert str(error.value) == f"{message} Name another folder, or clear this one."
+
+
+def test_trees_alone_may_be_parsed_in_other_batches(files, parse):
+    parse("e.txt")
+
+    assert parse("e.txt", batch_pieces=99)[0]
+
+
+def test_a_model_that_was_trained_again_under_its_name_is_not_gone_on_with(files, parse, text_model):
+    shutil.copytree(text_model, "model")
+    parse("e.txt", model="model")
+    weights = Path("model/model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+
+    with pytest.raises(TreefineError, match=r"out: This folder was begun with weights \w{16}, and now it is \w{16}\."):
+        parse("e.txt", model="model")
+
+
+def test_another_file_of_the_same_name_is_not_taken_for_the_one_that_is_done(files, parse):
+    for folder in ("f1", "f2"):
+        Path(folder).mkdir()
+        Path(folder, "x.txt").write_text(f"In {folder}.")
+    parse("f1/x.txt")
+
+    with pytest.raises(TreefineError) as error:
+        parse("f2/x.txt")
+
+    assert str(error.value) == (
+        f"out/x.conllu: This is an output of {files}/f1/x.txt, and now it would be of {files}/f2/x.txt. "
+        "Rename one of the inputs, or name another folder."
+    )
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_block_of_a_file_is_not_taken_for_the_output_of_another(files, parse, is_there):
+    Path("a-00001.txt").write_text("Other.")
+    parse("a.conllu", size=1500)
+    if not is_there:
+        Path("out/a-00001.conllu").unlink()
+
+    with pytest.raises(TreefineError, match=r"a-00001\.conllu: This is an output of \S+/a\.conllu, and now it would"):
+        parse("a-00001.txt", size=1500)
+
+
+def test_trees_that_are_computed_otherwise_are_not_mixed(files, parse):
+    parse("e.txt", precision="float32")
+    Path("out/.treefine.cpu.float32").rename("out/.treefine.cuda.float16")
+    Path("out/e.conllu").unlink()
+
+    with pytest.raises(TreefineError) as error:
+        parse("e.txt", precision="float32")
+
+    assert str(error.value) == (
+        "out: This folder was begun on cuda in float16, and here it would be cpu in float32. Name another folder, "
+        "or clear this one. --device and --precision choose the same for all workers."
+    )
+    assert outputs("out") == {}
+    assert not Path("out/.treefine.cpu.float32").exists()
+
+
+def test_an_input_that_has_changed_is_told(files, parse):
+    parse("e.txt")
+    parse("a.conllu")
+    os.utime("e.txt", (0, 0))  # of the same size
+
+    with pytest.raises(TreefineError) as error:
+        parse("e.txt")
+
+    assert re.fullmatch(
+        r"out/e\.conllu: This is of e\.txt \(15 bytes of 20[-\d]+ [:\d]+\.\d{3}, text\), and now that is e\.txt "
+        r"\(15 bytes of 19[-\d]+ [:\d]+\.\d{3}, text\)\. Remove what was written of it, or name another folder\.",
+        str(error.value),
+    )
+    Path("out/e.conllu").unlink()
+    assert parse("e.txt")[0]
+
+
+def test_blocks_of_a_file_that_became_shorter_are_told(files, parse):
+    parse("a.conllu", size=1500)
+    blocks = sorted(Path("out").glob("a-*"))
+    for path in blocks[:-1]:
+        path.unlink()
+    write_treebank(sample(2), "a.conllu")
+
+    with pytest.raises(TreefineError, match=rf"{blocks[-1].name}: This is of a\.conllu \("):
+        parse("a.conllu", size=1500)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_outputs_of_unknown_origin_are_told(files, parse, is_first):
+    if not is_first:
+        parse("a.conllu")
+    Path("out").mkdir(exist_ok=True)
+    Path("out/e.conllu").write_text("mine")
+
+    with pytest.raises(TreefineError, match=r"out/e\.conllu: This file is there, and no such run wrote it"):
+        parse("e.txt")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"options": {}, "files": {"e.conllu": []}}'])
+def test_a_damaged_record_is_told(files, parse, text):
+    parse("e.txt")
+    Path("out/.treefine.json").write_text(text)
+
+    with pytest.raises(TreefineError, match=r"out/\.treefine\.json: This record of a run is damaged"):
+        parse("e.txt")
+
+
+def test_a_second_run_in_the_folder_is_refused(files, parse):
+    import fcntl
+
+    parse("e.txt")
+    with Path("out/.treefine.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TreefineError, match=r"out: Another run is writing into this folder\. Wait for its end"):
+            parse("e.txt")
+
+
+def test_what_dead_workers_left_is_removed(files, parse):
+    parse("e.txt")
+    Path("out/e.conllu").unlink()
+    for name in (".e.conllu.0123abcd.tmp", ".e.conllu.1.attempt", ".e.conllu.2.attempt", ".e.conllu.3.attempt"):
+        Path("out", name).touch()
+    Path("out/.other.tmp").touch()
+
+    assert parse("e.txt")[0]
+    kept = [path.name for path in Path("out").iterdir() if not path.name.startswith(".treefine")]
+    assert sorted(kept) == [".other.tmp", "e.conllu"]
+
+
+def test_the_record_of_a_run_that_cannot_be_replaced_stays_whole(files, parse, monkeypatch):
+    parse("e.txt")
+    before = Path("out/.treefine.json").read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda number: Path("full").stat())
+
+    with pytest.raises(TreefineError, match=r"treefine\.json: The output could not be written"):
+        parse("a.conllu")
+
+    assert Path("out/.treefine.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("shape", ["conllu", "parquet"])
+def test_a_block_is_on_the_disk_before_it_has_its_name(files, parse, monkeypatch, shape):
+    if shape == "parquet":
+        pytest.importorskip("pyarrow")
+    sizes = []
+    monkeypatch.setattr(os, "fsync", lambda number: sizes.append((outputs("out").keys(), os.fstat(number).st_size)))
+
+    parse("e.txt", shape=shape)
+
+    ((name, data),) = outputs("out").items()
+    assert sizes[-1] == (set(), len(data)), name
+
+
+@pytest.fixture
+def worker(files, text_model):
+    orders = Orders(Loading(text_model, device="cpu"), Wanted(), str(files), threads=1, workers=None)
+    Path("out").mkdir()
+    job = Job((Input("e.txt", kind="text"),), "out/e.conllu", "conllu", is_block=True)
+
+    def call(**changes):
+        return Outcome.from_json(BlockParser(dataclasses.replace(orders, **changes))(row_of(job))["outcome"])
+
+    return call
+
+
+def test_a_block_with_which_every_worker_dies_is_given_up(worker):
+    attempts = attempts_at("out/e.conllu")
+    for path in attempts[:-1]:
+        path.touch()
+    assert worker().fault is None
+    assert not attempts[-1].exists()
+    Path("out/e.conllu").unlink()
+    attempts[-1].touch()
+
+    outcome = worker()
+
+    assert str(outcome.fault) == (
+        "e.txt: 3 workers died with this block. Did memory run out? The logs of Ray tell more."
+    )
+    assert not outcome.is_worker_unfit
+
+
+def test_a_block_that_was_written_by_a_worker_that_died_is_not_parsed_again(worker):
+    Path("out/e.conllu").write_text("whole")
+
+    assert worker() == Outcome("out/e.conllu")
+    assert Path("out/e.conllu").read_text() == "whole"
+
+
+def test_what_was_to_be_told_of_such_a_block_is_told(worker):
+    Path("e.txt").write_text(" \n")
+    first = worker()
+
+    assert [str(each) for each in first.empty] == ["e.txt: There is no word in the text."]
+    assert worker().to_json() == first.to_json()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": "0.0"}, "and the command was given to 0.0. Install the same version on all machines."),
+        ({"folder": "/no/such"}, "/no/such: A worker cannot enter the folder: No such file or directory. Start from"),
+        ({"loading": Loading("nothing")}, "There is no model 'nothing'."),
+    ],
+)
+def test_a_worker_that_cannot_parse_says_so_and_no_other_block_is_tried_there(worker, changes, message):
+    outcome = worker(**changes)
+
+    assert outcome.is_worker_unfit
+    assert message in str(outcome.fault)
+
+
+def test_an_unfit_worker_ends_the_run(files, parse):
+    with pytest.raises(TreefineError, match=r"There is no initial|initial"):
+        parse("a.conllu", "e.txt", initial="nowhere/at/all")
+
+
+def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monkeypatch):
+    from treefine.integrations.corpus import worker as corpus_worker
+
+    run_job = corpus_worker.run_job
+
+    def odd(parser, files, block, *others, **options):
+        if block.target == "out/e.conllu":
+            raise LookupError("odd\nand long")
+        run_job(parser, files, block, *others, **options)
+
+    monkeypatch.setattr(corpus_worker, "run_job", odd)
+
+    is_right, said = parse("a.conllu", "e.txt")
+
+    assert not is_right
+    assert said.startswith("treefine: e.txt: 3 workers died with this block: LookupError: odd\n1 block parsed, 8 sent")
+
+
+def test_an_actor_ends_with_an_error_that_is_not_of_a_block(files, text_model, monkeypatch):
+    """So that Ray makes another, with a GPU that works."""
+    from treefine.integrations.corpus import worker as corpus_worker
+
+    def fail(*others, **options):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def end(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(corpus_worker, "run_job", fail)
+    monkeypatch.setattr(os, "_exit", end)
+    Path("out").mkdir()
+    job = Job((Input("e.txt", kind="text"),), "out/e.conllu", "conllu", is_block=True)
+
+    with pytest.raises(SystemExit, match="1"):
+        Actor(Orders(Loading(text_model, device="cpu"), Wanted(), str(files), threads=1, workers=None))(row_of(job))
+
+    assert (
+        attempts_at("out/e.conllu")[0]
+        .read_text()
+        .endswith("\nRuntimeError: CUDA error: an illegal memory access was encountered\n")
+    )
+
+
+def test_a_worker_whose_processes_ended_is_not_used_any_more(worker, monkeypatch):
+    from treefine.integrations.corpus import worker as corpus_worker
+
+    def fail(*others, **options):
+        raise TreefineError("A process that reads and writes for the parser has ended.")
+
+    monkeypatch.setattr(corpus_worker, "run_job", fail)
+
+    with pytest.raises(RuntimeError, match="A process that reads and writes for the parser has ended"):
+        worker(workers=1)
+    assert worker(workers=0).fault is not None  # without any, it is of the block
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["e.txt"], "--engine ray writes into a folder. Name one with -o, with a slash at its end."),
+        (
+            ["e.txt", "-o", "out.conllu"],
+            "--engine ray writes into a folder. Name one with -o, with a slash at its end.",
+        ),
+        (["-", "-o", "out/"], "--engine ray reads files alone, which it can read again. Name files."),
+        (["Dogs bark", "-o", "out/"], "--engine ray reads files alone, which it can read again. Name files."),
+        (["e.txt", "-o", "out/", "--resume"], "--engine ray always goes on with what is there. Leave out --resume."),
+        (
+            ["e.txt", "-o", "out/", "--review", "0.5"],
+            "--review lists sentences in order, which --engine ray has not. Leave one out.",
+        ),
+        (
+            ["e.txt", "-o", "out/", "--device", "cuda:1"],
+            "--device cuda:1 is one GPU, and Ray gives each worker its own. Write --device cuda.",
+        ),
+        (
+            ["a.conllu", "-o", "out/", "--initial", "a.conllu"],
+            "--engine ray reads no trees to start from beside its inputs. "
+            "Leave out --initial FILE and --label-map, or --engine ray.",
+        ),
+    ],
+)
+def test_what_cannot_be_done_on_many_machines_is_refused(files, arguments, message):
+    assert local(["parse", *arguments, "--engine", "ray"], code=1).stderr == f"treefine: {message}\n"
+    assert not Path("out").exists()
+
+
+def test_ray_is_loaded_only_to_run_it():
+    assert not loaded_by("import treefine.integrations.corpus.ray") & {"ray", "pandas"}
+
+
+def test_actors_are_for_ray(files):
+    assert local(["parse", "e.txt", "--actors", 2], code=1).stderr == (
+        "treefine: --actors is for --engine ray. Leave it out, or add that.\n"
+    )
+
+
+def test_a_missing_ray_is_told_with_the_command_that_installs_it(files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in ("RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_BACKEND_LOG_LEVEL"):
+        monkeypatch.setenv(name, "0")
+
+    assert local(["parse", "e.txt", "--engine", "ray", "-o", "out/"], code=1).stderr == (
+        "treefine: Ray is not installed. Install it: pip install 'treefine[ray]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "share"),
+    [
+        ([{"CPU": 2}], {}, Share(2, 1, 0)),
+        ([{"CPU": 2}], {"n_blocks": 1}, Share(1, 2, 0)),
+        ([{"CPU": 16}], {"asked": 3}, Share(3, 5, 0)),
+        ([{"CPU": 4}, {"CPU": 4}], {"n_blocks": 1}, Share(1, 4, 0)),
+        ([{"memory": 9}, {"CPU": 1}, {"CPU": 8}], {}, Share(9, 1, 0)),
+        ([{"CPU": 16, "GPU": 1}], {}, Share(1, 16, 1)),
+        ([{"CPU": 16, "GPU": 8}, {"CPU": 64}], {}, Share(8, 2, 1)),
+        ([{"CPU": 16, "GPU": 8}], {"device": "cpu"}, Share(16, 1, 0)),
+    ],
+)
+def test_each_actor_has_a_gpu_or_else_its_cores(nodes, options, share):
+    assert share_of(nodes, **{"n_blocks": 100, "asked": None, "device": None} | options) == share
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "message"),
+    [
+        ([{"CPU": 2}], {"asked": 3}, "--actors is 3, and Ray has 2 cores. Ask for fewer."),
+        ([{"CPU": 9, "GPU": 2}], {"asked": 3}, "--actors is 3, and Ray has 2 GPUs with a core. Ask for fewer."),
+        ([{"CPU": 2}], {"device": "cuda"}, "Ray has no GPU for --device cuda. Leave out --device."),
+        ([{"memory": 2}], {}, "Ray has no core. Start it with some: ray start --num-cpus …"),
+    ],
+)
+def test_more_than_ray_has_is_refused(nodes, options, message):
+    with pytest.raises(TreefineError) as error:
+        share_of(nodes, **{"n_blocks": 9, "asked": None, "device": None} | options)
+
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("free", "share", "line"),
+    [
+        ({"CPU": 2.0}, Share(2, 1, 0), ""),
+        ({"CPU": 16.0, "GPU": 1.0}, Share(8, 2, 1), ""),
+        ({"memory": 9.0}, Share(2, 1, 0), "Waiting: a worker needs 1 core, and Ray has 0 free."),
+        ({"CPU": 16.0}, Share(8, 2, 1), "Waiting: a worker needs 1 GPU, and Ray has 0 free."),
+    ],
+)
+def test_a_cluster_without_room_is_told(free, share, line):
+    assert told_to_wait(free, share) == line
+
+
+def begin(model, names, *options):
+    command = [sys.executable, "-m", "treefine", "parse", *names, "--engine", "ray", "-o", "out/", "--model", model]
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    settings = ["--device", "cpu", "--steps", "2", "--actors", "2", *options]
+    return subprocess.Popen(
+        [*command, *settings], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def wait_for(found, process, seconds=300):
+    """What `found` gives as soon as it gives anything."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and process.poll() is None:
+        if value := found():
+            return value
+        time.sleep(0.005)
+    process.kill()
+    raise AssertionError(process.communicate())
+
+
+@needs_ray
+def test_a_killed_run_is_gone_on_with_and_a_killed_worker_replaced(files, text_model):
+    """With two actors of Ray: all is killed after the first block; then one of them in the middle of another."""
+    names = [f"{number}.conllu" for number in range(6)]
+    for number, name in enumerate(names):
+        write_treebank(sample(10 + 10 * number), name)
+
+    process = begin(text_model, names)
+    wait_for(lambda: list(Path("out").glob("*.conllu")), process)
+    process.kill()
+    process.communicate()
+    n_before = len(outputs("out"))
+    process = begin(text_model, names)
+    attempt = wait_for(lambda: next(Path("out").glob(".*.1.attempt"), None), process)
+    os.kill(int(wait_for(attempt.read_text, process).split()[0]), signal.SIGKILL)
+    was_written = Path("out", attempt.name[1:].removesuffix(".1.attempt")).exists()
+    printed, said = process.communicate()
+
+    assert 0 < n_before < len(names)
+    assert not was_written
+    assert process.returncode == 0, said
+    assert re.fullmatch(r"[1-5] of 6 blocks finished before\n[1-5] blocks? parsed, \d+ sentences\n", said)
+    assert printed == ""
+    assert outputs("out") == reference(text_model, names)
+    assert {path.name for path in Path("out").iterdir() if not path.name.startswith(".treefine.")} == set(names)

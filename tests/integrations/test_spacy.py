@@ -1,0 +1,590 @@
+"""treefine in a spaCy pipeline."""
+
+import io
+import os
+import pickle
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import spacy
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from spacy import displacy
+from spacy.tokens import Doc, DocBin, Token
+from spacy.training import Example
+
+from tests.support.tiny_segmenter import ODD
+from treefine import TreefineError, read_treebank
+from treefine.integrations.spacy import to_conllu
+from treefine.integrations.spacy_doc import stretches
+from treefine.parsing.initial import given as given_arcs
+from treefine.parsing.initial import renamed
+from treefine.parsing.parser import Parser
+from treefine.treebank.graph import Graph
+from treefine.treebank.raw_text import text_of
+from treefine.treebank.sentence import Sentence
+
+ROOT = Path(__file__).parents[2]
+WORDS = ["She", " ", "saw", "the", "\n", "old", "man", ".", "He", "waved", "."]
+SPACES = ("\n", " ", "  ", "\t", "\u00a0", "\r\n\r\n")
+odd_texts = st.text(
+    st.one_of(st.sampled_from(ODD), st.characters()).filter(lambda each: not "\ud800" <= each <= "\udfff")
+)
+
+
+def pipeline(model, *, lang="en", before=(), **config):
+    nlp = spacy.blank(lang)
+    for each in before:
+        nlp.add_pipe(each)
+    nlp.add_pipe("treefine", config={"model": model, "device": "cpu", **config})
+    return nlp
+
+
+@pytest.fixture(scope="module")
+def pipe(text_model):
+    """A pipeline of a tiny parser that tags and cuts sentences."""
+    return pipeline(text_model)
+
+
+@pytest.fixture(scope="module")
+def english():
+    """A pipeline of the bundled parser."""
+    return pipeline("en", precision="float32")
+
+
+def doc_of(nlp, words, *, starts=None, **columns):
+    return Doc(nlp.vocab, words=list(words), sent_starts=starts, **columns)
+
+
+def tree_of(doc):
+    return [(token.head.i, token.dep_, token.is_sent_start) for token in doc]
+
+
+def words_of(sentence):
+    return [token for token in sentence if token.text.strip()]
+
+
+def arcs_of(sentence):
+    """Heads and labels of a sentence of spaCy's, as those of ours are counted."""
+    words = words_of(sentence)
+    number = {token.i: each for each, token in enumerate(words, start=1)}
+    heads = tuple(0 if token.head.i == token.i else number[token.head.i] for token in words)
+    return heads, tuple("root" if token.dep_ == "ROOT" else token.dep_ for token in words)
+
+
+def check_trees(doc):
+    """Every sentence has one root, and every token a label, and a head within its sentence that leads to the root."""
+    assert doc.has_annotation("DEP", require_complete=True)
+    for sentence in doc.sents:
+        assert [token.dep_ for token in sentence if token.head.i == token.i] == ["ROOT"]
+        for token in sentence:
+            assert sentence.start <= token.head.i < sentence.end
+            seen = set()
+            while token.head.i != token.i:
+                assert token.i not in seen
+                seen.add(token.i)
+                token = token.head
+
+
+# Trees
+
+
+def test_the_bundled_parser_sets_heads_labels_tags_sentences_and_confidence(english):
+    doc = english("The dog barked. Nobody knew why.")
+
+    assert [(token.text, token.head.text, token.dep_, token.pos_, token.tag_) for token in doc] == [
+        ("The", "dog", "det", "DET", "DT"),
+        ("dog", "barked", "nsubj", "NOUN", "NN"),
+        ("barked", "barked", "ROOT", "VERB", "VBD"),
+        (".", "barked", "punct", "PUNCT", "."),
+        ("Nobody", "knew", "nsubj", "PRON", "NN"),
+        ("knew", "knew", "ROOT", "VERB", "VBD"),
+        ("why", "knew", "advmod", "ADV", "WRB"),
+        (".", "knew", "punct", "PUNCT", "."),
+    ]
+    assert [sentence.text for sentence in doc.sents] == ["The dog barked.", "Nobody knew why."]
+    assert all(token._.confidence == token._.arc_confidence * token._.label_confidence for token in doc)
+    assert all(0.5 < token._.confidence < 1 for token in doc)
+    assert all(0.5 < sentence._.confidence < 1 for sentence in doc.sents)
+
+
+def test_trees_tags_and_confidence_are_those_that_treefine_gives_for_the_same_words(pipe, nlp):
+    doc = pipe.get_pipe("treefine")(doc_of(pipe, WORDS, starts=[i in (0, 8) for i in range(11)]))
+
+    for sentence, forms in zip(
+        doc.sents, (["She", "saw", "the", "old", "man", "."], ["He", "waved", "."]), strict=True
+    ):
+        (own,) = nlp.stream_parses([forms])
+        words = words_of(sentence)
+        assert arcs_of(sentence) == (own.heads, own.labels)
+        assert ([token.pos_ for token in words], [token.tag_ for token in words]) == (list(own.upos), list(own.xpos))
+        assert [token._.confidence for token in words] == pytest.approx([word.confidence for word in own.words])
+        assert sentence._.confidence == pytest.approx(own.confidence)
+
+
+def test_without_confidence_the_trees_are_the_same(pipe, text_model):
+    quick = pipeline(text_model, confidence=False)
+    texts = ["She saw the old man. He waved.", "ab ba 12"]
+
+    ours, plain = list(pipe.pipe(texts)), list(quick.pipe(texts))
+
+    assert [tree_of(doc) for doc in plain] == [tree_of(doc) for doc in ours]
+    assert all(token._.confidence is None for doc in plain for token in doc)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.lists(st.sampled_from(["a", "dog", *SPACES]), min_size=1, max_size=8), max_size=4))
+def test_white_space_never_changes_a_tree(pipe, nlp, sentences):
+    starts = [place == 0 for sentence in sentences for place in range(len(sentence))]
+    forms = [[word for word in sentence if word.strip()] for sentence in sentences]
+
+    doc = pipe.get_pipe("treefine")(doc_of(pipe, [word for each in sentences for word in each], starts=starts))
+
+    check_trees(doc)
+    assert [token.is_sent_start for token in doc] == starts
+    own = nlp.parse([each for each in forms if each])
+    assert [arcs_of(each) for each in doc.sents if words_of(each)] == [(each.heads, each.labels) for each in own]
+    assert {token.dep_ for token in doc if token.is_space and token.head.i != token.i} <= {"dep"}
+
+
+def test_white_space_hangs_on_the_word_before_it_or_else_on_the_one_after_it(pipe):
+    doc = pipe.get_pipe("treefine")(doc_of(pipe, [" ", "a", "\n", " ", "b"], starts=[True, *[False] * 4]))
+
+    assert [doc[place].head.i for place in (0, 2, 3)] == [1, 1, 1]
+    assert {(doc[place].dep_, doc[place].pos_, doc[place].tag_) for place in (0, 2, 3)} == {("dep", "SPACE", "_SP")}
+
+
+@settings(max_examples=40)
+@given(odd_texts)
+@example("")
+@example(" \n\t ")
+@example("a\x00b \x00")
+@example("\u0627\u0644\u0643\u0644\u0628 \u0646\u0628\u062d. \u05d4\u05db\u05dc\u05d1 \u05e0\u05d1\u05d7.")
+def test_of_any_text_every_sentence_gets_one_tree(pipe, text):
+    doc = pipe(text)
+
+    assert doc.text == text
+    check_trees(doc)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(odd_texts.filter(bool), st.booleans(), st.sampled_from([True, False, None])), max_size=12))
+def test_of_any_tokens_every_sentence_gets_one_tree_and_starts_are_kept(pipe, tokens):
+    words, spaces, starts = zip(*tokens, strict=True) if tokens else ((), (), ())
+    doc = Doc(pipe.vocab, words=list(words), spaces=list(spaces), sent_starts=list(starts))
+
+    pipe.get_pipe("treefine")(doc)
+
+    check_trees(doc)
+    for token, start in list(zip(doc, starts, strict=True))[1:]:
+        assert start is None or token.is_sent_start == start
+
+
+def test_crossing_arcs_do_not_move_the_start_of_a_sentence(pipe, monkeypatch):
+    """spaCy finds starts by following arcs some eleven times, which is too few for this tree."""
+    n_words = 60
+    zigzag = [(n_words - i) + (1 if i > n_words // 2 else 0) for i in range(1, n_words + 1)]
+    heads = [0 if i == n_words // 2 else head for i, head in enumerate(zigzag, start=1)]
+    component = pipe.get_pipe("treefine")
+    own = component.parser.stream_parses
+
+    def with_zigzag(sentences):
+        for parse in own(sentences):
+            graph = Graph.of_words(heads, ["root" if head == 0 else "dep" for head in heads])
+            yield replace(parse, sentence=parse.sentence.with_graph(graph))
+
+    monkeypatch.setattr(component.parser, "stream_parses", with_zigzag)
+
+    doc = component(doc_of(pipe, ["a"] * (2 * n_words), starts=[i % n_words == 0 for i in range(2 * n_words)]))
+
+    assert [len(sentence) for sentence in doc.sents] == [n_words, n_words]
+
+
+# Sentences
+
+
+def test_sentences_that_another_component_found_are_kept(text_model):
+    nlp = pipeline(text_model, before=["sentencizer"])
+
+    doc = nlp("ab ba. ab 12! ba")
+
+    assert [sentence.text for sentence in doc.sents] == ["ab ba.", "ab 12!", "ba"]
+    check_trees(doc)
+
+
+def test_without_such_a_component_sentences_end_where_the_segmenter_ends_them(pipe, nlp):
+    text = "ab ba. ab 12! ba ab\n\nba ab 1 . ab" * 3
+    ends = [each.spans[-1][1] for each in nlp.segment([text])]
+
+    doc = pipe(text)
+
+    assert len(ends) > 3
+    words = [token.idx for token in doc if not token.is_space]
+    expected = {min([place for place in words if place >= end], default=None) for end in ends} - {None}
+    assert {sentence[0].idx for sentence in doc.sents} == {doc[0].idx} | expected
+
+
+def test_a_token_across_the_end_of_a_sentence_belongs_to_the_earlier_one(pipe):
+    doc = Doc(pipe.vocab, words=["a", "b.c", "d"])
+
+    found = stretches(doc, lambda text: [(0, 4), (4, 7)])
+
+    assert [stretch.words for stretch in found] == [(0, 1), (2,)]
+
+
+def test_the_segmenter_is_asked_only_where_nobody_said_whether_a_sentence_starts(pipe):
+    doc = doc_of(pipe, ["a", "b", "c", "d"], starts=[True, False, None, None])
+
+    found = stretches(doc, lambda text: [(0, 1), (2, 3), (4, 7)])
+
+    assert [stretch.words for stretch in found] == [(0, 1), (2, 3)]
+
+
+def test_where_nobody_finds_sentences_the_way_out_is_told(refine_model):
+    nlp = pipeline(refine_model)
+
+    with pytest.raises(TreefineError, match=r"no segmenter\. Add another before it, such as nlp\.add_pipe"):
+        nlp("She left.")
+    check_trees(pipeline(refine_model, before=["sentencizer"])("She left."))
+
+
+# Many Docs
+
+
+def test_docs_come_back_in_order_and_are_parsed_by_one_stream_for_a_batch(pipe, monkeypatch):
+    texts = ["ab ba", "", "  ", "She left. He waved.", "a"] * 4
+    alone = [tree_of(pipe(text)) for text in texts]
+    parser, sizes = pipe.get_pipe("treefine").parser, []
+    own = parser.stream_parses
+    monkeypatch.setattr(parser, "stream_parses", lambda sentences: sizes.append(len(sentences)) or own(sentences))
+
+    docs = list(pipe.pipe(texts, batch_size=10))
+
+    assert [doc.text for doc in docs] == texts
+    assert [tree_of(doc) for doc in docs] == alone
+    assert len(sizes) == 2
+    assert sum(sizes) == sum(1 for doc in docs for sentence in doc.sents if words_of(sentence))
+
+
+def test_a_doc_that_fails_goes_to_the_error_handler_and_the_others_are_parsed(text_model, monkeypatch):
+    nlp = pipeline(text_model)
+    component, failed = nlp.get_pipe("treefine"), []
+    own = component.parser.stream_parses
+
+    def fails(sentences):
+        if any("bad" in sentence.forms for sentence in sentences):
+            raise TreefineError("It is bad.")
+        return own(sentences)
+
+    monkeypatch.setattr(component.parser, "stream_parses", fails)
+    with pytest.raises(TreefineError, match="It is bad"):
+        list(nlp.pipe(["a", "bad", "b"]))
+
+    nlp.set_error_handler(lambda name, proc, docs, error: failed.append((name, [doc.text for doc in docs], str(error))))
+    docs = list(nlp.pipe(["a", "bad", "b"]))
+
+    assert [doc.text for doc in docs] == ["a", "b"]
+    assert all(doc.has_annotation("DEP") for doc in docs)
+    assert failed == [("treefine", ["bad"], "It is bad.")]
+
+
+def test_several_processes_give_the_same_docs(pipe):
+    texts = ["She left. He waved.", "ab ba 12", ""] * 4
+    expected = list(pipe.pipe(texts))
+
+    docs = list(pipe.pipe(texts, n_process=2, batch_size=3))
+
+    assert [tree_of(doc) for doc in docs] == [tree_of(doc) for doc in expected]
+    sure = [[token._.confidence for doc in each for token in doc] for each in (docs, expected)]
+    assert sure[0] == pytest.approx(sure[1])
+
+
+def test_in_a_forked_process_torch_runs_on_one_thread_and_a_gpu_is_refused(text_model, monkeypatch):
+    component = pipeline(text_model).get_pipe("treefine")
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    threads = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+
+    component(Doc(spacy.blank("en").vocab, words=["a"]))
+
+    assert threads[0] == 1
+
+    component._process, component._parser = 0, SimpleNamespace(device=torch.device("cuda"))
+    with pytest.raises(TreefineError, match=r"A parser on cuda cannot run in several processes\. Leave out n_process"):
+        component(Doc(spacy.blank("en").vocab, words=["a"]))
+
+
+# Refining
+
+
+def test_the_trees_of_another_parser_are_the_initial_graph(refine_model):
+    words = ["Dogs", "\n", "chase", "cats", "He", "was", "seen"]
+    heads = [2, 0, 2, 2, 6, 6, 6]
+    labels = ["nsubj", "dep", "ROOT", "dobj", "nsubjpass", "auxpass", "ROOT"]
+    nlp = pipeline(refine_model, initial="doc", max_steps=1)
+    doc = doc_of(nlp, words, heads=heads, deps=labels)
+    parser = Parser.from_pretrained(refine_model, initial=given_arcs, device="cpu")
+    known = parser.model.vocabulary.labels
+    parser = parser.using(initial=renamed(given_arcs, known), max_steps=1)
+    told = list(read_treebank(io.BytesIO(to_conllu(doc).encode())))
+    expected = [(each.heads, each.labels) for each in parser.stream(told)]
+    empty = [(each.heads, each.labels) for each in parser.using(initial="empty", max_steps=1).stream(told)]
+
+    component = nlp.get_pipe("treefine")
+
+    component(doc)
+
+    assert [each.heads for each in told] == [(2, 0, 2), (3, 3, 0)]
+    assert [each.labels for each in component.parser.initial(told)] == [
+        ("nsubj", "root", "obj"),
+        ("nsubj:pass", "aux:pass", "root"),
+    ]
+    assert [arcs_of(sentence) for sentence in doc.sents] == expected != empty
+    assert [sentence.start for sentence in doc.sents] == [0, 4]
+
+
+def test_a_head_that_is_white_space_is_passed_over(pipe):
+    doc = doc_of(pipe, ["a", "\n", "b", "c"], heads=[1, 2, 2, 1], deps=["det", "dep", "ROOT", "obj"])
+
+    (sentence,) = read_treebank(io.BytesIO(to_conllu(doc).encode()))
+
+    assert (sentence.heads, sentence.labels) == ((2, 0, 2), ("det", "root", "obj"))
+
+
+def test_refining_a_doc_without_trees_is_refused(text_model):
+    nlp = pipeline(text_model, initial="doc")
+
+    with pytest.raises(TreefineError, match=r"no heads and labels\. Put a parser before treefine"):
+        nlp("ab ba")
+    assert len(nlp("")) == 0
+
+
+def test_tags_are_read_from_the_doc_if_asked_for_and_stay(text_model, nlp):
+    given_tags = pipeline(text_model, tags="given")
+    words, upos, xpos = ["She", "saw", "it"], ["PRON", "VERB", "PRON"], ["PRP", "VBD", "PRP"]
+    doc = doc_of(given_tags, words, starts=[True, False, False], pos=upos, tags=xpos)
+    own = nlp.using(tags="given").parse(Sentence.of_words(words, upos=upos, xpos=xpos))
+
+    given_tags.get_pipe("treefine")(doc)
+
+    assert arcs_of(doc) == (own.heads, own.labels)
+    assert ([token.pos_ for token in doc], [token.tag_ for token in doc]) == (upos, xpos)
+
+
+def test_a_model_without_a_tagger_leaves_the_tags_of_the_doc_alone(refine_model):
+    nlp = pipeline(refine_model)
+    doc = doc_of(nlp, ["a", "\n", "b"], starts=[True, False, False], tags=["X1", "X2", "X3"])
+
+    nlp.get_pipe("treefine")(doc)
+
+    assert [(token.tag_, token.pos_) for token in doc] == [("X1", ""), ("X2", ""), ("X3", "")]
+
+
+# CoNLL-U
+
+
+def test_a_doc_is_written_as_conllu(english):
+    doc = english("The dog barked.\n\n Nobody knew why. ")
+
+    assert doc._.conllu == to_conllu(doc)
+    assert doc._.conllu.replace("\t", " ").splitlines()[7:] == [
+        "# sent_id = 2",
+        "# text = Nobody knew why.",
+        "1 Nobody _ PRON NN _ 2 nsubj _ _",
+        "2 knew _ VERB VBD _ 0 root _ _",
+        "3 why _ ADV WRB _ 2 advmod _ SpaceAfter=No",
+        r"4 . _ PUNCT . _ 2 punct _ SpacesAfter=\s",
+        "",
+    ]
+    first, second = doc.sents
+    assert first._.conllu + second._.conllu == doc._.conllu
+    assert "SpaceAfter=No|Conf=0." in to_conllu(doc, confidence=True)
+
+
+@settings(max_examples=25)
+@given(odd_texts.filter(lambda text: text.strip() and "\0" not in text))
+def test_conllu_gives_the_text_back(pipe, text):
+    doc = pipe.make_doc(text)
+    if any(set(token.text) & set("\t\r\n") for token in doc if token.text.strip()):
+        return  # such a word cannot be written
+
+    assert text_of(read_treebank(io.BytesIO(to_conllu(doc).encode()))) == text
+    assert text_of(read_treebank(io.BytesIO(to_conllu(pipe(text)).encode()))) == text
+
+
+def test_confidence_that_is_not_there_cannot_be_written(pipe):
+    with pytest.raises(TreefineError, match="no confidences"):
+        to_conllu(pipe.make_doc("a b"), confidence=True)
+
+
+# Saving
+
+
+def test_a_saved_pipeline_stands_alone(text_model, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(text_model, folder)
+    nlp = pipeline(str(folder))
+    texts = ["She left. He waved.", "ab ba 12"]
+    expected = [tree_of(doc) for doc in nlp.pipe(texts)]
+    nlp.to_disk(tmp_path / "saved")
+    packed, config = nlp.to_bytes(), nlp.config
+    shutil.rmtree(folder)
+
+    loaded = spacy.load(tmp_path / "saved")
+    restored = spacy.util.load_model_from_config(config).from_bytes(packed)
+
+    assert [tree_of(doc) for doc in loaded.pipe(texts)] == expected
+    assert [tree_of(doc) for doc in restored.pipe(texts)] == expected
+    assert Parser.from_pretrained(tmp_path / "saved" / "treefine", device="cpu").segmenter is not None
+
+
+@pytest.mark.parametrize("initial", [None, "empty", "doc"])
+def test_the_saved_folder_is_the_whole_model_whatever_the_pipeline_starts_from(refine_model, tmp_path, initial):
+    refiner = Parser.from_pretrained(refine_model, device="cpu")
+    refiner.using(initial=refiner.using(initial="empty", max_steps=1)).save(tmp_path / "model")
+    component = pipeline(str(tmp_path / "model"), initial=initial).get_pipe("treefine")
+
+    component.to_disk(tmp_path / "saved")
+    shutil.rmtree(tmp_path / "model")
+    pickle.loads(pickle.dumps(component)).to_disk(tmp_path / "again")
+
+    for folder in (tmp_path / "saved", tmp_path / "again"):
+        assert isinstance(Parser.from_pretrained(folder, device="cpu").initial, Parser)
+    assert isinstance(component.parser.initial, Parser) == (initial is None)
+
+
+def test_of_a_bundled_model_the_name_is_saved_alone(english, tmp_path):
+    english.to_disk(tmp_path)
+
+    assert not (tmp_path / "treefine").exists()
+    assert spacy.load(tmp_path).get_pipe("treefine").options.model == "en"
+    assert len(english.get_pipe("treefine").to_bytes()) < 100
+
+
+def test_a_process_that_is_spawned_gets_the_files_not_pickled_weights(text_model):
+    nlp = pipeline(text_model)
+    component = nlp.get_pipe("treefine")
+
+    again = pickle.loads(pickle.dumps(component))
+
+    assert tree_of(again(nlp.make_doc("She left."))) == tree_of(nlp("She left."))
+
+
+def test_a_path_that_leads_nowhere_is_told_when_it_is_needed(tmp_path):
+    nlp = pipeline(str(tmp_path / "none"))
+
+    with pytest.raises(TreefineError, match="There is no such model folder"):
+        nlp("ab")
+
+
+def test_confidences_are_stored_with_docs(pipe):
+    doc = pipe("She left.")
+
+    (again,) = DocBin(docs=[doc], store_user_data=True).get_docs(pipe.vocab)
+
+    assert [token._.confidence for token in again] == [token._.confidence for token in doc]
+    assert [each._.confidence for each in again.sents] == [each._.confidence for each in doc.sents] != [None]
+
+
+# What else spaCy's users expect
+
+
+def test_displacy_draws_the_tree(english):
+    svg = displacy.render(english("Nobody knew why."), style="dep", jupyter=False)
+
+    assert svg.startswith("<svg")
+    assert ">nsubj<" in svg
+
+
+def test_the_pipeline_can_be_analysed_switched_off_and_evaluated(pipe):
+    gold = pipe("She left. He waved.")
+
+    assert "token.head" in pipe.analyze_pipes()["summary"]["treefine"]["assigns"]
+    assert {"ROOT", "nsubj"} <= set(pipe.pipe_labels["treefine"])
+    with pipe.select_pipes(disable=["treefine"]):
+        assert not pipe("She left.").has_annotation("DEP")
+    scores = pipe.evaluate([Example(pipe.make_doc(gold.text), gold)])
+    assert [scores[name] for name in ("dep_uas", "dep_las", "sents_f", "tag_acc", "pos_acc")] == [1.0] * 5
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"model": "fr"}, "There is no bundled model 'fr'. Choose en, or give the path of a folder, ./fr"),
+        ({"max_steps": "3"}, 'The settings have 1 fault: max_steps = "3"; it must be a whole number'),
+        ({"tags": "x"}, 'The settings have 1 fault: tags = "x"; choose "given" or "predicted" or "none"'),
+        ({"initial": "spacy"}, 'The settings have 1 fault: initial = "spacy"; choose "doc" or "empty"'),
+        ({"stop_above": 2}, "stop_above is 2.0. It is a share of the words, from 0 to 1"),
+        ({"precision": "float16"}, "Nothing is run in 'float16' on cpu. Choose float32 or int8."),
+    ],
+)
+def test_a_wrong_value_is_told_in_one_line(text_model, config, told):
+    with pytest.raises(TreefineError) as caught:
+        pipeline(**{"model": text_model, **config})
+
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_extension_of_another_component_is_never_replaced(text_model):
+    own = Token.remove_extension("confidence")
+    Token.set_extension("confidence", default=1.0)
+    try:
+        with pytest.raises(TreefineError, match=r"Another component has an extension Token\._\.confidence"):
+            pipeline(text_model)
+        pipeline(text_model, confidence=False)
+        assert Token.get_extension("confidence") == (1.0, None, None, None)
+    finally:
+        Token.set_extension("confidence", getter=own[2], force=True)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "hint"),
+    [
+        (Token, "confidence", "Remove it: Token.remove_extension('confidence'). Or set `confidence` to false."),
+        (Doc, "conllu", "Remove it: Doc.remove_extension('conllu')."),
+    ],
+)
+def test_the_way_out_of_a_clash_of_extensions_is_one_that_helps(text_model, owner, name, hint):
+    own = owner.remove_extension(name)
+    owner.set_extension(name, default=1.0)
+    try:
+        with pytest.raises(TreefineError) as caught:
+            pipeline(text_model)
+        assert str(caught.value).endswith(f"extension {owner.__name__}._.{name}. {hint}")
+    finally:
+        owner.set_extension(name, getter=own[2], force=True)
+
+
+def test_without_spacy_the_component_tells_what_to_install():
+    code = (
+        "import sys, treefine; sys.modules['spacy'] = None\n"
+        "try: import treefine.integrations.spacy\n"
+        "except treefine.TreefineError as error: print(error)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "spaCy is not installed. Install it: pip install 'treefine[spacy]'\n"
+
+
+def test_nothing_but_the_component_imports_spacy_and_nothing_imports_the_component():
+    asks = re.compile(r"^\s*(import|from)\s+(spacy|treefine\.interfaces\.spacy)", re.MULTILINE)
+
+    found = {path.name for path in (ROOT / "src").rglob("*.py") if asks.search(path.read_text())}
+
+    assert found == {"spacy_component.py", "spacy_doc.py"}
+
+
+def test_the_example_runs(capsys):
+    runpy.run_path(str(ROOT / "examples" / "spacy_pipeline.py"))
+
+    assert "Nobody<-nsubj-knew" in capsys.readouterr().out

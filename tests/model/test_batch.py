@@ -1,0 +1,248 @@
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.generated_inputs import CLS, LABELS, PAD, SEP, arcs_over, inputs_of, sentences_in_pieces
+from treefine.model.batch import N_SPECIALS, NO_HEAD, ROOT_PIECE, Batch, Graphs, PieceInputs, WordInputs
+from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.treebank.graph import Arcs
+
+VOCABULARY = Vocabulary(labels=LABELS, words=("dog", "the"), chars=tuple("deghot"))
+room_for_positions = st.sampled_from([4, 5, 8, 12, 19, 64])  # small ones cut a sentence into windows
+
+
+def assert_same(found, expected):
+    """All fields of two values are equal, their tensors by shape, type and content."""
+    assert type(found) is type(expected)
+    for field in fields(expected):
+        one, other = getattr(found, field.name), getattr(expected, field.name)
+        if isinstance(other, torch.Tensor):
+            torch.testing.assert_close(one, other, atol=0, rtol=0)
+        elif isinstance(other, (PieceInputs, WordInputs)):
+            assert_same(one, other)
+        else:
+            assert one == other
+
+
+def choices(sentences):
+    """Some of the sentences, in any order."""
+    return st.lists(st.integers(0, len(sentences) - 1), min_size=1, max_size=5)
+
+
+# Pieces
+
+
+def test_a_row_is_cls_root_the_pieces_and_sep():
+    inputs = inputs_of([[[7, 8], [9]], []])
+
+    assert inputs.pieces.tolist() == [[CLS, PAD, 7, 8, 9, SEP], [CLS, PAD, SEP, PAD, PAD, PAD]]
+    assert inputs.words.tolist() == [[-1, 0, 1, 1, 2, -1], [-1, 0, -1, -1, -1, -1]]
+    assert inputs.is_first.int().tolist() == [[0, 1, 1, 0, 1, 0], [0, 1, 0, 0, 0, 0]]
+    assert inputs.is_piece.int().tolist() == [[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]
+    assert inputs.word_rows.tolist() == [[0, 0, 0], [1, 1, 1]]
+    assert inputs.word_pieces.tolist() == [[1, 2, 4], [1, 1, 1]]  # padding reads ROOT of its own sentence
+    assert (inputs.row_lengths, inputs.row_counts, inputs.n_rows) == ((6, 3), (1, 1), 2)
+
+
+@given(sentences=sentences_in_pieces(max_words=20), n_positions=room_for_positions)
+def test_no_row_is_longer_than_the_positions_and_rows_agree_with_their_sentences(sentences, n_positions):
+    inputs = inputs_of(sentences, n_positions)
+
+    assert max(inputs.row_lengths) == inputs.pieces.shape[1] <= n_positions
+    assert inputs.sentences.tolist() == [number for number, count in enumerate(inputs.row_counts) for _ in range(count)]
+    for row, length in enumerate(inputs.row_lengths):
+        sentence = sentences[inputs.sentences[row]]
+        pieces, words = inputs.pieces[row].tolist(), inputs.words[row].tolist()
+        inside = [word for word in words[2 : length - 1]]
+        most = max(1, (n_positions - N_SPECIALS) // 4)
+        window = range(inside[0], inside[-1] + 1) if inside else range(0)
+        whole = [(word, piece) for word in window for piece in sentence[word - 1][:most]]
+        assert list(zip(inside, pieces[2 : length - 1], strict=True)) == whole
+        assert (pieces[0], pieces[length - 1], set(pieces[length:])) == (CLS, SEP, {PAD} if pieces[length:] else set())
+        assert words[0] == words[length - 1] == -1
+        assert words[ROOT_PIECE] == 0
+        assert set(words[length:]) <= {-1}
+        assert inputs.is_piece[row].tolist() == [place < length for place in range(len(pieces))]
+        firsts = [place for place, word in enumerate(words) if word >= 0 and words.index(word) == place]
+        assert inputs.is_first[row].nonzero().flatten().tolist() == firsts
+
+
+@given(sentences=sentences_in_pieces(max_words=20), n_positions=room_for_positions)
+def test_each_word_is_read_at_its_first_piece_in_a_row_of_its_sentence(sentences, n_positions):
+    inputs = inputs_of(sentences, n_positions)
+
+    for number, sentence in enumerate(sentences):
+        for word in range(len(sentence) + 1):
+            row, piece = inputs.word_rows[number, word], inputs.word_pieces[number, word]
+            assert inputs.sentences[row] == number
+            assert inputs.words[row, piece] == word
+            assert inputs.is_first[row, piece]
+            if word:
+                assert inputs.pieces[row, piece] == sentence[word - 1][0]
+
+
+def test_of_a_word_with_very_many_pieces_the_first_ones_are_read():
+    inputs = inputs_of([[[7] * 100, [8]]], n_positions=23)
+
+    assert inputs.words.tolist() == [[-1, 0, 1, 1, 1, 1, 1, 2, -1]]
+
+
+def test_a_sentence_of_five_thousand_words_has_a_place_for_every_word():
+    sentence = [[5 + word % 20] * (1 + word % 3) for word in range(5000)]
+
+    inputs = inputs_of([sentence, [[7]]], n_positions=512)
+
+    assert inputs.pieces.shape[1] <= 512
+    places = set(zip(inputs.word_rows[0].tolist(), inputs.word_pieces[0].tolist(), strict=True))
+    assert len(places) == 5001
+    assert inputs.words[inputs.word_rows[0], inputs.word_pieces[0]].tolist() == list(range(5001))
+
+
+@given(data=st.data())
+def test_selected_piece_inputs_are_those_of_the_selected_sentences(data):
+    sentences = data.draw(sentences_in_pieces(max_words=12))
+    n_positions, chosen = data.draw(room_for_positions), data.draw(choices(sentences))
+    lengths = [len(sentence) for sentence in sentences]
+
+    part = Batch.of(inputs_of(sentences, n_positions), lengths).select(chosen)
+
+    anew = inputs_of([sentences[number] for number in chosen], n_positions)
+    assert_same(part, Batch.of(anew, [lengths[number] for number in chosen]))
+
+
+@given(sentences=sentences_in_pieces(), rows_at_once=st.one_of(st.none(), st.integers(1, 5)))
+def test_chunks_hold_all_rows_in_order_and_no_more_than_asked_for(sentences, rows_at_once):
+    inputs = inputs_of(sentences, n_positions=16)
+
+    chunks = list(inputs.row_chunks(rows_at_once))
+
+    rows = range(inputs.n_rows)
+    assert [row for chunk in chunks for row in rows[chunk]] == list(rows)
+    assert all(len(rows[chunk]) <= (rows_at_once or inputs.n_rows) for chunk in chunks)
+
+
+# Words and characters
+
+
+def test_root_is_word_0_and_has_one_unknown_character():
+    inputs = WordInputs.of([["The", "dog"], ["cat"]], VOCABULARY)
+
+    assert inputs.words.tolist() == [[0, 3, 2], [0, 1, 0]]
+    assert inputs.chars[0].tolist() == [[1, 0, 0], [1, 5, 3], [2, 6, 4]]  # "T" is unknown
+    assert inputs.chars[1].tolist() == [[1, 0, 0], [1, 1, 7], [1, 0, 0]]
+    assert (inputs.lengths, inputs.n_rows) == ((3, 2), 2)
+
+
+@given(words=st.lists(st.text(), max_size=5))
+def test_every_word_has_a_character_at_least_and_padding_only_at_the_end(words):
+    inputs = WordInputs.of([words], VOCABULARY, most_chars=8)
+
+    is_char = inputs.chars != 0
+    assert is_char[..., 0].all()
+    assert is_char.sum(-1)[0, 1:].tolist() == [max(1, min(len(word), 8)) for word in words]
+    assert torch.equal(is_char, is_char.sort(dim=-1, descending=True).values)
+
+
+@given(data=st.data())
+def test_selected_word_inputs_are_those_of_the_selected_sentences(data):
+    sentences = data.draw(st.lists(st.lists(st.text("dgo"), max_size=6), min_size=1, max_size=4))
+    chosen = data.draw(choices(sentences))
+    lengths = [len(sentence) for sentence in sentences]
+
+    part = Batch.of(WordInputs.of(sentences, VOCABULARY), lengths).select(chosen)
+
+    anew = WordInputs.of([sentences[number] for number in chosen], VOCABULARY)
+    assert_same(part, Batch.of(anew, [lengths[number] for number in chosen]))
+
+
+# Batches
+
+
+@given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=5))
+def test_a_batch_knows_its_words_root_included(lengths):
+    sentences = [[[7]] * length for length in lengths]
+
+    batch = Batch.of(inputs_of(sentences), lengths)
+
+    assert (len(batch), batch.n_words) == (len(lengths), max(lengths) + 1)
+    assert batch.is_word.shape == batch.inputs.word_rows.shape == (len(lengths), batch.n_words)
+    assert batch.is_word.sum(1).tolist() == [length + 1 for length in lengths]
+    assert batch.is_word[:, 0].all()
+
+
+@pytest.mark.parametrize("inputs", [inputs_of([[[7]]]), WordInputs.of([["dog"]], VOCABULARY)], ids=["pieces", "words"])
+def test_a_batch_moves_to_a_device_with_all_its_tensors(inputs):
+    moved = Batch.of(inputs, [1]).to(torch.device("meta"))
+
+    of_inputs = [getattr(moved.inputs, field.name) for field in fields(inputs)]
+    tensors = [moved.is_word, *(each for each in of_inputs if isinstance(each, torch.Tensor))]
+    assert {each.device.type for each in tensors} == {"meta"}
+
+
+# Graphs
+
+
+def test_a_graph_holds_heads_and_labels_by_id_and_padding_has_neither():
+    arcs = [Arcs((2, 0), ("nsubj:pass", "root")), Arcs((0,), ("never-seen",)), Arcs((), ())]
+
+    graphs = Graphs.of(arcs, VOCABULARY)
+
+    assert graphs.heads.tolist() == [[-1, 2, 0], [-1, 0, -1], [-1, -1, -1]]
+    assert graphs.labels.tolist() == [[-1, 1, 2], [-1, -1, -1], [-1, -1, -1]]
+
+
+def test_a_word_without_a_head_has_no_label_either():
+    graphs = Graphs.of([Arcs((None, 0), ("nsubj", "root"))], VOCABULARY)
+
+    assert graphs.heads.tolist() == [[NO_HEAD, NO_HEAD, 0]]
+    assert graphs.labels.tolist() == [[UNSEEN, UNSEEN, 2]]
+
+
+@given(data=st.data())
+def test_selected_graphs_are_those_of_the_selected_sentences(data):
+    lengths = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=4))
+    arcs = [Arcs(*data.draw(arcs_over(length))) for length in lengths]
+    chosen = data.draw(choices(arcs))
+
+    n_words = max(lengths[number] for number in chosen) + 1
+    part = Graphs.of(arcs, VOCABULARY).select(torch.tensor(chosen), n_words)
+
+    expected = Graphs.of([arcs[number] for number in chosen], VOCABULARY)
+    assert part.has_any in (None, expected.has_any)
+    assert_same(replace(part, has_any=expected.has_any), expected)
+
+
+@given(data=st.data())
+def test_graphs_are_the_same_where_all_heads_and_labels_are(data):
+    lengths = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
+    one = [Arcs(*data.draw(arcs_over(length, labels=LABELS))) for length in lengths]
+    other = [Arcs(*data.draw(arcs_over(length, labels=LABELS))) for length in lengths]
+    other[0] = one[0]
+
+    same = Graphs.of(one, VOCABULARY).same_words(Graphs.of(other, VOCABULARY)).all(1)
+
+    def given_arcs(arcs):
+        return [(head, label) for head, label in zip(*arcs, strict=True) if head is not None]
+
+    assert same[0]
+    for is_same, mine, yours in zip(same.tolist(), one, other, strict=True):
+        assert is_same == (mine.heads == yours.heads and given_arcs(mine) == given_arcs(yours))
+
+
+def test_graphs_move_to_a_device():
+    graphs = Graphs.of([Arcs((0,), ("root",))], VOCABULARY).to(torch.device("meta"))
+
+    assert {graphs.heads.device.type, graphs.labels.device.type} == {"meta"}
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
+def test_the_places_of_words_leave_padding_out(lengths):
+    batch = Batch.of(WordInputs.of([["a"] * length for length in lengths], Vocabulary(labels=LABELS)), lengths)
+
+    places = batch.word_places
+
+    assert (places is None) == bool(batch.is_word.all())
+    assert places is None or places.tolist() == batch.is_word.flatten().nonzero()[:, 0].tolist()

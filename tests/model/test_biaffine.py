@@ -1,0 +1,254 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F  # noqa: N812 - the customary name
+
+from benchmarks.sizes import Sizes
+from treefine.config import ScorerSettings
+from treefine.model.batch import NO_HEAD
+from treefine.model.scorer import WORDS_AT_ONCE, BiaffineScorer, SharedDropout, label_scores
+
+WIDTH, N_LABELS = 6, 3
+SETTINGS = ScorerSettings(arc_width=5, label_width=4, dropout=0.4, slope=0.1)
+
+
+def scorer_with(seed=1, settings=SETTINGS, n_labels=N_LABELS):
+    """A scorer none of whose weights is zero."""
+    scorer = BiaffineScorer(WIDTH, n_labels, settings).eval()
+    generator = torch.Generator().manual_seed(seed)
+    for weight in scorer.parameters():
+        weight.data = torch.randn(weight.shape, generator=generator)
+    return scorer
+
+
+def words_of(lengths, seed=1):
+    """Random vectors for sentences of so many words, ROOT included, and which of them are no padding."""
+    generator = torch.Generator().manual_seed(seed)
+    is_word = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return torch.randn(len(lengths), max(lengths), WIDTH, generator=generator), is_word
+
+
+def naive_mlp(mlp, word):
+    """One layer of Eq. 6 with LeakyReLU."""
+    linear = linear_of(mlp)
+    return torch.stack(
+        [max(each, 0.1 * each) for each in (row @ word + b for row, b in zip(linear.weight, linear.bias, strict=True))]
+    )
+
+
+def linear_of(mlp):
+    return next(layer for layer in mlp if isinstance(layer, torch.nn.Linear))
+
+
+def one_behind(vector):
+    return torch.cat([vector, torch.ones(1)])
+
+
+sentence_lengths = st.lists(st.integers(1, 5), min_size=1, max_size=3)
+
+
+@given(lengths=sentence_lengths, seed=st.integers(0, 100))
+def test_the_score_of_an_arc_is_a_biaffine_form_with_a_term_for_the_head_alone(lengths, seed):
+    scorer, (words, is_word) = scorer_with(seed), words_of(lengths, seed)
+
+    arcs = scorer(words, is_word).arcs
+
+    for row, length in enumerate(lengths):
+        for dep in range(length):
+            for head in range(length):
+                if head == dep:
+                    continue
+                d, h = naive_mlp(scorer.arc_dep, words[row, dep]), naive_mlp(scorer.arc_head, words[row, head])
+                expected = one_behind(d) @ scorer.arc_weight @ h
+                torch.testing.assert_close(arcs[row, dep, head], expected, atol=1e-4, rtol=1e-5)
+
+
+@given(lengths=sentence_lengths, seed=st.integers(0, 100), data=st.data())
+def test_the_score_of_a_label_is_a_biaffine_form_with_terms_for_either_word_alone(lengths, seed, data):
+    scorer, (words, is_word) = scorer_with(seed), words_of(lengths, seed)
+    heads = [[data.draw(st.integers(0, length - 1)) for _ in range(max(lengths))] for length in lengths]
+
+    labels = scorer(words, is_word).labels(torch.tensor(heads))
+
+    assert labels.shape == (*is_word.shape, N_LABELS)
+    for row, length in enumerate(lengths):
+        for dep in range(length):
+            d = one_behind(naive_mlp(scorer.label_dep, words[row, dep]))
+            h = one_behind(naive_mlp(scorer.label_head, words[row, heads[row][dep]]))
+            expected = torch.stack([d @ weight @ h for weight in scorer.label_weight])
+            torch.testing.assert_close(labels[row, dep], expected, atol=1e-4, rtol=1e-5)
+
+
+@given(lengths=sentence_lengths)
+def test_no_word_is_its_own_head_and_none_hangs_on_padding(lengths):
+    scorer, (words, is_word) = scorer_with(), words_of(lengths)
+
+    arcs = scorer(words, is_word).arcs
+
+    for row, length in enumerate(lengths):
+        for dep in range(max(lengths)):
+            heads = arcs[row, dep].isfinite().nonzero().flatten().tolist()
+            assert heads == [head for head in range(length) if head != dep]
+    assert (arcs.isfinite() | (arcs == -math.inf)).all()
+
+
+def test_the_probabilities_of_a_words_heads_sum_to_one():
+    scorer, (words, is_word) = scorer_with(), words_of([4, 2])
+
+    scores = scorer(words, is_word)
+
+    sums = scores.arc_log_probabilities.exp().sum(-1)
+    torch.testing.assert_close(sums[is_word], torch.ones(6))
+    torch.testing.assert_close(scores.arc_log_probabilities, F.log_softmax(scores.arcs, -1))
+
+
+def test_a_word_without_a_head_gets_label_scores_without_an_error():
+    scorer, (words, is_word) = scorer_with(), words_of([3])
+
+    labels = scorer(words, is_word).labels(torch.tensor([[NO_HEAD, NO_HEAD, 1]]))
+
+    assert labels.isfinite().all()
+
+
+def test_no_label_scores_are_made_but_for_the_heads_that_are_asked_for():
+    n_words, n_labels = 40, 50
+    scorer, (words, is_word) = scorer_with(n_labels=n_labels), words_of([n_words])
+    heads = torch.zeros(1, n_words, dtype=torch.int64)
+
+    with Sizes() as sizes:
+        scores = scorer(words.requires_grad_(), is_word)
+        (scores.labels(heads).sum() + scores.arcs[scores.arcs.isfinite()].sum()).backward()
+
+    assert n_words * n_labels <= sizes.largest < n_words * n_words * n_labels / 4
+
+
+def test_before_training_all_heads_and_all_labels_score_the_same():
+    scorer = BiaffineScorer(WIDTH, N_LABELS, SETTINGS).eval()
+    words, is_word = words_of([4])
+
+    scores = scorer(words, is_word)
+
+    assert set(scores.arcs[scores.arcs.isfinite()].tolist()) == {0.0}
+    assert not scores.labels(torch.tensor([[0, 2, 0, 1]])).any()
+
+
+def test_before_training_the_mlps_are_orthogonal_without_bias():
+    scorer = BiaffineScorer(WIDTH, N_LABELS, SETTINGS)
+
+    for mlp in (scorer.arc_dep, scorer.arc_head, scorer.label_dep, scorer.label_head):
+        linear = linear_of(mlp)
+        torch.testing.assert_close(linear.weight @ linear.weight.T, torch.eye(len(linear.weight)), atol=1e-5, rtol=0)
+        assert not linear.bias.any()
+
+
+# Sentences that were scored alone
+
+
+def test_rows_of_other_scores_take_the_place_of_a_sentences_own():
+    scorer, other = scorer_with(1), scorer_with(2)
+    words, is_word = words_of([4, 2, 3])
+    scores, alone = scorer(words, is_word), other(words[1:2, :2], is_word[1:2, :2])
+    heads = torch.tensor([[0, 2, 0, 1], [0, 0, 0, 0], [0, 2, 0, 0]])
+
+    merged = scores.with_rows({1: alone})
+
+    torch.testing.assert_close(merged.arcs[1, :2, :2], alone.arcs[0])
+    torch.testing.assert_close(merged.arcs[[0, 2]], scores.arcs[[0, 2]])
+    assert (merged.arcs[1, :, 2:] == -math.inf).all()
+    assert torch.equal(merged.labels(heads)[1, :2], alone.labels(heads[1:2, :2])[0])  # to the last bit
+    assert torch.equal(merged.labels(heads)[[0, 2]], scores.labels(heads)[[0, 2]])
+
+
+def test_rows_of_other_scores_are_kept_when_others_follow():
+    scorer, other = scorer_with(1), scorer_with(2)
+    words, is_word = words_of([3, 3])
+    heads = torch.tensor([[0, 2, 0], [0, 0, 1]])
+    alone = [other(words[row : row + 1], is_word[row : row + 1]) for row in (0, 1)]
+
+    merged = scorer(words, is_word).with_rows({0: alone[0]}).with_rows({1: alone[1]})
+
+    for row in (0, 1):
+        assert torch.equal(merged.labels(heads)[row], alone[row].labels(heads[row : row + 1])[0])
+
+
+def test_no_rows_of_other_scores_leave_the_scores_as_they_are():
+    scores = scorer_with()(*words_of([3]))
+
+    assert scores.with_rows({}) is scores
+
+
+def test_other_scores_leave_those_they_were_copied_from_alone():
+    words, is_word = words_of([3, 3])
+    scores = scorer_with(1)(words, is_word)
+    before = scores.arcs.clone()
+
+    scores.with_rows({0: scorer_with(2)(words[:1], is_word[:1])})
+
+    assert torch.equal(scores.arcs, before)
+
+
+# Dropout
+
+
+def test_dropout_has_one_mask_a_sentence_for_all_its_words():
+    torch.manual_seed(1)
+    dropout = SharedDropout(0.5).train()
+
+    dropped = dropout(torch.ones(20, 4, 50))
+
+    assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))
+    assert not torch.equal(dropped[0], dropped[1])
+    assert set(dropped.flatten().tolist()) == {0.0, 2.0}
+    assert dropped.mean().item() == pytest.approx(1, abs=0.1)
+
+
+def test_dropout_is_off_outside_training_and_at_a_rate_of_zero():
+    x = torch.randn(2, 3, 4)
+
+    assert torch.equal(SharedDropout(0.5).eval()(x), x)
+    assert torch.equal(SharedDropout(0.0).train()(x), x)
+
+
+def test_the_scorer_drops_out_in_training_alone():
+    scorer, (words, is_word) = scorer_with(), words_of([4])
+
+    assert torch.equal(scorer(words, is_word).arcs, scorer(words, is_word).arcs)
+    scorer.train()
+    assert not torch.equal(scorer(words, is_word).arcs, scorer(words, is_word).arcs)
+
+
+@pytest.mark.parametrize("n_words", [0, 1, WORDS_AT_ONCE // 2, WORDS_AT_ONCE, 3 * WORDS_AT_ONCE + 1])
+def test_labels_are_scored_the_same_however_many_words_a_cpu_takes_at_once(n_words):
+    generator = torch.Generator().manual_seed(1)
+    dep, head = (torch.randn(2, n_words, 5, generator=generator) for _ in range(2))
+    weight = torch.randn(N_LABELS, 5, 5, generator=generator)
+
+    scores = label_scores(dep, head, weight)
+
+    assert scores.shape == (2, n_words, N_LABELS)
+    assert torch.allclose(scores, torch.einsum("bdi,lij,bdj->bdl", dep, weight, head), atol=1e-5)
+
+
+@given(lengths=sentence_lengths, seed=st.integers(0, 100))
+def test_padding_that_is_left_out_changes_no_score_of_a_word(lengths, seed):
+    scorer, (words, is_word) = scorer_with(seed), words_of(lengths, seed)
+
+    with_padding, without = scorer(words, is_word), scorer(words, is_word, is_word.flatten().nonzero()[:, 0])
+
+    assert torch.allclose(without.arcs[is_word], with_padding.arcs[is_word], atol=1e-5)
+    labels = [each.labels(with_padding.best_heads) for each in (with_padding, without)]
+    assert torch.allclose(labels[0][is_word], labels[1][is_word], atol=1e-4)
+    assert not labels[1][~is_word].any()
+
+
+def test_no_time_is_spent_on_padding_that_is_left_out():
+    scorer, (words, is_word), seen = scorer_with(), words_of([2, 5]), []
+    linear_of(scorer.arc_dep).register_forward_hook(lambda _, given, __: seen.append(tuple(given[0].shape)))
+
+    scorer(words, is_word)
+    scorer(words, is_word, is_word.flatten().nonzero()[:, 0])
+
+    assert seen == [(2, 5, WIDTH), (7, WIDTH)]

@@ -1,0 +1,413 @@
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+from torch.nn import functional as F  # noqa: N812 - the customary name
+
+from tests.support.generated_inputs import WAYS_TO_READ, arcs_over, name_of
+from tests.support.tiny import sample, tiny_biaffine, tiny_model
+from treefine.config import RelationSettings, TagSettings
+from treefine.errors import ConfigError
+from treefine.model.batch import NO_HEAD, Graphs, PieceInputs, WordInputs
+from treefine.model.parser_model import ParserModel
+from treefine.model.scorer import Tagger
+from treefine.model.vocabulary import UNSEEN
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
+
+SENTENCES = sample(12)
+BOTH_COLUMNS = TagSettings("given", ("upos", "xpos"))
+few_examples = profile(max_examples=profile().max_examples // 4)
+
+
+@cache
+def model_of(kind):
+    """One model of each kind, for tests that leave it alone."""
+    return {
+        "bert": lambda: tiny_model(tags=BOTH_COLUMNS),
+        "mpnet": lambda: tiny_model(family="mpnet", tags=BOTH_COLUMNS),
+        "windows": lambda: tiny_model(n_positions=16, tags=BOTH_COLUMNS),
+        "biaffine": lambda: tiny_biaffine(tags=BOTH_COLUMNS),
+    }[kind]()
+
+
+every_kind = pytest.mark.parametrize("kind", ["bert", "mpnet", "windows", "biaffine"])
+
+
+@torch.no_grad()
+def scores_of(model, sentences, graphs=None, *, tags=None, **options):
+    return model(model.batch_of(sentences), graphs, tags, **options)
+
+
+def gold(model, sentences):
+    return Graphs.of([sentence.arcs for sentence in sentences], model.vocabulary)
+
+
+def without_heads(sentences):
+    shape = (len(sentences), max(map(len, sentences)) + 1)
+    return Graphs(torch.full(shape, NO_HEAD), torch.full(shape, UNSEEN))
+
+
+def assert_equal_scores(found, expected):
+    """Equal to the last bit."""
+    assert torch.equal(found.arcs, expected.arcs)
+    heads = torch.zeros(found.arcs.shape[:2], dtype=torch.int64)
+    assert torch.equal(found.labels(heads), expected.labels(heads))
+
+
+def assert_near(found, expected, row=slice(None), other_row=slice(None), n_words=None):
+    """Equal to 1e-5, for the first words of one row in each."""
+    part = (row, slice(n_words), slice(n_words))
+    torch.testing.assert_close(found.arcs[part], expected.arcs[other_row, :n_words, :n_words], atol=1e-5, rtol=1e-5)
+    for name in ("label_dep", "label_head"):
+        one, other = getattr(found, name)[row, :n_words], getattr(expected, name)[other_row, :n_words]
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+def greatest_change(one, other):
+    is_head = one.arcs.isfinite()
+    return (one.arcs[is_head] - other.arcs[is_head]).abs().max()
+
+
+# Graphs
+
+
+@pytest.mark.parametrize("settings", WAYS_TO_READ, ids=name_of)
+def test_no_graph_is_the_plain_encoder(settings):
+    model = tiny_model(relations=settings)
+    plain = tiny_model(relations=RelationSettings(graph="none"))
+    weights = {name: each for name, each in model.state_dict().items() if ".relations." not in name}
+    plain.load_state_dict(weights)
+
+    without = scores_of(model, SENTENCES, None)
+
+    assert_equal_scores(without, scores_of(plain, SENTENCES, None))
+    assert_equal_scores(without, scores_of(model, SENTENCES, without_heads(SENTENCES)))
+
+
+@pytest.mark.parametrize("settings", WAYS_TO_READ, ids=name_of)
+def test_a_graph_changes_the_scores(settings):
+    model = tiny_model(relations=settings)
+
+    with_graph = scores_of(model, SENTENCES, gold(model, SENTENCES))
+
+    assert greatest_change(with_graph, scores_of(model, SENTENCES)) > 0.01
+
+
+def test_another_label_changes_the_scores_of_a_model_of_labelled_graphs_alone():
+    for graph, changes in (("labelled", True), ("unlabelled", False)):
+        model = tiny_model(relations=RelationSettings(graph=graph))
+        one = gold(model, SENTENCES)
+        other = Graphs(one.heads, torch.where(one.heads >= 0, 0, UNSEEN))
+
+        change = greatest_change(scores_of(model, SENTENCES, one), scores_of(model, SENTENCES, other))
+
+        assert (change > 0.01) == changes
+
+
+def test_a_model_that_reads_no_graph_ignores_one():
+    for model in (tiny_model(relations=RelationSettings(graph="none")), tiny_biaffine()):
+        assert not model.settings.reads_graph
+        with_graph = scores_of(model, SENTENCES, gold(model, SENTENCES))
+        assert_equal_scores(with_graph, scores_of(model, SENTENCES))
+
+
+def test_a_sentence_without_graph_among_others_is_scored_as_by_the_plain_encoder():
+    model = model_of("bert")
+    arcs = [sentence.arcs for sentence in SENTENCES]
+    arcs[3] = Arcs((None,) * len(SENTENCES[3]), ("_",) * len(SENTENCES[3]))
+
+    mixed = scores_of(model, SENTENCES, Graphs.of(arcs, model.vocabulary))
+
+    assert_near(mixed, scores_of(model, SENTENCES), row=3, other_row=3)
+
+
+def test_one_arc_is_a_graph():
+    model, sentence = model_of("bert"), SENTENCES[0]
+    arcs = Arcs((2, *(None,) * (len(sentence) - 1)), ("nsubj", *("_",) * (len(sentence) - 1)))
+
+    one_arc = scores_of(model, [sentence], Graphs.of([arcs], model.vocabulary))
+
+    assert greatest_change(one_arc, scores_of(model, [sentence])) > 0.01
+
+
+# Tags
+
+
+@every_kind
+def test_tags_change_the_scores_and_no_tags_do_not(kind):
+    model = model_of(kind)
+    tags = model.given_tags(SENTENCES)
+    without = scores_of(model, SENTENCES)
+
+    assert greatest_change(scores_of(model, SENTENCES, tags=tags), without) > 0.01
+    assert_equal_scores(scores_of(model, SENTENCES, tags=torch.zeros_like(tags)), without)
+
+
+@every_kind
+@pytest.mark.parametrize("column", [0, 1])
+def test_each_column_of_tags_is_read(kind, column):
+    model = model_of(kind)
+    tags = model.given_tags(SENTENCES)
+    changed = tags.clone()
+    changed[:, 1, column] = changed[:, 1, column] % 3 + 1  # another tag for the first word
+
+    change = greatest_change(scores_of(model, SENTENCES, tags=tags), scores_of(model, SENTENCES, tags=changed))
+
+    assert change > 0.01
+
+
+def test_given_tags_are_ids_by_column_and_0_for_root_padding_blanks_and_tags_never_seen():
+    model = model_of("bert")
+    sentences = [
+        Sentence.of_words(["a", "b", "c"], upos=["NOUN", "_", "NEW"], xpos=["_", "NN", "NEW"]),
+        Sentence.of_words(["d"], upos=["VERB"]),
+    ]
+    noun, verb = model.vocabulary.tag_ids("upos", ["NOUN", "VERB"])
+    (nn,) = model.vocabulary.tag_ids("xpos", ["NN"])
+
+    tags = model.given_tags(sentences)
+
+    assert tags.tolist() == [[[0, 0], [noun, 0], [0, nn], [0, 0]], [[0, 0], [verb, 0], [0, 0], [0, 0]]]
+    assert min(noun, verb, nn) >= 1
+
+
+def test_a_model_without_tags_ignores_them():
+    model = tiny_model(tags=TagSettings("none"))
+    tags = model.given_tags(SENTENCES)
+
+    assert len(model.encoder.tags) == 0
+    assert_equal_scores(scores_of(model, SENTENCES, tags=tags), scores_of(model, SENTENCES))
+
+
+@pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
+def test_predicted_tags_have_a_score_for_each_tag_of_each_column(make):
+    model = make(tags=TagSettings("predicted", ("xpos", "upos")))
+
+    scores = scores_of(model, SENTENCES)
+
+    n_words = max(map(len, SENTENCES)) + 1
+    xpos, upos = scores.tags
+    assert xpos.shape == (len(SENTENCES), n_words, len(model.vocabulary.xpos))
+    assert upos.shape == (len(SENTENCES), n_words, len(model.vocabulary.upos))
+
+
+def test_a_model_of_given_tags_predicts_none():
+    assert scores_of(model_of("bert"), SENTENCES).tags == ()
+
+
+def test_a_model_cannot_predict_a_column_that_its_vocabulary_lacks():
+    model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
+
+    with pytest.raises(ConfigError) as caught:
+        ParserModel(model.settings, replace(model.vocabulary, xpos=()), model.subwords)
+
+    assert str(caught.value) == (
+        "The model is to predict xpos, but its treebank has no such tags. Leave xpos out of the columns in [tags]."
+    )
+
+
+def test_doubled_specials_change_the_scores():
+    model = tiny_model()
+    tags = replace(model.settings.tags, double_specials=True)
+    doubled = ParserModel(replace(model.settings, tags=tags), model.vocabulary, model.subwords).eval()
+    doubled.load_state_dict(model.state_dict())
+
+    change = greatest_change(scores_of(model, SENTENCES), scores_of(doubled, SENTENCES))
+
+    assert change > 0.01
+
+
+# Batches and windows
+
+
+@every_kind
+@few_examples
+@given(data=st.data())
+def test_what_else_is_in_the_batch_changes_no_score(kind, data):
+    model = model_of(kind)
+    sentences = data.draw(st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=4))
+    arcs = [Arcs(*data.draw(arcs_over(len(each), model.vocabulary.labels))) for each in sentences]
+    tags = model.given_tags(sentences)
+
+    together = scores_of(model, sentences, Graphs.of(arcs, model.vocabulary), tags=tags)
+
+    for row, sentence in enumerate(sentences):
+        n_words = len(sentence) + 1
+        graph = Graphs.of([arcs[row]], model.vocabulary)
+        alone = scores_of(model, [sentence], graph, tags=tags[row : row + 1, :n_words])
+        assert_near(together, alone, row=row, other_row=0, n_words=n_words)
+
+
+@every_kind
+def test_selected_sentences_have_the_scores_they_had(kind):
+    model = model_of(kind)
+    batch, graphs, tags = model.batch_of(SENTENCES), gold(model, SENTENCES), model.given_tags(SENTENCES)
+    chosen = [7, 2]
+    part = batch.select(chosen)
+
+    with torch.no_grad():
+        whole = model(batch, graphs, tags)
+        few = model(part, graphs.select(torch.tensor(chosen), part.n_words), tags[chosen, : part.n_words])
+
+    for row, number in enumerate(chosen):
+        assert_near(few, whole, row=row, other_row=number, n_words=len(SENTENCES[number]) + 1)
+
+
+@every_kind
+@pytest.mark.parametrize("rows_at_once", [1, 2, 3, 10_000])
+def test_how_much_is_encoded_at_once_changes_no_score(kind, rows_at_once):
+    model = model_of(kind)
+    graphs, tags = gold(model, SENTENCES), model.given_tags(SENTENCES)
+
+    bounded = scores_of(model, SENTENCES, graphs, tags=tags, rows_at_once=rows_at_once)
+
+    assert_near(bounded, scores_of(model, SENTENCES, graphs, tags=tags))
+
+
+@torch.no_grad()
+def test_a_word_of_a_sentence_in_windows_is_read_in_the_window_that_owns_it():
+    model = model_of("windows")
+    sentence = Sentence.of_words([form for each in SENTENCES for form in each.forms])
+    inputs = model.batch_of([sentence]).inputs
+    assert len(inputs.pieces) > 10
+
+    words = model.encoder(inputs, None, None)[0]
+
+    assert len(words) == len(sentence) + 1
+    for word, (row, piece) in enumerate(zip(inputs.word_rows[0].tolist(), inputs.word_pieces[0].tolist(), strict=True)):
+        length = inputs.row_lengths[row]
+        embedded = model.encoder.embed(inputs, None, slice(row, row + 1))[:, :length]
+        vectors = model.encoder.encode(embedded, inputs.is_piece[[row], :length], None)
+        torch.testing.assert_close(words[word], vectors[0, piece], atol=1e-5, rtol=1e-5)
+
+
+def test_a_sentence_of_two_thousand_words_has_scores_for_every_word():
+    model = model_of("windows")
+    sentence = Sentence.of_words([f"word{number}" for number in range(2000)])
+    heads = Arcs(tuple(range(2000)), ("nsubj",) * 2000)
+
+    scores = scores_of(model, [sentence], Graphs.of([heads], model.vocabulary), rows_at_once=4)
+
+    assert scores.arcs.shape == (1, 2001, 2001)
+    assert not scores.arcs.isnan().any()
+    assert (scores.arcs.isfinite().sum(-1) == 2000).all()
+
+
+def test_a_batch_holds_pieces_or_words_as_the_encoder_reads_them():
+    assert isinstance(model_of("bert").batch_of(SENTENCES).inputs, PieceInputs)
+    assert isinstance(model_of("biaffine").batch_of(SENTENCES).inputs, WordInputs)
+    assert model_of("bert").batch_of(SENTENCES).lengths == tuple(map(len, SENTENCES))
+
+
+# The BiLSTM
+
+
+def test_a_bilstm_reads_the_characters_of_words_it_has_never_seen():
+    model = tiny_biaffine()
+    words = [Sentence.of_words([word, "bark"]) for word in ("zzzza", "zzzzb", "zzzzb")]
+
+    arcs = scores_of(model, words).arcs
+
+    assert not torch.allclose(arcs[0, 1, 0], arcs[1, 1, 0], atol=1e-3)
+    assert torch.allclose(arcs[1], arcs[2], atol=1e-6)
+
+
+def test_a_bilstm_reads_both_directions():
+    model = tiny_biaffine()
+    sentences = [Sentence.of_words(words.split()) for words in ("the dog barks", "the cat barks")]
+
+    arcs = scores_of(model, sentences).arcs
+
+    for dep, head in ((1, 0), (3, 0)):  # neither word has changed
+        assert abs(arcs[0, dep, head] - arcs[1, dep, head]) > 1e-3
+
+
+@torch.no_grad()
+def test_a_bilstm_drops_whole_features_of_a_sentence_before_each_layer_and_behind_the_last():
+    torch.manual_seed(1)
+    model = tiny_biaffine(tags=TagSettings("none"))
+    encoder, batch = model.encoder.train(), model.batch_of(SENTENCES[:1])
+    seen = []
+    for layer in encoder.layers:
+        layer.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].data))
+
+    seen.append(encoder(batch.inputs, None, None)[0])
+
+    for values in seen:
+        is_dropped = (values == 0).all(0)
+        assert is_dropped.any()
+        assert not is_dropped.all()
+        assert not (values == 0)[:, ~is_dropped].any()
+
+
+def test_a_tagger_drops_out_in_training_alone():
+    tagger = Tagger(8, (3,), 0.5)
+    words = torch.randn(1, 4, 8)
+
+    assert not torch.equal(tagger(words)[0], tagger(words)[0])
+    tagger.eval()
+    assert torch.equal(tagger(words)[0], tagger(words)[0])
+
+
+# Gradients
+
+
+def loss_of(scores, graphs, tags, batch):
+    """Cross-entropy of heads, labels and tags."""
+    is_word = batch.is_word.clone()
+    is_word[:, 0] = False
+    loss = F.cross_entropy(scores.arcs[is_word], graphs.heads[is_word])
+    loss = loss + F.cross_entropy(scores.labels(graphs.heads)[is_word], graphs.labels[is_word])
+    for column, each in enumerate(scores.tags):
+        loss = loss + F.cross_entropy(each[is_word], tags[..., column][is_word] - 1)
+    return loss
+
+
+PREDICTED = TagSettings("predicted", ("upos", "xpos"))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tiny_model(tags=PREDICTED),
+        lambda: tiny_model(tags=PREDICTED, relations=RelationSettings(none="zero")),
+        lambda: tiny_model(tags=PREDICTED, relations=RelationSettings(key_norm=False, graph="unlabelled")),
+        lambda: tiny_model(tags=PREDICTED, family="mpnet"),
+        lambda: tiny_biaffine(tags=PREDICTED),
+    ],
+    ids=["bert", "none-zero", "raw-unlabelled", "mpnet", "biaffine"],
+)
+def test_a_gradient_reaches_every_parameter_that_a_softmax_does_not_cancel(make):
+    model = make()
+    batch, graphs, tags = model.batch_of(SENTENCES), gold(model, SENTENCES), model.given_tags(SENTENCES)
+
+    loss_of(model(batch, graphs, tags), graphs, tags, batch).backward()
+
+    # What is added to the scores of all keys alike changes no weight: the bias of the keys, and that of the norm of the
+    # relation keys, unless NONE is zero and has no part in it.
+    cancelled = ["attention.key.bias"]
+    if model.settings.relations.none == "learned":
+        cancelled.append("relations.norm.bias")
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, name
+        assert (weight.grad.abs().max() > 1e-6) == (not name.endswith(tuple(cancelled))), name
+
+
+def test_what_reads_no_graph_has_no_relation_tables():
+    names = tiny_model(relations=RelationSettings(graph="none")).state_dict()
+
+    assert not any("relations" in name for name in names)
+
+
+def test_dropout_is_on_in_training_alone():
+    for model in (tiny_model(), tiny_biaffine()):
+        batch, graphs = model.batch_of(SENTENCES[:2]), gold(model, SENTENCES[:2])
+
+        assert torch.equal(model(batch, graphs).arcs, model(batch, graphs).arcs)
+        model.train()
+        assert not torch.equal(model(batch, graphs).arcs, model(batch, graphs).arcs)

@@ -1,0 +1,175 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
+from treefine.config import RelationSettings
+from treefine.model.batch import NO_HEAD, Graphs
+from treefine.model.relations import NONE, n_relations, relate
+from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.treebank.graph import Arcs
+
+VOCABULARY = Vocabulary(labels=LABELS)
+DET, NSUBJ, ROOT_LABEL = range(3)
+PIECE = 3  # the kind of arc from a word's first piece to its others
+N_KINDS = 4
+
+
+def naive_relations(words, heads, labels, settings):
+    """The matrix of Fig. 2 for one row, cell by cell: [query][key]. Word 0 is ROOT; -1 is a piece of no word."""
+    n_kinds = len(LABELS) + 1 if settings.graph == "labelled" else 2
+    first = {word: words.index(word) for word in words if word >= 0}
+
+    def arc(above, below):
+        """The kind of arc between two pieces; None if there is none."""
+        head, dependent = words[above], words[below]
+        if min(head, dependent) < 0 or all(each == NO_HEAD for each in heads):
+            return None
+        if head == dependent:
+            return n_kinds - 1 if above == first[head] and below != first[head] else None
+        if heads[dependent] != head or above != first[head] or below != first[dependent]:
+            return None
+        if settings.graph == "unlabelled":
+            return 0
+        return None if labels[dependent] == UNSEEN else labels[dependent]
+
+    def relation(query, key):
+        down, up = arc(query, key), arc(key, query)
+        if up is not None and down is not None and settings.two_cycles == "erased":
+            return NONE
+        if up is not None:
+            return up + 1 + n_kinds
+        return NONE if down is None else down + 1
+
+    return [[relation(query, key) for key in range(len(words))] for query in range(len(words))]
+
+
+def dense(relations):
+    """The relation of each query to each key, as attention reads it: [row, query, key]."""
+    is_above = relations.above[:, :, None] == torch.arange(relations.above.shape[1])  # [row, query, key]
+    up = torch.where(is_above, relations.up[:, :, None], NONE)
+    down = torch.where(is_above.transpose(1, 2), relations.down[:, None], NONE)
+    assert not ((up != NONE) & (down != NONE)).any()
+    return up + down
+
+
+def matrix_of(sentence, heads, labels, settings=None):
+    """The matrix of one sentence; piece 0 is CLS, piece 1 is ROOT."""
+    inputs = inputs_of([sentence])
+    graphs = Graphs.of([Arcs(tuple(heads), tuple(labels))], VOCABULARY)
+    return dense(relate(inputs, graphs, len(LABELS), settings or RelationSettings()))[0].tolist()
+
+
+def test_a_head_sees_the_label_and_a_dependent_the_label_reversed():
+    matrix = matrix_of([[7], [8]], [2, 0], ["nsubj", "root"])
+
+    down, up = 1, 1 + N_KINDS
+    assert matrix == [
+        [0, 0, 0, 0, 0],  # CLS
+        [0, 0, 0, ROOT_LABEL + down, 0],  # ROOT
+        [0, 0, 0, NSUBJ + up, 0],  # word 1
+        [0, ROOT_LABEL + up, NSUBJ + down, 0, 0],  # word 2
+        [0, 0, 0, 0, 0],  # SEP
+    ]
+
+
+def test_the_other_pieces_of_a_word_hang_on_its_first_piece():
+    matrix = matrix_of([[7, 8, 9]], [0], ["root"])
+
+    down, up = 1, 1 + N_KINDS
+    assert matrix == [
+        [0, 0, 0, 0, 0, 0],
+        [0, 0, ROOT_LABEL + down, 0, 0, 0],
+        [0, ROOT_LABEL + up, 0, PIECE + down, PIECE + down, 0],
+        [0, 0, PIECE + up, 0, 0, 0],
+        [0, 0, PIECE + up, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0],
+    ]
+
+
+def test_of_two_words_that_are_each_others_head_each_sees_its_own_head():
+    matrix = matrix_of([[7], [8]], [2, 1], ["nsubj", "det"])
+
+    assert matrix[2][3] == NSUBJ + 1 + N_KINDS
+    assert matrix[3][2] == DET + 1 + N_KINDS
+
+
+def test_words_that_are_each_others_head_lose_both_arcs_where_two_cycles_are_erased():
+    settings = RelationSettings(two_cycles="erased")
+
+    matrix = matrix_of([[7], [8], [9]], [2, 1, 1], ["nsubj", "det", "det"], settings)
+
+    assert matrix[2][3] == matrix[3][2] == NONE
+    assert matrix[2][4] == DET + 1
+
+
+def test_longer_cycles_are_kept_where_two_cycles_are_erased():
+    settings = RelationSettings(two_cycles="erased")
+
+    matrix = matrix_of([[7], [8], [9]], [2, 3, 1], ["det"] * 3, settings)
+
+    assert matrix == matrix_of([[7], [8], [9]], [2, 3, 1], ["det"] * 3)
+    assert sum(map(bool, sum(matrix, []))) == 6
+
+
+def test_a_word_that_is_its_own_head_has_no_relation_to_itself():
+    matrix = matrix_of([[7], [8]], [1, 0], ["nsubj", "root"])
+
+    assert matrix[2] == [NONE] * 5
+
+
+def test_an_arc_with_a_label_never_seen_is_read_by_models_of_unlabelled_graphs_alone():
+    labelled = matrix_of([[7], [8]], [2, 0], ["never-seen", "root"])
+    unlabelled = matrix_of([[7], [8]], [2, 0], ["never-seen", "root"], RelationSettings(graph="unlabelled"))
+
+    assert labelled[2][3] == labelled[3][2] == NONE
+    assert (unlabelled[2][3], unlabelled[3][2]) == (3, 1)
+
+
+def test_a_table_has_a_row_for_none_and_two_for_each_kind_of_arc():
+    assert n_relations(3, RelationSettings()) == 2 * (3 + 1) + 1
+    assert n_relations(3, RelationSettings(graph="unlabelled")) == 2 * (1 + 1) + 1
+
+
+@pytest.mark.parametrize("graph", ["labelled", "unlabelled"])
+@pytest.mark.parametrize("two_cycles", ["kept", "erased"])
+@given(data=st.data())
+def test_the_relations_are_those_of_a_double_loop_over_the_pieces(graph, two_cycles, data):
+    settings = RelationSettings(graph=graph, two_cycles=two_cycles)
+    sentences = data.draw(sentences_in_pieces())
+    arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
+    n_positions = data.draw(st.sampled_from([4, 7, 8, 11, 15, 64]))  # small ones cut a sentence into windows
+    inputs, graphs = inputs_of(sentences, n_positions), Graphs.of(arcs, VOCABULARY)
+
+    relations = relate(inputs, graphs, len(LABELS), settings)
+
+    for row, (sentence, matrix) in enumerate(zip(inputs.sentences.tolist(), dense(relations).tolist(), strict=True)):
+        words, heads = inputs.words[row].tolist(), graphs.heads[sentence].tolist()
+        assert matrix == naive_relations(words, heads, graphs.labels[sentence].tolist(), settings)
+        assert relations.has_graph[row] == any(head is not None for head in arcs[sentence].heads)
+
+
+@given(data=st.data())
+def test_every_relation_has_a_row_in_the_tables(data):
+    settings = data.draw(st.sampled_from(WAYS_TO_READ))
+    sentences = data.draw(sentences_in_pieces(max_sentences=2))
+    arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
+
+    relations = relate(inputs_of(sentences), Graphs.of(arcs, VOCABULARY), len(LABELS), settings)
+
+    ids = torch.cat([relations.up.flatten(), relations.down.flatten()])
+    assert (ids >= 0).all()
+    assert (ids < n_relations(len(LABELS), settings)).all()
+
+
+@given(data=st.data())
+def test_a_slice_of_relations_holds_those_rows(data):
+    sentences = data.draw(sentences_in_pieces(min_sentences=3))
+    arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
+    relations = relate(inputs_of(sentences), Graphs.of(arcs, VOCABULARY), len(LABELS), RelationSettings())
+
+    part = relations[1:3]
+
+    assert torch.equal(dense(part), dense(relations)[1:3])
+    assert torch.equal(part.has_graph, relations.has_graph[1:3])

@@ -1,0 +1,202 @@
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from tests.support.tiny_tokenizers import KINDS, SENTENCES, byte_bpe, unigram, wordpiece
+from treefine.model import subwords as module
+from treefine.model.subwords import MAX_WORD_PIECES, Subwords
+
+WORDS = [word for sentence in SENTENCES for word in sentence.split()] + [
+    "Straße",
+    "naïve",
+    "50,000",
+    "日本",
+    "a b",
+    "🙂",
+]
+SUBWORDS = {kind: Subwords(kind()) for kind in KINDS}  # for the tests that only ask for pieces
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def strings(subwords: Subwords, word: str) -> list[str | None]:
+    return [subwords.tokenizer.id_to_token(piece) for piece in subwords.pieces_of([word])[0]]
+
+
+# Pieces
+
+
+@every_kind
+def test_a_word_has_the_pieces_that_transformers_gives_it_in_split_input(kind):
+    transformers = pytest.importorskip("transformers")
+    tokenizer = kind()
+    if kind is byte_bpe:
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    reference = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+    pieces = Subwords(kind()).pieces_of(WORDS)
+
+    expected = reference(WORDS, is_split_into_words=True, add_special_tokens=False)
+    assert [piece for word in pieces for piece in word] == expected["input_ids"]
+    assert [number for number, word in enumerate(pieces) for _ in word] == expected.word_ids()
+
+
+@every_kind
+@given(words=st.lists(st.text()))
+def test_any_word_has_a_piece_and_every_piece_a_row(kind, words):
+    subwords = SUBWORDS[kind]
+
+    pieces = subwords.pieces_of(words)
+
+    assert len(pieces) == len(words)
+    assert all(1 <= len(word) <= MAX_WORD_PIECES for word in pieces)
+    assert all(0 <= piece < len(subwords) for word in pieces for piece in word)
+
+
+@every_kind
+@given(words=st.lists(st.text()), special=st.sampled_from(["[CLS]", "[SEP]", "<s>", "</s>", "<pad>", "<mask>"]))
+def test_no_text_is_taken_for_a_special_piece(kind, words, special):
+    subwords = SUBWORDS[kind]
+
+    pieces = subwords.pieces_of([*words, special, f"a{special}b"])
+
+    markers = {subwords.cls_id, subwords.sep_id, subwords.pad_id, subwords.mask_id}
+    assert markers.isdisjoint(piece for word in pieces for piece in word)
+
+
+def test_a_special_name_in_the_text_is_encoded_as_text():
+    assert strings(SUBWORDS[wordpiece], "[SEP]") == ["[UNK]", "s", "##e", "##p", "[UNK]"]
+    assert strings(SUBWORDS[byte_bpe], "<s>") == ["Ġ", "<", "s", ">"]
+    assert strings(SUBWORDS[unigram], "<s>") == ["▁", "<unk>", "s", "<unk>"]  # its vocabulary has no brackets
+
+
+@every_kind
+def test_half_a_surrogate_pair_is_a_question_mark(kind):
+    subwords = SUBWORDS[kind]
+
+    assert subwords.pieces_of(["a\ud800"]) == subwords.pieces_of(["a?"])
+
+
+@pytest.mark.parametrize("word", ["", "\u200b", "\x00", "\u200d\u200b"])
+def test_a_word_that_the_normaliser_eats_is_the_unknown_piece(word):
+    subwords = SUBWORDS[wordpiece]
+
+    assert subwords.pieces_of([word]) == [(subwords.unk_id,)]
+
+
+@every_kind
+def test_of_a_long_word_the_first_pieces_are_kept(kind):
+    subwords = SUBWORDS[kind]
+    word = "y1" * 30
+
+    [pieces] = subwords.pieces_of([word])
+
+    [whole] = subwords.all_pieces_of([word])
+    assert len(whole) > MAX_WORD_PIECES
+    assert pieces == tuple(whole[:MAX_WORD_PIECES])
+
+
+def test_bytes_see_a_space_before_each_word_even_where_a_split_comes_first():
+    tokenizer = byte_bpe()
+    split = pre_tokenizers.Split(pattern="'", behavior="isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+
+    assert strings(Subwords(tokenizer), "the'the") == ["Ġthe", "'", "t", "he"]
+    assert strings(SUBWORDS[byte_bpe], " the") == ["Ġthe"]  # and not two
+
+
+@every_kind
+def test_stored_padding_and_truncation_are_off(kind):
+    tokenizer = kind()
+    tokenizer.enable_padding(length=128)
+    tokenizer.enable_truncation(max_length=2)
+
+    assert Subwords(tokenizer).pieces_of(WORDS) == SUBWORDS[kind].pieces_of(WORDS)
+
+
+def test_words_are_encoded_once_until_the_cache_is_full(monkeypatch):
+    monkeypatch.setattr(module, "MAX_CACHED_WORDS", 3)
+    subwords = Subwords(wordpiece())
+    asked: list[list[str]] = []
+    encode = subwords.all_pieces_of
+    monkeypatch.setattr(subwords, "all_pieces_of", lambda words: asked.append(list(words)) or encode(words))
+
+    subwords.pieces_of(["river", "tree", "river"])
+    subwords.pieces_of(["tree", "boat"])
+    subwords.pieces_of(["river", "keys"])  # the fourth word is one too many
+    subwords.pieces_of(["river"])
+
+    assert asked == [["river", "tree"], ["boat"], ["keys"], ["river"]]
+
+
+def test_a_very_long_word_is_not_remembered():
+    subwords, long, longest_kept = Subwords(wordpiece()), "ab" * 500, "a" * 64
+
+    found = subwords.pieces_of(["river", long, longest_kept, long, "river"])
+
+    assert found == [tuple(ids[:24]) for ids in subwords.all_pieces_of(["river", long, longest_kept, long, "river"])]
+    assert set(subwords._cache) == {"river", longest_kept}
+
+
+@every_kind
+def test_threads_do_not_disturb_each_other(kind, monkeypatch):
+    monkeypatch.setattr(module, "MAX_CACHED_WORDS", 20)  # forgotten and encoded again all the time
+    subwords = Subwords(kind())
+    calls = [WORDS[start : start + 15] for start in range(len(WORDS))]
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(subwords.pieces_of, calls))
+
+    assert results == [SUBWORDS[kind].pieces_of(words) for words in calls]
+
+
+# Special pieces
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids"), [(wordpiece, (2, 3, 0, 1, 4)), (byte_bpe, (0, 2, 1, 3, 4)), (unigram, (0, 2, 1, 3, 204))]
+)
+def test_special_pieces_are_found_by_their_customary_names(kind, ids):
+    subwords = Subwords(kind())
+
+    assert (subwords.cls_id, subwords.sep_id, subwords.pad_id, subwords.unk_id, subwords.mask_id) == ids
+    assert len(subwords) == kind().get_vocab_size()
+
+
+def test_settings_name_special_pieces_as_a_string_or_with_their_content():
+    settings = {"cls_token": {"content": "the", "lstrip": False}, "sep_token": "##s", "mask_token": None}
+
+    subwords = Subwords(wordpiece(), settings)
+
+    assert subwords.special == {"cls": "the", "sep": "##s", "unk": "[UNK]", "pad": "[PAD]", "mask": "[MASK]"}
+
+
+def test_a_named_piece_that_the_vocabulary_lacks_is_passed_over():
+    assert Subwords(wordpiece(), {"cls_token": "[START]"}).special["cls"] == "[CLS]"
+
+
+def test_the_start_and_the_end_of_a_text_stand_in_for_cls_and_sep():
+    subwords = Subwords(byte_bpe(), {"bos_token": "<mask>", "eos_token": "<pad>"})
+
+    assert (subwords.cls_id, subwords.sep_id) == (4, 1)
+
+
+def test_without_a_pad_piece_the_unknown_one_fills_up_and_without_a_mask_there_is_none():
+    subwords = Subwords(Tokenizer(models.WordPiece({"[CLS]": 0, "[SEP]": 1, "[UNK]": 2, "a": 5}, unk_token="[UNK]")))
+
+    assert (subwords.pad_id, subwords.mask_id) == (2, None)
+    assert len(subwords) == 6  # rows up to the highest id
+    assert subwords.pieces_of(["a", "b"]) == [(5,), (2,)]
+
+
+def test_pieces_need_no_torch():
+    code = "import sys, treefine.model.shrink_vocabulary; sys.exit('torch' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

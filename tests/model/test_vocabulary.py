@@ -1,0 +1,109 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treefine.errors import TreebankError
+from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.treebank.graph import Graph
+from treefine.treebank.sentence import Sentence
+
+names = st.lists(st.text(min_size=1), unique=True)
+KINDS = ("labels", "upos", "xpos", "words", "chars")
+
+
+def sentence(forms, labels, *, upos=None, xpos=None):
+    words = Sentence.of_words(forms, upos=upos or ["_"] * len(forms), xpos=xpos or ["_"] * len(forms))
+    return words.with_graph(Graph.of_words([0] * len(forms), labels))
+
+
+@given(labels=names.filter(bool), upos=names, xpos=names)
+def test_ids_are_places_in_the_vocabulary_and_those_of_tags_count_from_1(labels, upos, xpos):
+    vocabulary = Vocabulary(labels=tuple(labels), upos=tuple(upos), xpos=tuple(xpos))
+
+    assert vocabulary.label_ids(labels) == list(range(len(labels)))
+    assert [vocabulary.label_id(label) for label in labels] == list(range(len(labels)))
+    for column, tags in (("upos", upos), ("xpos", xpos)):
+        ids = vocabulary.tag_ids(column, tags)
+        assert ids == list(range(1, len(tags) + 1))
+        assert [vocabulary.tags(column)[tag_id - 1] for tag_id in ids] == tags
+
+
+def test_the_tags_of_one_column_are_not_those_of_another():
+    vocabulary = Vocabulary(labels=("root",), upos=("NOUN",), xpos=("NN",))
+
+    assert vocabulary.tag_ids("upos", ["NOUN", "NN"]) == [1, 0]
+    assert vocabulary.tag_ids("xpos", ["NOUN", "NN"]) == [0, 1]
+
+
+def test_a_subtype_never_seen_counts_as_its_main_type():
+    vocabulary = Vocabulary(labels=("nsubj", "nsubj:pass", "obl:tmod"))
+
+    ids = vocabulary.label_ids(["nsubj:pass", "nsubj:outer", "obl:agent", "obl", "nsubj:", ":"])
+
+    assert ids == [1, 0, UNSEEN, UNSEEN, 0, UNSEEN]
+
+
+def test_the_id_of_exactly_one_label_looks_at_no_main_type():
+    vocabulary = Vocabulary(labels=("nsubj",))
+
+    assert vocabulary.label_id("nsubj") == 0
+    assert vocabulary.label_id("nsubj:pass") is None
+
+
+def test_words_and_characters_count_from_2_and_1_is_unknown():
+    vocabulary = Vocabulary(labels=("root",), words=("cat", "dog"), chars=("D", "d", "o"))
+
+    assert vocabulary.word_ids(["DOG", "cat", "bird", ""]) == [3, 2, 1, 1]
+    assert vocabulary.char_ids("Dodo!", 4) == [2, 4, 3, 4]
+    assert vocabulary.char_ids("!", 4) == [1]
+    assert vocabulary.char_ids("", 4) == []
+
+
+def test_the_vocabulary_of_a_treebank_is_sorted_and_leaves_blanks_out():
+    treebank = [
+        sentence(["The", "dog"], ["nsubj", "_"], upos=["DET", "_"]),
+        sentence(["the", "_"], ["det", "root"], upos=["DET", "X"], xpos=["b", "a"]),
+    ]
+
+    vocabulary = Vocabulary.of_treebank(treebank)
+
+    assert vocabulary == Vocabulary(
+        labels=("det", "nsubj", "root"),
+        upos=("DET", "X"),
+        xpos=("a", "b"),
+        words=("the",),
+        chars=("T", "_", "d", "e", "g", "h", "o", "t"),
+    )
+
+
+@given(forms=st.lists(st.sampled_from(["a", "A", "b", "bc", "Bc"]), min_size=1, max_size=12), n=st.integers(1, 4))
+def test_a_word_is_in_the_vocabulary_if_the_treebank_has_it_often_enough(forms, n):
+    vocabulary = Vocabulary.of_treebank([sentence(forms, ["dep"] * len(forms))], min_words=n)
+
+    lower = [form.lower() for form in forms]
+    assert vocabulary.words == tuple(sorted(word for word in set(lower) if lower.count(word) >= n))
+    assert vocabulary.chars == tuple(sorted(set("".join(forms))))
+
+
+def test_a_vocabulary_without_labels_is_refused():
+    with pytest.raises(ValueError, match=r"^there is no label$"):
+        Vocabulary(labels=())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_that_stands_twice_is_refused(kind):
+    with pytest.raises(ValueError, match=rf"^a name stands twice among the {kind}$"):
+        Vocabulary(**{"labels": ("root",), kind: ("a", "b", "a")})
+
+
+def test_a_treebank_without_labels_is_refused():
+    with pytest.raises(TreebankError, match="The treebank has no labels to learn. Name one whose DEPREL column is"):
+        Vocabulary.of_treebank([Sentence.of_words(["A", "dog"])])
+
+
+def test_labels_of_another_scheme_are_read_by_the_names_of_the_same_relations():
+    """So a graph to start from says the same to a model wherever it comes from: a file, training, a person."""
+    vocabulary = Vocabulary(labels=("acl:relcl", "nsubj", "obj", "root"))
+
+    assert vocabulary.label_ids(["dobj", "ROOT", "relcl", "nsubj:outer", "prep", "dobj"]) == [2, 3, 0, 1, -1, 2]
+    assert vocabulary.label_id("dobj") is None

@@ -1,0 +1,251 @@
+"""What parsing costs, in numbers that no machine changes: passes, searches, labels, waits, bytes, sizes.
+
+These are counts of the path that runs anywhere. A GPU's engine has its own in test_engine.
+"""
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.parsing.test_stable import Noisy, Sure
+from tests.parsing.test_sure import sure_of
+from tests.support.tiny import sample, tiny_model
+from treefine.config import TagSettings
+from treefine.model import scorer as biaffine
+from treefine.model.batch import padded
+from treefine.parsing import decode
+from treefine.parsing.batches import PADDED_TO, Item, steps_of_batch
+from treefine.parsing.decode import are_trees
+from treefine.parsing.parser import Parser
+from treefine.parsing.results import trees
+from treefine.treebank.constraints import FREE
+
+TAGS = TagSettings("predicted", ("upos", "xpos"))
+
+
+def sure_parser(sentences, **options):
+    """A parser that finds the right heads at once, by far, and confirms them."""
+    model = Sure(tiny_model(n_positions=512, tags=TAGS), {each.forms: each.graph for each in sentences})
+    model.inner.tagger.forward = sure_tags
+    return Parser(model, device="cpu", **options)
+
+
+def sure_tags(words):
+    """The scores of tags none of which is close to another."""
+    return (torch.linspace(9, 0, 17).expand(*words.shape[:2], -1),) * 2
+
+
+class Waits(TorchFunctionMode):
+    """Counts where a host that works with a GPU would wait for it, and the bytes that it gets."""
+
+    NAMES = ("tolist", "item", "numpy", "cpu", "nonzero", "__bool__", "__int__", "__float__", "__index__")
+
+    def __init__(self):
+        super().__init__()
+        self.number, self.bytes = 0, 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") in self.NAMES:
+            self.number += 1
+            self.bytes += args[0].numel() * args[0].element_size()
+        return func(*args, **(kwargs or {}))
+
+
+class Kernels(TorchDispatchMode):
+    """The largest tensor that is made; and how often something has a size that only the device knows."""
+
+    UNSIZED = ("aten.nonzero", "aten._local_scalar_dense", "aten.masked_select", "aten.unique")
+
+    def __init__(self):
+        super().__init__()
+        self.largest, self.unsized = 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for each in result if isinstance(result, tuple) else (result,):
+            if isinstance(each, torch.Tensor):
+                self.largest = max(self.largest, each.numel())
+        self.unsized += str(func).startswith(self.UNSIZED)
+        if str(func).startswith("aten.index"):  # an index that is a mask
+            masks = [each for each in args[1] if each is not None] if isinstance(args[1], (list, tuple)) else []
+            self.unsized += any(each.dtype == torch.bool for each in masks)
+        return result
+
+
+@contextmanager
+def counted(module, name, count):
+    """A function of a module with what `count` says of its arguments added up."""
+    real, found = getattr(module, name), []
+
+    def recorded(*arguments, **options):
+        found.append(count(*arguments))
+        return real(*arguments, **options)
+
+    setattr(module, name, recorded)
+    try:
+        yield found
+    finally:
+        setattr(module, name, real)
+
+
+@contextmanager
+def passes(model):
+    """The batches that a model scores."""
+    real, found = model.forward, []
+
+    def forward(batch, *rest, **options):
+        found.append(batch)
+        return real(batch, *rest, **options)
+
+    model.forward = forward
+    try:
+        yield found
+    finally:
+        model.forward = real
+
+
+def test_each_step_encodes_the_sentences_that_still_move_and_no_others():
+    model, sentences = tiny_model(scale=1.5), sample(40)
+    parser = Parser(model, device="cpu", max_steps=5, batch_pieces=1)  # each alone, so that none is scored again
+
+    with passes(model) as found:
+        parses = list(parser.stream_parses(sentences))
+
+    own = Counter()
+    for each in found:
+        own[each.inputs.pieces[0].numpy().tobytes()] += 1
+    expected = Counter(
+        model.batch_of([each.sentence], padded_to=PADDED_TO).inputs.pieces[0].numpy().tobytes() for each in parses
+    )
+    assert set(own) == set(expected)
+    assert sum(own.values()) == sum(len(each.steps) for each in parses)
+    assert len({len(each.steps) for each in parses}) > 2
+
+
+def test_a_sentence_that_is_sure_enough_costs_one_pass_instead_of_two():
+    sentences = sample(40)
+    parser = sure_parser(sentences, batch_pieces=500)
+
+    for stop_above, n_steps in ((1.0, 2), (0.5, 1)):
+        hasty = parser.using(stop_above=stop_above)
+        with passes(parser.model) as found:
+            hasty.parse(sentences)
+        assert sum(map(len, found)) == n_steps * len(sentences)
+
+
+def test_early_stops_encode_fewer_pieces_by_what_the_steps_left_out_have():
+    model, sentences = tiny_model(scale=1.5), sample(30)
+    parser = Parser(model, device="cpu", max_steps=4, batch_pieces=1)
+    stop_above = float(np.median([sure_of(next(parser.refine(each)), None) for each in sentences]))
+    n_pieces = {each.forms: sum(model.batch_of([each]).inputs.row_lengths) for each in sentences}
+
+    parser = parser.using(stop_above=stop_above)
+    taken = {each.sentence.forms: len(each.steps) for each in parser.stream_parses(sentences)}
+    with passes(model) as found:
+        parser.parse(sentences)
+
+    assert sum(sum(each.inputs.row_lengths) for each in found) == sum(taken[each] * n_pieces[each] for each in n_pieces)
+
+
+def test_a_tree_is_searched_for_only_where_a_sentence_ends_without_one():
+    model, sentences = tiny_model(), sample(40)
+    parser = Parser(model, device="cpu", max_steps=3, batch_pieces=1)
+    last = [each.steps[-1].heads for each in parser.stream_parses(sentences)]
+    is_tree = [are_trees(torch.tensor([each]), torch.ones(1, len(each), dtype=torch.bool)).item() for each in last]
+
+    with counted(decode, "maximum_tree", len) as searched:
+        parser.parse(sentences)
+
+    assert len(searched) == is_tree.count(False)
+    assert {True, False} == set(is_tree)
+
+
+def test_no_tree_is_searched_for_where_the_best_heads_are_trees():
+    sentences = sample(40)
+
+    with counted(decode, "maximum_tree", len) as searched:
+        sure_parser(sentences, batch_pieces=500).parse(sentences)
+
+    assert searched == []
+
+
+@pytest.mark.parametrize("wanted", ["trees", "details"])
+def test_labels_are_scored_once_a_step(wanted):
+    sentences = sample(40)
+    parser = sure_parser(sentences, batch_pieces=500)
+
+    with (
+        passes(parser.model) as batches,
+        counted(biaffine, "label_scores", lambda dep, *_: dep.shape[0] * dep.shape[1]) as scored,
+    ):
+        list(parser.stream(sentences) if wanted == "trees" else parser.stream_parses(sentences))
+
+    assert scored == [int(each.is_word.sum()) for each in batches]
+
+
+class Clear(Noisy):
+    """A model that is sure of heads it was told for the whole batch, and asks the device for nothing."""
+
+    def __init__(self, model, sentences):
+        super().__init__(model, 0.0)
+        heads = padded(np.concatenate([each.graph.heads[1:] for each in sentences]), list(map(len, sentences)), 0)
+        self.arcs = 10 * torch.nn.functional.one_hot(torch.from_numpy(heads), heads.shape[1]).float()
+
+    def forward(self, batch, graphs, tags, **rest):
+        scores = self.inner(batch, graphs, tags, **rest)
+        weight = torch.zeros_like(scores.label_weight)
+        weight[:, -1, -1] = torch.arange(len(weight))
+        return replace(scores, arcs=torch.where(scores.arcs.isinf(), scores.arcs, self.arcs), label_weight=weight)
+
+
+def items_of_batch(parser, sentences):
+    return [Item(each, next(parser.initial([each])), FREE) for each in sentences]
+
+
+@pytest.mark.parametrize("n_sentences", [2, 40])
+def test_the_host_waits_twice_a_step_for_three_bytes_a_sentence(n_sentences):
+    sentences = sample(n_sentences)
+    parser = Parser(Clear(tiny_model(tags=TagSettings("none")), sentences), device="cpu")
+
+    with torch.no_grad(), Waits() as waits, Kernels() as kernels:
+        steps = list(steps_of_batch(parser.plan(), items_of_batch(parser, sentences), wants_trees=False))
+
+    assert [len(step.batch) for step in steps] == [n_sentences] * 2
+    assert waits.number == 2 * 2  # what is close or lacks a tree; what leaves
+    assert waits.bytes == 2 * 3 * n_sentences
+    assert kernels.unsized == 0
+
+
+@pytest.mark.parametrize("n_sentences", [2, 40])
+def test_trees_are_copied_once_and_scores_never(n_sentences):
+    sentences = sample(n_sentences)
+    parser = Parser(Clear(tiny_model(tags=TAGS), sentences), device="cpu", stop_above=0.0)
+    n_words = max(map(len, sentences)) + 1
+    parser.model.inner.tagger.forward = sure_tags
+
+    with Waits() as waits:
+        found = trees(parser.plan(), items_of_batch(parser, sentences))
+
+    assert [each.tree.heads for each in found] == [each.graph.heads for each in sentences]
+    assert waits.number == 2 + 2 + 2 + 2  # in the step; which end, and which are trees; heads and labels; tags
+    assert waits.bytes == n_sentences * (3 + 2) + 8 * n_sentences * n_words * (2 + 2)
+
+
+def test_no_tensor_has_a_vector_for_each_pair_of_pieces():
+    model, sentences = tiny_model(), sample(40)
+    parser = Parser(model, device="cpu", max_steps=2)
+    shape, batch = model.settings.encoder, model.batch_of(sentences)
+    n_rows, n_pieces = batch.inputs.pieces.shape
+
+    with Kernels() as kernels:
+        trees(parser.plan(), items_of_batch(parser, sentences))
+
+    pairs = n_rows * n_pieces**2 * shape.n_attention_heads
+    assert pairs < n_rows * n_pieces**2 * shape.width
+    assert kernels.largest <= max(pairs, n_rows * n_pieces * shape.inner_width)

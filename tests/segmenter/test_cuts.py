@@ -1,0 +1,238 @@
+import io
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.tiny_segmenter import MULTIWORDS, texts
+from treefine import read_treebank
+from treefine.segmenter import cut as cuts
+from treefine.segmenter.cut import Cuts, has_blank_line, sentences_of
+from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN
+from treefine.treebank.faults import cell_faults, text_faults
+from treefine.treebank.multiword import Multiwords
+from treefine.treebank.raw_text import text_of
+
+
+@st.composite
+def cut_texts(draw):
+    """A text, and anything that a segmenter could say of it, in stretches."""
+    text = draw(st.one_of(texts, st.text(" ab.\n\u00a0\0")))
+    token = draw(
+        st.lists(st.sampled_from([WITHIN, WITHIN, ENDS, ENDS_MULTIWORD]), min_size=len(text), max_size=len(text))
+    )
+    ends = draw(st.lists(st.sampled_from([False, False, True]), min_size=len(text), max_size=len(text)))
+    whole = Cuts(text, np.array(token, dtype=np.int64), np.array(ends, dtype=bool))
+    places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    return whole, [
+        Cuts(*(each[start:stop] for each in whole))
+        for start, stop in zip([0, *places], [*places, len(text)], strict=True)
+    ]
+
+
+def said(text, *, ends=(), multiword=(), sentences=()):
+    """A segmenter's word on a text: the places of characters with which something ends."""
+    token = np.zeros(len(text), dtype=np.int64)
+    token[list(ends)], token[list(multiword)] = ENDS, ENDS_MULTIWORD
+    is_end = np.zeros(len(text), dtype=bool)
+    is_end[list(sentences)] = True
+    return [Cuts(text, token, is_end)]
+
+
+def found(stretches, *, most_spaces=0, multiwords=MULTIWORDS):
+    return list(sentences_of(stretches, multiwords, most_spaces=most_spaces))
+
+
+def forms(segmented):
+    return [each.sentence.forms for each in segmented]
+
+
+def slow_tokens(whole, most_spaces):
+    """The tokens of a text by a loop over its characters."""
+    tokens, start, n_spaces = [], None, 0
+    text = whole.text
+
+    def is_gap(place):
+        return place >= len(text) or text[place].isspace() or text[place] == "\0" or "\ud800" <= text[place] <= "\udfff"
+
+    for place in range(len(text)):
+        if start is None:
+            if is_gap(place):
+                continue
+            start, n_spaces = place, 0
+        if is_gap(place):  # a space within a token
+            n_spaces += 1
+            continue
+        goes_on = whole.token[place] == WITHIN
+        if is_gap(place + 1):
+            is_space = place + 1 < len(text) and unicodedata.category(text[place + 1]) == "Zs"
+            goes_on = goes_on and is_space and not is_gap(place + 2) and n_spaces < most_spaces
+        if not goes_on:
+            tokens.append((start, place + 1))
+            start = None
+    return tokens
+
+
+@given(cut_texts(), st.integers(0, 2))
+def test_forms_and_gaps_rebuild_any_text_to_the_character(cut, most_spaces):
+    whole, _ = cut
+
+    segmented = found([whole], most_spaces=most_spaces)
+
+    if segmented:
+        assert text_of([each.sentence for each in segmented]) == whole.text
+    else:
+        assert not slow_tokens(whole, most_spaces)
+
+
+@given(cut_texts(), st.integers(0, 2))
+def test_the_text_comes_back_from_the_conllu_file_alone(cut, most_spaces):
+    segmented = found([cut[0]], most_spaces=most_spaces)
+    written = "".join(each.sentence.to_text() for each in segmented).encode()
+
+    read = list(read_treebank(io.BytesIO(written))) if written else []
+
+    assert read == [each.sentence for each in segmented]
+    assert not read or text_of(read) == cut[0].text
+
+
+@given(cut_texts(), st.integers(0, 2))
+def test_tokens_are_those_of_a_loop_over_the_characters(cut, most_spaces):
+    whole, _ = cut
+
+    tokens = sorted({span for each in found([whole], most_spaces=most_spaces) for span in each.spans})
+
+    assert tokens == slow_tokens(whole, most_spaces)
+
+
+@given(cut_texts(), st.integers(0, 2))
+def test_stretches_of_any_size_give_the_same_sentences(cut, most_spaces):
+    whole, stretches = cut
+
+    assert found(stretches, most_spaces=most_spaces) == found([whole], most_spaces=most_spaces)
+
+
+@given(cut_texts(), st.integers(0, 2))
+def test_every_sentence_is_valid_but_for_its_heads(cut, most_spaces):
+    for number, (sentence, spans) in enumerate(
+        [(s.sentence, s.spans) for s in found([cut[0]], most_spaces=most_spaces)], 1
+    ):
+        assert sentence.sent_id == str(number)
+        assert len(spans) == len(sentence)
+        assert not [*text_faults(sentence), *cell_faults(sentence)]
+
+
+@given(cut_texts())
+def test_every_word_stands_where_its_span_says(cut):
+    text = cut[0].text
+
+    for each in found([cut[0]]):
+        for token in each.sentence.tokens():
+            for word in token.words:
+                start, end = each.spans[word - 1]
+                assert text[start:end] == token.form
+
+
+@given(cut_texts(), st.integers(0, 2))
+def test_a_form_holds_no_line_break_and_no_space_at_its_ends(cut, most_spaces):
+    for each in found([cut[0]], most_spaces=most_spaces):
+        for token in each.sentence.tokens():
+            assert token.form == token.form.strip()
+            assert len(token.form.splitlines()) == 1
+            assert sum(map(str.isspace, token.form)) <= most_spaces
+
+
+@given(cut_texts())
+def test_no_sentence_goes_on_beyond_a_blank_line(cut):
+    segmented = found([cut[0]])
+
+    for each in segmented:
+        spans = sorted(set(each.spans))
+        assert not any(has_blank_line(cut[0].text[a[1] : b[0]]) for a, b in zip(spans, spans[1:], strict=False))
+    for one, other in zip(segmented, segmented[1:], strict=False):
+        gap = cut[0].text[one.spans[-1][1] : other.spans[0][0]]
+        assert ("# newpar" in other.sentence.comments) == has_blank_line(gap)
+
+
+def test_a_token_ends_where_the_segmenter_says_and_before_white_space():
+    segmented = found(said("Don't go.", ends=[1, 7], sentences=[8]))
+
+    assert segmented[0].sentence.to_text() == (
+        "# sent_id = 1\n# text = Don't go.\n"
+        "1\tDo" + "\t_" * 7 + "\tSpaceAfter=No\n2\tn't" + "\t_" * 8 + "\n3\tgo" + "\t_" * 7 + "\tSpaceAfter=No\n"
+        "4\t." + "\t_" * 7 + "\tSpaceAfter=No\n\n"
+    )
+
+
+def test_sentences_end_with_the_tokens_that_the_segmenter_names():
+    assert forms(found(said("a b. c d", sentences=[3]))) == [("a", "b."), ("c", "d")]
+    assert forms(found(said("a b. c d", sentences=[2]))) == [("a", "b.", "c", "d")]  # no token ends there
+
+
+def test_a_blank_line_ends_a_sentence_and_begins_a_paragraph():
+    segmented = found(said("a\n\nb\nc \r\n \nd"))
+
+    assert forms(segmented) == [("a",), ("b", "c"), ("d",)]
+    assert [each.sentence.comments[0] for each in segmented] == ["# sent_id = 1", "# newpar", "# newpar"]
+
+
+def test_multiword_tokens_are_split_and_their_words_share_a_span():
+    (segmented,) = found(said("lo del  mar", multiword=[5]))
+
+    assert segmented.sentence.columns[0] == ("1", "2-3", "2", "3", "4")
+    assert segmented.sentence.forms == ("lo", "de", "el", "mar")
+    assert segmented.sentence.columns[9] == ("_", r"SpacesAfter=\s\s", "_", "_", "SpaceAfter=No")
+    assert segmented.spans == ((0, 2), (3, 6), (3, 6), (8, 11))
+
+
+def test_a_multiword_token_that_nothing_is_known_of_stays_one_word():
+    (segmented,) = found(said("lo del", multiword=[5]), multiwords=Multiwords())
+
+    assert segmented.sentence.columns[0] == ("1", "2")
+
+
+def test_spaces_stand_in_a_token_only_as_far_as_they_were_learned():
+    text = "1 000 000 km"
+
+    assert forms(found(said(text, ends=[8]), most_spaces=0)) == [("1", "000", "000", "km")]
+    assert forms(found(said(text, ends=[8]), most_spaces=1)) == [("1 000", "000", "km")]
+    assert forms(found(said(text, ends=[8]), most_spaces=2)) == [("1 000 000", "km")]
+    assert forms(found(said("1 0 a 1 0", ends=[2, 4]), most_spaces=1)) == [("1 0", "a", "1 0")]
+    assert forms(found(said("1\n000"), most_spaces=2)) == [("1", "000")]
+    assert forms(found(said("1  000"), most_spaces=2)) == [("1", "000")]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n \t", "\x00", "\ud800 \x00"])
+def test_text_without_a_token_has_no_sentence(text):
+    assert found(said(text)) == []
+
+
+def test_what_no_cell_can_hold_is_a_gap_that_can_be_read_back():
+    (segmented,) = found(said("\x00a\ud800b"))
+
+    assert segmented.sentence.columns[9] == (r"SpacesBefore=\u0000|SpacesAfter=\ud800", "SpaceAfter=No")
+    assert segmented.sentence.text == "a b"
+
+
+@pytest.mark.parametrize("text", [" a ", "a b ", "a\n", "a"])
+def test_a_space_at_the_end_of_the_text_comes_back_and_none_is_added(text):
+    assert text_of([each.sentence for each in found(said(text))]) == text
+
+
+def test_a_sentence_without_an_end_is_cut_so_that_it_fits_into_memory(monkeypatch):
+    monkeypatch.setattr(cuts, "MOST_TOKENS", 3)
+
+    assert forms(found(said("a b c d e f g"))) == [("a", "b", "c"), ("d", "e", "f"), ("g",)]
+
+
+@given(st.integers(1, 12))
+def test_a_token_without_an_end_is_cut_at_the_same_places_however_it_arrives(size):
+    text = "abcdefghijkl mn opq"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuts, "LONGEST_TOKEN", 5)
+        (whole,) = said(text)
+        stretches = [Cuts(*(each[at : at + size] for each in whole)) for at in range(0, len(text), size)]
+
+        assert forms(found(stretches, most_spaces=2)) == [("abcde", "fghij", "kl mn", "opq")]

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.tiny_segmenter import TINY, texts, tiny_network
+from treefine.segmenter.network import CATEGORIES, N_SPECIALS, UNKNOWN, Alphabet, SegmenterNetwork, Windows
+
+ALPHABET = Alphabet("ab .'!\n12é中", 50)
+words = texts.filter(bool)
+
+
+def runs(text):
+    starts = np.flatnonzero(ALPHABET.encode(text).starts_run)
+    return [text[start:stop] for start, stop in zip(starts, [*starts[1:], len(text)], strict=False)]
+
+
+def test_known_characters_have_their_own_number_and_others_that_of_their_plain_form():
+    chars = ALPHABET.encode("aé！áж１").chars.tolist()
+
+    assert chars[:2] == [2, 2 + ALPHABET.characters.index("é")]
+    assert chars[2] == 2 + ALPHABET.characters.index("!")
+    assert chars[3] == chars[0]
+    assert chars[4] == UNKNOWN
+    assert chars[5] == 2 + ALPHABET.characters.index("1")
+
+
+def test_characters_of_unknown_scripts_are_told_apart_by_their_category():
+    kinds = ALPHABET.encode("Жж۳。").kinds.tolist()
+
+    assert [CATEGORIES[kind - N_SPECIALS] for kind in kinds] == ["Lu", "Ll", "Nd", "Po"]
+
+
+def test_an_alphabet_holds_what_a_text_has_often_enough():
+    assert Alphabet.of("aabbbcccc", 50, fewest=3).characters == "bc"
+
+
+def test_runs_are_of_letters_and_digits_or_of_one_other_character_with_the_space_after_them():
+    assert runs("Don't  go2. \n…e\u0301!") == ["Don", "'", "t  ", "go2", ". \n", "…", "e\u0301", "!"]
+    assert runs(" a") == [" ", "a"]
+
+
+def test_runs_that_differ_in_case_and_digits_alone_share_their_row_whatever_space_follows():
+    hashes = ALPHABET.encode("Ab2 aB7\nab3. b").hashes
+
+    assert hashes[0] == hashes[4] == hashes[8] != hashes[13]
+    assert hashes[0] == hashes[3]
+
+
+def test_a_run_that_was_never_learned_from_says_nothing():
+    assert not SegmenterNetwork(TINY, n_chars=5).hashes.weight.any()
+
+
+def test_the_scores_are_those_of_a_loop_over_runs_and_characters():
+    network, text = tiny_network(n_chars=len(ALPHABET)), "Don't go2. \n…é!"
+    encoded = ALPHABET.encode(text)
+
+    x = torch.cat([network.chars(torch.tensor(encoded.chars)), network.kinds(torch.tensor(encoded.kinds))], dim=-1)
+    x = network.char_layers[0](x)[0]
+    spans, start = [], 0
+    for run in runs(text):
+        spans.append((start, start := start + len(run)))
+    ends = [torch.cat([x[a], x[b - 1], network.hashes.weight[encoded.hashes[a]]]) for a, b in spans]
+    of_run = network.run_layers[0](torch.stack(ends))[0]
+    rows = [of_run[number] for number, (a, b) in enumerate(spans) for _ in range(a, b)]
+    slow = torch.stack(
+        [
+            network.scorer(torch.relu(network.of_char(one) + network.of_run(run)))
+            for one, run in zip(x, rows, strict=True)
+        ]
+    )
+
+    token, sentence = network(Windows.of([encoded]))
+
+    assert torch.allclose(token[0], slow[:, :3], atol=1e-5)
+    assert torch.allclose(sentence[0], slow[:, 3], atol=1e-5)
+
+
+@given(texts)
+def test_any_text_can_be_encoded(text):
+    encoded = ALPHABET.encode(text)
+
+    assert len(encoded) == len(text) == len(encoded.hashes)
+    assert ((encoded.chars > 0) & (encoded.chars < len(ALPHABET))).all()
+    assert ((encoded.hashes >= N_SPECIALS) & (encoded.hashes < 50 + N_SPECIALS)).all()
+    assert "".join(runs(text)) == text
+
+
+@given(st.lists(words, min_size=1, max_size=4))
+def test_a_window_knows_where_its_runs_begin_and_end(stretches):
+    windows = Windows.of([ALPHABET.encode(each) for each in stretches])
+
+    for row, text in enumerate(stretches):
+        spans = zip(windows.first_char[row].tolist(), windows.last_char[row].tolist(), strict=True)
+        found = [text[first : last + 1] for first, last in list(spans)[: windows.n_runs[row]]]
+        assert found == runs(text)
+        of_char = [found[run] for run in windows.run_of[row, : len(text)].tolist()]
+        assert all(char in run for char, run in zip(text, of_char, strict=True))
+
+
+@given(st.lists(words, min_size=2, max_size=4))
+def test_windows_side_by_side_have_the_scores_that_each_has_alone(stretches):
+    network, encoded = tiny_network(n_chars=len(ALPHABET)), [ALPHABET.encode(each) for each in stretches]
+
+    together = network(Windows.of(encoded))
+
+    for row, each in enumerate(encoded):
+        alone = network(Windows.of([each]))
+        for a, b in zip(together, alone, strict=True):
+            assert torch.allclose(a[row, : len(each)], b[0], atol=1e-5)
+
+
+def test_a_window_may_begin_within_a_run():
+    whole = ALPHABET.encode("abab ba")
+
+    windows = Windows.of([whole[2:]])
+
+    assert windows.n_runs == (2,)
+    assert windows.hashes[0].tolist() == [whole.hashes[0], whole.hashes[5]]
+
+
+@pytest.mark.parametrize("place", [0, 39])
+def test_a_character_far_away_changes_the_scores(place):
+    network = tiny_network(n_chars=len(ALPHABET))
+    text = "ab " * 20
+    other = text[:place] + "!" + text[place + 1 :]
+
+    scores = [network(Windows.of([ALPHABET.encode(each)])).sentence[0] for each in (text, other)]
+
+    assert (scores[0] != scores[1])[place].item()
+    assert (scores[0] - scores[1]).abs()[[place, place + 1]].max() > 0
+
+
+def test_what_is_hidden_is_unknown_to_the_network():
+    network, windows = tiny_network(n_chars=len(ALPHABET)), Windows.of([ALPHABET.encode("ab ba")])
+    unknown = Windows.of([ALPHABET.encode("жж жж")])
+
+    hidden = network(windows, hidden=1.0)
+
+    assert torch.allclose(hidden.token, network(unknown, hidden=1.0).token)
+    assert not torch.allclose(hidden.token, network(windows).token)
+
+
+def test_in_training_numbers_drop_out_and_else_they_do_not():
+    network, windows = tiny_network(n_chars=len(ALPHABET)), Windows.of([ALPHABET.encode("ab ba")])
+
+    assert torch.equal(network(windows).token, network(windows).token)
+    network.train()
+    assert not torch.equal(network(windows).token, network(windows).token)

@@ -1,0 +1,429 @@
+"""The segmenter a user holds: streams, lines, odd text, and its folder."""
+
+import json
+import re
+import shutil
+import threading
+import tracemalloc
+from itertools import islice
+from pathlib import Path
+from string import ascii_letters, digits
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from tests.support.tiny import tiny_model
+from tests.support.tiny_segmenter import same_weights, texts, tiny_segmenter
+from treefine.errors import TreefineError
+from treefine.model.bundled import find_model
+from treefine.parsing.parser import Parser
+from treefine.segmenter import cut as cuts
+from treefine.segmenter import segmenter as segment
+from treefine.segmenter.network import Windows
+from treefine.segmenter.segmenter import Segmenter
+from treefine.treebank.raw_text import text_of
+
+with_small_windows = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    """Windows so short that a few words have several."""
+    for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("AT_ONCE", 2)):
+        monkeypatch.setattr(segment, name, size)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A saved segmenter in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    tiny_segmenter().save("segmenter")
+    return Path("segmenter")
+
+
+def refused(folder):
+    with pytest.raises(TreefineError) as error:
+        Segmenter.from_folder(folder)
+    return str(error.value)
+
+
+def sentences(segmented):
+    return [each.sentence for each in segmented]
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(texts, st.integers(0, 3))
+def test_any_text_comes_back_from_its_sentences(text, seed):
+    found = tiny_segmenter(seed).segment(text)
+
+    assert text_of(sentences(found)) == (text if found else "")
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(texts, st.lists(st.integers(0, 30), max_size=5))
+def test_the_sentences_do_not_depend_on_the_chunks_in_which_a_text_arrives(text, places):
+    marks = [0, *sorted(min(place, len(text)) for place in places), len(text)]
+    chunks = [text[start:stop] for start, stop in zip(marks, marks[1:], strict=False)]
+
+    segmenter = tiny_segmenter()
+
+    assert list(segmenter.stream(iter(chunks))) == segmenter.segment(text)
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(texts)
+def test_each_character_is_judged_by_the_window_around_it(text):
+    segmenter = tiny_segmenter()
+
+    token = [cuts.token for cuts in segmenter._cuts([text])]
+
+    for start in range(0, len(text), 5):
+        left = max(0, start - 3)
+        alone = (
+            segmenter.network(Windows.of([segmenter.alphabet.encode(text[left : start + 8])]))
+            .token.argmax(-1)[0]
+            .numpy()
+        )
+        assert np.concatenate(token)[start : start + 5].tolist() == alone[start - left : start - left + 5].tolist()
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(st.integers(1, 40), st.integers(0, 62))
+def test_windows_lie_at_fixed_places_of_the_text_and_overlap(size, length):
+    text, seen, segmenter = (ascii_letters + digits)[:length], [], tiny_segmenter()
+    encode = segmenter.alphabet.encode
+    segmenter.alphabet.encode = lambda window: seen.append(window) or encode(window)
+
+    list(segmenter.stream(text[start : start + size] for start in range(0, len(text), size)))
+
+    assert seen == [text[max(0, start - 3) : start + 8] for start in range(0, len(text), 5)]
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(texts)
+def test_lines_are_sentences_and_come_back_too(text):
+    lines = re.findall(r"[^\n]*\n|[^\n]+$", text)  # only a line feed ends a line
+
+    found = list(tiny_segmenter().stream_lines(lines))
+
+    assert text_of(sentences(found)) == (text if found else "")
+    ends = np.cumsum([len(line) for line in lines])
+    of_line = [{int(np.searchsorted(ends, start, side="right")) for start, _ in each.spans} for each in found]
+    assert all(len(each) == 1 for each in of_line)
+    assert len({line for each in of_line for line in each}) == len(found)
+
+
+def test_a_line_is_cut_into_the_same_tokens_whatever_lines_stand_around_it():
+    segmenter = tiny_segmenter()
+    lines = ["ab 12. a'b\n", "b b b\n", "é 中.\n"]
+
+    together = [each.sentence.forms for each in segmenter.stream_lines(lines)]
+
+    assert together == [next(segmenter.stream_lines([line])).sentence.forms for line in lines]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 10_000,
+        "ab " * 5_000,
+        "." * 3_000,
+        "\u0301" * 2_000,
+        "\x00" * 2_000 + "a",
+        "😀",
+        "\n" * 5_000 + "b",
+        "\ud800a",
+    ],
+    ids=["one long word", "no full stop", "full stops", "accents", "zeros", "emoji", "line breaks", "half a pair"],
+)
+def test_odd_text_comes_back(text):
+    assert text_of(sentences(tiny_segmenter().segment(text))) == text
+
+
+@pytest.mark.parametrize("text", ["", " ", " \n\n\t", "\x00\x00", "\udfff"])
+def test_nothing_but_gaps_has_no_sentence(text):
+    assert tiny_segmenter().segment(text) == []
+
+
+def test_a_text_of_any_size_is_cut_as_it_arrives():
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(1)
+            yield "ab a.\n\n" * 100
+
+    found = list(islice(tiny_segmenter().stream(endless()), 50))
+
+    assert len(found) == 50
+    assert len(taken) < 500
+
+
+def test_memory_does_not_grow_with_the_text(monkeypatch):
+    for name, size in (("STRIDE", 512), ("CONTEXT", 8), ("AT_ONCE", 2)):
+        monkeypatch.setattr(segment, name, size)
+    segmenter = tiny_segmenter()
+
+    def most_bytes(n_chunks):
+        tracemalloc.start()
+        for _ in segmenter.stream("ab a.\n\n" * 100 for _ in range(n_chunks)):
+            pass
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    most_bytes(5)
+    assert most_bytes(50) - most_bytes(10) < 14_000  # half as many bytes as there are characters more
+
+
+def test_the_network_runs_in_one_thread_and_all_else_in_as_many_as_before():
+    segmenter, before, seen = tiny_segmenter(), torch.get_num_threads(), []
+    segmenter.network.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+    torch.set_num_threads(2)
+    try:
+        segmenter.segment("ab")
+
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_gap_of_any_size_is_looked_through_once(monkeypatch):
+    looked = []
+    monkeypatch.setattr(segment, "AT_ONCE", 1)
+    monkeypatch.setattr(cuts, "is_gap", lambda text: looked.append(len(text)) or segment.is_gap(text))
+    text = "a" + " " * 100_000 + "b"
+
+    found = tiny_segmenter().segment(text)
+
+    assert text_of(sentences(found)) == text
+    assert sum(looked) < 5 * len(text)
+
+
+def test_a_folder_that_was_moved_cuts_alike(folder):
+    text = "ab del. 12 é'中\n\n a b! okulki" * 20
+    rounded = Segmenter.from_folder(folder)
+    rounded.save("again")
+    shutil.move("again", "there")
+
+    loaded = Segmenter.from_folder("there")
+
+    assert loaded.segment(text) == rounded.segment(text)
+    assert same_weights(loaded.network, tiny_segmenter().network, within=2e-2)  # eight bits
+    assert (loaded.multiwords, loaded.most_spaces) == (tiny_segmenter().multiwords, 1)
+    assert loaded.alphabet.characters == tiny_segmenter().alphabet.characters
+
+
+def test_a_folder_replaces_that_of_an_older_segmenter_but_nothing_else(folder):
+    tiny_segmenter(1).save(folder)
+
+    assert same_weights(Segmenter.from_folder(folder).network, tiny_segmenter(1).network, within=2e-2)
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(TreefineError, match=r"There are files here that are not a model's\. Choose another folder\."):
+        tiny_segmenter().save(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "segmenter.safetensors", "multiword.json"])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+
+    assert refused(folder).startswith(f"segmenter/{name}: There is no such file.")
+
+
+@pytest.mark.parametrize("name", ["config.json", "segmenter.safetensors", "multiword.json"])
+def test_a_damaged_file_is_named(folder, name):
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+
+    message = refused(folder)
+
+    assert message.startswith(f"segmenter/{name}:")
+    assert "The file is damaged" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 2}, "The folder has format 2, not 1."),
+        ({"alphabet": "aa"}, "The alphabet is damaged: it must be different characters. Copy or download it again."),
+        ({"alphabet": ["a"]}, "The alphabet is damaged: it must be different characters. Copy or download it again."),
+        ({"most_spaces": -1}, "most_spaces is -1, not a number of spaces. Copy or download it again."),
+        ({"segmenter": {"run_layers": 9_000_000}}, "run_layers = 9000000; it must not be over 1000"),
+        ({"segmenter": {"char_with": 3}}, "char_with is unknown; did you mean char_width?"),
+        ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
+    ],
+)
+def test_a_config_that_is_not_right_is_refused(folder, changes, message):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+    assert message in refused(folder)
+
+
+def test_the_folder_of_a_parser_is_not_that_of_a_segmenter(tmp_path):
+    Parser(tiny_model(), device="cpu").save(tmp_path / "model")
+
+    assert "This is no config of a segmenter. Is this a segmenter's folder?" in refused(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"forms": {"del": ["del"]}}, "['del'] are no words"),
+        ({"forms": {"del": ["a", ""]}}, "['a', ''] are no words"),
+        ({"forms": {"del": ["a\t", "b"]}}, "['a\\t', 'b'] are no words"),
+        ({"endings": {"ki": [3, ["", "ki"]]}}, "'ki' changes 3 characters"),
+        ({"endings": {"ki": [2, ["k", ""]]}}, "['k', ''] are no words"),
+        ({"beginnings": {"b": [1, ["", "b"]]}}, "['', 'b'] are no words"),
+        ({"endings": {"ki": 2}}, "cannot unpack non-iterable int object"),
+        ({"other": {}}, "other is unknown"),
+    ],
+)
+def test_a_table_of_multiword_tokens_that_is_not_right_is_refused(folder, changes, reason):
+    table = json.loads((folder / "multiword.json").read_text())
+    (folder / "multiword.json").write_text(json.dumps(table | changes))
+
+    message = (
+        f"segmenter/multiword.json: The table of multiword tokens is damaged ({reason}). Copy or download it again."
+    )
+    assert refused(folder) == message
+
+
+def test_weights_that_are_no_numbers_are_refused_when_read_and_when_written(folder):
+    weights = load_file(folder / "segmenter.safetensors")
+    weights["scorer.bias"][0] = torch.nan
+    save_file(weights, folder / "segmenter.safetensors")
+
+    assert "not finite numbers: scorer.bias" in refused(folder)
+    broken = tiny_segmenter()
+    broken.network.scorer.bias.data[0] = 1e6
+    with pytest.raises(TreefineError, match=r"scorer\.bias of the segmenter is not finite in 16 bits"):
+        broken.save("broken")
+    assert not Path("broken").exists()
+
+
+def test_a_parser_is_saved_and_loaded_with_its_segmenter(tmp_path):
+    parser = Parser(tiny_model(), device="cpu", segmenter=tiny_segmenter())
+    parser.save(tmp_path / "model")
+    parser.save(tmp_path / "model")  # in place of itself
+
+    loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
+
+    assert loaded.segmenter is not None
+    assert same_weights(loaded.segmenter.network, tiny_segmenter().network, within=2e-2)
+    assert loaded.using(max_steps=1).segmenter is loaded.segmenter
+
+
+def test_a_parser_without_a_segmenter_is_saved_without_one(tmp_path):
+    Parser(tiny_model(), device="cpu").save(tmp_path / "model")
+
+    assert Parser.from_pretrained(tmp_path / "model", device="cpu").segmenter is None
+    assert not (tmp_path / "model" / "segmenter").exists()
+
+
+@pytest.mark.parametrize("gap", ["\u2028\u2028", "\f\f", "\x85\x85", "\r\r", "\f"])
+def test_nothing_within_a_line_ends_a_sentence(gap):
+    found = list(tiny_segmenter().stream_lines([f"Hello{gap}there again\n", "b\n"]))
+
+    assert [each.sentence.sent_id for each in found] == ["1", "2"]
+    assert text_of(sentences(found)) == f"Hello{gap}there again\nb\n"
+
+
+@pytest.mark.parametrize("known", [(True, True), (True, False), (False, False)])
+def test_segmenting_in_several_threads_leaves_the_number_of_each_as_it_was(monkeypatch, known):
+    segmenter, inside, started = tiny_segmenter(), threading.Barrier(2, timeout=60), threading.Barrier(2, timeout=60)
+    network = segmenter.network.forward
+
+    def slow(windows):
+        inside.wait()  # both are in the network at once
+        assert torch.get_num_threads() == 1
+        return network(windows)
+
+    monkeypatch.setattr(segmenter.network, "forward", slow)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        seen = []
+
+        def segment(is_known):
+            if is_known:
+                torch.get_num_threads()  # from here on the thread has a number of its own
+            started.wait()
+            segmenter.segment("ab a.")
+            seen.append(torch.get_num_threads())
+
+        threads = [threading.Thread(target=segment, args=(each,)) for each in known]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert torch.get_num_threads() == 3
+        later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        later.start()
+        later.join()
+        assert seen == [3, 3, 3]
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("small_windows")
+@with_small_windows
+@given(st.lists(texts, max_size=6), st.integers(0, 3))
+def test_texts_that_are_segmented_together_come_out_as_each_alone(several, seed):
+    segmenter = tiny_segmenter(seed)
+
+    assert segmenter.segment_all(several) == [segmenter.segment(text) for text in several]
+
+
+SHORT = [" ".join(["ab 1.", "b'a"] * number) for number in range(1, 41)]
+
+
+def test_short_texts_share_the_calls_of_the_network(monkeypatch):
+    segmenter, sizes = tiny_segmenter(), []
+    monkeypatch.setattr(segment, "CLOSE", 0.0)
+    segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
+
+    found = segmenter.segment_all(SHORT)
+
+    assert sizes == [segment.AT_ONCE, len(SHORT) - segment.AT_ONCE]
+    assert [len(each) > 0 for each in found] == [True] * len(SHORT)
+
+
+def test_a_text_of_several_windows_is_looked_at_alone(monkeypatch):
+    segmenter, sizes = tiny_segmenter(), []
+    monkeypatch.setattr(segment, "CLOSE", 0.0)
+    segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
+
+    segmenter.segment_all(["a" * segment.STRIDE, "a" * (segment.STRIDE + 1), "b"])
+
+    assert sizes == [2, 2]  # the two short ones, then the two windows of the long one
+
+
+def test_a_text_with_a_close_decision_is_looked_at_alone(monkeypatch):
+    segmenter, sizes = tiny_segmenter(), []
+    segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
+    monkeypatch.setattr(segment, "CLOSE", 1e9)
+
+    segmenter.segment_all(SHORT[:3])
+
+    assert sizes == [3, 1, 1, 1]
+
+
+def test_scores_differ_in_company_by_far_less_than_what_counts_as_close():
+    segmenter = Segmenter.from_folder(find_model("en") / "segmenter")
+    several = ["Dogs bark.", "I did n't see it, Mr. Smith (born 1950) said. Why?", "a" * 300, "no end http://x.y/z"]
+
+    together = segmenter._scores(several)
+
+    for row, text in enumerate(several):
+        for whole, part in zip(together, segmenter._scores([text]), strict=True):
+            assert (whole[row, : len(text)] - part[0]).abs().max() < 0.05 * segment.CLOSE

@@ -1,0 +1,333 @@
+"""The UDPipe API: what UDPipe answers, over our models."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.support.data import DATA
+from tests.support.tiny import tiny_parser
+from tests.support.tiny_app import tiny_tagging_parser
+from treefine.serving.app import create_app
+from treefine.serving.middleware import Limits
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.raw_text import raw_text
+
+TEXT = "a bab. bb del 'a\n\n21 baki é. b"
+ALL = {"tokenizer": "", "tagger": "", "parser": ""}
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return tiny_tagging_parser()
+
+
+@pytest.fixture(scope="module")
+def client(parser):
+    with TestClient(create_app({"en": parser, "tr_imst": tiny_parser()})) as client:
+        yield client
+
+
+def process(client, path="/process", **params):
+    answer = client.post(path, data=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["result"]
+
+
+def fault(client, url="/process", **request):
+    answer = client.post(url, **request)
+    return answer.status_code, answer.json()["error"]
+
+
+def sentences(conllu, tmp_path):
+    file = tmp_path / "result.conllu"
+    file.write_bytes(conllu.encode())
+    return list(read_treebank(file))
+
+
+def sample(n_sentences):
+    return "".join(each.to_text() for each in list(read_treebank(DATA / "en_ewt-sample.conllu"))[:n_sentences])
+
+
+def test_all_three_stages_give_the_trees_and_tags_of_the_parser(client, parser, tmp_path):
+    found = sentences(process(client, data=TEXT, **ALL), tmp_path)
+
+    expected = [parse.sentence for parse in parser(TEXT)]
+    assert [each.columns for each in found] == [each.columns for each in expected]
+    assert [each.text for each in found] == [each.text for each in expected]
+
+
+def test_the_result_begins_with_the_comments_of_udpipe(client):
+    lines = process(client, data="a b", **ALL).split("\n")
+
+    assert lines[0].startswith("# generator = treefine ")
+    assert lines[1:6] == ["# udpipe_model = en", "# newdoc", "# newpar", "# sent_id = 1", "# text = a b"]
+
+
+def test_the_answer_has_the_fields_of_udpipe(client):
+    answer = client.get("/process", params={"data": "a b", "tokenizer": ""}).json()
+
+    assert list(answer) == ["model", "acknowledgements", "result"]
+    assert answer["model"] == "en"
+    assert all(isinstance(each, str) for each in answer["acknowledgements"])
+
+
+@pytest.mark.parametrize(
+    ("stages", "has_tags", "has_heads"),
+    [(["tokenizer"], False, False), (["tokenizer", "tagger"], True, False), (["tokenizer", "parser"], False, True)],
+)
+def test_a_stage_that_is_not_asked_for_is_not_done(client, tmp_path, stages, has_tags, has_heads):
+    found = sentences(process(client, data=TEXT, **dict.fromkeys(stages, "")), tmp_path)
+
+    assert {tag != "_" for each in found for tag in (*each.upos, *each.xpos)} == {has_tags}
+    assert {head is not None for each in found for head in each.heads} == {has_heads}
+    assert {label != "_" for each in found for label in each.labels} == {has_heads}
+
+
+def test_text_that_is_only_cut_is_not_parsed(client, parser, monkeypatch):
+    monkeypatch.setattr(parser, "stream", None)
+
+    assert process(client, data="a b", tokenizer="", output="horizontal") == "a b\n"
+
+
+def test_a_stage_of_the_value_none_is_off_as_in_udpipe_1(client, tmp_path):
+    (found,) = sentences(process(client, data="a b", tokenizer="", tagger="none", parser=""), tmp_path)
+
+    assert set(found.upos) == {"_"}
+    assert None not in found.heads
+
+
+def test_the_tagger_replaces_the_tags_of_conllu_and_leaves_its_trees(client, parser, tmp_path):
+    before = list(read_treebank(DATA / "en_ewt-sample.conllu"))[:3]
+
+    found = sentences(process(client, data=sample(3), tagger=""), tmp_path)
+
+    predicted = parser.parse([each.forms for each in before])
+    assert [each.upos for each in found] == [each.upos for each in predicted]
+    assert [each.xpos for each in found] == [each.xpos for each in predicted]
+    assert [each.upos for each in found] != [each.upos for each in before]
+    assert [each.arcs for each in found] == [each.arcs for each in before]
+
+
+def test_the_parser_replaces_the_trees_of_conllu_and_leaves_its_tags(client, parser, tmp_path):
+    before = list(read_treebank(DATA / "en_ewt-sample.conllu"))[:3]
+
+    found = sentences(process(client, data=sample(3), parser=""), tmp_path)
+
+    assert [each.upos for each in found] == [each.upos for each in before]
+    assert [each.arcs for each in found] == [each.arcs for each in parser.parse(before)]
+    assert [each.arcs for each in found] != [each.arcs for each in before]
+
+
+def test_conllu_with_no_stage_comes_back_as_it_is(client):
+    result = process(client, data=sample(3))
+
+    assert result.split("\n", maxsplit=2)[2] == sample(3)  # after the two comments on who made it
+
+
+def test_conllu_in_the_newlines_of_windows_comes_back_in_line_feeds(client):
+    assert process(client, data="\ufeff" + sample(3).replace("\n", "\r\n"), parser="") == process(
+        client, data=sample(3), parser=""
+    )
+
+
+@pytest.mark.parametrize("data", ["", " \n\n"])
+@pytest.mark.parametrize("stages", [ALL, {"parser": ""}, {"input": "horizontal", "tagger": ""}, {}])
+def test_of_nothing_comes_nothing(client, data, stages):
+    assert process(client, data=data, **stages) == ""
+
+
+def test_a_request_may_come_in_every_form_that_a_client_knows(client):
+    params = {"data": "é b. 1 a'b", **ALL}
+    in_parts = {name: (None, value) for name, value in params.items()}
+    as_file = in_parts | {"data": ("text.txt", params["data"].encode(), "text/plain")}
+
+    answers = [
+        client.get("/process?tokenizer&tagger&parser&data=%C3%A9+b.%201%20a%27b"),
+        client.get("/process", params=params),
+        client.post("/process", params=params),
+        client.post("/process", data=params),
+        client.post("/process", files=in_parts),
+        client.post("/process", files=as_file),
+        client.post("/process?data=no&parser=none", data=params),  # what the body says wins
+    ]
+
+    assert [answer.status_code for answer in answers] == [200] * 7
+    assert len({answer.text for answer in answers}) == 1
+
+
+@pytest.mark.parametrize("prefix", ["", "/api", "/services/udpipe/api"])
+def test_it_answers_under_every_path_that_clients_have(client, prefix):
+    assert process(client, f"{prefix}/process", data="a b", **ALL)
+    assert client.get(f"{prefix}/models").json() == client.get("/models").json()
+
+
+def test_models_are_listed_with_what_they_can_do(client):
+    assert client.get("/models").json() == {
+        "models": {"en": ["tokenizer", "tagger", "parser"], "tr_imst": ["parser"]},
+        "default_model": "en",
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [("", "en"), ("en", "en"), ("eng", "en"), ("english", "en"), ("english-ewt-ud-2.5-191206", "en")]
+    + [("en_gum-ud-2.15-241121", "en"), ("tr", "tr_imst"), ("turkish-imst", "tr_imst"), ("turkish", "tr_imst")],
+)
+def test_a_model_is_found_by_the_names_that_udpipe_gives_a_language(client, asked, answered):
+    answer = client.post("/process", data={"data": "a b", "input": "horizontal", "parser": "", "model": asked})
+
+    assert answer.json()["model"] == answered
+
+
+@pytest.mark.parametrize("asked", ["cs", "turkish-penn", "../en", "/etc/passwd", "en/", "-", "_", "é" * 300])
+def test_an_unknown_model_is_answered_with_the_list(client, asked):
+    status, error = fault(client, data={"data": "a b", "tokenizer": "", "model": asked})
+
+    assert status == 404
+    assert error["models"] == ["en", "tr_imst"]
+
+
+def test_line_ends_that_a_form_made_of_line_feeds_change_nothing(client):
+    """Python's email package, with which udapi and UDPipe's own client write their requests, sends CRLF."""
+    options = {"tokenizer": "ranges", "tagger": "", "parser": ""}
+    crlf = {name: (None, value) for name, value in {"data": TEXT.replace("\n", "\r\n"), **options}.items()}
+
+    assert client.post("/process", files=crlf).json()["result"] == process(client, data=TEXT, **options)
+
+
+def test_presegmented_text_has_a_sentence_a_line(client, tmp_path):
+    found = sentences(process(client, data="a b. a\nb. b\n\n1 2", tokenizer="presegmented"), tmp_path)
+
+    assert [each.text for each in found] == ["a b. a", "b. b", "1 2"]
+
+
+def test_ranges_are_the_characters_of_each_token(client, tmp_path):
+    found = sentences(process(client, data=TEXT, tokenizer="ranges", parser=""), tmp_path)
+
+    notes = [token.misc.split("|")[-1] for each in found for token in each.tokens()]
+    spans = [tuple(map(int, note.removeprefix("TokenRange=").split(":"))) for note in notes]
+    assert [TEXT[start:end] for start, end in spans] == [token.form for each in found for token in each.tokens()]
+    assert spans == list(raw_text(found).spans)
+
+
+def test_normalized_spaces_leave_no_note_but_that_there_is_none(client):
+    plain = process(client, data=TEXT, tokenizer="ranges")
+    result = process(client, data=TEXT, tokenizer="ranges;normalized_spaces")
+
+    assert "SpacesAfter=" in plain
+    assert "SpacesAfter=" not in result
+    assert result.count("SpaceAfter=No") == plain.count("SpaceAfter=No") > 0
+
+
+def test_options_that_udpipe_alone_knows_are_not_heeded(client):
+    assert process(client, data=TEXT, tokenizer="joint_with_parsing;x=1") == process(client, data=TEXT, tokenizer="")
+
+
+def test_the_generic_tokenizer_is_the_models_own(client):
+    asked = process(client, data=TEXT, input="generic_tokenizer=ranges")
+
+    assert asked == process(client, data=TEXT, tokenizer="ranges")
+
+
+def test_words_that_are_cut_already_get_the_tree_of_these_words(client, parser, tmp_path):
+    found = sentences(process(client, data="a b .\nNew\u00a0York a\n", input="horizontal", parser=""), tmp_path)
+
+    assert [each.forms for each in found] == [("a", "b", "."), ("New York", "a")]
+    assert [each.arcs for each in found] == [each.arcs for each in parser.parse([each.forms for each in found])]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"tokenizer": ""}, "The parameter data is missing."),
+        ({"data": "a", "tokenizer": "", "output": "matxin"}, "There is no output format 'matxin' here."),
+        ({"data": "a", "tokenizer": "", "output": ""}, "There is no output format '' here."),
+        ({"data": "a", "input": "epe"}, "There is no input format 'epe' here."),
+        ({"data": "a", "tokenizer": "", "model": "tr"}, "The model tr_imst has no tokenizer."),
+        ({"data": "a", "input": "horizontal", "tagger": "", "model": "tr"}, "The model tr_imst has no tagger."),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_a_sentence(client, params, message):
+    status, error = fault(client, data=params)
+
+    assert (status, error["message"]) == (400, message)
+    assert error["hint"]
+
+
+def test_a_line_that_is_no_conllu_is_told(client):
+    status, error = fault(client, data={"data": sample(1) + "1\ta\n", "parser": ""})
+
+    assert (status, error["line"], error["sentence"]) == (400, sample(1).count("\n") + 1, 2)
+
+
+def test_a_word_that_cannot_be_one_is_told_with_its_line(client):
+    status, error = fault(client, data={"data": "a\n\na\0b", "input": "horizontal", "parser": ""})
+
+    assert (status, error["line"], error["sentence"]) == (400, 3, 2)
+
+
+BOUNDARY = {"content-type": "multipart/form-data; boundary=b"}
+PART = b'--b\r\nContent-Disposition: form-data; name="data"\r\n\r\n%s\r\n--b--\r\n'
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"content": b"data=%ff"},
+        {"content": b"data=\xff"},
+        {"url": "/process?data=%ff"},
+        {"content": PART % b"\xff", "headers": BOUNDARY},
+        {"files": {"data": ("a.txt", b"\xff")}},
+    ],
+)
+def test_bytes_that_are_no_utf8_are_refused(client, request_):
+    headers = {"content-type": "application/x-www-form-urlencoded"} if "content" in request_ else {}
+
+    assert fault(client, **({"headers": headers} | request_)) == (
+        400,
+        {"status": 400, "message": "The request is not UTF-8.", "hint": "Send text in that encoding."},
+    )
+
+
+def test_a_charset_that_a_client_names_is_not_heeded(client):
+    """With unicode_escape it would make half a surrogate pair of six letters, which is no text."""
+    headers = {"content-type": "multipart/form-data; boundary=b; charset=unicode_escape"}
+
+    answer = client.post("/process?tokenizer&output=horizontal", content=PART % rb"\ud800", headers=headers)
+
+    assert answer.status_code == 200
+    assert r"\ud800" in answer.json()["result"].replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/json", b"{}"),
+        ("text/plain", b"a"),
+        ("multipart/form-data", b"a"),
+        (BOUNDARY["content-type"], b"a"),
+    ],
+)
+def test_a_body_that_is_no_form_is_refused(client, content_type, body):
+    status, error = fault(client, content=body, headers={"content-type": content_type})
+
+    assert status == 400
+    assert error["hint"]
+
+
+def test_a_field_may_be_as_long_as_a_request_may_be(parser):
+    """Starlette alone takes a million characters in a field, whatever the server's limit."""
+    data = "a " * 600_000
+    with TestClient(create_app({"en": parser}, limits=Limits(max_bytes=1_300_000))) as client:
+        in_parts = {"data": (None, data), "input": (None, "horizontal"), "output": (None, "vertical")}
+
+        assert client.post("/process", files=in_parts).status_code == 200
+        assert client.post("/process", files=in_parts | {"data": (None, data * 2)}).status_code == 413
+
+
+def test_pages_of_other_origins_are_not_let_in_unless_they_are_named(parser):
+    ask = {"url": "/process?data=a&tokenizer", "headers": {"origin": "http://other.example"}}
+
+    with TestClient(create_app({"en": parser})) as client:
+        assert "access-control-allow-origin" not in client.get(**ask).headers
+    with TestClient(create_app({"en": parser}, origins=["http://other.example"])) as client:
+        assert client.get(**ask).headers["access-control-allow-origin"] == "http://other.example"

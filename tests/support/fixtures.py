@@ -1,0 +1,58 @@
+"""A parser that reads text, in a folder of its own."""
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.refine_commands import damaged
+from tests.support.tiny import sample, tiny_model
+from tests.support.tiny_segmenter import tiny_segmenter
+from treefine.cli.app import app
+from treefine.config import TagSettings
+from treefine.parsing.initial import given, renamed
+from treefine.parsing.parser import Parser
+from treefine.treebank.conllu import write_treebank
+
+
+@pytest.fixture(scope="session")
+def text_model(tmp_path_factory):
+    """The folder of a parser with a tagger and a segmenter; it cuts and parses nonsense, but always the same."""
+    folder = tmp_path_factory.mktemp("text") / "model"
+    tags = TagSettings("predicted", ("upos", "xpos"))
+    Parser(tiny_model(tags=tags), device="cpu", segmenter=tiny_segmenter()).save(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def nlp(text_model):
+    """The same parser, loaded."""
+    return Parser.from_pretrained(text_model, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def refine_model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refine") / "model"
+    Parser(tiny_model(scale=2.0), device="cpu").save(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def run_refine(refine_model, tmp_path, monkeypatch):
+    """The command, in a folder with a file of trees that have faults."""
+    monkeypatch.chdir(tmp_path)
+    write_treebank(damaged(sample(10)), "in.conllu")
+
+    def call(*arguments, command="refine", code=0, input=None):
+        words = [command, *map(str, arguments), "--model", refine_model, "--device", "cpu"]
+        result = CliRunner().invoke(app, words, input=input)
+        assert result.exit_code == code, result.stderr
+        return result
+
+    return call
+
+
+@pytest.fixture
+def refiner(refine_model):
+    """The parser that the command makes of the model."""
+    loaded = Parser.from_pretrained(refine_model, initial=given, device="cpu")
+    names = renamed(given, loaded.model.vocabulary.labels)
+    return loaded.using(initial=names, max_steps=loaded.max_steps)

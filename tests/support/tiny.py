@@ -1,0 +1,116 @@
+"""Tiny models with random weights, of every kind, for tests."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from tests.support.data import DATA
+from tests.support.tiny_tokenizers import byte_bpe, unigram, wordpiece
+from treefine.config import (
+    BiLSTMSettings,
+    DecodeSettings,
+    ModelSettings,
+    RelationSettings,
+    ScorerSettings,
+    TagSettings,
+    TransformerSettings,
+)
+from treefine.model.parser_model import ParserModel
+from treefine.model.subwords import Subwords
+from treefine.model.vocabulary import Vocabulary
+from treefine.parsing.parser import Parser
+from treefine.treebank.conllu import read_treebank
+
+torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other are slow
+SAMPLE = DATA / "en_ewt-sample.conllu"
+TOKENIZERS = {"bert": wordpiece, "electra": wordpiece, "mpnet": wordpiece, "roberta": byte_bpe, "xlm-roberta": unigram}
+
+
+def sample(n_sentences=60):
+    return list(read_treebank(SAMPLE))[:n_sentences]
+
+
+def tiny_shape(n_pieces, *, family="bert", n_positions=128):
+    return TransformerSettings(
+        family=family,
+        n_pieces=n_pieces,
+        n_positions=n_positions,
+        n_layers=2,
+        width=16,
+        n_attention_heads=2,
+        inner_width=24,
+        embedding_width=16,
+        n_buckets=8 if family == "mpnet" else 0,
+    )
+
+
+def tiny_model(
+    *, relations=None, tags=None, decode=None, tokenizer=wordpiece, n_positions=128, family="bert", seed=1, scale=3.0
+):
+    """An RNGTr with weights so large that its graphs differ from step to step and some are no trees."""
+    subwords = Subwords(tokenizer())
+    settings = ModelSettings(
+        tiny_shape(len(subwords), family=family, n_positions=n_positions),
+        relations or RelationSettings(),
+        tags or TagSettings(),
+        ScorerSettings(arc_width=12, label_width=8),
+        decode or DecodeSettings(),
+    )
+    vocabulary = replace(Vocabulary.of_treebank(sample()), words=(), chars=())
+    return _random(ParserModel(settings, vocabulary, subwords), seed, scale)
+
+
+def tiny_biaffine(*, tags=None, seed=1, scale=3.0):
+    settings = ModelSettings(
+        BiLSTMSettings(word_width=8, char_width=8, tag_width=8, n_layers=2, width=8),
+        RelationSettings(graph="none"),
+        tags or TagSettings(),
+        ScorerSettings(arc_width=12, label_width=8),
+        DecodeSettings(),
+    )
+    return _random(ParserModel(settings, Vocabulary.of_treebank(sample())), seed, scale)
+
+
+def _random(model, seed, scale):
+    generator = torch.Generator().manual_seed(seed)
+    for weight in model.parameters():
+        noise = 0.1 * scale * torch.randn(weight.shape, generator=generator)
+        is_norm = weight.dim() == 1 and bool((weight == 1).all())
+        weight.data = 1 + noise if is_norm else noise
+    return model.eval()
+
+
+def tiny_parser(**options):
+    return Parser(tiny_model(), device="cpu", **options)
+
+
+def write_encoder(folder: Path, family: str, *, seed=1):
+    """The folder of a random encoder of this family, as the reference library writes it; and that library's model."""
+    import transformers
+
+    tokenizer = TOKENIZERS[family]()
+    shape = {
+        "vocab_size": tokenizer.get_vocab_size(),
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": 66,
+        "pad_token_id": 1 if family in ("roberta", "xlm-roberta", "mpnet") else 0,
+    }
+    if family == "electra":
+        shape["embedding_size"] = 8
+    config = transformers.AutoConfig.for_model(family, **shape)
+    torch.manual_seed(seed)
+    model = transformers.AutoModel.from_config(config).eval()
+    for weight in model.parameters():
+        weight.data += 0.3 * torch.randn(weight.shape)
+    model.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return model
+
+
+def read_config(folder: Path):
+    return json.loads((folder / "config.json").read_text())

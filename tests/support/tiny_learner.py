@@ -1,0 +1,73 @@
+"""A Learner of a tiny model, with a recipe to match."""
+
+import torch
+from torch import nn
+
+from treefine.config import BiLSTMSettings
+from treefine.model.attention import RelationAttention
+from treefine.model.scorer import SharedDropout
+from treefine.parsing.initial import empty
+from treefine.training.graphs import TrainingGraphs
+from treefine.training.learner import Learner
+from treefine.training.processes import Processes
+from treefine.training.recipe import (
+    InitialSettings,
+    OptimiserSettings,
+    PretrainedSettings,
+    Recipe,
+    RefineSettings,
+    TrainingSettings,
+    TreebankSettings,
+)
+
+
+def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=None):
+    """The recipe that a model could come from; steps are quick, and weights learn at rates that suit random ones."""
+    settings = model.settings
+    is_bilstm = isinstance(settings.encoder, BiLSTMSettings)
+    return Recipe(
+        TreebankSettings(("train.conllu",), "dev.conllu"),
+        settings.encoder if is_bilstm else PretrainedSettings("encoder"),
+        settings.relations,
+        settings.tags,
+        settings.scorer,
+        settings.decode,
+        initial or InitialSettings(),
+        refine or RefineSettings(max_steps=3 if settings.reads_graph else 1),
+        optimiser or OptimiserSettings(rate=0.01, encoder_rate=0.01),
+        training or TrainingSettings(epochs=100, batch_pieces=200),
+    )
+
+
+def learner_of(model, sentences, *, parses=None, **settings):
+    recipe = recipe_for(model, **settings)
+    graphs = TrainingGraphs(sentences, parses, recipe.initial)
+    return Learner(model, recipe, sentences, graphs, Processes(torch.device("cpu")))
+
+
+def learn(learner, *, epochs, first=1):
+    """The loss of each batch of these epochs."""
+    return [loss for number in range(first, first + epochs) for _, loss in learner.epoch(number)]
+
+
+def without_dropout(model):
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        elif isinstance(module, SharedDropout):
+            module.rate = 0.0
+        elif isinstance(module, RelationAttention):
+            module.dropout = 0.0
+    return model
+
+
+def weights_of(model):
+    return {name: weight.detach().clone() for name, weight in model.state_dict().items()}
+
+
+def are_equal(ours, theirs):
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def blank(sentences):
+    return list(empty(sentences))

@@ -1,0 +1,39 @@
+"""A tiny segmenter with random weights: it cuts nonsense, but always the same."""
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from treefine.config import SegmenterSettings
+from treefine.segmenter.network import Alphabet, SegmenterNetwork
+from treefine.segmenter.segmenter import Segmenter
+from treefine.treebank.multiword import Multiwords
+
+TINY = SegmenterSettings(
+    char_width=6, kind_width=4, char_hidden=5, n_hashes=50, hash_width=4, run_layers=1, run_hidden=5
+)
+MULTIWORDS = Multiwords({"del": ("de", "el")}, endings={"ki": (2, ("", "ki"))}, beginnings={"b": (1, ("ba", ""))})
+ODD = " \n\r\t\x00\ud800\udc00\x0b\x85\u2028\u00a0\u3000\u200d\u0301\ufeff\x1b|\\_#.'ab1İ中😀"
+
+texts = st.text(st.one_of(st.sampled_from(ODD), st.characters()))  # surrogates and all
+
+
+def tiny_network(seed=0, *, n_chars=12):
+    torch.manual_seed(seed)
+    network = SegmenterNetwork(TINY, n_chars=n_chars)
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight, std=0.7)
+    return network.eval()
+
+
+def tiny_segmenter(seed=0, *, most_spaces=1, multiwords=MULTIWORDS):
+    return Segmenter(tiny_network(seed), Alphabet("ab .'\n12é中", 50), multiwords, most_spaces=most_spaces)
+
+
+def weights_of(network):
+    return {name: each.numpy() for name, each in network.state_dict().items()}
+
+
+def same_weights(one, other, *, within=0.0):
+    a, b = weights_of(one), weights_of(other)
+    return a.keys() == b.keys() and all(np.abs(a[name] - b[name]).max() <= within for name in a)

@@ -1,0 +1,71 @@
+"""Recipes and their treebanks in the working folder, and the command train on them."""
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from tests.support.tiny import sample, write_encoder
+from treefine.cli.app import app
+from treefine.treebank.conllu import write_treebank
+
+TREEBANK = '[treebank]\ntrain = ["train.conllu"]\ndev = "dev.conllu"\n'
+BIAFFINE = f"""{TREEBANK}
+[encoder]
+family = "bilstm"
+word_width = 8
+char_width = 8
+tag_width = 8
+n_layers = 1
+width = 8
+[scorer]
+arc_width = 8
+label_width = 8
+[relations]
+graph = "none"
+[refine]
+max_steps = 1
+[training]
+epochs = 2
+"""
+RNGTR = f"""{TREEBANK}
+[encoder]
+family = "pretrained"
+folder = "./encoder"
+[scorer]
+arc_width = 8
+label_width = 8
+[training]
+epochs = 2
+"""
+
+
+def write_files(*, has_encoder=False):
+    """Two recipes and their treebanks, and the encoder that one of them names."""
+    write_treebank(sample(20), "train.conllu")
+    write_treebank(sample(26)[20:], "dev.conllu")
+    Path("biaffine.toml").write_text(BIAFFINE)
+    Path("rngtr.toml").write_text(RNGTR)
+    if has_encoder:
+        write_encoder(Path("encoder"), "bert")
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, ["train", *arguments, "--device", "cpu"])
+    assert result.exit_code == code, result.stderr
+    return result
+
+
+def changes(*settings):
+    """The options that make these changes."""
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+def refused(*arguments, output="out"):
+    """The lines of a refusal, which leaves the folder as it was."""
+    before = sorted(Path().rglob("*"))
+    result = run(*arguments, "--output", output, code=1)
+    assert sorted(Path().rglob("*")) == before
+    assert result.stdout == ""
+    lines = result.stderr.removesuffix("\n").split("\n")
+    assert all(line.startswith("treefine: ") for line in lines)
+    return [line.removeprefix("treefine: ") for line in lines]

@@ -1,0 +1,133 @@
+"""Small trainings of every kind, as recipes in a folder; run as a program, one that is killed again and again.
+
+    python -m tests.support.trainings RECIPE OUTPUT SEED
+
+trains in a child process that is killed by SIGKILL, at a random moment or before a random change to the files, and
+started again, eight times; then it is let go on to its end. The number of killed children is printed.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from tests.support.tiny import sample, tiny_model
+from treefine.config import RelationSettings
+from treefine.parsing.parser import Parser
+from treefine.training.prepare import prepare
+from treefine.training.train import train
+from treefine.treebank.conllu import write_treebank
+
+SYNTR = """
+[relations]
+graph = "none"
+[refine]
+max_steps = 1
+"""
+TRAINING = """
+[scorer]
+arc_width = 12
+label_width = 8
+[optimiser]
+rate = 1e-2
+encoder_rate = 1e-3
+{optimiser}
+[training]
+epochs = {epochs}
+batch_pieces = 300
+checkpoint_minutes = 0
+{training}
+"""
+STARTS, MOST_CHANGES, MOST_SECONDS = 8, 60, 0.6
+CPU = torch.device("cpu")
+
+
+def write_recipe(folder: Path, name, *, sections="", optimiser="", training="", epochs=3, encoder="encoder"):
+    """A recipe beside a small treebank and the encoder to start from."""
+    path = folder / f"{name}.toml"
+    if not (folder / "train.conllu").exists():
+        sentences = [each for each in sample() if 4 < len(each) < 20]
+        write_treebank(sentences[:20], folder / "train.conllu")
+        write_treebank(sentences[20:26], folder / "dev.conllu")
+    if not (folder / "encoder").exists():
+        Parser(tiny_model(relations=RelationSettings("none"), scale=1.0), device="cpu").save(folder / "encoder")
+    text = f'[treebank]\ntrain = ["{folder}/train.conllu"]\ndev = "{folder}/dev.conllu"\n'
+    text += f'[encoder]\nfamily = "pretrained"\nfolder = "{folder}/{encoder}"\n' if encoder else ""
+    text += sections + TRAINING.format(epochs=epochs, optimiser=optimiser, training=training)
+    path.write_text(text)
+    return path
+
+
+def run(recipe: Path, output: Path):
+    """All the progress of a training."""
+    return list(train(prepare(recipe), output, device=CPU))
+
+
+def weights(output: Path):
+    """The bytes of the trained model, and of its initial parser if it has one."""
+    return {str(path.relative_to(output)): path.read_bytes() for path in sorted(output.glob("model/**/*.safetensors"))}
+
+
+def metrics(output: Path):
+    """What was measured, stage by stage, but for the time it took."""
+    found = {}
+    for path in sorted(output.glob("**/metrics.jsonl")):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        timed = ("seconds", "sentences_per_second")
+        found[str(path.relative_to(output))] = [
+            {key: value for key, value in line.items() if key not in timed} for line in lines
+        ]
+    return found
+
+
+@dataclass
+class _Killer:
+    """Ends this process at a change to the files of a folder: the one that is so many changes away."""
+
+    folder: str
+    left: int
+
+    def __call__(self, event, arguments):
+        is_change = event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir") or (
+            event == "open" and (arguments[1] or "r")[0] in "wax"
+        )
+        if is_change and str(arguments[0]).startswith(self.folder):
+            self.left -= 1
+            if self.left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _train_killed(recipe: Path, output: Path, rng):
+    """Train until the end comes by itself or at random."""
+    if rng.random() < 0.5:
+        sys.addaudithook(_Killer(str(output), rng.randrange(MOST_CHANGES)))
+    else:
+        threading.Timer(rng.uniform(0, MOST_SECONDS), os.kill, (os.getpid(), signal.SIGKILL)).start()
+    run(recipe, output)
+    os._exit(0)
+
+
+def _run_killed(recipe: Path, output: Path, seed: int):
+    killed = 0
+    for start in range(STARTS):
+        pid = os.fork()  # much quicker than a new Python, and torch has done no work here that could be in its way
+        if pid == 0:
+            _train_killed(recipe, output, random.Random(f"{seed} {start}"))
+        _, status = os.waitpid(pid, 0)
+        if status and os.WTERMSIG(status) != signal.SIGKILL:
+            sys.exit("a training failed by itself")
+        killed += status != 0
+    run(recipe, output)
+    return killed
+
+
+if __name__ == "__main__":
+    import torch.utils.tensorboard  # once, and not in every child
+
+    sys.stdout.write(str(_run_killed(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))))
