@@ -22,9 +22,8 @@ import numpy as np
 
 from benchmarks.rows import ROWS, TREEBANKS, save_row
 from treefine import Parser
-from treefine.fast.buffers import filled, pack
 from treefine.fast.file_workers import Told, orders_of, parsed_texts
-from treefine.fast.packed_encoder import Packed, PackedTrees
+from treefine.fast.packed import Packed, PackedTrees, filled, pack
 from treefine.fast.pool import Pool
 from treefine.fast.scribe import Orders, Place, written
 from treefine.model.subwords import Subwords

@@ -28,7 +28,8 @@ from torch import Tensor
 from benchmarks.rows import ROWS, save_row
 from treefine.config import RelationSettings, TransformerSettings
 from treefine.fast.buffers import Buffer, Standing
-from treefine.fast.packed_encoder import Packed, PackedEncoder, Room
+from treefine.fast.packed import Packed
+from treefine.fast.packed_encoder import PackedEncoder, Room
 from treefine.model import encoder as encoder_module
 from treefine.model.batch import N_SPECIALS, Graphs, PieceInputs
 from treefine.model.encoder import TransformerEncoder

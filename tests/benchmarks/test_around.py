@@ -7,7 +7,7 @@ from benchmarks import around
 from benchmarks.rows import read_rows
 from tests.support.tiny import sample, tiny_parser
 from treefine import Graph, write_treebank
-from treefine.fast.packed_encoder import Packed
+from treefine.fast.packed import Packed
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_tokenizers import KINDS
 from tests.test_package import loaded_by
 from treefine.config import TagSettings
-from treefine.fast.buffers import filled, pack
-from treefine.fast.packed_encoder import PackedTrees
+from treefine.fast.packed import PackedTrees, filled, pack
 from treefine.model.batch import Graphs
 from treefine.parsing.batches import run
 from treefine.parsing.parser import Parser
@@ -30,7 +29,7 @@ def packed(sentences, model=MODEL, **options):
 
 
 def test_packing_loads_no_torch():
-    assert "torch" not in loaded_by("import treefine.fast.buffers")
+    assert "torch" not in loaded_by("import treefine.fast.packed")
 
 
 @pytest.mark.parametrize("tokenizer", KINDS)

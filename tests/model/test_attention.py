@@ -21,10 +21,10 @@ from tests.support.generated_inputs import (
 from tests.support.tiny import tiny_shape
 from treefine.config import RelationSettings
 from treefine.model.attention import RelationTables, attend
-from treefine.model.batch import NO_HEAD, Graphs
+from treefine.model.batch import Graphs
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.relations import NONE, n_relations, relate
-from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary
 from treefine.treebank.graph import Arcs
 
 # Three sentences: one with words of several pieces and a two-cycle (words 2 and 3), one without a graph, a short one.

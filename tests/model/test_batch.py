@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import CLS, LABELS, PAD, SEP, arcs_over, inputs_of, sentences_in_pieces
-from treefine.model.batch import N_SPECIALS, NO_HEAD, ROOT_PIECE, Batch, Graphs, PieceInputs, WordInputs
-from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.model.batch import N_SPECIALS, ROOT_PIECE, Batch, Graphs, PieceInputs, WordInputs
+from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary
 from treefine.treebank.graph import Arcs
 
 VOCABULARY = Vocabulary(labels=LABELS, words=("dog", "the"), chars=tuple("deghot"))

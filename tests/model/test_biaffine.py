@@ -8,8 +8,8 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from benchmarks.sizes import Sizes
 from treefine.config import ScorerSettings
-from treefine.model.batch import NO_HEAD
 from treefine.model.scorer import WORDS_AT_ONCE, BiaffineScorer, SharedDropout, label_scores
+from treefine.model.vocabulary import NO_HEAD
 
 WIDTH, N_LABELS = 6, 3
 SETTINGS = ScorerSettings(arc_width=5, label_width=4, dropout=0.4, slope=0.1)

@@ -12,10 +12,10 @@ from tests.support.generated_inputs import WAYS_TO_READ, arcs_over, name_of
 from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import ConfigError
-from treefine.model.batch import NO_HEAD, Graphs, PieceInputs, WordInputs
+from treefine.model.batch import Graphs, PieceInputs, WordInputs
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Tagger
-from treefine.model.vocabulary import UNSEEN
+from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 

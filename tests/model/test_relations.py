@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
 from treefine.config import RelationSettings
-from treefine.model.batch import NO_HEAD, Graphs
+from treefine.model.batch import Graphs
 from treefine.model.relations import NONE, n_relations, relate
-from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary
 from treefine.treebank.graph import Arcs
 
 VOCABULARY = Vocabulary(labels=LABELS)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.parsing.test_tree import every_tree, total
-from treefine.model.batch import NO_HEAD
 from treefine.model.scorer import Scores
+from treefine.model.vocabulary import NO_HEAD
 from treefine.parsing import decode
 from treefine.parsing.decode import Decoder, are_trees
 from treefine.parsing.trees import maximum_tree

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -12,15 +11,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from treefine.config import Column
-from treefine.fast.packed_encoder import FIRST, REST, SPECIAL, Packed, PackedInputs, PackedTrees, Room
+from treefine.fast.packed import Packed
+from treefine.fast.packed_encoder import FIRST, REST, SPECIAL, PackedInputs, Room
 from treefine.fast.packed_step import StepInputs, StepOutputs
-from treefine.model.batch import NO_HEAD, flat_arcs, flat_tags
-from treefine.model.subwords import Subwords
-from treefine.model.vocabulary import UNSEEN, Vocabulary
-from treefine.parsing.annotate import with_parse
-from treefine.treebank.graph import Arcs
-from treefine.treebank.sentence import Sentence
+from treefine.model.vocabulary import NO_HEAD, UNSEEN
 
 Numbers = Int[np.ndarray, " number"]
 
@@ -254,49 +248,3 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> Numbers:
     """
     found: Numbers = np.repeat(starts - starts_of(sizes), sizes) + np.arange(int(sizes.sum()))
     return found
-
-
-def pack(
-    sentences: Sequence[Sentence],
-    subwords: Subwords,
-    vocabulary: Vocabulary,
-    columns: Sequence[Column],
-    *,
-    reads_tags: bool,
-    arcs: Sequence[Arcs] | None = None,
-) -> Packed:
-    """The sentences as the engine reads them: with the tags that they have if `reads_tags`, and with initial arcs."""
-    forms = list(chain.from_iterable(sentence.forms for sentence in sentences))
-    pieces = subwords.pieces_of(forms)
-    if arcs is None:
-        heads, labels = np.full(len(forms), NO_HEAD, np.int32), np.full(len(forms), UNSEEN, np.int32)
-    else:
-        heads, labels = flat_arcs(arcs, vocabulary)
-    return Packed(
-        np.fromiter(chain.from_iterable(pieces), np.int32),
-        np.fromiter(map(len, pieces), np.int32, len(forms)),
-        np.fromiter(map(len, sentences), np.int32, len(sentences)),
-        heads,
-        labels,
-        flat_tags(sentences, vocabulary, columns) if reads_tags else None,
-    )
-
-
-def filled(
-    sentences: Iterable[Sentence], trees: PackedTrees, vocabulary: Vocabulary, columns: Sequence[Column]
-) -> Iterator[Sentence]:
-    """The sentences with their trees, and with the tags that were predicted where they had none."""
-    heads, labels = trees.heads.tolist(), _named(trees.labels, vocabulary.labels)
-    tags = []
-    if trees.tags is not None:
-        tags = [_named(trees.tags[:, place] - 1, vocabulary.tags(column)) for place, column in enumerate(columns)]
-    start = 0
-    for sentence in sentences:
-        words = slice(start, start + len(sentence))
-        arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
-        yield with_parse(sentence, arcs, columns, [each[words] for each in tags])
-        start = words.stop
-
-
-def _named(ids: np.ndarray, names: Sequence[str]) -> list[str]:
-    return [names[each] for each in ids.tolist()]

@@ -13,9 +13,10 @@ import torch
 
 from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
-from treefine.fast.buffers import Answer, Arrays, Buffer, Numbers, Standing, filled, pack
+from treefine.fast.buffers import Answer, Arrays, Buffer, Numbers, Standing
 from treefine.fast.fused_attention import is_available
-from treefine.fast.packed_encoder import Packed, PackedTrees, Room
+from treefine.fast.packed import Packed, PackedTrees, filled, pack
+from treefine.fast.packed_encoder import Room
 from treefine.fast.packed_step import CONVERGED, IS_SEARCHED, IS_SURE, IS_TREE, PackedStep
 from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs
 from treefine.parsing.annotate import with_parse

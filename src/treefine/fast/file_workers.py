@@ -16,7 +16,7 @@ import numpy as np
 
 from treefine.config import Column
 from treefine.errors import TreebankError, TreefineError
-from treefine.fast.packed_encoder import Packed, PackedTrees
+from treefine.fast.packed import Packed, PackedTrees
 from treefine.fast.pool import SHORT, Hand, Pool, default_workers
 from treefine.fast.scribe import Orders, Place, Read, Written, readable, written
 from treefine.model.subwords import Subwords

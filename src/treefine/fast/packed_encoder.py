@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -18,32 +17,6 @@ from treefine.fast.fused_attention import RowRelations, Rows, attend_rows, is_av
 from treefine.model.attention import RelationTables, attend
 from treefine.model.encoder import Layer, TransformerEncoder
 from treefine.model.relations import NONE, Relations, n_kinds_of
-
-
-@dataclass(frozen=True)
-class Packed:
-    """Sentences as the engine reads them."""
-
-    pieces: Int[np.ndarray, " piece"]  # of words alone: CLS, ROOT and SEP are not among them
-    counts: Int[np.ndarray, " word"]  # pieces of each word, one at least
-    lengths: Int[np.ndarray, " sentence"]  # words of each sentence, one at least
-    heads: Int[np.ndarray, " word"]  # of the initial graph, counted in its sentence; 0 is ROOT, NO_HEAD where none
-    labels: Int[np.ndarray, " word"]  # UNSEEN where there is none, or none that the model has
-    tags: Int[np.ndarray, "word column"] | None = None  # that are given; 0 for none. None where no tags are read
-
-    def __len__(self) -> int:
-        """Return the number of sentences."""
-        return len(self.lengths)
-
-
-@dataclass(frozen=True)
-class PackedTrees:
-    """The trees of such sentences, and the tags of their words where a model predicts them."""
-
-    heads: Int[np.ndarray, " word"]  # counted in the sentence; 0 is ROOT
-    labels: Int[np.ndarray, " word"]
-    tags: Int[np.ndarray, "word column"] | None = None  # the best tag of each word, counted from 1
-
 
 SPECIAL, FIRST, REST = 0, 1, 2  # kinds of pieces: CLS, SEP or nothing; the first piece of a word or ROOT; another piece
 

@@ -10,10 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from treefine.fast.packed_encoder import PackedEncoder, PackedInputs, Room
-from treefine.model.batch import NO_HEAD
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.scorer import label_scores, with_one
-from treefine.model.vocabulary import UNSEEN
+from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.batches import Plan
 from treefine.parsing.decode import are_trees, dependents
 from treefine.parsing.invariance import sureness

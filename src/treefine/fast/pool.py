@@ -18,7 +18,7 @@ import numpy as np
 
 from treefine import errors
 from treefine.errors import TreebankError, TreefineError
-from treefine.fast.packed_encoder import Packed, PackedTrees
+from treefine.fast.packed import Packed, PackedTrees
 from treefine.fast.scribe import Orders, Place, Read, Scribe, Written
 
 _LENGTH = struct.Struct("<Q")

@@ -14,8 +14,7 @@ from tokenizers import Tokenizer
 
 from treefine.config import Column
 from treefine.errors import TreebankError
-from treefine.fast.buffers import filled, pack
-from treefine.fast.packed_encoder import Packed, PackedTrees
+from treefine.fast.packed import Packed, PackedTrees, filled, pack
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.initial import given, renamed

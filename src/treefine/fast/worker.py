@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from treefine.fast.packed_encoder import PackedTrees
+from treefine.fast.packed import PackedTrees
 from treefine.fast.pool import Arrays, as_array, error_values, receive, send
 from treefine.fast.scribe import Orders, Place, Scribe
 from treefine.treebank.conllu import Stretch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from treefine.config import Column
-from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs
 from treefine.treebank.graph import Arcs
-from treefine.treebank.sentence import Sentence
 
 
 def sent(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
@@ -57,35 +55,6 @@ class Allowed:
     def to(self, device: torch.device) -> Allowed:
         """The same on another device."""
         return Allowed(self.heads.to(device), self.labels.to(device))
-
-
-NO_HEAD = -1  # of ROOT, of padding, and of a word whose head is not given
-
-
-def flat_arcs(
-    arcs: Sequence[Arcs], vocabulary: Vocabulary
-) -> tuple[Int[np.ndarray, " word"], Int[np.ndarray, " word"]]:
-    """The head and the label of each word; NO_HEAD and UNSEEN where there is none.
-
-    >>> flat_arcs([Arcs((2, 0), ("det", "root")), Arcs((None,), ("root",))], Vocabulary(labels=("root",)))
-    (array([ 2,  0, -1], dtype=int32), array([-1,  0, -1], dtype=int32))
-    """
-    given = [NO_HEAD if head is None else head for each in arcs for head in each.heads]
-    heads = np.array(given, dtype=np.int32)
-    labels = np.array(vocabulary.label_ids(list(chain.from_iterable(each.labels for each in arcs))), dtype=np.int32)
-    labels[heads == NO_HEAD] = UNSEEN
-    return heads, labels
-
-
-def flat_tags(
-    sentences: Sequence[Sentence], vocabulary: Vocabulary, columns: Sequence[Column]
-) -> Int[np.ndarray, "word column"]:
-    """The ids of the tags that the words have in these columns; 0 for none."""
-    ids = np.zeros((sum(map(len, sentences)), len(columns)), np.int32)
-    for place, column in enumerate(columns):
-        tags = chain.from_iterable(each.upos if column == "upos" else each.xpos for each in sentences)
-        ids[:, place] = vocabulary.tag_ids(column, list(tags))
-    return ids
 
 
 def padded(

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from treefine.config import BiLSTMSettings, ModelSettings
 from treefine.errors import ConfigError
-from treefine.model.batch import Batch, Graphs, PieceInputs, WordInputs, flat_tags, padded
+from treefine.model.batch import Batch, Graphs, PieceInputs, WordInputs, padded
 from treefine.model.bilstm import BiLSTMEncoder
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.scorer import BiaffineScorer, Scores, Tagger
 from treefine.model.subwords import Subwords
-from treefine.model.vocabulary import Vocabulary
+from treefine.model.vocabulary import Vocabulary, flat_tags
 from treefine.treebank.sentence import Sentence
 
 

@@ -6,13 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+
+import numpy as np
+from jaxtyping import Int
 
 from treefine.config import Column
 from treefine.errors import TreebankError
+from treefine.treebank.graph import Arcs
 from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 UNSEEN = -1  # the id of a label that the model has no name for
+NO_HEAD = -1  # of ROOT, of padding, and of a word whose head is not given
 
 
 @dataclass(frozen=True)
@@ -97,3 +103,29 @@ class Vocabulary:
         """The id of each of a word's first characters, counted from 2; 1 for one never seen. 0 is left for padding."""
         ids = self._ids["chars"]
         return [ids.get(char, -1) + 2 for char in word[:most]]
+
+
+def flat_arcs(
+    arcs: Sequence[Arcs], vocabulary: Vocabulary
+) -> tuple[Int[np.ndarray, " word"], Int[np.ndarray, " word"]]:
+    """Return the head and the label id of each word; NO_HEAD and UNSEEN where it has none.
+
+    >>> flat_arcs([Arcs((2, 0), ("det", "root")), Arcs((None,), ("root",))], Vocabulary(labels=("root",)))
+    (array([ 2,  0, -1], dtype=int32), array([-1,  0, -1], dtype=int32))
+    """
+    given = [NO_HEAD if head is None else head for each in arcs for head in each.heads]
+    heads = np.array(given, dtype=np.int32)
+    labels = np.array(vocabulary.label_ids(list(chain.from_iterable(each.labels for each in arcs))), dtype=np.int32)
+    labels[heads == NO_HEAD] = UNSEEN
+    return heads, labels
+
+
+def flat_tags(
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, columns: Sequence[Column]
+) -> Int[np.ndarray, "word column"]:
+    """Return the tag ids of the words, one column per column of tags; 0 where a word has no tag."""
+    ids = np.zeros((sum(map(len, sentences)), len(columns)), np.int32)
+    for place, column in enumerate(columns):
+        tags = chain.from_iterable(each.upos if column == "upos" else each.xpos for each in sentences)
+        ids[:, place] = vocabulary.tag_ids(column, list(tags))
+    return ids

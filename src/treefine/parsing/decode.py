@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treefine.model.batch import NO_HEAD, Graphs
+from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
-from treefine.model.vocabulary import UNSEEN
+from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.trees import best_trees, maximum_tree, projective_tree
 from treefine.treebank.graph import ROOT, non_projective_words
 

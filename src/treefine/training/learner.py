@@ -14,10 +14,10 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
-from treefine.model.batch import N_SPECIALS, NO_HEAD, Arriving, Batch, Graphs, WordInputs, sent
+from treefine.model.batch import N_SPECIALS, Arriving, Batch, Graphs, WordInputs, sent
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
-from treefine.model.vocabulary import UNSEEN
+from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.batches import batches, halving, is_out_of_memory
 from treefine.parsing.decode import Decoder, made_trees
 from treefine.parsing.refine import BatchStep, Tags, refine

@@ -1,0 +1,88 @@
+"""Sentences and trees as flat numpy arrays; workers use this module, so it does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from jaxtyping import Int
+
+from treefine.config import Column
+from treefine.model.subwords import Subwords
+from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs, flat_tags
+from treefine.parsing.annotate import with_parse
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Sentences as the engine reads them."""
+
+    pieces: Int[np.ndarray, " piece"]  # of words alone: CLS, ROOT and SEP are not among them
+    counts: Int[np.ndarray, " word"]  # pieces of each word, one at least
+    lengths: Int[np.ndarray, " sentence"]  # words of each sentence, one at least
+    heads: Int[np.ndarray, " word"]  # of the initial graph, counted in its sentence; 0 is ROOT, NO_HEAD where none
+    labels: Int[np.ndarray, " word"]  # UNSEEN where there is none, or none that the model has
+    tags: Int[np.ndarray, "word column"] | None = None  # that are given; 0 for none. None where no tags are read
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.lengths)
+
+
+@dataclass(frozen=True)
+class PackedTrees:
+    """The trees of such sentences, and the tags of their words where a model predicts them."""
+
+    heads: Int[np.ndarray, " word"]  # counted in the sentence; 0 is ROOT
+    labels: Int[np.ndarray, " word"]
+    tags: Int[np.ndarray, "word column"] | None = None  # the best tag of each word, counted from 1
+
+
+def pack(
+    sentences: Sequence[Sentence],
+    subwords: Subwords,
+    vocabulary: Vocabulary,
+    columns: Sequence[Column],
+    *,
+    reads_tags: bool,
+    arcs: Sequence[Arcs] | None = None,
+) -> Packed:
+    """The sentences as the engine reads them: with the tags that they have if `reads_tags`, and with initial arcs."""
+    forms = list(chain.from_iterable(sentence.forms for sentence in sentences))
+    pieces = subwords.pieces_of(forms)
+    if arcs is None:
+        heads, labels = np.full(len(forms), NO_HEAD, np.int32), np.full(len(forms), UNSEEN, np.int32)
+    else:
+        heads, labels = flat_arcs(arcs, vocabulary)
+    return Packed(
+        np.fromiter(chain.from_iterable(pieces), np.int32),
+        np.fromiter(map(len, pieces), np.int32, len(forms)),
+        np.fromiter(map(len, sentences), np.int32, len(sentences)),
+        heads,
+        labels,
+        flat_tags(sentences, vocabulary, columns) if reads_tags else None,
+    )
+
+
+def filled(
+    sentences: Iterable[Sentence], trees: PackedTrees, vocabulary: Vocabulary, columns: Sequence[Column]
+) -> Iterator[Sentence]:
+    """The sentences with their trees, and with the tags that were predicted where they had none."""
+    heads, labels = trees.heads.tolist(), _named(trees.labels, vocabulary.labels)
+    tags = []
+    if trees.tags is not None:
+        tags = [_named(trees.tags[:, place] - 1, vocabulary.tags(column)) for place, column in enumerate(columns)]
+    start = 0
+    for sentence in sentences:
+        words = slice(start, start + len(sentence))
+        arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
+        yield with_parse(sentence, arcs, columns, [each[words] for each in tags])
+        start = words.stop
+
+
+def _named(ids: np.ndarray, names: Sequence[str]) -> list[str]:
+    return [names[each] for each in ids.tolist()]
