@@ -16,7 +16,7 @@ from treefine.evaluation.analysis.refinement import Example, step_pair
 from treefine.evaluation.analysis.refinement_page import example_pictures
 from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.scores import all_marks
-from treefine.evaluation.words import Words, load_words
+from treefine.evaluation.words import WordColumns, load_words
 
 TREEBANK = "en_ewt"  # of the examples: its licence (CC BY-SA 4.0) lets us show its sentences
 EXAMPLES = 2
@@ -31,7 +31,7 @@ CURVES = {  # by property: the title of its axis
 
 
 @cache
-def words_of(treebank: str) -> Words:
+def words_of(treebank: str) -> WordColumns:
     """The gold words of a dev set."""
     return load_words(gold_of(treebank))
 

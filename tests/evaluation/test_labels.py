@@ -3,7 +3,7 @@ import pytest
 from benchmarks.corrupted import corrupt
 from benchmarks.oracles import counts_of
 from treefine import Graph, Sentence, evaluate, read_treebank
-from treefine.evaluation.scores import Score, all_marks, head_confusions, label_confusions, label_scores, load_pair
+from treefine.evaluation.scores import Score, all_marks, head_confusions, label_confusions, load_pair, scores_by_label
 
 WORDS = Sentence.of_words(["She", "saw", "him", "."], upos=["PRON", "VERB", "PRON", "PUNCT"])
 GOLD = WORDS.with_graph(Graph.of_words([2, 0, 2, 2], ["nsubj", "root", "obj", "punct"]))
@@ -16,7 +16,7 @@ def pair():
 
 
 def test_each_label_has_its_own_score(pair):
-    assert label_scores(pair, all_marks(pair)["LAS"]) == {
+    assert scores_by_label(pair, all_marks(pair)["LAS"]) == {
         "nsubj": Score(1, 2, 0, 1),
         "obj": Score(1, 0, 0, 1),
         "punct": Score(1, 1, 0, 1),
@@ -44,7 +44,7 @@ def test_the_scores_of_all_labels_add_up_to_las(data, tmp_path, seed):
     system.write_text(corrupt(sentences, seed))
     pair = load_pair(data / "en_ewt-sample.conllu", system)
 
-    columns = zip(*map(counts_of, label_scores(pair, all_marks(pair)["LAS"]).values()), strict=True)
+    columns = zip(*map(counts_of, scores_by_label(pair, all_marks(pair)["LAS"]).values()), strict=True)
 
     assert tuple(map(sum, columns)) == counts_of(evaluate(sentences, read_treebank(system))["LAS"])
 
@@ -77,4 +77,4 @@ def test_words_that_do_not_count_are_not_confused(data):
 
     assert sum(label_confusions(pair, found["LAS"], rule="ptb").values()) == 5
     assert sum(head_confusions(pair, found["UAS"]).values()) == 5
-    assert "punct" not in label_scores(pair, found["LAS"], rule="ptb")
+    assert "punct" not in scores_by_label(pair, found["LAS"], rule="ptb")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treefine.cli.systems import FormatOption, RuleOption, bytes_in, find_treebanks, system_names
+from treefine.cli.systems import FormatOption, RuleOption, find_treebanks, system_names, total_size
 from treefine.cli.terminal import progress
 from treefine.config import TagSource
 from treefine.drawing.characters import visible
@@ -17,12 +17,12 @@ from treefine.evaluation.tables import count
 from treefine.treebank.files import not_written, open_output
 
 if TYPE_CHECKING:
-    from treefine.evaluation.analysis.errors import Parsed
+    from treefine.evaluation.analysis.errors import ParsedTreebank
 
 _ENDINGS = (".html", ".json", ".csv")
 
 
-def analyse(
+def analyse_command(
     gold: Annotated[str, typer.Argument(metavar="GOLD", help="The file that is right, or a folder of such files.")],
     systems: Annotated[
         list[str] | None,
@@ -116,14 +116,17 @@ def analyse(
 def _analyse_files(
     gold: str, systems: Sequence[str], outputs: Sequence[str], rule: str, format: str | None, examples: int
 ) -> None:
-    from treefine.evaluation.analysis.errors import analyse as analyse_parsed  # which loads numpy
-    from treefine.evaluation.analysis.errors import count_resamplings, read_parsed
+    from treefine.evaluation.analysis.errors import (
+        analyse,  # which loads numpy
+        count_resamplings,
+        read_parsed,
+    )
 
     if gold == "-" and "-" in systems:
         raise TreefineError("Standard input can be read once.", hint="Name a file for the other.")
     names = system_names(systems)
     files = find_treebanks(gold, names, format=format)
-    sizes = bytes_in(*[path for each in files for path in (each.gold, *each.systems.values())])
+    sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
     with progress("Reading", sizes) as advance:
         treebanks = [
             read_parsed(each.name, each.gold, each.systems, rule=rule, format=format, on_bytes=advance)
@@ -132,7 +135,7 @@ def _analyse_files(
     for line in _notes(treebanks):
         typer.echo(visible(line), err=True)
     with progress("Resampling", count_resamplings(len(treebanks), len(names)) or None) as advance:
-        analyses = analyse_parsed(treebanks, examples=examples, on_progress=advance)
+        analyses = analyse(treebanks, examples=examples, on_progress=advance)
     title = f"{', '.join(names)} against {visible(gold) if gold != '-' else 'standard input'}"
     from treefine.evaluation.analysis.export import analysis_csv, analysis_json, analysis_text
 
@@ -169,7 +172,7 @@ def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
             raise TreefineError("The output would take the place of the input.", hint=hint, path=output)
 
 
-def _notes(treebanks: Sequence[Parsed]) -> Iterator[str]:
+def _notes(treebanks: Sequence[ParsedTreebank]) -> Iterator[str]:
     """What a person should know of the files: missing labels, and graphs that are no trees."""
     for treebank in treebanks:
         for path in treebank.paths_without_labels():

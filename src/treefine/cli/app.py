@@ -13,10 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 import treefine
-from treefine.cli.analyse import analyse
+from treefine.cli.analyse import analyse_command
 from treefine.cli.parse import parse, refine
 from treefine.cli.serve import serve
-from treefine.cli.systems import FORMAT_NAMES, FormatOption, RuleOption, bytes_in, system_names
+from treefine.cli.systems import FORMAT_NAMES, FormatOption, RuleOption, system_names, total_size
 from treefine.cli.terminal import progress
 from treefine.cli.train import train
 from treefine.cli.write import check_table, convert_to_table
@@ -28,9 +28,9 @@ from treefine.evaluation.scores import (
     all_scores,
     head_confusions,
     label_confusions,
-    label_scores,
     load_pair,
     load_pairs,
+    scores_by_label,
 )
 from treefine.model.bundled import about, bundled_models
 from treefine.treebank.conllu import read_treebank
@@ -169,12 +169,12 @@ def evaluate(
     Printed are all measures of the CoNLL 2018 shared task, or those of another corpus' rule. UEM and LEM are
     the share of whole sentences that are right, heads alone and with labels.
     """
-    with progress("Reading", bytes_in(gold, system)) as advance:
+    with progress("Reading", total_size(gold, system)) as advance:
         pair = load_pair(gold, system, rule=rule, format=format, on_bytes=advance)
     with progress("Scoring"):
         found = all_marks(pair, rule=rule)
         scores = all_scores(pair, found, rule=rule)
-        by_label = label_scores(pair, found["LAS"], rule=rule) if labels else None
+        by_label = scores_by_label(pair, found["LAS"], rule=rule) if labels else None
         confused = {}
         if confusions:
             confused["label"] = label_confusions(pair, found["LAS"], rule=rule)
@@ -218,7 +218,7 @@ def compare(
 
     if len(systems) < 2:
         raise TreefineError("There is only one system to compare.", hint="Name two files or more after the gold file.")
-    with progress("Reading", bytes_in(gold, *systems)) as advance:
+    with progress("Reading", total_size(gold, *systems)) as advance:
         pairs = load_pairs(gold, system_names(systems), rule=rule, format=format, on_bytes=advance)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
         comparison = compare_systems(
@@ -231,11 +231,12 @@ def compare(
 
 
 app.command(
+    "analyse",
     epilog=_examples(
         "treefine analyse gold.conllu syntr.conllu rngtr.conllu -o report.html -o report.json",
         "treefine analyse dev/ --model models/multi -o refinement.html",
-    )
-)(analyse)
+    ),
+)(analyse_command)
 
 
 @app.command(epilog=_examples("treefine validate *.conllu", "treefine validate --format conllx --json wsj.txt"))
@@ -251,7 +252,7 @@ def validate(
     """
     faults = 0
     as_values = []
-    with progress("Reading", bytes_in(*files)) as advance:
+    with progress("Reading", total_size(*files)) as advance:
         for path in files:
             for fault in find_faults(path, format=format, on_bytes=advance):
                 faults += 1
@@ -293,7 +294,7 @@ def convert(
         check_table(target)
     form = format_of(target, to_format)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
-    with progress("Converting", bytes_in(source)) as advance:
+    with progress("Converting", total_size(source)) as advance:
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
         lost = convert_to_table(sentences, target) if is_table else convert_treebank(sentences, target, form)
     if lost:

@@ -113,7 +113,7 @@ def treebanks_in(folder: str, *, format: str | None = None) -> dict[str, str]:
     return found
 
 
-def bytes_in(*paths: str) -> int | None:
+def total_size(*paths: str) -> int | None:
     """The size of the files together, for a progress bar; None where one is a stream."""
     try:
         found = [Path(path).stat() for path in paths]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from treefine.drawing.characters import visible
 from treefine.drawing.html import page_end, page_start
 from treefine.drawing.svg import draw_svg
-from treefine.drawing.text import BOLD, Cell
+from treefine.drawing.text import BOLD, StyledText
 from treefine.errors import TreefineError
 from treefine.parsing.table import Content, Placed, batches, load, schema_of
 from treefine.treebank.convert import losses
@@ -55,7 +55,7 @@ def as_trees(parses: Iterable[Parse], pen: Pen, *, steps: bool) -> Iterator[str]
     for number, parse in enumerate(parses):
         name = visible(parse.sentence.sent_id or str(number + 1), ascii_only=pen.ascii_only)
         sure = "" if parse.trees else f", confidence {parse.confidence:.2f}"  # each of several trees has its own
-        heading = Cell(name + sure, BOLD).painted(color=pen.color)
+        heading = StyledText(name + sure, BOLD).painted(color=pen.color)
         drawn = parse.to_text(steps=steps, color=pen.color, ascii_only=pen.ascii_only)
         yield "\n" * bool(number) + f"{heading}\n{drawn}"
 

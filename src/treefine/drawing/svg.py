@@ -15,15 +15,15 @@ from treefine.treebank.graph import ROOT
 
 WORD_SIZE, SMALL_SIZE = 16, 12  # of letters, in pixels: words, and all else
 STEM = 11  # how far from a word's middle its own arcs start, left and right; the arc of its head ends in the middle
-MARGIN = 18  # around the drawing
+_MARGIN = 18  # around the drawing
 GAP = 18  # between two words
 BOLD = 1.1  # how much wider bold letters are
-MAX_CELLS = 40  # of a form, tag or label, as wide as this many letters
+_MAX_CELLS = 40  # of a form, tag or label, as wide as this many letters
 UNSURE = 0.8  # a confidence below this has a question mark
 NARROW, WIDE = frozenset("fijlrtI .,:;'`!|()[]{}/\\-"), frozenset("mwMW@%—…")
 
 
-class Kind(Enum):
+class ArcKind(Enum):
     """How an arc is drawn."""
 
     SAME = "same"
@@ -37,7 +37,7 @@ class Arc(NamedTuple):
     word: int
     head: int
     label: str
-    kind: Kind = Kind.SAME
+    kind: ArcKind = ArcKind.SAME
     old_label: str = ""  # where the label alone has changed
     sure: float | None = None  # how sure the parser is of it, where that is shown
 
@@ -68,10 +68,10 @@ def arcs_of(picture: Picture) -> list[Arc]:
         if word not in changed or before is None:
             arcs.append(Arc(word, head, label, sure=sure))
         elif before.heads[word] == head:
-            arcs.append(Arc(word, head, label, Kind.CHANGED, before.labels[word], sure))
+            arcs.append(Arc(word, head, label, ArcKind.CHANGED, before.labels[word], sure))
         else:
-            arcs.append(Arc(word, head, label, Kind.CHANGED, sure=sure))
-            arcs.append(Arc(word, before.heads[word], before.labels[word], Kind.OLD))
+            arcs.append(Arc(word, head, label, ArcKind.CHANGED, sure=sure))
+            arcs.append(Arc(word, before.heads[word], before.labels[word], ArcKind.OLD))
     return arcs
 
 
@@ -95,7 +95,7 @@ def arc_levels(arcs: Sequence[Arc], n_words: int) -> list[int]:
     return levels
 
 
-def shown(text: str, max_cells: int = MAX_CELLS) -> str:
+def shown(text: str, max_cells: int = _MAX_CELLS) -> str:
     """The text as it is drawn: nothing in it acts, and it is not endless."""
     return shorten(visible(text), max_cells)
 
@@ -109,12 +109,12 @@ def text_width(text: str, size: float) -> float:
 
 def label_width(arc: Arc) -> float:
     """The width of an arc's label, with what is shown beside it (the old one, the confidence), and some room."""
-    bold = BOLD if arc.kind is Kind.CHANGED else 1.0
+    bold = BOLD if arc.kind is ArcKind.CHANGED else 1.0
     was = text_width(f"{shown(arc.old_label)} ", SMALL_SIZE) if arc.old_label else 0.0
     return bold * text_width(shown(arc.label) + arc.sure_text, SMALL_SIZE) + was + 10
 
 
-def word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
+def _word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
     """The middle of each word (ROOT's place is unused), and the width of the whole; words may run from the right.
 
     The pictures are over the same words and share their places, so that one sees what moved between two steps.
@@ -134,12 +134,12 @@ def word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
         for token in picture.multiword_tokens:
             apart[token.words[-1]].append((token.words[0], text_width(shown(token.form), SMALL_SIZE)))
     middles = [0.0] * len(halves)
-    end: float = MARGIN - GAP
+    end: float = _MARGIN - GAP
     for word in range(1, len(halves)):
         places = [middles[earlier] + distance for earlier, distance in apart[word]]
         middles[word] = max([end + GAP + halves[word], *places])
         end = middles[word] + halves[word]
-    width = end + MARGIN
+    width = end + _MARGIN
     return ([width - middle for middle in middles] if is_right_to_left("".join(forms)) else middles), width
 
 
@@ -199,9 +199,9 @@ def svg_and_width(pictures: Sequence[Picture]) -> tuple[str, float]:
     width = top = 0.0
     for _, group in groupby(pictures, key=lambda picture: picture.forms):
         same_words = list(group)
-        places, needed = word_places(same_words)
+        places, needed = _word_places(same_words)
         titles = [shown(picture.title, TITLE_CELLS) for picture in same_words]
-        width = max(width, needed, *(text_width(title, TITLE_SIZE) * BOLD + 2 * MARGIN for title in titles))
+        width = max(width, needed, *(text_width(title, TITLE_SIZE) * BOLD + 2 * _MARGIN for title in titles))
         for picture in same_words:
             drawn, height = _draw(picture, places, _n_levels(picture))
             parts.append(f'<g transform="translate(0 {_number(top)})">{drawn}</g>')
@@ -214,7 +214,7 @@ def draw_frames(pictures: Sequence[Picture]) -> list[str]:
 
     All are of one size and have their words in the same places, so that one can take the place of another.
     """
-    places, width = word_places(pictures)
+    places, width = _word_places(pictures)
     n_levels = max(map(_n_levels, pictures))
     drawn = (_draw(replace(picture, title=""), places, n_levels) for picture in pictures)
     return [_whole([parts], pictures[0].text, width, height) for parts, height in drawn]
@@ -241,11 +241,11 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
     """The elements of one picture with room for that many levels of arcs, and its height."""
     arcs = arcs_of(picture)
     levels = arc_levels(arcs, len(picture.forms))
-    top = MARGIN / 2 + (TITLE if picture.title else 0)
+    top = _MARGIN / 2 + (TITLE if picture.title else 0)
     ground = top + LEVEL * (n_levels + 0.7 if n_levels else 0)  # where arcs end and words begin
-    parts = [_text(MARGIN, MARGIN / 2 + 16, picture.title, "title")] if picture.title else []
+    parts = [_text(_MARGIN, _MARGIN / 2 + 16, picture.title, "title")] if picture.title else []
     # Changed arcs come last and lie on top; labels lie on all lines, so that no line runs through one.
-    order = sorted(range(len(arcs)), key=lambda index: (arcs[index].kind is Kind.CHANGED, levels[index]))
+    order = sorted(range(len(arcs)), key=lambda index: (arcs[index].kind is ArcKind.CHANGED, levels[index]))
     heights = [ground - LEVEL * (level + 0.2) for level in levels]
     ends = [_ends(arc, picture, places) for arc in arcs]
     for each in order:
@@ -262,7 +262,7 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
         start, end = sorted((places[token.words[0]], places[token.words[-1]]))
         line = f"M{_number(start - STEM)} {_number(bottom)}v4H{_number(end + STEM)}v-4"
         parts.append(f'<path d="{line}"/>' + _text((start + end) / 2, bottom + 18, token.form, "token"))
-    return "\n".join(parts), bottom + (TOKENS if picture.multiword_tokens else 0) + MARGIN / 2
+    return "\n".join(parts), bottom + (TOKENS if picture.multiword_tokens else 0) + _MARGIN / 2
 
 
 def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, float]:
@@ -275,7 +275,7 @@ def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, f
 
 def _shift(arc: Arc, picture: Picture, places: Sequence[float]) -> float:
     """How far from the middle of its word an arc ends: an old one stands aside, where it does not cross the new one."""
-    if arc.kind is not Kind.OLD or picture.graph is None:
+    if arc.kind is not ArcKind.OLD or picture.graph is None:
         return 0.0
     here = places[arc.word]
     new_head = picture.graph.heads[arc.word]
@@ -293,7 +293,7 @@ def _shift(arc: Arc, picture: Picture, places: Sequence[float]) -> float:
 def _arc(arc: Arc, ends: tuple[float, float], height: float, ground: float, title: str) -> str:
     """The line of an arc from its head, and the arrow's head at its word; a browser shows the title on pointing."""
     start, end = ends
-    size = ARROW if arc.kind is not Kind.OLD else ARROW - 2
+    size = ARROW if arc.kind is not ArcKind.OLD else ARROW - 2
     line = f"M{_number(start)} {_number(height)}"
     if arc.head != ROOT:
         bend = min(CORNER, abs(end - start) / 2)
@@ -313,7 +313,7 @@ def _describe(arc: Arc, picture: Picture) -> str:
     head = picture.forms[arc.head - 1] if arc.head else "ROOT"
     said = f"{picture.forms[arc.word - 1]} ← {head}: {arc.label}"
     before = picture.before_name or "before"
-    if arc.kind is Kind.OLD:
+    if arc.kind is ArcKind.OLD:
         return f"{said} ({before})"
     if arc.old_label:
         said += f" ({before}: {arc.old_label})"

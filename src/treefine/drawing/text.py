@@ -54,14 +54,14 @@ def bars_of(heads: Sequence[int], *, max_columns: int = MAX_COLUMNS) -> tuple[di
     return bars, frozenset(loose)
 
 
-MAX_CELLS = 40  # of a form, tag or label: one endless word must not push the others off the screen
-MARGIN = 2  # columns; a root's line starts here
+_MAX_CELLS = 40  # of a form, tag or label: one endless word must not push the others off the screen
+_MARGIN = 2  # columns; a root's line starts here
 TO_ASCII = str.maketrans("─┄│╭├╰┬┼┴", "-.|,|`v+^")
 GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # what is left of a line halfway to the line above it
 PLAIN, BOLD, DIM, LABEL, CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes that show on dark and on light terminals
 
 
-class Cell(NamedTuple):
+class StyledText(NamedTuple):
     """One cell of a row: what it says and its ANSI code."""
 
     text: str
@@ -77,8 +77,8 @@ class Row(NamedTuple):
 
     number: str
     bars: str
-    arc: Cell
-    cells: tuple[Cell, ...]  # form, tag, head, label, confidence, note
+    arc: StyledText
+    cells: tuple[StyledText, ...]  # form, tag, head, label, confidence, note
 
 
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
@@ -100,12 +100,14 @@ def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False
     rows = _rows(picture, ascii_only=ascii_only)
     number_width = max((len(row.number) for row in rows), default=0)
     widths = [max(cells(cell.text) for cell in column) for column in zip(*(row.cells for row in rows), strict=True)]
-    lines = [Cell(visible(picture.title, ascii_only=ascii_only), BOLD).painted(color=color)] if picture.title else []
+    lines = (
+        [StyledText(visible(picture.title, ascii_only=ascii_only), BOLD).painted(color=color)] if picture.title else []
+    )
     for row in rows:
         drawn = row.bars + row.arc.painted(color=color)
         if ascii_only:
             drawn = drawn.translate(TO_ASCII)
-        number = Cell(row.number.rjust(number_width), DIM).painted(color=color)
+        number = StyledText(row.number.rjust(number_width), DIM).painted(color=color)
         line = f"{number} {drawn}"
         for index, (cell, width, gap) in enumerate(zip(row.cells, widths, GAPS, strict=True)):
             if width:
@@ -120,7 +122,7 @@ def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False
 
 def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
     def shown(text: str) -> str:
-        return shorten(visible(text, ascii_only=ascii_only), MAX_CELLS, ending="..." if ascii_only else "…")
+        return shorten(visible(text, ascii_only=ascii_only), _MAX_CELLS, ending="..." if ascii_only else "…")
 
     graph, changed = picture.graph, picture.changed
     arcs = [""] * (len(picture.forms) + 1) if graph is None else [f"{line} " for line in arc_lines(graph)]
@@ -131,17 +133,17 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
         arc = arcs[word].lstrip(" │")
         bars = arcs[word].removesuffix(arc)
         if word in starts:
-            number, name = f"{word}-{starts[word].words[-1]}", Cell(shown(starts[word].form), DIM)
-            rows.append(Row(number, arcs[word].translate(GOES_UP), Cell(""), (name, *[Cell("")] * 5)))
+            number, name = f"{word}-{starts[word].words[-1]}", StyledText(shown(starts[word].form), DIM)
+            rows.append(Row(number, arcs[word].translate(GOES_UP), StyledText(""), (name, *[StyledText("")] * 5)))
         said = (
-            Cell(shown(form)),
-            Cell(shown(picture.tags[word - 1]) if picture.tags else "", DIM),
-            Cell(str(graph.heads[word]) if graph else ""),
-            Cell(shown(graph.labels[word]) if graph else "", CHANGED if word in changed else LABEL),
-            Cell(f"{picture.confidence[word - 1]:.2f}" if picture.confidence else "", DIM),
-            Cell(shown(notes[word]), CHANGED),
+            StyledText(shown(form)),
+            StyledText(shown(picture.tags[word - 1]) if picture.tags else "", DIM),
+            StyledText(str(graph.heads[word]) if graph else ""),
+            StyledText(shown(graph.labels[word]) if graph else "", CHANGED if word in changed else LABEL),
+            StyledText(f"{picture.confidence[word - 1]:.2f}" if picture.confidence else "", DIM),
+            StyledText(shown(notes[word]), CHANGED),
         )
-        rows.append(Row(str(word), bars, Cell(arc, CHANGED if word in changed else PLAIN), said))
+        rows.append(Row(str(word), bars, StyledText(arc, CHANGED if word in changed else PLAIN), said))
     return rows
 
 
@@ -169,11 +171,11 @@ def arc_lines(graph: Graph) -> list[str]:
       ╰─>
     """
     bars, loose = bars_of(graph.heads)
-    width = MARGIN + 2 * (1 + max((bar.column for bar in bars.values()), default=-1))
+    width = _MARGIN + 2 * (1 + max((bar.column for bar in bars.values()), default=-1))
     lines = [[" "] * width for _ in graph.heads]
     for bar in bars.values():
         for word in range(bar.low, bar.high + 1):
-            lines[word][MARGIN + 2 * bar.column] = "│"
+            lines[word][_MARGIN + 2 * bar.column] = "│"
     for word, head in enumerate(graph.heads[1:], start=1):
         line = lines[word]
         start = 0
@@ -182,10 +184,10 @@ def arc_lines(graph: Graph) -> list[str]:
         elif head == ROOT:
             first = "─"
         else:
-            start = MARGIN + 2 * bars[head].column
+            start = _MARGIN + 2 * bars[head].column
             first = "╭" if word == bars[head].low else "╰" if word == bars[head].high else "├"
         line[start:] = [first, *["─" if each == " " else each for each in line[start + 1 :]], ">"]
         if word in bars:
             own = bars[word]
-            line[MARGIN + 2 * own.column] = "┬" if word == own.low else "┴" if word == own.high else "┼"
+            line[_MARGIN + 2 * own.column] = "┬" if word == own.low else "┴" if word == own.high else "┼"
     return ["", *map("".join, lines[1:])]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from treefine.errors import TreefineError
-from treefine.evaluation.pairing import UNALIGNED, Pair
+from treefine.evaluation.pairing import UNALIGNED, AlignedWords
 from treefine.evaluation.scores import Marks, all_marks, compared_labels, rule_of
-from treefine.evaluation.words import AT_ROOT, Words
+from treefine.evaluation.words import AT_ROOT, WordColumns
 from treefine.treebank.graph import distances_to_root, non_projective_words
 
 Value: TypeAlias = "int | str"
@@ -44,7 +44,7 @@ class Bin:
         return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def breakdown(pairs: Mapping[str, Pair], by: str, *, rule: str = "conll18", width: int = 1) -> list[Bin]:
+def breakdown(pairs: Mapping[str, AlignedWords], by: str, *, rule: str = "conll18", width: int = 1) -> list[Bin]:
     """Count right words by one property, for each system; a bin holds `width` numbers and is named by the highest.
 
     Gold words are sorted by their property in the gold file and give recall, system words by theirs and give precision.
@@ -68,7 +68,9 @@ def breakdown(pairs: Mapping[str, Pair], by: str, *, rule: str = "conll18", widt
     return bins
 
 
-def _right(pair: Pair, found: Marks, ours: list[Value], theirs: list[Value]) -> tuple[Counter[Value], Counter[Value]]:
+def _right(
+    pair: AlignedWords, found: Marks, ours: list[Value], theirs: list[Value]
+) -> tuple[Counter[Value], Counter[Value]]:
     """The right words, counted by their property in the gold file and by that in the system file."""
     pairs = [(g, s) for g, s in enumerate(pair.system_of) if s != UNALIGNED and found.correct[g]]
     return Counter(ours[g] for g, _ in pairs), Counter(theirs[s] for _, s in pairs)
@@ -78,7 +80,7 @@ def _grouped(values: list[Value], width: int) -> list[Value]:
     return [-(-value // width) * width if isinstance(value, int) else value for value in values]
 
 
-def _heads_by_sentence(words: Words) -> Iterator[tuple[range, list[int]]]:
+def _heads_by_sentence(words: WordColumns) -> Iterator[tuple[range, list[int]]]:
     """The words of each sentence, and its heads with ROOT at 0 as in a Graph."""
     for sentence in words.sentence_words():
         first = sentence.start
@@ -86,7 +88,7 @@ def _heads_by_sentence(words: Words) -> Iterator[tuple[range, list[int]]]:
         yield sentence, [0, *[0 if head == AT_ROOT else head - first + 1 for head in heads]]
 
 
-def _dependency_length(words: Words, rule: str) -> list[Value]:
+def _dependency_length(words: WordColumns, rule: str) -> list[Value]:
     """The distance in words between dependent and head, 1 for neighbours; 0 for an arc from ROOT.
 
     A word that is its own head, as only a system's graph has it, is in a "cycle" and not at ROOT.
@@ -96,7 +98,7 @@ def _dependency_length(words: Words, rule: str) -> list[Value]:
     ]
 
 
-def _arc_direction(words: Words, rule: str) -> list[Value]:
+def _arc_direction(words: WordColumns, rule: str) -> list[Value]:
     """Where the head stands: "left" or "right" of the word, or "ROOT"; "cycle" for a word that is its own head."""
     return [
         "ROOT" if head == AT_ROOT else "left" if head < word else "right" if head > word else "cycle"
@@ -104,28 +106,28 @@ def _arc_direction(words: Words, rule: str) -> list[Value]:
     ]
 
 
-def _distance_to_root(words: Words, rule: str) -> list[Value]:
+def _distance_to_root(words: WordColumns, rule: str) -> list[Value]:
     """The number of arcs up to ROOT, 1 for a root word; "cycle" where a system's graph never gets there."""
     distances = [each for _, heads in _heads_by_sentence(words) for each in distances_to_root(heads)[1:]]
     return ["cycle" if distance < 0 else distance for distance in distances]
 
 
-def _sentence_length(words: Words, rule: str) -> list[Value]:
+def _sentence_length(words: WordColumns, rule: str) -> list[Value]:
     """The number of words in the sentence."""
     return [len(sentence) for sentence in words.sentence_words() for _ in sentence]
 
 
-def _label(words: Words, rule: str) -> list[Value]:
+def _label(words: WordColumns, rule: str) -> list[Value]:
     """The label, as the rule compares it."""
     return [*compared_labels(words, is_ud=rule_of(rule).is_ud)]
 
 
-def _tag(words: Words, rule: str) -> list[Value]:
+def _tag(words: WordColumns, rule: str) -> list[Value]:
     """UPOS, or XPOS where that is blank."""
     return [*words.tags()]
 
 
-def _arc_projectivity(words: Words, rule: str) -> list[Value]:
+def _arc_projectivity(words: WordColumns, rule: str) -> list[Value]:
     """Whether all words between dependent and head descend from the head."""
     values: list[Value] = ["projective"] * len(words)
     for sentence, heads in _heads_by_sentence(words):
@@ -134,7 +136,7 @@ def _arc_projectivity(words: Words, rule: str) -> list[Value]:
     return values
 
 
-def _tree_projectivity(words: Words, rule: str) -> list[Value]:
+def _tree_projectivity(words: WordColumns, rule: str) -> list[Value]:
     """Whether all arcs of the sentence are projective."""
     values: list[Value] = ["projective"] * len(words)
     for sentence, heads in _heads_by_sentence(words):
@@ -143,7 +145,7 @@ def _tree_projectivity(words: Words, rule: str) -> list[Value]:
     return values
 
 
-PROPERTIES: Mapping[str, Callable[[Words, str], list[Value]]] = {
+PROPERTIES: Mapping[str, Callable[[WordColumns, str], list[Value]]] = {
     "dependency length": _dependency_length,
     "distance to root": _distance_to_root,
     "sentence length": _sentence_length,

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from treefine.errors import AlignmentError
-from treefine.evaluation.words import Words
+from treefine.evaluation.words import WordColumns
 from treefine.treebank.align import same_words
 
 UNALIGNED = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class AlignedWords:
     """A gold and a system file over the same text, their words aligned."""
 
-    gold: Words
-    system: Words
+    gold: WordColumns
+    system: WordColumns
     system_of: list[int]  # for each gold word, the system word that it is, or UNALIGNED
     gold_of: list[int]  # for each system word, the gold word that it is, or UNALIGNED
 
 
-def pair_by_text(gold: Words, system: Words) -> Pair:
+def pair_by_text(gold: WordColumns, system: WordColumns) -> AlignedWords:
     """Align two files over the same characters as the CoNLL 2018 scorer does.
 
     Words outside multiword tokens are the same if their characters are. A stretch of text that a multiword token of
@@ -32,11 +32,11 @@ def pair_by_text(gold: Words, system: Words) -> Pair:
     if gold.characters != system.characters:
         raise _different_text(gold, system)
     if _is_same_segmentation(gold, system):
-        return Pair(gold, system, list(range(len(gold))), list(range(len(gold))))
+        return AlignedWords(gold, system, list(range(len(gold))), list(range(len(gold))))
     return align(gold, system)
 
 
-def pair_by_number(gold: Words, system: Words) -> Pair:
+def pair_by_number(gold: WordColumns, system: WordColumns) -> AlignedWords:
     """Pair two files word by word, as the CoNLL-X and CoNLL-2009 scorers do; the words must be the same."""
     sentences = zip(gold.sentence_words(), system.sentence_words(), gold.places, system.places, strict=False)
     for ours, theirs, gold_place, place in sentences:
@@ -57,34 +57,34 @@ def pair_by_number(gold: Words, system: Words) -> Pair:
     if len(gold.sentences) != len(system.sentences):
         message = f"The file has {len(system.sentences)} sentences, but {_name(gold)} has {len(gold.sentences)}."
         raise AlignmentError(message, path=system.name)
-    return Pair(gold, system, list(range(len(gold))), list(range(len(gold))))
+    return AlignedWords(gold, system, list(range(len(gold))), list(range(len(gold))))
 
 
-def _name(gold: Words) -> str:
+def _name(gold: WordColumns) -> str:
     return gold.name or "the gold treebank"
 
 
-def _at(gold: Words, place: dict[str, Any]) -> str:
+def _at(gold: WordColumns, place: dict[str, Any]) -> str:
     """A place of the gold file, or of sentences that come from no file."""
     return f"{gold.name}:{place['line']}" if gold.name else f"the gold treebank (sentence {place['sentence']})"
 
 
-def _is_same_segmentation(gold: Words, system: Words) -> bool:
+def _is_same_segmentation(gold: WordColumns, system: WordColumns) -> bool:
     """Whether spans and forms agree; equal spans have equal multiword tokens, since only their words share one."""
     if gold.spans != system.spans:
         return False
     return gold.forms == system.forms or [*map(str.lower, gold.forms)] == [*map(str.lower, system.forms)]
 
 
-def align(gold: Words, system: Words) -> Pair:
+def align(gold: WordColumns, system: WordColumns) -> AlignedWords:
     """Align by spans and, around multiword tokens, by forms: the slow road that `pair_by_text` takes where it must."""
-    pair = Pair(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
+    pair = AlignedWords(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
     for g, s in same_words(gold, system):
         pair.system_of[g], pair.gold_of[s] = s, g
     return pair
 
 
-def _different_text(gold: Words, system: Words) -> AlignmentError:
+def _different_text(gold: WordColumns, system: WordColumns) -> AlignmentError:
     """Name the first place where the characters of the two files differ, or where one of them ends."""
     pairs = zip(gold.characters, system.characters, strict=False)
     shorter = min(len(gold.characters), len(system.characters))
@@ -101,7 +101,7 @@ def _different_text(gold: Words, system: Words) -> AlignmentError:
     return AlignmentError(message, hint=hint, path=system.name, **here)
 
 
-def _place_of(words: Words, character: int) -> dict[str, Any]:
+def _place_of(words: WordColumns, character: int) -> dict[str, Any]:
     """The place of the word that has this character, in the fields of an error; nothing after the last one."""
     for word, (_, end) in enumerate(words.spans):
         if character < end:

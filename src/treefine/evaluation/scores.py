@@ -12,8 +12,8 @@ from operator import and_, eq
 from typing import TypeAlias
 
 from treefine.errors import TreefineError
-from treefine.evaluation.pairing import UNALIGNED, Pair, pair_by_number, pair_by_text
-from treefine.evaluation.words import AT_ROOT, Treebank, Words, load_words
+from treefine.evaluation.pairing import UNALIGNED, AlignedWords, pair_by_number, pair_by_text
+from treefine.evaluation.words import AT_ROOT, Treebank, WordColumns, load_words
 
 # The lists of the CoNLL 2018 shared task, not those of today's guidelines: scores must stay comparable.
 CONTENT_LABELS = frozenset(
@@ -45,7 +45,7 @@ CONTENT_METRICS = frozenset(["CLAS", "MLAS", "BLEX"])  # count content words onl
 FunctionWord: TypeAlias = tuple[int, str, str, str]  # which gold word it is, label, UPOS, FEATS
 
 
-def compared_labels(words: Words, *, is_ud: bool) -> list[str]:
+def compared_labels(words: WordColumns, *, is_ud: bool) -> list[str]:
     """The labels as they are compared: without subtypes in UD."""
     if not is_ud:
         return words.labels
@@ -53,7 +53,7 @@ def compared_labels(words: Words, *, is_ud: bool) -> list[str]:
     return [bare[label] for label in words.labels]
 
 
-def agreements_of(pair: Pair, kinds: Iterable[str], *, is_ud: bool) -> dict[str, list[bool]]:
+def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> dict[str, list[bool]]:
     """For each kind of annotation and each gold word, whether its system word says the same; False if it has none."""
     gold, system = pair.gold, pair.system
 
@@ -93,7 +93,7 @@ def right_words(metric: str, counted: list[bool], agreements: Mapping[str, list[
     return reduce(lambda a, b: list(map(and_, a, b)), [agreements[each] for each in AGREEMENTS[metric]], counted)
 
 
-def _function_words(words: Words, described: Sequence[FunctionWord]) -> list[tuple[FunctionWord, ...]]:
+def _function_words(words: WordColumns, described: Sequence[FunctionWord]) -> list[tuple[FunctionWord, ...]]:
     """The function words that hang on each word, in their order."""
     children: dict[int, list[FunctionWord]] = {}
     for head, child in zip(words.heads, described, strict=True):
@@ -169,17 +169,17 @@ class Rule:
     """How the official scorer of a corpus pairs words, which it leaves out, and what it reports."""
 
     metrics: tuple[str, ...]
-    pair: Callable[[Words, Words], Pair]
+    pair: Callable[[WordColumns, WordColumns], AlignedWords]
     is_ud: bool = False  # needs trees, drops label subtypes and language-specific features
-    is_left_out: Callable[[Words, int], bool] | None = None
+    is_left_out: Callable[[WordColumns, int], bool] | None = None
 
 
-def _is_unicode_punctuation(words: Words, word: int) -> bool:
+def _is_unicode_punctuation(words: WordColumns, word: int) -> bool:
     form = words.forms[word]
     return form != "" and all([unicodedata.category(each).startswith("P") for each in form])
 
 
-def _is_tagged_punctuation(words: Words, word: int) -> bool:
+def _is_tagged_punctuation(words: WordColumns, word: int) -> bool:
     return words.xpos[word] in PTB_PUNCTUATION or (words.xpos[word] == "_" and words.upos[word] in PTB_PUNCTUATION)
 
 
@@ -222,7 +222,7 @@ def load_pair(
     rule: str = "conll18",
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> Pair:
+) -> AlignedWords:
     """Read two files and align their words as the rule says."""
     return load_pairs(gold, {"system": system}, rule=rule, format=format, on_bytes=on_bytes)["system"]
 
@@ -234,7 +234,7 @@ def load_pairs(
     rule: str = "conll18",
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> dict[str, Pair]:
+) -> dict[str, AlignedWords]:
     """Read a gold file and several systems, refusing what the scorer of the rule refuses, and align each with gold."""
     chosen = rule_of(rule)
     load = partial(load_words, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes)
@@ -242,7 +242,7 @@ def load_pairs(
     return {name: chosen.pair(gold_words, load(system)) for name, system in systems.items()}
 
 
-def all_marks(pair: Pair, *, rule: str = "conll18", metrics: Sequence[str] = ()) -> dict[str, Marks]:
+def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[str] = ()) -> dict[str, Marks]:
     """Which words each metric of the rule, or each of those named, counts, and which are right."""
     chosen = rule_of(rule)
     for metric in metrics:
@@ -255,14 +255,14 @@ def all_marks(pair: Pair, *, rule: str = "conll18", metrics: Sequence[str] = ())
     return {metric: _marks(pair, chosen, metric, agreements) for metric in metrics}
 
 
-def all_scores(pair: Pair, found: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
+def all_scores(pair: AlignedWords, found: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
     """The scores of the rule's official scorer, then whole sentences: UEM (heads right) and LEM (labels too)."""
     scores = segmentation_scores(pair) if rule_of(rule).is_ud else {}
     scores |= {metric: _score(pair, each) for metric, each in found.items()}
     return scores | {"UEM": _exact_match(pair, found["UAS"]), "LEM": _exact_match(pair, found["LAS"])}
 
 
-def segmentation_scores(pair: Pair) -> dict[str, Score]:
+def segmentation_scores(pair: AlignedWords) -> dict[str, Score]:
     """Tokens and sentences that have the same characters in both files, and words that are aligned."""
     aligned = len(pair.system_of) - pair.system_of.count(UNALIGNED)
     return {
@@ -272,14 +272,14 @@ def segmentation_scores(pair: Pair) -> dict[str, Score]:
     }
 
 
-def _marks(pair: Pair, rule: Rule, metric: str, agreements: Mapping[str, list[bool]]) -> Marks:
+def _marks(pair: AlignedWords, rule: Rule, metric: str, agreements: Mapping[str, list[bool]]) -> Marks:
     gold = _counted(pair.gold, rule, metric)
     # Where words are paired by number, the gold file decides what is punctuation.
     system = gold if rule.is_left_out else _counted(pair.system, rule, metric)
     return Marks(gold, system, right_words(metric, gold, agreements))
 
 
-def _counted(words: Words, rule: Rule, metric: str) -> list[bool]:
+def _counted(words: WordColumns, rule: Rule, metric: str) -> list[bool]:
     if metric in CONTENT_METRICS:
         return [label in CONTENT_LABELS for label in compared_labels(words, is_ud=rule.is_ud)]
     if rule.is_left_out:
@@ -287,7 +287,7 @@ def _counted(words: Words, rule: Rule, metric: str) -> list[bool]:
     return [True] * len(words)
 
 
-def _score(pair: Pair, found: Marks) -> Score:
+def _score(pair: AlignedWords, found: Marks) -> Score:
     gold, unaligned = sum(found.gold), [*compress(pair.system_of, found.gold)].count(UNALIGNED)
     return Score(gold, sum(found.system), sum(found.correct), aligned=gold - unaligned)
 
@@ -296,7 +296,7 @@ def _span_score(gold: Sequence[tuple[int, int]], system: Sequence[tuple[int, int
     return Score(len(gold), len(system), len(set(gold) & set(system)))
 
 
-def _exact_match(pair: Pair, found: Marks) -> Score:
+def _exact_match(pair: AlignedWords, found: Marks) -> Score:
     """Sentences that both files have, with the same words, all of which are right."""
     system_words = dict(zip(pair.system.sentences, map(len, pair.system.sentence_words()), strict=True))
     correct = 0
@@ -306,7 +306,7 @@ def _exact_match(pair: Pair, found: Marks) -> Score:
     return Score(len(pair.gold.sentences), len(pair.system.sentences), correct)
 
 
-def label_scores(pair: Pair, found: Marks, *, rule: str = "conll18") -> dict[str, Score]:
+def scores_by_label(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> dict[str, Score]:
     """Precision, recall and F1 of each label, from the marks of LAS; the most frequent gold label first."""
     ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
     gold = Counter(label for label, counts in zip(ours, found.gold, strict=True) if counts)
@@ -319,7 +319,7 @@ def label_scores(pair: Pair, found: Marks, *, rule: str = "conll18") -> dict[str
     return {label: Score(gold[label], system[label], correct[label], aligned[label]) for label in order}
 
 
-def label_confusions(pair: Pair, found: Marks, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
+def label_confusions(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
     """How often a gold label (first) was given another one (second), over the aligned words that count."""
     ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
     return Counter(
@@ -329,7 +329,7 @@ def label_confusions(pair: Pair, found: Marks, *, rule: str = "conll18") -> Coun
     )
 
 
-def head_confusions(pair: Pair, found: Marks) -> Counter[tuple[str, str]]:
+def head_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]]:
     """How often a word that hangs on a word of one tag (first) was hung on another word of some tag (second).
 
     `found` are the marks of UAS. Tags are UPOS, or XPOS where that is blank, or ROOT.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treefine.errors import AlignmentError
-from treefine.evaluation.pairing import Pair
+from treefine.evaluation.pairing import AlignedWords
 from treefine.evaluation.scores import Marks, all_marks
 
 Counts = NDArray[np.float64]  # [sentence, 3]: gold words, system words, correct words; exact, being small whole numbers
@@ -60,7 +60,7 @@ class Comparison:
 
 
 def compare(
-    pairs: Mapping[str, Pair],
+    pairs: Mapping[str, AlignedWords],
     *,
     metric: str = "LAS",
     rule: str = "conll18",
@@ -93,7 +93,7 @@ def compare_counts(
     return Comparison(metric, alpha, samples, seed, scores, differences)
 
 
-def sentence_counts(pair: Pair, found: Marks) -> Counts:
+def sentence_counts(pair: AlignedWords, found: Marks) -> Counts:
     """Gold, system and correct words of each gold sentence; a system word belongs where its text begins."""
     counts = np.zeros((len(pair.gold.sentences), 3))
     for number, words in enumerate(pair.gold.sentence_words()):

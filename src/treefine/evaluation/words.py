@@ -14,12 +14,12 @@ from treefine.treebank.faults import tree_faults
 from treefine.treebank.files import Source
 from treefine.treebank.sentence import BLANK, Sentence
 
-Span: TypeAlias = tuple[int, int]
+_Span: TypeAlias = tuple[int, int]
 Treebank: TypeAlias = "Source | Iterable[Sentence]"
 AT_ROOT = -1
 
 
-class Place(NamedTuple):
+class SentencePlace(NamedTuple):
     """Where a sentence and its words stand in their file."""
 
     line: int
@@ -35,16 +35,16 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordColumns:
     """All words of a file, numbered from 0 through all its sentences. Spans count characters without spaces."""
 
     name: str = ""
     characters: str = ""
-    tokens: list[Span] = field(default_factory=list)
-    sentences: list[Span] = field(default_factory=list)
+    tokens: list[_Span] = field(default_factory=list)
+    sentences: list[_Span] = field(default_factory=list)
     first_words: list[int] = field(default_factory=list)  # of each sentence
-    places: list[Place] = field(default_factory=list)  # of each sentence
-    spans: list[Span] = field(default_factory=list)  # of each word: that of its token
+    places: list[SentencePlace] = field(default_factory=list)  # of each sentence
+    spans: list[_Span] = field(default_factory=list)  # of each word: that of its token
     in_multiword: list[bool] = field(default_factory=list)
     forms: list[str] = field(default_factory=list)
     lemmas: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ def load_words(
     needs_trees: bool = True,
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> Words:
+) -> WordColumns:
     """The words of a file or of sentences at hand.
 
     For Universal Dependencies, what the official CoNLL 2018 scorer refuses is refused: cycles, no or several roots, a
@@ -86,7 +86,7 @@ def load_words(
     is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
     if is_file:
         treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
-    words, texts, name = Words(), [], ""
+    words, texts, name = WordColumns(), [], ""
     for sentence in cast("Iterable[Sentence]", treebank):
         name = sentence.path
         if is_ud and needs_trees:
@@ -114,7 +114,7 @@ def _refuse_like_official(sentence: Sentence) -> None:
         raise sentence.error("A carriage return stands within a line, which the official scorer takes for its end.")
 
 
-def _add_sentence(words: Words, sentence: Sentence, is_ud: bool) -> str:
+def _add_sentence(words: WordColumns, sentence: Sentence, is_ud: bool) -> str:
     """Add one sentence to the columns; return its characters."""
     columns = sentence.format
     first, start = len(words), words.tokens[-1][1] if words.tokens else 0
@@ -133,7 +133,9 @@ def _add_sentence(words: Words, sentence: Sentence, is_ud: bool) -> str:
     words.sentences.append((start, start + len(text)))
     words.first_words.append(first)
     first_line = sentence.line + len(sentence.comments)
-    words.places.append(Place(sentence.line, sentence.sent_id, sentence.number, first_line, sentence.word_lines))
+    words.places.append(
+        SentencePlace(sentence.line, sentence.sent_id, sentence.number, first_line, sentence.word_lines)
+    )
     words.lemmas.extend(sentence.column(columns.lemma))
     words.upos.extend(sentence.upos)
     words.xpos.extend(sentence.xpos)
@@ -146,7 +148,7 @@ def _add_sentence(words: Words, sentence: Sentence, is_ud: bool) -> str:
     return text
 
 
-def _add_tokens(words: Words, sentence: Sentence, position: int) -> str:
+def _add_tokens(words: WordColumns, sentence: Sentence, position: int) -> str:
     """Add the tokens of a sentence with multiword tokens, empty nodes or spaces in forms; return its characters."""
     texts: list[str] = []
     forms = sentence.forms

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treefine.evaluation.breakdown import PROPERTIES, Value
-from treefine.evaluation.pairing import UNALIGNED, Pair
+from treefine.evaluation.pairing import UNALIGNED, AlignedWords
 from treefine.evaluation.scores import Marks, Score, all_marks, all_scores, head_confusions, label_confusions, rule_of
 from treefine.evaluation.significance import SLICE, Counts, compare_counts, draw_weights, sentence_counts
-from treefine.evaluation.words import Treebank, Words, load_words
+from treefine.evaluation.words import Treebank, WordColumns, load_words
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import Source
 from treefine.treebank.graph import find_cycles
@@ -113,17 +113,17 @@ class Analysis:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedTreebank:
     """The gold file of one treebank and what each system made of it."""
 
     name: str
     rule: str
     gold: tuple[Sentence, ...]
     systems: dict[str, tuple[Sentence, ...]]
-    pairs: dict[str, Pair]  # by system; the gold words are the same in all
+    pairs: dict[str, AlignedWords]  # by system; the gold words are the same in all
 
     @property
-    def gold_words(self) -> Words:
+    def gold_words(self) -> WordColumns:
         """The words of the gold file."""
         return next(iter(self.pairs.values())).gold
 
@@ -162,7 +162,7 @@ def read_parsed(
     rule: str = "conll18",
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> Parsed:
+) -> ParsedTreebank:
     """Read a gold file and what several systems made of it, and align their words as the rule says.
 
     Like the official scorer, conll18 refuses a gold file with cycles, no root or several. A system's file may have
@@ -181,7 +181,7 @@ def read_parsed(
     for system, treebank in systems.items():
         found[system] = read(treebank)
         pairs[system] = chosen.pair(words, load_words(found[system], is_ud=chosen.is_ud, needs_trees=False))
-    return Parsed(name, rule, right, found, pairs)
+    return ParsedTreebank(name, rule, right, found, pairs)
 
 
 BAND = 0.95
@@ -230,7 +230,9 @@ class Tally:
         return np.bincount(self.cells, minlength=4 * len(self.kinds)).reshape(-1, 4)
 
 
-def tally(by: str, pair: Pair, found: Marks, gold_values: Sequence[Value], system_values: Sequence[Value]) -> Tally:
+def tally(
+    by: str, pair: AlignedWords, found: Marks, gold_values: Sequence[Value], system_values: Sequence[Value]
+) -> Tally:
     """Sort the words that count by their value, in the file they stand in, and by the gold sentence."""
     kinds: dict[Value, int] = {}
     counted = {*compress(gold_values, found.gold), *compress(system_values, found.system)}
@@ -253,7 +255,7 @@ def tally(by: str, pair: Pair, found: Marks, gold_values: Sequence[Value], syste
     return Tally(tuple(kinds), len(pair.gold.sentences), np.concatenate(sentences), np.concatenate(cells))
 
 
-def sentence_of_each_word(pair: Pair) -> tuple[Integers, Integers]:
+def sentence_of_each_word(pair: AlignedWords) -> tuple[Integers, Integers]:
     """The gold sentence, from 0, of each gold word and of each system word, which belongs where its text begins."""
     ours = np.repeat(np.arange(len(pair.gold.sentences)), [len(words) for words in pair.gold.sentence_words()])
     if pair.gold.spans == pair.system.spans:
@@ -349,7 +351,7 @@ def f1_of_kinds(totals: Floats) -> Floats:
 
 
 def largest_differences(
-    treebanks: Sequence[Parsed], counts: Mapping[str, Counts], *, most: int
+    treebanks: Sequence[ParsedTreebank], counts: Mapping[str, Counts], *, most: int
 ) -> tuple[SentenceDifference, ...]:
     """For the first system and each other one, the sentences with the largest gains, then those with the worst losses.
 
@@ -396,7 +398,7 @@ EXAMPLES = 10
 
 
 def analyse(
-    treebanks: Sequence[Parsed],
+    treebanks: Sequence[ParsedTreebank],
     *,
     examples: int = EXAMPLES,
     seed: int = 1,
@@ -441,7 +443,7 @@ class _Counted:
     counts: dict[str, Counts]  # by system: the words of each sentence
 
 
-def _count(treebank: Parsed, metric: str) -> _Counted:
+def _count(treebank: ParsedTreebank, metric: str) -> _Counted:
     rule, gold = treebank.rule, treebank.gold_words
     properties = [by for by in PROPERTIES if by != "label" or metric == "LAS"]
     gold_values = {by: PROPERTIES[by](gold, rule) for by in properties}
@@ -493,7 +495,7 @@ def _sum_scores(scores: Sequence[Score]) -> Score:
 
 
 def _analysis(
-    treebanks: Sequence[Parsed],
+    treebanks: Sequence[ParsedTreebank],
     counted: _Counted,
     metric: str,
     examples: int,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from treefine.evaluation.breakdown import PROPERTIES
-from treefine.evaluation.pairing import Pair
-from treefine.evaluation.scores import Marks, Score, all_marks, label_scores, relative_error_reduction, rule_of
-from treefine.evaluation.words import AT_ROOT, Words, load_words
+from treefine.evaluation.pairing import AlignedWords
+from treefine.evaluation.scores import Marks, Score, all_marks, relative_error_reduction, rule_of, scores_by_label
+from treefine.evaluation.words import AT_ROOT, WordColumns, load_words
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
@@ -118,7 +118,7 @@ def refinement_of(
     words = load_words(gold, is_ud=rule_of(rule).is_ud)
     pairs = [step_pair(words, step) for step in trees]
     marks = [all_marks(pair, rule=rule, metrics=METRICS) for pair in pairs]
-    of_labels = [label_scores(pair, each["LAS"], rule=rule) for pair, each in zip(pairs, marks, strict=True)]
+    of_labels = [scores_by_label(pair, each["LAS"], rule=rule) for pair, each in zip(pairs, marks, strict=True)]
     no_word = Score(0, 0, 0)
     labels = {label for scores in of_labels for label in scores}
     kinds = PROPERTIES["tree projectivity"](words, rule)
@@ -148,7 +148,7 @@ def refinement_of(
     )
 
 
-def step_pair(gold: Words, trees: Sequence[Arcs]) -> Pair:
+def step_pair(gold: WordColumns, trees: Sequence[Arcs]) -> AlignedWords:
     """The gold words with the trees of a step, as a system's file of the same words would be."""
     heads: list[int] = []
     for words, tree in zip(gold.sentence_words(), trees, strict=True):
@@ -159,7 +159,7 @@ def step_pair(gold: Words, trees: Sequence[Arcs]) -> Pair:
         heads += [word if head is None else AT_ROOT if head == 0 else words.start + head - 1 for word, head in own]
     same = list(range(len(gold)))
     labels = [label for tree in trees for label in tree.labels]
-    return Pair(gold, replace(gold, heads=heads, labels=labels), same, same)
+    return AlignedWords(gold, replace(gold, heads=heads, labels=labels), same, same)
 
 
 def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
@@ -246,7 +246,7 @@ def _score(found: Marks, chosen: Sequence[bool] | None) -> Score:
     return Score(n_words, n_words, correct)
 
 
-def _wrong_words(words: Words, found: Marks) -> list[int]:
+def _wrong_words(words: WordColumns, found: Marks) -> list[int]:
     """How many words of each sentence count and are wrong."""
     spans = [slice(each.start, each.stop) for each in words.sentence_words()]
     return [sum(found.gold[span]) - sum(found.correct[span]) for span in spans]
