@@ -63,3 +63,8 @@ class ConfigError(TreefineError):
 
 class ModelError(TreefineError):
     """A model folder cannot be used."""
+
+
+def shortened(cell: str) -> str:
+    """Return the first characters of a value from a file, to show in a message."""
+    return cell if len(cell) <= 20 else cell[:20] + "…"

@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.tiny import sample
 from tests.support.train_commands import BIAFFINE, RNGTR, changes, refused, run, write_files
-from treefine.treebank.conllu import write_treebank
-from treefine.treebank.convert import convert_treebank
+from treefine.treebank.conllu import convert_treebank, write_treebank
 from treefine.treebank.formats import CONLL09, CONLLX
 
 TRAIN, DEV = sample(20), sample(26)[20:]

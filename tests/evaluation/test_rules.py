@@ -13,8 +13,7 @@ import pytest
 from treefine import AlignmentError, Graph, TreebankError, TreefineError, evaluate, read_treebank
 from treefine.evaluation.scores import RULES, Score, all_marks, load_pair
 from treefine.evaluation.significance import sentence_counts
-from treefine.treebank.convert import convert
-from treefine.treebank.formats import CONLLX
+from treefine.treebank.formats import CONLLX, convert
 
 
 def with_noise(sentences, seed):

@@ -22,8 +22,7 @@ from treefine.fast.scribe import Place, Scribe
 from treefine.parsing.initial import from_file, given, renamed
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import Stretch, cut_treebank, read_treebank, texts_in_file, write_treebank
-from treefine.treebank.convert import convert, losses
-from treefine.treebank.formats import FORMATS, format_of
+from treefine.treebank.formats import FORMATS, convert, format_of, losses
 from treefine.treebank.sentence import BLANK
 
 TREEBANKS = ["en_ewt-sample.conllu", "constructs.conllu", "layout.conllu", "penn.conllx", "german.conll09"]

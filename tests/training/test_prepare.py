@@ -11,8 +11,7 @@ from treefine.errors import ConfigError
 from treefine.parsing.parser import Parser
 from treefine.training import prepare as module
 from treefine.training.prepare import prepare, start_of
-from treefine.treebank.conllu import read_treebank, write_treebank
-from treefine.treebank.convert import convert_treebank
+from treefine.treebank.conllu import convert_treebank, read_treebank, write_treebank
 from treefine.treebank.formats import format_of
 
 BILSTM = '[encoder]\nfamily = "bilstm"\n' + SYNTR

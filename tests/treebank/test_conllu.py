@@ -12,8 +12,8 @@ from tests.support.data import ud_files
 from tests.support.generated import conllu_files, conllu_lines
 from treefine import Sentence, TreebankError, read_treebank, write_treebank
 from treefine.treebank import conllu
-from treefine.treebank.faults import line_faults
-from treefine.treebank.formats import CONLLU
+from treefine.treebank.conllu import line_faults
+from treefine.treebank.sentence import CONLLU
 
 TWO = "# sent_id = a\n1\tx\t_\t_\t_\t_\t0\troot\t_\t_\n\n# sent_id = b\n1\ty\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
 

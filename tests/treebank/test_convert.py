@@ -4,8 +4,8 @@ from hypothesis import given
 from tests.support.generated import conllu_lines
 from tests.treebank.test_conllu import parsed
 from treefine import Graph, TreebankError, read_treebank
-from treefine.treebank.convert import convert, losses
-from treefine.treebank.formats import CONLL09, CONLL09_PREDICTED, CONLLU, CONLLX, FORMATS, format_of
+from treefine.treebank.formats import CONLL09, CONLL09_PREDICTED, CONLLX, FORMATS, convert, format_of, losses
+from treefine.treebank.sentence import CONLLU
 
 
 def shared_columns(sentence):

@@ -11,7 +11,8 @@ from tests.support.generated import conllu_files
 from treefine.errors import EmptyError, TreebankError
 from treefine.treebank import conllu
 from treefine.treebank.conllu import cut_treebank, read_blocks, read_stretch
-from treefine.treebank.formats import CONLLU, format_of
+from treefine.treebank.formats import format_of
+from treefine.treebank.sentence import CONLLU
 
 ROW = b"1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n"
 PARTS = [b"\n", b"\r\n", b"\r", b"\xef\xbb\xbf", b"# text", b"\0", b"\xff", b"2\tb\n", ROW, ROW + b"\n", ROW + b"\r\n"]

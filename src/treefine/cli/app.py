@@ -33,10 +33,9 @@ from treefine.evaluation.scores import (
     scores_by_label,
 )
 from treefine.model.bundled import about, bundled_models
-from treefine.treebank.conllu import read_treebank
-from treefine.treebank.conllu import validate as find_faults
-from treefine.treebank.convert import convert_treebank
+from treefine.treebank.conllu import convert_treebank, read_treebank
 from treefine.treebank.formats import format_of, suffix_of
+from treefine.treebank.validate import validate as find_faults
 
 
 class _Commands(TyperGroup):

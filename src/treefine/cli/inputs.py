@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
 
 from treefine.errors import EmptyError, TreebankError, TreefineError
-from treefine.treebank.conllu import read_treebank, read_words, utf8_lines
-from treefine.treebank.files import Rejoined, name_of, nearest_file, open_input
+from treefine.treebank.conllu import read_treebank, read_words
+from treefine.treebank.files import Rejoined, name_of, nearest_file, open_input, utf8_lines
 from treefine.treebank.formats import FORMATS, format_by_name, suffix_of
 from treefine.treebank.raw_text import own_text, spans_in
 

@@ -16,7 +16,8 @@ from treefine.cli.part_file import part_of
 from treefine.cli.write import check_table
 from treefine.errors import TreebankError, TreefineError
 from treefine.treebank.files import COMPRESSED, not_written
-from treefine.treebank.formats import CONLL09, CONLLU, FORMATS, Format, format_by_name, suffix_of
+from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, suffix_of
+from treefine.treebank.sentence import CONLLU, Format
 
 Shape = Literal["tree", "conllu", "json", "svg", "html", "parquet"]
 _BY_ENDING: dict[str, Shape] = {

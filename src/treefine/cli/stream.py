@@ -30,10 +30,9 @@ from treefine.parsing.parser import Parser
 from treefine.parsing.table import Content, Placed
 from treefine.segmenter.cut import Segmented
 from treefine.treebank.conllu import cut_treebank, texts_in_file
-from treefine.treebank.convert import convert, losses
 from treefine.treebank.files import name_of, open_output
-from treefine.treebank.formats import FORMATS, Format
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.formats import FORMATS, convert, losses
+from treefine.treebank.sentence import Format, Sentence
 
 Item = TypeVar("Item")
 _SHOWN = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # all but what parts cells and lines

@@ -16,10 +16,9 @@ from treefine.drawing.svg import draw_svg
 from treefine.drawing.text import BOLD, StyledText
 from treefine.errors import TreefineError
 from treefine.parsing.table import Content, Placed, batches, load, schema_of
-from treefine.treebank.convert import losses
 from treefine.treebank.files import COMPRESSED, open_output
-from treefine.treebank.formats import CONLLU
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.formats import losses
+from treefine.treebank.sentence import BLANK, CONLLU, Sentence
 from treefine.version import __version__
 
 if TYPE_CHECKING:

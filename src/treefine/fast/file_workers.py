@@ -27,9 +27,8 @@ from treefine.parsing.options import checked_workers
 from treefine.parsing.results import Parsed, trees
 from treefine.treebank.conllu import cut_treebank, read_treebank, write_treebank
 from treefine.treebank.constraints import unconstrained
-from treefine.treebank.convert import convert
 from treefine.treebank.files import Source, name_of, open_input, open_output
-from treefine.treebank.formats import FORMATS, format_of
+from treefine.treebank.formats import FORMATS, convert, format_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 

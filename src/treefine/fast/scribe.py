@@ -20,8 +20,7 @@ from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.initial import given, renamed
 from treefine.treebank.conllu import Stretch, gap_after, read_stretch, texts_in_file
 from treefine.treebank.constraints import marks_of
-from treefine.treebank.convert import convert, losses
-from treefine.treebank.formats import FORMATS
+from treefine.treebank.formats import FORMATS, convert, losses
 from treefine.treebank.sentence import BLANK, Sentence
 
 

@@ -13,8 +13,8 @@ from treefine.errors import ConfigError, TreefineError
 from treefine.evaluation.scores import rule_of
 from treefine.training.recipe import TreebankSettings, expand
 from treefine.treebank.conllu import read_treebank
-from treefine.treebank.faults import tree_faults
 from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.validate import tree_faults
 
 FEWEST = 10  # sentences to learn from
 

@@ -17,10 +17,9 @@ from treefine.training.logs import Origin
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, InitialSettings, MixedSettings, Recipe, expand
 from treefine.treebank.conllu import write_treebank
-from treefine.treebank.convert import convert
-from treefine.treebank.formats import CONLLU
+from treefine.treebank.formats import convert
 from treefine.treebank.graph import Arcs, Graph
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.sentence import CONLLU, Sentence
 
 
 def blocks(n_sentences: int, folds: int) -> list[range]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from typing import BinaryIO, Literal, NamedTuple
 
-from treefine.errors import EmptyError, TreebankError
-from treefine.treebank.faults import cell_faults, line_faults, text_faults, tree_faults
-from treefine.treebank.files import Source, name_of, open_input, open_output
-from treefine.treebank.formats import Format, format_of
-from treefine.treebank.sentence import PLAIN, Layout, Sentence
+from treefine.errors import EmptyError, TreebankError, shortened
+from treefine.treebank.files import Source, name_of, open_input, open_output, utf8_lines
+from treefine.treebank.formats import convert, format_of, losses
+from treefine.treebank.sentence import BLANK, PLAIN, Format, Layout, Sentence
 
 CHUNK = 1 << 16  # bytes read at a time
 STRETCH = 1 << 18  # bytes of a file that are handed on together, whole sentences
@@ -23,6 +23,9 @@ LONGEST = 1 << 24  # bytes without a blank line after which a file is no treeban
 WIDEST = 1 << 16  # blank lines in a row after which it is none either
 _FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
 _BETWEEN_SENTENCES = re.compile(rb"(\n(?:\r?\n)+)")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+_RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
+_EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
 _NUMBERS = tuple(map(str, range(1, 1001)))
 _VALUES = {number: int(number) for number in ("0", *_NUMBERS)}
 
@@ -123,6 +126,19 @@ def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]
             stream.write(text.encode())
             count += 1
     return count
+
+
+def convert_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str], to: Format) -> Counter[str]:
+    """Write the sentences in another format; return how many things of each kind it has no place for."""
+    lost: Counter[str] = Counter()
+
+    def converted() -> Iterator[Sentence]:
+        for sentence in sentences:
+            lost.update(losses(sentence, to))
+            yield convert(sentence, to)
+
+    write_treebank(converted(), target)
+    return lost
 
 
 def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> Iterator[str]:
@@ -322,40 +338,77 @@ def read_words(
         raise EmptyError("The file holds no sentence.", hint="Is it the right one?", path=path)
 
 
-def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:
-    """The lines of a stream with their ends, without a byte order mark; a byte that is no UTF-8 is told with its line.
-
-    Only a line feed ends a line, whatever else Unicode takes for one.
-    """
-    for number, line in enumerate(stream, start=1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            message = f"Byte 0x{error.object[error.start]:02x} is not UTF-8."
-            raise TreebankError(message, hint="Convert the file to UTF-8.", path=path, line=number) from error
-
-
-def validate(
-    source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None
+def line_faults(
+    lines: Sequence[str], first_line: int, form: Format, fault: Callable[..., TreebankError]
 ) -> Iterator[TreebankError]:
-    """Every fault of a file in its order: columns, IDs, heads, cycles, roots, repeated sent_id, text against forms."""
-    first_lines: dict[str, int] = {}  # where each sent_id was first seen
-    try:
-        for read in read_blocks(source, format=format, on_bytes=on_bytes):
-            is_sentence = isinstance(read, Sentence) or read.has_words
-            first = first_lines.setdefault(read.sent_id, read.line) if read.sent_id and is_sentence else read.line
-            if first != read.line:
-                message = f"The sent_id is already that of the sentence at line {first}."
-                yield TreebankError(
-                    message, path=name_of(source), line=read.line, sent_id=read.sent_id, sentence=read.number
-                )
-            yield from sentence_faults(read) if isinstance(read, Sentence) else read.faults
-    except TreebankError as error:  # the file itself cannot be read any further
-        yield error
+    """What keeps these lines from being a sentence: columns, IDs, heads out of range.
+
+    `fault` makes an error that knows the file and the sentence.
+    """
+    start = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    if start == len(lines):
+        hint = "Remove the blank line after them."
+        yield fault("The comments are followed by no words.", line=first_line, hint=hint)
+        return
+    rows = [line.split("\t") for line in lines[start:]]
+    width = max(form.width, len(rows[0])) if form.has_more_columns else form.width
+    numbered = []
+    for number, row in enumerate(rows, start=first_line + start):
+        if len(row) == width:
+            numbered.append((number, row))
+        elif row[0].startswith("#"):
+            hint = "Comments belong before the first word."
+            yield fault("A comment stands between words.", line=number, hint=hint)
+        else:
+            hint = "Columns are separated by tabs, not by spaces." if len(row) == 1 else ""
+            columns = f"{len(row)} column{'s' * (len(row) != 1)}"
+            yield fault(f"The line has {columns}, not {width}.", line=number, hint=hint)
+            numbered.append((number, row if len(row) > 1 else row[0].split(" ")))
+    yield from _id_faults([(number, row[0]) for number, row in numbered], form, fault)
+    words = sum(1 for _, row in numbered if not (_RANGE.fullmatch(row[0]) or _EMPTY_NODE.fullmatch(row[0])))
+    hint_of_head = f"Write a number from 0 to {words}, or _ for none."
+    for number, row in numbered:
+        if len(row) != width or not _NUMBER.fullmatch(row[0]) or row[form.head] == BLANK:
+            continue
+        head = row[form.head]
+        if not _NUMBER.fullmatch(head):
+            message = f"HEAD is {shortened(head)!r}, not a number."
+            yield fault(message, line=number, word=row[0], hint=hint_of_head)
+        elif int(head) > words:
+            message = f"HEAD is {head} but the sentence has {words} word{'s' * (words != 1)}."
+            yield fault(message, line=number, word=row[0], hint=hint_of_head)
 
 
-def sentence_faults(sentence: Sentence) -> Iterator[TreebankError]:
-    """Every fault of a sentence that could be read."""
-    yield from cell_faults(sentence)
-    yield from tree_faults(sentence, needs_one_root=sentence.format.is_ud)
-    yield from text_faults(sentence)
+def _id_faults(
+    ids: Sequence[tuple[int, str]], form: Format, fault: Callable[..., TreebankError]
+) -> Iterator[TreebankError]:
+    """IDs are 1, 2, 3, … ; 2-3 stands before word 2; 2.1 stands after word 2."""
+    last_word, last_empty, span_end = 0, 0, 0
+    for line, identifier in ids:
+        span, empty = _RANGE.fullmatch(identifier), _EMPTY_NODE.fullmatch(identifier)
+        if identifier == str(last_word + 1):
+            last_word, last_empty = last_word + 1, 0
+        elif (span or empty) and not form.is_ud:
+            yield fault(f"ID is {identifier}, but {form.title} has words alone.", line=line)
+        elif span:
+            first, last = int(span[1]), int(span[2])
+            if first != last_word + 1 or first <= span_end or last <= first:
+                message = f"The multiword token {identifier} does not fit here, before word {last_word + 1}."
+                yield fault(message, line=line)
+            span_end = max(span_end, last)
+        elif empty:
+            expected = f"{last_word}.{last_empty + 1}"
+            if identifier != expected:
+                yield fault(f"The empty node {identifier} does not fit here, where {expected} is expected.", line=line)
+            last_empty += 1
+        elif _NUMBER.fullmatch(identifier):
+            is_twice = 0 < int(identifier) <= last_word
+            reason = "is used twice" if is_twice else "does not fit here"
+            yield fault(f"ID {identifier} {reason}; {last_word + 1} is expected.", line=line)
+            last_word = max(last_word, int(identifier))
+        else:
+            yield fault(f"ID is {shortened(identifier)!r}; {last_word + 1} is expected.", line=line)
+            last_word += 1
+    if span_end > last_word:
+        message = f"A multiword token ends at word {span_end}, but the last word is {last_word}."
+        yield fault(message, line=ids[-1][0])

@@ -124,6 +124,19 @@ def _looked_into(raw: BinaryIO, name: str) -> BinaryIO:
     return _unpacked(cast(BinaryIO, io.BufferedReader(Rejoined(head, raw, name))), suffix)
 
 
+def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:
+    """The lines of a stream with their ends, without a byte order mark; a byte that is no UTF-8 is told with its line.
+
+    Only a line feed ends a line, whatever else Unicode takes for one.
+    """
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            message = f"Byte 0x{error.object[error.start]:02x} is not UTF-8."
+            raise TreebankError(message, hint="Convert the file to UTF-8.", path=path, line=number) from error
+
+
 def nearest_file(path: str) -> str:
     """A hint for whoever named a file that is not there: one beside it with nearly that name, if there is one."""
     folder, name = os.path.split(path)

@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
 from pathlib import PurePath
 
 from treefine.errors import TreebankError
 from treefine.treebank.files import COMPRESSED
+from treefine.treebank.sentence import BLANK, CONLLU, PLAIN, Format, Sentence
 
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """Where a format keeps what, columns counted from 0; None where it has no such column. ID is always the first."""
-
-    name: str
-    title: str
-    suffixes: tuple[str, ...]
-    width: int  # columns of a line; CoNLL-2009 adds one for each predicate of the sentence
-    has_more_columns: bool = False
-    is_ud: bool = False  # comments, multiword tokens, empty nodes, and exactly one root
-    form: int = 1
-    lemma: int = 2
-    upos: int | None = 3
-    xpos: int = 4
-    feats: int = 5
-    head: int = 6
-    deprel: int = 7
-    deps: int | None = None
-    misc: int | None = None
-
-
-CONLLU = Format("conllu", "CoNLL-U", (".conllu",), 10, is_ud=True, deps=8, misc=9)
 CONLLX = Format("conllx", "CoNLL-X", (".conllx", ".conll"), 10)
 CONLL09 = Format(
     "conll09", "CoNLL-2009", (".conll09", ".conll2009"), 14, True, upos=None, xpos=4, feats=6, head=8, deprel=10
@@ -40,6 +18,7 @@ CONLL09_PREDICTED = Format(
     "conll09-predicted", "CoNLL-2009", (), 14, True, lemma=3, upos=None, xpos=5, feats=7, head=8, deprel=10
 )
 FORMATS = {each.name: each for each in (CONLLU, CONLLX, CONLL09, CONLL09_PREDICTED)}
+_NAMES_2009 = "ID FORM LEMMA PLEMMA POS PPOS FEAT PFEAT HEAD PHEAD DEPREL PDEPREL FILLPRED PRED".split()
 
 
 def format_of(path: str, name: str | None = None) -> Format:
@@ -68,3 +47,71 @@ def suffix_of(path: str) -> str:
     """
     suffixes = [suffix for suffix in PurePath(path.lower()).suffixes if suffix not in COMPRESSED]
     return suffixes[-1] if suffixes else ""
+
+
+def convert(sentence: Sentence, to: Format) -> Sentence:
+    """The sentence in another format; in its own, it comes back as it is.
+
+    UPOS is CoNLL-X's coarse tag and XPOS its fine one. CoNLL-2009 has one tag, XPOS or, where that is blank, UPOS; it
+    gets each value in its gold and in its predicted column.
+    """
+    source = sentence.format
+    if source.title == to.title:
+        return sentence
+    columns = [(BLANK,) * len(sentence)] * to.width
+    columns[0] = sentence.column(0)
+    columns[to.form] = sentence.forms
+    values = {
+        to.lemma: sentence.column(source.lemma),
+        to.xpos: sentence.xpos if to.upos is not None else _only_tag(sentence),
+        to.feats: sentence.column(source.feats),
+        to.head: sentence.column(source.head),
+        to.deprel: sentence.labels,
+    }
+    if to.upos is not None:
+        values[to.upos] = sentence.upos
+    for index, column in values.items():
+        columns[index] = column
+        if to.has_more_columns:
+            columns[_twin(index)] = column
+    comments = sentence.comments if to.is_ud else ()
+    place = (sentence.path, sentence.line, sentence.number)
+    return Sentence(comments, tuple(columns), range(len(sentence)), to, PLAIN, *place)
+
+
+def _only_tag(sentence: Sentence) -> tuple[str, ...]:
+    return tuple([x if x != BLANK else u for x, u in zip(sentence.xpos, sentence.upos, strict=True)])
+
+
+def _twin(index: int) -> int:
+    """The predicted column of a gold one in CoNLL-2009, and the reverse: each two stand side by side."""
+    return index ^ 1
+
+
+def losses(sentence: Sentence, to: Format) -> Counter[str]:
+    """How many things of each kind the other format has no place for."""
+    source = sentence.format
+    lost: Counter[str] = Counter()
+    if source.title == to.title:
+        return lost
+    if not to.is_ud:
+        lost["comment"] = len(sentence.comments)
+    if source.is_ud:
+        lost["multiword token"] = sum("-" in identifier for identifier in sentence.columns[0])
+        lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
+        lost["DEPS"], lost["MISC"] = (_filled(sentence, column) for column in (source.deps, source.misc))
+    elif source.has_more_columns:
+        for kept in (source.lemma, source.xpos, source.feats, source.head, source.deprel):
+            pairs = zip(sentence.column(kept), sentence.column(_twin(kept)), strict=True)
+            lost[_NAMES_2009[_twin(kept)]] = sum(twin not in (BLANK, value) for value, twin in pairs)
+        lost["FILLPRED"], lost["PRED"] = (_filled(sentence, column) for column in (12, 13))
+        lost["APRED"] = sum(_filled(sentence, column) for column in range(14, len(sentence.columns)))
+    else:
+        lost["PHEAD"], lost["PDEPREL"] = (_filled(sentence, column) for column in (8, 9))
+    if to.upos is None:
+        lost["UPOS"] = sum(u not in (BLANK, tag) for u, tag in zip(sentence.upos, _only_tag(sentence), strict=True))
+    return +lost
+
+
+def _filled(sentence: Sentence, column: int | None) -> int:
+    return sum(cell != BLANK for cell in sentence.column(column))

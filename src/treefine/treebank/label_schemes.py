@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
-from treefine.errors import TreebankError
-from treefine.treebank.conllu import utf8_lines
-from treefine.treebank.faults import shortened
-from treefine.treebank.files import Source, name_of, open_input
+from treefine.errors import TreebankError, shortened
+from treefine.treebank.files import Source, name_of, open_input, utf8_lines
 from treefine.treebank.sentence import BLANK
 
 # Names in Stanford Dependencies (SD), UD version 1 and spaCy's English models (CLEAR), and those in UD version 2. Only

@@ -8,11 +8,34 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from treefine.errors import TreebankError
-from treefine.treebank.formats import CONLLU, Format
 from treefine.treebank.graph import Arcs, Graph
 
 BLANK = "_"
 _BREAK = re.compile("[\t\n\r\0]")  # what no cell can hold
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Where a format keeps what, columns counted from 0; None where it has no such column. ID is always the first."""
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    width: int  # columns of a line; CoNLL-2009 adds one for each predicate of the sentence
+    has_more_columns: bool = False
+    is_ud: bool = False  # comments, multiword tokens, empty nodes, and exactly one root
+    form: int = 1
+    lemma: int = 2
+    upos: int | None = 3
+    xpos: int = 4
+    feats: int = 5
+    head: int = 6
+    deprel: int = 7
+    deps: int | None = None
+    misc: int | None = None
+
+
+CONLLU = Format("conllu", "CoNLL-U", (".conllu",), 10, is_ud=True, deps=8, misc=9)
 
 
 class Word(NamedTuple):
