@@ -12,7 +12,7 @@ from benchmarks.loads import Offline, Tree, trees_of_parse
 from benchmarks.peers.answers import Built, Way, answer, heads_in_file
 from treefine import Parser
 from treefine.cli.inputs import find_inputs
-from treefine.cli.outputs import Wanted, plan_jobs
+from treefine.cli.outputs import OutputOptions, plan_jobs
 from treefine.cli.stream import run_jobs
 from treefine.config import Precision
 from treefine.treebank.sentence import Sentence
@@ -25,7 +25,7 @@ def build(model: str, precision: Precision | None, treebank: str, text: str) -> 
 
     def parsed(source: str, name: str) -> Callable[[], Path]:
         def work() -> Path:
-            target, wanted = folder / name, Wanted()
+            target, wanted = folder / name, OutputOptions()
             run_jobs(parser, plan_jobs(find_inputs([source]), str(target), None, wanted), wanted)
             return target
 

@@ -108,11 +108,11 @@ def test_what_was_looked_at_is_read_again_with_the_rest(content, size):
 @given(st.text(), st.integers(1, 5))
 def test_a_text_is_decoded_the_same_wherever_it_is_cut(text, size):
     text = text.removeprefix("\ufeff")
-    before, reading.CHUNK = reading.CHUNK, size
+    before, reading.TEXT_CHUNK = reading.TEXT_CHUNK, size
     try:
         chunks = list(reading._decoded(io.BytesIO(text.encode()), "in"))
     finally:
-        reading.CHUNK = before
+        reading.TEXT_CHUNK = before
 
     assert "".join(chunks) == text
 

@@ -19,7 +19,7 @@ from tests.support.tiny import sample
 from tests.test_package import loaded_by
 from treefine.cli.app import app
 from treefine.cli.inputs import Input, find_inputs
-from treefine.cli.outputs import Job, Wanted
+from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading
 from treefine.errors import TreefineError
 from treefine.integrations.corpus.blocks import row_of
@@ -56,7 +56,7 @@ def parse(text_model, capsys):
 
     def call(*names, kind=None, shape=None, wanted=None, size=1 << 24, skip=(), **options):
         loading = Loading(**{"model": text_model, "steps": 2, "device": "cpu"} | options)
-        wanted = wanted or Wanted(model=text_model)
+        wanted = wanted or OutputOptions(model=text_model)
         orders = Orders(loading, wanted, str(Path.cwd()), threads=1, workers=None)
 
         def engine(blocks, on_outcome):
@@ -124,10 +124,10 @@ def test_large_treebanks_are_cut_too(files, parse, text_model):
 @pytest.mark.parametrize(
     ("wanted", "shape", "options"),
     [
-        (Wanted(confidence=True), None, ["--confidence"]),
-        (Wanted(), "json", ["--format", "json"]),
-        (Wanted(), "html", ["--format", "html"]),
-        (Wanted(), "parquet", ["--format", "parquet"]),
+        (OutputOptions(confidence=True), None, ["--confidence"]),
+        (OutputOptions(), "json", ["--format", "json"]),
+        (OutputOptions(), "html", ["--format", "html"]),
+        (OutputOptions(), "parquet", ["--format", "parquet"]),
     ],
     ids=["confidence", "json", "html", "parquet"],
 )
@@ -226,7 +226,10 @@ def test_what_another_format_has_no_place_for_is_counted_over_all_blocks(files, 
     ("options", "message"),
     [
         ({"steps": 1}, "out: This folder was begun with steps 2, and now it is 1."),
-        ({"wanted": Wanted(confidence=True)}, "out: This folder was begun with confidence False, and now it is True."),
+        (
+            {"wanted": OutputOptions(confidence=True)},
+            "out: This folder was begun with confidence False, and now it is True.",
+        ),
         ({"size": 1500}, "out: This folder was begun with bytes of a block 16777216, and now it is 1500."),
         ({"batch_pieces": 99, "shape": "json"}, "out: This folder was begun with batch_pieces 4000, and now it is 99."),
     ],
@@ -394,7 +397,7 @@ def test_a_block_is_on_the_disk_before_it_has_its_name(files, parse, monkeypatch
 
 @pytest.fixture
 def worker(files, text_model):
-    orders = Orders(Loading(text_model, device="cpu"), Wanted(), str(files), threads=1, workers=None)
+    orders = Orders(Loading(text_model, device="cpu"), OutputOptions(), str(files), threads=1, workers=None)
     Path("out").mkdir()
     job = Job((Input("e.txt", kind="text"),), "out/e.conllu", "conllu", is_block=True)
 
@@ -490,7 +493,9 @@ def test_an_actor_ends_with_an_error_that_is_not_of_a_block(files, text_model, m
     job = Job((Input("e.txt", kind="text"),), "out/e.conllu", "conllu", is_block=True)
 
     with pytest.raises(SystemExit, match="1"):
-        Actor(Orders(Loading(text_model, device="cpu"), Wanted(), str(files), threads=1, workers=None))(row_of(job))
+        Actor(Orders(Loading(text_model, device="cpu"), OutputOptions(), str(files), threads=1, workers=None))(
+            row_of(job)
+        )
 
     assert (
         attempts_at("out/e.conllu")[0]

@@ -25,7 +25,7 @@ from treefine.config import TagSettings
 from treefine.parsing import table
 from treefine.parsing.initial import given as given_trees
 from treefine.parsing.parse import Parses
-from treefine.parsing.table import CONFIDENCE, INITIAL, TREES, WORDS, Content, batches, table_of, to_table
+from treefine.parsing.table import CONFIDENCE, INITIAL, TREES, WORDS, Content, record_batches, table_of, to_table
 
 TEXT = "Dogs bark. Don't you\n\nhear them?  "
 
@@ -152,7 +152,7 @@ def test_without_a_sentence_the_table_has_its_columns_and_no_row(nlp):
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_where_rows_are_cut_makes_no_difference(size):
     sentences = sample(12)
-    found = list(batches(sentences, Content(), size=size))
+    found = list(record_batches(sentences, Content(), size=size))
 
     assert pyarrow.Table.from_batches(found).to_pylist() == to_table(sentences).to_pylist()
     assert all(size <= len(batch) < size + max(map(len, sentences)) for batch in found[:-1])
@@ -162,7 +162,7 @@ def test_no_more_sentences_are_read_than_the_rows_that_are_given_out():
     read = []
     sentences = (read.append(each) or each for each in chain.from_iterable(repeat(sample(3))))
 
-    next(batches(sentences, Content(), size=100))
+    next(record_batches(sentences, Content(), size=100))
 
     assert sum(map(len, read[:-1])) < 100 <= sum(map(len, read))
 
@@ -171,7 +171,7 @@ def test_strings_too_long_for_one_block_are_cut_into_several(monkeypatch):
     monkeypatch.setattr(table, "CHARACTERS", 1000)
     sentences = [Sentence.of_words(["x" * 600])] * 4
 
-    assert [len(batch) for batch in batches(sentences, Content())] == [2, 2]
+    assert [len(batch) for batch in record_batches(sentences, Content())] == [2, 2]
 
 
 def test_a_long_head_is_held_once_for_all_its_words():

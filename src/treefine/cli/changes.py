@@ -158,8 +158,8 @@ def _most_frequent(counted: Counter[str], most: int) -> str:
     return ", ".join([*told, *([f"and {rest:,} more" if rest > 1 else "and one more"] if rest else [])])
 
 
-Kind = Literal["html", "json", "tsv"]
-_KINDS: dict[str, Kind] = {".html": "html", ".htm": "html", ".json": "json", ".tsv": "tsv"}
+_Kind = Literal["html", "json", "tsv"]
+_KINDS: dict[str, _Kind] = {".html": "html", ".htm": "html", ".json": "json", ".tsv": "tsv"}
 MOST_ON_PAGE = 24  # labels told of each kind
 _STYLE = """
 table.summary td { max-width: 60rem; }
@@ -170,7 +170,7 @@ PLACE = ("file", "line", "sentence", "sent_id")
 COLUMNS = (*PLACE, "word", "form", "old_head", "old_label", "head", "label", "before", "after", "step")
 
 
-def kind_of(path: str) -> Kind:
+def kind_of(path: str) -> _Kind:
     """What the name of the file asks for."""
     kind = _KINDS.get(suffix_of(path))
     if kind is None:
@@ -214,7 +214,7 @@ def _not_written(error: OSError, path: str) -> TreebankError:
     return TreebankError(f"The changes could not be written: {error.strerror or error}.", path=path)
 
 
-def _frame(kind: Kind, changes: Changes) -> tuple[str, str]:
+def _frame(kind: _Kind, changes: Changes) -> tuple[str, str]:
     """What stands before and after the changes."""
     if kind == "tsv":
         return "\t".join(COLUMNS) + "\n", ""

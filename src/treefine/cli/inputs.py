@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treefine.segmenter.cut import Segmented
 
 
-Kind = Literal["text", "lines", "words", "conllu", "conllx", "conll09", "conll09-predicted"]
+InputKind = Literal["text", "lines", "words", "conllu", "conllx", "conll09", "conll09-predicted"]
 
 _FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
 
@@ -44,7 +44,7 @@ class Input:
 
     name: str  # the path of a file; - is standard input; empty for a text
     text: str | None = None  # where that stands on the command line itself
-    kind: Kind | None = None  # None where the first lines have to tell it
+    kind: InputKind | None = None  # None where the first lines have to tell it
     section: Section | None = None  # of the file; None for all of it
 
     @property
@@ -59,7 +59,7 @@ class Input:
 
 
 def find_inputs(
-    arguments: Sequence[str], *, kind: Kind | None = None, is_text: bool = False, may_be_text: bool = True
+    arguments: Sequence[str], *, kind: InputKind | None = None, is_text: bool = False, may_be_text: bool = True
 ) -> list[Input]:
     """The inputs that the arguments of a command name; all faults that show before work are told at once.
 
@@ -84,7 +84,7 @@ def find_inputs(
     return found
 
 
-def _input(argument: str, kind: Kind | None, *, may_be_text: bool) -> Input:
+def _input(argument: str, kind: InputKind | None, *, may_be_text: bool) -> Input:
     if argument == "-":
         return Input("-", kind=kind)
     if os.path.isdir(argument):  # noqa: PTH112 - Path's own raises where the name is too long
@@ -99,7 +99,7 @@ def _input(argument: str, kind: Kind | None, *, may_be_text: bool) -> Input:
     raise TreefineError("There is no such file.", hint=" ".join(filter(None, hints)), path=argument)
 
 
-def _text(argument: str, kind: Kind | None) -> Input:
+def _text(argument: str, kind: InputKind | None) -> Input:
     for letter in argument:
         if "\ud800" <= letter <= "\udfff":  # so Python gives us a byte that is no UTF-8
             what = f"Byte 0x{ord(letter) - 0xDC00:02x}" if "\udc80" <= letter <= "\udcff" else ascii(letter)
@@ -121,7 +121,7 @@ def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None)
     yield io.BytesIO(data)
 
 
-def kind_by_name(path: str) -> Kind | None:
+def kind_by_name(path: str) -> InputKind | None:
     """What a file holds, if its ending tells it.
 
     >>> kind_by_name("notes.TXT.gz"), kind_by_name("wsj.conllx"), kind_by_name("corpus.data")
@@ -130,7 +130,7 @@ def kind_by_name(path: str) -> Kind | None:
     if suffix_of(path) == ".txt":
         return "text"
     form = format_by_name(path)
-    return None if form is None else cast(Kind, form.name)
+    return None if form is None else cast(InputKind, form.name)
 
 
 def bytes_in(inputs: Sequence[Input]) -> int | None:
@@ -145,7 +145,7 @@ def bytes_in(inputs: Sequence[Input]) -> int | None:
     return total or None
 
 
-CHUNK = 1 << 16  # bytes of a text that are read at a time
+TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
 _FIRST_WORD = re.compile(
     rb"(?:1|1-[0-9]+|0\.1)\t"
 )  # of a treebank; a multiword token or an empty node may be before it
@@ -182,11 +182,13 @@ def read_input(
         yield from _read(cast(BinaryIO, io.BufferedReader(Rejoined(head, stream, name))), name, kind, parser, numbered)
 
 
-def _read(stream: BinaryIO, path: str, kind: Kind, parser: Parser, numbered: Numbering) -> Iterator[Segmented]:
+def _read(stream: BinaryIO, path: str, kind: InputKind, parser: Parser, numbered: Numbering) -> Iterator[Segmented]:
     if kind == "text":
         return numbered(_segmented(parser.segment, _decoded(stream, path), path))
     if kind == "lines":
         return numbered(_segmented(parser.segment_lines, utf8_lines(stream, path), path))
+    from treefine.segmenter.cut import Segmented  # which loads torch
+
     sentences = read_words(stream, name=path) if kind == "words" else read_treebank(stream, format=kind)
     found = (Segmented(sentence, spans_in(own_text(sentence), sentence)) for sentence in sentences)
     return numbered(found) if kind == "words" else found
@@ -221,7 +223,7 @@ def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     line, is_end = 1, False
     while not is_end:
-        chunk = stream.read(CHUNK)
+        chunk = stream.read(TEXT_CHUNK)
         is_end = not chunk
         try:
             text = decoder.decode(chunk, final=is_end)
@@ -233,11 +235,11 @@ def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
         yield text
 
 
-def _look(stream: BinaryIO) -> tuple[Kind, bytes]:
+def _look(stream: BinaryIO) -> tuple[InputKind, bytes]:
     """What the first line that is no comment tells of the stream, and the bytes that were read for it."""
     head = b""
-    while len(head) < CHUNK:
-        line = stream.readline(CHUNK)
+    while len(head) < TEXT_CHUNK:
+        line = stream.readline(TEXT_CHUNK)
         head += line
         if not line:
             break

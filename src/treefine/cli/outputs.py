@@ -67,7 +67,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class OutputOptions:
     """What is to be said beside the trees, and how."""
 
     steps: bool = False
@@ -80,7 +80,7 @@ class Wanted:
     model: str = ""  # by the name it was asked for; a table tells it
 
 
-def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: Wanted) -> list[Job]:
+def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: OutputOptions) -> list[Job]:
     """What is written where; an output that cannot be written, or not in this way, is told."""
     jobs = _planned(inputs, output, shape, wanted)
     if wanted.changes is not None:
@@ -92,7 +92,7 @@ def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, wanted:
     return jobs
 
 
-def _planned(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: Wanted) -> list[Job]:
+def _planned(inputs: Sequence[Input], output: str, shape: Shape | None, wanted: OutputOptions) -> list[Job]:
     if wanted.review is not None and output == "-":
         if shape is not None or wanted.steps or wanted.confidence or wanted.k > 1:
             hint = "Name a file for the trees with -o, or leave out --format, --show-steps, --confidence and --k."
@@ -156,7 +156,7 @@ def _stem(name: str) -> str:
     return path.stem
 
 
-def _check(job: Job, wanted: Wanted) -> None:
+def _check(job: Job, wanted: OutputOptions) -> None:
     if wanted.steps and job.shape in ("conllu", "parquet"):
         hint = "Add --format tree, svg, html or json."
         what = "treebank" if job.shape == "conllu" else "table"
@@ -181,7 +181,7 @@ def _check(job: Job, wanted: Wanted) -> None:
         raise TreefineError("The output would take the place of the input.", hint=hint, path=job.target)
 
 
-def _check_k(job: Job, wanted: Wanted) -> None:
+def _check_k(job: Job, wanted: OutputOptions) -> None:
     if wanted.steps and job.shape != "json":
         hint = "Leave out one of them, or add --format json, which has both."
         raise TreefineError("Of --k and --show-steps only one can be drawn.", hint=hint)
@@ -193,7 +193,7 @@ def _check_k(job: Job, wanted: Wanted) -> None:
         raise TreefineError("A treebank with several trees of a sentence cannot be gone on with.", hint=hint)
 
 
-def _check_changes(path: str, jobs: Sequence[Job], wanted: Wanted) -> None:
+def _check_changes(path: str, jobs: Sequence[Job], wanted: OutputOptions) -> None:
     kind_of(path)
     if wanted.resume:
         hint = "Leave out one of them."

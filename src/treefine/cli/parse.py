@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from treefine.cli.inputs import Input, Kind, find_inputs
-from treefine.cli.outputs import Shape, Wanted, plan_jobs
+from treefine.cli.inputs import Input, InputKind, find_inputs
+from treefine.cli.outputs import OutputOptions, Shape, plan_jobs
 from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
@@ -117,7 +117,7 @@ _Workers = Annotated[
 ]
 
 
-def parse(
+def parse_command(
     sources: Annotated[
         list[str] | None,
         typer.Argument(metavar="INPUT", help="Texts or files; - is standard input. [default: -]", show_default=False),
@@ -126,7 +126,7 @@ def parse(
     output: _Output = "-",
     shape: _Shape = None,
     kind: Annotated[
-        Kind | None,
+        InputKind | None,
         typer.Option(
             "--from",
             help="What the input is: running text, text with one sentence a line, such text with spaces between words, "
@@ -174,7 +174,7 @@ def parse(
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
-    wanted = Wanted(show_steps, confidence, review, resume, k=k, also_read=others, model=model)
+    wanted = OutputOptions(show_steps, confidence, review, resume, k=k, also_read=others, model=model)
     if show_steps and stop_above is None:
         stop_above = 1.0  # who asks for the steps asks for all of them
     loading = Loading(
@@ -191,7 +191,7 @@ def parse(
     _run(inputs, output, shape, wanted, lambda: load_parser(loading), workers=workers)
 
 
-def refine(
+def refine_command(
     sources: Annotated[
         list[str] | None,
         typer.Argument(metavar="INITIAL", help="Files of trees; - is standard input. [default: -]", show_default=False),
@@ -245,7 +245,7 @@ def refine(
             )
         )
 
-    wanted = Wanted(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else (), model)
+    wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else (), model)
     _run(inputs, output, shape, wanted, load, tells_changes=True)
 
 
@@ -253,7 +253,7 @@ def _run(
     inputs: list[Input],
     output: str,
     shape: Shape | None,
-    wanted: Wanted,
+    wanted: OutputOptions,
     load: Callable[[], Parser],
     *,
     tells_changes: bool = False,

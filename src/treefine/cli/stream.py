@@ -16,7 +16,7 @@ import typer
 
 from treefine.cli.changes import Changes, open_changes
 from treefine.cli.inputs import Input, Numbering, bytes_in, open_source, read_input
-from treefine.cli.outputs import Job, Wanted
+from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.part_file import JSON_LINES, TREEBANK, open_part
 from treefine.cli.terminal import Advance, Review, progress
 from treefine.cli.write import Pen, about_parser, as_html, as_json, as_svg, as_trees, pen_for_stdout, write_table
@@ -34,7 +34,7 @@ from treefine.treebank.files import name_of, open_output
 from treefine.treebank.formats import FORMATS, convert, losses
 from treefine.treebank.sentence import Format, Sentence
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 _SHOWN = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # all but what parts cells and lines
 
 
@@ -73,7 +73,7 @@ def _tell(error: TreefineError) -> None:
 
 
 @dataclass
-class Tally:
+class JobReport:
     """What is to be told at the end, and who hears at once of what is odd."""
 
     review: Review | None = None
@@ -86,7 +86,12 @@ class Tally:
 
 
 def run_jobs(
-    parser: Parser, jobs: Sequence[Job], wanted: Wanted, *, tells_changes: bool = False, workers: int | None = None
+    parser: Parser,
+    jobs: Sequence[Job],
+    wanted: OutputOptions,
+    *,
+    tells_changes: bool = False,
+    workers: int | None = None,
 ) -> bool:
     """Read, parse and write; whether every input had a sentence.
 
@@ -95,7 +100,7 @@ def run_jobs(
     write.
     """
     changes = Changes(parser.model.vocabulary.labels) if tells_changes else None
-    tally = Tally(None if wanted.review is None else Review(wanted.review), changes)
+    tally = JobReport(None if wanted.review is None else Review(wanted.review), changes)
     inputs = [each for job in jobs for each in job.inputs]
     prints = jobs[0].target == "-" or tally.review is not None
     is_drawn_over = prints and sys.stdout is not None and sys.stdout.isatty()  # the bar, on the same terminal
@@ -126,8 +131,8 @@ def run_job(
     parser: Parser,
     files: FileParser | None,
     job: Job,
-    wanted: Wanted,
-    tally: Tally,
+    wanted: OutputOptions,
+    tally: JobReport,
     advance: Advance,
     *,
     may_be_empty: bool,
@@ -168,17 +173,17 @@ def run_job(
             sink.write(text)
 
 
-def _is_plain(job: Job, wanted: Wanted, tally: Tally) -> bool:
+def _is_plain(job: Job, wanted: OutputOptions, tally: JobReport) -> bool:
     """Whether nothing is asked for but the trees, in a treebank."""
     return job.shape == "conllu" and _is_bare(wanted, tally)
 
 
-def _is_bare(wanted: Wanted, tally: Tally) -> bool:
+def _is_bare(wanted: OutputOptions, tally: JobReport) -> bool:
     """Whether nothing is asked for but the trees, which are found faster than how sure they are."""
     return not wanted.confidence and wanted.k == 1 and tally.review is None and tally.changes is None
 
 
-def _texts(parses: Iterator[Parse], job: Job, wanted: Wanted, *, is_start: bool) -> Iterator[str]:
+def _texts(parses: Iterator[Parse], job: Job, wanted: OutputOptions, *, is_start: bool) -> Iterator[str]:
     if job.shape == "tree":
         return as_trees(parses, pen_for_stdout() if job.target == "-" else Pen(), steps=wanted.steps)
     if job.shape == "json":
@@ -196,7 +201,7 @@ def _texts(parses: Iterator[Parse], job: Job, wanted: Wanted, *, is_start: bool)
 
 
 @contextmanager
-def _open(job: Job, wanted: Wanted) -> Iterator[_Sink]:
+def _open(job: Job, wanted: OutputOptions) -> Iterator[_Sink]:
     if job.target == "-":
         with _open_stdout(job.shape) as sink:
             yield sink
@@ -219,8 +224,8 @@ def _open_stdout(shape: str) -> Iterator[_Plain]:
 
 
 def _of_inputs(
-    read: Callable[[Input], Iterator[Item]], job: Job, tally: Tally, *, may_be_empty: bool
-) -> Iterator[Item]:
+    read: Callable[[Input], Iterator[_Item]], job: Job, tally: JobReport, *, may_be_empty: bool
+) -> Iterator[_Item]:
     """What is read of the inputs, one after another."""
     for each in job.inputs:
         try:
@@ -271,7 +276,7 @@ def _counted(sentences: Iterable[Sentence], advance: Advance) -> Iterator[Senten
         yield sentence
 
 
-def _parsed(parser: Parser, found: Iterator[Segmented], tally: Tally, *, skip: int = 0) -> Iterator[Parse]:
+def _parsed(parser: Parser, found: Iterator[Segmented], tally: JobReport, *, skip: int = 0) -> Iterator[Parse]:
     """The parses of all but the first `skip`; where it is asked for, what changed in them is counted."""
     if tally.changes is None:
         yield from parser.stream_segmented(found, skip=skip)
@@ -285,8 +290,8 @@ def _parsed(parser: Parser, found: Iterator[Segmented], tally: Tally, *, skip: i
 def _placed(
     parser: Parser,
     found: Iterator[Segmented],
-    wanted: Wanted,
-    tally: Tally,
+    wanted: OutputOptions,
+    tally: JobReport,
     listed: Callable[[str], None] | None,
     advance: Advance,
 ) -> Iterator[Placed]:
@@ -301,7 +306,7 @@ def _placed(
 
 
 def _seen(
-    parses: Iterable[Parse], tally: Tally, listed: Callable[[str], None] | None, advance: Advance
+    parses: Iterable[Parse], tally: JobReport, listed: Callable[[str], None] | None, advance: Advance
 ) -> Iterator[Parse]:
     """The parses; what changed is noted on the way, and those that are to be reviewed are listed."""
     for parse in parses:

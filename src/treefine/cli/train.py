@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from treefine.training.train import Progress
 
 
-def train(
+def train_command(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a bundled recipe.")],
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="DIR", help="A new folder, or with --resume an old.")
@@ -45,8 +45,7 @@ def train(
     from treefine.parsing.options import find_device  # which loads torch
     from treefine.training.folder import begin_folder, check_folder
     from treefine.training.prepare import prepare, settings_of
-    from treefine.training.train import LAYOUT
-    from treefine.training.train import train as train_model
+    from treefine.training.train import LAYOUT, train
 
     folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
     chosen = find_device(device)
@@ -62,7 +61,7 @@ def train(
         return
     if is_first:
         begin_folder(folder, prepared)
-    steps = train_model(prepared, folder, device=chosen)
+    steps = train(prepared, folder, device=chosen)
     if not is_first:
         for _ in steps:
             pass

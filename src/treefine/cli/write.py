@@ -15,7 +15,7 @@ from treefine.drawing.html import page_end, page_start
 from treefine.drawing.svg import draw_svg
 from treefine.drawing.text import BOLD, StyledText
 from treefine.errors import TreefineError
-from treefine.parsing.table import Content, Placed, batches, load, schema_of
+from treefine.parsing.table import Content, Placed, import_package, record_batches, schema_of
 from treefine.treebank.files import COMPRESSED, open_output
 from treefine.treebank.formats import losses
 from treefine.treebank.sentence import BLANK, CONLLU, Sentence
@@ -98,7 +98,7 @@ def check_table(target: str) -> None:
     suffix = Path(target).suffix.lower()
     if suffix in COMPRESSED:
         raise TreefineError("Parquet is packed already.", hint=f"Name it without {suffix}.", path=target)
-    load("pyarrow.parquet")
+    import_package("pyarrow.parquet")
 
 
 def write_table(
@@ -111,11 +111,11 @@ def write_table(
 ) -> None:
     """Write the rows of the sentences; the file appears once it is whole. What it is `about` stands in its schema."""
     schema = schema_of(content, {"version": __version__} | dict(about or {}))
-    parquet = load("pyarrow.parquet")
+    parquet = import_package("pyarrow.parquet")
     with open_output(target, is_synced=is_synced) as stream:
         writer = parquet.ParquetWriter(stream, schema, compression="zstd")
         try:
-            for batch in batches(sentences, content):
+            for batch in record_batches(sentences, content):
                 writer.write_batch(batch.replace_schema_metadata(schema.metadata))
             writer.close()
         finally:

@@ -13,7 +13,7 @@ from treefine.drawing.svg import draw_svg
 from treefine.drawing.text import draw_text
 from treefine.parsing.annotate import with_confidence, with_rank
 from treefine.parsing.confidence import Confidence, RankedTree, agreement
-from treefine.parsing.table import Content, load, table_of
+from treefine.parsing.table import Content, import_package, table_of
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.raw_text import Span, own_text
 from treefine.treebank.sentence import BLANK, Sentence
@@ -263,12 +263,12 @@ class Parses(list[Parse]):
 
     def to_pandas(self) -> Any:
         """The same as a pandas.DataFrame."""
-        load("pandas")
+        import_package("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """The same as a polars.DataFrame."""
-        return load("polars").from_arrow(self.to_arrow())
+        return import_package("polars").from_arrow(self.to_arrow())
 
     def _repr_html_(self) -> str:
         return "\n".join(parse._repr_html_() for parse in self)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 ROWS = 50_000  # rows that are put together at a time: a row group of Parquet
 CHARACTERS = 1 << 26  # of their strings, after which there are no more: Arrow counts the bytes of a column in 31 bits
 
-Cell = str | int | float | None
+CellValue = str | int | float | None
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column of a table."""
 
     name: str
@@ -35,37 +35,41 @@ class Column(NamedTuple):
 
 
 WORDS = (
-    Column("file", "dictionary", "the file of the sentence; empty for a text that came from none"),
-    Column("sentence", "int32", "the number of the sentence in the table, from 1"),
-    Column("sent_id", "dictionary", "its `# sent_id`; empty without one"),
-    Column("text", "dictionary", "its text"),
-    Column("word", "int32", "the number of the word in the sentence, from 1"),
-    Column("form", "string", "the word as written"),
-    Column("lemma", "string", "its lemma, as far as the input has one"),
-    Column("upos", "string", "its universal tag"),
-    Column("xpos", "string", "its tag in the treebank's own scheme"),
-    Column("feats", "string", "its features, as far as the input has any"),
-    Column("head", "int32", "the number of its head, 0 for the root; null where the input leaves it blank"),
-    Column("head_form", "dictionary", "the form of its head; null for the root"),
-    Column("label", "string", "the label of its arc"),
-    Column("token", "dictionary", "the multiword token that it is part of; null for all other words"),
-    Column("start", "int64", "its first character in the text that was parsed, or of a treebank in `text`, from 0"),
-    Column("end", "int64", "the character after its last one; the words of a multiword token share both"),
+    TableColumn("file", "dictionary", "the file of the sentence; empty for a text that came from none"),
+    TableColumn("sentence", "int32", "the number of the sentence in the table, from 1"),
+    TableColumn("sent_id", "dictionary", "its `# sent_id`; empty without one"),
+    TableColumn("text", "dictionary", "its text"),
+    TableColumn("word", "int32", "the number of the word in the sentence, from 1"),
+    TableColumn("form", "string", "the word as written"),
+    TableColumn("lemma", "string", "its lemma, as far as the input has one"),
+    TableColumn("upos", "string", "its universal tag"),
+    TableColumn("xpos", "string", "its tag in the treebank's own scheme"),
+    TableColumn("feats", "string", "its features, as far as the input has any"),
+    TableColumn("head", "int32", "the number of its head, 0 for the root; null where the input leaves it blank"),
+    TableColumn("head_form", "dictionary", "the form of its head; null for the root"),
+    TableColumn("label", "string", "the label of its arc"),
+    TableColumn("token", "dictionary", "the multiword token that it is part of; null for all other words"),
+    TableColumn(
+        "start", "int64", "its first character in the text that was parsed, or of a treebank in `text`, from 0"
+    ),
+    TableColumn("end", "int64", "the character after its last one; the words of a multiword token share both"),
 )
 CONFIDENCE = (
-    Column("arc_confidence", "float32", "the probability that the head is right"),
-    Column("label_confidence", "float32", "the probability that the label is right, if the head is"),
-    Column("confidence", "float32", "the probability that both are right"),
-    Column("sentence_confidence", "float32", "the probability that all heads and labels of the sentence are right"),
+    TableColumn("arc_confidence", "float32", "the probability that the head is right"),
+    TableColumn("label_confidence", "float32", "the probability that the label is right, if the head is"),
+    TableColumn("confidence", "float32", "the probability that both are right"),
+    TableColumn(
+        "sentence_confidence", "float32", "the probability that all heads and labels of the sentence are right"
+    ),
 )
 TREES = (
-    Column("tree", "int32", "the rank of the tree among the best of its sentence, from 1"),
-    Column("probability", "float32", "the probability of the tree's heads among all trees"),
-    Column("label_probability", "float32", "the probability that all its labels are right, if all its heads are"),
+    TableColumn("tree", "int32", "the rank of the tree among the best of its sentence, from 1"),
+    TableColumn("probability", "float32", "the probability of the tree's heads among all trees"),
+    TableColumn("label_probability", "float32", "the probability that all its labels are right, if all its heads are"),
 )
 INITIAL = (
-    Column("initial_head", "int32", "the head that refinement started from; null where there was none"),
-    Column("initial_label", "string", "the label that it started from"),
+    TableColumn("initial_head", "int32", "the head that refinement started from; null where there was none"),
+    TableColumn("initial_label", "string", "the label that it started from"),
 )
 
 
@@ -90,7 +94,7 @@ class Content:
     initial: bool = False
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TableColumn, ...]:
         """The columns of such a table."""
         groups = (CONFIDENCE, self.confidence), (TREES, self.trees), (INITIAL, self.initial)
         return WORDS + tuple(column for group, is_there in groups if is_there for column in group)
@@ -120,13 +124,13 @@ def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) ->
 
 def table_of(sentences: Iterable[Placed | Sentence], content: Content) -> Any:
     """The same with this content."""
-    blocks = list(batches(sentences, content))
-    return load("pyarrow").Table.from_batches(blocks, schema_of(content)).unify_dictionaries()
+    blocks = list(record_batches(sentences, content))
+    return import_package("pyarrow").Table.from_batches(blocks, schema_of(content)).unify_dictionaries()
 
 
 def schema_of(content: Content, about: Mapping[str, object] | None = None) -> Any:
     """The pyarrow.Schema of a table; what it is `about` is kept in its metadata, as JSON under `treefine`."""
-    arrow = load("pyarrow")
+    arrow = import_package("pyarrow")
     types = {"dictionary": arrow.dictionary(arrow.int32(), arrow.string())}
     fields = [
         arrow.field(each.name, types.get(each.type) or getattr(arrow, each.type)(), metadata={"description": each.says})
@@ -135,9 +139,9 @@ def schema_of(content: Content, about: Mapping[str, object] | None = None) -> An
     return arrow.schema(fields, metadata={"treefine": json.dumps(about, ensure_ascii=False)} if about else None)
 
 
-def batches(sentences: Iterable[Placed | Sentence], content: Content, *, size: int = ROWS) -> Iterator[Any]:
+def record_batches(sentences: Iterable[Placed | Sentence], content: Content, *, size: int = ROWS) -> Iterator[Any]:
     """The rows as pyarrow.RecordBatches of about `size`, whole sentences each; so much is in memory at a time."""
-    cells: dict[str, list[Cell]] = {column.name: [] for column in content.columns}
+    cells: dict[str, list[CellValue]] = {column.name: [] for column in content.columns}
     n_characters = 0
     for number, each in enumerate(sentences, start=1):
         for block in _blocks(_placed(each, content), number, content):
@@ -151,7 +155,7 @@ def batches(sentences: Iterable[Placed | Sentence], content: Content, *, size: i
         yield _batch(cells, content)
 
 
-def load(package: Literal["pyarrow", "pyarrow.parquet", "pandas", "polars"]) -> Any:
+def import_package(package: Literal["pyarrow", "pyarrow.parquet", "pandas", "polars"]) -> Any:
     """The package, which need not be installed."""
     try:
         return import_module(package)
@@ -170,7 +174,7 @@ def _placed(each: Placed | Sentence, content: Content) -> Placed:
     return each
 
 
-def _blocks(each: Placed, number: int, content: Content) -> Iterator[dict[str, Sequence[Cell]]]:
+def _blocks(each: Placed, number: int, content: Content) -> Iterator[dict[str, Sequence[CellValue]]]:
     """The rows of one sentence, column by column; then those of its other trees, where these are asked for."""
     cells = _of_words(each, number)
     parse = cast("Parse", each)
@@ -187,7 +191,7 @@ def _blocks(each: Placed, number: int, content: Content) -> Iterator[dict[str, S
         yield cells | _of_tree(tree, rank, parse.forms)
 
 
-def _of_words(each: Placed, number: int) -> dict[str, Sequence[Cell]]:
+def _of_words(each: Placed, number: int) -> dict[str, Sequence[CellValue]]:
     sentence = each.sentence
     n_words, form = len(sentence), sentence.format
     forms, heads = sentence.forms, sentence.heads
@@ -211,7 +215,7 @@ def _of_words(each: Placed, number: int) -> dict[str, Sequence[Cell]]:
     }
 
 
-def _of_confidence(parse: Parse) -> dict[str, Sequence[Cell]]:
+def _of_confidence(parse: Parse) -> dict[str, Sequence[CellValue]]:
     return {
         "arc_confidence": [each.arc for each in parse.word_confidences],
         "label_confidence": [each.label for each in parse.word_confidences],
@@ -220,7 +224,7 @@ def _of_confidence(parse: Parse) -> dict[str, Sequence[Cell]]:
     }
 
 
-def _of_tree(ranked: RankedTree, rank: int, forms: Sequence[str]) -> dict[str, Sequence[Cell]]:
+def _of_tree(ranked: RankedTree, rank: int, forms: Sequence[str]) -> dict[str, Sequence[CellValue]]:
     heads, labels = ranked.tree.arcs
     return {
         "head": heads,
@@ -237,11 +241,11 @@ def _readable(path: str) -> str:
     return path.encode(errors="backslashreplace").decode()
 
 
-def _forms_of(heads: Sequence[int | None], forms: Sequence[str]) -> list[Cell]:
+def _forms_of(heads: Sequence[int | None], forms: Sequence[str]) -> list[CellValue]:
     return [forms[head - 1] if head else None for head in heads]
 
 
-def _tokens(sentence: Sentence) -> list[Cell]:
+def _tokens(sentence: Sentence) -> list[CellValue]:
     """The multiword token of each word, if it is part of one."""
     if len(sentence.columns[0]) == len(sentence):  # as most: all lines are words
         return [None] * len(sentence)
@@ -254,8 +258,8 @@ def _characters(sentence: Sentence) -> int:
     return sum(sum(map(len, column)) for column in sentence.columns) + sum(map(len, sentence.comments))
 
 
-def _batch(cells: Mapping[str, Sequence[Cell]], content: Content) -> Any:
-    arrow, schema = load("pyarrow"), schema_of(content)
+def _batch(cells: Mapping[str, Sequence[CellValue]], content: Content) -> Any:
+    arrow, schema = import_package("pyarrow"), schema_of(content)
     arrays = [
         _encoded(cells[column.name]) if column.type == "dictionary" else arrow.array(cells[column.name], field.type)
         for column, field in zip(content.columns, schema, strict=True)
@@ -263,10 +267,10 @@ def _batch(cells: Mapping[str, Sequence[Cell]], content: Content) -> Any:
     return arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _encoded(values: Sequence[Cell]) -> Any:
+def _encoded(values: Sequence[CellValue]) -> Any:
     """A dictionary: what stands in many rows is held once, however long it is."""
-    arrow = load("pyarrow")
-    numbers: dict[Cell, int] = {}
+    arrow = import_package("pyarrow")
+    numbers: dict[CellValue, int] = {}
     places = [None if value is None else numbers.setdefault(value, len(numbers)) for value in values]
     return arrow.DictionaryArray.from_arrays(
         arrow.array(places, arrow.int32()), arrow.array([*numbers], arrow.string())

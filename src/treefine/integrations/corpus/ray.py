@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from treefine.cli.outputs import Job, Wanted
+from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
@@ -51,7 +51,7 @@ class Ray:
     """Parses blocks on the cluster that RAY_ADDRESS names, or else on this machine."""
 
     def __init__(
-        self, loading: Loading, wanted: Wanted, *, actors: int | None = None, workers: int | None = None
+        self, loading: Loading, wanted: OutputOptions, *, actors: int | None = None, workers: int | None = None
     ) -> None:
         self.loading, self.wanted, self.actors, self.workers = loading, wanted, actors, workers
         self.ray = _imported()  # before any work: that it is missing is told at once

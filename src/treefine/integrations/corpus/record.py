@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from treefine.cli.outputs import Job, Wanted
+from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models, find_model
@@ -33,7 +33,7 @@ _Files = dict[str, dict[str, Any]]
 
 @contextmanager
 def open_record(
-    folder: Path, blocks: Sequence[Job], wanted: Wanted, loading: Loading, *, size: int, trees_alone: bool
+    folder: Path, blocks: Sequence[Job], wanted: OutputOptions, loading: Loading, *, size: int, trees_alone: bool
 ) -> Iterator[None]:
     """Keep other runs out of the folder, which must hold nothing, or blocks of the same files with the same options."""
     options, files = _options(wanted, loading, size, trees_alone=trees_alone), _files(blocks)
@@ -56,7 +56,7 @@ def open_record(
         yield
 
 
-def _options(wanted: Wanted, loading: Loading, size: int, *, trees_alone: bool) -> dict[str, Any]:
+def _options(wanted: OutputOptions, loading: Loading, size: int, *, trees_alone: bool) -> dict[str, Any]:
     anyhow = ("label_map", "device", "batch_pieces")  # the first is refused; for the second see `agree_on_numbers`
     options = {
         "version": __version__,

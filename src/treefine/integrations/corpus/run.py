@@ -15,7 +15,7 @@ from pathlib import Path
 import typer
 
 from treefine.cli.inputs import Input
-from treefine.cli.outputs import Job, Shape, Wanted, plan_jobs
+from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
 from treefine.cli.parse import Loading
 from treefine.cli.terminal import Advance, progress
 from treefine.drawing.characters import visible
@@ -33,7 +33,7 @@ def parse_corpus(
     inputs: Sequence[Input],
     output: str,
     shape: Shape | None,
-    wanted: Wanted,
+    wanted: OutputOptions,
     loading: Loading,
     *,
     actors: int | None = None,
@@ -83,7 +83,7 @@ def _told_before(blocks: Sequence[Job], folder: str) -> _Told:
     return told
 
 
-def _refuse(inputs: Sequence[Input], output: str, wanted: Wanted, loading: Loading) -> None:
+def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, loading: Loading) -> None:
     """Tell what cannot be done on many machines."""
     if not (output.endswith(("/", os.sep)) or Path(output).is_dir()):
         raise TreefineError("--engine ray writes into a folder.", hint="Name one with -o, with a slash at its end.")

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from treefine.cli.outputs import Job, Wanted
+from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading, load_parser
-from treefine.cli.stream import Tally, run_job
+from treefine.cli.stream import JobReport, run_job
 from treefine.errors import TreefineError
 from treefine.fast.file_workers import FileParser
 from treefine.fast.pool import error_of, error_values
@@ -37,7 +37,7 @@ class Orders:
     """What all workers have to know."""
 
     loading: Loading
-    wanted: Wanted
+    wanted: OutputOptions
     folder: str  # in which the command was given, and names of files are to be read
     threads: int  # of a CPU
     workers: int | None  # processes that read and write beside the model
@@ -135,7 +135,7 @@ class BlockParser:
     def _parse(self, parser: Parser, block: Job, outcome: Outcome) -> None:
         """Write the output of a block, and fill in what came of it."""
         (source,) = block.inputs
-        tally = Tally(on_warning=outcome.warnings.append, on_empty=outcome.empty.append)
+        tally = JobReport(on_warning=outcome.warnings.append, on_empty=outcome.empty.append)
 
         def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
             outcome.n_sentences += sentences
