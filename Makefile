@@ -1,15 +1,20 @@
 # make parse TEXT="…"   set up, then parse a sentence
-# make test             set up, then run all checks and tests
+# make test             set up, then run all checks and tests, with the same generated examples every time
+# make fuzz             set up, then run the tests that generate examples with new random ones
+#      SECONDS=600      start another round until so many seconds have passed (0: one round)
+#      EXAMPLES=1000    generate so many examples for each test (100); tests that set their own number keep it
 
 PYTHON ?= python3
 TEXT ?= She wants to know where we met, when, and why it matters.
 override TEXT := $(value TEXT)# as it is, dollar signs and all
 export TEXT
+SECONDS ?= 0
+EXAMPLES ?= 100
 BIN := .venv/bin
 READY := .venv/.ready
 TOOLS := .venv/.tools
 
-.PHONY: parse test check format setup benchmarks clean
+.PHONY: parse test fuzz check format setup benchmarks clean
 
 setup: $(TOOLS)
 
@@ -33,6 +38,13 @@ parse: $(READY)
 
 test: check
 	$(BIN)/pytest -n auto --dist worksteal
+
+# The first failure ends it, and pytest prints the example and how to repeat it.
+fuzz: setup
+	end=$$(($$(date +%s) + $(SECONDS))); \
+	while FUZZ=1 EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n auto --dist worksteal -m hypothesis tests; do \
+		[ $$(date +%s) -lt $$end ] || exit 0; \
+	done; exit 1
 
 check: setup
 	$(BIN)/ruff format --check

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # One thread for each test and for the commands it runs: tests run side by side, and waiting threads are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -10,15 +11,23 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from tests.support.data import DATA
 from tests.support.fixtures import nlp, refine_model, refiner, run_refine, text_model  # noqa: F401
 
+# `make test` tries the same examples every time; `make fuzz` sets FUZZ and tries new ones.
+is_fuzzing = "FUZZ" in os.environ
 settings.register_profile(
     "treefine",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
-    derandomize="CI" in os.environ,  # new examples here, the same ones where a change is judged
+    derandomize=not is_fuzzing,
+    database=None,
     max_examples=int(os.environ.get("EXAMPLES", "100")),
 )
 settings.load_profile("treefine")
+if not is_fuzzing:
+    # Hypothesis also draws numbers and strings from the source of whichever of our modules are imported by then, so
+    # examples would depend on the order of the tests.
+    assert callable(providers._get_local_constants)
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture

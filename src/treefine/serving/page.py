@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import HTMLResponse, Response
 
 from treefine.drawing.svg import STYLE
+from treefine.serving.schema import REFINE_EXAMPLE
 
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
@@ -52,7 +53,7 @@ th, td { text-align: start; vertical-align: top; padding: 0.2rem 0.8rem 0.2rem 0
 _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "/v1/parse": {"text": "Nobody knew why."},
     "/v1/steps": {"words": [["Nobody", "knew", "why", "."]], "steps": 2},
-    "/v1/refine": {"conllu": "1\tDogs\t_\t_\t_\t_\t0\troot\t_\t_\n2\tbark\t_\t_\t_\t_\t1\tobj\t_\t_\n\n"},
+    "/v1/refine": {"conllu": REFINE_EXAMPLE},
 }
 
 

@@ -15,6 +15,7 @@ from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import Sentence
 
 MOST_STEPS, MOST_TREES = 20, 20  # T and k that may be asked for
+REFINE_EXAMPLE = "1\tDogs\t_\t_\t_\t_\t0\troot\t_\t_\n2\tbark\t_\t_\t_\t_\t1\tobj\t_\t_\n\n"
 
 
 def _is_text(value: str) -> str:
@@ -33,7 +34,8 @@ _Label = Annotated[_Text, Field(min_length=1, max_length=100)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # strict: without it true would count as 1, which the description forbids
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Decided(_Strict):
@@ -116,7 +118,7 @@ class ParseRequest(StepsRequest):
 class RefineRequest(_Request):
     """Trees to correct."""
 
-    conllu: _Text = Field(description="Sentences in CoNLL-U, with another parser's trees.")
+    conllu: _Text = Field(description="Sentences in CoNLL-U, with another parser's trees.", examples=[REFINE_EXAMPLE])
     format: Literal["json", "conllu"] = Field("json", description="conllu gives trees alone, faster.")
 
     def asked(self) -> Asked:
