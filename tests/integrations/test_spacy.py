@@ -23,8 +23,7 @@ from spacy.training import Example
 
 from tests.support.tiny_segmenter import ODD
 from treefine import TreefineError, read_treebank
-from treefine.integrations.spacy import to_conllu
-from treefine.integrations.spacy_doc import stretches
+from treefine.integrations.spacy import split_sentences, to_conllu
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.initial import renamed
 from treefine.parsing.parser import Parser
@@ -235,17 +234,17 @@ def test_without_such_a_component_sentences_end_where_the_segmenter_ends_them(pi
 def test_a_token_across_the_end_of_a_sentence_belongs_to_the_earlier_one(pipe):
     doc = Doc(pipe.vocab, words=["a", "b.c", "d"])
 
-    found = stretches(doc, lambda text: [(0, 4), (4, 7)])
+    found = split_sentences(doc, lambda text: [4, 7])
 
-    assert [stretch.words for stretch in found] == [(0, 1), (2,)]
+    assert [[token.i for token in each.words] for each in found] == [[0, 1], [2]]
 
 
 def test_the_segmenter_is_asked_only_where_nobody_said_whether_a_sentence_starts(pipe):
     doc = doc_of(pipe, ["a", "b", "c", "d"], starts=[True, False, None, None])
 
-    found = stretches(doc, lambda text: [(0, 1), (2, 3), (4, 7)])
+    found = split_sentences(doc, lambda text: [1, 3, 7])
 
-    assert [stretch.words for stretch in found] == [(0, 1), (2, 3)]
+    assert [[token.i for token in each.words] for each in found] == [[0, 1], [2, 3]]
 
 
 def test_where_nobody_finds_sentences_the_way_out_is_told(refine_model):
@@ -317,7 +316,7 @@ def test_in_a_forked_process_torch_runs_on_one_thread_and_a_gpu_is_refused(text_
 
     assert threads[0] == 1
 
-    component._process, component._parser = 0, SimpleNamespace(device=torch.device("cuda"))
+    component._process, component._loaded = 0, (None, SimpleNamespace(device=torch.device("cuda")))
     with pytest.raises(TreefineError, match=r"A parser on cuda cannot run in several processes\. Leave out n_process"):
         component(Doc(spacy.blank("en").vocab, words=["a"]))
 
@@ -577,11 +576,11 @@ def test_without_spacy_the_component_tells_what_to_install():
 
 
 def test_nothing_but_the_component_imports_spacy_and_nothing_imports_the_component():
-    asks = re.compile(r"^\s*(import|from)\s+(spacy|treefine\.interfaces\.spacy)", re.MULTILINE)
+    asks = re.compile(r"^\s*(import|from)\s+(spacy|treefine\.integrations\.spacy)", re.MULTILINE)
 
     found = {path.name for path in (ROOT / "src").rglob("*.py") if asks.search(path.read_text())}
 
-    assert found == {"spacy_component.py", "spacy_doc.py"}
+    assert found == {"spacy.py"}
 
 
 def test_the_example_runs(capsys):

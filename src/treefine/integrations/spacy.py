@@ -1,69 +1,75 @@
 """The "treefine" component of a spaCy pipeline: `nlp.add_pipe("treefine", config={"model": "en"})`.
 
-spaCy imports this module whenever a pipeline is made, with us in it or not. So torch is not loaded here.
+spaCy imports this module whenever any pipeline is created, so it does not import torch until a model is loaded.
+
+White space is a token in spaCy but not a word in a treebank. Such a token becomes a leaf below the word before it (or
+below the first word, at the start of a sentence), so it never changes a tree.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zipfile import ZipFile
 
+import numpy as np
+
 from treefine.config import Precision, TagSource, read_settings
-from treefine.errors import ModelError, TreefineError
-from treefine.integrations.spacy_doc import (
-    register_extensions,
-    sentence_in,
-    spacy_label,
-    stretches,
-    to_conllu,
-    write_confidence,
-    write_trees,
-)
+from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.bundled import bundled_models, find_model
+from treefine.parsing.annotate import with_confidence
+from treefine.parsing.initial import given, renamed
+from treefine.treebank.graph import ROOT, Arcs
+from treefine.treebank.raw_text import misc_of
+from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
     from treefine.parsing.parser import Parser
-    from treefine.treebank.sentence import Sentence
 
 try:
+    from spacy.attrs import DEP, HEAD, POS, SENT_START, TAG
     from spacy.language import Language
+    from spacy.parts_of_speech import IDS as POS_IDS
     from spacy.pipeline import Pipe
     from spacy.pipeline.dep_parser import parser_score
     from spacy.scorer import Scorer
-    from spacy.tokens import Doc
+    from spacy.tokens import Doc, Span, Token
     from spacy.training import Example
     from spacy.util import minibatch
 except ImportError as error:
     raise TreefineError("spaCy is not installed.", hint="Install it: pip install 'treefine[spacy]'") from error
 
-
 __all__ = ["TreefineComponent", "create", "to_conllu"]
+
+_ROOT_LABEL, _SPACY_ROOT_LABEL = "root", "ROOT"  # spaCy's own reader of CoNLL-U renames the label too
+_SPACE_LABEL, _SPACE_POS, _SPACE_TAG = "dep", "SPACE", "_SP"  # as in spaCy's own pipelines
+_LINE_BREAK = re.compile("[\t\n\r]")
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a pipeline's config says of the component; None leaves a choice to the model."""
+class ComponentOptions:
+    """The config of the component; None leaves a choice to the model."""
 
     model: str = "en"  # a bundled parser, the path of a folder, or OWNER/NAME on a hub
-    initial: Literal["doc", "empty"] | None = None  # "doc": the heads and labels that the Doc has
+    initial: Literal["doc", "empty"] | None = None  # "doc": the heads and labels of the Doc
     max_steps: int | None = None  # T
-    stop_above: float | None = None  # how sure a sentence has to be to take no further step
-    tags: TagSource | None = None  # "given": those that the Doc has
-    confidence: bool = True  # whether tokens and sentences get their confidence; trees alone are faster
+    stop_above: float | None = None  # the confidence above which a sentence is not refined further
+    tags: TagSource | None = None  # "given": the tags of the Doc
+    confidence: bool = True  # whether to set confidences; without them a GPU parses faster
     device: str | None = None
     precision: Precision | None = None
 
     def __post_init__(self) -> None:
-        # A name without a slash is a bundled one, so that a slip is told at once. A path is not: when a saved pipeline
-        # is loaded, it may name a folder of another machine, and the model comes with the pipeline.
+        # A name without a slash must be bundled, so that a typing error is reported at once. A path may be missing: a
+        # saved pipeline may name a folder of another machine, and carries its own copy of the model.
         if not {"/", "\\"} & set(self.model) and not self.is_bundled:
             hint = f"Choose {', '.join(bundled_models())}, or give the path of a folder, ./{self.model}"
             raise ModelError(f"There is no bundled model {self.model!r}.", hint=hint)
@@ -73,30 +79,17 @@ class Options:
         """Whether the model comes with the package."""
         return self.model in bundled_models()
 
-    def load(self, folder: Path) -> Parser:
-        """The parser of a folder, with all that the folder holds, so that it can be saved whole."""
-        from treefine.parsing.parser import Parser
-
-        return Parser.from_pretrained(folder, tags=self.tags, device=self.device, precision=self.precision)
-
-    def parser(self, whole: Parser) -> Parser:
-        """The same parser with these options."""
-        from treefine.parsing.initial import given, renamed
-
-        initial = renamed(given, whole.model.vocabulary.labels) if self.initial == "doc" else self.initial
-        return whole.using(initial=initial, max_steps=self.max_steps, stop_above=self.stop_above)
-
 
 @Language.factory(  # type: ignore[untyped-decorator]
     "treefine",
-    default_config=asdict(Options()),
+    default_config=asdict(ComponentOptions()),
     assigns=["token.head", "token.dep", "token.pos", "token.tag", "token.is_sent_start", "doc.sents"],
     default_score_weights={"dep_uas": 0.5, "dep_las": 0.5, "dep_las_per_type": None, "sents_f": 0.0},
 )
 def create(
     nlp: Language,
     name: str,
-    model: Any,  # `Options` says what each may be: its faults take one line, and spaCy's own many
+    model: Any,  # `ComponentOptions` checks the types: it reports faults in one line, and spaCy in many
     initial: Any,
     max_steps: Any,
     stop_above: Any,
@@ -105,49 +98,44 @@ def create(
     device: Any,
     precision: Any,
 ) -> TreefineComponent:
-    """The component with these `Options`; a model that is on this machine is loaded at once."""
-    config = {
-        "model": model,
-        "initial": initial,
-        "max_steps": max_steps,
-        "stop_above": stop_above,
-        "tags": tags,
-        "confidence": confidence,
-        "device": device,
-        "precision": precision,
-    }
-    options = read_settings(Options, config)
-    register_extensions(confidence=options.confidence)
-    return TreefineComponent(name, options)
+    """Create the component; a model that is on this machine is loaded at once."""
+    values = (model, initial, max_steps, stop_above, tags, confidence, device, precision)
+    options = dict(zip(asdict(ComponentOptions()), values, strict=True))
+    return TreefineComponent(name, read_settings(ComponentOptions, options))
 
 
 class TreefineComponent(Pipe):  # type: ignore[misc]
-    """What stands in the pipeline. Docs that come together are parsed together."""
+    """The component in the pipeline. It parses the Docs of a batch together."""
 
-    def __init__(self, name: str, options: Options) -> None:
-        self.name = name
-        self.options = options
-        self._whole: Parser | None = None  # what is saved: it may have an initial parser that the options leave out
-        self._parser: Parser | None = None
-        self._process = os.getpid()
-        if options.is_bundled or Path(options.model).is_dir():  # else it may come from the disk, or from a hub
+    def __init__(self, name: str, options: ComponentOptions) -> None:
+        _register_extensions(confidence=options.confidence)
+        self.name, self.options, self._process = name, options, os.getpid()
+        self._loaded: tuple[Parser, Parser] | None = None  # the model's own, and the same with these options
+        if options.is_bundled or Path(options.model).is_dir():  # else it may come from the disk or from a hub
             self._load(find_model(options.model))
 
-    def _load(self, folder: Path) -> Parser:
-        self._whole = self.options.load(folder)
-        self._parser = self.options.parser(self._whole)
-        return self._parser
+    def _load(self, folder: Path) -> tuple[Parser, Parser]:
+        from treefine.parsing.parser import Parser
+
+        options = self.options
+        own = Parser.from_pretrained(folder, tags=options.tags, device=options.device, precision=options.precision)
+        initial = renamed(given, own.model.vocabulary.labels) if options.initial == "doc" else options.initial
+        self._loaded = own, own.using(initial=initial, max_steps=options.max_steps, stop_above=options.stop_above)
+        return self._loaded
+
+    def _parsers(self) -> tuple[Parser, Parser]:
+        return self._loaded or self._load(find_model(self.options.model))
 
     @property
     def parser(self) -> Parser:
-        """The parser itself, for all that spaCy has no word for."""
-        return self._parser or self._load(find_model(self.options.model))
+        """The parser itself, for everything that spaCy has no name for."""
+        return self._parsers()[1]
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that tokens can get; none before there is a model, for spaCy asks while it loads a pipeline."""
-        known = () if self._parser is None else self._parser.model.vocabulary.labels
-        return tuple(sorted(map(spacy_label, known)))
+        """The labels of the model; empty before a model is loaded, because spaCy asks while it loads a pipeline."""
+        known = () if self._loaded is None else self.parser.model.vocabulary.labels
+        return tuple(sorted(map(_spacy_label, known)))
 
     def __call__(self, doc: Doc) -> Doc:
         """Parse one Doc."""
@@ -155,54 +143,41 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Parse Docs, so many at a time; what fails alone goes to the error handler, and the others are parsed."""
-        on_error = self.get_error_handler()
-        for docs in minibatch(stream, size=batch_size):
-            docs = list(docs)
+        """Parse Docs in batches; a Doc that fails goes to the error handler, and the others are parsed."""
+        for batch in minibatch(stream, size=batch_size):
+            docs = list(batch)
             try:
                 self._parse(docs)
-            except Exception:  # one of them, or all: each is tried alone
-                yield from self._one_by_one(docs, on_error)
+            except Exception:
+                yield from super().pipe(docs)  # one by one, to find those that fail
             else:
                 yield from docs
 
-    def _one_by_one(self, docs: Iterable[Doc], on_error: Callable[..., Any]) -> Iterator[Doc]:
-        for doc in docs:
-            try:
-                self._parse([doc])
-            except Exception as error:
-                on_error(self.name, self, [doc], error)
-            else:
-                yield doc
+    def _parse(self, docs: Sequence[Doc]) -> None:
+        """Parse the sentences of all Docs as one stream; no Doc changes before all are parsed."""
+        parser, starts_from_doc = self._parser_in_this_process(), self.options.initial == "doc"
+        if starts_from_doc and not all(doc.has_annotation("DEP") for doc in docs):
+            hint = "Put a parser before treefine, or leave `initial` out of its config."
+            raise TreefineError('initial is "doc", but this Doc has no heads and labels.', hint=hint)
 
-    def _parse(self, docs: Iterable[Doc]) -> None:
-        """Parse the sentences of all Docs as one stream, and only then change any Doc."""
-        docs, parser = list(docs), self._runnable()
-        segment = None if parser.segmenter is None else partial(_places, parser)
-        found = [stretches(doc, segment) for doc in docs]
-        if self.options.initial == "doc":
-            _check_parsed(docs)
-        told = [
-            sentence_in(doc, stretch, with_tags=parser.tags == "given", with_arcs=self.options.initial == "doc")
-            for doc, some in zip(docs, found, strict=True)
-            for stretch in some
-            if stretch.words
-        ]
-        parsed: list[tuple[Sentence, Parse | None]] = (
-            [(each.sentence, each) for each in parser.stream_parses(told)]
-            if self.options.confidence
-            else [(each, None) for each in parser.stream(told)]
-        )
-        rest = iter(parsed)
-        for doc, some in zip(docs, found, strict=True):
-            pairs = [next(rest) if stretch.words else (None, None) for stretch in some]
-            write_trees(doc, some, [sentence for sentence, _ in pairs])
-            for stretch, (_, parse) in zip(some, pairs, strict=True):
-                if parse is not None:
-                    write_confidence(doc, stretch, parse.word_confidences, parse.confidence)
+        def segment(text: str) -> Iterator[int]:
+            return (each.spans[-1][1] for each in parser.segment([text]))
 
-    def _runnable(self) -> Parser:
-        """The parser, in a process that was forked with the means to run it."""
+        cut = [split_sentences(doc, None if parser.segmenter is None else segment) for doc in docs]
+        with_words = [each for sentences in cut for each in sentences if each.words]
+        read = [_read(each.words, tags=parser.tags == "given", arcs=starts_from_doc) for each in with_words]
+        parses: list[Parse] = list(parser.stream_parses(read)) if self.options.confidence else []
+        trees = [each.sentence for each in parses] if self.options.confidence else list(parser.stream(read))
+        remaining = iter(trees)
+        for doc, sentences in zip(docs, cut, strict=True):
+            _write_trees(doc, sentences, remaining)
+        for sentence, parse in zip(with_words, parses, strict=False):
+            for token, sure in zip(sentence.words, parse.word_confidences, strict=True):
+                token._.arc_confidence, token._.label_confidence = sure
+            sentence.span._.confidence = parse.confidence
+
+    def _parser_in_this_process(self) -> Parser:
+        """Return the parser, ready to run in a process that spaCy has forked."""
         parser = self.parser
         if os.getpid() != self._process:
             import torch
@@ -210,30 +185,29 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
             if parser.device.type != "cpu":
                 hint = "Leave out n_process, or set device to cpu."
                 raise TreefineError(f"A parser on {parser.device.type} cannot run in several processes.", hint=hint)
-            torch.set_num_threads(1)  # the threads of the parent are not here, and torch would wait for them
+            torch.set_num_threads(1)  # the threads of the parent do not exist here, and torch would wait for them
             self._process = os.getpid()
         return parser
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-        """What `nlp.evaluate` tells: UAS, LAS, sentences and tags, as spaCy counts them."""
+        """Return what `nlp.evaluate` reports: UAS, LAS, sentences and tags, as spaCy counts them."""
         listed = list(examples)
-        tags = (Scorer.score_token_attr(listed, each, **kwargs) for each in ("pos", "tag"))
+        tags = [Scorer.score_token_attr(listed, name, **kwargs) for name in ("pos", "tag")]
         return {name: value for scores in (parser_score(listed, **kwargs), *tags) for name, value in scores.items()}
 
     def to_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> None:
-        """Write the model's folder; of a bundled one nothing, for the name in the config says all."""
+        """Write the model's folder; nothing for a bundled model, which the config names."""
         if not self.options.is_bundled:
-            whole = self._whole or self.options.load(find_model(self.options.model))
-            whole.save(path)
+            self._parsers()[0].save(path)  # whole, with an initial parser that the options may leave out
 
     def from_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> TreefineComponent:
         """Read the model's folder."""
         if not self.options.is_bundled:
-            self._load(Path(path).resolve())  # so that no name is taken for a bundled one
+            self._load(Path(path).resolve())  # an absolute path is never the name of a bundled model
         return self
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """The model's folder as a ZIP file, an empty one for a bundled model."""
+        """Return the model's folder as a ZIP file, an empty one for a bundled model."""
         target = BytesIO()
         with tempfile.TemporaryDirectory() as scratch, ZipFile(target, "w") as packed:
             folder = Path(scratch, "model")
@@ -243,30 +217,169 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         return target.getvalue()
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> TreefineComponent:
-        """Read such a folder."""
+        """Read the ZIP file of a model's folder."""
         with tempfile.TemporaryDirectory() as folder, ZipFile(BytesIO(data)) as packed:
             packed.extractall(folder)
             return self.from_disk(folder)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Weights are never pickled; a process that is spawned reads the files."""
-        return _restored, (self.name, self.options, self.to_bytes(), self.get_error_handler())
+        """Pickle the files of the model, never its weights; a spawned process reads the files."""
+        return _unpickle, (self.name, self.options, self.to_bytes(), self.get_error_handler())
 
 
-def _restored(name: str, options: Options, data: bytes, on_error: Callable[..., Any]) -> TreefineComponent:
-    register_extensions(confidence=options.confidence)
+def _unpickle(name: str, options: ComponentOptions, data: bytes, on_error: Callable[..., Any]) -> TreefineComponent:
     component = TreefineComponent(name, options).from_bytes(data)
     component.set_error_handler(on_error)
     return component
 
 
-def _places(parser: Parser, text: str) -> Iterator[tuple[int, int]]:
-    for each in parser.segment([text]):
-        yield each.spans[0][0], each.spans[-1][1]
+class DocSentence(NamedTuple):
+    """A sentence of a Doc, and those of its tokens that are words."""
+
+    span: Span
+    words: list[Token]
 
 
-def _check_parsed(docs: Iterable[Doc]) -> None:
-    for doc in docs:
-        if not doc.has_annotation("DEP"):
-            hint = "Put a parser before treefine, or leave `initial` out of its config."
-            raise TreefineError('initial is "doc", but this Doc has no heads and labels.', hint=hint)
+def split_sentences(doc: Doc, segment: Callable[[str], Iterable[int]] | None) -> list[DocSentence]:
+    """Split a Doc where it says that sentences start, and where it says nothing, as `segment` does.
+
+    `segment` returns where the sentences of a text end; it is None for a model without a segmenter. A token across
+    the end of a sentence belongs to the earlier one.
+    """
+    starts: list[bool | None] = [True, *[token.is_sent_start for token in doc][1:]] if len(doc) else []
+    words = _words(doc)
+    if any(starts[token.i] is None for token in words):
+        if segment is not None:
+            offsets = [token.idx for token in words]
+            for first in [bisect_left(offsets, end) for end in segment(doc.text)]:
+                if first < len(words) and starts[words[first].i] is None:
+                    starts[words[first].i] = True
+        elif all(start is None for start in starts[1:]):
+            hint = 'Add another before it, such as nlp.add_pipe("sentencizer", before="treefine").'
+            raise TreefineError("No component has found sentences, and this model has no segmenter.", hint=hint)
+    bounds = [*[place for place, start in enumerate(starts) if start], len(doc)]
+    spans = [doc[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [DocSentence(span, _words(span)) for span in spans]
+
+
+def _words(tokens: Iterable[Token]) -> list[Token]:
+    return [token for token in tokens if token.text.strip()]
+
+
+def _read(words: Sequence[Token], *, tags: bool, arcs: bool) -> Sentence:
+    """Return the sentence of these words, with the tags and arcs of the Doc if asked for."""
+    sentence = Sentence.of_words([_cell(token.text) for token in words])
+    if tags:
+        upos, xpos = [_cell(token.pos_) for token in words], [_cell(token.tag_) for token in words]
+        sentence = sentence.with_tags(upos=upos, xpos=xpos)
+    return sentence.with_arcs(_arcs(words)) if arcs else sentence
+
+
+def _arcs(words: Sequence[Token]) -> Arcs:
+    """Return the heads and labels of a sentence; a head that is not one of its words is replaced by the next above."""
+    number = {token.i: each for each, token in enumerate(words, start=1)}
+
+    def head_of(token: Token) -> int | None:
+        above = (number[each.i] for each in token.ancestors if each.i in number)
+        return next(above, ROOT) if token.dep else None
+
+    labels = [_ROOT_LABEL if token.dep_ == _SPACY_ROOT_LABEL else token.dep_ for token in words]
+    return Arcs(tuple(map(head_of, words)), tuple(map(_cell, labels)))
+
+
+def _cell(text: str) -> str:
+    """Return the text as a cell of CoNLL-U can hold it: without line breaks, tabs and NUL."""
+    return _LINE_BREAK.sub(" ", text).replace("\0", "\ufffd") or BLANK
+
+
+def _spacy_label(label: str) -> str:
+    return _SPACY_ROOT_LABEL if label == _ROOT_LABEL else label
+
+
+def _write_trees(doc: Doc, sentences: Iterable[DocSentence], trees: Iterator[Sentence]) -> None:
+    """Set heads, labels, sentence starts and the tags that the trees have; take one tree per sentence with words."""
+    add = doc.vocab.strings.add
+    heads, starts = np.arange(len(doc)), np.full(len(doc), -1)
+    labels = np.full(len(doc), add(_SPACE_LABEL), np.uint64)
+    tags = doc.to_array([POS, TAG])
+    for span, words in sentences:
+        starts[span.start] = 1
+        if not words:
+            heads[span.start : span.end] = span.start
+            labels[span.start] = add(_SPACY_ROOT_LABEL)
+            continue
+        tree = next(trees)
+        heads[span.start : span.end] = words[0].i
+        for token in words:
+            heads[token.i : span.end] = token.i  # white space below the word before it
+        if {*tree.upos, *tree.xpos} != {BLANK}:
+            for token in span:
+                if not token.text.strip() and not tags[token.i].any():
+                    tags[token.i] = POS_IDS[_SPACE_POS], add(_SPACE_TAG)
+        rows = zip(words, tree.heads, tree.labels, tree.upos, tree.xpos, strict=True)
+        for token, head, label, upos, xpos in rows:
+            heads[token.i] = words[head - 1].i if head else token.i
+            labels[token.i] = add(_spacy_label(label))
+            if upos in POS_IDS:  # spaCy knows the tags of UD only
+                tags[token.i, 0] = POS_IDS[upos]
+            if xpos != BLANK:
+                tags[token.i, 1] = add(xpos)
+    offsets = (heads - np.arange(len(doc))).astype(np.uint64)
+    doc.from_array([HEAD, DEP, POS, TAG], np.column_stack([offsets, labels, tags]))
+    # From heads alone spaCy may miss the start of a sentence in which many arcs cross.
+    doc.from_array([SENT_START], starts.astype(np.uint64).reshape(-1, 1))
+
+
+def to_conllu(part: Doc | Span, *, confidence: bool = False) -> str:
+    """Return the sentences of a Doc, or those that a Span lies in, as CoNLL-U, whichever component parsed them.
+
+    MISC holds the white space, so that `treefine.treebank.raw_text.text_of` restores the text. With `confidence` it
+    also holds the confidence in each word. A word without a label gets no head.
+    """
+    part = part[:]  # a Span, also of a Doc
+    doc, text, every = part.doc, part.doc.text, _words(part.doc)
+    ends = [*[token.idx for token in every[1:]], len(text)]
+    gaps = {token.i: text[token.idx + len(token.text) : end] for token, end in zip(every, ends, strict=False)}
+    sentences = [each for each in split_sentences(doc, lambda _: ()) if each.words]
+    written = []
+    for number, (span, words) in enumerate(sentences, start=1):
+        if span.end <= part.start or span.start >= part.end:
+            continue
+        rows, shown = [], ""
+        for each, token in enumerate(words, start=1):
+            gap, before = gaps[token.i], text[: token.idx] if token.i == every[0].i else ""
+            form, *cells = map(_cell, (token.text, token.lemma_, token.pos_, token.tag_, str(token.morph)))
+            misc = misc_of(gap, before=before, is_last=token.i == every[-1].i)
+            rows.append((str(each), form, *cells, BLANK, BLANK, BLANK, misc))
+            shown += form + " " * bool(gap)
+        comments = (f"# sent_id = {number}", f"# text = {shown.rstrip(' ')}")
+        sentence = Sentence(comments, tuple(zip(*rows, strict=True)), range(len(rows))).with_arcs(_arcs(words))
+        if confidence:
+            sure, whole = [token._.confidence for token in words], span._.confidence
+            if whole is None or None in sure:
+                hint = "Parse it with treefine, `confidence` switched on."
+                raise TreefineError("This Doc has no confidences.", hint=hint)
+            sentence = with_confidence(sentence, sure, whole)
+        written.append(sentence.to_text())
+    return "".join(written)
+
+
+def _token_confidence(token: Token) -> float | None:
+    arc, label = token._.arc_confidence, token._.label_confidence
+    return None if arc is None or label is None else float(arc * label)
+
+
+def _register_extensions(*, confidence: bool) -> None:
+    """Add `doc._.conllu` and the confidences to spaCy; never replace those of another component."""
+    wanted: list[tuple[Any, str, Callable[..., Any] | None]] = [(Doc, "conllu", to_conllu), (Span, "conllu", to_conllu)]
+    if confidence:
+        wanted += [(Token, "arc_confidence", None), (Token, "label_confidence", None), (Span, "confidence", None)]
+        wanted.append((Token, "confidence", _token_confidence))
+    for owner, name, getter in wanted:
+        if not owner.has_extension(name):
+            owner.set_extension(name, **({"default": None} if getter is None else {"getter": getter}))
+        elif owner.get_extension(name) != (None, None, getter, None):
+            hint = f"Remove it: {owner.__name__}.remove_extension({name!r})."
+            if name != "conllu":
+                hint += " Or set `confidence` to false."
+            raise ConfigError(f"Another component has an extension {owner.__name__}._.{name}.", hint=hint)
