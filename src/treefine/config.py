@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from treefine.errors import ConfigError
 
-LARGEST = 10_000_000  # of any number; a larger one is a slip, or damage
+_LARGEST = 10_000_000  # of any number; a larger one is a slip, or damage
 Settings = TypeVar("Settings")
 
 
@@ -62,8 +62,8 @@ def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
         inner = get_args(kind)[1]
         return {str(key): _read(inner, each, f"{name}.{_named(key)}", faults) for key, each in value.items()}
     elif kind in (int, float) and isinstance(value, (int, kind)) and type(value) is not bool and abs(value) < math.inf:
-        if value < 0 or value > LARGEST:
-            wrong = "must not be negative" if value < 0 else f"must not be over {LARGEST:,}"
+        if value < 0 or value > _LARGEST:
+            wrong = "must not be negative" if value < 0 else f"must not be over {_LARGEST:,}"
             faults.append(f"{name} = {_shown(value)}; it {wrong}")
             return value
         return kind(value)
@@ -144,7 +144,7 @@ Column = Literal["upos", "xpos"]
 TagSource = Literal["given", "predicted", "none"]
 Precision = Literal["float32", "float16", "bfloat16", "int8"]
 BATCH_PIECES = 4000  # scored together when parsing, padding counted
-MOST_LAYERS = 1000
+_MOST_LAYERS = 1000
 
 
 def _check_rates(**rates: float) -> None:
@@ -158,8 +158,8 @@ def _check_sizes(settings: object, *names: str) -> None:
     for name in names:
         if getattr(settings, name) < 1:
             raise ValueError(f"{name} = {getattr(settings, name)}; it must be at least 1")
-        if name.endswith("layers") and getattr(settings, name) > MOST_LAYERS:
-            raise ValueError(f"{name} = {getattr(settings, name)}; it must not be over {MOST_LAYERS}")
+        if name.endswith("layers") and getattr(settings, name) > _MOST_LAYERS:
+            raise ValueError(f"{name} = {getattr(settings, name)}; it must not be over {_MOST_LAYERS}")
 
 
 @dataclass(frozen=True, slots=True)

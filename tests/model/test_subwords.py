@@ -122,7 +122,7 @@ def test_stored_padding_and_truncation_are_off(kind):
 
 
 def test_words_are_encoded_once_until_the_cache_is_full(monkeypatch):
-    monkeypatch.setattr(module, "MAX_CACHED_WORDS", 3)
+    monkeypatch.setattr(module, "_MAX_CACHED_WORDS", 3)
     subwords = Subwords(wordpiece())
     asked: list[list[str]] = []
     encode = subwords.all_pieces_of
@@ -147,7 +147,7 @@ def test_a_very_long_word_is_not_remembered():
 
 @every_kind
 def test_threads_do_not_disturb_each_other(kind, monkeypatch):
-    monkeypatch.setattr(module, "MAX_CACHED_WORDS", 20)  # forgotten and encoded again all the time
+    monkeypatch.setattr(module, "_MAX_CACHED_WORDS", 20)  # forgotten and encoded again all the time
     subwords = Subwords(kind())
     calls = [WORDS[start : start + 15] for start in range(len(WORDS))]
 

@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,13 +43,6 @@ def test_a_subtype_never_seen_counts_as_its_main_type():
     ids = vocabulary.label_ids(["nsubj:pass", "nsubj:outer", "obl:agent", "obl", "nsubj:", ":"])
 
     assert ids == [1, 0, UNSEEN, UNSEEN, 0, UNSEEN]
-
-
-def test_the_id_of_exactly_one_label_looks_at_no_main_type():
-    vocabulary = Vocabulary(labels=("nsubj",))
-
-    assert vocabulary.label_id("nsubj") == 0
-    assert vocabulary.label_id("nsubj:pass") is None
 
 
 def test_words_and_characters_count_from_2_and_1_is_unknown():
@@ -105,5 +100,16 @@ def test_labels_of_another_scheme_are_read_by_the_names_of_the_same_relations():
     """So a graph to start from says the same to a model wherever it comes from: a file, training, a person."""
     vocabulary = Vocabulary(labels=("acl:relcl", "nsubj", "obj", "root"))
 
-    assert vocabulary.label_ids(["dobj", "ROOT", "relcl", "nsubj:outer", "prep", "dobj"]) == [2, 3, 0, 1, -1, 2]
-    assert vocabulary.label_id("dobj") is None
+    assert vocabulary.label_ids(["dobj", "ROOT", "relcl", "nsubj:outer", "prep", "dobj"]) == [2, 3, 0, 1, UNSEEN, 2]
+    assert [vocabulary.label_id(label) for label in ("nsubj", "nsubj:outer", "dobj")] == [1, None, None]
+
+
+def test_labels_that_were_asked_for_are_not_kept_in_memory():
+    vocabulary = Vocabulary(labels=("nsubj", "root"))
+    vocabulary.label_ids(["root"])
+    before = len(pickle.dumps(vocabulary.__dict__))
+
+    for number in range(1000):
+        vocabulary.label_ids([f"nsubj:{number}", f"label {number}", "dobj"])
+
+    assert len(pickle.dumps(vocabulary.__dict__)) == before

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny_segmenter import TINY, texts, tiny_network
-from treefine.segmenter.network import CATEGORIES, N_SPECIALS, UNKNOWN, Alphabet, SegmenterNetwork, Windows
+from treefine.segmenter.network import CATEGORIES, N_RESERVED, UNKNOWN, Alphabet, SegmenterNetwork, Windows
 
 ALPHABET = Alphabet("ab .'!\n12é中", 50)
 words = texts.filter(bool)
@@ -29,7 +29,7 @@ def test_known_characters_have_their_own_number_and_others_that_of_their_plain_f
 def test_characters_of_unknown_scripts_are_told_apart_by_their_category():
     kinds = ALPHABET.encode("Жж۳。").kinds.tolist()
 
-    assert [CATEGORIES[kind - N_SPECIALS] for kind in kinds] == ["Lu", "Ll", "Nd", "Po"]
+    assert [CATEGORIES[kind - N_RESERVED] for kind in kinds] == ["Lu", "Ll", "Nd", "Po"]
 
 
 def test_an_alphabet_holds_what_a_text_has_often_enough():
@@ -83,7 +83,7 @@ def test_any_text_can_be_encoded(text):
 
     assert len(encoded) == len(text) == len(encoded.hashes)
     assert ((encoded.chars > 0) & (encoded.chars < len(ALPHABET))).all()
-    assert ((encoded.hashes >= N_SPECIALS) & (encoded.hashes < 50 + N_SPECIALS)).all()
+    assert ((encoded.hashes >= N_RESERVED) & (encoded.hashes < 50 + N_RESERVED)).all()
     assert "".join(runs(text)) == text
 
 

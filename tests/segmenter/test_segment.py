@@ -389,7 +389,7 @@ SHORT = [" ".join(["ab 1.", "b'a"] * number) for number in range(1, 41)]
 
 def test_short_texts_share_the_calls_of_the_network(monkeypatch):
     segmenter, sizes = tiny_segmenter(), []
-    monkeypatch.setattr(segment, "CLOSE", 0.0)
+    monkeypatch.setattr(segment, "_CLOSE", 0.0)
     segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
 
     found = segmenter.segment_all(SHORT)
@@ -400,7 +400,7 @@ def test_short_texts_share_the_calls_of_the_network(monkeypatch):
 
 def test_a_text_of_several_windows_is_looked_at_alone(monkeypatch):
     segmenter, sizes = tiny_segmenter(), []
-    monkeypatch.setattr(segment, "CLOSE", 0.0)
+    monkeypatch.setattr(segment, "_CLOSE", 0.0)
     segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
 
     segmenter.segment_all(["a" * segment.STRIDE, "a" * (segment.STRIDE + 1), "b"])
@@ -411,7 +411,7 @@ def test_a_text_of_several_windows_is_looked_at_alone(monkeypatch):
 def test_a_text_with_a_close_decision_is_looked_at_alone(monkeypatch):
     segmenter, sizes = tiny_segmenter(), []
     segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
-    monkeypatch.setattr(segment, "CLOSE", 1e9)
+    monkeypatch.setattr(segment, "_CLOSE", 1e9)
 
     segmenter.segment_all(SHORT[:3])
 
@@ -426,4 +426,4 @@ def test_scores_differ_in_company_by_far_less_than_what_counts_as_close():
 
     for row, text in enumerate(several):
         for whole, part in zip(together, segmenter._scores([text]), strict=True):
-            assert (whole[row, : len(text)] - part[0]).abs().max() < 0.05 * segment.CLOSE
+            assert (whole[row, : len(text)] - part[0]).abs().max() < 0.05 * segment._CLOSE

@@ -38,7 +38,7 @@ def test_it_does_not_matter_where_the_stream_is_cut(content, chunk):
     whole = list(read_treebank(io.BytesIO(content)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conllu, "CHUNK", chunk)
+        patch.setattr(conllu, "_CHUNK", chunk)
         cut = list(read_treebank(io.BytesIO(content)))
 
     assert cut == whole
@@ -186,7 +186,7 @@ def test_on_error_takes_raise_or_skip():
 
 
 def test_a_file_without_blank_lines_is_given_up_before_memory_is(monkeypatch):
-    monkeypatch.setattr(conllu, "LONGEST", 1 << 17)
+    monkeypatch.setattr(conllu, "_LONGEST", 1 << 17)
     endless = io.BytesIO(b"word after word\n" * 100_000)
 
     with pytest.raises(TreebankError, match=r"<stream>:1: There is no blank line in the 0 MiB that start here"):

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treefine import Graph, Sentence, TreebankError, TreefineError, read_treebank
-from treefine.treebank.constraints import FREE, Constraints, listed, marks_of
-from treefine.treebank.constraints import given as all_given
+from treefine.treebank.constraints import FREE, Constraints, all_given, listed, marks_of
 from treefine.treebank.graph import Arcs
 
 WORDS = ("The", "old", "man", "sleeps")

@@ -87,7 +87,7 @@ def test_a_file_without_a_sentence_is_refused(data):
 
 
 def test_a_file_without_blank_lines_is_refused_where_the_lines_start(monkeypatch):
-    monkeypatch.setattr(conllu, "LONGEST", 1 << 20)
+    monkeypatch.setattr(conllu, "_LONGEST", 1 << 20)
 
     with pytest.raises(TreebankError, match="x:3: There is no blank line in the 1 MiB that start here"):
         list(cut_treebank(BytesIO(ROW + b"\n" + ROW * 60_000), "x"))

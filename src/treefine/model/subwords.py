@@ -15,12 +15,12 @@ from treefine.errors import ModelError
 from treefine.model.weight_files import read_json
 
 MAX_WORD_PIECES = 24  # only the first piece is decoded, and no single word should fill a window of 512
-MAX_CACHED_WORDS = 200_000
-MAX_CACHED_LENGTH = 64  # characters of a word that is remembered: longer ones hardly come again
+_MAX_CACHED_WORDS = 200_000
+_MAX_CACHED_LENGTH = 64  # characters of a word that is remembered: longer ones hardly come again
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")  # as they are saved
 
 # The settings that may name a special piece, and what it is customarily called where none does.
-SPECIAL = {
+_SPECIAL = {
     "cls": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
     "sep": (("sep_token", "eos_token"), ("[SEP]", "</s>")),
     "unk": (("unk_token",), ("[UNK]", "<unk>")),
@@ -94,19 +94,22 @@ class Subwords:
         return type(self), (self.tokenizer, self.settings)
 
     def pieces_of(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """The pieces of each word, one at least and MAX_WORD_PIECES at most; the first one stands for the word."""
+        """Return the pieces of each word, from 1 to MAX_WORD_PIECES; the first piece stands for the word.
+
+        One call with the words of many sentences is faster than one call per sentence.
+        """
         cache = self._cache
         new = [word for word in dict.fromkeys(words) if word not in cache]
         if not new:
             return [cache[word] for word in words]
         found = dict(zip(new, (tuple(ids[:MAX_WORD_PIECES]) for ids in self.all_pieces_of(new)), strict=True))
-        cache.update((word, pieces) for word, pieces in found.items() if len(word) <= MAX_CACHED_LENGTH)
-        if len(cache) > MAX_CACHED_WORDS:
+        cache.update((word, pieces) for word, pieces in found.items() if len(word) <= _MAX_CACHED_LENGTH)
+        if len(cache) > _MAX_CACHED_WORDS:
             self._cache = {}  # not cleared: another thread may be reading it
         return [found[word] if word in found else cache[word] for word in words]
 
     def all_pieces_of(self, words: Sequence[str]) -> list[list[int]]:
-        """The pieces of each word, however many they are, without a look at the cache."""
+        """Return all pieces of each word, however many there are, without the cache."""
         encode_batch = getattr(self.tokenizer, "encode_batch_fast", self.tokenizer.encode_batch)
         encodings = encode_batch([self._text_of(word) for word in words], add_special_tokens=False)
         return [self._without_markers(encoding.ids) or [self.unk_id] for encoding in encodings]
@@ -138,7 +141,7 @@ _WAY_OUT = "Save it with a fast tokenizer: AutoTokenizer.from_pretrained(...).sa
 def _special_pieces(tokenizer: Tokenizer, settings: Mapping[str, object], path: str) -> dict[str, str]:
     """The piece that plays each role: as the settings say, else by its customary name."""
     found = {}
-    for role, (keys, customary) in SPECIAL.items():
+    for role, (keys, customary) in _SPECIAL.items():
         named = [value.get("content") if isinstance(value, dict) else value for value in map(settings.get, keys)]
         names = list(dict.fromkeys([*(name for name in named if isinstance(name, str)), *customary]))
         pieces = [name for name in names if tokenizer.token_to_id(name) is not None]

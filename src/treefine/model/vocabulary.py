@@ -69,17 +69,13 @@ class Vocabulary:
         names = ("labels", "upos", "xpos", "words", "chars")
         return {name: {each: number for number, each in enumerate(getattr(self, name))} for name in names}
 
-    @cached_property
-    def _read(self) -> dict[str, int]:
-        """The ids of the labels that were read so far."""
-        return {}
-
     def label_ids(self, labels: Sequence[str]) -> list[int]:
-        """The id of each label; one never seen counts as what it is read as (`read_as`), else as UNSEEN."""
-        for label in labels:
-            if label not in self._read:
-                self._read[label] = self._ids["labels"].get(read_as(label, self._ids["labels"]), UNSEEN)
-        return [self._read[label] for label in labels]
+        """Return the id of each label: that of the known label that `read_as` finds for it, or UNSEEN."""
+        ids = self._ids["labels"]
+        unknown = set(labels).difference(ids)  # not remembered between calls: a server is sent any number of them
+        if unknown:
+            ids = ids | {label: ids.get(read_as(label, ids), UNSEEN) for label in unknown}
+        return [ids[label] for label in labels]
 
     def label_id(self, label: str) -> int | None:
         """The id of exactly this label; None where the model has no such label."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,9 @@ from treefine.segmenter.network import Alphabet, SegmenterNetwork
 from treefine.treebank.multiword import Multiwords
 from treefine.version import __version__
 
-FORMAT = 1  # of the folder; a higher one was saved by a later treefine
+_FORMAT = 1  # of the folder; a higher one was saved by a later treefine
+_CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
-
-
-@dataclass(frozen=True)
-class SegmenterLayout:
-    """The names of the files in the folder of a segmenter."""
-
-    config: str = "config.json"
-    weights: str = "segmenter.safetensors"
-    multiwords: str = "multiword.json"
-
-
-LAYOUT = SegmenterLayout()
 
 
 def write_segmenter(
@@ -38,26 +27,26 @@ def write_segmenter(
 ) -> None:
     """Write the files of a segmenter into a folder that is there; weights in eight bits, which cost no accuracy."""
     settings = {"segmenter": asdict(network.settings), "alphabet": alphabet.characters, "most_spaces": most_spaces}
-    write_json(folder / LAYOUT.config, {"treefine": __version__, "format": FORMAT, **settings})
-    write_json(folder / LAYOUT.multiwords, asdict(multiwords))
+    write_json(folder / _CONFIG, {"treefine": __version__, "format": _FORMAT, **settings})
+    write_json(folder / _MULTIWORDS, asdict(multiwords))
     weights = {name: each.detach().cpu() for name, each in network.state_dict().items()}
     small = {name: each.contiguous() for name, each in rounded(weights).items()}
     for name, each in small.items():
         if not each.isfinite().all():
             raise ModelError(f"The weight {name} of the segmenter is not finite in 16 bits; nothing was saved.")
-    save_file(small, folder / LAYOUT.weights, metadata={"format": "pt"})
-    (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # the library lets only the owner read it
+    save_file(small, folder / _WEIGHTS, metadata={"format": "pt"})
+    (folder / _WEIGHTS).chmod((folder / _CONFIG).stat().st_mode)  # the library lets only the owner read it
 
 
 def load_segmenter(folder: Path) -> tuple[SegmenterNetwork, Alphabet, Multiwords, int]:
     """What `write_segmenter` wrote; a missing, damaged or foreign file is a ModelError by name."""
-    path = folder / LAYOUT.config
+    path = folder / _CONFIG
     config = read_json(path)
     if not _is_ours(config):
         raise ModelError("This is no config of a segmenter.", hint="Is this a segmenter's folder?", path=str(path))
-    if config["format"] != FORMAT:
+    if config["format"] != _FORMAT:
         hint = f"It was saved by treefine {config.get('treefine')}; this is {__version__}."
-        raise ModelError(f"The folder has format {config['format']!r}, not {FORMAT}.", hint=hint, path=str(path))
+        raise ModelError(f"The folder has format {config['format']!r}, not {_FORMAT}.", hint=hint, path=str(path))
     settings = read_settings(SegmenterSettings, config["segmenter"], path=str(path))
     characters, most_spaces = config.get("alphabet"), config.get("most_spaces")
     if not isinstance(characters, str) or len(set(characters)) < len(characters):
@@ -67,17 +56,17 @@ def load_segmenter(folder: Path) -> tuple[SegmenterNetwork, Alphabet, Multiwords
     alphabet = Alphabet(characters, settings.n_hashes)
     with unfilled():
         network = SegmenterNetwork(settings, n_chars=len(alphabet))
-    weights = restored(read_weights(folder / LAYOUT.weights))
-    check_weights(weights, network.state_dict(), path=str(folder / LAYOUT.weights))
+    weights = restored(read_weights(folder / _WEIGHTS))
+    check_weights(weights, network.state_dict(), path=str(folder / _WEIGHTS))
     network.load_state_dict(weights, assign=True)
-    return network, alphabet, _read_multiwords(folder / LAYOUT.multiwords), most_spaces
+    return network, alphabet, _read_multiwords(folder / _MULTIWORDS), most_spaces
 
 
 def may_be_replaced(folder: Path) -> bool:
     """Whether a folder is empty, or that of a segmenter and nothing else."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
-    ours = {LAYOUT.config, LAYOUT.weights, LAYOUT.multiwords}
-    return not names or (names <= ours and LAYOUT.config in names and _is_ours(read_json(folder / LAYOUT.config)))
+    ours = {_CONFIG, _WEIGHTS, _MULTIWORDS}
+    return not names or (names <= ours and _CONFIG in names and _is_ours(read_json(folder / _CONFIG)))
 
 
 def _is_ours(config: Mapping[str, Any]) -> bool:

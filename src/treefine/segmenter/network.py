@@ -20,9 +20,10 @@ from treefine.config import SegmenterSettings
 from treefine.model.scorer import SharedDropout
 
 CATEGORIES = tuple("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split())
-PADDING, UNKNOWN = 0, 1
-N_SPECIALS = 2  # rows of a table before its own
+UNKNOWN = 1  # the row of what has none of its own; row 0 is for padding
+N_RESERVED = 2  # these rows
 _DIGIT = re.compile(r"\d")
+_SPACE, _LETTER, _OTHER = 0, 1, 2  # groups of characters; letters side by side are one run
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Alphabet:
 
     def __init__(self, characters: str, n_hashes: int) -> None:
         self.characters, self.n_hashes = characters, n_hashes
-        self._numbers = {each: number for number, each in enumerate(characters, start=N_SPECIALS)}
-        self._kinds = {name: number for number, name in enumerate(CATEGORIES, start=N_SPECIALS)}
+        self._numbers = {each: number for number, each in enumerate(characters, start=N_RESERVED)}
+        self._kinds = {name: number for number, name in enumerate(CATEGORIES, start=N_RESERVED)}
         self._seen: dict[int, tuple[int, int, int]] = {}  # characters that were described before
 
     @classmethod
@@ -59,7 +60,7 @@ class Alphabet:
 
     def __len__(self) -> int:
         """Return the number of rows of a table of characters."""
-        return len(self.characters) + N_SPECIALS
+        return len(self.characters) + N_RESERVED
 
     def encode(self, text: str) -> Encoded:
         """The text in numbers."""
@@ -88,13 +89,10 @@ class Alphabet:
         first = np.flatnonzero(starts)
         text = _DIGIT.sub("0", text)
         rows = [
-            zlib.crc32(text[start:stop].rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_SPECIALS
+            zlib.crc32(text[start:stop].rstrip().lower().encode("utf-8", "surrogatepass")) % self.n_hashes + N_RESERVED
             for start, stop in zip(first.tolist(), [*first[1:].tolist(), len(text)], strict=False)
         ]
         return np.repeat(np.array(rows, dtype=np.int64), np.diff([*first, len(text)]))
-
-
-_SPACE, _LETTER, _OTHER = 0, 1, 2
 
 
 def _plain(character: str) -> str:
@@ -166,8 +164,8 @@ class SegmenterNetwork(nn.Module):
         super().__init__()
         self.settings = settings
         self.chars = nn.Embedding(n_chars, settings.char_width)
-        self.kinds = nn.Embedding(len(CATEGORIES) + N_SPECIALS, settings.kind_width)
-        self.hashes = nn.Embedding(settings.n_hashes + N_SPECIALS, settings.hash_width)
+        self.kinds = nn.Embedding(len(CATEGORIES) + N_RESERVED, settings.kind_width)
+        self.hashes = nn.Embedding(settings.n_hashes + N_RESERVED, settings.hash_width)
         nn.init.zeros_(self.hashes.weight)  # a run that was never learned from says nothing
         self.dropout = SharedDropout(settings.dropout)
         width = settings.char_width + settings.kind_width

@@ -20,7 +20,7 @@ from treefine.treebank.multiword import Multiwords
 
 STRIDE = 1024  # characters that are looked at together; where they are cut depends on the text alone
 CONTEXT = 192  # characters that are read on either side of these
-CLOSE = 1e-3  # a score that decides by less may decide otherwise in other company
+_CLOSE = 1e-3  # a score that decides by less may decide otherwise in other company
 AT_ONCE = 32  # such windows; always the same ones together, for the rounding of numbers depends on their company
 
 
@@ -71,7 +71,7 @@ class Segmenter:
             group = short[first : first + AT_ONCE]
             token, sentence = self._scores([texts[number] for number in group])
             best, second = token.topk(2, dim=-1).values.unbind(-1)
-            is_clear = (best - second > CLOSE) & (sentence.abs() > CLOSE)  # [text, char]
+            is_clear = (best - second > _CLOSE) & (sentence.abs() > _CLOSE)  # [text, char]
             tokens, ends = token.argmax(-1).to(torch.int8).numpy(), (sentence > 0).numpy()
             for row, number in enumerate(group):
                 text = texts[number]

@@ -6,13 +6,12 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from treefine.errors import AlignmentError
 from treefine.treebank.graph import Arcs
+from treefine.treebank.raw_text import Span
 from treefine.treebank.sentence import BLANK, Sentence, Token
-
-Span: TypeAlias = tuple[int, int]
 
 
 class Segmentation(Protocol):

@@ -17,10 +17,10 @@ from treefine.treebank.files import Source, name_of, open_input, open_output, ut
 from treefine.treebank.formats import convert, format_of, losses
 from treefine.treebank.sentence import BLANK, PLAIN, Format, Layout, Sentence
 
-CHUNK = 1 << 16  # bytes read at a time
-STRETCH = 1 << 18  # bytes of a file that are handed on together, whole sentences
-LONGEST = 1 << 24  # bytes without a blank line after which a file is no treebank: some 200,000 words
-WIDEST = 1 << 16  # blank lines in a row after which it is none either
+_CHUNK = 1 << 16  # bytes read at a time
+_STRETCH = 1 << 18  # bytes of a file that are handed on together, whole sentences
+_LONGEST = 1 << 24  # bytes without a blank line after which a file is no treebank: some 200,000 words
+_WIDEST = 1 << 16  # blank lines in a row after which it is none either
 _FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
 _BETWEEN_SENTENCES = re.compile(rb"(\n(?:\r?\n)+)")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -90,7 +90,7 @@ class Stretch(NamedTuple):
     line: int  # where they start; 1 for the file's first ones
 
 
-def cut_treebank(stream: BinaryIO, path: str, *, size: int = STRETCH) -> Iterator[Stretch]:
+def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterator[Stretch]:
     """The bytes of a file, cut at blank lines into stretches of about `size`, which can be read side by side."""
     line, rest = 1, b""
     for chunk in _chunks(stream, path, size):
@@ -180,7 +180,7 @@ class _Block(NamedTuple):
 def _blocks(stream: BinaryIO, path: str, line: int = 1) -> Iterator[_Block]:
     """Cut the stream at blank lines. The bytes of all blocks, put together again, are the file."""
     start, rest = b"", b""
-    for chunk in _chunks(stream, path, CHUNK):
+    for chunk in _chunks(stream, path, _CHUNK):
         if line == 1 and not rest:
             before = _start_of(chunk)
             start, chunk = start + before, chunk[len(before) :]
@@ -221,8 +221,8 @@ def _last_gap(data: bytes) -> int:
 
 
 def _check_length(rest: bytes, path: str, line: int) -> None:
-    if len(rest) > LONGEST:
-        message = f"There is no blank line in the {LONGEST >> 20} MiB that start here."
+    if len(rest) > _LONGEST:
+        message = f"There is no blank line in the {_LONGEST >> 20} MiB that start here."
         raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
 
 
@@ -234,12 +234,12 @@ def _chunks(stream: BinaryIO, path: str, size: int) -> Iterator[bytes]:
     """The bytes of the stream, `size` and a little more at a time: up to a line that is not blank, so no gap is cut."""
     while chunk := stream.read(size):
         pieces = [chunk]
-        while line := stream.readline(CHUNK):
+        while line := stream.readline(_CHUNK):
             pieces.append(line)
             if line.strip(b"\r\n\xef\xbb\xbf"):
                 break
-            if len(pieces) > WIDEST:
-                message = f"There are more than {WIDEST:,} blank lines in a row."
+            if len(pieces) > _WIDEST:
+                message = f"There are more than {_WIDEST:,} blank lines in a row."
                 raise TreebankError(message, hint="Is this a treebank?", path=path)
         yield b"".join(pieces)
 

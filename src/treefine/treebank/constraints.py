@@ -11,10 +11,10 @@ from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 
 Keep = Literal["marked", "given", "nothing"]
-KEEP, NOT_HEAD, NOT_LABEL = "Keep", "NotHead", "NotLabel"  # marks in MISC
-MARKS = (KEEP, NOT_HEAD, NOT_LABEL)
-KEPT = {"Arc": (True, True), "Head": (True, False), "Label": (False, True)}  # head, label
-_LOWER = tuple(map(str.lower, MARKS))
+_KEEP, _NOT_HEAD, _NOT_LABEL = "Keep", "NotHead", "NotLabel"  # marks in MISC
+_MARKS = (_KEEP, _NOT_HEAD, _NOT_LABEL)
+_KEPT = {"Arc": (True, True), "Head": (True, False), "Label": (False, True)}  # head, label
+_LOWER = tuple(map(str.lower, _MARKS))
 _HINT = (
     "Write Keep=Arc, Keep=Head, Keep=Label, NotHead=2,5 or NotLabel=obj,iobj; for notes of your own, --keep nothing."
 )
@@ -76,17 +76,17 @@ class Constraints:
         for word in range(1, len(sentence) + 1):
             heads[word - 1] = self.heads.get(word, heads[word - 1])
             labels[word - 1] = self.labels.get(word, labels[word - 1])
-            kept = [each for each in notes[word - 1].split("|") if each.partition("=")[0] not in (*MARKS, BLANK)]
+            kept = [each for each in notes[word - 1].split("|") if each.partition("=")[0] not in (*_MARKS, BLANK)]
             notes[word - 1] = "|".join([*kept, *self._marks(word)]) or BLANK
         return sentence.with_arcs(Arcs(tuple(heads), tuple(labels))).with_misc(notes)
 
     def _marks(self, word: int) -> Iterator[str]:
         decided = (word in self.heads, word in self.labels)
-        yield from (f"{KEEP}={value}" for value, which in KEPT.items() if which == decided)
+        yield from (f"{_KEEP}={value}" for value, which in _KEPT.items() if which == decided)
         for label in self.not_labels.get(word, ()):
             if "," in label or "|" in label:
                 raise TreefineError(f"The label {label!r} cannot stand in a mark: it has a comma or a bar.")
-        for name, forbidden in ((NOT_HEAD, self.not_heads), (NOT_LABEL, self.not_labels)):
+        for name, forbidden in ((_NOT_HEAD, self.not_heads), (_NOT_LABEL, self.not_labels)):
             if forbidden.get(word):
                 yield f"{name}={','.join(map(str, forbidden[word]))}"
 
@@ -106,7 +106,7 @@ def marked(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
     return map(marks_of, sentences)
 
 
-def given(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
+def all_given(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
     """Every head and label that is not blank, and what marks in MISC say."""
     for sentence in sentences:
         found = marks_of(sentence)
@@ -129,7 +129,7 @@ def listed(constraints: Iterable[Constraints]) -> Constrain:
     return constrain
 
 
-CONSTRAIN: Mapping[Keep, Constrain] = {"marked": marked, "given": given, "nothing": unconstrained}
+CONSTRAIN: Mapping[Keep, Constrain] = {"marked": marked, "given": all_given, "nothing": unconstrained}
 
 
 def marks_of(sentence: Sentence) -> Constraints:
@@ -146,21 +146,21 @@ def marks_of(sentence: Sentence) -> Constraints:
         for mark in note.split("|"):
             name, _, value = mark.partition("=")
             values = tuple(value.split(","))
-            if name not in MARKS and name.lower() in _LOWER:
+            if name not in _MARKS and name.lower() in _LOWER:
                 raise sentence.error(f"{mark} is no mark.", word=word, hint=_HINT)
-            if name == KEEP:
-                if value not in KEPT:
+            if name == _KEEP:
+                if value not in _KEPT:
                     raise sentence.error(f"{mark} is no mark.", word=word, hint=_HINT)
-                keeps_head, keeps_label = KEPT[value]
+                keeps_head, keeps_label = _KEPT[value]
                 if keeps_head:
                     heads[word] = _head(sentence, word)
                 if keeps_label:
                     labels[word] = _label(sentence, word)
-            elif name == NOT_HEAD:
+            elif name == _NOT_HEAD:
                 if not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in values):
                     raise sentence.error(f"{mark} is not a list of words.", word=word, hint=_HINT)
                 not_heads[word] = tuple(map(int, values))
-            elif name == NOT_LABEL:
+            elif name == _NOT_LABEL:
                 if not all(values):
                     raise sentence.error(f"{mark} is not a list of labels.", word=word, hint=_HINT)
                 not_labels[word] = values

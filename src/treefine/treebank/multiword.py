@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from treefine.treebank.sentence import Sentence
 
-Words: TypeAlias = "tuple[str, ...]"
-REACH = 2  # characters that a rule may look at beyond those it changes
+_Words: TypeAlias = "tuple[str, ...]"
+_REACH = 2  # characters that a rule may look at beyond those it changes
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Multiwords:
     first of the words, or after the last.
     """
 
-    forms: Mapping[str, Words] = field(default_factory=dict)
-    endings: Mapping[str, tuple[int, Words]] = field(default_factory=dict)
-    beginnings: Mapping[str, tuple[int, Words]] = field(default_factory=dict)
+    forms: Mapping[str, _Words] = field(default_factory=dict)
+    endings: Mapping[str, tuple[int, _Words]] = field(default_factory=dict)
+    beginnings: Mapping[str, tuple[int, _Words]] = field(default_factory=dict)
 
-    def split(self, form: str) -> Words:
+    def split(self, form: str) -> _Words:
         """The words of a multiword token; the form alone where nothing is known of any like it.
 
         >>> known = Multiwords({"della": ("di", "la")}, endings={"ki": (2, ("", "ki"))})
@@ -49,7 +49,7 @@ class Multiwords:
         of_ending, of_beginning = (sum(each) / max(1, len(each)) for each in sizes)  # characters that change
         return of_ending <= of_beginning
 
-    def _by_rule(self, form: str) -> Words | None:
+    def _by_rule(self, form: str) -> _Words | None:
         """The words by the longest rule that fits; it leaves at least one character as it is, so no word is empty."""
         for is_ending in (self._changes_endings, not self._changes_endings):
             rules = self.endings if is_ending else self.beginnings
@@ -71,25 +71,25 @@ def lowered(form: str) -> str:
 
 def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
     """What a treebank does with its multiword tokens; where it is not of one mind, what it does most often."""
-    seen: defaultdict[str, Counter[Words]] = defaultdict(Counter)
+    seen: defaultdict[str, Counter[_Words]] = defaultdict(Counter)
     for sentence in sentences:
         words = sentence.forms
         for form, numbers, _ in sentence.tokens():
             if len(numbers) > 1:
                 seen[form][tuple(words[number - 1] for number in numbers)] += 1
     forms = {form: splits.most_common(1)[0][0] for form, splits in seen.items()}
-    rules: tuple[defaultdict[str, Counter[tuple[int, Words]]], ...] = (defaultdict(Counter), defaultdict(Counter))
+    rules: tuple[defaultdict[str, Counter[tuple[int, _Words]]], ...] = (defaultdict(Counter), defaultdict(Counter))
     for form, split in forms.items():
         low, low_words = lowered(form), tuple(map(lowered, split))
         for is_ending, found in zip((True, False), rules, strict=True):
             changed, becomes = _rule(low, low_words, is_ending=is_ending)
-            for reach in range(max(changed, 1), min(changed + REACH, len(low) - 1) + 1):
+            for reach in range(max(changed, 1), min(changed + _REACH, len(low) - 1) + 1):
                 found[low[-reach:] if is_ending else low[:reach]][changed, becomes] += 1
     endings, beginnings = ({key: each.most_common(1)[0][0] for key, each in found.items()} for found in rules)
     return Multiwords(forms, endings, beginnings)
 
 
-def _rule(form: str, words: Words, *, is_ending: bool) -> tuple[int, Words]:
+def _rule(form: str, words: _Words, *, is_ending: bool) -> tuple[int, _Words]:
     """What becomes of the characters of a token after those that its first word begins with; or, the mirror image.
 
     >>> _rule("della", ("di", "la"), is_ending=True), _rule("della", ("di", "la"), is_ending=False)
@@ -102,14 +102,14 @@ def _rule(form: str, words: Words, *, is_ending: bool) -> tuple[int, Words]:
     return len(form) - kept, (words[0][kept:], *words[1:])
 
 
-def _applied(form: str, changed: int, becomes: Words, *, is_ending: bool) -> Words:
+def _applied(form: str, changed: int, becomes: _Words, *, is_ending: bool) -> _Words:
     kept = len(form) - changed
     if is_ending:
         return (form[:kept] + becomes[0], *becomes[1:])
     return (*becomes[:-1], becomes[-1] + form[changed:])
 
 
-def _cased(words: Words, form: str, low: str) -> Words:
+def _cased(words: _Words, form: str, low: str) -> _Words:
     """The words in capitals where the form is, or with a capital where it begins with one."""
     if form == low:
         return words
