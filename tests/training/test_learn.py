@@ -14,6 +14,8 @@ from treefine.parsing.parser import Parser
 from treefine.training.dev_scores import Measure
 from treefine.training.learner import Gold, step_loss
 from treefine.training.recipe import InitialSettings, OptimiserSettings, RefineSettings, TrainingSettings
+from treefine.treebank.graph import Graph
+from treefine.treebank.sentence import Sentence
 
 SHORT = [each for each in sample() if len(each) < 12][:12]
 GOLD = [each.arcs for each in SHORT]
@@ -190,6 +192,16 @@ def test_what_an_epoch_draws_follows_from_its_number_and_not_from_what_was_done_
     assert are_equal(weights_of(resumed.model), weights_of(learner.model))
     assert are_equal(resumed.measured_weights(), learner.measured_weights())
     assert not are_equal(weights_of(learner.model), learner.measured_weights())
+
+
+def test_the_size_of_a_sentence_counts_only_the_pieces_that_the_encoder_reads():
+    """Of a word such as a long link, the encoder reads only the first pieces."""
+    words = Sentence.of_words(["see", "ab" * 40])
+    sentence, model = words.with_graph(Graph.of_words([0, 1], ["root", "obj"])), tiny_model(n_positions=40)
+
+    learner = learner_of(model, [sentence])
+
+    assert learner.sizes == [model.batch_of([sentence]).inputs.pieces.shape[1]]
 
 
 def test_an_epoch_sees_each_sentence_once_in_new_batches(monkeypatch):

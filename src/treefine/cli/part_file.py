@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from filelock import lock_descriptor
+
 from treefine.errors import AlignmentError, TreefineError
-from treefine.training.lock import take_lock
 from treefine.treebank.files import COMPRESSED, not_written, open_output
 
 
@@ -128,10 +129,11 @@ def _locked(path: Path, name: str) -> BinaryIO:
     """The part, opened for this process alone."""
     while True:
         file = path.open("a+b")
-        if not take_lock(file):
-            file.close()
-            hint = "Wait for its end, or stop it; then go on with --resume."
-            raise TreefineError("Another run is writing this file.", hint=hint, path=name)
+        with suppress(OSError):  # raised by a file system without locks
+            if not lock_descriptor(file.fileno(), blocking=False):
+                file.close()
+                hint = "Wait for its end, or stop it; then go on with --resume."
+                raise TreefineError("Another run is writing this file.", hint=hint, path=name)
         with suppress(FileNotFoundError):
             if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 return file

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from treefine.config import BiLSTMSettings, ModelSettings
 from treefine.errors import ConfigError
-from treefine.model.batch import Batch, Graphs, PieceInputs, WordInputs, padded
+from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs, WordInputs, most_pieces_of_word, padded
 from treefine.model.bilstm import BiLSTMEncoder
 from treefine.model.encoder import TransformerEncoder
 from treefine.model.scorer import BiaffineScorer, Scores, Tagger
@@ -69,6 +69,13 @@ class ParserModel(nn.Module):
             parses_on_cpu = words.device.type == "cpu" and not torch.is_grad_enabled()
             scores: Scores = self.scorer(words, batch.is_word, batch.word_places if parses_on_cpu else None)
             return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
+
+    def n_pieces(self, sentence: Sentence) -> int:
+        """Return the number of pieces that the encoder reads of a sentence; for a BiLSTM, the number of words."""
+        if self.subwords is None or isinstance(self.settings.encoder, BiLSTMSettings):
+            return len(sentence) + 1
+        most = most_pieces_of_word(self.settings.encoder.n_positions)
+        return sum(min(len(pieces), most) for pieces in self.subwords.pieces_of(sentence.forms)) + N_SPECIALS
 
     def batch_of(self, sentences: Sequence[Sentence], *, padded_to: int = 1) -> Batch:
         """The sentences as tensors; rows of pieces are as long as a multiple of `padded_to`."""

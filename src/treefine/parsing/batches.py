@@ -14,7 +14,7 @@ from torch import Tensor
 
 from treefine.config import Precision, TagSource, TransformerSettings
 from treefine.errors import TreefineError
-from treefine.model.batch import N_SPECIALS, Batch, Graphs, most_pieces_of_word, padded_length
+from treefine.model.batch import Batch, Graphs, padded_length
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.parsing.constrained import allowed_of, check_constraints, named_as_given
@@ -155,11 +155,9 @@ class Plan:
 
     def size(self, sentence: Sentence) -> int:
         """The pieces of a sentence in a batch, padding counted; for a BiLSTM its words."""
-        encoder, subwords = self.model.settings.encoder, self.model.subwords
-        if subwords is None or not isinstance(encoder, TransformerSettings):
-            return len(sentence) + 1
-        most = most_pieces_of_word(encoder.n_positions)
-        n_pieces = sum(min(len(pieces), most) for pieces in subwords.pieces_of(sentence.forms)) + N_SPECIALS
+        encoder, n_pieces = self.model.settings.encoder, self.model.n_pieces(sentence)
+        if not isinstance(encoder, TransformerSettings):
+            return n_pieces
         return max(n_pieces, padded_length(n_pieces, self.padded_to, encoder.n_positions))
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
-from treefine.model.batch import N_SPECIALS, Arriving, Batch, Graphs, WordInputs, sent
+from treefine.model.batch import Arriving, Batch, Graphs, WordInputs, sent
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
@@ -103,7 +103,7 @@ class Learner:
         self.decoder = Decoder.of(model)
         self.optimiser = Optimiser(model, recipe.optimiser)
         self.n_moving = np.zeros(recipe.refine.max_steps)  # words that each step of the last epoch learned from
-        self.sizes = [self._size(sentence) for sentence in train]
+        self.sizes = [model.n_pieces(sentence) for sentence in train]
         encoder = model.settings.encoder
         self.longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else max(self.sizes)
         subwords = model.subwords
@@ -111,11 +111,6 @@ class Learner:
         precision = recipe.training.precision
         is_bfloat16 = precision == "bfloat16" or (precision == "auto" and processes.device.type == "cuda")
         self.dtype = torch.bfloat16 if is_bfloat16 else torch.float32
-
-    def _size(self, sentence: Sentence) -> int:
-        if self.model.subwords is None:
-            return len(sentence) + 1
-        return sum(map(len, self.model.subwords.pieces_of(sentence.forms))) + N_SPECIALS
 
     def epoch(self, number: int) -> Iterator[tuple[float, float]]:
         """Learn from all sentences once; yield the share of the epoch that is done and the loss, batch by batch.
@@ -256,7 +251,7 @@ class Learner:
     def measure(self, sentences: Sequence[Sentence], arcs: Sequence[Arcs], measure: Measure) -> Accuracy:
         """The accuracy of the averaged weights, if there are any, step by step."""
         self.model.eval()
-        sizes = [self._size(sentence) for sentence in sentences]
+        sizes = [self.model.n_pieces(sentence) for sentence in sentences]
         max_steps = self.recipe.refine.max_steps
 
         def right_words(numbers: Sequence[int]) -> list[np.ndarray]:

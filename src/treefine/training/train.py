@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from filelock import lock_descriptor
 
+from treefine.errors import TreefineError
 from treefine.segmenter.segmenter import Segmenter
 from treefine.training.checkpoint import Standing, remove_leftovers
 from treefine.training.epochs import LAYOUT, Progress, Start, learn
 from treefine.training.graphs import TrainingGraphs
 from treefine.training.initial_parses import Source, empty_start, kept_parses, parses_of
-from treefine.training.lock import locked
 from treefine.training.logs import LINES, Metrics, Origin
 from treefine.training.prepare import Prepared, prepare_recipe, start_of
 from treefine.training.processes import Processes
@@ -40,6 +41,22 @@ def train(
         origins = yield from _origins(prepared, folder, processes)
         start = yield from _start(prepared, folder, processes, origins)
         yield from learn(prepared.recipe, prepared.data, folder, processes, replace(start, segmenter=segmenter))
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other trainings out of the folder until the context ends or this process dies."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("w")  # the file stays; only a living process can hold its lock
+    except OSError as error:
+        raise TreefineError(f"{error.strerror or error}.", path=str(folder)) from error
+    with file:
+        with suppress(OSError):  # raised by a file system without locks
+            if not lock_descriptor(file.fileno(), blocking=False):
+                hint = "Wait for its end, or stop it; then go on with --resume."
+                raise TreefineError("Another training is at work in this folder.", hint=hint, path=str(folder))
+        yield
 
 
 def _segmenter(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, Segmenter | None]:

@@ -1,4 +1,4 @@
-"""Writes train.conllu and dev.conllu: a small language in which one look at the words is not enough.
+"""Write train.conllu and dev.conllu: a small language in which one look at the words is not enough.
 
 A sentence has a subject, after "the", and an object, after "a". Every other noun belongs to one of its nouns, and its
 preposition says to which: "of" belongs to a person, "near" to an animal, and so on. No kind of noun stands twice in a
@@ -12,10 +12,11 @@ preposition `case`, below the object they are `obl` and `mark`, however many nou
 noun to noun for each of them, and a shallow network has not so many; but when it reads a graph, each noun sees how its
 head was labelled there, and refinement carries the label down the chain.
 
-`python tests/data/toy/make.py` writes the same files each time.
+The tests write the files into a temporary folder. `python tests/data/toy/make.py FOLDER` writes the same ones.
 """
 
 import random
+import sys
 from pathlib import Path
 
 FILES = {"train.conllu": (700, 1), "dev.conllu": (100, 2)}  # number of sentences, seed
@@ -51,7 +52,7 @@ def sentence(rng):
 
 
 def text(name):
-    """What a file holds."""
+    """Return the content of a file."""
     n_sentences, seed = FILES[name]
     rng = random.Random(seed)
     lines = []
@@ -66,6 +67,11 @@ def text(name):
     return "".join(f"{line}\n" for line in lines)
 
 
-if __name__ == "__main__":
+def write_files(folder: Path):
+    """Write both files into a folder."""
     for name in FILES:
-        Path(__file__).with_name(name).write_text(text(name), encoding="utf-8")
+        (folder / name).write_text(text(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_files(Path(sys.argv[1]))

@@ -12,11 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import lock_descriptor
+
 from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models, find_model
-from treefine.training.lock import take_lock
 from treefine.treebank.files import not_written, open_output
 from treefine.version import __version__
 
@@ -42,9 +43,10 @@ def open_record(
     except OSError as error:
         raise not_written(error.strerror or str(error), str(folder)) from error
     with lock:
-        if not take_lock(lock):
-            hint = "Wait for its end, or stop it; then give the command again."
-            raise TreefineError("Another run is writing into this folder.", hint=hint, path=str(folder))
+        with suppress(OSError):  # raised by a file system without locks
+            if not lock_descriptor(lock.fileno(), blocking=False):
+                hint = "Wait for its end, or stop it; then give the command again."
+                raise TreefineError("Another run is writing into this folder.", hint=hint, path=str(folder))
         old = _read(folder / RECORD)
         _compare_options(old.get("options", options), options, folder)
         known: _Files = old.get("files", {})
