@@ -22,10 +22,8 @@ import numpy as np
 
 from benchmarks.rows import ROWS, TREEBANKS, save_row
 from treefine import Parser
-from treefine.fast.file_workers import Told, orders_of, parsed_texts
+from treefine.fast.file_workers import FileParser, FilePart, FileReport, WorkerPool, WorkerSettings, write_part
 from treefine.fast.packed import Packed, PackedTrees, filled, pack
-from treefine.fast.pool import Pool
-from treefine.fast.scribe import Orders, Place, written
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.conllu import cut_treebank, read_treebank
@@ -41,14 +39,14 @@ def measure_around(arguments: Sequence[str]) -> None:
     with lzma.open(TREEBANKS / "en_ewt" / "test.conllu.xz") as file:
         once = file.read()
     model = Parser.from_pretrained(options.model, device="cpu").model
-    orders = orders_of(Parser(model, device="cpu"))
-    assert orders is not None
+    settings = WorkerSettings.of(Parser(model, device="cpu"))
+    assert settings is not None
     n_columns = len(model.settings.tags.columns)
     n_sentences = once.count(b"\n\n") * options.copies
     n_words = sum(map(len, read_treebank(BytesIO(once)))) * options.copies
     rates = {}
     for n_workers in options.workers:
-        took, of_ours = _seconds(orders, once, options.copies, n_workers, n_columns)
+        took, of_ours = _seconds(settings, once, options.copies, n_workers, n_columns)
         rates[str(n_workers)] = {
             "sentences_per_second": round(n_sentences / took),
             "words_per_second": round(n_words / took),
@@ -60,7 +58,7 @@ def measure_around(arguments: Sequence[str]) -> None:
     save_row("around", config, {"workers": rates, "microseconds_per_word": shares}, path=options.rows)
 
 
-def _seconds(orders: Orders, once: bytes, copies: int, n_workers: int, n_columns: int) -> tuple[float, float]:
+def _seconds(settings: WorkerSettings, once: bytes, copies: int, n_workers: int, n_columns: int) -> tuple[float, float]:
     """How long a file takes with so many workers, from its bytes in memory to those that would be written.
 
     The second number is the processor's time in this process, all threads together.
@@ -73,18 +71,15 @@ def _seconds(orders: Orders, once: bytes, copies: int, n_workers: int, n_columns
         raise AssertionError("nobody decided anything here")
 
     def run(data: bytes) -> int:
-        places = (Place(each, "test.conllu", "conllu") for each in cut_treebank(BytesIO(data), "test.conllu"))
-        return sum(len(text.encode()) for text in parsed_texts(places, pool, engine, parse, Told()))
+        parts = (FilePart(each, "test.conllu", "conllu") for each in cut_treebank(BytesIO(data), "test.conllu"))
+        return sum(len(text.encode()) for text in files.texts(parts, FileReport()))
 
-    pool = Pool(orders, n_workers, short=0)
-    try:
+    with FileParser(WorkerPool(settings, n_workers, start_after=0), engine, parse) as files:
         run(once * max(1, n_workers // 4))  # so that all have started, and know the words
         data = once * copies
         start, ours = time.perf_counter(), time.process_time()
         n_bytes = run(data)
         took, ours = time.perf_counter() - start, time.process_time() - ours
-    finally:
-        pool.close()
     if n_bytes < 0.9 * len(data):
         raise AssertionError("some of the text was not written")
     return took, ours
@@ -114,7 +109,7 @@ def _shares(data: bytes, subwords: Subwords, vocabulary: Vocabulary, n_columns: 
         packed = timed("tokenise", pack, sentences, subwords, vocabulary, columns, reads_tags=False)
         trees = _chain_trees(packed, n_columns)
         whole: list[Sentence] = timed("fill in", list, filled(sentences, trees, vocabulary, columns))
-        timed("write", written, whole, is_start=True)
+        timed("write", write_part, whole, is_start=True)
     return {name: round(1e6 * took / len(packed.counts), 2) for name, took in best.items()}
 
 

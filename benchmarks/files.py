@@ -31,7 +31,7 @@ from benchmarks.speed import given_files
 from benchmarks.speed_systems import STOP_ABOVE, SYSTEMS
 from treefine import Parser, read_treebank
 from treefine.fast.engine import Slot
-from treefine.fast.pool import default_workers
+from treefine.fast.file_workers import default_workers
 from treefine.model.bundled import find_model
 
 WAYS = {"to convergence": 1.0, f"stop above {STOP_ABOVE}": STOP_ABOVE}  # stop_above of each

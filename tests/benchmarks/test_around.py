@@ -30,7 +30,7 @@ def test_a_row_has_the_rate_of_each_number_of_workers_and_the_shares(options, tm
 
 
 def test_no_rate_is_given_where_text_is_lost(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(around, "parsed_texts", lambda *given: iter(["too little"]))
+    monkeypatch.setattr(around.FileParser, "texts", lambda *given: iter(["too little"]))
 
     with pytest.raises(AssertionError, match="some of the text was not written"):
         around.measure_around([*options, "--workers", "0"])

@@ -1,4 +1,4 @@
-"""`treefine parse --workers`: what it writes and tells is what it does without."""
+"""`treefine parse --workers`: it writes and reports the same as without workers."""
 
 from pathlib import Path
 
@@ -6,15 +6,21 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.test_bad_input import BAD, GOOD
+from tests.fast.test_file_to_file import ROOMS
 from tests.support.tiny import sample
 from treefine.cli.app import app
+from treefine.fast.engine import Engine
+from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
 
 
 @pytest.fixture
-def run(text_model, tmp_path, monkeypatch):
+def run(text_model, tmp_path, monkeypatch, request):
+    """Run the command with an engine, as on a GPU; without one, --workers has no effect."""
     monkeypatch.chdir(tmp_path)
     write_treebank(sample(12), "in.conllu")
+    if getattr(request, "param", "engine") == "engine":
+        monkeypatch.setattr(Parser, "engine", property(lambda parser: Engine(parser.plan(), ROOMS)))
 
     def run_with(*arguments, code=0, workers=1):
         words = ["parse", "--model", text_model, "--device", "cpu", "--workers", workers, *arguments]
@@ -25,30 +31,32 @@ def run(text_model, tmp_path, monkeypatch):
     return run_with
 
 
+@pytest.mark.parametrize("run", ["engine", "no engine"], indirect=True)
 @pytest.mark.parametrize(
     "arguments",
     [
         ("in.conllu", "-o", "out.conllu"),
         ("in.conllu", "other.conllu", "-o", "out.conllx.xz"),
         ("in.conllu", "empty.conllu", "other.conllu", "-o", "out.conllu"),
+        ("in.conllu", "-o", "-"),
     ],
-    ids=["file", "converted", "empty"],
+    ids=["file", "converted", "empty", "stdout"],
 )
 def test_the_output_and_the_messages_are_those_without_workers(run, arguments):
     Path("other.conllu").write_bytes(GOOD.encode().rstrip())
     Path("empty.conllu").touch()
-    *_, target = (each for each in arguments if each.startswith("out."))
     code = 1 if "empty.conllu" in arguments else 0
-    told = run(*arguments, workers=0, code=code).stderr
-    expected = Path(target).read_bytes()
-    Path(target).unlink()
 
-    assert run(*arguments, code=code).stderr == told
-    assert Path(target).read_bytes() == expected
+    def output_with(workers):
+        result = run(*arguments, workers=workers, code=code)
+        target = Path(arguments[-1])
+        return result.stderr, result.stdout, target.read_bytes() if target.exists() else b""
+
+    assert output_with(workers=1) == output_with(workers=0)
 
 
 @pytest.mark.parametrize("arguments", [("-o", "out.conllu", "--confidence"), ("-o", "out.json")], ids=str)
-def test_workers_for_whom_there_is_no_work_are_told(run, arguments):
+def test_workers_without_work_are_reported(run, arguments):
     told = run("in.conllu", *arguments, workers=0).stderr
     expected = Path(arguments[1]).read_bytes()
 
@@ -57,12 +65,8 @@ def test_workers_for_whom_there_is_no_work_are_told(run, arguments):
     assert Path(arguments[1]).read_bytes() == expected
 
 
-def test_standard_output_gets_the_same(run):
-    assert run("in.conllu").stdout == run("in.conllu", workers=0).stdout
-
-
 @pytest.mark.parametrize("share", [0, 0.5, 1])
-def test_a_run_that_was_cut_off_is_gone_on_with(run, share):
+def test_an_interrupted_run_is_resumed(run, share):
     run("in.conllu", "-o", "out.conllu")
     whole = Path("out.conllu").read_bytes()
     Path("out.conllu").unlink()
@@ -82,7 +86,7 @@ def test_a_part_of_another_input_is_refused(run):
     assert "is not that of the input" in run("in.conllu", "-o", "out.conllu", "--resume", code=1).stderr
 
 
-def test_after_a_fault_all_before_it_is_kept_and_can_be_gone_on_with(run):
+def test_after_a_fault_all_before_it_is_kept_and_can_be_resumed(run):
     Path("in.conllu").write_bytes(GOOD.encode() * 3 + BAD["nine.conllu"][0])
 
     result = run("in.conllu", "-o", "out.conllu", code=1)

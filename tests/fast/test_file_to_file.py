@@ -1,9 +1,14 @@
-"""From file to file through stretches, workers and an engine: every byte is what the parser alone would write."""
+"""Parse files in parts, with an engine and workers: every byte is what the parser alone would write."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from io import BytesIO
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from hypothesis import given as for_each
@@ -17,26 +22,41 @@ from tests.support.tiny import SAMPLE, sample, tiny_biaffine, tiny_model, tiny_p
 from tests.test_package import loaded_by
 from treefine.config import TagSettings
 from treefine.errors import TreebankError, TreefineError
-from treefine.fast.file_workers import FileParser, Told, orders_of
-from treefine.fast.scribe import Place, Scribe
+from treefine.fast.engine import Engine
+from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe, WorkerPool, WorkerSettings
+from treefine.fast.packed_encoder import Room
 from treefine.parsing.initial import from_file, given, renamed
 from treefine.parsing.parser import Parser
-from treefine.treebank.conllu import Stretch, cut_treebank, read_treebank, texts_in_file, write_treebank
+from treefine.treebank.conllu import cut_treebank, read_treebank, texts_in_file, write_treebank
 from treefine.treebank.formats import FORMATS, convert, format_of, losses
 from treefine.treebank.sentence import BLANK
 
+ROOMS = (Room(512, 32, 48), Room(256, 4, 128))  # small ones, for a CPU
 TREEBANKS = ["en_ewt-sample.conllu", "constructs.conllu", "layout.conllu", "penn.conllx", "german.conll09"]
 TAGGING = Parser(tiny_model(tags=TagSettings(source="predicted", columns=("upos", "xpos"))), max_steps=2, device="cpu")
-READING = Parser(tiny_model(), max_steps=2, device="cpu")  # of tags that the sentences have
+READING = Parser(tiny_model(), max_steps=2, device="cpu")  # of the tags that the sentences have
 REFINING = READING.using(initial=given, max_steps=2)
 MAPPED = READING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2)
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"
 
 
+def file_parser(parser, n_workers=0):
+    """A FileParser with an engine on a CPU; without workers this process reads and writes itself."""
+    pool = WorkerPool(WorkerSettings.of(parser), n_workers, start_after=0)
+    return FileParser(pool, Engine(parser.plan(), ROOMS).stream, parser.stream)
+
+
 @pytest.fixture(scope="module")
 def workers():
-    with FileParser(TAGGING, orders_of(TAGGING), 2) as files:
+    with file_parser(TAGGING, 2) as files:
         yield files
+
+
+@pytest.fixture
+def with_engine(monkeypatch):
+    """READING with an engine, as on a GPU."""
+    monkeypatch.setattr(READING, "engine", Engine(READING.plan(), ROOMS))
+    return READING
 
 
 def data_of(name):
@@ -45,36 +65,31 @@ def data_of(name):
     return start + gap
 
 
-def texts(files, data, *, told=None, skip=0, path="x.conllu", size=1 << 18, to=None):
-    stretches = cut_treebank(BytesIO(data), path, size=size)
-    places = (Place(stretch, path, format_of(path).name, to) for stretch in stretches)
-    return "".join(files.texts(places, told or Told(), skip=skip))
+def parts_of(data, *, path="x.conllu", size=1 << 18, to=None):
+    return (FilePart(each, path, format_of(path).name, to) for each in cut_treebank(BytesIO(data), path, size=size))
 
 
-def texts_here(parser, data, **options):
-    return texts(FileParser(parser, orders_of(parser), 0), data, **options)
+def texts(files, data, *, report=None, skip=0, **options):
+    if isinstance(files, Parser):
+        files = file_parser(files)
+    return "".join(files.texts(parts_of(data, **options), report or FileReport(), skip=skip))
 
 
 def expected(parser, data, *, path="x.conllu", skip=0):
-    sentences = read_treebank(named(data, path), format=format_of(path).name)
-    return "".join(texts_in_file(parser.stream(sentences, skip=skip), is_start=not skip))
-
-
-def named(data, path):
     stream = BytesIO(data)
     stream.name = path
-    return stream
+    sentences = read_treebank(stream, format=format_of(path).name)
+    return "".join(texts_in_file(parser.stream(sentences, skip=skip), is_start=not skip))
 
 
 # The same bytes
 
 
-@pytest.mark.parametrize("size", [1, 1 << 18])
 @pytest.mark.parametrize("name", TREEBANKS)
-def test_workers_write_a_treebank_as_the_parser_alone_does(workers, name, size):
+def test_workers_write_a_treebank_as_the_parser_alone_does(workers, name):
     data = data_of(name)
 
-    assert texts(workers, data, path=name, size=size) == expected(TAGGING, data, path=name)
+    assert texts(workers, data, path=name, size=1) == expected(TAGGING, data, path=name)
 
 
 @pytest.mark.parametrize("parser", [TAGGING, READING, REFINING, MAPPED], ids=["tags", "reads", "refines", "maps"])
@@ -82,17 +97,17 @@ def test_workers_write_a_treebank_as_the_parser_alone_does(workers, name, size):
 def test_so_does_this_process_alone_whatever_the_parser_reads(parser, name):
     data = data_of(name)
 
-    assert texts_here(parser, data, path=name, size=900) == expected(parser, data, path=name)
+    assert texts(parser, data, path=name, size=900) == expected(parser, data, path=name)
 
 
 @settings(max_examples=30)
 @for_each(data=conllu_files(), size=st.integers(1, 600), skip=st.integers(0, 5))
-def test_it_does_so_for_any_file_and_any_size_of_stretches_and_from_any_sentence_on(data, size, skip):
-    assert said(texts_here, REFINING, data, size=size, skip=skip) == said(expected, REFINING, data, skip=skip)
+def test_it_does_so_for_any_file_and_any_size_of_parts_and_from_any_sentence_on(data, size, skip):
+    assert said(texts, REFINING, data, size=size, skip=skip) == said(expected, REFINING, data, skip=skip)
 
 
 def said(write, *given, **options):
-    """What is written, or why nothing is: a cell may be a mark that is none."""
+    """What is written, or the error: a generated cell may be a wrong mark."""
     try:
         return write(*given, **options)
     except TreebankError as error:
@@ -100,36 +115,35 @@ def said(write, *given, **options):
 
 
 @pytest.mark.parametrize("skip", [1, 3])
-def test_sentences_that_are_there_already_are_left_out_of_a_stretch(skip):
+def test_sentences_that_are_already_there_are_left_out_of_a_part(skip):
     data = data_of("en_ewt-sample.conllu")
 
-    assert texts_here(READING, data, skip=skip) == expected(READING, data, skip=skip)
+    assert texts(READING, data, skip=skip) == expected(READING, data, skip=skip)
 
 
 def test_labels_of_the_file_are_read_by_the_names_that_were_given_for_them():
     labels = READING.model.vocabulary.labels
-    scribe = Scribe(orders_of(MAPPED))
-    (stretch,) = cut_treebank(BytesIO(data_of("en_ewt-sample.conllu")), "x")
+    (part,) = parts_of(data_of("en_ewt-sample.conllu"))
 
-    packed = scribe.read(0, Place(stretch, "x", "conllu")).packed
+    packed = Scribe(WorkerSettings.of(MAPPED)).read(part).packed
 
-    own = [label for each in read_treebank(BytesIO(stretch.data)) for label in each.labels]
+    own = [label for each in part.sentences() for label in each.labels]
     assert "det" in own
     assert [labels[each] for each in packed.labels] == ["punct" if label == "det" else label for label in own]
 
 
-def test_where_nothing_is_decided_the_marks_of_a_file_are_as_good_as_none():
+def test_where_nothing_is_kept_marks_are_not_read():
     data = (GOOD + MARK.replace("Keep=Arc", "Keep=Yes") + GOOD).encode()
     heedless = READING.using(keep="nothing")
 
-    assert texts_here(heedless, data) == expected(heedless, data)
+    assert texts(heedless, data) == expected(heedless, data)
 
 
 @pytest.mark.parametrize(("size", "skip"), [(1, 0), (1, 2), (1, 3), (1 << 18, 1)])
-def test_what_a_person_decided_is_kept_among_stretches_that_an_engine_parses(size, skip):
+def test_what_a_person_decided_is_kept_among_parts_that_an_engine_parses(size, skip):
     data = (GOOD * 2 + MARK + GOOD * 2).encode()
 
-    found = texts_here(READING, data, size=size, skip=skip)
+    found = texts(READING, data, size=size, skip=skip)
 
     assert found == expected(READING, data, skip=skip)
     assert ("\t2\tobj\t_\tKeep=Arc\n" in found) == (skip < 3)
@@ -137,38 +151,35 @@ def test_what_a_person_decided_is_kept_among_stretches_that_an_engine_parses(siz
 
 def test_an_output_in_another_format_is_that_of_converted_sentences_and_the_losses_are_counted(workers):
     sentences = list(read_treebank(BytesIO(data_of("constructs.conllu"))))
-    told = Told()
+    report = FileReport()
 
-    found = texts(workers, data_of("constructs.conllu"), to="conllx", size=1, told=told)
+    found = texts(workers, data_of("constructs.conllu"), to="conllx", size=1, report=report)
 
     converted = [convert(each, FORMATS["conllx"]) for each in sentences]
     assert found == "".join(texts_in_file(TAGGING.stream(converted)))
-    assert told.lost == sum((losses(each, FORMATS["conllx"]) for each in sentences), Counter())
-    assert told.lost
+    assert report.lost == sum((losses(each, FORMATS["conllx"]) for each in sentences), Counter())
+    assert report.lost
 
 
 @pytest.mark.parametrize("skip", [0, 1])
 def test_files_one_after_another_are_joined_as_their_sentences_are(skip):
-    first, second = b"\xef\xbb\xbf" + GOOD.encode().rstrip(), b"\n" + GOOD.replace("\n", "\r\n").encode()
-    places = (Place(each, "x", "conllu") for data in (first, second) for each in cut_treebank(BytesIO(data), "x"))
+    both = b"\xef\xbb\xbf" + GOOD.encode().rstrip(), b"\n" + GOOD.replace("\n", "\r\n").encode()
 
-    found = "".join(FileParser(READING, orders_of(READING), 0).texts(places, Told(), skip=skip))
+    found = "".join(file_parser(READING).texts(chain(*map(parts_of, both)), FileReport(), skip=skip))
 
-    sentences = chain(*(read_treebank(BytesIO(data)) for data in (first, second)))
+    sentences = chain(*(read_treebank(BytesIO(data)) for data in both))
     assert found == "".join(texts_in_file(READING.stream(sentences, skip=skip), is_start=not skip))
 
 
-def test_sentences_are_numbered_in_each_file_anew():
+# What is reported
+
+
+def test_sentences_are_numbered_from_1_in_each_file():
     first, second = GOOD.encode(), (GOOD + GOOD.replace("\t2\tx", "\t9\tx")).replace("# sent_id = s1\n", "").encode()
-    places = (
-        Place(each, "x", "conllu") for data in (first, second) for each in cut_treebank(BytesIO(data), "x", size=1)
-    )
+    parts = chain(parts_of(first, size=1), parts_of(second, size=1))
 
-    with pytest.raises(TreebankError, match=r"^x:4: \(sentence 2, word 1\) HEAD is 9"):
-        list(FileParser(READING, orders_of(READING), 0).texts(places, Told()))
-
-
-# What is told
+    with pytest.raises(TreebankError, match=r"^x.conllu:4: \(sentence 2, word 1\) HEAD is 9"):
+        list(file_parser(READING).texts(parts, FileReport()))
 
 
 @pytest.mark.parametrize("size", [1, 1 << 18])
@@ -179,10 +190,8 @@ def test_bad_input_is_told_as_the_reader_tells_it_after_all_that_comes_before_it
         expected(READING, good + bad)
 
     found = []
-    stretches = cut_treebank(BytesIO(good + bad), "x.conllu", size=size)
-    places = (Place(each, "x.conllu", "conllu") for each in stretches)
     with pytest.raises(TreebankError) as error:
-        found.extend(FileParser(READING, orders_of(READING), 0).texts(places, Told()))
+        found.extend(file_parser(READING).texts(parts_of(good + bad, size=size), FileReport()))
 
     assert str(error.value) == str(ours.value)
     assert "".join(found) == expected(READING, good)
@@ -191,19 +200,19 @@ def test_bad_input_is_told_as_the_reader_tells_it_after_all_that_comes_before_it
 def test_a_file_that_breaks_off_is_told_after_all_that_comes_before():
     fault = TreebankError("The compressed file ends too early.")
 
-    def places():
-        yield from (Place(each, "x", "conllu") for each in cut_treebank(BytesIO(GOOD.encode() * 3), "x", size=1))
+    def parts():
+        yield from parts_of(GOOD.encode() * 3, size=1)
         raise fault
 
     found = []
     with pytest.raises(TreebankError) as error:
-        found.extend(FileParser(READING, orders_of(READING), 0).texts(places(), Told()))
+        found.extend(file_parser(READING).texts(parts(), FileReport()))
 
     assert error.value is fault
     assert "".join(found) == expected(READING, GOOD.encode() * 3)
 
 
-def test_workers_tell_of_faults_with_all_their_fields(workers):
+def test_workers_report_faults_with_all_their_fields(workers):
     data = GOOD.encode() * 3 + GOOD.replace("\t2\tx", "\t9\tx").replace("# sent_id = s1\n", "").encode()
 
     with pytest.raises(TreebankError) as error:
@@ -220,17 +229,12 @@ def test_workers_tell_of_faults_with_all_their_fields(workers):
     }
 
 
-def test_a_mark_that_is_none_is_told_with_its_place():
+def test_a_wrong_mark_is_told_with_its_place_unless_the_output_has_no_column_for_it():
     data = (GOOD + MARK.replace("Keep=Arc", "Keep=Yes")).encode()
 
     with pytest.raises(TreebankError, match=r"^x.conllu:5: \(sentence 2, word 1\) Keep=Yes is no mark\."):
-        texts_here(READING, data, size=1)
-
-
-def test_a_mark_that_the_format_of_the_output_has_no_place_for_is_not_read():
-    data = (GOOD + MARK.replace("Keep=Arc", "Keep=Yes")).encode()
-
-    assert texts_here(READING, data, size=1, to="conllx").count("\n\n") == 2
+        texts(READING, data, size=1)
+    assert texts(READING, data, size=1, to="conllx").count("\n\n") == 2
 
 
 def test_the_first_sentence_without_tags_is_told_once_where_the_model_needs_them():
@@ -238,8 +242,8 @@ def test_the_first_sentence_without_tags_is_told_once_where_the_model_needs_them
     data = "".join(texts_in_file([sample(1)[0], *(replace(each, comments=()) for each in blank)])).encode()
     warnings = []
 
-    texts_here(READING, data, size=1, told=Told(on_warning=warnings.append))
-    texts_here(TAGGING, data, size=1, told=Told(on_warning=warnings.append))
+    texts(READING, data, size=1, report=FileReport(on_warning=warnings.append))
+    texts(TAGGING, data, size=1, report=FileReport(on_warning=warnings.append))
 
     assert [str(each).partition(") ")[2] for each in warnings] == [
         "There is no UPOS here, which the model was trained to read. Trees will be worse than they could be."
@@ -247,41 +251,66 @@ def test_the_first_sentence_without_tags_is_told_once_where_the_model_needs_them
     assert warnings[0].sentence == 2
 
 
-def test_it_is_told_how_many_sentences_are_written():
+def test_the_sentences_that_are_written_are_counted():
     counts = []
 
-    texts_here(READING, GOOD.encode() * 5, size=1, skip=2, told=Told(on_sentences=counts.append))
+    texts(READING, GOOD.encode() * 5, size=1, skip=2, report=FileReport(on_sentences=counts.append))
 
     assert sum(counts) == 3
 
 
-# Who reads and writes
+# Processes
 
 
 def test_a_worker_loads_no_torch():
-    assert "torch" not in loaded_by("import treefine.fast.worker")
+    assert "torch" not in loaded_by("import treefine.fast.file_workers")
 
 
-def test_stretches_are_dealt_to_all_workers(workers):
-    place = Place(Stretch(GOOD.encode(), 1), "x", "conllu")
+def test_a_worker_imports_neither_the_script_of_the_user_nor_modules_of_the_current_folder(tmp_path):
+    (tmp_path / "here").mkdir()
+    for name in ("pickle", "signal", "subprocess"):
+        (tmp_path / "here" / f"{name}.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "script.py").write_text(
+        "from tests.fast.test_file_to_file import GOOD, READING, file_parser, texts\n"
+        "with file_parser(READING, 1) as files:\n"
+        "    print(texts(files, GOOD.encode()).count('# sent_id'))\n"
+    )
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
 
-    assert len({workers._pool.hand_for(place) for _ in range(2)}) == 2
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"],
+        cwd=tmp_path / "here",
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.stdout, done.stderr) == ("1\n", "")
 
 
-def test_a_short_file_starts_no_process(monkeypatch):
-    monkeypatch.setattr("treefine.fast.pool.subprocess.Popen", None)
+def test_all_workers_get_work_and_leave_an_interrupt_to_the_parser(workers):
+    texts(workers, GOOD.encode() * 4, size=1)
+    for worker in workers.pool.workers:
+        worker.process.send_signal(signal.SIGINT)
+
+    assert texts(workers, GOOD.encode() * 4, size=1) == expected(TAGGING, GOOD.encode() * 4)
+    assert [worker._unsent for worker in workers.pool.workers] == [None, None]  # the settings went with the first task
+
+
+def test_a_short_file_starts_no_process(with_engine, monkeypatch):
+    monkeypatch.setattr("treefine.fast.file_workers.subprocess.Popen", None)
     monkeypatch.setattr("treefine.fast.file_workers.default_workers", lambda: 2)
-    files = FileParser(READING, orders_of(READING))
 
-    assert texts(files, GOOD.encode()) == expected(READING, GOOD.encode())
-    with pytest.raises(TypeError):  # that is, a long one would
-        texts(files, GOOD.encode() * 20_000)
+    with FileParser.of(with_engine) as files:
+        assert texts(files, GOOD.encode()) == expected(READING, GOOD.encode())
+        with pytest.raises(TypeError):  # that is, a long one would
+            texts(files, GOOD.encode() * 20_000)
 
 
 def test_a_worker_that_is_killed_is_told_in_one_line_and_the_others_end():
-    with FileParser(READING, orders_of(READING), 2) as files:
+    with file_parser(READING, 2) as files:
         texts(files, GOOD.encode() * 4, size=1)
-        one, other = (worker._process for worker in files._pool._workers)
+        one, other = (worker.process for worker in files.pool.workers)
         one.kill()
         with pytest.raises(TreefineError, match="has ended. Is there enough memory"):
             texts(files, GOOD.encode() * 4, size=1)
@@ -291,9 +320,9 @@ def test_a_worker_that_is_killed_is_told_in_one_line_and_the_others_end():
 
 
 def test_a_worker_ends_when_nobody_can_ask_it_any_more():
-    with FileParser(READING, orders_of(READING), 1) as files:
+    with file_parser(READING, 1) as files:
         texts(files, GOOD.encode())
-        process = files._pool._workers[0]._process
+        process = files.pool.workers[0].process
 
         process.stdin.close()
 
@@ -310,36 +339,43 @@ def test_a_worker_ends_when_nobody_can_ask_it_any_more():
     ],
     ids=["words", "decided", "file", "parser"],
 )
-def test_a_parser_whose_sentences_are_not_pieces_and_arcs_alone_has_no_orders(parser):
-    assert orders_of(parser) is None
+def test_a_parser_whose_sentences_are_not_pieces_and_arcs_alone_has_no_workers(parser):
+    assert WorkerSettings.of(parser) is None
     assert FileParser.of(parser, 2) is None
+
+
+def test_without_an_engine_or_a_worker_there_are_no_parts(with_engine):
+    assert FileParser.of(TAGGING, 2) is None
+    assert FileParser.of(with_engine, 0) is None
+    assert FileParser.of(with_engine, 2) is not None
 
 
 # The parser's own method
 
 
 @pytest.mark.parametrize("workers", [None, 1])
-def test_parse_file_writes_what_stream_gives_and_counts_it(tmp_path, data, workers):
+def test_parse_file_writes_what_stream_gives_and_counts_it(tmp_path, workers, request):
     (tmp_path / "in.conllu").write_bytes(data_of("en_ewt-sample.conllu"))
+    write_treebank(READING.stream(read_treebank(tmp_path / "in.conllu")), tmp_path / "other.conllu.gz")
+    request.getfixturevalue("with_engine")
 
     count = READING.parse_file(tmp_path / "in.conllu", tmp_path / "out.conllu.gz", workers=workers)
 
-    write_treebank(READING.stream(read_treebank(tmp_path / "in.conllu")), tmp_path / "other.conllu.gz")
     assert (tmp_path / "out.conllu.gz").read_bytes() == (tmp_path / "other.conllu.gz").read_bytes()
     assert count == len(list(read_treebank(tmp_path / "in.conllu")))
 
 
-def test_after_an_error_parse_file_leaves_the_old_output(tmp_path):
+def test_after_an_error_parse_file_leaves_the_old_output(tmp_path, with_engine):
     (tmp_path / "in.conllu").write_bytes(GOOD.encode() + BAD["nine.conllu"][0])
     (tmp_path / "out.conllu").write_text("old")
 
     with pytest.raises(TreebankError, match="9 columns"):
-        READING.parse_file(tmp_path / "in.conllu", tmp_path / "out.conllu", workers=1)
+        with_engine.parse_file(tmp_path / "in.conllu", tmp_path / "out.conllu", workers=1)
 
     assert (tmp_path / "out.conllu").read_text() == "old"
 
 
-def test_a_number_of_workers_below_none_is_refused_before_anything_is_written(tmp_path):
+def test_a_negative_number_of_workers_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(TreefineError, match="workers is -1. Give 0 or more"):
         tiny_parser().parse_file(SAMPLE, tmp_path / "out.conllu", workers=-1)
 

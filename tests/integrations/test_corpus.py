@@ -511,6 +511,7 @@ def test_a_worker_whose_processes_ended_is_not_used_any_more(worker, monkeypatch
         raise TreefineError("A process that reads and writes for the parser has ended.")
 
     monkeypatch.setattr(corpus_worker, "run_job", fail)
+    monkeypatch.setattr(corpus_worker.FileParser, "of", lambda parser, workers: object() if workers else None)
 
     with pytest.raises(RuntimeError, match="A process that reads and writes for the parser has ended"):
         worker(workers=1)

@@ -111,8 +111,8 @@ _Workers = Annotated[
     typer.Option(
         "--workers",
         min=0,
-        help="Processes that read and write treebanks beside the model. [default: none; for long files on a GPU, two "
-        "fewer than there are cores, 16 at most]",
+        help="Processes that read and write treebanks beside the model on a GPU; no effect on a CPU. [default: for "
+        "long files, two fewer than there are cores, 16 at most]",
     ),
 ]
 

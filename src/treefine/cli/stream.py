@@ -23,8 +23,7 @@ from treefine.cli.write import Pen, about_parser, as_html, as_json, as_svg, as_t
 from treefine.drawing.characters import visible
 from treefine.errors import EmptyError, TreefineError
 from treefine.evaluation import tables
-from treefine.fast.file_workers import FileParser, Told
-from treefine.fast.scribe import Place, missing_tags
+from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
 from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
 from treefine.parsing.table import Content, Placed
@@ -112,7 +111,7 @@ def run_jobs(
         files = FileParser.of(parser, workers) if is_plain else None
         if files is not None:
             stack.enter_context(files)
-        elif workers:
+        elif workers and not is_plain:
             _warn(TreefineError("--workers is not used: it is for trees alone, from treebank to treebank."))
         for job in jobs:
             run_job(parser, files, job, wanted, tally, advance, may_be_empty=len(inputs) > 1)
@@ -157,12 +156,10 @@ def run_job(
             return
         sink = stack.enter_context(_open(job, wanted))
         if files is not None and _is_plain(job, wanted, tally) and job.is_of_treebanks:
-            places = _of_inputs(
-                partial(_places, form=job.form, on_bytes=advance), job, tally, may_be_empty=may_be_empty
-            )
+            parts = _of_inputs(partial(_parts, form=job.form, on_bytes=advance), job, tally, may_be_empty=may_be_empty)
             lost = Counter[str]() if job.form is None else tally.lost[job.form]
-            told = Told(lost, tally.on_warning, lambda number: advance(sentences=number))
-            texts = files.texts(places, told, skip=sink.skip)
+            report = FileReport(lost, tally.on_warning, lambda number: advance(sentences=number))
+            texts = files.texts(parts, report, skip=sink.skip)
         elif _is_plain(job, wanted, tally):
             sentences = parser.stream((each.sentence for each in found), skip=sink.skip)
             texts = texts_in_file(_counted(sentences, advance), is_start=not sink.skip)
@@ -237,13 +234,13 @@ def _of_inputs(
             tally.n_empty += 1
 
 
-def _places(source: Input, form: Format | None, on_bytes: Callable[[int], None]) -> Iterator[Place]:
-    """A treebank in stretches, to be written in this format, or in its own."""
+def _parts(source: Input, form: Format | None, on_bytes: Callable[[int], None]) -> Iterator[FilePart]:
+    """Yield a treebank in parts that are written in this format, or in their own."""
     name, kind = name_of(source.name), str(source.kind)
     to = None if form is None or form.title == FORMATS[kind].title else form.name
     with open_source(source, on_bytes=on_bytes) as stream:
         for stretch in cut_treebank(stream, name):
-            yield Place(stretch, name, kind, to)
+            yield FilePart(stretch, name, kind, to)
 
 
 def _converted(found: Iterator[Segmented], form: Format, lost: Counter[str]) -> Iterator[Segmented]:

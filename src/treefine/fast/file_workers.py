@@ -1,291 +1,339 @@
-"""Parse a file with worker processes that read and write beside the model."""
+"""Parse treebank files on a GPU while worker processes read, tokenise and write beside the model.
+
+This process cuts a file into parts of whole sentences. A worker reads a part and packs it into arrays, the engine finds
+the trees, and a worker reads the part again and writes it with its trees. Reading a part again costs about as much as
+sending its sentences here and back, and lets this process handle nothing but arrays and text. Workers import this
+module, so it must not import torch.
+"""
 
 from __future__ import annotations
 
 import os
+import pickle
+import subprocess
+import sys
+import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from copy import copy
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
+from tokenizers import Tokenizer
 
 from treefine.config import Column
 from treefine.errors import TreebankError, TreefineError
-from treefine.fast.packed import Packed, PackedTrees
-from treefine.fast.pool import SHORT, Hand, Pool, default_workers
-from treefine.fast.scribe import Orders, Place, Read, Written, readable, written
+from treefine.fast.packed import Packed, PackedTrees, filled, pack
 from treefine.model.subwords import Subwords
-from treefine.model.vocabulary import UNSEEN, Vocabulary
-from treefine.parsing.batches import Plan, run
-from treefine.parsing.initial import Renamed, empty, given
-from treefine.parsing.options import checked_workers
-from treefine.parsing.results import Parsed, trees
-from treefine.treebank.conllu import cut_treebank, read_treebank, write_treebank
-from treefine.treebank.constraints import unconstrained
+from treefine.model.vocabulary import Vocabulary
+from treefine.parsing.initial import Renamed, empty, given, renamed
+from treefine.treebank.conllu import (
+    Stretch,
+    cut_treebank,
+    gap_after,
+    read_stretch,
+    read_treebank,
+    texts_in_file,
+    write_treebank,
+)
+from treefine.treebank.constraints import marks_of
 from treefine.treebank.files import Source, name_of, open_input, open_output
-from treefine.treebank.formats import FORMATS, convert, format_of
-from treefine.treebank.graph import Arcs
+from treefine.treebank.formats import FORMATS, convert, format_of, losses
 from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
+_MOST_WORKERS = 16
+_OTHER_CORES = 2  # one for the process that runs the model, one for the rest of the system
+_START_AFTER = 1 << 20  # bytes of input that this process reads itself before it starts workers
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+# `multiprocessing` would import the user's main script, and modules from the current folder, in each worker.
+_START = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.path[:] = sys.argv[1:]
+from treefine.fast.file_workers import serve
+serve()
+"""
 
-def engine_of_plan(plan: Plan) -> Engine:
-    """The engine that parses packed sentences as `run` does others: words are spelled by the ids of their pieces."""
-    model = copy(plan.model)
-    assert model.subwords is not None
-    model.subwords = _Spelled(model.subwords)
-    vocabulary, columns = model.vocabulary, model.settings.tags.columns
-    spelled = replace(plan, model=model, initial=given, constrain=unconstrained)
-
-    def engine(blocks: Iterable[Packed]) -> Iterator[PackedTrees]:
-        sizes: deque[int] = deque()
-
-        def sentences() -> Iterator[Sentence]:
-            for packed in blocks:
-                sizes.append(len(packed))
-                yield from spelled_sentences(packed, vocabulary, columns)
-
-        parsed = (result for _, result in run(spelled, sentences(), trees))
-        for first in parsed:
-            yield _packed_trees([first, *islice(parsed, sizes.popleft() - 1)], vocabulary, columns)
-
-    return engine
+_Engine = Callable[[Iterable[Packed]], Iterator[PackedTrees]]  # Engine.stream
+_Parse = Callable[[Iterable[Sentence]], Iterator[Sentence]]  # Parser.stream, for parts that the engine does not support
+_Value = TypeVar("_Value")
 
 
-class _Spelled(Subwords):
-    """A tokenizer that reads pieces from words that are spelled so: "101-7" has 101 and 7."""
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What a worker needs to know about the parser."""
 
-    def __init__(self, subwords: Subwords) -> None:
-        vars(self).update(vars(subwords))
+    tokenizer: str  # as JSON
+    special: Mapping[str, str]  # the special pieces of the tokenizer: Subwords.settings
+    vocabulary: Vocabulary
+    columns: Sequence[Column]  # the tags of the model
+    reads_tags: bool
+    needs_tags: bool  # whether the model reads tags but cannot predict them
+    reads_arcs: bool  # whether parsing starts from the arcs of the file
+    names: Mapping[str, str] | None = None  # how to rename the labels of those arcs
+    reads_marks: bool = True  # whether Keep= marks are respected
 
-    def pieces_of(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        return [tuple(map(int, word.split("-"))) for word in words]
-
-
-def spelled_sentences(packed: Packed, vocabulary: Vocabulary, columns: Sequence[Column]) -> Iterator[Sentence]:
-    """The sentences, with all that the arrays tell of them."""
-    stop = np.cumsum(packed.counts)
-    pieces = list(map(str, packed.pieces.tolist()))
-    words = [
-        "-".join(pieces[end - count : end]) for end, count in zip(stop.tolist(), packed.counts.tolist(), strict=True)
-    ]
-    heads = [None if head < 0 else head for head in packed.heads.tolist()]
-    labels = [BLANK if label == UNSEEN else vocabulary.labels[label] for label in packed.labels.tolist()]
-    tags = {}
-    if packed.tags is not None:
-        for place, column in enumerate(columns):
-            names = (BLANK, *vocabulary.tags(column))
-            tags[column] = [names[tag] for tag in packed.tags[:, place].tolist()]
-    start = 0
-    for length in packed.lengths.tolist():
-        part = slice(start, start + length)
-        sentence = Sentence.of_words(words[part], **{column: given[part] for column, given in tags.items()})
-        yield sentence.with_arcs(Arcs(tuple(heads[part]), tuple(labels[part])))
-        start += length
-
-
-def _packed_trees(parsed: Sequence[Parsed], vocabulary: Vocabulary, columns: Sequence[Column]) -> PackedTrees:
-    arcs = [each.tree.arcs for each in parsed]
-    heads = np.array([head for each in arcs for head in each.heads], np.int32)
-    labels = np.array(vocabulary.label_ids([label for each in arcs for label in each.labels]), np.int32)
-    if not parsed[0].tags:
-        return PackedTrees(heads, labels)
-    tags = [
-        vocabulary.tag_ids(column, [tag for each in parsed for tag in each.tags[place]])
-        for place, column in enumerate(columns)
-    ]
-    return PackedTrees(heads, labels, np.array(tags, np.int32).T)
+    @classmethod
+    def of(cls, parser: Parser) -> WorkerSettings | None:
+        """Return the settings for this parser, or None if a packed part does not hold all that the parser reads."""
+        model, initial = parser.model, parser.initial
+        names = None
+        if isinstance(initial, Renamed):
+            names = initial.names
+            initial = initial.initial
+        if model.subwords is None or initial not in (empty, given) or parser.keep == "given":
+            return None
+        return cls(
+            model.subwords.tokenizer.to_str(),
+            model.subwords.settings,
+            model.vocabulary,
+            model.settings.tags.columns,
+            reads_tags=parser.tags == "given",
+            needs_tags=parser.tags == "given" and model.settings.tags.source != "predicted",
+            reads_arcs=initial is given,
+            names=names,
+            reads_marks=parser.keep == "marked",
+        )
 
 
-Engine = Callable[[Iterable[Packed]], Iterator[PackedTrees]]
-"""The trees of each block of sentences, in order; it may ask for some blocks before it gives the first trees."""
+class FilePart(NamedTuple):
+    """Some sentences of a file, and how to read and write them."""
+
+    stretch: Stretch
+    path: str
+    format: str
+    to: str | None = None  # the output format, if it differs
+
+    def sentences(self, *, number: int = 1) -> Iterator[Sentence]:
+        """Yield the sentences, numbered from `number`; raise the first fault."""
+        for read in read_stretch(self.stretch, FORMATS[self.format], self.path, number=number):
+            if not isinstance(read, Sentence):
+                raise read.faults[0]
+            yield read
+
+    def converted(self, sentence: Sentence) -> Sentence:
+        """Return a sentence in the output format."""
+        return sentence if self.to is None else convert(sentence, FORMATS[self.to])
 
 
-@dataclass
-class Told:
-    """What is found on the way, as far as it got."""
+class PackedPart(NamedTuple):
+    """The sentences of a part before its first fault. Faults and warnings number sentences from the part's first."""
 
-    lost: Counter[str] = field(default_factory=Counter)  # what the format to write has no place for
-    on_warning: Callable[[TreefineError], None] = lambda _: None  # hears of the first sentence that lacks tags
-    on_sentences: Callable[[int], None] = lambda _: None  # hears how many more are written
-
-
-@dataclass
-class _Block:
-    """A stretch on its way."""
-
-    number: int
-    place: Place
-    hand: Hand
-    reading: Future[Read]
-    n_sentences: int = 0
-    before: int = 0  # sentences that its file has before it
-    skip: int = 0  # of its sentences, which are not to be written
-    is_start: bool = False  # of the output
-    writing: Future[Written] | None = None
+    packed: Packed
+    fault: TreebankError | None
+    warning: TreebankError | None
+    is_decided: bool  # whether a mark constrains some sentence; the engine does not support constraints
+    lost: Mapping[str, int]  # what the output format cannot represent
 
 
-def parsed_texts(
-    places: Iterable[Place],
-    pool: Pool,
-    engine: Engine,
-    parse: Callable[[Iterable[Sentence]], Iterator[Sentence]],
-    told: Told,
-    *,
-    skip: int = 0,
-) -> Iterator[str]:
-    """The text of the output, some sentences at a time, but for the first `skip` ones; the first one comes alone.
+class WrittenPart(NamedTuple):
+    """The text of a part with its trees."""
 
-    Stretches with sentences about which a person decided something go through `parse`. What is wrong with the input is
-    raised after all that comes before it.
+    first: str  # the first sentence
+    rest: str
+    gap: str  # what separates it from the sentences of another file; usually nothing
+
+
+class Scribe:
+    """Reads and writes parts of files, in a worker or in this process."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._subwords = Subwords(Tokenizer.from_str(settings.tokenizer), settings.special)
+        self._initial = renamed(given, settings.vocabulary.labels, settings.names)
+
+    def read(self, part: FilePart) -> PackedPart:
+        """Read a part up to its first fault, and pack its sentences."""
+        settings, sentences, lost = self._settings, list[Sentence](), Counter[str]()
+        fault = warning = None
+        is_decided = False
+        try:
+            for sentence in part.sentences():
+                if warning is None and settings.needs_tags:
+                    warning = missing_tags(sentence, settings.columns)
+                if part.to is not None:
+                    lost.update(losses(sentence, FORMATS[part.to]))
+                    sentence = part.converted(sentence)
+                if settings.reads_marks:
+                    is_decided |= bool(marks_of(sentence))
+                sentences.append(sentence)
+        except TreebankError as error:
+            fault = error
+        arcs = list(self._initial(sentences)) if settings.reads_arcs else None
+        packed = pack(
+            sentences, self._subwords, settings.vocabulary, settings.columns, reads_tags=settings.reads_tags, arcs=arcs
+        )
+        return PackedPart(packed, fault, warning, is_decided, lost)
+
+    def write(
+        self, part: FilePart, trees: PackedTrees, n_sentences: int, skip: int = 0, is_start: bool = False
+    ) -> WrittenPart:
+        """Write the first `n_sentences` of a part with their trees, without the first `skip` of them."""
+        sentences = map(part.converted, islice(part.sentences(), n_sentences))
+        with_trees = list(filled(sentences, trees, self._settings.vocabulary, self._settings.columns))
+        return write_part(with_trees[skip:], is_start=is_start)
+
+
+def write_part(sentences: Sequence[Sentence], *, is_start: bool) -> WrittenPart:
+    """Return the text of sentences in a file; `is_start` if the file begins with them."""
+    first, *rest = texts_in_file(sentences, is_start=is_start)
+    return WrittenPart(first, "".join(rest), gap_after(sentences[-1].layout))
+
+
+def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError | None:
+    """Return a warning if no word of the sentence has a tag in any of these columns."""
+    if any(set(sentence.upos if column == "upos" else sentence.xpos) != {BLANK} for column in columns):
+        return None
+    names = " and ".join(column.upper() for column in columns)
+    hint = "Trees will be worse than they could be."
+    return sentence.error(f"There is no {names} here, which the model was trained to read.", hint=hint)
+
+
+def default_workers(n_cores: int | None = None) -> int:
+    """Return how many workers suit this number of cores, by default the cores that this process may use."""
+    if n_cores is None:
+        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(0, min(_MOST_WORKERS, n_cores - _OTHER_CORES))
+
+
+def serve() -> None:
+    """Run the tasks that arrive on standard input until it is closed; the main function of a worker.
+
+    A worker therefore ends with the process that started it, even if that one is killed.
     """
-    run, gap = _Run(places, pool, parse, told, skip), ""
-    for first, rest, next_gap in run.results(engine):
-        yield gap + first
-        yield rest
-        gap = next_gap
-    if run.fault is not None:
-        raise run.fault
-
-
-class _Run:
-    """The stretches of one output."""
-
-    def __init__(
-        self,
-        places: Iterable[Place],
-        pool: Pool,
-        parse: Callable[[Iterable[Sentence]], Iterator[Sentence]],
-        told: Told,
-        skip: int,
-    ) -> None:
-        self.places, self.pool, self.parse, self.told, self.skip = iter(places), pool, parse, told, skip
-        self.is_start = not skip  # of the output
-        self.is_warned = False
-        self.n_blocks = self.n_sentences = 0  # asked for so far; in the file so far
-        self.reading: deque[_Block] = deque()
-        self.parsing: deque[_Block] = deque()
-        self.writing: deque[_Block] = deque()
-        self.decided: _Block | None = None  # the next one, which no engine can do
-        self.fault: TreefineError | None = None  # in the input …
-        self.fault_ahead: TreefineError | None = None  # … behind all that is being read
-
-    def results(self, engine: Engine) -> Iterator[Written]:
-        """What is written of each stretch."""
+    tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # so that nothing a library prints gets between the answers
+    with suppress(EOFError, BrokenPipeError, pickle.UnpicklingError):
+        scribe = Scribe(pickle.load(tasks))
         while True:
-            for parsed in engine(self._packed()):
-                block = self.parsing.popleft()
-                block.writing = block.hand.write(block.number, parsed, skip=block.skip, is_start=block.is_start)
-                self.writing.append(block)
-                yield from self._written(at_most=self.pool.ahead)
-            yield from self._written(at_most=0)
-            if self.decided is None:
-                return
-            yield self._parsed(self.decided)
-            self.decided = None
-
-    def _packed(self) -> Iterator[Packed]:
-        """What goes into the engine, up to a stretch that it cannot do; the next ones are being read meanwhile."""
-        while self.fault is None and self._ask():
-            block = self.reading.popleft()
-            read = block.reading.result()
-            self._note(block, read)
-            if block.skip == block.n_sentences:
-                block.hand.drop(block.number)
-            elif read.is_decided:
-                block.hand.drop(block.number)
-                self.decided = block
-                return
-            else:
-                self.parsing.append(block)
-                yield read.packed
-
-    def _ask(self) -> bool:
-        """Have the next stretches read; whether there is one."""
-        while len(self.reading) < self.pool.ahead and self.fault_ahead is None:
+            method, arguments = pickle.load(tasks)
             try:
-                place = next(self.places)
-            except StopIteration:
-                break
-            except TreefineError as error:
-                self.fault_ahead = error
-                break
-            hand = self.pool.hand_for(place)
-            self.reading.append(_Block(self.n_blocks, place, hand, hand.read(self.n_blocks, place)))
-            self.n_blocks += 1
-        if not self.reading:
-            self.fault = self.fault_ahead
-        return bool(self.reading)
-
-    def _note(self, block: _Block, read: Read) -> None:
-        """Take over what was found in a stretch, in order."""
-        if block.place.stretch.line == 1:  # of another file
-            self.n_sentences = 0
-        block.n_sentences, block.before = len(read.packed), self.n_sentences
-        self.n_sentences += block.n_sentences
-        block.skip = min(self.skip, block.n_sentences)
-        self.skip -= block.skip
-        if block.skip < block.n_sentences:
-            block.is_start, self.is_start = self.is_start, False
-        self.told.lost.update(read.lost or {})
-        if read.warning is not None and not self.is_warned:
-            self.is_warned = True
-            self.told.on_warning(_behind(read.warning, block.before))
-        if read.fault is not None:
-            self.fault = _behind(read.fault, block.before)
-
-    def _written(self, *, at_most: int) -> Iterator[Written]:
-        """What is written by now, in order; if more than so many are not, some are waited for."""
-        while self.writing:
-            block = self.writing[0]
-            assert block.writing is not None
-            if len(self.writing) <= at_most and not block.writing.done():
-                return
-            self.writing.popleft()
-            yield block.writing.result()
-            self.told.on_sentences(block.n_sentences - block.skip)
-
-    def _parsed(self, block: _Block) -> Written:
-        """A stretch that no engine can do."""
-        found = list(islice(readable(block.place, number=block.before + 1), block.n_sentences))
-        if block.place.to is not None:
-            found = [convert(sentence, FORMATS[block.place.to]) for sentence in found]
-        sentences = list(self.parse(found))[block.skip :]
-        self.told.on_sentences(len(sentences))
-        return written(sentences, is_start=block.is_start)
+                answer = method(scribe, *arguments)
+            except Exception:
+                answer = RuntimeError(traceback.format_exc())
+            _send(answer, answers)
 
 
-def _behind(error: TreebankError, n_sentences: int) -> TreebankError:
-    """An error of a sentence that has so many more before it."""
-    error.sentence = None if error.sentence is None else error.sentence + n_sentences
-    return error
+def _send(value: Any, stream: Any) -> None:
+    pickle.dump(value, stream, protocol=5)
+    stream.flush()
+
+
+class _Worker:
+    """A process that runs the methods of a Scribe, one at a time."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        paths = [*(each for each in sys.path if each), str(Path(__file__).parents[2])]
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, *paths],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | _ENVIRONMENT,
+        )
+        self._unsent: WorkerSettings | None = settings  # sent by a thread: it blocks until the process reads it
+
+    def run(self, method: Callable[..., _Value], arguments: tuple[Any, ...]) -> _Value:
+        """Run a method of the worker's Scribe and return its result."""
+        try:
+            if self._unsent is not None:
+                _send(self._unsent, self.process.stdin)
+                self._unsent = None
+            _send((method, arguments), self.process.stdin)
+            assert self.process.stdout is not None
+            answer: _Value | RuntimeError = pickle.load(self.process.stdout)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+            hint = "Is there enough memory? --workers 0 does without it."
+            raise TreefineError("A process that reads and writes for the parser has ended.", hint=hint) from error
+        if isinstance(answer, RuntimeError):
+            raise answer
+        return answer
+
+
+class WorkerPool:
+    """An executor whose threads each wait for a worker; it starts the workers once there is enough input."""
+
+    def __init__(self, settings: WorkerSettings, n_workers: int, *, start_after: int = _START_AFTER) -> None:
+        self.ahead = 2 * n_workers + 1  # parts to read before they are needed
+        self.workers: list[_Worker] = []
+        self._settings, self._n_workers, self._start_after = settings, n_workers, start_after
+        self._n_bytes = 0
+        self._scribe: Scribe | None = None  # for what this process does itself
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(max(1, n_workers))
+
+    def read(self, part: FilePart) -> Future[PackedPart]:
+        """Have a part read."""
+        self._n_bytes += len(part.stretch.data)
+        if not self.workers and self._n_bytes > self._start_after:
+            self.workers = [_Worker(self._settings) for _ in range(self._n_workers)]
+            for worker in self.workers:
+                self._idle.put(worker)
+        return self.submit(Scribe.read, part)
+
+    def submit(self, method: Callable[..., _Value], *arguments: Any) -> Future[_Value]:
+        """Run a method of Scribe in a worker, or in this process as long as there are no workers."""
+        if self.workers:
+            return self._threads.submit(self._run, method, arguments)
+        self._scribe = self._scribe or Scribe(self._settings)
+        done: Future[_Value] = Future()
+        try:
+            done.set_result(method(self._scribe, *arguments))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def _run(self, method: Callable[..., _Value], arguments: tuple[Any, ...]) -> _Value:
+        worker = self._idle.get()
+        try:
+            return worker.run(method, arguments)
+        finally:
+            self._idle.put(worker)
+
+    def close(self) -> None:
+        """Kill the workers, which have nothing to lose."""
+        for worker in self.workers:
+            worker.process.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self.workers:
+            with suppress(OSError), worker.process:  # waits for it and closes its pipes, which may be broken
+                pass
+
+
+@dataclass
+class FileReport:
+    """What a run finds on the way."""
+
+    lost: Counter[str] = field(default_factory=Counter)  # what the output format cannot represent
+    on_warning: Callable[[TreefineError], None] = lambda _: None  # called for the first sentence without tags
+    on_sentences: Callable[[int], None] = lambda _: None  # called with the number of sentences just written
 
 
 class FileParser:
-    """A parser, what runs its model, and its workers, while entered.
+    """Parses the parts of files with an engine and workers; close it by leaving its context."""
 
-    Without a number of workers there are as many as `default_workers` says, once a file is long enough.
-    """
-
-    def __init__(self, parser: Parser, orders: Orders, workers: int | None = None) -> None:
-        self._parser = parser
-        self._pool = Pool(
-            orders, default_workers() if workers is None else workers, short=SHORT if workers is None else 0
-        )
-        self._engine: Engine | None = None
+    def __init__(self, pool: WorkerPool, engine: _Engine, parse: _Parse) -> None:
+        self.pool, self._engine, self._parse = pool, engine, parse
 
     @classmethod
     def of(cls, parser: Parser, workers: int | None = None) -> FileParser | None:
-        """The one for this parser; None where it has to parse sentences as they come, or on a CPU had better do so."""
-        orders = orders_of(parser) if parser.device.type == "cuda" or workers else None
-        return None if orders is None else cls(parser, orders, workers)
+        """Return the FileParser for a parser, or None if workers are of no use to it, as on a CPU.
+
+        If no number of workers is given, `default_workers` start once the input is long enough.
+        """
+        n_workers = default_workers() if workers is None else workers
+        settings = WorkerSettings.of(parser)
+        if not n_workers or settings is None or parser.engine is None:
+            return None
+        pool = WorkerPool(settings, n_workers, start_after=_START_AFTER if workers is None else 0)
+        return cls(pool, parser.engine.stream, parser.stream)
 
     def __enter__(self) -> FileParser:
         return self
@@ -293,13 +341,138 @@ class FileParser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.close()
+        self.pool.close()
 
-    def texts(self, places: Iterable[Place], told: Told, *, skip: int = 0) -> Iterator[str]:
-        """What `parsed_texts` gives."""
-        if self._engine is None:
-            self._engine = _engine_of(self._parser)
-        return parsed_texts(places, self._pool, self._engine, self._parser.stream, told, skip=skip)
+    def texts(self, parts: Iterable[FilePart], report: FileReport, *, skip: int = 0) -> Iterator[str]:
+        """Yield the text of the output, some sentences at a time, without the first `skip` sentences.
+
+        The first sentence of each part comes alone. A fault of the input is raised after all the text before it.
+        """
+        run, gap = _Run(parts, self.pool, self._parse, report, skip), ""
+        for first, rest, next_gap in run.written(self._engine):
+            yield gap + first
+            yield rest
+            gap = next_gap
+        if run.fault is not None:
+            raise run.fault
+
+
+class _Block(NamedTuple):
+    """A part on its way through a run."""
+
+    part: FilePart
+    n_sentences: int
+    n_before: int  # sentences of its file before it
+    skip: int  # sentences of it that are not written
+    is_start: bool  # of the output
+
+
+class _Run:
+    """The parts of one output: read ahead, parsed in order, written meanwhile."""
+
+    def __init__(
+        self, parts: Iterable[FilePart], pool: WorkerPool, parse: _Parse, report: FileReport, skip: int
+    ) -> None:
+        self.fault: TreefineError | None = None  # of the input, behind everything that was read
+        self._parts, self._pool, self._parse, self._report = parts, pool, parse, report
+        self._skip = skip  # sentences that are still to be left out
+        self._n_sentences = 0  # read so far from the current file
+        self._is_start = not skip
+        self._is_warned = False
+        self._source_fault: TreefineError | None = None  # raised by `parts`
+        self._blocks = self._read()
+        self._parsing: deque[_Block] = deque()
+        self._writing: deque[tuple[_Block, Future[WrittenPart]]] = deque()
+        self._decided: _Block | None = None  # the next part, if the engine does not support it
+
+    def written(self, engine: _Engine) -> Iterator[WrittenPart]:
+        """Yield each part with its trees, in order."""
+        while True:
+            for trees in engine(self._packed()):
+                block = self._parsing.popleft()
+                part, n_sentences, _, skip, is_start = block
+                self._writing.append((block, self._pool.submit(Scribe.write, part, trees, n_sentences, skip, is_start)))
+                yield from self._finished(n_left=self._pool.ahead)
+            yield from self._finished(n_left=0)
+            if self._decided is None:
+                return
+            yield self._parsed_here(self._decided)
+            self._decided = None
+
+    def _packed(self) -> Iterator[Packed]:
+        """Yield the input of the engine, up to a part that it does not support."""
+        while self.fault is None and (found := next(self._blocks, None)) is not None:
+            block, read = found
+            if block.skip == block.n_sentences:
+                continue
+            if read.is_decided:
+                self._decided = block
+                return
+            self._parsing.append(block)
+            yield read.packed
+
+    def _read(self) -> Iterator[tuple[_Block, PackedPart]]:
+        """Yield each part and what was read from it, while the pool reads the parts after it."""
+        for part, reading in _drawn_ahead(self._submitted(), self._pool.ahead):
+            read = reading.result()
+            yield self._noted(part, read), read
+        self.fault = self._source_fault
+
+    def _submitted(self) -> Iterator[tuple[FilePart, Future[PackedPart]]]:
+        try:
+            for part in self._parts:
+                yield part, self._pool.read(part)
+        except TreefineError as error:
+            self._source_fault = error
+
+    def _noted(self, part: FilePart, read: PackedPart) -> _Block:
+        """Count the sentences of a part and report what was found in it."""
+        if part.stretch.line == 1:  # the first part of a file
+            self._n_sentences = 0
+        n_sentences, n_before = len(read.packed), self._n_sentences
+        skip = min(self._skip, n_sentences)
+        block = _Block(part, n_sentences, n_before, skip, self._is_start)
+        self._n_sentences += n_sentences
+        self._skip -= skip
+        if skip < n_sentences:
+            self._is_start = False
+        self._report.lost.update(read.lost)
+        if read.warning is not None and not self._is_warned:
+            self._is_warned = True
+            self._report.on_warning(_moved(read.warning, n_before))
+        if read.fault is not None:
+            self.fault = _moved(read.fault, n_before)
+        return block
+
+    def _finished(self, *, n_left: int) -> Iterator[WrittenPart]:
+        """Yield what is written by now, in order; wait until at most `n_left` parts are left."""
+        while self._writing and (len(self._writing) > n_left or self._writing[0][1].done()):
+            block, writing = self._writing.popleft()
+            yield writing.result()
+            self._report.on_sentences(block.n_sentences - block.skip)
+
+    def _parsed_here(self, block: _Block) -> WrittenPart:
+        """Parse a part that the engine does not support."""
+        sentences = islice(block.part.sentences(number=block.n_before + 1), block.n_sentences)
+        parsed = list(self._parse(map(block.part.converted, sentences)))[block.skip :]
+        self._report.on_sentences(len(parsed))
+        return write_part(parsed, is_start=block.is_start)
+
+
+def _drawn_ahead(items: Iterable[_Value], n: int) -> Iterator[_Value]:
+    """Yield the items in order; the n - 1 items after each one are drawn before it is yielded."""
+    held: deque[_Value] = deque()
+    for item in items:
+        held.append(item)
+        if len(held) == n:
+            yield held.popleft()
+    yield from held
+
+
+def _moved(error: TreebankError, n_before: int) -> TreebankError:
+    """Number the sentence of an error as in its file, which has `n_before` sentences before the part."""
+    error.sentence = None if error.sentence is None else error.sentence + n_before
+    return error
 
 
 def parse_file(
@@ -310,47 +483,16 @@ def parse_file(
     format: str | None = None,
     workers: int | None = None,
 ) -> int:
-    """Do what `Parser.parse_file` does."""
-    files = FileParser.of(parser, checked_workers(workers))
+    """Parse a treebank file; see `Parser.parse_file`."""
+    if workers is not None and workers < 0:
+        raise TreefineError(f"workers is {workers}.", hint="Give 0 or more, or leave it out.")
+    files = FileParser.of(parser, workers)
     if files is None:
         return write_treebank(parser.stream(read_treebank(source, format=format)), target)
-    count = 0
-
-    def counted(more: int) -> None:
-        nonlocal count
-        count += more
-
+    counts: list[int] = []
     path = name_of(source)
     with files, open_output(target) as output, open_input(source) as stream:
-        places = (Place(each, path, format_of(path, format).name) for each in cut_treebank(stream, path))
-        for text in files.texts(places, Told(on_sentences=counted)):
+        parts = (FilePart(each, path, format_of(path, format).name) for each in cut_treebank(stream, path))
+        for text in files.texts(parts, FileReport(on_sentences=counts.append)):
             output.write(text.encode())
-    return count
-
-
-def orders_of(parser: Parser) -> Orders | None:
-    """What those who read and write for a parser have to know; None where an engine cannot do as it is told."""
-    model, initial = parser.model, parser.initial
-    names = None
-    if isinstance(initial, Renamed):
-        names = initial.names
-        initial = initial.initial
-    if model.subwords is None or initial not in (empty, given) or parser.keep == "given":
-        return None
-    return Orders(
-        model.subwords.tokenizer.to_str(),
-        model.subwords.settings,
-        model.vocabulary.labels,
-        model.vocabulary.upos,
-        model.vocabulary.xpos,
-        model.settings.tags.columns,
-        reads_tags=parser.tags == "given",
-        needs_tags=parser.tags == "given" and model.settings.tags.source != "predicted",
-        reads_arcs=initial is given,
-        names=names,
-        heeds_marks=parser.keep == "marked",
-    )
-
-
-def _engine_of(parser: Parser) -> Engine:
-    return engine_of_plan(parser.plan()) if parser.engine is None else parser.engine.stream
+    return sum(counts)

@@ -95,13 +95,6 @@ def precisions_of(model: ParserModel, device: torch.device) -> tuple[Precision, 
     return get_args(by_device[device.type]) if device.type in by_device else ("float32",)
 
 
-def checked_workers(workers: int | None) -> int | None:
-    """How many processes read and write beside the model; None to have them chosen."""
-    if workers is not None and workers < 0:
-        raise TreefineError(f"workers is {workers}.", hint="Give 0 or more, or leave it out.")
-    return workers
-
-
 def checked_keep(keep: Keep) -> Keep:
     """What is kept of the input."""
     if keep not in CONSTRAIN:

@@ -15,6 +15,7 @@ import torch
 from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.errors import ModelError, TreefineError
 from treefine.fast.engine import Engine, can_run, stream_in_blocks
+from treefine.fast.file_workers import parse_file
 from treefine.fast.int8_encoder import with_eight_bits
 from treefine.model.bundled import find_model
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
@@ -245,11 +246,9 @@ class Parser:
     ) -> int:
         """Write a treebank with its trees to `target`, which appears once it is whole; return the number of sentences.
 
-        `source` and `format` are those of `read_treebank`. So many `workers` read and write beside the model; without a
-        number there are none, or for long files on a GPU about as many as there are cores.
+        `source` and `format` are those of `read_treebank`. On a GPU, `workers` processes read and write beside the
+        model; by default about as many as there are cores, once a file is long enough. On a CPU there are none.
         """
-        from treefine.fast.file_workers import parse_file  # which is about parsers
-
         return parse_file(self, source, target, format=format, workers=workers)
 
     def __call__(self, text: str) -> Parses:

@@ -16,7 +16,7 @@ from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
-from treefine.fast.pool import FOR_OTHERS, MOST_WORKERS
+from treefine.fast.file_workers import default_workers
 from treefine.integrations.corpus.blocks import row_of
 from treefine.integrations.corpus.worker import BlockParser, BrokenError, Orders, Outcome
 
@@ -66,7 +66,7 @@ class Ray:
                 typer.echo(wait, err=True)
             workers = self.workers
             if workers is None and share.gpus:
-                workers = max(0, min(MOST_WORKERS, share.cpus - FOR_OTHERS))
+                workers = default_workers(share.cpus)
             orders = Orders(self.loading, self.wanted, str(Path.cwd()), share.cpus, workers)
             rows = ray.data.from_items(list(map(row_of, blocks)), override_num_blocks=min(len(blocks), MOST_TASKS))
             found = rows.map(

@@ -9,7 +9,7 @@ import json
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 
+from treefine import errors
 from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading, load_parser
 from treefine.cli.stream import JobReport, run_job
 from treefine.errors import TreefineError
 from treefine.fast.file_workers import FileParser
-from treefine.fast.pool import error_of, error_values
 from treefine.integrations.corpus.blocks import block_of, in_file
 from treefine.integrations.corpus.record import agree_on_numbers
 from treefine.parsing.parser import Parser
@@ -58,17 +58,30 @@ class Outcome:
 
     def to_json(self) -> str:
         """As text."""
-        errors = {name: list(map(error_values, getattr(self, name))) for name in ("empty", "warnings")}
-        return json.dumps(vars(self) | errors | {"fault": error_values(self.fault)})
+        errors = {name: list(map(_error_values, getattr(self, name))) for name in ("empty", "warnings")}
+        return json.dumps(vars(self) | errors | {"fault": _error_values(self.fault)})
 
     @classmethod
     def from_json(cls, text: str) -> Outcome:
         """The outcome that was written so."""
         values: dict[str, Any] = json.loads(text)
         for name in ("empty", "warnings"):
-            values[name] = [error_of(each) for each in values[name]]
+            values[name] = [_error_of(each) for each in values[name]]
         lost = {title: Counter(counts) for title, counts in values["lost"].items()}
-        return cls(**values | {"lost": lost, "fault": error_of(values["fault"])})
+        return cls(**values | {"lost": lost, "fault": _error_of(values["fault"])})
+
+
+def _error_values(error: TreefineError | None) -> dict[str, Any] | None:
+    """Return an error as values that JSON can hold."""
+    return None if error is None else {"class": type(error).__name__, **vars(error)}
+
+
+def _error_of(values: Mapping[str, Any] | None) -> TreefineError | None:
+    """Return the error that has these values."""
+    if values is None:
+        return None
+    kind: type[TreefineError] = getattr(errors, values["class"])
+    return kind(**{name: value for name, value in values.items() if name != "class"})
 
 
 class BrokenError(RuntimeError):
