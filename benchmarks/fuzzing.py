@@ -20,12 +20,17 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from schemathesis.engine import events, from_schema
 
-from treefine.serving.schema import ERRORS, ErrorJson, Parsed, Refined, Stepped
-from treefine.serving.udpipe_api import Processed
+from treefine.serving.schema import ERRORS, ErrorJson, ParseAnswer, RefineAnswer, StepsAnswer
+from treefine.serving.udpipe_api import ProcessAnswer
 
 ODD = " \n\r\t\x00\x0b\x85\u2028\u00a0\u200d\u0301\ufeff\x1b|\\_#.'ab1İ中😀\ud800"
 ROWS = ("1\ta\t_\tX\t_\t_\t2\tdep\t_\t_", "1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_", "2\tb\t_\t_\t_\t_\t0\troot\t_\tHead=yes")
-ANSWERS: dict[str, type[BaseModel]] = {"parse": Parsed, "refine": Refined, "steps": Stepped, "process": Processed}
+ANSWERS: dict[str, type[BaseModel]] = {
+    "parse": ParseAnswer,
+    "refine": RefineAnswer,
+    "steps": StepsAnswer,
+    "process": ProcessAnswer,
+}
 SECONDS = 120  # that an answer may take: more than the server's own limit
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 

@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_app import tiny_tagging_parser
 from treefine.serving import schema
-from treefine.serving.api import LARGE
+from treefine.serving.api import LARGE_REQUEST
 from treefine.serving.app import create_app
-from treefine.serving.middleware import LOOPBACK, SAFE, Limits
+from treefine.serving.middleware import LOOPBACK, SAFE_HEADERS, ServerLimits
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints
 
@@ -22,7 +22,7 @@ TEXT = "ab 12 a. b' del 1\n\nab baki é."
 
 @pytest.fixture(scope="module")
 def client():
-    limits = Limits(max_bytes=100_000, max_words=50, gather=0)
+    limits = ServerLimits(max_bytes=100_000, max_words=50, gather=0)
     app = create_app({"tiny": tiny_tagging_parser(), "other": tiny_parser()}, limits=limits)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
         yield client
@@ -45,7 +45,7 @@ def test_parse_gives_what_the_parser_gives(client, parser, asked, inputs):
     answer = client.post("/v1/parse", json=asked)
 
     assert sentences_of(answer) == [json.loads(each.to_json()) for each in parser.stream_parses(inputs)]
-    schema.Parsed.model_validate(answer.json(), strict=True, extra="forbid")
+    schema.ParseAnswer.model_validate(answer.json(), strict=True, extra="forbid")
 
 
 def test_parse_cuts_text(client, parser):
@@ -70,14 +70,14 @@ def test_parse_takes_all_options(client, parser):
     )
     assert sentences_of(answer) == [json.loads(each.to_json()) for each in other.stream_parses([WORDS])]
     assert len(sentences_of(answer)[0]["trees"]) == 3
-    schema.Parsed.model_validate(answer.json(), strict=True, extra="forbid")
+    schema.ParseAnswer.model_validate(answer.json(), strict=True, extra="forbid")
 
 
 def test_refine_starts_from_the_given_trees_and_tells_what_it_changed(client, parser):
     answer = client.post("/v1/refine", json={"conllu": CONLLU})
 
     parses = list(parser.using(initial=lambda given: (each.arcs for each in given)).stream_parses(sample(3)))
-    schema.Refined.model_validate(answer.json(), strict=True, extra="forbid")
+    schema.RefineAnswer.model_validate(answer.json(), strict=True, extra="forbid")
     for told, parse in zip(sentences_of(answer), parses, strict=True):
         assert [word["head"] for word in told["words"]] == list(parse.heads)
         assert told["initial"] == {"heads": list(parse.initial.heads), "labels": list(parse.initial.labels)}
@@ -92,7 +92,7 @@ def test_refine_starts_from_the_given_trees_and_tells_what_it_changed(client, pa
 def test_steps_tells_every_graph_with_its_drawing(client, parser):
     answer = client.post("/v1/steps", json={"words": [WORDS], "steps": 4})
 
-    schema.Stepped.model_validate(answer.json(), strict=True, extra="forbid")
+    schema.StepsAnswer.model_validate(answer.json(), strict=True, extra="forbid")
     (told,) = sentences_of(answer)
     (parse,) = parser.using(max_steps=4).stream_parses([WORDS])
     graphs = told["graphs"]
@@ -120,7 +120,7 @@ def test_what_is_decided_holds_and_is_marked_in_the_conllu(client, parser):
 
 
 def test_a_large_request_is_read_and_answered_as_a_small_one(client, parser):
-    many = CONLLU * (LARGE // len(CONLLU) + 2)
+    many = CONLLU * (LARGE_REQUEST // len(CONLLU) + 2)
     answer = client.post("/v1/parse", json={"conllu": many, "format": "conllu"})
 
     assert answer.text == "".join(each.to_text() for each in parser.stream(read_treebank(BytesIO(many.encode()))))
@@ -198,7 +198,7 @@ def test_every_answer_has_the_safe_headers(client, path, status):
     answer = client.get(path)
 
     assert answer.status_code == status
-    assert {name: answer.headers[name] for name in SAFE} == SAFE
+    assert {name: answer.headers[name] for name in SAFE_HEADERS} == SAFE_HEADERS
 
 
 def test_models_health_and_metrics_tell_how_things_are(client):

@@ -6,7 +6,7 @@ import threading
 
 from tests.support.tiny import tiny_parser
 from treefine.serving.app import create_app
-from treefine.serving.middleware import Limits
+from treefine.serving.middleware import ServerLimits
 
 BODY = json.dumps({"words": [["a", "dog"]], "format": "conllu"}).encode()
 SCOPE = {
@@ -26,7 +26,7 @@ def test_a_client_that_hangs_up_leaves_its_place_in_the_queue_at_once(monkeypatc
     parser = tiny_parser()
     held, whole = threading.Event(), parser.stream
     monkeypatch.setattr(parser, "stream", lambda *given, **options: held.wait(20) and whole(*given, **options))
-    app = create_app({"tiny": parser}, limits=Limits(queue=1, gather=0))
+    app = create_app({"tiny": parser}, limits=ServerLimits(queue=1, gather=0))
 
     async def ask(*, hangs_up):
         parts = iter(

@@ -19,7 +19,7 @@ FILES = {file.name: file.read_text(encoding="utf-8") for file in files("treefine
 @pytest.fixture(scope="module")
 def client():
     app = FastAPI()
-    app.include_router(page.routes())
+    app.include_router(page.page_routes())
     with TestClient(app) as client:
         yield client
 

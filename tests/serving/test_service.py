@@ -10,9 +10,15 @@ from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.errors import TreefineError
 from treefine.serving import service as module
-from treefine.serving.metrics import Metrics
-from treefine.serving.middleware import BusyError, Limits, TooLargeError, TooLateError, UnknownModelError
-from treefine.serving.requests import Asked, Options
+from treefine.serving.middleware import (
+    BusyError,
+    ServerLimits,
+    ServerMetrics,
+    TooLargeError,
+    TooLateError,
+    UnknownModelError,
+)
+from treefine.serving.requests import ParseJob, RequestOptions
 from treefine.serving.service import Served, Service
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.sentence import Sentence
@@ -25,7 +31,7 @@ class Running:
     """A service that runs while a test does."""
 
     def __init__(self, *, parser=None, **limits):
-        self.service = Service("tiny", parser or tiny_parser(), Limits(**limits), Metrics())
+        self.service = Service("tiny", parser or tiny_parser(), ServerLimits(**limits), ServerMetrics())
 
     def __enter__(self):
         self.service.start()
@@ -46,7 +52,7 @@ def ask_all(service, asked, kind="trees"):
 
 def of(*sentences, **options):
     constraints = options.pop("constraints", {})
-    return Asked(sentences=tuple(sentences), options=Options(**options), constraints=constraints)
+    return ParseJob(sentences=tuple(sentences), options=RequestOptions(**options), constraints=constraints)
 
 
 def test_requests_that_come_together_get_the_trees_that_each_would_get_alone():
@@ -295,8 +301,8 @@ def test_a_text_is_cut_as_the_parser_cuts_it_alone():
     text = "ab 12 a. b' del 1\n\nab baki é. " * 20
     parser = tiny_parser(segmenter=tiny_segmenter())
     with Running(parser=parser) as service:
-        whole, lines = ask_all(service, [Asked(text=text), Asked(text=text, lines=True)], "parses")
-        assert ask_all(service, [Asked(text="")]) == [[]]
+        whole, lines = ask_all(service, [ParseJob(text=text), ParseJob(text=text, lines=True)], "parses")
+        assert ask_all(service, [ParseJob(text="")]) == [[]]
 
     alone = tiny_parser(segmenter=tiny_segmenter())
     assert [each.to_json() for each in whole] == [each.to_json() for each in alone(text)]
@@ -310,7 +316,7 @@ def test_texts_that_come_together_are_cut_together_and_as_each_alone(monkeypatch
     together, whole = [], parser.segmenter.segment_all
     monkeypatch.setattr(parser.segmenter, "segment_all", lambda some: together.append(some) or whole(some))
     with Running(parser=parser, gather=0.3) as service:
-        answers = ask_all(service, [Asked(text=text) for text in texts], "parses")
+        answers = ask_all(service, [ParseJob(text=text) for text in texts], "parses")
 
     alone = tiny_parser(segmenter=tiny_segmenter())
     assert together == [texts[:4]]
@@ -325,8 +331,8 @@ def test_constraints_are_for_the_sentence_of_their_number_and_go_before_its_mark
     marked = sentence.with_misc(["Keep=Arc", "_", "Keep=Arc"])
     asked = of(sentence, marked, constraints={2: Constraints(heads={3: 1})})
 
-    assert asked.decided(1, sentence) == Constraints()
-    both = asked.decided(2, marked)
+    assert asked.constraints_of(1, sentence) == Constraints()
+    both = asked.constraints_of(2, marked)
     assert (both.heads, both.labels) == ({1: 2, 3: 1}, {1: "det"})
     with Running() as service:
         (answer,) = ask_all(service, [asked])
@@ -336,7 +342,7 @@ def test_constraints_are_for_the_sentence_of_their_number_and_go_before_its_mark
 
 
 def test_models_are_found_by_their_names_alone():
-    served = Served({"en": tiny_parser(), "tr": tiny_parser()}, Limits(), Metrics())
+    served = Served({"en": tiny_parser(), "tr": tiny_parser()}, ServerLimits(), ServerMetrics())
 
     assert (served.names, served.default, served.find("").name, served.find("tr").name) == (
         ("en", "tr"),
@@ -347,15 +353,15 @@ def test_models_are_found_by_their_names_alone():
     with pytest.raises(UnknownModelError, match=r"no model '../en' here. Choose en or tr\."):
         served.find("../en")
     with pytest.raises(TreefineError, match="at least one parser"):
-        Served({}, Limits(), Metrics())
+        Served({}, ServerLimits(), ServerMetrics())
     parser = tiny_parser()
     with pytest.raises(TreefineError, match="One model has two names"):
-        Served({"a": parser, "b": parser.using(k=2)}, Limits(), Metrics())
+        Served({"a": parser, "b": parser.using(k=2)}, ServerLimits(), ServerMetrics())
 
 
 def test_what_a_request_leaves_open_is_as_the_parser_was_made():
     own = tiny_parser(is_projective=True, k=2)
-    applied = Options(max_steps=1).apply(own)
+    applied = RequestOptions(max_steps=1).apply(own)
 
     assert (applied.is_projective, applied.k, applied.max_steps) == (True, 2, 1)
 
@@ -363,4 +369,4 @@ def test_what_a_request_leaves_open_is_as_the_parser_was_made():
 @pytest.mark.parametrize("name", ["max_bytes", "max_words", "queue", "queue_size", "seconds"])
 def test_limits_are_above_nothing(name):
     with pytest.raises(TreefineError, match=f"{name} is 0"):
-        Limits(**{name: 0})
+        ServerLimits(**{name: 0})

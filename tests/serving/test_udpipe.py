@@ -7,7 +7,7 @@ from tests.support.data import DATA
 from tests.support.tiny import tiny_parser
 from tests.support.tiny_app import tiny_tagging_parser
 from treefine.serving.app import create_app
-from treefine.serving.middleware import Limits
+from treefine.serving.middleware import ServerLimits
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.raw_text import raw_text
 
@@ -317,7 +317,7 @@ def test_a_body_that_is_no_form_is_refused(client, content_type, body):
 def test_a_field_may_be_as_long_as_a_request_may_be(parser):
     """Starlette alone takes a million characters in a field, whatever the server's limit."""
     data = "a " * 600_000
-    with TestClient(create_app({"en": parser}, limits=Limits(max_bytes=1_300_000))) as client:
+    with TestClient(create_app({"en": parser}, limits=ServerLimits(max_bytes=1_300_000))) as client:
         in_parts = {"data": (None, data), "input": (None, "horizontal"), "output": (None, "vertical")}
 
         assert client.post("/process", files=in_parts).status_code == 200

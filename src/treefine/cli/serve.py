@@ -73,10 +73,10 @@ def serve(
     except ImportError as error:
         raise TreefineError(f"The server needs {error.name}.", hint=_MISSING) from error
     from treefine.parsing.parser import Parser  # which loads torch
-    from treefine.serving.middleware import LOOPBACK, Limits
+    from treefine.serving.middleware import LOOPBACK, ServerLimits
 
     named = _named(models or ["en"])
-    limits = Limits(max_bytes=max_bytes, max_words=max_words, queue=queue, seconds=seconds)
+    limits = ServerLimits(max_bytes=max_bytes, max_words=max_words, queue=queue, seconds=seconds)
     with _bound(host, port) as bound:  # before models are read: a port that is taken is told at once
         with _one_thread():
             parsers = {

@@ -1,4 +1,4 @@
-"""What the page steps through: the graphs of a sentence from G⁰ to the tree, each with its drawing."""
+"""The graphs that the page steps through: from G⁰ to the tree, each with its drawing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from treefine.treebank.graph import Arcs, Graph, changed_words
 
 
 def graphs_of(parse: Parse) -> list[dict[str, Any]]:
-    """G⁰, the graph of each step, and the tree where it is not that of the last step, as values that JSON knows.
+    """Return as JSON values G⁰, the graph of each step, and the tree if the last step has another graph.
 
-    The drawings have their words in the same places. In G⁰ a word may have no head, or none of them has one.
+    All drawings have their words in the same places. In G⁰ some words, or all, may have no head.
     """
     pictures = _pictures(parse)
     drawn = zip(pictures, draw_frames(pictures), strict=True)
@@ -37,18 +37,18 @@ def _graph_json(t: int, picture: Picture, svg: str) -> dict[str, Any]:
 
 def _pictures(parse: Parse) -> list[Picture]:
     steps = parse.pictures(steps=True)
-    if None in parse.initial.heads:  # such a graph is not among them
+    if None in parse.initial.heads:  # `pictures` leaves out an incomplete initial graph
         steps = [_initial_picture(parse, steps[0]), _first_picture(parse, steps[0]), *steps[1:]]
     of_steps = parse.step_confidences or ((),) * len(parse.steps)
-    sure = ((), *of_steps, parse.word_confidences)  # G⁰, each step, and the tree where it is not that of the last
+    confidences = ((), *of_steps, parse.word_confidences)  # G⁰, each step, and the tree if it has its own picture
     return [
-        replace(picture, confidence=picture.confidence or tuple(each.both for each in said), shows_confidence=True)
-        for picture, said in zip(steps, sure, strict=False)
+        replace(picture, confidence=picture.confidence or tuple(each.both for each in words), shows_confidence=True)
+        for picture, words in zip(steps, confidences, strict=False)
     ]
 
 
 def _initial_picture(parse: Parse, like: Picture) -> Picture:
-    """G⁰ where some words, or all, have no arc."""
+    """Return the picture of a G⁰ in which some words, or all, have no arc."""
     heads, labels = parse.initial
     bare = frozenset(word for word, head in enumerate(heads, start=1) if head is None)
     n_arcs = len(heads) - len(bare)
@@ -58,7 +58,7 @@ def _initial_picture(parse: Parse, like: Picture) -> Picture:
 
 
 def _first_picture(parse: Parse, first: Picture) -> Picture:
-    """G¹ after such a graph: a word that had no arc has not changed it."""
+    """Return the picture of G¹ after such a G⁰: a word that had no arc counts as unchanged."""
     assert first.graph is not None
     if set(parse.initial.heads) == {None}:
         return replace(first, title=f"{first.title}: the first arcs")
@@ -69,7 +69,7 @@ def _first_picture(parse: Parse, first: Picture) -> Picture:
 
 
 def _completed(arcs: Arcs, graph: Graph) -> Graph:
-    """These arcs, and those of the graph where a word has none."""
+    """Return these arcs as a graph; a word without one gets its arc in `graph`."""
     pairs = zip(*arcs, graph.heads[1:], graph.labels[1:], strict=True)
     filled = [(new, new_label) if old is None else (old, label) for old, label, new, new_label in pairs]
     return Graph.of_words([head for head, _ in filled], [label for _, label in filled])

@@ -1,4 +1,4 @@
-"""Limits, errors, and what stands before every route: hosts, body sizes, safe headers, counting."""
+"""What surrounds every route: limits, errors and their HTTP statuses, metrics, and the gate that requests pass."""
 
 from __future__ import annotations
 
@@ -10,25 +10,39 @@ from dataclasses import dataclass, fields
 from time import perf_counter
 from typing import Any
 
-from fastapi import HTTPException
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treefine.errors import TreefineError
-from treefine.serving.metrics import Metrics
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+SAFE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+# Of a body that is too large, read and drop up to 32 times the limit: many clients read no answer before they are done.
+_DRAIN_FACTOR = 32
+_SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_SENTENCES_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What is more is answered at once, in words, and harms nothing that is under way."""
+class ServerLimits:
+    """A request beyond a limit is refused at once with an error, and others are not affected."""
 
-    max_bytes: int = 1_000_000  # of a request's body: 413
-    max_words: int = 1_000  # of a sentence: 413; the time for one grows with the square of its length
-    queue: int = 256  # requests that wait for a model or are being parsed: 503
-    queue_size: int = 20_000_000  # characters in these requests together: 503
-    seconds: float = 60  # from when a request has been read to its answer: 504
-    gather: float = 0.003  # seconds that a model waits for one more request to parse together with those it has
+    max_bytes: int = 1_000_000  # in the body of a request: 413
+    max_words: int = 1_000  # in a sentence: 413; the time grows with the square of its length
+    queue: int = 256  # requests per model that wait or are being parsed: 503
+    queue_size: int = 20_000_000  # characters in all these requests: 503
+    seconds: float = 60  # from a request that has been read to its answer: 504
+    gather: float = 0.003  # seconds that a model waits for one more request to parse with those it has
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -38,7 +52,7 @@ class Limits:
 
 
 class ServingError(TreefineError):
-    """The request may be right, but this server does not do it, or not now."""
+    """This server does not do what was asked, or not now."""
 
     status = 400
 
@@ -54,7 +68,7 @@ class UnknownModelError(ServingError):
 
 
 class TooLargeError(ServingError):
-    """More than the server takes at once."""
+    """The request is larger than the server accepts."""
 
     status = 413
 
@@ -70,88 +84,121 @@ class BusyError(ServingError):
 
 
 class TooLateError(ServingError):
-    """It took longer than the server lets a request take."""
+    """The request took longer than the server allows."""
 
     status = 504
 
 
+def body_too_large(max_bytes: int) -> TooLargeError:
+    """Return the error for a body of more bytes than that."""
+    hint = "Send the text in several requests, or parse it with `treefine parse`."
+    return TooLargeError(f"The request is larger than {max_bytes:,} bytes.", hint=hint)
+
+
 def status_of(error: TreefineError) -> int:
-    """The HTTP status that an error is answered with."""
+    """Return the HTTP status for an error."""
     return error.status if isinstance(error, ServingError) else 400
 
 
-def error_json(error: TreefineError) -> dict[str, Any]:
-    """The error as a client gets it: what is wrong, where, and what to do, as far as that is known."""
-    told: dict[str, Any] = {"status": status_of(error), "message": error.message, "hint": error.hint or None}
-    told |= {"line": error.line, "sent_id": error.sent_id or None, "sentence": error.sentence}
-    told |= {"word": error.word or None}
-    if isinstance(error, UnknownModelError):
-        told["models"] = list(error.models)
-    return {"error": {name: value for name, value in told.items() if value is not None}}
+def error_body(error: TreefineError) -> dict[str, Any]:
+    """Return the JSON for an error: the message, the hint, and the place where it is known."""
+    found: dict[str, Any] = {
+        "status": status_of(error),
+        "message": error.message,
+        "hint": error.hint or None,
+        "line": error.line,
+        "sent_id": error.sent_id or None,
+        "sentence": error.sentence,
+        "word": error.word or None,
+        "models": list(error.models) if isinstance(error, UnknownModelError) else None,
+    }
+    return {"error": {name: value for name, value in found.items() if value is not None}}
 
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-SAFE = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
-_DRAINED = 32  # times the largest body: so much is read and forgotten, for many clients read no answer before
+class ServerMetrics:
+    """The Prometheus metrics of one app; two apps in a process do not share them."""
+
+    CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+
+        def counter(name: str, help_text: str, *labels: str) -> Counter:
+            return Counter(f"treefine_{name}", help_text, labels, registry=registry)
+
+        def histogram(name: str, help_text: str, label: str, buckets: Sequence[float] = _SECONDS_BUCKETS) -> Histogram:
+            return Histogram(f"treefine_{name}", help_text, [label], buckets=buckets, registry=registry)
+
+        self.answers = counter("answers", "Answers by route and HTTP status.", "route", "status")
+        self.seconds = histogram("answer_seconds", "From a request to its answer.", "route")
+        self.sentences = counter("sentences", "Sentences parsed.", "model")
+        self.words = counter("words", "Words parsed.", "model")
+        self.queue = Gauge(
+            "treefine_open_requests", "Requests that wait or are being parsed.", ["model"], registry=registry
+        )
+        self.refused = counter("refused", "Requests that found the queue full.", "model")
+        self.round_sentences = histogram(
+            "round_sentences", "Sentences that were parsed together.", "model", _SENTENCES_BUCKETS
+        )
+        self.round_seconds = histogram("round_seconds", "How long that took.", "model")
+
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)
 
 
 class Gate:
-    """An ASGI app around another."""
+    """ASGI middleware that checks hosts and body sizes, adds safe headers, and counts answers."""
 
-    def __init__(self, app: ASGIApp, *, limits: Limits, metrics: Metrics, hosts: Collection[str] | None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, limits: ServerLimits, metrics: ServerMetrics, hosts: Collection[str] | None
+    ) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
         self.hosts = None if hosts is None else frozenset(map(host_name, hosts))  # None: any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it here."""
+        """Pass a request on to the app, or refuse it here."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started = perf_counter()
-        status = 499  # where no answer is sent, for the client has gone
+        status = 499  # unless an answer is sent: the client has hung up
 
-        async def send_safely(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                for name, value in SAFE.items():
+                for name, value in SAFE_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
         try:
-            await self._let_through(scope, receive, send_safely)
-        except ClientDisconnect:  # in the middle of its body; whatever was sent, nobody got it
+            await self._pass_on(scope, receive, send_with_headers)
+        except ClientDisconnect:  # before its whole body was read; nobody got what may have been sent
             status = 499
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.answers.labels(route, status).inc()
             self.metrics.seconds.labels(route).observe(perf_counter() - started)
 
-    async def _let_through(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         if self.hosts is not None and host_name(headers.get("host", "")) not in self.hosts:
-            # A page elsewhere may have its own name lead to this machine: only names that are ours are answered.
+            # A page on the web may point a host name of its own at this machine, so only known names are answered.
             hint = "Start the server with --allow-host for other names."
             await _refuse(TreefineError("This server does not answer to that host name.", hint=hint), send)
             return
         body = _Body(receive, self.limits.max_bytes)
         if body.is_too_long(headers.get("content-length", "0")):
             await body.drain()
-            await _refuse(too_large(self.limits.max_bytes), send)
+            await _refuse(body_too_large(self.limits.max_bytes), send)
             return
         answering = asyncio.ensure_future(self.app(scope, body.receive, send))
         gone = asyncio.ensure_future(body.gone())
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():  # nobody waits for the answer any more, so nobody should wait behind it
+            if not answering.done():  # the client has hung up, so other requests should not wait behind this one
                 answering.cancel()
             with suppress(asyncio.CancelledError):
                 await answering
@@ -161,34 +208,34 @@ class Gate:
 
 
 class _Body:
-    """A body that is counted while it is read."""
+    """Count the bytes of a body while it is read."""
 
-    def __init__(self, receive: Receive, most: int) -> None:
-        self._receive, self._most, self._n_read = receive, most, 0
+    def __init__(self, receive: Receive, max_bytes: int) -> None:
+        self._receive, self._max_bytes, self._n_read = receive, max_bytes, 0
         self._has_more = True
         self._is_read = asyncio.Event()
 
     async def gone(self) -> None:
-        """Return once the client has gone, after its whole request was read."""
+        """Return once the client has hung up after its whole request was read."""
         await self._is_read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    def is_too_long(self, announced: str) -> bool:
-        """Whether its length, as the header tells it, is too much."""
-        return announced.isdecimal() and int(announced) > self._most
+    def is_too_long(self, content_length: str) -> bool:
+        """Return whether the Content-Length header announces too many bytes."""
+        return content_length.isdecimal() and int(content_length) > self._max_bytes
 
     async def receive(self) -> Message:
-        """Its next part; FastAPI lets no other exception through to us than its own."""
+        """Return the next part, or raise an HTTPException, the only kind that FastAPI passes on to our handlers."""
         message = await self._next()
-        if self._n_read > self._most:
+        if self._n_read > self._max_bytes:
             await self.drain()
             raise HTTPException(413)
         return message
 
     async def drain(self) -> None:
-        """Read the rest, as far as that is bearable."""
-        while self._has_more and self._n_read < self._most * _DRAINED:
+        """Read and drop the rest, up to a multiple of the limit."""
+        while self._has_more and self._n_read < self._max_bytes * _DRAIN_FACTOR:
             await self._next()
 
     async def _next(self) -> Message:
@@ -200,14 +247,8 @@ class _Body:
         return message
 
 
-def too_large(most: int) -> TooLargeError:
-    """What is told of a body that is longer than it may be."""
-    hint = "Send the text in several requests, or parse it with `treefine parse`."
-    return TooLargeError(f"The request is larger than {most:,} bytes.", hint=hint)
-
-
 def host_name(host: str) -> str:
-    """The name in a Host header, without the port.
+    """Return the name in a Host header, without the port.
 
     >>> host_name("LOCALHOST:8080"), host_name("[::1]:80"), host_name("127.0.0.1")
     ('localhost', '[::1]', '127.0.0.1')
@@ -217,7 +258,7 @@ def host_name(host: str) -> str:
 
 
 async def _refuse(error: TreefineError, send: Send) -> None:
-    body = json.dumps(error_json(error)).encode()
+    body = json.dumps(error_body(error)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status_of(error), "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -15,31 +15,7 @@ from fastapi.responses import HTMLResponse, Response
 from treefine.drawing.svg import STYLE
 from treefine.serving.schema import REFINE_EXAMPLE
 
-TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-
-
-def routes() -> APIRouter:
-    """The page and its files; they are read once, here, so that no request names a file."""
-    router = APIRouter(include_in_schema=False)
-    for file in files("treefine.serving").joinpath("page").iterdir():
-        _, _, ending = file.name.rpartition(".")
-        if ending in TYPES:
-            text = file.read_text(encoding="utf-8")
-            # The headers let no drawing bring a style of its own; the page's rules come after it and may differ.
-            content = STYLE + text if file.name == "page.css" else text
-            path = "/" if file.name == "index.html" else f"/page/{file.name}"
-            router.add_api_route(path, _answer(content, TYPES[ending]), methods=["GET", "HEAD"])
-    return router
-
-
-def _answer(content: str, media_type: str):  # type: ignore[no-untyped-def]  # a return type would become a schema
-    async def answer() -> Response:
-        # Asked for again each time, so that page and server are always of one version.
-        return Response(content, media_type=f"{media_type}; charset=utf-8", headers={"Cache-Control": "no-cache"})
-
-    return answer
-
-
+_MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _DOCS_STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem 1.5rem; }
@@ -57,10 +33,32 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def docs_routes(app: FastAPI) -> APIRouter:
-    """The page and its style."""
+def page_routes() -> APIRouter:
+    """Return the routes of the page and its files; files are read here once, so that no request names a file."""
     router = APIRouter(include_in_schema=False)
-    page = cache(lambda: _page(app.openapi()))
+    for file in files("treefine.serving").joinpath("page").iterdir():
+        _, _, ending = file.name.rpartition(".")
+        if ending in _MEDIA_TYPES:
+            text = file.read_text(encoding="utf-8")
+            # The Content-Security-Policy forbids styles inside drawings; the page's own rules come later and win.
+            content = STYLE + text if file.name == "page.css" else text
+            path = "/" if file.name == "index.html" else f"/page/{file.name}"
+            router.add_api_route(path, _file_answer(content, _MEDIA_TYPES[ending]), methods=["GET", "HEAD"])
+    return router
+
+
+def _file_answer(content: str, media_type: str):  # type: ignore[no-untyped-def]  # a return type would become a schema
+    async def answer() -> Response:
+        # Browsers check for a new version each time, so that page and server always match.
+        return Response(content, media_type=f"{media_type}; charset=utf-8", headers={"Cache-Control": "no-cache"})
+
+    return answer
+
+
+def docs_routes(app: FastAPI) -> APIRouter:
+    """Return the routes of /docs and its style."""
+    router = APIRouter(include_in_schema=False)
+    page = cache(lambda: _docs_page(app.openapi()))
 
     @router.get("/docs")
     async def docs() -> Response:
@@ -73,7 +71,7 @@ def docs_routes(app: FastAPI) -> APIRouter:
     return router
 
 
-def _page(description: Mapping[str, Any]) -> str:
+def _docs_page(description: Mapping[str, Any]) -> str:
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
         "<title>treefine: what can be asked</title>\n"
@@ -112,7 +110,7 @@ def _operation(path: str, method: str, operation: Mapping[str, Any], description
 
 
 def _fields(schema: Mapping[str, Any], description: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """The fields of a body, named ones looked up."""
+    """Yield name, schema and description of each field of a body."""
     if "$ref" in schema:
         schema = description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     for name, each in schema.get("properties", {}).items():
@@ -124,7 +122,7 @@ def _field(name: str, schema: Mapping[str, Any], said: str) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """The values of a field, in words.
+    """Describe the values of a field.
 
     >>> _type({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]})
     'list of string, or null'

@@ -1,4 +1,4 @@
-"""What a request asks of a model, and its state while it waits."""
+"""What a request asks of a model (ParseJob), and its state while it waits (PendingJob)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from treefine.treebank.constraints import CONSTRAIN, Constraints, Keep
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
 
-SENTENCE = 20  # characters that a sentence counts for beside those of its words, as its memory does
+_SENTENCE_SIZE = 20  # characters that a sentence counts for beside those of its words, as it takes memory too
+_MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
+_MOST_FORBIDDEN = 1_000  # heads and labels of one sentence: finding those that contradict each other takes long
 
-Initial = Literal["own", "empty", "given"]
+InitialChoice = Literal["own", "empty", "given"]
+AnswerKind = Literal["cut", "trees", "parses", "steps"]
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to parse, None as the model has it; requests with the same options are parsed together."""
+class RequestOptions:
+    """How to parse; None keeps the model's own option. Requests with equal options are parsed together."""
 
     max_steps: int | None = None  # T
-    initial: Initial = "own"  # the model's own initial parser (if it has one), nothing, or the sentences' own trees
+    initial: InitialChoice = "own"  # the model's initial parser if it has one, an empty graph, or the sentences' trees
     tags: TagSource | None = None
     keep: Keep = "marked"
     is_projective: bool | None = None
@@ -38,13 +41,13 @@ class Options:
     stop_above: float | None = None
 
     @property
-    def work(self) -> int:
-        """About how much of it a word is: passes, and trees to look for."""
+    def work_per_word(self) -> int:
+        """Return roughly how much work a word is: refinement steps times trees."""
         return (self.max_steps or STEPS) * (self.k or 1)
 
     def apply(self, parser: Parser) -> Parser:
-        """The parser with these options; it shares the model."""
-        if self == Options():
+        """Return the parser with these options; it shares the model."""
+        if self == RequestOptions():
             return parser
         initial = {
             "own": None,
@@ -63,14 +66,14 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Text to cut and parse, or sentences that are cut already."""
+class ParseJob:
+    """A text to segment and parse, or sentences that are cut into words, with options and constraints."""
 
     text: str | None = None
     sentences: tuple[Sentence, ...] | None = None
-    options: Options = Options()
+    options: RequestOptions = RequestOptions()
     constraints: Mapping[int, Constraints] = field(default_factory=dict)  # by the number of the sentence, from 1
-    lines: bool = False  # the text has one sentence a line
+    lines: bool = False  # the text has one sentence per line
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.sentences is None):
@@ -80,13 +83,13 @@ class Asked:
 
     @property
     def size(self) -> int:
-        """About how much work it is, in characters."""
+        """Return roughly how much input there is, in characters."""
         if self.text is not None:
             return len(self.text)
-        return sum(SENTENCE + sum(map(len, each.forms)) for each in self.sentences or ())
+        return sum(_SENTENCE_SIZE + sum(map(len, each.forms)) for each in self.sentences or ())
 
-    def decided(self, number: int, sentence: Sentence) -> Constraints:
-        """What was decided about a sentence: what the request says of a word goes before what the sentence says."""
+    def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
+        """Return the constraints of a sentence; for a word that the request mentions, marks in the sentence yield."""
         own = next(CONSTRAIN[self.options.keep]([sentence]))
         asked = self.constraints.get(number)
         if asked is None or not own:
@@ -95,8 +98,8 @@ class Asked:
         kept = ({word: value for word, value in column.items() if word not in words} for column in _columns(own))
         return Constraints(*({**ours, **theirs} for ours, theirs in zip(kept, _columns(asked), strict=True)))
 
-    def cut(self, parser: Parser) -> Iterator[Segmented]:
-        """Its sentences, one after another; a text is cut on the way."""
+    def segment(self, parser: Parser) -> Iterator[Segmented]:
+        """Yield the sentences; a text is segmented on the way."""
         if self.text is None:
             return (Segmented(each, spans_in(own_text(each), each)) for each in self.sentences or ())
         if self.lines:
@@ -104,73 +107,70 @@ class Asked:
         return parser.segment([self.text])
 
 
-def _columns(constraints: Constraints) -> tuple[Mapping[int, Any], ...]:
-    return constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels
+class PendingSentence(NamedTuple):
+    """A sentence to parse, and its constraints."""
 
-
-MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
-MOST_FORBIDDEN = 1_000  # heads and labels of one sentence: looking for those that contradict each other takes long
-
-Kind = Literal["cut", "trees", "parses", "steps"]
-
-
-class Cut(NamedTuple):
-    """A sentence to parse, and what was decided about it."""
-
-    found: Segmented
+    segmented: Segmented
     constraints: Constraints
 
 
 @dataclass(eq=False)
-class Waiting:
-    """What one request is waiting for."""
+class PendingJob:
+    """A job that waits for its answer."""
 
-    asked: Asked
-    kind: Kind
+    job: ParseJob
+    kind: AnswerKind
     answer: Future[list[Any]]
     size: int
-    cut: Iterator[Segmented] | None = None  # the sentences that are still to come; None before the first is cut
-    n_cut: int = 0
+    segmented: Iterator[Segmented] | None = None  # the sentences still to come; None before the first is segmented
+    n_taken: int = 0
     results: list[Any] = field(default_factory=list)
-    is_cut: bool = False  # whether that was the last sentence
+    is_all_taken: bool = False
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits for it any more: it has failed, or its time is up."""
+        """Return whether nobody waits for the answer any more: it has failed, or its time is up."""
         return self.answer.done()
 
-    def take(self, parser: Parser, most: int, most_work: int, max_words: int) -> list[Cut]:
-        """Its next sentences: at least one, and then as many as are not too much work together."""
-        if self.cut is None:
-            self.cut = self.asked.cut(parser)
-        taken: list[Cut] = []
+    def work_of(self, sentence: Segmented) -> int:
+        """Return roughly how much work a sentence is."""
+        return self.job.options.work_per_word * len(sentence.sentence)
+
+    def take(self, parser: Parser, most: int, most_work: int, max_words: int) -> list[PendingSentence]:
+        """Return the next sentences: at least one, and more until they are `most` or are too much work."""
+        if self.segmented is None:
+            self.segmented = self.job.segment(parser)
+        taken: list[PendingSentence] = []
         work = 0
         while len(taken) < most and work < most_work:
-            found = next(self.cut, None)
+            found = next(self.segmented, None)
             if found is None:
                 self._end()
                 break
-            self.n_cut += 1
-            if len(found.sentence) > max_words:
-                hint = f"This server takes {max_words:,}. Cut it, or parse it with `treefine parse`."
-                raise TooLargeError(f"Sentence {self.n_cut:,} has {len(found.sentence):,} words.", hint=hint)
-            if self.kind == "steps" and self.n_cut > MOST_DRAWN:
-                hint = "Ask for fewer at once, or for /v1/parse."
-                raise TooLargeError(f"There are more than {MOST_DRAWN} sentences to draw.", hint=hint)
-            decided = self.asked.decided(self.n_cut, found.sentence)
-            if decided.n_forbidden > MOST_FORBIDDEN:
-                raise TooLargeError(
-                    f"In sentence {self.n_cut:,} more than {MOST_FORBIDDEN:,} arcs or labels are forbidden."
-                )
-            taken.append(Cut(found, decided))
-            work += self.asked.options.work * len(found.sentence)
+            self.n_taken += 1
+            taken.append(PendingSentence(found, self._checked_constraints(found.sentence, max_words)))
+            work += self.work_of(found)
         return taken
 
+    def _checked_constraints(self, sentence: Sentence, max_words: int) -> Constraints:
+        """Return the constraints of the sentence just taken, or refuse it."""
+        if len(sentence) > max_words:
+            hint = f"This server takes {max_words:,}. Cut it, or parse it with `treefine parse`."
+            raise TooLargeError(f"Sentence {self.n_taken:,} has {len(sentence):,} words.", hint=hint)
+        if self.kind == "steps" and self.n_taken > _MOST_DRAWN:
+            hint = "Ask for fewer at once, or for /v1/parse."
+            raise TooLargeError(f"There are more than {_MOST_DRAWN} sentences to draw.", hint=hint)
+        constraints = self.job.constraints_of(self.n_taken, sentence)
+        if constraints.n_forbidden > _MOST_FORBIDDEN:
+            message = f"In sentence {self.n_taken:,} more than {_MOST_FORBIDDEN:,} arcs or labels are forbidden."
+            raise TooLargeError(message)
+        return constraints
+
     def _end(self) -> None:
-        self.is_cut = True
-        beyond = [number for number in self.asked.constraints if not 1 <= number <= self.n_cut]
+        self.is_all_taken = True
+        beyond = [number for number in self.job.constraints if not 1 <= number <= self.n_taken]
         if beyond:
-            message = f"There are constraints for sentence {beyond[0]:,}, and {self.n_cut:,} sentences."
+            message = f"There are constraints for sentence {beyond[0]:,}, and {self.n_taken:,} sentences."
             raise TreefineError(message, hint="Sentences are counted from 1.")
 
     def fail(self, error: Exception) -> None:
@@ -179,6 +179,10 @@ class Waiting:
             self.answer.set_exception(error)
 
     def finish(self) -> None:
-        """Answer, if somebody still waits."""
+        """Answer with the results, if somebody still waits."""
         with suppress(InvalidStateError):  # its time may be up at this very moment
             self.answer.set_result(self.results)
+
+
+def _columns(constraints: Constraints) -> tuple[Mapping[int, Any], ...]:
+    return constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels

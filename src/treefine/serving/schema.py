@@ -1,4 +1,4 @@
-"""What clients send and get as JSON. FastAPI checks requests against it, and describes it in /openapi.json."""
+"""The JSON of requests and answers. FastAPI checks requests against it, and describes it in /openapi.json."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from typing_extensions import Self
 
 from treefine.config import TagSource
-from treefine.serving.requests import Asked, Initial, Options
+from treefine.serving.requests import InitialChoice, ParseJob, RequestOptions
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import Sentence
 
-MOST_STEPS, MOST_TREES = 20, 20  # T and k that may be asked for
+_MAX_STEPS, _MAX_TREES = 20, 20  # T and k that may be asked for
 REFINE_EXAMPLE = "1\tDogs\t_\t_\t_\t_\t0\troot\t_\t_\n2\tbark\t_\t_\t_\t_\t1\tobj\t_\t_\n\n"
 
 
 def _is_text(value: str) -> str:
-    """The same; half of a character, which JSON can spell, is none."""
+    """Return the text, or refuse half of a surrogate pair, which JSON can spell but which is no character."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -48,18 +48,18 @@ class Decided(_Strict):
     not_labels: dict[_Number, list[_Label]] = Field({}, description="Labels that it must not have.")
 
     def constraints(self) -> Constraints:
-        """The same for a parser."""
+        """Return the constraints for a parser."""
         columns = (self.heads, self.labels, self.not_heads, self.not_labels)
         return Constraints(*({int(word): value for word, value in column.items()} for column in columns))  # type: ignore[arg-type]
 
 
 class _Request(_Strict):
     model: _Text = Field("", max_length=200, description="One of GET /v1/models; empty for the default one.")
-    steps: int | None = Field(None, ge=1, le=MOST_STEPS, description="Refine at most so many times (T).")
+    steps: int | None = Field(None, ge=1, le=_MAX_STEPS, description="Refine at most so many times (T).")
     tags: TagSource | None = Field(None, description="Read the input's tags, predict them, or do without.")
     keep: Keep = Field("marked", description="What of the input stays: what is marked in MISC, all, or nothing.")
     projective: bool | None = Field(None, description="Give trees without crossing arcs.")
-    k: int | None = Field(None, ge=1, le=MOST_TREES, description="Give the k best trees of a sentence.")
+    k: int | None = Field(None, ge=1, le=_MAX_TREES, description="Give the k best trees of a sentence.")
     stop_above: float | None = Field(None, ge=0, le=1, description="Refine no further what is surer than this.")
     constraints: list[Decided] = Field([], max_length=10_000, description="What a person decided, by sentence.")
 
@@ -70,14 +70,14 @@ class _Request(_Strict):
             raise ValueError("Constraints of one sentence belong together: it is there twice.")
         return self
 
-    def options(self, initial: Initial) -> Options:
-        """How to parse it."""
-        # Two digits are enough, and fewer different options are parsed apart from each other.
+    def options(self, initial: InitialChoice) -> RequestOptions:
+        """Return how to parse it."""
+        # Two digits are enough, and more requests share their options and are parsed together.
         stop_above = None if self.stop_above is None else round(self.stop_above, 2)
-        return Options(self.steps, initial, self.tags, self.keep, self.projective, self.k, stop_above)
+        return RequestOptions(self.steps, initial, self.tags, self.keep, self.projective, self.k, stop_above)
 
-    def decided(self) -> dict[int, Constraints]:
-        """What was decided, by sentence."""
+    def constraints_by_sentence(self) -> dict[int, Constraints]:
+        """Return the constraints by the number of the sentence."""
         return {each.sentence: each.constraints() for each in self.constraints}
 
 
@@ -87,7 +87,9 @@ class StepsRequest(_Request):
     text: _Text | None = Field(None, description="Running text.", examples=["Nobody knew why."])
     words: list[list[_Text]] | None = Field(None, description="Sentences, each a list of words.")
     conllu: _Text | None = Field(None, description="Sentences in CoNLL-U.")
-    initial: Initial = Field("own", description="Start from the model's own initial parse, nothing, or given trees.")
+    initial: InitialChoice = Field(
+        "own", description="Start from the model's own initial parse, nothing, or given trees."
+    )
 
     @model_validator(mode="after")
     def _has_one_input(self) -> StepsRequest:
@@ -97,16 +99,16 @@ class StepsRequest(_Request):
             raise ValueError("Only conllu has trees to start from.")
         return self
 
-    def asked(self) -> Asked:
-        """The same for a model."""
-        options = self.options(self.initial)
+    def job(self) -> ParseJob:
+        """Return the job for a model."""
+        options, constraints = self.options(self.initial), self.constraints_by_sentence()
         if self.text is not None:
-            return Asked(text=self.text, options=options, constraints=self.decided())
+            return ParseJob(text=self.text, options=options, constraints=constraints)
         if self.words is not None:
             sentences = tuple(map(Sentence.of_words, self.words))
         else:
-            sentences = sentences_of(self.conllu or "")
-        return Asked(sentences=sentences, options=options, constraints=self.decided())
+            sentences = conllu_sentences(self.conllu or "")
+        return ParseJob(sentences=sentences, options=options, constraints=constraints)
 
 
 class ParseRequest(StepsRequest):
@@ -121,13 +123,14 @@ class RefineRequest(_Request):
     conllu: _Text = Field(description="Sentences in CoNLL-U, with another parser's trees.", examples=[REFINE_EXAMPLE])
     format: Literal["json", "conllu"] = Field("json", description="conllu gives trees alone, faster.")
 
-    def asked(self) -> Asked:
-        """The same for a model."""
-        return Asked(sentences=sentences_of(self.conllu), options=self.options("given"), constraints=self.decided())
+    def job(self) -> ParseJob:
+        """Return the job for a model."""
+        sentences, options = conllu_sentences(self.conllu), self.options("given")
+        return ParseJob(sentences=sentences, options=options, constraints=self.constraints_by_sentence())
 
 
-def sentences_of(conllu: str) -> tuple[Sentence, ...]:
-    """The sentences of a request; an error tells the line."""
+def conllu_sentences(conllu: str) -> tuple[Sentence, ...]:
+    """Return the sentences of a request; an error names the line."""
     return tuple(read_treebank(BytesIO(conllu.encode()), format="conllu"))
 
 
@@ -229,21 +232,21 @@ class SteppedJson(RefinedJson):
     graphs: list[DrawnGraphJson]
 
 
-class Parsed(BaseModel):
+class ParseAnswer(BaseModel):
     """The answer of /v1/parse."""
 
     model: str
     sentences: list[SentenceJson]
 
 
-class Refined(BaseModel):
+class RefineAnswer(BaseModel):
     """The answer of /v1/refine."""
 
     model: str
     sentences: list[RefinedJson]
 
 
-class Stepped(BaseModel):
+class StepsAnswer(BaseModel):
     """The answer of /v1/steps."""
 
     model: str
@@ -263,7 +266,7 @@ class ModelJson(BaseModel):
     has_initial_parser: bool
 
 
-class Health(BaseModel):
+class HealthJson(BaseModel):
     """Whether the models can be asked."""
 
     status: Literal["ok", "failed"]
@@ -271,7 +274,7 @@ class Health(BaseModel):
     models: dict[str, Literal["ok", "failed"]]
 
 
-class Fault(BaseModel):
+class FaultJson(BaseModel):
     """What is wrong, where, and what to do."""
 
     status: int
@@ -287,7 +290,7 @@ class Fault(BaseModel):
 class ErrorJson(BaseModel):
     """The answer to a request that cannot be done."""
 
-    error: Fault
+    error: FaultJson
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {

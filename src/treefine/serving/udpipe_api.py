@@ -1,4 +1,7 @@
-"""The API of UDPipe as LINDAT serves it, and its formats: clients written for it only change the address."""
+"""The API of UDPipe as LINDAT serves it: clients written for that only change the address.
+
+First the parameters and routes, then the formats that are read and written.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.parser import Parser
-from treefine.serving.requests import Asked
-from treefine.serving.schema import ERRORS, sentences_of
+from treefine.serving.requests import ParseJob
+from treefine.serving.schema import ERRORS, conllu_sentences
 from treefine.serving.service import Served, Service
 from treefine.serving.udpipe_names import model_meant
 from treefine.treebank.graph import Arcs
@@ -28,27 +31,277 @@ from treefine.version import __version__
 
 INPUTS = ("conllu", "generic_tokenizer", "horizontal", "vertical")
 OUTPUTS = ("conllu", "horizontal", "plaintext", "vertical")
-_START = re.compile(r"#\s*new(doc|par)\b")
-_NO_BREAK_SPACE = "\u00a0"  # stands for a space in a word where a space parts two words
+_PARAGRAPH_START = re.compile(r"#\s*new(doc|par)\b")
+_NO_BREAK_SPACE = "\u00a0"  # in `horizontal`, stands for a space within a word
+_PREFIXES = ("", "/api", "/services/udpipe/api")  # that clients put between the address and the route
+_ACKNOWLEDGEMENTS = (f"treefine {__version__}",)  # UDPipe lists URLs here, which no client reads
+_MAX_PARTS = 100  # of a multipart body
+
+
+def _parameter(description: str, **schema: Any) -> dict[str, Any]:
+    return {"type": "string", "description": description} | schema
+
+
+def _pattern(formats: Sequence[str]) -> str:
+    return rf"^({'|'.join(formats)})(=[\s\S]*)?$"
+
+
+_PARAMETERS = {
+    "data": _parameter("The text, or the sentences in the format that `input` tells."),
+    "model": _parameter("A model's name, or a UDPipe name of its language such as `english`; empty for the default."),
+    "tokenizer": _parameter("Cut a text. Options, with ; between them: presegmented, ranges, normalized_spaces."),
+    "tagger": _parameter("Predict tags."),
+    "parser": _parameter("Predict heads and labels."),
+    "input": _parameter("The format where there is no `tokenizer`.", pattern=_pattern(INPUTS), default="conllu"),
+    "output": _parameter("The format of the result.", pattern=_pattern(OUTPUTS), default="conllu"),
+}
+_QUERY = [
+    {"name": name, "in": "query", "required": name == "data", "allowEmptyValue": True}
+    | {"description": schema["description"], "schema": {key: schema[key] for key in schema if key != "description"}}
+    for name, schema in _PARAMETERS.items()
+]
+_FORM = {"schema": {"type": "object", "properties": _PARAMETERS, "required": ["data"]}}
+_BODY = {"required": True, "content": {"application/x-www-form-urlencoded": _FORM, "multipart/form-data": _FORM}}
+
+
+class ProcessAnswer(BaseModel):
+    """The answer of /process."""
+
+    model: str
+    acknowledgements: list[str]
+    result: str
+
+
+class ModelsAnswer(BaseModel):
+    """The answer of /models: what each model can do."""
+
+    models: dict[str, list[str]]
+    default_model: str
+
+
+@dataclass(frozen=True)
+class UDPipeRequest:
+    """The parameters of a request; a parameter that is there, even empty, asks for its stage."""
+
+    data: str
+    model: str
+    tokenizer: tuple[str, ...] | None  # its options; None if the data is cut into words
+    is_tagged: bool
+    is_parsed: bool
+    input: str
+    output: str
+    output_options: tuple[str, ...]
+
+    @classmethod
+    def of(cls, params: Mapping[str, str]) -> UDPipeRequest:
+        """Return the request that these parameters make."""
+        if "data" not in params:
+            raise TreefineError("The parameter data is missing.", hint="It has the text, or the CoNLL-U.")
+        tokenizer = options_in(params["tokenizer"]) if "tokenizer" in params else None
+        input, options = checked_format(params.get("input", "conllu"), INPUTS, "input")
+        output, output_options = checked_format(params.get("output", "conllu"), OUTPUTS, "output")
+        if tokenizer is None and input == "generic_tokenizer":
+            tokenizer = options  # the model has no generic tokenizer; its own one is better
+        return cls(
+            data=params["data"],
+            model=params.get("model", ""),
+            tokenizer=tokenizer,
+            is_tagged=params.get("tagger", "none") != "none",  # UDPipe 1 takes none as no
+            is_parsed=params.get("parser", "none") != "none",
+            input=input,
+            output=output,
+            output_options=output_options,
+        )
+
+
+def udpipe_routes(served: Served) -> APIRouter:
+    """Return the routes of UDPipe's API over these models."""
+    router = APIRouter(tags=["UDPipe"])
+
+    async def process(request: Request) -> JSONResponse:
+        """Cut, tag and parse as UDPipe's API has it: each stage is done if its parameter is there, even empty."""
+        wanted = UDPipeRequest.of(await _parameters(request, served.find().limits.max_bytes))
+        service = served.find(model_meant(wanted.model, served.names))
+        _check_stages(wanted, service)
+        result = await _result(wanted, service)
+        answer = ProcessAnswer(model=service.name, acknowledgements=list(_ACKNOWLEDGEMENTS), result=result)
+        return JSONResponse(answer.model_dump())
+
+    async def models() -> ModelsAnswer:
+        """List the models in the form of UDPipe's API."""
+        return ModelsAnswer(
+            models={service.name: _stages(service.parser) for service in served}, default_model=served.default
+        )
+
+    for prefix in _PREFIXES:
+        router.add_api_route(f"{prefix}/process", process, methods=["GET", "POST"], include_in_schema=False)
+        router.add_api_route(f"{prefix}/models", models, methods=["GET"], include_in_schema=not prefix)
+    for method, described in (("GET", {"parameters": _QUERY}), ("POST", {"requestBody": _BODY})):
+        # Only for /openapi.json, where each method has its own description: the route above answers both.
+        router.add_api_route(
+            "/process",
+            process,
+            methods=[method],
+            name=f"process_{method.lower()}",
+            response_model=ProcessAnswer,
+            responses=ERRORS,
+            openapi_extra=described,
+        )
+    return router
+
+
+async def _result(wanted: UDPipeRequest, service: Service) -> str:
+    """Return the text of the answer."""
+    before, found = await _found(wanted, service)
+
+    def written() -> str:
+        sentences = [_with_stages(old, new, wanted) for old, new in zip(before, found, strict=True)]
+        return write_sentences(sentences, wanted.output, wanted.output_options, model=service.name)
+
+    return await run_in_threadpool(written)
+
+
+async def _found(wanted: UDPipeRequest, service: Service) -> tuple[Sequence[Sentence], Sequence[Sentence]]:
+    """Return the sentences as they were given or cut, and as the model annotates them if a stage asks for it."""
+    is_asked = wanted.is_tagged or wanted.is_parsed
+    if wanted.tokenizer is not None:
+        asked = ParseJob(text=wanted.data, lines="presegmented" in wanted.tokenizer)
+        found = await (service.trees(asked) if is_asked else service.cut(asked))
+        return await run_in_threadpool(_cut, found, wanted.tokenizer), found
+    before = await run_in_threadpool(read_sentences, wanted.data, wanted.input)
+    if not is_asked:
+        return before, before
+    untagged = await run_in_threadpool(_without_tags, before, service.parser) if wanted.is_tagged else before
+    return before, await service.trees(ParseJob(sentences=tuple(untagged)))
+
+
+def _cut(found: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
+    """Return the sentences of a text with nothing but their words."""
+    sentences: Sequence[Sentence] = as_new_document([_bare(each) for each in found])
+    if "ranges" in options:
+        sentences = with_ranges(sentences)
+    return [with_normal_spaces(each) for each in sentences] if "normalized_spaces" in options else sentences
+
+
+def _bare(sentence: Sentence) -> Sentence:
+    blank = (BLANK,) * len(sentence)
+    return sentence.with_tags(upos=blank, xpos=blank).with_arcs(Arcs((None,) * len(sentence), blank))
+
+
+def _without_tags(sentences: Sequence[Sentence], parser: Parser) -> list[Sentence]:
+    """Return the sentences without the tags that the model predicts, since UDPipe's tagger replaces them."""
+    columns = parser.model.settings.tags.columns
+    return [each.with_tags(**dict.fromkeys(columns, (BLANK,) * len(each))) for each in sentences]
+
+
+def _with_stages(old: Sentence, new: Sentence, wanted: UDPipeRequest) -> Sentence:
+    """Return the old sentence with those annotations of the new one that were asked for."""
+    if wanted.is_tagged:
+        old = old.with_tags(upos=new.upos, xpos=new.xpos)
+    return old.with_arcs(new.arcs) if wanted.is_parsed else old
+
+
+def _stages(parser: Parser) -> list[str]:
+    can = {"tokenizer": parser.segmenter is not None, "tagger": parser.tags == "predicted", "parser": True}
+    return [stage for stage, is_there in can.items() if is_there]
+
+
+def _check_stages(wanted: UDPipeRequest, service: Service) -> None:
+    """Raise an error for a stage that the model does not have, as UDPipe does."""
+    asked = {"tokenizer": wanted.tokenizer is not None, "tagger": wanted.is_tagged}
+    for stage, hint in (("tokenizer", "Send words, such as CoNLL-U."), ("tagger", "Leave out that parameter.")):
+        if asked[stage] and stage not in _stages(service.parser):
+            raise TreefineError(f"The model {service.name} has no {stage}.", hint=hint)
+
+
+async def _parameters(request: Request, max_bytes: int) -> dict[str, str]:
+    """Return the parameters of the query string and of the body; the body wins."""
+    params = _pairs(request.scope["query_string"])
+    if request.method != "POST":
+        return params
+    kind = request.headers.get("content-type", "")
+    if kind.lower().startswith("multipart/form-data"):
+        return params | await _parts(request, kind, max_bytes)
+    body = await request.body()
+    if body and not kind.lower().startswith("application/x-www-form-urlencoded"):
+        hint = "Send application/x-www-form-urlencoded or multipart/form-data."
+        raise TreefineError(f"A body of the type {kind[:80]!r} is not understood.", hint=hint)
+    return params | _pairs(body)
+
+
+def _pairs(raw: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(raw.decode(), keep_blank_values=True, errors="strict"))
+    except UnicodeDecodeError as error:
+        raise _not_utf8() from error
+
+
+async def _parts(request: Request, kind: str, max_bytes: int) -> dict[str, str]:
+    """Return the parts of a multipart body, including files.
+
+    Starlette would decode them with whatever charset a client names. Latin-1 keeps every byte for us to decode.
+    """
+    headers = Headers({"content-type": f"{kind}; charset=latin-1"})  # the last charset counts
+    parser = MultiPartParser(
+        headers, request.stream(), max_files=_MAX_PARTS, max_fields=_MAX_PARTS, max_part_size=max_bytes
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise TreefineError("The multipart body cannot be read.", hint=error.message) from error
+    try:
+        return {name: await _text(value) for name, value in form.multi_items()}
+    finally:
+        await form.close()
+
+
+async def _text(part: UploadFile | str) -> str:
+    try:
+        if isinstance(part, UploadFile):
+            return (await part.read()).decode()
+        return with_line_feeds(part.encode("latin-1").decode())
+    except UnicodeDecodeError as error:
+        raise _not_utf8() from error
+
+
+def _not_utf8() -> TreefineError:
+    return TreefineError("The request is not UTF-8.", hint="Send text in that encoding.")
+
+
+def checked_format(asked: str, known: Sequence[str], name: str) -> tuple[str, tuple[str, ...]]:
+    """Return the format in a parameter such as `horizontal=paragraphs`, and its options; unknown ones are ignored.
+
+    >>> checked_format("plaintext=normalized_spaces", OUTPUTS, "output")
+    ('plaintext', ('normalized_spaces',))
+    """
+    format, _, options = asked.partition("=")
+    if format not in known:
+        raise TreefineError(f"There is no {name} format {format[:40]!r} here.", hint=f"Choose {', '.join(known)}.")
+    return format, options_in(options)
+
+
+def options_in(asked: str) -> tuple[str, ...]:
+    """Return the options of a parameter such as `ranges;presegmented`."""
+    return tuple(option.strip() for option in asked.split(";"))
 
 
 def read_sentences(data: str, format: str) -> tuple[Sentence, ...]:
-    """The sentences of what a client sent in one of the formats that are cut into words."""
+    """Read the data of a request in one of the formats that are cut into words."""
     data = with_line_feeds(data.removeprefix("\ufeff"))
     if format == "horizontal":
         return tuple(_sentences(_horizontal(data)))
     if format == "vertical":
         return tuple(_sentences(_vertical(data)))
-    return tuple([replace(each, layout=PLAIN) for each in sentences_of(data)]) if data.strip() else ()
+    return tuple([replace(each, layout=PLAIN) for each in conllu_sentences(data)]) if data.strip() else ()
 
 
 def with_line_feeds(data: str) -> str:
-    """The text with a line feed for each end of a line: libraries that send forms make CRLF of it."""
+    """Return the text with each line end as a line feed, since libraries that send forms turn them into CRLF."""
     return data.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def write_sentences(sentences: Sequence[Sentence], format: str, options: Iterable[str], *, model: str) -> str:
-    """The sentences in the format that was asked for. CoNLL-U begins with who made it, as UDPipe's does."""
+    """Return the sentences in an output format; CoNLL-U starts with its generator and model, as UDPipe's does."""
     if format == "plaintext" and "normalized_spaces" not in options:
         return text_of(sentences)
     if format == "conllu":
@@ -65,29 +318,28 @@ def write_sentences(sentences: Sequence[Sentence], format: str, options: Iterabl
 
 
 def as_new_document(sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:
-    """Sentences that were cut from a text, the first with the comments that start a document."""
-    return tuple(
-        [replace(each, comments=("# newdoc", "# newpar", *each.comments)) for each in sentences[:1]]
-        + list(sentences[1:])
-    )
+    """Return the sentences with the comments that start a document before the first."""
+    first = [replace(each, comments=("# newdoc", "# newpar", *each.comments)) for each in sentences[:1]]
+    return (*first, *sentences[1:])
 
 
 def with_ranges(sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:
-    """Sentences that were cut from a text, with the characters of each token in MISC as TokenRange=0:4."""
-    spans = iter(raw_text(sentences).spans)
-    return tuple(
-        [_with_token_notes(each, [f"TokenRange={a}:{b}" for a, b in _next(spans, each)]) for each in sentences]
-    )
+    """Return the sentences of a text with the characters of each token in MISC, as TokenRange=0:4."""
+    notes = (f"TokenRange={start}:{end}" for start, end in raw_text(sentences).spans)
+    return tuple([_with_token_notes(each, notes) for each in sentences])
 
 
 def with_normal_spaces(sentence: Sentence) -> Sentence:
-    """The sentence without notes on white space but SpaceAfter=No."""
-    misc = ["|".join([note for note in cell.split("|") if not _is_on_spaces(note)]) for cell in sentence.columns[-1]]
+    """Return the sentence with SpaceAfter=No as its only notes on white space."""
+    dropped = ("SpacesBefore=", "SpacesAfter=")
+    misc = [
+        "|".join([note for note in cell.split("|") if not note.startswith(dropped)]) for cell in sentence.columns[-1]
+    ]
     return replace(sentence, columns=(*sentence.columns[:-1], tuple([cell or BLANK for cell in misc])))
 
 
 def _horizontal(data: str) -> Iterator[tuple[int, bool, list[str]]]:
-    """The line, whether a paragraph starts there, and the words of each sentence."""
+    """Yield the line, whether a paragraph starts there, and the words of each sentence."""
     starts = True
     for number, line in enumerate(data.split("\n"), start=1):
         words = [word.replace(_NO_BREAK_SPACE, " ") for word in re.split("[ \t]+", line) if word]
@@ -97,7 +349,7 @@ def _horizontal(data: str) -> Iterator[tuple[int, bool, list[str]]]:
 
 
 def _vertical(data: str) -> Iterator[tuple[int, bool, list[str]]]:
-    """The same where each word has a line, of which the first column counts, and each sentence a blank line."""
+    """Yield the same of data with one word per line, in its first column, and a blank line after each sentence."""
     starts, first, n_blank, words = True, 1, 0, list[str]()
     for number, line in enumerate((*data.split("\n"), ""), start=1):
         word = line.lstrip("\t").partition("\t")[0].strip(" ")
@@ -131,274 +383,15 @@ def _written(sentence: Sentence, format: str) -> str:
 
 
 def _starts_paragraph(sentence: Sentence) -> bool:
-    return any(map(_START.match, sentence.comments))
+    return any(map(_PARAGRAPH_START.match, sentence.comments))
 
 
-def _next(spans: Iterator[tuple[int, int]], sentence: Sentence) -> list[tuple[int, int]]:
-    return [next(spans) for _ in sentence.tokens()]
-
-
-def _with_token_notes(sentence: Sentence, notes: Sequence[str]) -> Sentence:
-    """The sentence with one more note for each token; that of a multiword token stands in its own line."""
-    misc, waiting, covered = list(sentence.columns[-1]), iter(notes), 0
+def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
+    """Return the sentence with one more note per token; a multiword token has it on its own line."""
+    misc, covered = list(sentence.columns[-1]), 0
     for line, identifier in enumerate(sentence.columns[0]):
         first, _, last = identifier.partition("-")
         if int(first) > covered:
             covered = int(last or first)
-            misc[line] = "|".join([note for note in (misc[line], next(waiting)) if note != BLANK])
+            misc[line] = "|".join([note for note in (misc[line], next(notes)) if note != BLANK])
     return replace(sentence, columns=(*sentence.columns[:-1], tuple(misc)))
-
-
-def _is_on_spaces(note: str) -> bool:
-    return note.startswith(("SpacesBefore=", "SpacesAfter="))
-
-
-def checked_format(asked: str, known: Sequence[str], name: str) -> tuple[str, tuple[str, ...]]:
-    """The format in a parameter such as `horizontal=paragraphs`, and its options; UDPipe heeds none it does not know.
-
-    >>> checked_format("plaintext=normalized_spaces", OUTPUTS, "output")
-    ('plaintext', ('normalized_spaces',))
-    """
-    format, _, options = asked.partition("=")
-    if format not in known:
-        raise TreefineError(f"There is no {name} format {format[:40]!r} here.", hint=f"Choose {', '.join(known)}.")
-    return format, options_in(options)
-
-
-def options_in(asked: str) -> tuple[str, ...]:
-    """The options of a parameter, such as `ranges;presegmented`."""
-    return tuple(option.strip() for option in asked.split(";"))
-
-
-PREFIXES = ("", "/api", "/services/udpipe/api")  # what clients have between the address and the route
-ACKNOWLEDGEMENTS = (f"treefine {__version__}",)  # UDPipe has addresses here, and no client asks for any
-MOST_PARTS = 100  # of a multipart body
-
-
-class Processed(BaseModel):
-    """The answer of /process."""
-
-    model: str
-    acknowledgements: list[str]
-    result: str
-
-
-class Models(BaseModel):
-    """The answer of /models: what each model can do."""
-
-    models: dict[str, list[str]]
-    default_model: str
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the parameters of a request ask for; a stage is asked for by its parameter, be it empty."""
-
-    data: str
-    model: str
-    tokenizer: tuple[str, ...] | None  # its options; None where the words are cut already
-    is_tagged: bool
-    is_parsed: bool
-    input: str
-    output: str
-    output_options: tuple[str, ...]
-
-    @classmethod
-    def of(cls, params: Mapping[str, str]) -> Wanted:
-        """What these parameters mean."""
-        if "data" not in params:
-            raise TreefineError("The parameter data is missing.", hint="It has the text, or the CoNLL-U.")
-        tokenizer = options_in(params["tokenizer"]) if "tokenizer" in params else None
-        input, options = checked_format(params.get("input", "conllu"), INPUTS, "input")
-        output, output_options = checked_format(params.get("output", "conllu"), OUTPUTS, "output")
-        if tokenizer is None and input == "generic_tokenizer":
-            tokenizer = options  # the model's own does it better
-        return cls(
-            data=params["data"],
-            model=params.get("model", ""),
-            tokenizer=tokenizer,
-            is_tagged=params.get("tagger", "none") != "none",  # none means no in UDPipe 1
-            is_parsed=params.get("parser", "none") != "none",
-            input=input,
-            output=output,
-            output_options=output_options,
-        )
-
-
-def routes(served: Served) -> APIRouter:
-    """The routes, over these models."""
-    router = APIRouter(tags=["UDPipe"])
-
-    async def process(request: Request) -> JSONResponse:
-        """Cut, tag and parse as UDPipe's API has it: each stage is done if its parameter is there, even empty."""
-        wanted = Wanted.of(await _parameters(request, served.find().limits.max_bytes))
-        service = served.find(model_meant(wanted.model, served.names))
-        _check_stages(wanted, service)
-        result = await _result(wanted, service)
-        answer = Processed(model=service.name, acknowledgements=list(ACKNOWLEDGEMENTS), result=result)
-        return JSONResponse(answer.model_dump())
-
-    async def models() -> Models:
-        """List the models in the form of UDPipe's API."""
-        return Models(
-            models={service.name: _stages(service.parser) for service in served}, default_model=served.default
-        )
-
-    for prefix in PREFIXES:
-        router.add_api_route(f"{prefix}/process", process, methods=["GET", "POST"], include_in_schema=False)
-        router.add_api_route(f"{prefix}/models", models, methods=["GET"], include_in_schema=not prefix)
-    for method, described in (("GET", {"parameters": _QUERY}), ("POST", {"requestBody": _BODY})):
-        # These come second and answer nothing: one route has to know both methods, and each has a description.
-        router.add_api_route(
-            "/process",
-            process,
-            methods=[method],
-            name=f"process_{method.lower()}",
-            response_model=Processed,
-            responses=ERRORS,
-            openapi_extra=described,
-        )
-    return router
-
-
-async def _result(wanted: Wanted, service: Service) -> str:
-    """The text that is answered."""
-    before, found = await _found(wanted, service)
-
-    def written() -> str:
-        sentences = [_with_stages(old, new, wanted) for old, new in zip(before, found, strict=True)]
-        return write_sentences(sentences, wanted.output, wanted.output_options, model=service.name)
-
-    return await run_in_threadpool(written)
-
-
-async def _found(wanted: Wanted, service: Service) -> tuple[Sequence[Sentence], Sequence[Sentence]]:
-    """The sentences as they were given or cut, and with all that the model says of them, if it is asked."""
-    is_asked = wanted.is_tagged or wanted.is_parsed
-    if wanted.tokenizer is not None:
-        asked = Asked(text=wanted.data, lines="presegmented" in wanted.tokenizer)
-        found = await (service.trees(asked) if is_asked else service.cut(asked))
-        return await run_in_threadpool(_cut, found, wanted.tokenizer), found
-    before = await run_in_threadpool(read_sentences, wanted.data, wanted.input)
-    if not is_asked:
-        return before, before
-    untagged = await run_in_threadpool(_without_tags, before, service.parser) if wanted.is_tagged else before
-    return before, await service.trees(Asked(sentences=tuple(untagged)))
-
-
-def _cut(found: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
-    """The sentences of a text with nothing but their words."""
-    sentences: Sequence[Sentence] = as_new_document([_bare(each) for each in found])
-    if "ranges" in options:
-        sentences = with_ranges(sentences)
-    return [with_normal_spaces(each) for each in sentences] if "normalized_spaces" in options else sentences
-
-
-def _bare(sentence: Sentence) -> Sentence:
-    blank = (BLANK,) * len(sentence)
-    return sentence.with_tags(upos=blank, xpos=blank).with_arcs(Arcs((None,) * len(sentence), blank))
-
-
-def _without_tags(sentences: Sequence[Sentence], parser: Parser) -> list[Sentence]:
-    """The sentences without the tags that the model predicts: UDPipe's tagger replaces what was there."""
-    columns = parser.model.settings.tags.columns
-    return [each.with_tags(**dict.fromkeys(columns, (BLANK,) * len(each))) for each in sentences]
-
-
-def _with_stages(old: Sentence, new: Sentence, wanted: Wanted) -> Sentence:
-    """The sentence as it was, with that of its parse which was asked for."""
-    if wanted.is_tagged:
-        old = old.with_tags(upos=new.upos, xpos=new.xpos)
-    return old.with_arcs(new.arcs) if wanted.is_parsed else old
-
-
-def _stages(parser: Parser) -> list[str]:
-    can = {"tokenizer": parser.segmenter is not None, "tagger": parser.tags == "predicted", "parser": True}
-    return [stage for stage, is_there in can.items() if is_there]
-
-
-def _check_stages(wanted: Wanted, service: Service) -> None:
-    """Refuse what the model cannot do, as UDPipe does: a client that asked for tags would wait for them in vain."""
-    asked = {"tokenizer": wanted.tokenizer is not None, "tagger": wanted.is_tagged}
-    for stage, hint in (("tokenizer", "Send words, such as CoNLL-U."), ("tagger", "Leave out that parameter.")):
-        if asked[stage] and stage not in _stages(service.parser):
-            raise TreefineError(f"The model {service.name} has no {stage}.", hint=hint)
-
-
-async def _parameters(request: Request, most: int) -> dict[str, str]:
-    """The parameters of the address, and those of the body, which win."""
-    params = _pairs(request.scope["query_string"])
-    if request.method != "POST":
-        return params
-    kind = request.headers.get("content-type", "")
-    if kind.lower().startswith("multipart/form-data"):
-        return params | await _parts(request, kind, most)
-    body = await request.body()
-    if body and not kind.lower().startswith("application/x-www-form-urlencoded"):
-        hint = "Send application/x-www-form-urlencoded or multipart/form-data."
-        raise TreefineError(f"A body of the type {kind[:80]!r} is not understood.", hint=hint)
-    return params | _pairs(body)
-
-
-def _pairs(raw: bytes) -> dict[str, str]:
-    try:
-        return dict(parse_qsl(raw.decode(), keep_blank_values=True, errors="strict"))
-    except UnicodeDecodeError as error:
-        raise _not_utf8() from error
-
-
-async def _parts(request: Request, kind: str, most: int) -> dict[str, str]:
-    """The parts of a multipart body, files among them.
-
-    They are read as Latin-1, which keeps every byte: the reader would take any other charset that a client names, and
-    guess where it does not fit.
-    """
-    headers = Headers({"content-type": f"{kind}; charset=latin-1"})  # the last one counts
-    parser = MultiPartParser(headers, request.stream(), max_files=MOST_PARTS, max_fields=MOST_PARTS, max_part_size=most)
-    try:
-        form = await parser.parse()
-    except MultiPartException as error:
-        raise TreefineError("The multipart body cannot be read.", hint=error.message) from error
-    try:
-        return {name: await _text(value) for name, value in form.multi_items()}
-    finally:
-        await form.close()
-
-
-async def _text(part: UploadFile | str) -> str:
-    try:
-        if isinstance(part, UploadFile):
-            return (await part.read()).decode()
-        return with_line_feeds(part.encode("latin-1").decode())
-    except UnicodeDecodeError as error:
-        raise _not_utf8() from error
-
-
-def _not_utf8() -> TreefineError:
-    return TreefineError("The request is not UTF-8.", hint="Send text in that encoding.")
-
-
-def _parameter(description: str, **schema: Any) -> dict[str, Any]:
-    return {"type": "string", "description": description} | schema
-
-
-def _pattern(formats: Sequence[str]) -> str:
-    return rf"^({'|'.join(formats)})(=[\s\S]*)?$"
-
-
-_PARAMETERS = {
-    "data": _parameter("The text, or the sentences in the format that `input` tells."),
-    "model": _parameter("A model's name, or a UDPipe name of its language such as `english`; empty for the default."),
-    "tokenizer": _parameter("Cut a text. Options, with ; between them: presegmented, ranges, normalized_spaces."),
-    "tagger": _parameter("Predict tags."),
-    "parser": _parameter("Predict heads and labels."),
-    "input": _parameter("The format where there is no `tokenizer`.", pattern=_pattern(INPUTS), default="conllu"),
-    "output": _parameter("The format of the result.", pattern=_pattern(OUTPUTS), default="conllu"),
-}
-_QUERY = [
-    {"name": name, "in": "query", "required": name == "data", "allowEmptyValue": True}
-    | {"description": schema["description"], "schema": {key: schema[key] for key in schema if key != "description"}}
-    for name, schema in _PARAMETERS.items()
-]
-_FORM = {"schema": {"type": "object", "properties": _PARAMETERS, "required": ["data"]}}
-_BODY = {"required": True, "content": {"application/x-www-form-urlencoded": _FORM, "multipart/form-data": _FORM}}
