@@ -1,3 +1,5 @@
+"""Treebanks as streams: whole files, their stretches, and files of words alone."""
+
 import bz2
 import gzip
 import io
@@ -5,16 +7,19 @@ import lzma
 import tracemalloc
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.data import ud_files
+from tests.support.data import DATA, ud_files
 from tests.support.generated import conllu_files, conllu_lines
 from treefine import Sentence, TreebankError, read_treebank, write_treebank
+from treefine.errors import EmptyError
 from treefine.treebank import conllu
-from treefine.treebank.conllu import line_faults
+from treefine.treebank.conllu import cut_treebank, line_faults, read_blocks, read_stretch, read_words
+from treefine.treebank.formats import format_of
 from treefine.treebank.sentence import CONLLU
 
+ROW = b"1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n"
 TWO = "# sent_id = a\n1\tx\t_\t_\t_\t_\t0\troot\t_\t_\n\n# sent_id = b\n1\ty\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
 
 
@@ -106,26 +111,18 @@ def test_skipping_tells_all_faults_and_shifts_no_neighbour(capsys):
     assert capsys.readouterr().err == "skipped: <stream>:5: (b) The line has 11 columns, not 10.\n"
 
 
-def test_a_sentence_that_is_not_utf8_is_skipped_alone():
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [(b"\xe9", "Byte 0xe9 is not UTF-8. Convert the file to UTF-8."), (b"y\0", "There is a zero byte. Remove it.")],
+)
+def test_a_byte_that_is_no_text_spoils_its_own_sentence_alone(form, message):
     told = []
-    content = TWO.encode().replace(b"\ty\t", b"\t\xe9\t") + TWO.encode()
+    content = TWO.encode().replace(b"\ty\t", b"\t%s\t" % form) + TWO.encode()
 
     sentences = list(read_treebank(io.BytesIO(content), on_error="skip", on_skip=told.append))
 
     assert [sentence.number for sentence in sentences] == [1, 3, 4]
-    assert [str(error) for error in told] == [
-        "<stream>:5: (sentence 2) Byte 0xe9 is not UTF-8. Convert the file to UTF-8."
-    ]
-
-
-def test_a_zero_byte_spoils_its_own_sentence_alone():
-    told = []
-    content = TWO.encode().replace(b"\ty\t", b"\ty\0\t") + TWO.encode()
-
-    sentences = list(read_treebank(io.BytesIO(content), on_error="skip", on_skip=told.append))
-
-    assert [sentence.number for sentence in sentences] == [1, 3, 4]
-    assert [str(error) for error in told] == ["<stream>:5: (sentence 2) There is a zero byte. Remove it."]
+    assert [str(error) for error in told] == [f"<stream>:5: (sentence 2) {message}"]
 
 
 def test_comments_alone_are_a_fault_but_no_sentence():
@@ -195,21 +192,16 @@ def test_a_file_without_blank_lines_is_given_up_before_memory_is(monkeypatch):
 
 
 def test_more_than_a_thousand_words_are_one_sentence():
-    lines = [f"{word}\tw\t_\t_\t_\t_\t{word - 1}\tdep\t_\t_" for word in range(1, 5001)]
+    sentence = parsed([f"{word}\tw\t_\t_\t_\t_\t{word - 1}\tdep\t_\t_" for word in range(1, 5001)])
 
-    sentence = parsed(lines)
-
-    assert len(sentence) == 5000
-    assert sentence.heads[-1] == 4999
+    assert (len(sentence), sentence.heads[-1]) == (5000, 4999)
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    sentence = TWO.encode()
-    target = tmp_path / "out.conllu"
+    source, target = tmp_path / "in.conllu", tmp_path / "out.conllu"
 
     def peak(copies: int) -> int:
-        source = tmp_path / "in.conllu"
-        source.write_bytes(sentence * copies)
+        source.write_bytes(TWO.encode() * copies)
         tracemalloc.start()
         write_treebank(read_treebank(source), target)
         used = tracemalloc.get_traced_memory()[1]
@@ -228,3 +220,135 @@ def test_progress_hears_every_byte_that_was_read(tmp_path):
     list(read_treebank(source, on_bytes=heard.append))
 
     assert sum(heard) == source.stat().st_size
+
+
+# A file in stretches, each read apart: the same sentences and the same faults as from the whole file
+
+PARTS = [b"\n", b"\r\n", b"\r", b"\xef\xbb\xbf", b"# text", b"\0", b"\xff", b"2\tb\n", ROW, ROW + b"\n", ROW + b"\r\n"]
+
+
+def whole(data, form=CONLLU):
+    stream = io.BytesIO(data)
+    stream.name = "x"
+    return found(read_blocks(stream, format=form.name))
+
+
+def in_stretches(data, size, form=CONLLU):
+    def reads():
+        number = 1
+        for stretch in cut_treebank(io.BytesIO(data), "x", size=size):
+            for read in read_stretch(stretch, form, "x", number=number):
+                yield read
+                number = read.number + (read.has_words if isinstance(read, conllu.Unreadable) else 1)
+
+    return found(reads())
+
+
+def found(reads):
+    """All that is read, faults by their text, and the error that ends it."""
+    results = []
+    try:
+        for read in reads:
+            is_fault = isinstance(read, conllu.Unreadable)
+            place = (read.line, read.number)
+            results.append((place, tuple(map(str, read.faults)) if is_fault else (read, read.layout)))
+    except TreebankError as error:
+        results.append((type(error), str(error)))
+    return results
+
+
+@given(data=conllu_files(), size=st.integers(1, 600))
+def test_the_stretches_of_a_valid_file_hold_its_sentences(data, size):
+    assert in_stretches(data, size) == whole(data)
+    assert b"".join(each.data for each in cut_treebank(io.BytesIO(data), "x", size=size)) == data
+
+
+@given(data=st.lists(st.sampled_from(PARTS), max_size=12).map(b"".join), size=st.integers(1, 80))
+@example(data=b"\n\n\xef\xbb\xbf" + ROW, size=1)
+@example(data=ROW + b"\n\xef\xbb\xbf" + ROW, size=1)
+@example(data=ROW + b"\n\r\n\n" + ROW + b"\n", size=len(ROW) + 1)
+def test_the_stretches_of_any_bytes_have_the_faults_of_the_file(data, size):
+    assert in_stretches(data, size) == whole(data)
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 18])
+@pytest.mark.parametrize("name", ["constructs.conllu", "layout.conllu", "penn.conllx", "german.conll09"])
+def test_the_stretches_of_a_treebank_hold_its_sentences(name, size):
+    data, form = (DATA / name).read_bytes(), format_of(name)
+
+    assert in_stretches(data, size, form) == whole(data, form)
+
+
+def test_stretches_are_about_as_long_as_asked_for():
+    data = (DATA / "en_ewt-sample.conllu").read_bytes()
+
+    sizes = [len(each.data) for each in cut_treebank(io.BytesIO(data), "x", size=5000)]
+
+    assert len(sizes) > 5
+    assert max(sizes) < 15_000
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\r\n", b"\xef\xbb\xbf\n"])
+def test_a_file_without_a_sentence_is_refused(data):
+    with pytest.raises(EmptyError, match="x: The file holds no sentence"):
+        list(cut_treebank(io.BytesIO(data), "x"))
+
+
+def test_a_file_without_blank_lines_is_refused_where_the_lines_start(monkeypatch):
+    monkeypatch.setattr(conllu, "_LONGEST", 1 << 20)
+
+    with pytest.raises(TreebankError, match="x:3: There is no blank line in the 1 MiB that start here"):
+        list(cut_treebank(io.BytesIO(ROW + b"\n" + ROW * 60_000), "x"))
+
+
+# Text that is cut into words already, one sentence a line
+
+
+def words_in(text):
+    stream = io.BytesIO(text if isinstance(text, bytes) else text.encode())
+    stream.name = "in.txt"
+    return list(read_words(stream))
+
+
+def test_each_line_is_a_sentence_and_spaces_part_its_words():
+    first, second = words_in("A dog barks .\r\n\n  It\tsleeps   now  ")
+
+    assert first.forms == ("A", "dog", "barks", ".")
+    assert first.comments == ("# sent_id = 1", "# text = A dog barks .")
+    assert second.forms == ("It", "sleeps", "now")
+    assert (second.sent_id, second.line, second.number) == ("2", 3, 2)
+
+
+def test_neither_a_no_break_space_nor_a_byte_order_mark_parts_words():
+    assert words_in("\ufeff10\u00a0000 dogs\u3000bark")[0].forms == ("10\u00a0000", "dogs\u3000bark")
+
+
+WORDS = st.text(
+    st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp"), blacklist_characters=" "), min_size=1, max_size=4
+)
+
+
+@given(st.lists(st.lists(WORDS, min_size=1, max_size=4), min_size=1, max_size=4))
+def test_every_word_of_every_line_comes_back_from_the_treebank_written_of_them(tmp_path_factory, lines):
+    lines = [[word.lstrip("\ufeff") or "x" for word in line] for line in lines]
+    path = tmp_path_factory.mktemp("words") / "out.conllu"
+
+    write_treebank(words_in("\n".join(map(" ".join, lines))), path)
+
+    assert [list(sentence.forms) for sentence in read_treebank(path)] == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"A dog\ncaf\xe9 open\n", "in.txt:2: Byte 0xe9 is not UTF-8. Convert the file to UTF-8."),
+        ("A dog\nA d\0g\n", "in.txt:2: (sentence 2) 'd\\x00g' cannot be a cell of a treebank: it is"),
+        ("", "in.txt: The file holds no sentence."),
+        ("\n \n", "in.txt: The file holds no sentence."),
+    ],
+)
+def test_a_file_that_holds_no_words_alone_is_refused_with_its_line(text, message):
+    with pytest.raises(TreebankError) as error:
+        words_in(text)
+
+    assert str(error.value).startswith(message)
