@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import replace
 from itertools import count, islice
 
 import pytest
@@ -33,58 +34,36 @@ def arcs(ours, *theirs):
     return list(transferred([sentence(words) for words in ours], theirs))
 
 
-def test_the_same_words_have_all_their_arcs():
-    theirs = sentence("Dogs bark loudly", "2 0 2", "nsubj root advmod")
+@pytest.mark.parametrize(
+    ("ours", "theirs", "wanted"),
+    [
+        # The same words have all their arcs.
+        (["Dogs bark loudly"], [("Dogs bark loudly", "2 0 2", "nsubj root advmod")], ["2:nsubj 0:root 2:advmod"]),
+        # A word that is cut here alone, or there alone, has no arc, and the others keep theirs.
+        (["I do n't know"], [("I don't know", "3 3 0", "nsubj aux root")], ["4:nsubj _ _ 0:root"]),
+        (["We cannot go"], [("We can not go", "4 4 2 0", "nsubj aux advmod root")], ["3:nsubj _ 0:root"]),
+        # A head that is cut there alone is the word that holds it; one that is a larger word there is no head.
+        (["cannot go"], [("can not go", "3 1 2")], ["_ 1:x"]),
+        (["yes do n't"], [("yes don't", "2 0")], ["_ _ _"]),
+        # A head in another sentence here is no head; sentences that are one here keep both roots.
+        (["It is .", "Yes ."], [("It is . Yes .", "2 0 2 2 4")], ["2:x 0:x 2:x", "_ 1:x"]),
+        (["It is . Yes ."], [("It is .", "2 0 2"), ("Yes .", "0 1")], ["2:x 0:x 2:x 0:x 4:x"]),
+        # After a difference the files are even again.
+        (["ab c", "d e"], [("a b", "2 0"), ("c", "0"), ("d e", "0 1")], ["_ 0:x", "0:x 1:x"]),
+        # Words without a head give none.
+        (["do n't"], [("don't",)], ["_ _"]),
+        (["a bc"], [("a b c",)], ["_ _"]),
+    ],
+)
+def test_a_word_has_the_arc_that_the_same_word_has_in_the_other_file(ours, theirs, wanted):
+    found = arcs(ours, *[sentence(*each) for each in theirs])
 
-    assert arcs(["Dogs bark loudly"], theirs) == [Arcs((2, 0, 2), ("nsubj", "root", "advmod"))]
-
-
-def test_a_word_that_is_cut_here_alone_has_no_arc_and_the_others_keep_theirs():
-    theirs = sentence("I don't know", "3 3 0", "nsubj aux root")
-
-    (found,) = arcs(["I do n't know"], theirs)
-
-    assert found == Arcs((4, None, None, 0), ("nsubj", "_", "_", "root"))
-
-
-def test_a_head_that_is_cut_there_alone_is_the_word_that_holds_it():
-    theirs = sentence("We can not go", "4 4 2 0", "nsubj aux advmod root")
-    holds_head = sentence("can not go", "3 1 2", "aux advmod x")  # go hangs on not, which is a part of cannot here
-
-    assert arcs(["We cannot go"], theirs) == [Arcs((3, None, 0), ("nsubj", "_", "root"))]
-    assert arcs(["cannot go"], holds_head) == [Arcs((None, 1), ("_", "x"))]
-
-
-def test_a_head_that_is_a_larger_word_there_is_no_head():
-    theirs = sentence("yes don't", "2 0")
-
-    assert arcs(["yes do n't"], theirs) == [Arcs((None, None, None), ("_", "_", "_"))]
-
-
-def test_a_head_in_another_sentence_here_is_no_head():
-    theirs = sentence("It is . Yes .", "2 0 2 2 4")
-
-    first, second = arcs(["It is .", "Yes ."], theirs)
-
-    assert first == Arcs((2, 0, 2), ("x", "x", "x"))
-    assert second == Arcs((None, 1), ("_", "x"))
+    assert list(map(shown, found)) == wanted
 
 
-def test_sentences_that_are_one_here_keep_both_roots():
-    found = arcs(["It is . Yes ."], sentence("It is .", "2 0 2"), sentence("Yes .", "0 1"))
-
-    assert found == [Arcs((2, 0, 2, 0, 4), ("x",) * 5)]
-
-
-def test_after_a_difference_the_files_are_even_again():
-    theirs = (sentence("a b", "2 0"), sentence("c", "0"), sentence("d e", "0 1"))
-
-    assert arcs(["ab c", "d e"], *theirs) == [Arcs((None, 0), ("_", "x")), Arcs((0, 1), ("x", "x"))]
-
-
-def test_words_without_a_head_have_no_arc():
-    assert arcs(["do n't"], Sentence.of_words(["don't"])) == [Arcs((None, None), ("_", "_"))]
-    assert arcs(["a bc"], Sentence.of_words(["a", "b", "c"])) == [Arcs((None, None), ("_", "_"))]
+def shown(found):
+    assert all((head is None) == (label == "_") for head, label in zip(*found, strict=True))
+    return " ".join("_" if head is None else f"{head}:{label}" for head, label in zip(*found, strict=True))
 
 
 MULTIWORD = """\
@@ -154,23 +133,17 @@ def test_spaces_within_a_word_do_not_count():
 
 
 def test_the_first_character_that_differs_is_told_with_both_places():
-    ours, theirs = read_treebank_text("in.conllu", "do n't go"), read_treebank_text("parses.conllu", "don't goes")
+    def named(name, words):
+        return [replace(sentence(words), path=name)]
 
     with pytest.raises(AlignmentError) as error:
-        list(transferred(ours, theirs, "parses.conllu"))
+        list(transferred(named("in.conllu", "do n't go ."), named("p.conllu", "don't goes ."), "p.conllu"))
 
     assert str(error.value) == (
-        "parses.conllu:1: (sentence 1, word 2) The initial parse is of another sentence: word 2 is 'goes' here but "
+        "p.conllu:1: (sentence 1, word 2) The initial parse is of another sentence: word 2 is 'goes' here but "
         "word 4 is '.' in the input (in.conllu:1). Both must hold the same characters; spaces, and where words and "
         "sentences end, may differ."
     )
-
-
-def read_treebank_text(name, words):
-    lines = [f"{number}\t{form}" + "\t_" * 8 for number, form in enumerate([*words.split(), "."], start=1)]
-    stream = io.BytesIO(("\n".join(lines) + "\n\n").encode())
-    stream.name = name
-    return read_treebank(stream)
 
 
 @pytest.mark.parametrize(

@@ -17,21 +17,22 @@ def sentence(notes=("_", "_", "_", "_"), *, heads=(3, 3, 4, 0), labels=("det", "
     return Sentence.of_words(WORDS).with_arcs(Arcs(heads, labels)).with_misc(notes)
 
 
-def test_marks_keep_heads_labels_and_whole_arcs():
-    found = marks_of(sentence(["Keep=Arc", "Keep=Head|SpaceAfter=No", "A=1|Keep=Label", "_"]))
-
-    assert found == Constraints(heads={1: 3, 2: 3}, labels={1: "det", 3: "nsubj"})
-
-
-def test_marks_forbid_heads_and_labels():
-    found = marks_of(sentence(["NotHead=0,4", "_", "NotLabel=obj,iobj|NotHead=1", "_"]))
-
-    assert found == Constraints(not_heads={1: (0, 4), 3: (1,)}, not_labels={3: ("obj", "iobj")})
-
-
-@pytest.mark.parametrize("note", ["_", "SpaceAfter=No", "Keeper=Yes", "X=Keep=Arc"])
-def test_other_notes_decide_nothing(note):
-    assert not marks_of(sentence([note, "_", "_", "_"]))
+@pytest.mark.parametrize(
+    ("notes", "decided"),
+    [
+        (
+            ["Keep=Arc", "Keep=Head|SpaceAfter=No", "A=1|Keep=Label", "_"],
+            Constraints(heads={1: 3, 2: 3}, labels={1: "det", 3: "nsubj"}),
+        ),
+        (
+            ["NotHead=0,4", "_", "NotLabel=obj,iobj|NotHead=1", "_"],
+            Constraints(not_heads={1: (0, 4), 3: (1,)}, not_labels={3: ("obj", "iobj")}),
+        ),
+        (["_", "SpaceAfter=No", "Keeper=Yes", "X=Keep=Arc"], FREE),  # other notes decide nothing
+    ],
+)
+def test_marks_keep_or_forbid_heads_and_labels(notes, decided):
+    assert marks_of(sentence(notes)) == decided
 
 
 @pytest.mark.parametrize(

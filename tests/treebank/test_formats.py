@@ -25,22 +25,15 @@ def test_words_lemmas_features_and_trees_survive_every_conversion(to, lines):
     assert len(there.columns) == to.width
 
 
-def test_conllu_becomes_conllx_with_both_tags(data):
+def test_conllx_gets_both_tags_and_conll09_each_value_in_its_gold_and_in_its_predicted_column(data):
     sentence = list(read_treebank(data / "constructs.conllu"))[1]
 
-    rows = convert(sentence, CONLLX).to_text().split("\n")
+    conllx, conll09 = (convert(sentence, to).to_text().split("\n") for to in (CONLLX, CONLL09))
 
-    assert rows[0] == "1\tAnn\tAnn\tPROPN\tNNP\tNumber=Sing\t2\tnsubj\t_\t_"
-    assert len(rows) == 7 + 2
+    assert conllx[0] == "1\tAnn\tAnn\tPROPN\tNNP\tNumber=Sing\t2\tnsubj\t_\t_"
+    assert len(conllx) == 7 + 2
     assert dict(losses(sentence, CONLLX)) == {"comment": 3, "empty node": 1, "DEPS": 7, "MISC": 2}
-
-
-def test_conll09_gets_each_value_in_its_gold_and_in_its_predicted_column(data):
-    sentence = list(read_treebank(data / "constructs.conllu"))[1]
-
-    rows = convert(sentence, CONLL09).to_text().split("\n")
-
-    assert rows[0].split("\t") == "1 Ann Ann Ann NNP NNP Number=Sing Number=Sing 2 2 nsubj nsubj _ _".split()
+    assert conll09[0].split("\t") == "1 Ann Ann Ann NNP NNP Number=Sing Number=Sing 2 2 nsubj nsubj _ _".split()
     assert losses(sentence, CONLL09)["UPOS"] == 7
 
 
@@ -112,7 +105,7 @@ def test_the_format_is_told_by_the_name(path, form):
 
 
 def test_an_unknown_format_is_answered_with_the_known_ones():
-    with pytest.raises(
-        TreebankError, match="There is no format 'conll'. Choose one of conllu, conllx, conll09, conll09-p"
-    ):
+    message = "There is no format 'conll'. Choose one of conllu, conllx, conll09, conll09-predicted."
+
+    with pytest.raises(TreebankError, match=message):
         format_of("a", "conll")

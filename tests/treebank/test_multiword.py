@@ -9,13 +9,17 @@ from treefine.treebank.multiword import Multiwords, learn_multiwords
 
 
 def learned(*tokens):
-    return learn_multiwords([sentence(*[(token, "_") for token in tokens])])
+    return learn_multiwords([sentence((token, "_")) for token in tokens])
+
+
+def multiword(form, *words):
+    plain = sentence(("+".join(words), "_"))
+    forms = (form, *plain.columns[1][1:])
+    return type(plain)(plain.comments, (plain.columns[0], forms, *plain.columns[2:]), plain.word_lines)
 
 
 def test_a_known_form_is_split_as_most_often_in_the_treebank():
-    known = learn_multiwords(
-        [sentence(("de+l", "_")), sentence(("d+el", "_")), sentence(("de+l", "_")), sentence(("mar", "_"))]
-    )
+    known = learned("de+l", "d+el", "de+l", "mar")
 
     assert known.split("del") == ("de", "l")
 
@@ -25,35 +29,25 @@ def test_a_token_with_one_word_is_not_learned_from():
 
 
 def test_words_need_not_be_pieces_of_their_token():
-    known = learn_multiwords([multiword("della", "di", "la")])
-
-    assert known.split("della") == ("di", "la")
-
-
-def multiword(form, *words):
-    plain = sentence(("+".join(words), "_"))
-    forms = (form, *plain.columns[1][1:])
-    return type(plain)(plain.comments, (plain.columns[0], forms, *plain.columns[2:]), plain.word_lines)
-
-
-def test_an_unknown_form_is_split_by_its_longest_known_ending():
-    known = learned("evde+ki", "okulda+ki", "güzel+dir")
-
-    assert known.split("bahçedeki") == ("bahçede", "ki")
-    assert known.split("iyidir") == ("iyi", "dir")
-
-
-def test_the_ending_that_changes_is_put_right_in_an_unknown_form():
     known = learn_multiwords([multiword("della", "di", "la"), multiword("nella", "in", "la")])
 
     assert known.split("della") == ("di", "la")
     assert learn_multiwords([multiword("dell'", "di", "l'")]).split("Dell'") == ("Di", "l'")
 
 
-def test_an_unknown_form_is_split_by_its_beginning_in_a_language_that_has_such_tokens():
-    known = learned("ב+בית", "ב+ספר", "ל+עבודה", "ב+מכונית")
-
-    assert known.split("בשולחן") == ("ב", "שולחן")
+@pytest.mark.parametrize(
+    ("tokens", "form", "words"),
+    [
+        (["evde+ki", "okulda+ki", "güzel+dir"], "bahçedeki", ("bahçede", "ki")),  # the longest known ending
+        (["evde+ki", "okulda+ki", "güzel+dir"], "iyidir", ("iyi", "dir")),
+        (["ב+בית", "ב+ספר", "ל+עבודה", "ב+מכונית"], "בשולחן", ("ב", "שולחן")),  # a beginning, as Hebrew has it
+        (["evde+ki"], "okul", ("okul",)),  # like none that is known
+        ([], "okul", ("okul",)),
+        (["evde+ki"], "ki", ("ki",)),  # no word becomes empty
+    ],
+)
+def test_an_unknown_form_is_split_as_those_like_it(tokens, form, words):
+    assert learned(*tokens).split(form) == words
 
 
 def test_what_stands_before_an_ending_tells_how_it_is_cut():
@@ -69,17 +63,6 @@ def test_endings_come_first_where_a_language_cuts_them_off_and_beginnings_where_
 
     assert turkish.split("evidir") == ("evi", "dir")
     assert hebrew.split("לבית") == ("ל", "בית")
-
-
-def test_a_form_like_none_that_is_known_stays_one_word():
-    known = learned("evde+ki")
-
-    assert known.split("okul") == ("okul",)
-    assert Multiwords().split("okul") == ("okul",)
-
-
-def test_no_word_becomes_empty():
-    assert learned("evde+ki").split("ki") == ("ki",)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +82,7 @@ def test_words_have_the_case_of_their_token(form, words):
     st.text(),
 )
 def test_any_token_has_words_and_none_of_them_is_empty(tokens, form):
-    known = learn_multiwords([sentence((f"{a}+{b}", "_")) for a, b in tokens])
+    known = learned(*[f"{a}+{b}" for a, b in tokens])
 
     words = known.split(form)
 

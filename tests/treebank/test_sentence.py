@@ -80,6 +80,11 @@ def test_too_few_heads_or_tags_are_refused(sentences):
         sentences[0].with_tags(upos=["X"])
 
 
+def test_a_sentence_has_words():
+    with pytest.raises(TreebankError, match="at least one word"):
+        Sentence.of_words([])
+
+
 @pytest.mark.parametrize("cell", ["", "a\tb", "a\nb", "a\rb", "a\0b", "a\ud800"])
 def test_a_cell_that_would_break_the_line_is_refused(cell):
     sentence = Sentence.of_words(["a"])
@@ -99,18 +104,10 @@ def test_a_cell_that_the_file_left_empty_does_not_stand_in_the_way():
     assert sentence.with_graph(sentence.graph) == sentence
 
 
-def test_a_sentence_has_words():
-    with pytest.raises(TreebankError, match="at least one word"):
-        Sentence.of_words([])
-
-
 def test_tokens_are_words_and_multiword_tokens_as_they_stand_in_the_text(sentences):
-    assert [(token.form, list(token.words)) for token in sentences[0].tokens()] == [
-        ("Vamos", [1]),
-        ("al", [2, 3]),
-        ("mar", [4]),
-        (".", [5]),
-    ]
+    tokens = [(token.form, list(token.words)) for token in sentences[0].tokens()]
+
+    assert tokens == [("Vamos", [1]), ("al", [2, 3]), ("mar", [4]), (".", [5])]
     assert [token.form for token in sentences[2].tokens()] == ["山田 さん"]
 
 

@@ -13,12 +13,18 @@ GOOD = """\
 """
 
 
+HEADS = "Write a number from 0 to 2, or _ for none."
+A, B = GOOD.splitlines()[2:]
+REST = "\t_" * 8  # of a line whose ID and FORM are given
+
+
 def faults(text: str, form: str = "conllu") -> list[str]:
     return [str(fault) for fault in validate(io.BytesIO((text + "\n").encode()), format=form)]
 
 
 def test_a_valid_sentence_has_no_fault():
     assert faults(GOOD) == []
+    assert faults(GOOD.replace("x\t_\t_", "x\t_\tXSpaceAfter=No")) == []  # another note
 
 
 @pytest.mark.parametrize("path", ["constructs.conllu", "en_ewt-sample.conllu", "penn.conllx", "german.conll09"])
@@ -35,37 +41,18 @@ def test_published_treebanks_are_valid(path):
     ("old", "new", "fault"),
     [
         ("2\tb\t_", "2\tb", "4: (s) The line has 9 columns, not 10."),
-        (
-            "1\ta\t_\t_\t_\t_\t2\tx\t_\t_",
-            "1 a _",
-            "3: (s) The line has 1 column, not 10. Columns are separated by tabs, not by spaces.",
-        ),
+        (A, "1 a _", "3: (s) The line has 1 column, not 10. Columns are separated by tabs, not by spaces."),
         ("2\tb", "# c\n2\tb", "4: (s) A comment stands between words. Comments belong before the first word."),
         (GOOD, "# sent_id = s\n", "1: (s) The comments are followed by no words. Remove the blank line after them."),
         ("2\tb", "1\tb", "4: (s) ID 1 is used twice; 2 is expected."),
         ("2\tb", "3\tb", "4: (s) ID 3 does not fit here; 2 is expected."),
         ("1\ta", "x\ta", "3: (s) ID is 'x'; 1 is expected."),
-        (
-            "2\tb",
-            "2-3\tb\t_\t_\t_\t_\t_\t_\t_\t_\n2\tb",
-            "5: (s) A multiword token ends at word 3, but the last word is 2.",
-        ),
-        (
-            "2\tb",
-            "1-2\tb\t_\t_\t_\t_\t_\t_\t_\t_\n2\tb",
-            "4: (s) The multiword token 1-2 does not fit here, before word 2.",
-        ),
-        (
-            "2\tb",
-            "1.2\tb\t_\t_\t_\t_\t_\t_\t_\t_\n2\tb",
-            "4: (s) The empty node 1.2 does not fit here, where 1.1 is expected.",
-        ),
-        (
-            "\t2\tx",
-            "\t3\tx",
-            "3: (s, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or _ for none.",
-        ),
-        ("\t2\tx", "\t-1\tx", "3: (s, word 1) HEAD is '-1', not a number. Write a number from 0 to 2, or _ for none."),
+        ("2\tb", f"2-3\tb{REST}\n2\tb", "5: (s) A multiword token ends at word 3, but the last word is 2."),
+        ("2\tb", f"1-2\tb{REST}\n2\tb", "4: (s) The multiword token 1-2 does not fit here, before word 2."),
+        ("2\tb", f"1.2\tb{REST}\n2\tb", "4: (s) The empty node 1.2 does not fit here, where 1.1 is expected."),
+        ("1\ta", f"1-2\ta b\t{REST[2:]}\n1\ta", "3: (s, word 1-2) Column 3 is empty. Write _ for nothing."),
+        ("\t2\tx", "\t3\tx", f"3: (s, word 1) HEAD is 3 but the sentence has 2 words. {HEADS}"),
+        ("\t2\tx", "\t-1\tx", f"3: (s, word 1) HEAD is '-1', not a number. {HEADS}"),
         ("\t2\tx", "\t1\tx", "3: (s, word 1) The heads form a cycle: 1 -> 1. Correct one of them."),
         ("\t2\tx", "\t0\tx", "4: (s, word 2) The sentence has 2 roots: words 1, 2."),
         ("\t2\tx", "\t_\tx", "3: (s, word 1) HEAD is blank."),
@@ -126,25 +113,15 @@ def test_comments_alone_claim_no_sent_id_and_hide_no_repetition():
     ]
 
 
-def test_an_empty_cell_of_a_multiword_token_has_its_own_line():
-    rows = "1-2\tab\t\t_\t_\t_\t_\t_\t_\t_\n" + GOOD.split("\n", 2)[2]
-
-    assert faults(rows) == ["<stream>:1: (sentence 1, word 1-2) Column 3 is empty. Write _ for nothing."]
-
-
 @pytest.mark.parametrize("column", [0, 6])
 def test_a_number_of_thousands_of_digits_is_no_number(column):
-    cells = GOOD.split("\n")[2].split("\t")
+    cells = A.split("\t")
     cells[column] = "9" * 5000
 
-    (fault,) = faults("\t".join(cells) + "\n" + GOOD.split("\n")[3] + "\n")
+    (fault,) = faults("\t".join(cells) + f"\n{B}\n")
 
     assert "99999999999999999999…" in fault
     assert len(fault) < 130
-
-
-def test_a_note_that_only_looks_like_spaceafter_is_none():
-    assert faults(GOOD.replace("x\t_\t_", "x\t_\tXSpaceAfter=No")) == []
 
 
 def test_all_faults_of_a_file_come_in_one_run_and_in_order():
@@ -153,38 +130,34 @@ def test_all_faults_of_a_file_come_in_one_run_and_in_order():
 
     assert faults(text) == [
         "<stream>:4: (s) ID 5 does not fit here; 2 is expected.",
-        "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words. Write a number from 0 to 2, or _ for none.",
+        "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
         "<stream>:6: (s) The sent_id is already that of the sentence at line 1.",
         "<stream>:11: (s) The sent_id is already that of the sentence at line 1.",
         "<stream>:13: (s, word 1) The form 'a' is not what # text has at character 1: 'b'.",
         "<stream>:16: (s) The sent_id is already that of the sentence at line 1.",
         "<stream>:19: (s) ID 5 does not fit here; 2 is expected.",
-        "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words. Write a number from 0 to 2, or _ for none.",
+        "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
     ]
 
 
 def test_a_multiword_token_covers_its_words_in_the_text():
-    rows = "1-2\tab\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No\n" + GOOD.split("\n", 2)[2] + "3\t.\t_\t_\t_\t_\t2\tp\t_\t_\n"
+    rows = f"1-2\tab{REST[2:]}\tSpaceAfter=No\n{A}\n{B}\n3\t.\t_\t_\t_\t_\t2\tp\t_\t_\n"
 
     assert faults("# text = ab.\n" + rows) == []
     assert len(faults("# text = a b.\n" + rows)) == 1
 
 
 def test_the_older_formats_allow_several_roots_but_no_multiword_tokens():
-    words = "".join(GOOD.splitlines(keepends=True)[2:])
+    words = f"{A}\n{B}\n"
 
     assert faults(words.replace("\t2\tx", "\t0\tx"), "conllx") == []
-    assert faults("1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n" + words, "conllx") == [
-        "<stream>:1: (sentence 1) ID is 1-2, but CoNLL-X has words alone."
-    ]
+    message = "<stream>:1: (sentence 1) ID is 1-2, but CoNLL-X has words alone."
+    assert faults(f"1-2\tab{REST}\n{words}", "conllx") == [message]
 
 
 def test_lines_of_one_conll09_sentence_have_as_many_columns():
     row = "1\ta" + "\t_" * 6 + "\t0\t0\tr\tr\t_\t_"
+    longer, shorter = row.replace("1\ta", "2\ta") + "\t_\n", row.rpartition("\t")[0] + "\n"
 
-    assert faults(row + "\n" + row.replace("1\ta", "2\ta") + "\t_\n", "conll09") == [
-        "<stream>:2: (sentence 1) The line has 15 columns, not 14."
-    ]
-    assert faults(row.rpartition("\t")[0] + "\n", "conll09") == [
-        "<stream>:1: (sentence 1) The line has 13 columns, not 14."
-    ]
+    assert faults(f"{row}\n{longer}", "conll09") == ["<stream>:2: (sentence 1) The line has 15 columns, not 14."]
+    assert faults(shorter, "conll09") == ["<stream>:1: (sentence 1) The line has 13 columns, not 14."]
