@@ -46,6 +46,12 @@ def subwords_of(kind) -> Subwords:
     return Subwords(kind())
 
 
+def subwords_with(model, pieces: str, *rest, **settings) -> Subwords:
+    """Subwords whose vocabulary is these pieces, in the order of their ids."""
+    ids = {piece: number for number, piece in enumerate(pieces.split())}
+    return Subwords(Tokenizer(model(ids, *rest, **settings)))
+
+
 def strings(subwords: Subwords, words: Sequence[str]) -> list[list[str | None]]:
     return [[subwords.tokenizer.id_to_token(piece) for piece in ids] for ids in subwords.all_pieces_of(words)]
 
@@ -127,22 +133,18 @@ def test_cutting_leaves_the_whole_vocabulary_as_it_was(kind):
     assert len(smaller) == len(subwords)
 
 
-def test_the_most_frequent_pieces_have_the_lowest_ids_or_the_highest_scores():
-    for kind in (wordpiece, unigram):
-        subwords = subwords_of(kind)
+@pytest.mark.parametrize(("kind", "start"), [(wordpiece, 5), (unigram, 4)])  # where the special pieces end
+def test_the_most_frequent_pieces_have_the_lowest_ids_or_the_highest_scores(kind, start):
+    smaller, old_ids = cut_subwords(subwords_of(kind), [], 30)
 
-        smaller, old_ids = cut_subwords(subwords, [], 30)
-
-        start = 5 if kind is wordpiece else 4  # after the special pieces
-        assert set(range(start, start + 30)) <= set(old_ids)
-        assert len(smaller) < 70
+    assert set(range(start, start + 30)) <= set(old_ids)
+    assert len(smaller) < 70
 
 
 def test_the_spare_pieces_of_bert_do_not_count_as_frequent():
-    vocabulary = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "aa", "bb", "cc"]
-    ids = {piece: number for number, piece in enumerate(vocabulary)}
+    vocabulary = "[PAD] [unused0] [unused1] [UNK] [CLS] [SEP] aa bb cc"
 
-    smaller, old_ids = cut_subwords(Subwords(Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))), ["cc"], 1)
+    smaller, old_ids = cut_subwords(subwords_with(models.WordPiece, vocabulary, unk_token="[UNK]"), ["cc"], 1)
 
     assert pieces(smaller) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "aa", "cc"]
     assert old_ids == [0, 3, 4, 5, 6, 8]
@@ -158,12 +160,10 @@ def test_bytes_and_the_parts_of_each_piece_stay_for_byte_pairs():
 
 
 def test_characters_stay_in_every_form_that_the_model_gives_them():
-    vocabulary = ["<s>", "</s>", "<unk>", "a", "a</w>", "##a</w>", "##a", "b</w>"]
-    ids = {piece: number for number, piece in enumerate(vocabulary)}
+    vocabulary = "<s> </s> <unk> a a</w> ##a</w> ##a b</w>"
     marks = {"continuing_subword_prefix": "##", "end_of_word_suffix": "</w>"}
-    subwords = Subwords(Tokenizer(models.BPE(ids, [], unk_token="<unk>", **marks)))
 
-    smaller, _ = cut_subwords(subwords, ["a"], 0)
+    smaller, _ = cut_subwords(subwords_with(models.BPE, vocabulary, [], unk_token="<unk>", **marks), ["a"], 0)
 
     assert strings(smaller, ["aaa"]) == [["a", "##a", "##a</w>"]]
     assert "b</w>" not in pieces(smaller)
@@ -176,10 +176,9 @@ def test_bytes_stay_where_the_model_falls_back_to_them():
 
 
 def test_all_letters_of_a_script_stay_if_one_of_them_is_used():
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "각", "##각", "밥", "##밥", "밥솥", "ж", "##ж", "a"]
-    ids = {piece: number for number, piece in enumerate(vocabulary)}
+    vocabulary = "[PAD] [UNK] [CLS] [SEP] 각 ##각 밥 ##밥 밥솥 ж ##ж a"
 
-    smaller, _ = cut_subwords(Subwords(Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))), ["각"], 0)
+    smaller, _ = cut_subwords(subwords_with(models.WordPiece, vocabulary, unk_token="[UNK]"), ["각"], 0)
 
     assert pieces(smaller) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "각", "##각", "밥", "##밥"]
 
@@ -197,9 +196,7 @@ def test_an_unknown_character_keeps_its_id_and_its_price():
 
 
 def test_a_vocabulary_of_whole_words_cannot_be_cut():
-    words = {"<s>": 0, "</s>": 1, "<unk>": 2}
-
     with pytest.raises(ModelError) as caught:
-        cut_subwords(Subwords(Tokenizer(models.WordLevel(words, unk_token="<unk>"))), [], 0)
+        cut_subwords(subwords_with(models.WordLevel, "<s> </s> <unk>", unk_token="<unk>"), [], 0)
 
     assert str(caught.value) == "The vocabulary of a WordLevel tokenizer cannot be cut. Keep it whole."
