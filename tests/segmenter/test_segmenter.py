@@ -27,14 +27,20 @@ from treefine.segmenter.network import Windows
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.raw_text import text_of
 
-with_small_windows = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-
 
 @pytest.fixture
 def small_windows(monkeypatch):
     """Windows so short that a few words have several."""
     for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("AT_ONCE", 2)):
         monkeypatch.setattr(segment, name, size)
+
+
+AGAIN = "Copy or download it again."
+
+
+def with_small_windows(test):
+    checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    return pytest.mark.usefixtures("small_windows")(settings(suppress_health_check=checks)(test))
 
 
 @pytest.fixture
@@ -55,7 +61,6 @@ def sentences(segmented):
     return [each.sentence for each in segmented]
 
 
-@pytest.mark.usefixtures("small_windows")
 @with_small_windows
 @given(texts, st.integers(0, 3))
 def test_any_text_comes_back_from_its_sentences(text, seed):
@@ -64,7 +69,6 @@ def test_any_text_comes_back_from_its_sentences(text, seed):
     assert text_of(sentences(found)) == (text if found else "")
 
 
-@pytest.mark.usefixtures("small_windows")
 @with_small_windows
 @given(texts, st.lists(st.integers(0, 30), max_size=5))
 def test_the_sentences_do_not_depend_on_the_chunks_in_which_a_text_arrives(text, places):
@@ -76,25 +80,20 @@ def test_the_sentences_do_not_depend_on_the_chunks_in_which_a_text_arrives(text,
     assert list(segmenter.stream(iter(chunks))) == segmenter.segment(text)
 
 
-@pytest.mark.usefixtures("small_windows")
 @with_small_windows
 @given(texts)
 def test_each_character_is_judged_by_the_window_around_it(text):
     segmenter = tiny_segmenter()
 
-    token = [cuts.token for cuts in segmenter._cuts([text])]
+    token = [each for cuts in segmenter._cuts([text]) for each in cuts.token.tolist()]
 
     for start in range(0, len(text), 5):
         left = max(0, start - 3)
-        alone = (
-            segmenter.network(Windows.of([segmenter.alphabet.encode(text[left : start + 8])]))
-            .token.argmax(-1)[0]
-            .numpy()
-        )
-        assert np.concatenate(token)[start : start + 5].tolist() == alone[start - left : start - left + 5].tolist()
+        window = Windows.of([segmenter.alphabet.encode(text[left : start + 8])])
+        alone = segmenter.network(window).token.argmax(-1)[0].tolist()
+        assert token[start : start + 5] == alone[start - left : start - left + 5]
 
 
-@pytest.mark.usefixtures("small_windows")
 @with_small_windows
 @given(st.integers(1, 40), st.integers(0, 62))
 def test_windows_lie_at_fixed_places_of_the_text_and_overlap(size, length):
@@ -107,7 +106,6 @@ def test_windows_lie_at_fixed_places_of_the_text_and_overlap(size, length):
     assert seen == [text[max(0, start - 3) : start + 8] for start in range(0, len(text), 5)]
 
 
-@pytest.mark.usefixtures("small_windows")
 @with_small_windows
 @given(texts)
 def test_lines_are_sentences_and_come_back_too(text):
@@ -131,20 +129,19 @@ def test_a_line_is_cut_into_the_same_tokens_whatever_lines_stand_around_it():
     assert together == [next(segmenter.stream_lines([line])).sentence.forms for line in lines]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a" * 10_000,
-        "ab " * 5_000,
-        "." * 3_000,
-        "\u0301" * 2_000,
-        "\x00" * 2_000 + "a",
-        "😀",
-        "\n" * 5_000 + "b",
-        "\ud800a",
-    ],
-    ids=["one long word", "no full stop", "full stops", "accents", "zeros", "emoji", "line breaks", "half a pair"],
-)
+ODD_TEXTS = {
+    "one long word": "a" * 10_000,
+    "no full stop": "ab " * 5_000,
+    "full stops": "." * 3_000,
+    "accents": "\u0301" * 2_000,
+    "zeros": "\x00" * 2_000 + "a",
+    "emoji": "😀",
+    "line breaks": "\n" * 5_000 + "b",
+    "half a pair": "\ud800a",
+}
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
 def test_odd_text_comes_back(text):
     assert text_of(sentences(tiny_segmenter().segment(text))) == text
 
@@ -233,30 +230,24 @@ def test_a_folder_replaces_that_of_an_older_segmenter_but_nothing_else(folder):
 
 
 @pytest.mark.parametrize("name", ["config.json", "segmenter.safetensors", "multiword.json"])
-def test_a_missing_file_is_named(folder, name):
-    (folder / name).unlink()
-
-    assert refused(folder).startswith(f"segmenter/{name}: There is no such file.")
-
-
-@pytest.mark.parametrize("name", ["config.json", "segmenter.safetensors", "multiword.json"])
-def test_a_damaged_file_is_named(folder, name):
+def test_a_damaged_or_missing_file_is_named(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])
+    damaged = refused(folder)
+    (folder / name).unlink()
 
-    message = refused(folder)
-
-    assert message.startswith(f"segmenter/{name}:")
-    assert "The file is damaged" in message
+    assert damaged.startswith(f"segmenter/{name}:")
+    assert "The file is damaged" in damaged
+    assert refused(folder).startswith(f"segmenter/{name}: There is no such file.")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"format": 2}, "The folder has format 2, not 1."),
-        ({"alphabet": "aa"}, "The alphabet is damaged: it must be different characters. Copy or download it again."),
-        ({"alphabet": ["a"]}, "The alphabet is damaged: it must be different characters. Copy or download it again."),
-        ({"most_spaces": -1}, "most_spaces is -1, not a number of spaces. Copy or download it again."),
+        ({"alphabet": "aa"}, f"The alphabet is damaged: it must be different characters. {AGAIN}"),
+        ({"alphabet": ["a"]}, f"The alphabet is damaged: it must be different characters. {AGAIN}"),
+        ({"most_spaces": -1}, f"most_spaces is -1, not a number of spaces. {AGAIN}"),
         ({"segmenter": {"run_layers": 9_000_000}}, "run_layers = 9000000; it must not be over 1000"),
         ({"segmenter": {"char_with": 3}}, "char_with is unknown; did you mean char_width?"),
         ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
@@ -269,9 +260,11 @@ def test_a_config_that_is_not_right_is_refused(folder, changes, message):
     assert message in refused(folder)
 
 
-def test_the_folder_of_a_parser_is_not_that_of_a_segmenter(tmp_path):
+def test_a_parser_without_a_segmenter_is_saved_without_one_and_is_none(tmp_path):
     Parser(tiny_model(), device="cpu").save(tmp_path / "model")
 
+    assert Parser.from_pretrained(tmp_path / "model", device="cpu").segmenter is None
+    assert not (tmp_path / "model" / "segmenter").exists()
     assert "This is no config of a segmenter. Is this a segmenter's folder?" in refused(tmp_path / "model")
 
 
@@ -292,10 +285,8 @@ def test_a_table_of_multiword_tokens_that_is_not_right_is_refused(folder, change
     table = json.loads((folder / "multiword.json").read_text())
     (folder / "multiword.json").write_text(json.dumps(table | changes))
 
-    message = (
-        f"segmenter/multiword.json: The table of multiword tokens is damaged ({reason}). Copy or download it again."
-    )
-    assert refused(folder) == message
+    message = f"The table of multiword tokens is damaged ({reason}). {AGAIN}"
+    assert refused(folder) == f"segmenter/multiword.json: {message}"
 
 
 def test_weights_that_are_no_numbers_are_refused_when_read_and_when_written(folder):
@@ -321,13 +312,6 @@ def test_a_parser_is_saved_and_loaded_with_its_segmenter(tmp_path):
     assert loaded.segmenter is not None
     assert same_weights(loaded.segmenter.network, tiny_segmenter().network, within=2e-2)
     assert loaded.using(max_steps=1).segmenter is loaded.segmenter
-
-
-def test_a_parser_without_a_segmenter_is_saved_without_one(tmp_path):
-    Parser(tiny_model(), device="cpu").save(tmp_path / "model")
-
-    assert Parser.from_pretrained(tmp_path / "model", device="cpu").segmenter is None
-    assert not (tmp_path / "model" / "segmenter").exists()
 
 
 @pytest.mark.parametrize("gap", ["\u2028\u2028", "\f\f", "\x85\x85", "\r\r", "\f"])
@@ -375,7 +359,6 @@ def test_segmenting_in_several_threads_leaves_the_number_of_each_as_it_was(monke
         torch.set_num_threads(before)
 
 
-@pytest.mark.usefixtures("small_windows")
 @with_small_windows
 @given(st.lists(texts, max_size=6), st.integers(0, 3))
 def test_texts_that_are_segmented_together_come_out_as_each_alone(several, seed):
@@ -387,35 +370,23 @@ def test_texts_that_are_segmented_together_come_out_as_each_alone(several, seed)
 SHORT = [" ".join(["ab 1.", "b'a"] * number) for number in range(1, 41)]
 
 
-def test_short_texts_share_the_calls_of_the_network(monkeypatch):
-    segmenter, sizes = tiny_segmenter(), []
-    monkeypatch.setattr(segment, "_CLOSE", 0.0)
-    segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
+@pytest.mark.parametrize(
+    ("close", "several", "sizes"),
+    [
+        (0.0, SHORT, [segment.AT_ONCE, len(SHORT) - segment.AT_ONCE]),  # short texts share the calls of the network
+        (0.0, ["a" * segment.STRIDE, "a" * (segment.STRIDE + 1), "b"], [2, 2]),  # the second has two windows of its own
+        (1e9, SHORT[:3], [3, 1, 1, 1]),  # each has a close decision and is looked at alone
+    ],
+)
+def test_short_texts_are_looked_at_together_and_others_alone(monkeypatch, close, several, sizes):
+    segmenter, seen = tiny_segmenter(), []
+    monkeypatch.setattr(segment, "_CLOSE", close)
+    segmenter.network.register_forward_hook(lambda _, windows, __: seen.append(len(windows[0].lengths)))
 
-    found = segmenter.segment_all(SHORT)
+    found = segmenter.segment_all(several)
 
-    assert sizes == [segment.AT_ONCE, len(SHORT) - segment.AT_ONCE]
-    assert [len(each) > 0 for each in found] == [True] * len(SHORT)
-
-
-def test_a_text_of_several_windows_is_looked_at_alone(monkeypatch):
-    segmenter, sizes = tiny_segmenter(), []
-    monkeypatch.setattr(segment, "_CLOSE", 0.0)
-    segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
-
-    segmenter.segment_all(["a" * segment.STRIDE, "a" * (segment.STRIDE + 1), "b"])
-
-    assert sizes == [2, 2]  # the two short ones, then the two windows of the long one
-
-
-def test_a_text_with_a_close_decision_is_looked_at_alone(monkeypatch):
-    segmenter, sizes = tiny_segmenter(), []
-    segmenter.network.register_forward_hook(lambda _, windows, __: sizes.append(len(windows[0].lengths)))
-    monkeypatch.setattr(segment, "_CLOSE", 1e9)
-
-    segmenter.segment_all(SHORT[:3])
-
-    assert sizes == [3, 1, 1, 1]
+    assert seen == sizes
+    assert all(found)
 
 
 def test_scores_differ_in_company_by_far_less_than_what_counts_as_close():
