@@ -58,8 +58,8 @@ _START = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 sys.path[:] = sys.argv[1:]
-from treefine.fast.file_workers import serve
-serve()
+from treefine.fast.file_workers import run_tasks
+run_tasks()
 """
 
 _Engine = Callable[[Iterable[Packed]], Iterator[PackedTrees]]  # Engine.stream
@@ -204,7 +204,7 @@ def default_workers(n_cores: int | None = None) -> int:
     return max(0, min(_MOST_WORKERS, n_cores - _OTHER_CORES))
 
 
-def serve() -> None:
+def run_tasks() -> None:
     """Run the tasks that arrive on standard input until it is closed; the main function of a worker.
 
     A worker therefore ends with the process that started it, even if that one is killed.
@@ -249,7 +249,7 @@ class _Worker:
             _send((method, arguments), self.process.stdin)
             assert self.process.stdout is not None
             answer: _Value | RuntimeError = pickle.load(self.process.stdout)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
             hint = "Is there enough memory? --workers 0 does without it."
             raise TreefineError("A process that reads and writes for the parser has ended.", hint=hint) from error
         if isinstance(answer, RuntimeError):
@@ -273,9 +273,9 @@ class WorkerPool:
         """Have a part read."""
         self._n_bytes += len(part.stretch.data)
         if not self.workers and self._n_bytes > self._start_after:
-            self.workers = [_Worker(self._settings) for _ in range(self._n_workers)]
-            for worker in self.workers:
-                self._idle.put(worker)
+            for _ in range(self._n_workers):
+                self.workers.append(_Worker(self._settings))
+                self._idle.put(self.workers[-1])
         return self.submit(Scribe.read, part)
 
     def submit(self, method: Callable[..., _Value], *arguments: Any) -> Future[_Value]:
@@ -329,8 +329,7 @@ class FileParser:
         If no number of workers is given, `default_workers` start once the input is long enough.
         """
         n_workers = default_workers() if workers is None else workers
-        settings = WorkerSettings.of(parser)
-        if not n_workers or settings is None or parser.engine is None:
+        if not n_workers or parser.engine is None or (settings := WorkerSettings.of(parser)) is None:
             return None
         pool = WorkerPool(settings, n_workers, start_after=_START_AFTER if workers is None else 0)
         return cls(pool, parser.engine.stream, parser.stream)
