@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from treefine import read_treebank
-from treefine.cli import inputs, stream, write
+from treefine.cli import inputs, write
 from treefine.cli.app import app
 from treefine.treebank.sentence import Sentence
 
@@ -115,7 +115,7 @@ def test_one_svg_holds_all_sentences_by_name(run, nlp):
 
 
 def test_an_svg_of_too_many_sentences_is_refused(run, monkeypatch):
-    monkeypatch.setattr(write, "MOST_IN_SVG", 2)
+    monkeypatch.setattr(write, "_MOST_IN_SVG", 2)
 
     result = run("words.txt", "--from", "words", "-o", "x.svg", code=1)
 
@@ -263,13 +263,13 @@ class Counted(io.BytesIO):
 def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
     words = [f"{number}{'-' * 100}" for number in range(500)]  # so long that few are in a buffer
     source = Counted("\n".join(words).encode())
-    lags, plain = [], stream._Plain.write
+    lags, plain = [], write.NewOutput.write
 
-    def write(self, text):
+    def write_and_count(self, text):
         lags.append(source.n_read - len(lags))
         plain(self, text)
 
-    monkeypatch.setattr(stream._Plain, "write", write)
+    monkeypatch.setattr(write.NewOutput, "write", write_and_count)
     monkeypatch.setattr(inputs, "open_source", lambda name, on_bytes: nullcontext(source))
 
     out = run("-", "--from", "words", "--steps", 1, "--batch-pieces", 20).stdout
@@ -281,7 +281,7 @@ def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
 
 def test_a_sentence_shows_at_once_on_standard_output(tmp_path):
     with (tmp_path / "out").open("wb") as out:
-        stream._Plain(out, is_watched=True).write("Dogs\n")
+        write.NewOutput(out, is_flushed=True).write("Dogs\n")
 
         assert (tmp_path / "out").read_text() == "Dogs\n"
 

@@ -1,4 +1,4 @@
-"""What a command reads: texts, files or standard input, as a stream of sentences."""
+"""Find what a command reads (texts, files or standard input) and read its sentences one after another."""
 
 from __future__ import annotations
 
@@ -23,48 +23,51 @@ from treefine.treebank.raw_text import own_text, spans_in
 if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
     from treefine.segmenter.cut import Segmented
+    from treefine.treebank.sentence import Sentence
 
 
 InputKind = Literal["text", "lines", "words", "conllu", "conllx", "conll09", "conll09-predicted"]
 
+TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
+_FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # or a multiword token or an empty node before it
 _FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
 
 
 class Section(NamedTuple):
-    """Whole sentences of a plain file, by the bytes they take."""
+    """A range of bytes of an uncompressed file that holds whole sentences."""
 
     start: int
     stop: int
-    n_before: int = 0  # sentences before it, where they have to be counted through
+    n_before: int = 0  # sentences before it, where sentences are numbered
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
     """One thing to parse."""
 
-    name: str  # the path of a file; - is standard input; empty for a text
-    text: str | None = None  # where that stands on the command line itself
-    kind: InputKind | None = None  # None where the first lines have to tell it
-    section: Section | None = None  # of the file; None for all of it
+    name: str  # the path of a file; - for standard input; empty for a text
+    text: str | None = None  # given on the command line itself
+    kind: InputKind | None = None  # None if the first lines decide it
+    section: Section | None = None  # None for the whole file
 
     @property
     def is_file(self) -> bool:
-        """Whether it has a name of its own."""
+        """Whether it is a file with a name."""
         return self.text is None and self.name != "-"
 
     @property
     def is_treebank(self) -> bool:
-        """Whether it is a stream of bytes that is known to be a treebank."""
+        """Whether it is a file or stream that is known to be a treebank."""
         return self.text is None and self.kind in FORMATS
 
 
 def find_inputs(
     arguments: Sequence[str], *, kind: InputKind | None = None, is_text: bool = False, may_be_text: bool = True
 ) -> list[Input]:
-    """The inputs that the arguments of a command name; all faults that show before work are told at once.
+    """Return the inputs that the arguments of a command name, or raise all their faults together.
 
-    An argument is a file if there is one of that name, else a text, unless it looks like the name of a file. Without
-    arguments it is standard input.
+    An argument is a file if one of that name exists, else a text, unless it looks like a file name. Without arguments
+    the input is standard input.
     """
     if not arguments and sys.stdin is not None and sys.stdin.isatty():
         hint = "Give a text in quotes, the name of a file, or - to type a text and end it with Ctrl-D."
@@ -73,10 +76,7 @@ def find_inputs(
     found, faults = [], []
     for argument in arguments or ["-"]:
         try:
-            if is_text:
-                found.append(_text(argument, kind))
-            else:
-                found.append(_input(argument, kind, may_be_text=may_be_text))
+            found.append(_text(argument, kind) if is_text else _input(argument, kind, may_be_text=may_be_text))
         except TreefineError as error:
             faults.append(error)
     if faults:
@@ -87,7 +87,7 @@ def find_inputs(
 def _input(argument: str, kind: InputKind | None, *, may_be_text: bool) -> Input:
     if argument == "-":
         return Input("-", kind=kind)
-    if os.path.isdir(argument):  # noqa: PTH112 - Path's own raises where the name is too long
+    if os.path.isdir(argument):  # noqa: PTH112 - Path.is_dir raises if the name is too long
         raise TreefineError("This is a directory.", hint="Name a file in it.", path=argument)
     if os.path.exists(argument):  # noqa: PTH110
         if not os.access(argument, os.R_OK):
@@ -101,7 +101,7 @@ def _input(argument: str, kind: InputKind | None, *, may_be_text: bool) -> Input
 
 def _text(argument: str, kind: InputKind | None) -> Input:
     for letter in argument:
-        if "\ud800" <= letter <= "\udfff":  # so Python gives us a byte that is no UTF-8
+        if "\ud800" <= letter <= "\udfff":  # how Python passes on a byte that is not UTF-8
             what = f"Byte 0x{ord(letter) - 0xDC00:02x}" if "\udc80" <= letter <= "\udcff" else ascii(letter)
             raise TreefineError(f"{what} in the text is not UTF-8.", hint="Set the terminal to UTF-8, or give a file.")
     return Input("", argument, kind or "text")
@@ -109,7 +109,10 @@ def _text(argument: str, kind: InputKind | None) -> Input:
 
 @contextmanager
 def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
-    """The bytes of a file or of standard input, or of the section of a file, which is held in memory."""
+    """Open the bytes of an input; a text and the section of a file are held in memory."""
+    if source.text is not None:
+        yield io.BytesIO(source.text.encode())
+        return
     if source.section is None:
         with open_input(source.name, on_bytes=on_bytes) as stream:
             yield stream
@@ -122,7 +125,7 @@ def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None)
 
 
 def kind_by_name(path: str) -> InputKind | None:
-    """What a file holds, if its ending tells it.
+    """Return what a file holds, if its ending tells.
 
     >>> kind_by_name("notes.TXT.gz"), kind_by_name("wsj.conllx"), kind_by_name("corpus.data")
     ('text', 'conllx', None)
@@ -134,7 +137,7 @@ def kind_by_name(path: str) -> InputKind | None:
 
 
 def bytes_in(inputs: Sequence[Input]) -> int | None:
-    """The size of the inputs together, for a progress bar; None where one is a stream, or all are texts."""
+    """Return the total size of the inputs for a progress bar, or None if one is a stream or all are texts."""
     total = 0
     for each in inputs:
         if each.text is not None:
@@ -145,60 +148,50 @@ def bytes_in(inputs: Sequence[Input]) -> int | None:
     return total or None
 
 
-TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
-_FIRST_WORD = re.compile(
-    rb"(?:1|1-[0-9]+|0\.1)\t"
-)  # of a treebank; a multiword token or an empty node may be before it
-
-
 class Numbering:
-    """The sent_ids of sentences that have none of their own, counted on from one input to the next."""
+    """Numbers the sentences that have no sent_id of their own, continuing from one input to the next."""
 
     def __init__(self, count: int = 0) -> None:
         self.count = count
 
-    def __call__(self, found: Iterator[Segmented]) -> Iterator[Segmented]:
-        """The sentences with the next numbers."""
-        for each in found:
-            self.count += 1
-            comments = tuple(
-                f"# sent_id = {self.count}" if comment.startswith("# sent_id = ") else comment
-                for comment in each.sentence.comments
-            )
-            yield replace(each, sentence=replace(each.sentence, comments=comments))
+    def numbered(self, sentence: Sentence) -> Sentence:
+        """Return the sentence with the next number as its sent_id."""
+        self.count += 1
+        comments = tuple(
+            f"# sent_id = {self.count}" if comment.startswith("# sent_id = ") else comment
+            for comment in sentence.comments
+        )
+        return replace(sentence, comments=comments)
 
 
 def read_input(
-    source: Input, parser: Parser, on_bytes: Callable[[int], None], numbered: Numbering
+    source: Input, parser: Parser, on_bytes: Callable[[int], None], numbering: Numbering
 ) -> Iterator[Segmented]:
-    """The sentences of an input; text is cut by the parser's segmenter, and numbered through."""
-    if source.text is not None:
-        with io.BytesIO(source.text.encode()) as stream:
-            yield from _read(stream, "", source.kind or "text", parser, numbered)
-        return
-    name = name_of(source.name)
-    with open_source(source, on_bytes=on_bytes) as stream:
-        kind, head = (source.kind, b"") if source.kind is not None else _look(stream)
-        yield from _read(cast(BinaryIO, io.BufferedReader(Rejoined(head, stream, name))), name, kind, parser, numbered)
-
-
-def _read(stream: BinaryIO, path: str, kind: InputKind, parser: Parser, numbered: Numbering) -> Iterator[Segmented]:
-    if kind == "text":
-        return numbered(_segmented(parser.segment, _decoded(stream, path), path))
-    if kind == "lines":
-        return numbered(_segmented(parser.segment_lines, utf8_lines(stream, path), path))
+    """Yield the sentences of an input; the parser's segmenter splits text, and `numbering` gives it sent_ids."""
     from treefine.segmenter.cut import Segmented  # which loads torch
 
-    sentences = read_words(stream, name=path) if kind == "words" else read_treebank(stream, format=kind)
-    found = (Segmented(sentence, spans_in(own_text(sentence), sentence)) for sentence in sentences)
-    return numbered(found) if kind == "words" else found
+    path, kind = "", source.kind or "text"
+    with open_source(source, on_bytes=on_bytes) as stream:
+        if source.text is None:
+            path = name_of(source.name)
+            kind, head = (source.kind, b"") if source.kind is not None else _look(stream)
+            stream = cast(BinaryIO, io.BufferedReader(Rejoined(head, stream, path)))
+        if kind == "text":
+            yield from _segmented(parser.segment, _decoded(stream, path), path, numbering)
+        elif kind == "lines":
+            yield from _segmented(parser.segment_lines, utf8_lines(stream, path), path, numbering)
+        else:
+            is_words = kind == "words"
+            for sentence in read_words(stream, name=path) if is_words else read_treebank(stream, format=kind):
+                spans = spans_in(own_text(sentence), sentence)
+                yield Segmented(numbering.numbered(sentence) if is_words else sentence, spans)
 
 
 def _segmented(
-    segment: Callable[[Iterable[str]], Iterator[Segmented]], chunks: Iterable[str], path: str
+    segment: Callable[[Iterable[str]], Iterator[Segmented]], chunks: Iterable[str], path: str, numbering: Numbering
 ) -> Iterator[Segmented]:
-    """The sentences of a text, each with the line of the file that it starts in."""
-    newlines: deque[int] = deque()  # their places in the text, as far as it is read and no sentence has passed them
+    """Yield the sentences of a text, each with its number and the line of the file that it starts in."""
+    newlines: deque[int] = deque()  # the offsets of those that were read and that no sentence has passed yet
 
     def noted() -> Iterator[str]:
         length = 0
@@ -213,13 +206,13 @@ def _segmented(
         while newlines and newlines[0] < found.spans[0][0]:
             newlines.popleft()
             line += 1
-        yield replace(found, sentence=replace(found.sentence, path=path, line=line))
+        yield replace(found, sentence=replace(numbering.numbered(found.sentence), path=path, line=line))
     if is_empty:
         raise EmptyError("There is no word in the text.", path=path)
 
 
 def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
-    """The text in chunks, every character as it is; only a byte order mark is left out."""
+    """Yield the text in chunks, with every character unchanged except that a byte order mark is dropped."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     line, is_end = 1, False
     while not is_end:
@@ -236,7 +229,7 @@ def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
 
 
 def _look(stream: BinaryIO) -> tuple[InputKind, bytes]:
-    """What the first line that is no comment tells of the stream, and the bytes that were read for it."""
+    """Return the kind of input that its first line without a comment suggests, and the bytes read to find out."""
     head = b""
     while len(head) < TEXT_CHUNK:
         line = stream.readline(TEXT_CHUNK)

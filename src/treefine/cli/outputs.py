@@ -49,11 +49,6 @@ class Job:
     is_block: bool = False  # of a corpus: it is written at one go, and by another worker if that fails
 
     @property
-    def is_of_treebanks(self) -> bool:
-        """Whether all inputs are known to be treebanks before they are read."""
-        return all(each.is_treebank for each in self.inputs)
-
-    @property
     def can_be_resumed(self) -> bool:
         """Whether the output is a file in which whole sentences can be told from a broken one."""
         path = Path(self.target)

@@ -1,10 +1,10 @@
-"""What a person sees while a command runs: a progress bar, and the sentences to review."""
+"""Show a progress bar while a command runs, and list the sentences to review."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Advance(Protocol):
-    """What is told how much more was done, and how many sentences that were."""
+    """Takes how much more was done, and how many sentences that were."""
 
     def __call__(self, amount: int = 0, /, *, sentences: int = 0) -> None: ...  # noqa: D102
 
@@ -33,11 +33,11 @@ def progress(
     stream: TextIO | None = None,
     delay: float = 2.0,
 ) -> Iterator[Advance]:
-    """Give a function that is told how much more was done. The bar shows after `delay` seconds, on a terminal only.
+    """Show a bar after `delay` seconds, on a terminal only; give a function to call with how much more was done.
 
-    Without a total, or where nothing is told, it shows that work goes on. The amounts are shown if they are bytes.
+    Without a total, or without calls, the bar shows that work goes on. Amounts are shown if they are bytes.
     """
-    stream = stream or sys.stderr  # None where standard error is closed
+    stream = stream or sys.stderr  # None if standard error is closed
     start = time.monotonic()
     done = n_sentences = 0
     bar: Progress | None = None
@@ -91,37 +91,36 @@ def _bar(stream: TextIO, *, in_bytes: bool) -> Progress:
     return Progress(*columns, console=Console(file=stream), transient=True)
 
 
-WIDTH, WORD_WIDTH = 60, 20  # columns of a sentence's text, and of a word
+_TEXT_WIDTH, _WORD_WIDTH = 60, 20  # columns on the terminal
 
 
 class Review:
-    """Counts the sentences, and lists those whose confidence is below a limit."""
+    """Counts the sentences, and writes a line for each whose confidence is below a limit."""
 
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
+    def __init__(self, limit: float, write: Callable[[str], None]) -> None:
+        self.limit, self._write = limit, write
         self.n_seen = self.n_listed = 0
 
-    def line(self, parse: Parse) -> str | None:
-        """The line of a sentence, if it is one of them."""
+    def see(self, parse: Parse) -> None:
+        """Count a sentence, and list it if the parser is not sure enough."""
         self.n_seen += 1
-        if parse.confidence >= self.limit:
-            return None
-        self.n_listed += 1
-        return review_line(parse)
+        if parse.confidence < self.limit:
+            self.n_listed += 1
+            self._write(_review_line(parse))
 
     @property
     def counted(self) -> str:
-        """How many they are."""
+        """How many sentences were listed."""
         return f"{self.n_listed:,} of {self.n_seen:,} sentences below {self.limit:g}"
 
 
-def review_line(parse: Parse) -> str:
-    """Place, sent_id, confidence and text of a sentence, and the word the parser is least sure of, between tabs."""
+def _review_line(parse: Parse) -> str:
+    """Return the place, sent_id, confidence and text of a sentence and its least certain word, between tabs."""
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" if sentence.path else str(sentence.number)
     word = min(parse.words, key=lambda each: each.confidence)
     head = parse.forms[word.head - 1] if word.head else "ROOT"
-    form, head = shorten(word.form, WORD_WIDTH), shorten(head, WORD_WIDTH)
+    form, head = shorten(word.form, _WORD_WIDTH), shorten(head, _WORD_WIDTH)
     doubt = f"{word.number} {form} <- {word.head} {head}: {word.label} {word.confidence:.2f}"
-    cells = (place, sentence.sent_id or "_", f"{parse.confidence:.2f}", shorten(parse.text, WIDTH), doubt)
+    cells = (place, sentence.sent_id or "_", f"{parse.confidence:.2f}", shorten(parse.text, _TEXT_WIDTH), doubt)
     return "\t".join(map(visible, cells)) + "\n"

@@ -20,7 +20,7 @@ import torch
 from treefine import errors
 from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading, load_parser
-from treefine.cli.stream import JobReport, run_job
+from treefine.cli.stream import JobRunner
 from treefine.errors import TreefineError
 from treefine.fast.file_workers import FileParser
 from treefine.integrations.corpus.blocks import block_of, in_file
@@ -148,19 +148,26 @@ class BlockParser:
     def _parse(self, parser: Parser, block: Job, outcome: Outcome) -> None:
         """Write the output of a block, and fill in what came of it."""
         (source,) = block.inputs
-        tally = JobReport(on_warning=outcome.warnings.append, on_empty=outcome.empty.append)
 
         def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
             outcome.n_sentences += sentences
 
+        runner = JobRunner(
+            parser,
+            self.orders.wanted,
+            advance,
+            files=self._files,
+            on_warning=outcome.warnings.append,
+            on_empty=outcome.empty.append,
+        )
         try:
-            run_job(parser, self._files, block, self.orders.wanted, tally, advance, may_be_empty=True)
+            runner.run(block)
         except TreefineError as error:
             if self._files is not None and not error.path:  # a process that reads and writes has ended, for all blocks
                 raise RuntimeError(str(error)) from error
             outcome.fault = in_file(error, source)
         outcome.warnings = [in_file(each, source) for each in outcome.warnings]
-        outcome.lost = {form.title: lost for form, lost in tally.lost.items() if lost}
+        outcome.lost = {form.title: lost for form, lost in runner.lost.items() if lost}
         if outcome.fault is None:
             _keep(outcome)
 
