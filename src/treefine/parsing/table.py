@@ -1,6 +1,6 @@
-"""Sentences as a table with one row a word, for pandas, Polars and Parquet. It knows nothing of files.
+"""Turn sentences into an Arrow table with one row per word, for pandas, Polars and Parquet.
 
-Arrow holds the table, column by column; pyarrow is loaded when one is asked for, and torch never.
+This module knows nothing of files. It loads pyarrow when a table is asked for, and never torch.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     from treefine.parsing.confidence import RankedTree
     from treefine.parsing.parse import Parse
 
-ROWS = 50_000  # rows that are put together at a time: a row group of Parquet
-CHARACTERS = 1 << 26  # of their strings, after which there are no more: Arrow counts the bytes of a column in 31 bits
+ROWS = 50_000  # rows in a batch, which is a row group of Parquet
+CHARACTERS = 1 << 26  # after which a batch ends: Arrow counts the bytes of a column in 31 bits
 
 CellValue = str | int | float | None
+_Cells = dict[str, Sequence[CellValue]]  # by column
 
 
 class TableColumn(NamedTuple):
     """One column of a table."""
 
     name: str
-    type: Literal["string", "dictionary", "int32", "int64", "float32"]  # a dictionary has each string once
-    says: str
+    type: Literal["string", "dictionary", "int32", "int64", "float32"]  # a dictionary holds each string once
+    description: str
 
 
 WORDS = (
@@ -74,7 +75,7 @@ INITIAL = (
 
 
 class Placed(Protocol):
-    """A sentence and where its words stand: a Parse, or what a segmenter found."""
+    """A sentence and the places of its words: a Parse, or what a segmenter found."""
 
     @property
     def sentence(self) -> Sentence:
@@ -87,30 +88,23 @@ class Placed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a table says beside the words and their trees; for all of it the sentences have to be Parses."""
+    """What a table has besides the words and their trees; all of it needs Parses."""
 
     confidence: bool = False
-    trees: bool = False  # the k best of each sentence, one after another
+    trees: bool = False  # the k best of each sentence
     initial: bool = False
 
     @property
     def columns(self) -> tuple[TableColumn, ...]:
-        """The columns of such a table."""
+        """The columns of the table."""
         groups = (CONFIDENCE, self.confidence), (TREES, self.trees), (INITIAL, self.initial)
         return WORDS + tuple(column for group, is_there in groups if is_there for column in group)
 
 
-class _Bare(NamedTuple):
-    """A sentence of a treebank, and the places of its words in its own text."""
-
-    sentence: Sentence
-    spans: tuple[Span, ...]
-
-
 def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) -> Any:
-    """A pyarrow.Table with one row a word, of Parses or of the Sentences of a treebank.
+    """Return a pyarrow.Table with one row per word, of Parses or of the Sentences of a treebank.
 
-    Parses have columns for the confidence as well, and where the k best trees were asked for the rows of each. With
+    Parses also have columns for the confidence, and rows for each of the k best trees if the parser gave several. With
     `initial` they also have the heads and labels that refinement started from.
     """
     found = iter(sentences)
@@ -123,40 +117,44 @@ def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) ->
 
 
 def table_of(sentences: Iterable[Placed | Sentence], content: Content) -> Any:
-    """The same with this content."""
+    """Return a pyarrow.Table with this content."""
     blocks = list(record_batches(sentences, content))
     return import_package("pyarrow").Table.from_batches(blocks, schema_of(content)).unify_dictionaries()
 
 
 def schema_of(content: Content, about: Mapping[str, object] | None = None) -> Any:
-    """The pyarrow.Schema of a table; what it is `about` is kept in its metadata, as JSON under `treefine`."""
+    """Return the pyarrow.Schema of a table, with `about` in its metadata, as JSON under `treefine`."""
     arrow = import_package("pyarrow")
     types = {"dictionary": arrow.dictionary(arrow.int32(), arrow.string())}
     fields = [
-        arrow.field(each.name, types.get(each.type) or getattr(arrow, each.type)(), metadata={"description": each.says})
+        arrow.field(
+            each.name, types.get(each.type) or getattr(arrow, each.type)(), metadata={"description": each.description}
+        )
         for each in content.columns
     ]
     return arrow.schema(fields, metadata={"treefine": json.dumps(about, ensure_ascii=False)} if about else None)
 
 
 def record_batches(sentences: Iterable[Placed | Sentence], content: Content, *, size: int = ROWS) -> Iterator[Any]:
-    """The rows as pyarrow.RecordBatches of about `size`, whole sentences each; so much is in memory at a time."""
+    """Yield pyarrow.RecordBatches of about `size` rows and whole sentences; only one is in memory at a time."""
+    record_batch, schema = import_package("pyarrow").record_batch, schema_of(content)
     cells: dict[str, list[CellValue]] = {column.name: [] for column in content.columns}
     n_characters = 0
     for number, each in enumerate(sentences, start=1):
-        for block in _blocks(_placed(each, content), number, content):
+        sentence, spans = _placed(each, content)
+        for block in _blocks(each, _word_cells(sentence, spans, number), content):
             for name, values in block.items():
                 cells[name] += values
-        n_characters += _characters(each.sentence if not isinstance(each, Sentence) else each)
+        n_characters += _count_characters(sentence)
         if len(cells["word"]) >= size or n_characters >= CHARACTERS:
-            yield _batch(cells, content)
+            yield record_batch(cells, schema=schema)
             cells, n_characters = {name: [] for name in cells}, 0
     if cells["word"]:
-        yield _batch(cells, content)
+        yield record_batch(cells, schema=schema)
 
 
 def import_package(package: Literal["pyarrow", "pyarrow.parquet", "pandas", "polars"]) -> Any:
-    """The package, which need not be installed."""
+    """Import an optional package, or raise an error that says how to install it."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -165,34 +163,36 @@ def import_package(package: Literal["pyarrow", "pyarrow.parquet", "pandas", "pol
         raise TreefineError(f"The package {name} is not installed.", hint=f"Install it: {command}") from error
 
 
-def _placed(each: Placed | Sentence, content: Content) -> Placed:
+def _placed(each: Placed | Sentence, content: Content) -> tuple[Sentence, Sequence[Span]]:
+    """Return the sentence and the characters of each of its words."""
     if isinstance(each, Sentence) and not (content.confidence or content.trees or content.initial):
-        return _Bare(each, spans_in(own_text(each), each))
+        return each, spans_in(own_text(each), each)
     if isinstance(each, Sentence) or not hasattr(each, "spans"):
         what = "a Parse" if isinstance(each, Sentence) else "a Parse or a Sentence"
         raise TreefineError(f"This is not {what}: {each!r:.60}.", hint="Give Parses alone, or Sentences alone.")
-    return each
+    return each.sentence, each.spans
 
 
-def _blocks(each: Placed, number: int, content: Content) -> Iterator[dict[str, Sequence[CellValue]]]:
-    """The rows of one sentence, column by column; then those of its other trees, where these are asked for."""
-    cells = _of_words(each, number)
+def _blocks(each: Placed | Sentence, cells: _Cells, content: Content) -> Iterator[_Cells]:
+    """Yield the rows of one sentence, column by column; then those of its other trees, if they are wanted.
+
+    `cells` are the columns that every sentence has.
+    """
     parse = cast("Parse", each)
     if content.confidence:
-        cells |= _of_confidence(parse)
+        cells |= _confidence_cells(parse)
     if content.initial:
         cells |= {"initial_head": parse.initial.heads, "initial_label": parse.initial.labels}
     if not content.trees:
         yield cells
         return
     for rank, tree in enumerate(parse.trees, start=1):
-        if rank == 2 and content.confidence:  # that of the words is in the best tree alone
+        if rank == 2 and content.confidence:  # only the best tree has word confidences
             cells |= {column.name: [None] * len(parse) for column in CONFIDENCE}
-        yield cells | _of_tree(tree, rank, parse.forms)
+        yield cells | _tree_cells(tree, rank, parse.forms)
 
 
-def _of_words(each: Placed, number: int) -> dict[str, Sequence[CellValue]]:
-    sentence = each.sentence
+def _word_cells(sentence: Sentence, spans: Sequence[Span], number: int) -> _Cells:
     n_words, form = len(sentence), sentence.format
     forms, heads = sentence.forms, sentence.heads
     return {
@@ -210,12 +210,12 @@ def _of_words(each: Placed, number: int) -> dict[str, Sequence[CellValue]]:
         "head_form": _forms_of(heads, forms),
         "label": sentence.labels,
         "token": _tokens(sentence),
-        "start": [start for start, _ in each.spans],
-        "end": [end for _, end in each.spans],
+        "start": [start for start, _ in spans],
+        "end": [end for _, end in spans],
     }
 
 
-def _of_confidence(parse: Parse) -> dict[str, Sequence[CellValue]]:
+def _confidence_cells(parse: Parse) -> _Cells:
     return {
         "arc_confidence": [each.arc for each in parse.word_confidences],
         "label_confidence": [each.label for each in parse.word_confidences],
@@ -224,7 +224,7 @@ def _of_confidence(parse: Parse) -> dict[str, Sequence[CellValue]]:
     }
 
 
-def _of_tree(ranked: RankedTree, rank: int, forms: Sequence[str]) -> dict[str, Sequence[CellValue]]:
+def _tree_cells(ranked: RankedTree, rank: int, forms: Sequence[str]) -> _Cells:
     heads, labels = ranked.tree.arcs
     return {
         "head": heads,
@@ -237,7 +237,7 @@ def _of_tree(ranked: RankedTree, rank: int, forms: Sequence[str]) -> dict[str, S
 
 
 def _readable(path: str) -> str:
-    """The name of a file with the bytes that are no UTF-8 spelled out, for Arrow has no others."""
+    """Spell out the bytes of a file name that are not UTF-8, which Arrow cannot hold."""
     return path.encode(errors="backslashreplace").decode()
 
 
@@ -246,32 +246,13 @@ def _forms_of(heads: Sequence[int | None], forms: Sequence[str]) -> list[CellVal
 
 
 def _tokens(sentence: Sentence) -> list[CellValue]:
-    """The multiword token of each word, if it is part of one."""
-    if len(sentence.columns[0]) == len(sentence):  # as most: all lines are words
+    """Return the multiword token of each word, or None for a word that is not part of one."""
+    if len(sentence.columns[0]) == len(sentence):  # true of most sentences: all lines are words
         return [None] * len(sentence)
     tokens = ((token.form if len(token.words) > 1 else None, len(token.words)) for token in sentence.tokens())
     return [form for form, n_words in tokens for _ in range(n_words)]
 
 
-def _characters(sentence: Sentence) -> int:
-    """How long its strings are together, about."""
+def _count_characters(sentence: Sentence) -> int:
+    """Return about how many characters the strings of a sentence have."""
     return sum(sum(map(len, column)) for column in sentence.columns) + sum(map(len, sentence.comments))
-
-
-def _batch(cells: Mapping[str, Sequence[CellValue]], content: Content) -> Any:
-    arrow, schema = import_package("pyarrow"), schema_of(content)
-    arrays = [
-        _encoded(cells[column.name]) if column.type == "dictionary" else arrow.array(cells[column.name], field.type)
-        for column, field in zip(content.columns, schema, strict=True)
-    ]
-    return arrow.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _encoded(values: Sequence[CellValue]) -> Any:
-    """A dictionary: what stands in many rows is held once, however long it is."""
-    arrow = import_package("pyarrow")
-    numbers: dict[CellValue, int] = {}
-    places = [None if value is None else numbers.setdefault(value, len(numbers)) for value in values]
-    return arrow.DictionaryArray.from_arrays(
-        arrow.array(places, arrow.int32()), arrow.array([*numbers], arrow.string())
-    )
