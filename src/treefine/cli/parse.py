@@ -267,7 +267,7 @@ def _run(
             typer.echo(f"{n_all - len(jobs):,} of {tables.count(n_all, 'output')} finished before", err=True)
         if not jobs:
             return
-    from treefine.cli.stream import run_jobs  # which loads torch
+    from treefine.cli.stream import run_jobs  # which loads numpy and tokenizers
 
     if not run_jobs(load(), jobs, wanted, tells_changes=tells_changes, workers=workers):
         raise typer.Exit(1)
