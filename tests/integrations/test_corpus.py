@@ -21,6 +21,7 @@ from treefine.cli.app import app
 from treefine.cli.inputs import Input, find_inputs
 from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading
+from treefine.cli.stream import JobRunner
 from treefine.errors import TreefineError
 from treefine.integrations.corpus.blocks import row_of
 from treefine.integrations.corpus.ray import Actor, Share, share_of, told_to_wait
@@ -460,16 +461,14 @@ def test_an_unfit_worker_ends_the_run(files, parse):
 
 
 def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monkeypatch):
-    from treefine.integrations.corpus import worker as corpus_worker
+    run_job = JobRunner.run
 
-    run_job = corpus_worker.run_job
-
-    def odd(parser, files, block, *others, **options):
+    def odd(self, block):
         if block.target == "out/e.conllu":
             raise LookupError("odd\nand long")
-        run_job(parser, files, block, *others, **options)
+        run_job(self, block)
 
-    monkeypatch.setattr(corpus_worker, "run_job", odd)
+    monkeypatch.setattr(JobRunner, "run", odd)
 
     is_right, said = parse("a.conllu", "e.txt")
 
@@ -479,7 +478,6 @@ def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monk
 
 def test_an_actor_ends_with_an_error_that_is_not_of_a_block(files, text_model, monkeypatch):
     """So that Ray makes another, with a GPU that works."""
-    from treefine.integrations.corpus import worker as corpus_worker
 
     def fail(*others, **options):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
@@ -487,7 +485,7 @@ def test_an_actor_ends_with_an_error_that_is_not_of_a_block(files, text_model, m
     def end(code):
         raise SystemExit(code)
 
-    monkeypatch.setattr(corpus_worker, "run_job", fail)
+    monkeypatch.setattr(JobRunner, "run", fail)
     monkeypatch.setattr(os, "_exit", end)
     Path("out").mkdir()
     job = Job((Input("e.txt", kind="text"),), "out/e.conllu", "conllu", is_block=True)
@@ -510,7 +508,7 @@ def test_a_worker_whose_processes_ended_is_not_used_any_more(worker, monkeypatch
     def fail(*others, **options):
         raise TreefineError("A process that reads and writes for the parser has ended.")
 
-    monkeypatch.setattr(corpus_worker, "run_job", fail)
+    monkeypatch.setattr(JobRunner, "run", fail)
     monkeypatch.setattr(corpus_worker.FileParser, "of", lambda parser, workers: object() if workers else None)
 
     with pytest.raises(RuntimeError, match="A process that reads and writes for the parser has ended"):
