@@ -31,9 +31,9 @@ from benchmarks.results import NONE, listed, percent
 from benchmarks.rows import ROOT, ROWS, TREEBANKS
 from benchmarks.tables import filled
 from treefine import TreefineError
+from treefine.evaluation.analysis.export import reduction_text as reduction
+from treefine.evaluation.analysis.export import share_text as share
 from treefine.evaluation.analysis.refinement import LARGE, Refinement, StepCounts, ranked_labels
-from treefine.evaluation.analysis.refinement_tables import percent as reduction
-from treefine.evaluation.analysis.refinement_tables import share
 
 PAGE = "docs/analysis.md"
 LEAST, MOST = 100, 12  # gold words of a dependency type that is ranked, and how many types are shown

@@ -10,10 +10,9 @@ from benchmarks.refinements import NAMES, PREDICTIONS, all_models, gold_of, refi
 from benchmarks.results import listed
 from treefine.drawing.svg import draw_svg
 from treefine.evaluation.analysis.charts import PERCENT, Line, Mark, draw_lines, draw_steps
-from treefine.evaluation.analysis.error_page import APART
-from treefine.evaluation.analysis.errors import Point, Tally, draw_curves, join, tally
+from treefine.evaluation.analysis.curves import Point, Tally, draw_curves, join, tally
+from treefine.evaluation.analysis.pages import APART, example_pictures
 from treefine.evaluation.analysis.refinement import Example, step_pair
-from treefine.evaluation.analysis.refinement_page import example_pictures
 from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.scores import all_marks
 from treefine.evaluation.words import WordColumns, load_words

@@ -15,9 +15,9 @@ from benchmarks.markdown import table
 from benchmarks.refinements import NAMES, gold_of
 from benchmarks.results import NONE, clock, percent, short, title
 from benchmarks.rows import read_rows, save_row
+from treefine.evaluation.analysis.export import costs_table
+from treefine.evaluation.analysis.export import reduction_text as reduction
 from treefine.evaluation.analysis.refinement import Costs
-from treefine.evaluation.analysis.refinement_tables import costs_table
-from treefine.evaluation.analysis.refinement_tables import percent as reduction
 from treefine.evaluation.scores import relative_error_reduction
 from treefine.evaluation.tables import count
 from treefine.training.train import LAYOUT

@@ -16,7 +16,7 @@ from benchmarks.tables import filled
 from tests.benchmarks.test_results import cells, row
 from tests.support.tiny import sample, tiny_model
 from treefine import Parser, TreefineError
-from treefine.evaluation.analysis import refinement_page, refinement_tables
+from treefine.evaluation.analysis import errors, export
 from treefine.evaluation.analysis.refinement import Refinement, StepCounts
 
 TEX = ROOT.parent / "shared" / "paper" / "rngtr.tex"
@@ -35,8 +35,8 @@ def test_the_page_is_what_the_rows_and_the_trees_give():
 def test_the_page_tells_the_rules_that_the_report_of_a_model_has():
     page = (ROOT / PAGE).read_text()
 
-    assert f"fewer than {refinement_tables.LEAST} gold" in page
-    assert f"the { ({10: 'ten'}[refinement_page.EXAMPLES]) } shortest corrected" in page
+    assert f"fewer than {export.LEAST_WORDS} gold" in page
+    assert f"the { ({10: 'ten'}[errors.EXAMPLES]) } shortest corrected" in page
 
 
 @needs_treebanks

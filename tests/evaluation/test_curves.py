@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.generated import LABELS, file_pairs, random_heads
 from treefine import Graph, Sentence, read_treebank
-from treefine.evaluation.analysis import errors as curves
-from treefine.evaluation.analysis.errors import LOWEST, draw_curves, f1_bands, f1_of_kinds, join, point_of, tally
+from treefine.evaluation.analysis import curves
+from treefine.evaluation.analysis.curves import LOWEST, draw_curves, f1_bands, f1_of_kinds, join, point_of, tally
 from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.scores import all_marks, load_pair
 from treefine.evaluation.significance import draw_weights
@@ -289,7 +289,7 @@ def test_bands_do_not_depend_on_how_many_kinds_are_counted_at_once(data, monkeyp
     counted = tally_of(load_pair(path, path), "label")
     at_once = f1_bands([counted], samples=10, seed=1)
 
-    monkeypatch.setattr(curves, "KINDS_AT_ONCE", 3)
+    monkeypatch.setattr(curves, "_KINDS_AT_ONCE", 3)
 
     assert len(counted.kinds) > 6
     assert np.array_equal(f1_bands([counted], samples=10, seed=1), at_once)

@@ -11,18 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.evaluation.test_refinement import GOLD, STEPS, arcs, sentence
-from treefine.evaluation.analysis.refinement import Costs, StepCounts, refinement_of, together
-from treefine.evaluation.analysis.refinement_page import example_pictures, labels_chart, refinement_page, steps_chart
-from treefine.evaluation.analysis.refinement_tables import (
-    CSV_HEADER,
+from treefine.evaluation.analysis.export import (
     by_label,
     by_projectivity,
     by_step,
     costs_table,
-    csv_rows,
+    refinement_csv,
     refinement_json,
     summary_of,
 )
+from treefine.evaluation.analysis.pages import example_pictures, labels_chart, refinement_page, steps_chart
+from treefine.evaluation.analysis.refinement import Costs, StepCounts, refinement_of, together
 
 COSTS = Costs("cpu", 34_600_000, 28_000_000, 1.5, (4.0, 1.0), (2, 1))
 
@@ -109,7 +108,7 @@ def test_a_step_that_no_sentence_reached_has_no_time_a_sentence():
 
 
 def test_json_holds_all_counts(counted):
-    values = json.loads(json.dumps(refinement_json(counted, COSTS)))
+    (values,) = json.loads(refinement_json([(counted, COSTS)], "Tiny"))["treebanks"]
 
     assert values["t"] == [0, 1, 2]
     assert values["attachment"]["LAS"]["correct"] == [4, 6, 7]
@@ -120,11 +119,7 @@ def test_json_holds_all_counts(counted):
 
 
 def test_csv_has_a_row_for_each_number_of_words_and_each_step(counted):
-    text = io.StringIO()
-    rows = csv.writer(text)
-    rows.writerows([CSV_HEADER, *csv_rows(counted)])
-
-    read = list(csv.DictReader(io.StringIO(text.getvalue())))
+    read = list(csv.DictReader(io.StringIO(refinement_csv([(counted, COSTS)]))))
 
     (las,) = [row for row in read if (row["table"], row["kind"], row["t"]) == ("attachment", "LAS", "2")]
     assert (las["treebank"], las["gold"], las["correct"]) == ("tiny", "8", "7")

@@ -13,9 +13,9 @@ from tests.support.generated_pictures import ANY_TEXT
 from treefine import Graph, Sentence
 from treefine.drawing.characters import visible
 from treefine.evaluation.analysis import errors as error_analysis
-from treefine.evaluation.analysis.error_page import DEFINITIONS, MOST_CONFUSIONS, MOST_ROWS, READING, report_page
-from treefine.evaluation.analysis.errors import Analysis, Point, SentenceDifference, analyse, read_parsed
-from treefine.evaluation.analysis.page_parts import REPORT_STYLE
+from treefine.evaluation.analysis.curves import Point
+from treefine.evaluation.analysis.errors import Analysis, SentenceDifference, analyse, read_parsed
+from treefine.evaluation.analysis.pages import DEFINITIONS, MOST_CONFUSIONS, MOST_ROWS, report_page
 from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.significance import Comparison, Difference
 
@@ -93,7 +93,7 @@ def test_a_page_needs_no_script_and_nothing_from_elsewhere():
     assert not re.search(r"<script|src=|url\(|@import|href=\"[^#]", text)
     assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg\")", text)
     assert "prefers-color-scheme: dark" in text
-    assert REPORT_STYLE in text
+    assert "figure.chart svg { width: 100%;" in text  # the style of a report
 
 
 def test_scores_have_the_metric_first_and_the_best_group_in_bold():
@@ -148,8 +148,8 @@ def test_how_to_read_the_charts_is_said_once_for_all_treebanks():
 
     text = "".join(report_page(analyse(banks), "Report"))
 
-    assert text.count(READING) == 1
-    assert text.index(READING) < text.index("<svg")
+    assert text.count("How to read the charts: ") == 1
+    assert text.index("How to read the charts: ") < text.index("<svg")
 
 
 def test_bands_of_more_than_three_systems_are_left_to_the_tables_and_that_is_said():

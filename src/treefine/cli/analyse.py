@@ -1,8 +1,8 @@
-"""The command analyse."""
+"""The command analyse: the errors of systems, or with --model what each refinement step does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +93,7 @@ def analyse_command(
             raise TreefineError("--model takes the place of systems.", hint="Name one or the other.")
         from treefine.cli.analyse_model import analyse_model  # which loads torch
 
-        return analyse_model(
+        analyse_model(
             gold,
             model=model,
             outputs=outputs,
@@ -105,22 +105,20 @@ def analyse_command(
             format=format,
             examples=examples,
         )
-    given = {"--initial": initial, "--steps": steps, "--tags": tags, "--device": device}
-    for option in [option for option, value in given.items() if value is not None]:
-        raise TreefineError(f"{option} is for a model.", hint="Add --model, or leave it out.")
+        return
+    for option, value in {"--initial": initial, "--steps": steps, "--tags": tags, "--device": device}.items():
+        if value is not None:
+            raise TreefineError(f"{option} is for a model.", hint="Add --model, or leave it out.")
     if not systems:
         raise TreefineError("There is no system to analyse.", hint="Name files after the gold file, or --model.")
-    _analyse_files(gold, systems, outputs, rule, format, examples)
+    _analyse_files(gold, systems, outputs, rule=rule, format=format, examples=examples)
 
 
 def _analyse_files(
-    gold: str, systems: Sequence[str], outputs: Sequence[str], rule: str, format: str | None, examples: int
+    gold: str, systems: Sequence[str], outputs: Sequence[str], *, rule: str, format: str | None, examples: int
 ) -> None:
-    from treefine.evaluation.analysis.errors import (
-        analyse,  # which loads numpy
-        count_resamplings,
-        read_parsed,
-    )
+    from treefine.evaluation.analysis import export  # this and the next load numpy
+    from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
 
     if gold == "-" and "-" in systems:
         raise TreefineError("Standard input can be read once.", hint="Name a file for the other.")
@@ -137,28 +135,34 @@ def _analyse_files(
     with progress("Resampling", count_resamplings(len(treebanks), len(names)) or None) as advance:
         analyses = analyse(treebanks, examples=examples, on_progress=advance)
     title = f"{', '.join(names)} against {visible(gold) if gold != '-' else 'standard input'}"
-    from treefine.evaluation.analysis.export import analysis_csv, analysis_json, analysis_text
 
     def page() -> Iterator[str]:
-        from treefine.evaluation.analysis.error_page import report_page
+        from treefine.evaluation.analysis.pages import report_page  # which loads jinja2
 
         return report_page(analyses, title)
 
-    texts: dict[str, Callable[[], Iterator[str]]] = {
+    reports = {
         ".html": page,
-        ".json": lambda: iter([analysis_json(analyses, title)]),
-        ".csv": lambda: iter([analysis_csv(analyses)]),
+        ".json": lambda: [export.analysis_json(analyses, title)],
+        ".csv": lambda: [export.analysis_csv(analyses)],
     }
+    write_reports(outputs, reports, lambda: export.analysis_text(analyses))
+
+
+def write_reports(
+    outputs: Sequence[str], reports: Mapping[str, Callable[[], Iterable[str]]], summary: Callable[[], str]
+) -> None:
+    """Write each output with the report that has its ending; without outputs, print the summary."""
     for output in outputs:
         with open_output(output) as stream:
-            for text in texts[Path(output).suffix.lower()]():
-                stream.write(text.encode())
+            for part in reports[Path(output).suffix.lower()]():
+                stream.write(part.encode())
     if not outputs:
-        typer.echo(analysis_text(analyses))
+        typer.echo(summary())
 
 
 def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    """Tell what cannot be written before work begins."""
+    """Raise an error for an output that cannot be written, before the work begins."""
     for output in outputs:
         path = Path(output)
         if path.suffix.lower() not in _ENDINGS:
@@ -173,7 +177,7 @@ def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
 
 
 def _notes(treebanks: Sequence[ParsedTreebank]) -> Iterator[str]:
-    """What a person should know of the files: missing labels, and graphs that are no trees."""
+    """Yield what a user should know about the files: missing labels, and graphs that are not trees."""
     for treebank in treebanks:
         for path in treebank.paths_without_labels():
             yield (

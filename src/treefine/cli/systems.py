@@ -1,4 +1,4 @@
-"""The files of a gold standard and of systems, as evaluate, compare and analyse take them: options, names, folders."""
+"""The files that evaluate, compare and analyse read: their options, the names of systems, and folders of treebanks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FormatOption = Annotated[
 ]
 
 
-class Files(NamedTuple):
+class TreebankFiles(NamedTuple):
     """One treebank: its gold file and that of each system."""
 
     name: str
@@ -36,7 +36,7 @@ class Files(NamedTuple):
 
 
 def system_names(paths: Sequence[str]) -> dict[str, str]:
-    """Each path by its name without ending, and with as many of its folders as tell it from the others.
+    """Return each path by its name without ending, preceded by as many folders as tell it from the others.
 
     >>> list(system_names(["a/en.conllu", "b/en.conllu.gz"])), list(system_names(["a/en.conllu", "b/de.conllu"]))
     (['a/en', 'b/en'], ['en', 'de'])
@@ -54,7 +54,7 @@ def system_names(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _stem(path: str) -> str:
-    """What a file is called without its ending, in characters that can be shown; a folder's name whole."""
+    """Return the name of a file without its ending, or of a folder, in characters that can be shown."""
     if path == "-":
         return "stdin"
     place = Path(path).absolute()
@@ -65,17 +65,17 @@ def _stem(path: str) -> str:
     return visible(place.stem)
 
 
-def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None = None) -> list[Files]:
-    """The treebanks that a gold file and system files are, or that folders of them hold: the files of the same names.
+def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None = None) -> list[TreebankFiles]:
+    """Return the treebank that a gold file and system files are, or the treebanks in folders of them, matched by name.
 
-    In a folder, files whose names end as treebanks do are looked at, or all where the format is given; hidden ones and
-    other folders are not.
+    In a folder, the files whose names end as treebanks do are used, or all if the format is given. Hidden files and
+    subfolders are left out.
     """
     kinds = {path: path != "-" and Path(path).is_dir() for path in (gold, *systems.values())}
     if not any(kinds.values()):
-        return [Files(_stem(gold), gold, dict(systems))]
+        return [TreebankFiles(_stem(gold), gold, dict(systems))]
     for path, is_folder in kinds.items():
-        if not is_folder and (path == "-" or Path(path).exists()):  # a path that is not there, the reader tells
+        if not is_folder and (path == "-" or Path(path).exists()):  # the reader reports a path that does not exist
             other = next(each for each in kinds if kinds[each])
             hint = "Name files alone, or folders with files of the same names."
             raise TreefineError(f"This is a file, but {other} is a folder.", hint=hint, path=path)
@@ -91,7 +91,7 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
     stems = {name: _stem(path) for name, path in files[gold].items()}
     is_short = len(set(stems.values())) == len(stems)
     return [
-        Files(
+        TreebankFiles(
             stems[name] if is_short else visible(name),
             path,
             {system: files[place][name] for system, place in systems.items()},
@@ -101,7 +101,7 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
 
 
 def treebanks_in(folder: str, *, format: str | None = None) -> dict[str, str]:
-    """The treebank files of a folder, by name; an error where there is none."""
+    """Return the treebank files of a folder, by name; raise an error if it has none."""
     if not Path(folder).is_dir():
         raise TreebankError("There is no such folder.", path=folder)
     paths = sorted(path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith("."))
@@ -114,9 +114,9 @@ def treebanks_in(folder: str, *, format: str | None = None) -> dict[str, str]:
 
 
 def total_size(*paths: str) -> int | None:
-    """The size of the files together, for a progress bar; None where one is a stream."""
+    """Return the size of the files together, for a progress bar, or None if one is a stream."""
     try:
         found = [Path(path).stat() for path in paths]
-    except OSError:  # a stream, or a path that the reader will complain about
+    except OSError:  # a stream, or a path that the reader will report
         return None
     return sum(each.st_size for each in found)

@@ -63,7 +63,7 @@ def evaluate_command(
     if by_label is not None:
         typer.echo("\n" + tables.score_table(by_label, title="Label"))
     for kind, counted in confused.items():
-        typer.echo("\n" + tables.confusion_table(counted, kind=kind, most=confusions))
+        typer.echo("\n" + tables.confusion_table(counted, kind=kind, most=confusions).to_text())
 
 
 def compare_command(
@@ -96,8 +96,12 @@ def compare_command(
         )
     if as_json:
         _print_json(tables.comparison_json(comparison))
+        return
+    table = tables.comparison_table(comparison)
+    if markdown:
+        typer.echo(table.to_markdown())
     else:
-        typer.echo(tables.comparison_table(comparison, markdown=markdown, is_terminal=sys.stdout.isatty()))
+        typer.echo(f"{table.to_text(is_terminal=sys.stdout.isatty())}\n\n{table.note}")
 
 
 def validate_command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -94,19 +93,21 @@ def compare_counts(
 
 
 def sentence_counts(pair: AlignedWords, found: Marks) -> Counts:
-    """Gold, system and correct words of each gold sentence; a system word belongs where its text begins."""
-    counts = np.zeros((len(pair.gold.sentences), 3))
-    for number, words in enumerate(pair.gold.sentence_words()):
-        counts[number, 0] = sum(found.gold[words.start : words.stop])
-        counts[number, 2] = sum(found.correct[words.start : words.stop])
+    """Return the gold, system and correct words of each gold sentence; a system word belongs where its text begins."""
+    ours, theirs = sentence_of_each_word(pair)
+    columns = ((ours, found.gold), (theirs, found.system), (ours, found.correct))
+    n_sentences = len(pair.gold.sentences)
+    return np.stack([np.bincount(of, weights=marks, minlength=n_sentences) for of, marks in columns], axis=1)
+
+
+def sentence_of_each_word(pair: AlignedWords) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the gold sentence, from 0, of each gold word and of each system word."""
+    lengths = np.array([len(words) for words in pair.gold.sentence_words()], dtype=np.int64)
+    ours = np.repeat(np.arange(len(lengths)), lengths)
     if pair.gold.spans == pair.system.spans:
-        for number, words in enumerate(pair.gold.sentence_words()):
-            counts[number, 1] = sum(found.system[words.start : words.stop])
-    else:
-        starts = [start for start, _ in pair.gold.sentences]
-        for (start, _), does_count in zip(pair.system.spans, found.system, strict=True):
-            counts[bisect_right(starts, start) - 1, 1] += does_count
-    return counts
+        return ours, ours
+    starts = [start for start, _ in pair.gold.sentences]
+    return ours, np.searchsorted(starts, [start for start, _ in pair.system.spans], side="right") - 1
 
 
 def f1(totals: Counts) -> NDArray[np.float64]:

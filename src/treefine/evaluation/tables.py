@@ -1,10 +1,16 @@
-"""Scores and comparisons as text, Markdown and JSON values."""
+"""The `Table` type, which becomes text, Markdown, CSV or JSON values, and the tables of scores and comparisons.
+
+A report page turns the same tables into HTML (`analysis/templates/parts.html`).
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from treefine.errors import TreefineError
 from treefine.evaluation.scores import Score, relative_error_reduction
@@ -12,9 +18,82 @@ from treefine.evaluation.scores import Score, relative_error_reduction
 if TYPE_CHECKING:
     from treefine.evaluation.significance import Comparison, Difference  # which loads numpy
 
+TableCell: TypeAlias = "str | int | float | None"  # None is an empty cell
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A header and rows of cells; the first columns hold names, the others numbers.
+
+    >>> table = Table(("system", "LAS"), (("first", "81.25"), ("second", "93.75")), bold=frozenset({(1, 1)}))
+    >>> print(table.to_text())
+    system     LAS
+    ------  ------
+    first    81.25
+    second  93.75*
+    >>> table.to_records()[0]
+    {'system': 'first', 'LAS': '81.25'}
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
+    title: str = ""
+    note: str = ""  # what the table shows
+    n_names: int = 1  # columns of names
+    groups: tuple[tuple[str, int], ...] = ()  # headings over several columns, with how many, on a page
+    bold: frozenset[tuple[int, int]] = frozenset()  # row and column of each bold cell, from 0
+
+    @classmethod
+    def of_records(cls, header: tuple[str, ...], records: Iterable[Mapping[str, TableCell]]) -> Table:
+        """Return the table of rows that name their cells; a cell that a row lacks is empty."""
+        return cls(header, tuple(tuple(record.get(name) for name in header) for record in records))
+
+    def to_text(self, *, is_terminal: bool = False) -> str:
+        """Return aligned columns. Bold cells have a star, since plain text has no bold; a terminal shows both."""
+        rows = self._shown_rows(lambda text: f"{_BOLD}{text}{_PLAIN}*" if is_terminal else f"{text}*")
+        widths = [max(map(_visible_width, column)) for column in zip(self.header, *rows, strict=True)]
+        lines = [self.header, ["-" * width for width in widths], *rows]
+        return "\n".join("  ".join(map(_padded, line, widths, range(len(line)))).rstrip() for line in lines)
+
+    def to_markdown(self) -> str:
+        """Return a Markdown table."""
+        lines = [self.header, ["---"] * len(self.header), *self._shown_rows("**{}**".format)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def _shown_rows(self, mark: Callable[[str], str]) -> list[list[str]]:
+        """Return the cells as text, with the bold ones marked."""
+        return [
+            [mark(_text(cell)) if (row, column) in self.bold else _text(cell) for column, cell in enumerate(cells)]
+            for row, cells in enumerate(self.rows)
+        ]
+
+    def to_csv(self) -> str:
+        """Return CSV with the header as its first line."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.header, *self.rows])
+        return text.getvalue()
+
+    def to_records(self) -> list[dict[str, TableCell]]:
+        """Return each row as a JSON value."""
+        return [dict(zip(self.header, row, strict=True)) for row in self.rows]
+
+
+def _text(cell: TableCell) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _padded(cell: str, width: int, column: int) -> str:
+    room = " " * (width - _visible_width(cell))
+    return room + cell if column else cell + room
+
+
+def _visible_width(cell: str) -> int:
+    return len(cell.replace(_BOLD, "").replace(_PLAIN, ""))
+
 
 def score_table(scores: Mapping[str, Score], *, title: str = "Metric") -> str:
-    """Scores in the layout of the official CoNLL 2018 scorer."""
+    """Return the scores in the layout of the official CoNLL 2018 scorer."""
     width = max(10, *map(len, scores))
     lines = [
         f"{title:{width}} | Precision |    Recall |  F1 Score | AligndAcc",
@@ -28,72 +107,42 @@ def score_table(scores: Mapping[str, Score], *, title: str = "Metric") -> str:
     return "\n".join(lines)
 
 
-def confusion_table(confusions: Counter[tuple[str, str]], *, kind: str, most: int) -> str:
-    """The most frequent confusions of labels or heads."""
-    rows = [[gold, system, str(count)] for (gold, system), count in confusions.most_common(most)]
-    return aligned_table([f"gold {kind}", f"system {kind}", "times"], rows)
+def confusion_table(confusions: Counter[tuple[str, str]], *, kind: str = "", most: int | None = None) -> Table:
+    """Return the most frequent confusions of labels or heads, or all of them."""
+    rows = tuple((gold, system, times) for (gold, system), times in confusions.most_common(most))
+    return Table((f"gold {kind}".rstrip(), f"system {kind}".rstrip(), "times"), rows)
 
 
-def comparison_table(comparison: Comparison, *, markdown: bool = False, is_terminal: bool = False) -> str:
-    """One row a system, compared with the first; the best and what is not significantly different from it in bold.
-
-    In plain text, where nothing is bold, those are marked with a star.
-    """
+def comparison_table(comparison: Comparison) -> Table:
+    """Return one row per system, compared with the first; the systems that tie for the best score are bold."""
     first = next(iter(comparison.scores))
-    header = ["system", comparison.metric, "difference", "RER", "p (rand.)", "p (boot.)"]
-    rows = []
+    rows: list[tuple[TableCell, ...]] = []
     for name, score in comparison.scores.items():
-        number = f"{100 * score:.2f}"
-        if name in comparison.best_group:
-            number = f"**{number}**" if markdown else f"\x1b[1m{number}\x1b[0m*" if is_terminal else f"{number}*"
-        cells = [name, number]
+        cells: tuple[TableCell, ...] = (None,) * 4
         if name != first:
-            difference = comparison.between(first, name)
-            reduction = relative_error_reduction(comparison.scores[first], score)
-            cells += [f"{100 * (score - comparison.scores[first]):+.2f}"]
-            cells += ["" if reduction is None else f"{100 * reduction:+.2f} %"]
-            cells += [f"{difference.randomisation:.4f}", f"{difference.bootstrap:.4f}"]
-        rows.append(cells + [""] * (len(header) - len(cells)))
-    if markdown:
-        lines = [header, ["---"] * len(header), *rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+            before, difference = comparison.scores[first], comparison.between(first, name)
+            reduction = relative_error_reduction(before, score)
+            cells = (
+                f"{100 * (score - before):+.2f}",
+                None if reduction is None else f"{100 * reduction:+.2f} %",
+                f"{difference.randomisation:.4f}",
+                f"{difference.bootstrap:.4f}",
+            )
+        rows.append((name, f"{100 * score:.2f}", *cells))
     note = (
         f"*: best, or not significantly different from it (alpha = {comparison.alpha:g}, approximate randomisation).\n"
         f"Compared with {first}: difference in {comparison.metric}, relative error reduction, and the probability of\n"
         f"as much by chance over {comparison.samples:,} samples of sentences, seed {comparison.seed}."
     )
-    return f"{aligned_table(header, rows)}\n\n{note}"
-
-
-def aligned_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell: the first to the left, numbers to the right."""
-    widths = [max(_visible_width(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    lines = []
-    for row in (header, ["-" * width for width in widths], *rows):
-        cells = [
-            cell + " " * (width - _visible_width(cell)) if column == 0 else " " * (width - _visible_width(cell)) + cell
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def _visible_width(cell: str) -> int:
-    return len(cell.replace("\x1b[1m", "").replace("\x1b[0m", ""))
+    header = ("system", comparison.metric, "difference", "RER", "p (rand.)", "p (boot.)")
+    bold = frozenset((row, 1) for row, name in enumerate(comparison.scores) if name in comparison.best_group)
+    return Table(header, tuple(rows), note=note, bold=bold)
 
 
 def score_json(score: Score) -> dict[str, Any]:
-    """A score with its counts and shares."""
-    return {
-        "precision": score.precision,
-        "recall": score.recall,
-        "f1": score.f1,
-        "aligned_accuracy": score.aligned_accuracy,
-        "gold": score.gold,
-        "system": score.system,
-        "correct": score.correct,
-        "aligned": score.aligned,
-    }
+    """Return the shares and counts of a score."""
+    shares = ("precision", "recall", "f1", "aligned_accuracy")
+    return {name: getattr(score, name) for name in shares} | asdict(score)
 
 
 def evaluation_json(
@@ -103,18 +152,17 @@ def evaluation_json(
     *,
     most: int,
 ) -> dict[str, Any]:
-    """Scores, and scores of labels and confusions if there are any."""
+    """Return scores, and scores of labels and confusions if they were counted."""
     result: dict[str, Any] = {"scores": {name: score_json(score) for name, score in scores.items()}}
     if labels is not None:
         result["labels"] = {name: score_json(score) for name, score in labels.items()}
     for kind, counted in confusions.items():
-        rows = [{"gold": ours, "system": theirs, "times": n} for (ours, theirs), n in counted.most_common(most)]
-        result[f"confused_{kind}s"] = rows
+        result[f"confused_{kind}s"] = confusion_table(counted, most=most).to_records()
     return result
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """A comparison with the difference of each two systems."""
+    """Return a comparison with the difference of each two systems."""
 
     def difference_json(difference: Difference) -> dict[str, Any]:
         before, after = comparison.scores[difference.first], comparison.scores[difference.second]
@@ -128,37 +176,24 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         }
 
     return {
-        "metric": comparison.metric,
-        "alpha": comparison.alpha,
-        "samples": comparison.samples,
-        "seed": comparison.seed,
-        "scores": comparison.scores,
-        "best": comparison.best,
+        **{name: getattr(comparison, name) for name in ("metric", "alpha", "samples", "seed", "scores", "best")},
         "not_significantly_different_from_best": sorted(comparison.best_group),
         "differences": [difference_json(each) for each in comparison.differences.values()],
     }
 
 
 def error_json(error: TreefineError) -> dict[str, Any]:
-    """An error with its place."""
-    return {
-        "path": error.path,
-        "line": error.line,
-        "sent_id": error.sent_id,
-        "sentence": error.sentence,
-        "word": error.word,
-        "message": error.message,
-        "hint": error.hint,
-    }
+    """Return the fields of an error: its place, its message and what to do about it."""
+    return {name: getattr(error, name) for name in ("path", "line", "sent_id", "sentence", "word", "message", "hint")}
 
 
 def losses_line(lost: Mapping[str, int], title: str) -> str:
-    """What a format has no place for, and how much of it there was."""
+    """Return a line that says what a format has no place for, and how much of it there was."""
     return f"{title} has no place for: {', '.join(count(number, kind) for kind, number in lost.items())}"
 
 
 def count(number: int, thing: str) -> str:
-    """The number and the thing, in the plural unless it is one.
+    """Return the number and the thing, in the plural unless it is one.
 
     >>> count(2000, "sentence"), count(1, "word"), count(3, "DEPS")
     ('2,000 sentences', '1 word', '3 DEPS')

@@ -1,79 +1,85 @@
-"""An error analysis as text, JSON and CSV."""
+"""Both analyses as printed text, JSON and CSV, and the tables of a refinement analysis in the paper's layout."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from treefine.evaluation.analysis.errors import METRICS, METRICS_WITHOUT_LABELS
-from treefine.evaluation.tables import aligned_table, comparison_json, comparison_table, count, score_json
+from treefine.drawing.characters import visible
+from treefine.evaluation.analysis.refinement import (
+    STEP_METRICS,
+    Costs,
+    Refinement,
+    StepCounts,
+    ranked_labels,
+)
+from treefine.evaluation.tables import (
+    Table,
+    TableCell,
+    comparison_json,
+    comparison_table,
+    confusion_table,
+    count,
+    score_json,
+)
 
 if TYPE_CHECKING:
-    from treefine.evaluation.analysis.errors import Analysis, Point, SentenceDifference
+    from treefine.evaluation.analysis.curves import Point
+    from treefine.evaluation.analysis.errors import Analysis, SentenceDifference
     from treefine.treebank.sentence import Sentence
 
-_SHOWN_CURVES = ("dependency length", "distance to root", "sentence length")
-CSV_HEADER = (
-    "treebank",
-    "table",
-    "system",
-    "value",
-    "other",
-    "gold",
-    "predicted",
-    "gold_correct",
-    "predicted_correct",
-    "precision",
-    "recall",
-    "f1",
-    "low",
-    "high",
-    "times",
-    "difference",
-    "p_randomisation",
-    "p_bootstrap",
+LEAST_WORDS = 20  # gold words of a label that has a row
+_PRINTED_CURVES = ("dependency length", "distance to root", "sentence length")
+_PRINTED_LABELS = 12  # as many as the paper's table has at most
+_NOTE_WIDTH = 88  # characters per line of a printed note
+_NO_NUMBER = "–"
+_ERROR_COLUMNS = (
+    *("treebank", "table", "system", "value", "other", "gold", "predicted", "gold_correct", "predicted_correct"),
+    *("precision", "recall", "f1", "low", "high", "times", "difference", "p_randomisation", "p_bootstrap"),
 )
+_REFINEMENT_COLUMNS = ("treebank", "table", "kind", "t", "gold", "system", "correct", "f1", "error_reduction")
 
 
 def analysis_text(analyses: Sequence[Analysis]) -> str:
-    """A short summary: scores of all treebanks, and the curves and significance of the first."""
+    """Return a short summary: the scores of all treebanks, and the curves and significance of the first."""
     parts = []
     for analysis in analyses:
         sizes = f"{count(analysis.n_sentences, 'sentence')}, {count(analysis.n_words, 'word')}"
         parts.append(f"{analysis.name}: {sizes}, rule {analysis.rule}")
-        shown = METRICS if analysis.metric == "LAS" else METRICS_WITHOUT_LABELS
-        metrics = [metric for metric in shown if metric in analysis.scores[analysis.systems[0]]]
         rows = [
-            [system, *[f"{100 * scores[metric].f1:.2f}" for metric in metrics]]
+            (system, *[f"{100 * scores[metric].f1:.2f}" for metric in analysis.main_metrics])
             for system, scores in analysis.scores.items()
         ]
-        parts.append(aligned_table(["system", *metrics], rows))
+        parts.append(Table(("system", *analysis.main_metrics), tuple(rows)).to_text())
         if analysis is analyses[0]:
-            parts += [comparison_table(analysis.comparison)] if analysis.comparison else []
-            parts += [_curve_table(analysis, by) for by in _SHOWN_CURVES]
+            if analysis.comparison:
+                table = comparison_table(analysis.comparison)
+                parts += [table.to_text(), table.note]
+            parts += [_curve_table(analysis, by).to_text() for by in _PRINTED_CURVES]
     return "\n\n".join(parts)
 
 
-def _curve_table(analysis: Analysis, by: str) -> str:
+def _curve_table(analysis: Analysis, by: str) -> Table:
     curves = {system: {point.value: point for point in points} for system, points in analysis.curves[by].items()}
-    values = dict.fromkeys(value for points in analysis.curves[by].values() for value in (p.value for p in points))
+    values = dict.fromkeys(value for points in curves.values() for value in points)
     rows = []
     for value in values:
         points = [curve.get(value) for curve in curves.values()]
         gold = next(point.gold for point in points if point is not None)
-        rows.append([str(value), str(gold), *["" if point is None else f"{100 * point.f1:.2f}" for point in points]])
-    return aligned_table([f"{analysis.metric} by {by}", "gold words", *curves], rows)
+        rows.append((value, gold, *[None if point is None else f"{100 * point.f1:.2f}" for point in points]))
+    return Table((f"{analysis.metric} by {by}", "gold words", *curves), tuple(rows))
 
 
 def analysis_json(analyses: Sequence[Analysis], title: str) -> str:
-    """All numbers, and the trees of the sentences with the largest differences."""
-    values = {"title": title, "treebanks": [_analysis_values(analysis) for analysis in analyses]}
-    return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
+    """Return all numbers, and the trees of the sentences with the largest differences."""
+    return _report_json(title, [_analysis_values(analysis) for analysis in analyses])
+
+
+def _report_json(title: str, treebanks: Sequence[dict[str, Any]]) -> str:
+    return json.dumps({"title": title, "treebanks": treebanks}, ensure_ascii=False, indent=1) + "\n"
 
 
 def _analysis_values(analysis: Analysis) -> dict[str, Any]:
@@ -92,8 +98,12 @@ def _analysis_values(analysis: Analysis) -> dict[str, Any]:
             by: {system: [_point_values(point) for point in points] for system, points in curves.items()}
             for by, curves in analysis.curves.items()
         },
-        "confused_labels": {system: _confused(each) for system, each in analysis.label_confusions.items()},
-        "confused_heads": {system: _confused(each) for system, each in analysis.head_confusions.items()},
+        "confused_labels": {
+            system: confusion_table(each).to_records() for system, each in analysis.label_confusions.items()
+        },
+        "confused_heads": {
+            system: confusion_table(each).to_records() for system, each in analysis.head_confusions.items()
+        },
         "sentences_with_cycles": analysis.cycles,
         "comparison": None if analysis.comparison is None else comparison_json(analysis.comparison),
         "differences": [_difference_values(each) for each in analysis.differences],
@@ -101,12 +111,7 @@ def _analysis_values(analysis: Analysis) -> dict[str, Any]:
 
 
 def _point_values(point: Point) -> dict[str, Any]:
-    shares = {"precision": point.precision, "recall": point.recall, "f1": point.f1}
-    return {**asdict(point), **shares}
-
-
-def _confused(confusions: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
-    return [{"gold": gold, "system": system, "times": times} for (gold, system), times in confusions.most_common()]
+    return asdict(point) | {"precision": point.precision, "recall": point.recall, "f1": point.f1}
 
 
 def _difference_values(each: SentenceDifference) -> dict[str, Any]:
@@ -129,17 +134,12 @@ def _tree_values(sentence: Sentence) -> dict[str, Any]:
 
 
 def analysis_csv(analyses: Sequence[Analysis]) -> str:
-    """One row a number: scores, points, confusions, significance and sentences; `table` tells which."""
-    text = io.StringIO()
-    rows = csv.DictWriter(text, CSV_HEADER, lineterminator="\n")
-    rows.writeheader()
-    for analysis in analyses:
-        for row in _csv_rows(analysis):
-            rows.writerow({"treebank": analysis.name, **row})
-    return text.getvalue()
+    """Return one row per score, point, confusion, pair of systems and sentence; the column `table` says which."""
+    rows = ({"treebank": analysis.name, **row} for analysis in analyses for row in _error_rows(analysis))
+    return Table.of_records(_ERROR_COLUMNS, rows).to_csv()
 
 
-def _csv_rows(analysis: Analysis) -> Iterator[dict[str, Any]]:
+def _error_rows(analysis: Analysis) -> Iterator[dict[str, TableCell]]:
     for system, scores in analysis.scores.items():
         for metric, score in scores.items():
             counts = {"gold": score.gold, "predicted": score.system}
@@ -149,9 +149,8 @@ def _csv_rows(analysis: Analysis) -> Iterator[dict[str, Any]]:
     for by, curves in analysis.curves.items():
         for system, points in curves.items():
             for point in points:
-                values = _point_values(point)
-                renamed = {"predicted": values.pop("system"), "predicted_correct": values.pop("system_correct")}
-                yield {"table": by, "system": system, **values, **renamed}
+                renamed = {"predicted": point.system, "predicted_correct": point.system_correct}
+                yield _point_values(point) | renamed | {"table": by, "system": system}
     for kind, confused in (("label", analysis.label_confusions), ("head", analysis.head_confusions)):
         for system, confusions in confused.items():
             for (gold, given), times in confusions.most_common():
@@ -178,3 +177,167 @@ def _csv_rows(analysis: Analysis) -> Iterator[dict[str, Any]]:
             "gold": each.n_words,
             "difference": each.difference,
         }
+
+
+def refinement_text(found: Sequence[tuple[Refinement, Costs]]) -> str:
+    """Return the tables of each treebank, with the first labels only; notes follow those of the first treebank."""
+    parts = []
+    for number, (refinement, costs) in enumerate(found):
+        parts.append(f"{visible(refinement.name)}: {summary_of(refinement)}")
+        labels = by_label(refinement, most=_PRINTED_LABELS)
+        for table in (by_step(refinement), labels, by_projectivity(refinement), costs_table(costs)):
+            if table.rows:
+                parts.append(replace(table, header=(table.title, *table.header[1:])).to_text())
+                parts += [] if number else [fill(table.note, _NOTE_WIDTH)]
+    return "\n\n".join(parts)
+
+
+def summary_of(refinement: Refinement) -> str:
+    """Return how much was counted, and whether there is a t = 0."""
+    n_words, steps = refinement.attachment["LAS"].gold, refinement.steps
+    said = f"{refinement.n_sentences:,.0f} sentences, {n_words:,.0f} words, t = {steps[0]} to {steps[-1]}."
+    if refinement.first:
+        said += " The model started from no graph, so there is no t = 0: what a step corrects is told from t = 2 on."
+    return said
+
+
+def by_step(refinement: Refinement) -> Table:
+    """Return the scores after each step, RELᵗ, and the share of the sentences that the step did not change."""
+    rows: list[tuple[str, ...]] = []
+    for metric in STEP_METRICS:
+        rows.append((metric, *[f"{100 * score:.2f}" for score in refinement.attachment[metric].f1], _NO_NUMBER))
+    for title, metric in (("REL", "LAS"), ("REL of UAS", "UAS")):
+        counts = refinement.attachment[metric]
+        rows.append((title, _NO_NUMBER, *map(reduction_text, counts.reductions), reduction_text(counts.total)))
+    shares = [share_text(each, refinement.n_sentences) for each in refinement.converged]
+    rows.append(("converged", _NO_NUMBER, *shares, _NO_NUMBER))
+    first = "the initial parses" if refinement.first == 0 else "the trees of the first step, made from no graph,"
+    note = (
+        f"UAS and LAS in percent of the trees after each step; t = {refinement.first} are {first.rstrip(',')}. REL is "
+        "the share of the LAS errors of the trees before that a step removed (Eq. 8), the last column the share of the "
+        f"errors of {first} that all steps removed. Converged: sentences whose graph a step left as it was; they are "
+        "refined no further."
+    )
+    if refinement.predicts_tags and refinement.first == 0:
+        note += (
+            " The first step also predicts the tags that are not read from the file, and the second reads them: a "
+            "sentence that lacked some does not converge before t = 2, even if its graph stays as it was."
+        )
+    return Table(("", *_step_names(refinement), "all steps"), tuple(rows), "Refinement by step", note)
+
+
+def by_label(refinement: Refinement, *, least: float = LEAST_WORDS, most: int | None = None) -> Table:
+    """Return the dependency types, ranked by the share of their errors that all steps removed."""
+    labels = ranked_labels(refinement, least=least, most=most)
+    shown = "Types" if most is None else f"The first {most} of the types"
+    note = (
+        "Relative reduction of the F-score error of each dependency type by each step; a word is right if head and "
+        f"label are. {shown} with at least {least:g} gold words, the largest total reduction first."
+    )
+    return _reduction_table("Dependency types", note, refinement, {name: refinement.labels[name] for name in labels})
+
+
+def by_projectivity(refinement: Refinement) -> Table:
+    """Return the words of non-projective and of projective gold trees."""
+    note = (
+        "Relative reduction of the LAS error of the words in gold trees with a non-projective arc, and of those in "
+        "gold trees without one."
+    )
+    return _reduction_table("Projectivity", note, refinement, refinement.projectivity)
+
+
+def _reduction_table(title: str, note: str, refinement: Refinement, kinds: Mapping[str, StepCounts]) -> Table:
+    rows = [
+        (name, f"{counts.gold:,.0f}", *map(reduction_text, counts.reductions), reduction_text(counts.total))
+        for name, counts in kinds.items()
+    ]
+    return Table(("", "gold words", *_step_names(refinement)[1:], "all steps"), tuple(rows), title, note)
+
+
+def costs_table(costs: Costs) -> Table:
+    """Return the time of each step, and how many sentences it refined."""
+    before = _NO_NUMBER if costs.initial_seconds is None else f"{costs.initial_seconds:.2f}"
+    steps = zip(costs.seconds, costs.sentences, strict=True)
+    rates = [f"{1000 * seconds / n:.2f}" if n else _NO_NUMBER for seconds, n in steps]
+    total = sum(costs.seconds) + (costs.initial_seconds or 0)
+    initial = f" and {_millions(costs.initial_parameters)} in its initial parser" if costs.initial_parameters else ""
+    note = (
+        f"Every step runs the same model of {_millions(costs.parameters)} parameters{initial}, here on "
+        f"{costs.device}, with a tree at every step. Sentences that have converged are refined no further."
+    )
+    rows = (
+        ("sentences refined", _NO_NUMBER, *[f"{each:,}" for each in costs.sentences], f"{sum(costs.sentences):,}"),
+        ("seconds", before, *[f"{each:.2f}" for each in costs.seconds], f"{total:.2f}"),
+        ("milliseconds a sentence", _NO_NUMBER, *rates, _NO_NUMBER),
+    )
+    header = ("", "initial parses", *[f"t = {t}" for t in range(1, len(costs.seconds) + 1)], "all steps")
+    return Table(header, rows, "Run time and parameters", note)
+
+
+def _step_names(refinement: Refinement) -> list[str]:
+    return [f"t = {t}" for t in refinement.steps]
+
+
+def reduction_text(reduction: float | None) -> str:
+    """Return a reduction with its sign, or a dash where there were no errors to reduce.
+
+    >>> reduction_text(0.1234), reduction_text(-0.00001), reduction_text(None)
+    ('+12.34 %', '+0.00 %', '–')
+    """
+    return _NO_NUMBER if reduction is None else f"{round(100 * reduction, 2) + 0.0:+.2f} %"
+
+
+def share_text(part: float, whole: float) -> str:
+    """Return a share in percent."""
+    return f"{100 * part / whole:.1f} %" if whole else _NO_NUMBER
+
+
+def _millions(number: int) -> str:
+    return f"{number / 1e6:.1f} million"
+
+
+def refinement_json(found: Sequence[tuple[Refinement, Costs]], title: str) -> str:
+    """Return all counts: shares are from 0 to 1, and null where there were no errors to reduce."""
+    return _report_json(title, [_refinement_values(refinement, costs) for refinement, costs in found])
+
+
+def _refinement_values(refinement: Refinement, costs: Costs) -> dict[str, Any]:
+    def all_of(kinds: Mapping[str, StepCounts]) -> dict[str, Any]:
+        return {name: _counts_values(counts) for name, counts in kinds.items()}
+
+    return {
+        "name": refinement.name,
+        "t": list(refinement.steps),
+        "sentences": refinement.n_sentences,
+        "attachment": all_of(refinement.attachment),
+        "labels": all_of(refinement.labels),
+        "projectivity": all_of(refinement.projectivity),
+        "converged": list(refinement.converged),
+        "predicts_tags": refinement.predicts_tags,
+        "corrected": [example.gold.sent_id or example.gold.number for example in refinement.corrected],
+        "spoiled": [example.gold.sent_id or example.gold.number for example in refinement.spoiled],
+        "costs": asdict(costs),
+    }
+
+
+def _counts_values(counts: StepCounts) -> dict[str, Any]:
+    reductions = {"error_reduction": counts.reductions, "total_error_reduction": counts.total}
+    return asdict(counts) | {"f1": counts.f1} | reductions
+
+
+def refinement_csv(found: Sequence[tuple[Refinement, Costs]]) -> str:
+    """Return one row per kind of words and t, and one per t with the sentences that have converged."""
+    rows = tuple(row for refinement, _ in found for row in _refinement_rows(refinement))
+    return Table(_REFINEMENT_COLUMNS, rows).to_csv()
+
+
+def _refinement_rows(refinement: Refinement) -> Iterator[tuple[TableCell, ...]]:
+    tables = {"attachment": refinement.attachment, "label": refinement.labels, "projectivity": refinement.projectivity}
+    for table, kinds in tables.items():
+        for kind, counts in kinds.items():
+            columns = (refinement.steps, counts.system, counts.correct, counts.f1, (None, *counts.reductions))
+            for t, *rest in zip(*columns, strict=True):
+                yield refinement.name, table, kind, t, counts.gold, *rest
+    for t, number in zip(refinement.steps[1:], refinement.converged, strict=True):
+        n_all = refinement.n_sentences
+        yield refinement.name, "converged", "sentences", t, n_all, n_all, number, number / n_all, None

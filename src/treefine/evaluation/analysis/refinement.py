@@ -17,7 +17,7 @@ from treefine.evaluation.words import AT_ROOT, WordColumns, load_words
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
-METRICS = ("UAS", "LAS")
+STEP_METRICS = ("UAS", "LAS")
 PROJECTIVE, NON_PROJECTIVE = "projective", "non-projective"
 LARGE = 10_000  # sentences: a training set with more is "high-resource" in the paper
 
@@ -117,7 +117,7 @@ def refinement_of(
     """
     words = load_words(gold, is_ud=rule_of(rule).is_ud)
     pairs = [step_pair(words, step) for step in trees]
-    marks = [all_marks(pair, rule=rule, metrics=METRICS) for pair in pairs]
+    marks = [all_marks(pair, rule=rule, metrics=STEP_METRICS) for pair in pairs]
     of_labels = [scores_by_label(pair, each["LAS"], rule=rule) for pair, each in zip(pairs, marks, strict=True)]
     no_word = Score(0, 0, 0)
     labels = {label for scores in of_labels for label in scores}
@@ -135,7 +135,7 @@ def refinement_of(
         name,
         first,
         len(gold),
-        {metric: _step_counts([_score(each[metric], None) for each in marks]) for metric in METRICS},
+        {metric: _step_counts([_score(each[metric], None) for each in marks]) for metric in STEP_METRICS},
         {label: _step_counts([scores.get(label, no_word) for scores in of_labels]) for label in sorted(labels)},
         {
             kind: _step_counts([_score(each["LAS"], [kind == found for found in kinds]) for each in marks])

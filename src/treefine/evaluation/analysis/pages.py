@@ -1,0 +1,421 @@
+"""Both analyses as one page that stands alone: tables, charts and drawn trees, filled into the templates beside us."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from treefine.drawing.characters import shorten, visible
+from treefine.drawing.html import page_end, page_start, tree_figure
+from treefine.drawing.picture import Picture
+from treefine.evaluation.analysis.charts import (
+    MOST_BANDS,
+    PERCENT,
+    Line,
+    Mark,
+    draw_lines,
+    draw_rows,
+    draw_steps,
+    merged,
+)
+from treefine.evaluation.analysis.curves import Point
+from treefine.evaluation.analysis.errors import EXAMPLES, Analysis, SentenceDifference
+from treefine.evaluation.analysis.export import (
+    LEAST_WORDS,
+    by_label,
+    by_projectivity,
+    by_step,
+    costs_table,
+    summary_of,
+)
+from treefine.evaluation.analysis.refinement import Costs, Example, Refinement, ranked_labels
+from treefine.evaluation.scores import relative_error_reduction, rule_of
+from treefine.evaluation.significance import Comparison
+from treefine.evaluation.tables import Table, TableCell
+from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.sentence import BLANK, Sentence
+
+DEFINITIONS = {  # of each property
+    "dependency length": "the distance in words between a word and its head, 1 for neighbours; ROOT for a root word",
+    "distance to root": "the number of arcs from a word up to ROOT, 1 for a root word; a word of a cycle gets nowhere",
+    "sentence length": "the number of words in the sentence",
+    "label": "the label of the word's arc, as the scorer compares it",
+    "tag": "the word's UPOS tag, or XPOS where that is blank",
+    "arc direction": "whether the head stands left or right of the word, or is ROOT",
+    "arc projectivity": "an arc is projective if all words between its two ends descend from the head",
+    "tree projectivity": "a word counts as projective if all arcs of its sentence are; recall goes by the gold tree, "
+    "precision by the system's",
+}
+APART = ("ROOT",)  # ROOT has no length, so the curve of lengths does not run to it
+MOST_ROWS = 20  # of a chart by label or tag; the table has all
+MOST_CONFUSIONS = 15
+_CURVE_UNITS = {"dependency length": "words", "distance to root": "arcs", "sentence length": "words"}
+_GOLD_NAME = "gold"
+_SUMMARY_CELLS = 100  # of a sentence's text, in columns of letters
+
+
+class _Chart(NamedTuple):
+    svg: Markup
+    table: Table  # its numbers; the note is the caption
+
+
+class _SentenceEntry(NamedTuple):
+    id: str
+    description: str
+    figure: Markup | None  # None where the sentence is drawn elsewhere on the page
+
+
+@cache
+def _templates() -> Environment:
+    """Return the templates. They escape all text, and show characters that would act on the page as escapes."""
+    return Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else visible("" if value is None else str(value)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _page(template: str, title: str, **values: Any) -> Iterator[str]:
+    """Yield a page in small parts, so that it need not be in memory as a whole."""
+    yield page_start(title, style=_templates().get_template("report.css").render())
+    yield from _templates().get_template(template).generate(**values)
+    yield page_end()
+
+
+def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
+    """Yield the page of an error analysis: a table of contents, then each analysis in the order given.
+
+    A sentence that several analyses list is drawn in the last of them, that of its own treebank; the others link to it.
+    """
+    ids = {_key(each): f"t{n}-s{i}" for n, one in enumerate(analyses, 1) for i, each in enumerate(one.differences, 1)}
+    views = (_error_view(each, ids, f"t{number}-") for number, each in enumerate(analyses, start=1))
+    return _page("errors.html", title, names=[each.name for each in analyses], analyses=views)
+
+
+def _error_view(analysis: Analysis, ids: Mapping[tuple[str, int, str], str], own_ids: str) -> dict[str, Any]:
+    """Return what the template shows of one analysis."""
+    pairs = [_pairs_table(analysis.comparison)] if analysis.comparison else []
+    curves = [by for by in analysis.curves if by in _CURVE_UNITS]
+    return {
+        "name": analysis.name,
+        "summary": _summary(analysis),
+        "scores": _scores_table(analysis),
+        "more_scores": [*pairs, _metrics_table(analysis)],
+        "curves": [_curve_chart(analysis, by) for by in curves],
+        "kinds": [_rows_chart(analysis, by) for by in analysis.curves if by not in _CURVE_UNITS],
+        "confusions": list(_confusion_tables(analysis)),
+        "sentences": [
+            (heading, [_entry(each, analysis, ids[_key(each)], own_ids) for each in group])
+            for heading, group in groupby(analysis.differences, key=_heading)
+        ],
+    }
+
+
+def _summary(analysis: Analysis) -> str:
+    said = f"Sentences: {analysis.n_sentences:,}. Words: {analysis.n_words:,}. Scored by the rule {analysis.rule}."
+    if analysis.metric == "UAS":
+        said += " A file has no labels, so heads alone are counted."
+    cycles = [f"{name} {number:,}" for name, number in analysis.cycles.items() if number]
+    return said + (f" Sentences with a cycle: {', '.join(cycles)}." if cycles else "")
+
+
+def _scores_table(analysis: Analysis) -> Table:
+    """Return F1 of each system: first the metric that is compared, with how far the others are from the first."""
+    comparison, metric = analysis.comparison, analysis.metric
+    others = [each for each in analysis.main_metrics if each != metric]
+    rows = [
+        (
+            name,
+            _percent(analysis.scores[name][metric].f1),
+            *(_against_first(comparison, name) if comparison else ()),
+            *[_percent(analysis.scores[name][each].f1) for each in others],
+        )
+        for name in analysis.systems
+    ]
+    header = ("system", metric, *(("difference", "error reduction", "p") if comparison else ()), *others)
+    note = "All scores are F1 in %."
+    bold: frozenset[tuple[int, int]] = frozenset()
+    if comparison:
+        bold = frozenset((row, 1) for row, name in enumerate(analysis.systems) if name in comparison.best_group)
+        note += (
+            f" Bold: the best {metric}, and what an approximate randomisation test over sentences"
+            f" ({comparison.samples:,} samples, α = {comparison.alpha:g}) does not tell from it. Compared with the"
+            f" first system: the difference in {metric}, the share of its errors that are avoided, and the probability"
+            f" p of as large a difference by chance."
+        )
+    return Table(header, tuple(rows), "Scores", note, bold=bold)
+
+
+def _against_first(comparison: Comparison, name: str) -> tuple[str, str, str]:
+    first = next(iter(comparison.scores))
+    if name == first:
+        return "", "", ""
+    before, after = comparison.scores[first], comparison.scores[name]
+    reduction = relative_error_reduction(before, after)
+    share = "" if reduction is None else f"{100 * reduction:+.1f} %"
+    return f"{100 * (after - before):+.2f}", share, f"{comparison.between(first, name).randomisation:.4f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}"
+
+
+def _pairs_table(comparison: Comparison) -> Table:
+    rows = [
+        (
+            each.first,
+            each.second,
+            f"{100 * each.difference:+.2f}",
+            f"{100 * each.interval[0]:+.2f} to {100 * each.interval[1]:+.2f}",
+            f"{each.randomisation:.4f}",
+            f"{each.bootstrap:.4f}",
+        )
+        for each in comparison.differences.values()
+    ]
+    band = f"bootstrap, {100 * (1 - comparison.alpha):g} %"
+    header = ("first", "second", "second − first", band, "p (randomisation)", "p (bootstrap)")
+    return Table(header, tuple(rows), "Each two systems", n_names=2)
+
+
+def _metrics_table(analysis: Analysis) -> Table:
+    columns = ("precision", "recall", "F1")
+    metrics = analysis.scores[analysis.systems[0]]
+    rows = []
+    for metric in metrics:
+        scores = [analysis.scores[name][metric] for name in analysis.systems]
+        rows.append((metric, *[_percent(share) for one in scores for share in (one.precision, one.recall, one.f1)]))
+    header = ("metric", *columns * len(analysis.systems))
+    groups = (("", 1), *[(name, len(columns)) for name in analysis.systems])
+    return Table(header, tuple(rows), f"All {len(metrics)} metrics", groups=groups)
+
+
+def _curve_chart(analysis: Analysis, by: str) -> _Chart:
+    svg = draw_lines(
+        _lines(analysis, by),
+        title=f"{analysis.metric} by {by}",
+        x_title=f"{by} ({_CURVE_UNITS[by]})",
+        y_title=f"{analysis.metric}, F1 in %",
+        limits=PERCENT,
+        apart=APART,
+    )
+    hidden = f" The bands of more than {MOST_BANDS} systems hide one another: the table has them."
+    return _Chart(Markup(svg), _points_table(analysis, by, hidden if len(analysis.systems) > MOST_BANDS else ""))
+
+
+def _rows_chart(analysis: Analysis, by: str) -> _Chart:
+    lines = _lines(analysis, by)
+    names = [*dict.fromkeys(mark.x_text for line in lines for mark in line.marks)]
+    title, x_title = f"{analysis.metric} by {by}", f"{analysis.metric}, F1 in %"
+    svg = draw_rows(names[:MOST_ROWS], lines, title=title, x_title=x_title, limits=PERCENT)
+    left_out = f" Drawn are the {MOST_ROWS} most frequent of {len(names)}." if len(names) > MOST_ROWS else ""
+    return _Chart(Markup(svg), _points_table(analysis, by, left_out))
+
+
+def _lines(analysis: Analysis, by: str) -> list[Line]:
+    """Return the curves to draw, in percent. Points without gold words, where nothing can be found, are left out."""
+
+    def mark(point: Point) -> Mark:
+        return Mark(point.value, 100 * point.f1, 100 * point.low, 100 * point.high, point.gold)
+
+    curves = analysis.curves[by].items()
+    return [Line(system, tuple(mark(point) for point in points if point.gold)) for system, points in curves]
+
+
+def _points_table(analysis: Analysis, by: str, more: str) -> Table:
+    """Return all points of one property: a row for each kind, some columns for each system."""
+    columns = ("words", "precision", "recall", "F1", "95 % band")
+    curves = {name: {point.value: point for point in points} for name, points in analysis.curves[by].items()}
+    rows = []
+    for value in merged([*points] for points in curves.values()):
+        found = [points.get(value) for points in curves.values()]
+        cells = [cell for point in found for cell in (_point_cells(point) if point else [""] * len(columns))]
+        rows.append((value, next(point.gold for point in found if point), *cells))
+    return Table(
+        (by, "gold words", *columns * len(curves)),
+        tuple(rows),
+        f"By {by}",
+        f"{analysis.metric} by {by}: {DEFINITIONS[by]}.{more}",
+        groups=(("", 2), *[(name, len(columns)) for name in curves]),
+    )
+
+
+def _point_cells(point: Point) -> list[str]:
+    shares = [f"{100 * share:.1f}" for share in (point.precision, point.recall, point.f1)]
+    return [str(point.system), *shares, f"{100 * point.low:.1f} to {100 * point.high:.1f}"]
+
+
+def _confusion_tables(analysis: Analysis) -> Iterator[tuple[str, Table]]:
+    kinds = {
+        "label": (analysis.label_confusions, "How often a word with one label in gold was given another one."),
+        "head": (
+            analysis.head_confusions,
+            "How often a word was hung on a wrong word: the tag of the right head, and that of the head it was given.",
+        ),
+    }
+    for kind, (confusions, note) in kinds.items():
+        if not confusions:
+            continue
+        total: Counter[tuple[str, str]] = sum(confusions.values(), Counter())
+        most = [pair for pair, _ in total.most_common(MOST_CONFUSIONS)]
+        rows: tuple[tuple[TableCell, ...], ...] = tuple(
+            (a, b, *[counted[a, b] for counted in confusions.values()]) for a, b in most
+        )
+        if len(total) > MOST_CONFUSIONS:
+            note += f" The {MOST_CONFUSIONS} most frequent of {len(total):,} kinds."
+        header = (f"gold {kind}", f"given {kind}", *confusions)
+        yield f"{kind.capitalize()}s", Table(header, tuple(rows), f"Confused {kind}s", note, n_names=2)
+
+
+def _key(each: SentenceDifference) -> tuple[str, int, str]:
+    return each.treebank, each.number, each.other
+
+
+def _heading(each: SentenceDifference) -> str:
+    if each.first is None:
+        return f"{each.other}: the most errors"
+    better, worse = (each.other, each.first) if each.difference > 0 else (each.first, each.other)
+    return f"{better} is better than {worse}"
+
+
+def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) -> _SentenceEntry:
+    text = each.gold.text or " ".join(each.gold.forms)
+    right = ", ".join(f"{name} {correct}" for name, correct in each.correct.items())
+    place = each.sent_id or f"{each.treebank}, sentence {each.number}"
+    shown = f"{each.difference:+}: {right} of {each.n_words} words right ({place}). {shorten(text, _SUMMARY_CELLS)}"
+    is_drawn_here = id.startswith(own_ids)
+    return _SentenceEntry(id, shown, _difference_figure(each, analysis) if is_drawn_here else None)
+
+
+def _difference_figure(each: SentenceDifference, analysis: Analysis) -> Markup:
+    """Draw the gold tree and then those of the systems, with what is wrong in them."""
+    gold = each.gold
+    pictures = [Picture(gold.forms, _tags(gold), gold.graph, tokens=tuple(gold.tokens()), title=_GOLD_NAME)]
+    for name, sentences in each.trees.items():
+        for sentence in sentences:
+            title, right = f"{name}: {each.correct[name]} of {each.n_words} words right", None
+            if sentence.forms == gold.forms:
+                right = _gold_as_counted(gold.graph, sentence.graph, analysis)
+            else:
+                title += "; its words are not those of gold"
+            tokens = tuple(sentence.tokens())
+            pictures.append(
+                Picture(sentence.forms, (), sentence.graph, right, tokens=tokens, title=title, before_name=_GOLD_NAME)
+            )
+    return Markup(tree_figure(pictures, "Gold and systems"))
+
+
+def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:
+    """Return the gold graph with the system's label wherever the scorer counts that as right."""
+    is_ud = rule_of(analysis.rule).is_ud
+
+    def counted(label: str) -> str:
+        return "" if analysis.metric == "UAS" else label.partition(":")[0] if is_ud else label
+
+    pairs = zip(gold.labels, system.labels, strict=True)
+    return Graph(gold.heads, tuple([b if counted(a) == counted(b) else a for a, b in pairs]))
+
+
+def _tags(sentence: Sentence) -> tuple[str, ...]:
+    return sentence.upos if set(sentence.upos) != {BLANK} else sentence.xpos
+
+
+def refinement_page(
+    found: Sequence[tuple[Refinement, Costs]], title: str, *, examples: int = EXAMPLES
+) -> Iterator[str]:
+    """Yield the page of a refinement analysis: all treebanks together first if there are several, then each.
+
+    `examples` is how many corrected sentences are drawn, and how many spoiled ones.
+    """
+    views = (_refinement_view(refinement, costs, examples) for refinement, costs in found)
+    return _page("refinement.html", title, names=[refinement.name for refinement, _ in found], refinements=views)
+
+
+def _refinement_view(refinement: Refinement, costs: Costs, examples: int) -> dict[str, Any]:
+    """Return what the template shows of one refinement."""
+    return {
+        "name": refinement.name,
+        "summary": summary_of(refinement),
+        "tables": [
+            (by_step(refinement), Markup(steps_chart(refinement))),
+            (by_label(refinement), Markup(labels_chart(refinement))),
+            (by_projectivity(refinement), ""),
+            (costs_table(costs), ""),
+        ],
+        "examples": [_examples(refinement, examples, is_corrected=is_corrected) for is_corrected in (True, False)],
+    }
+
+
+def steps_chart(refinement: Refinement) -> str:
+    """Draw UAS and LAS after each step."""
+    lines = [
+        Line(metric, tuple(Mark(t, 100 * score) for t, score in zip(refinement.steps, counts.f1, strict=True)))
+        for metric, counts in sorted(refinement.attachment.items(), reverse=True)
+    ]
+    title = "UAS and LAS after each step"
+    return draw_steps(lines, title=title, y_title="F1 in %", y_format="{:.2f}", limits=PERCENT)
+
+
+def labels_chart(refinement: Refinement) -> str:
+    """Draw F1 of the most frequent labels in the first and the last trees; return "" if no label has errors."""
+    labels = ranked_labels(refinement, least=LEAST_WORDS)
+    frequent = sorted(labels, key=lambda label: -refinement.labels[label].gold)[:MOST_ROWS]
+    counted = {label: refinement.labels[label] for label in frequent}
+    lines = [
+        Line(
+            f"t = {refinement.steps[tree]}",
+            tuple(Mark(label, 100 * each.f1[tree], count=round(each.gold)) for label, each in counted.items()),
+        )
+        for tree in (0, -1)
+    ]
+    title = "Most frequent types, before and after"
+    return draw_rows(frequent, lines, title=title, x_title="F1 in %", limits=PERCENT) if frequent else ""
+
+
+def _examples(refinement: Refinement, most: int, *, is_corrected: bool) -> dict[str, Any]:
+    """Return some sentences, the shortest first, each drawn as it was and as it became."""
+    if is_corrected:
+        title, examples = "Corrected sentences", refinement.corrected
+        state = "wrong in the first tree and all right in the last"
+    else:
+        title, examples = "Spoiled sentences", refinement.spoiled
+        state = "all right in the first tree and wrong in the last"
+    note = f"{len(examples):,} of {refinement.n_sentences:,.0f} are {state}."
+    if examples[:most]:
+        note += " The shortest are drawn: both trees, and what changed between them."
+    figures = []
+    for example in examples[:most]:
+        name = example.gold.sent_id or f"sentence {example.gold.number}"
+        pictures = example_pictures(example, refinement.steps, is_corrected=is_corrected)
+        figures.append(Markup(tree_figure(pictures, name, caption=name)))
+    return {"title": title, "note": note, "figures": figures}
+
+
+def example_pictures(example: Example, steps: range, *, is_corrected: bool) -> list[Picture]:
+    """Return a sentence in its first and its last tree, with what changed; one of the two is the gold tree."""
+    sentence = example.gold
+    wrong = f"{example.n_wrong} of {len(sentence)} words wrong"
+    states = [wrong, "right, as gold"] if is_corrected else ["right, as gold", wrong]
+    places = ["initial parse" if steps[0] == 0 else f"step {steps[0]}", f"step {steps[-1]}"]
+    titles = [f"{place}: {state}" for place, state in zip(places, states, strict=True)]
+    first, last = _graph(example.first), _graph(example.last)
+    tags = () if set(sentence.upos) == {BLANK} else sentence.upos
+    tokens = tuple(sentence.tokens())
+    return [
+        Picture(sentence.forms, tags, first, tokens=tokens, title=titles[0]),
+        Picture(sentence.forms, tags, last, before=first, tokens=tokens, title=titles[1]),
+    ]
+
+
+def _graph(arcs: Arcs) -> Graph:
+    """Return the arcs as a graph that can be drawn: a word without a head is attached to ROOT."""
+    return Graph.of_words([head or 0 for head in arcs.heads], arcs.labels)
