@@ -3,7 +3,9 @@
 import dataclasses
 import gzip
 import importlib.util
+import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -23,11 +25,11 @@ from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import Loading
 from treefine.cli.stream import JobRunner
 from treefine.errors import TreefineError
-from treefine.integrations.corpus.blocks import row_of
-from treefine.integrations.corpus.ray import Actor, Share, share_of, told_to_wait
+from treefine.fast.file_workers import FileParser
+from treefine.integrations.corpus.ray import BlockActor, Outcome, Share, attempts_path, share_of, waiting_message
 from treefine.integrations.corpus.run import parse_corpus
-from treefine.integrations.corpus.worker import BlockParser, BrokenError, Orders, Outcome, attempts_at
 from treefine.treebank.conllu import write_treebank
+from treefine.version import __version__
 
 FILES = ("a.conllu", "b.conllx", "c.txt", "d.txt.gz", "e.txt")
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
@@ -51,26 +53,39 @@ def local(arguments, code=0):
     return result
 
 
+def new_actor(loading, **changes):
+    settings = {"wanted": OutputOptions(), "folder": str(Path.cwd()), "threads": 1, "workers": None}
+    return BlockActor(**{"loading": loading, "version": __version__, **settings, **changes})
+
+
+def outcome_of(actor, block):
+    return Outcome(**json.loads(actor({"block": pickle.dumps(block)})["outcome"]))
+
+
 @pytest.fixture
-def parse(text_model, capsys):
-    """The driver with an engine in this process: what came of it, and what it said."""
+def parse(text_model, capsys, monkeypatch):
+    """The driver with actors in this process: whether all was well, and what it said."""
+
+    def end(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", end)
 
     def call(*names, kind=None, shape=None, wanted=None, size=1 << 24, skip=(), **options):
         loading = Loading(**{"model": text_model, "steps": 2, "device": "cpu"} | options)
         wanted = wanted or OutputOptions(model=text_model)
-        orders = Orders(loading, wanted, str(Path.cwd()), threads=1, workers=None)
 
-        def engine(blocks, on_outcome):
-            worker, rows = BlockParser(orders), [row_of(each) for each in blocks if Path(each.target).name not in skip]
-            while rows:
+        def parse_blocks(blocks):
+            actor, to_do = new_actor(loading, wanted=wanted), [each for each in blocks if each.target not in skip]
+            while to_do:
                 try:
-                    on_outcome(Outcome.from_json(worker(rows[0])["outcome"]))
-                    rows.pop(0)
-                except BrokenError:  # as Ray does it: another worker tries the block
-                    worker = BlockParser(orders)
+                    yield outcome_of(actor, to_do[0])
+                    to_do.pop(0)
+                except SystemExit:  # as Ray does it: another actor tries the block
+                    actor = new_actor(loading, wanted=wanted)
 
         inputs = find_inputs(names, kind=kind)
-        is_right = parse_corpus(inputs, "out/", shape, wanted, loading, size=size, engine=engine)
+        is_right = parse_corpus(inputs, "out/", shape, wanted, loading, size=size, parse_blocks=parse_blocks)
         return is_right, capsys.readouterr().err
 
     return call
@@ -206,7 +221,7 @@ def test_a_file_without_a_word_is_told_and_its_output_is_empty(files, parse):
 
 
 def test_a_block_of_which_nothing_was_heard_is_told(files, parse):
-    is_right, said = parse("a.conllu", "e.txt", skip=["e.conllu"])
+    is_right, said = parse("a.conllu", "e.txt", skip=["out/e.conllu"])
 
     assert not is_right
     assert said.startswith("treefine: e.txt: A block was not written. Give the command again.\n1 block parsed, ")
@@ -363,7 +378,7 @@ def test_a_second_run_in_the_folder_is_refused(files, parse):
 def test_what_dead_workers_left_is_removed(files, parse):
     parse("e.txt")
     Path("out/e.conllu").unlink()
-    for name in (".e.conllu.0123abcd.tmp", ".e.conllu.1.attempt", ".e.conllu.2.attempt", ".e.conllu.3.attempt"):
+    for name in (".e.conllu.0123abcd.tmp", ".e.conllu.attempt"):
         Path("out", name).touch()
     Path("out/.other.tmp").touch()
 
@@ -396,32 +411,30 @@ def test_a_block_is_on_the_disk_before_it_has_its_name(files, parse, monkeypatch
     assert sizes[-1] == (set(), len(data)), name
 
 
+BLOCK = Job((Input("e.txt", kind="text"),), "out/e.conllu", "conllu", is_block=True)
+
+
 @pytest.fixture
 def worker(files, text_model):
-    orders = Orders(Loading(text_model, device="cpu"), OutputOptions(), str(files), threads=1, workers=None)
     Path("out").mkdir()
-    job = Job((Input("e.txt", kind="text"),), "out/e.conllu", "conllu", is_block=True)
 
     def call(**changes):
-        return Outcome.from_json(BlockParser(dataclasses.replace(orders, **changes))(row_of(job))["outcome"])
+        return outcome_of(new_actor(**{"loading": Loading(text_model, device="cpu"), **changes}), BLOCK)
 
     return call
 
 
 def test_a_block_with_which_every_worker_dies_is_given_up(worker):
-    attempts = attempts_at("out/e.conllu")
-    for path in attempts[:-1]:
-        path.touch()
-    assert worker().fault is None
-    assert not attempts[-1].exists()
+    attempts = attempts_path("out/e.conllu")
+    attempts.write_text("1 on a\n2 on b")
+    assert worker().fault == ""
+    assert not attempts.exists()
     Path("out/e.conllu").unlink()
-    attempts[-1].touch()
+    attempts.write_text("1 on a: OSError: odd\n2 on b\n3 on c")
 
     outcome = worker()
 
-    assert str(outcome.fault) == (
-        "e.txt: 3 workers died with this block. Did memory run out? The logs of Ray tell more."
-    )
+    assert outcome.fault == "e.txt: 3 workers died with this block. Did memory run out? The logs of Ray tell more."
     assert not outcome.is_worker_unfit
 
 
@@ -436,8 +449,8 @@ def test_what_was_to_be_told_of_such_a_block_is_told(worker):
     Path("e.txt").write_text(" \n")
     first = worker()
 
-    assert [str(each) for each in first.empty] == ["e.txt: There is no word in the text."]
-    assert worker().to_json() == first.to_json()
+    assert first.empty == ["e.txt: There is no word in the text."]
+    assert worker() == first
 
 
 @pytest.mark.parametrize(
@@ -452,7 +465,7 @@ def test_a_worker_that_cannot_parse_says_so_and_no_other_block_is_tried_there(wo
     outcome = worker(**changes)
 
     assert outcome.is_worker_unfit
-    assert message in str(outcome.fault)
+    assert message in outcome.fault
 
 
 def test_an_unfit_worker_ends_the_run(files, parse):
@@ -461,12 +474,12 @@ def test_an_unfit_worker_ends_the_run(files, parse):
 
 
 def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monkeypatch):
-    run_job = JobRunner.run
+    run = JobRunner.run
 
     def odd(self, block):
         if block.target == "out/e.conllu":
             raise LookupError("odd\nand long")
-        run_job(self, block)
+        run(self, block)
 
     monkeypatch.setattr(JobRunner, "run", odd)
 
@@ -476,44 +489,39 @@ def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monk
     assert said.startswith("treefine: e.txt: 3 workers died with this block: LookupError: odd\n1 block parsed, 8 sent")
 
 
-def test_an_actor_ends_with_an_error_that_is_not_of_a_block(files, text_model, monkeypatch):
-    """So that Ray makes another, with a GPU that works."""
+@pytest.mark.parametrize(
+    ("error", "workers"),
+    [
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), None),
+        (TreefineError("A process that reads and writes for the parser has ended."), 1),
+    ],
+)
+def test_an_actor_ends_with_an_error_that_is_not_of_a_block(worker, monkeypatch, error, workers):
+    """So that Ray makes another, with a GPU and processes that work."""
 
     def fail(*others, **options):
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        raise error
 
     def end(code):
         raise SystemExit(code)
 
     monkeypatch.setattr(JobRunner, "run", fail)
+    monkeypatch.setattr(FileParser, "of", lambda parser, workers: object() if workers else None)
     monkeypatch.setattr(os, "_exit", end)
-    Path("out").mkdir()
-    job = Job((Input("e.txt", kind="text"),), "out/e.conllu", "conllu", is_block=True)
 
     with pytest.raises(SystemExit, match="1"):
-        Actor(Orders(Loading(text_model, device="cpu"), OutputOptions(), str(files), threads=1, workers=None))(
-            row_of(job)
-        )
+        worker(workers=workers)
 
-    assert (
-        attempts_at("out/e.conllu")[0]
-        .read_text()
-        .endswith("\nRuntimeError: CUDA error: an illegal memory access was encountered\n")
-    )
+    assert attempts_path("out/e.conllu").read_text().endswith(f": RuntimeError: {error}")
 
 
-def test_a_worker_whose_processes_ended_is_not_used_any_more(worker, monkeypatch):
-    from treefine.integrations.corpus import worker as corpus_worker
-
+def test_without_processes_an_error_of_treefine_is_of_the_block(worker, monkeypatch):
     def fail(*others, **options):
-        raise TreefineError("A process that reads and writes for the parser has ended.")
+        raise TreefineError("It is odd.")
 
     monkeypatch.setattr(JobRunner, "run", fail)
-    monkeypatch.setattr(corpus_worker.FileParser, "of", lambda parser, workers: object() if workers else None)
 
-    with pytest.raises(RuntimeError, match="A process that reads and writes for the parser has ended"):
-        worker(workers=1)
-    assert worker(workers=0).fault is not None  # without any, it is of the block
+    assert worker(workers=0) == Outcome("out/e.conllu", fault="It is odd.")
 
 
 @pytest.mark.parametrize(
@@ -610,7 +618,7 @@ def test_more_than_ray_has_is_refused(nodes, options, message):
     ],
 )
 def test_a_cluster_without_room_is_told(free, share, line):
-    assert told_to_wait(free, share) == line
+    assert waiting_message(free, share) == line
 
 
 def begin(model, names, *options):
@@ -646,9 +654,9 @@ def test_a_killed_run_is_gone_on_with_and_a_killed_worker_replaced(files, text_m
     process.communicate()
     n_before = len(outputs("out"))
     process = begin(text_model, names)
-    attempt = wait_for(lambda: next(Path("out").glob(".*.1.attempt"), None), process)
+    attempt = wait_for(lambda: next(Path("out").glob(".*.attempt"), None), process)
     os.kill(int(wait_for(attempt.read_text, process).split()[0]), signal.SIGKILL)
-    was_written = Path("out", attempt.name[1:].removesuffix(".1.attempt")).exists()
+    was_written = Path("out", attempt.name[1:].removesuffix(".attempt")).exists()
     printed, said = process.communicate()
 
     assert 0 < n_before < len(names)

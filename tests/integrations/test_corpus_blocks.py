@@ -11,7 +11,7 @@ from tests.support.generated import conllu_files
 from treefine.cli.inputs import Input, Numbering, Section, open_source, read_input
 from treefine.cli.outputs import Job
 from treefine.errors import TreebankError, TreefineError
-from treefine.integrations.corpus.blocks import block_of, bytes_of, cut_jobs, in_file, row_of, sections_of
+from treefine.integrations.corpus.blocks import bytes_of, cut_jobs, place_in_file, sections_of
 from treefine.treebank.conllu import read_blocks, texts_in_file
 from treefine.treebank.formats import CONLLX
 from treefine.treebank.sentence import Sentence
@@ -191,21 +191,16 @@ def test_two_blocks_of_one_name_are_told(jobs):
         cut_jobs([jobs[0], other], trees_alone=True, size=60)
 
 
-def test_a_block_survives_its_row(jobs):
-    for block in (*cut_jobs(jobs, trees_alone=True, size=60), *cut_jobs(jobs, trees_alone=False)):
-        assert block_of(row_of(block)) == block
-
-
 def test_an_error_in_a_section_is_told_with_its_line_in_the_file(path):
     path.write_bytes(b"1\tx\n\n" * 30)
     source = Input(str(path), kind="conllu", section=Section(75, 150))
     error = TreebankError("odd", path=str(path), line=4, sentence=2)
 
-    assert str(in_file(error, source)) == f"{path}:34: odd"
+    assert str(place_in_file(error, source)) == f"{path}:34: odd"
 
 
 def test_an_error_of_another_file_stays_as_it_is(path):
     source = Input(str(path), kind="words", section=Section(75, 150, 15))
     error = TreebankError("odd", path="other", line=4, sentence=2)
 
-    assert str(in_file(error, source)) == "other:4: (sentence 2) odd"
+    assert str(place_in_file(error, source)) == "other:4: (sentence 2) odd"

@@ -1,91 +1,257 @@
-"""Blocks of a corpus through Ray Data: each actor holds one parser; one that dies is replaced, and its block redone."""
+"""Parse the blocks of a corpus on Ray Data.
+
+Each actor holds one parser. Ray starts another actor in place of one that dies, and gives it the same block.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import pickle
+import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 import typer
 
 from treefine.cli.outputs import Job, OutputOptions
-from treefine.cli.parse import Loading
+from treefine.cli.parse import Loading, load_parser
+from treefine.cli.stream import JobRunner
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
-from treefine.fast.file_workers import default_workers
-from treefine.integrations.corpus.blocks import row_of
-from treefine.integrations.corpus.worker import BlockParser, BrokenError, Orders, Outcome
+from treefine.fast.file_workers import FileParser, default_workers
+from treefine.integrations.corpus.blocks import place_in_file
+from treefine.parsing.parser import Parser
+from treefine.treebank.files import not_written, open_output
+from treefine.version import __version__
 
-MOST_TASKS = 10_000  # of Ray at a time; of more blocks, several are one task
-_STORE = 100 << 20  # bytes of memory that machines share: they hold names of blocks, no text
-_GO_ON = "Give the same command again to go on."
+MOST_ATTEMPTS = 3  # at a block; otherwise a block that kills every worker would be tried for ever
+_MOST_TASKS = 10_000  # of Ray at a time; more blocks than that share tasks
+_STORE = 100 << 20  # bytes of Ray's shared memory: it holds names of blocks, no text
+_NUMERICS = ".treefine.{device}.{precision}"  # marks what the trees of a folder were computed with
+
+
+@dataclass
+class Outcome:
+    """What became of a block; errors and warnings as the user reads them."""
+
+    target: str
+    n_sentences: int = 0
+    empty: list[str] = field(default_factory=list)  # inputs without a sentence
+    warnings: list[str] = field(default_factory=list)
+    lost: dict[str, dict[str, int]] = field(default_factory=dict)  # what a format, by its title, has no place for
+    fault: str = ""  # why the block was not written
+    is_worker_unfit: bool = False  # whether the worker cannot parse any block
+
+    def to_json(self) -> str:
+        """Return the outcome as JSON."""
+        return json.dumps(asdict(self))
+
+    def save(self) -> None:
+        """Write what is to be reported beside the output, so that a later run reports it too."""
+        if self.empty or self.warnings or self.lost:
+            with open_output(report_path(self.target), is_synced=True) as stream:
+                stream.write(self.to_json().encode())
+        else:
+            report_path(self.target).unlink(missing_ok=True)
+
+
+def saved_outcome(target: str) -> Outcome:
+    """Return the outcome of a finished block, as far as it was saved."""
+    path = report_path(target)
+    return Outcome(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else Outcome(target)
+
+
+def report_path(target: str) -> Path:
+    """Return the file beside an output that keeps what is to be reported of it."""
+    return Path(target).with_name(f".{Path(target).name}.told")
+
+
+def attempts_path(target: str) -> Path:
+    """Return the file that has one line per attempt at a block; if it stays, the workers died."""
+    return Path(target).with_name(f".{Path(target).name}.attempt")
+
+
+class UnfitError(TreefineError):
+    """A worker cannot parse any block."""
+
+
+@dataclass
+class BlockActor:
+    """Parses blocks; it loads the parser with the first one.
+
+    An error in a block is part of its outcome. After any other error the process ends, so that Ray starts a new one
+    and repeats the block there: a process whose GPU has failed cannot use it again.
+    """
+
+    loading: Loading
+    wanted: OutputOptions
+    folder: str  # the working directory of the command, from which the names of files are read
+    threads: int  # of a CPU
+    workers: int | None  # processes that read and write beside the model
+    version: str  # of treefine, where the command was given
+    _parser: Parser | None = None
+    _files: FileParser | None = None
+
+    def __call__(self, row: dict[str, bytes]) -> dict[str, str]:
+        """Parse the pickled block of a row, and return a row with the outcome."""
+        block: Job = pickle.loads(row["block"])
+        outcome = Outcome(block.target)
+        try:
+            self._enter_folder()
+            if Path(block.target).exists():  # the worker that wrote it died before it could report it
+                outcome = saved_outcome(block.target)
+            else:
+                with _attempt(block):
+                    self._parse(self._parser or self._load(Path(block.target).parent), block, outcome)
+        except TreefineError as error:
+            outcome.fault, outcome.is_worker_unfit = str(error), isinstance(error, UnfitError)
+        return {"outcome": outcome.to_json()}
+
+    def _enter_folder(self) -> None:
+        if self.version != __version__:
+            message = f"A worker has treefine {__version__}, and the command was given to {self.version}."
+            raise UnfitError(message, hint="Install the same version on all machines.")
+        try:
+            os.chdir(self.folder)
+        except OSError as error:
+            message = f"A worker cannot enter the folder: {error.strerror}."
+            hint = "Start from a folder that all machines share under this name."
+            raise UnfitError(message, hint=hint, path=self.folder) from error
+
+    def _load(self, folder: Path) -> Parser:
+        torch.set_num_threads(self.threads)
+        try:
+            parser = load_parser(self.loading)
+            _agree_on_numerics(folder, parser.device.type, parser.precision)
+            self._files = FileParser.of(parser, self.workers)
+        except TreefineError as error:
+            raise UnfitError(str(error)) from error
+        self._parser = parser
+        return parser
+
+    def _parse(self, parser: Parser, block: Job, outcome: Outcome) -> None:
+        """Write the output of a block, and fill in its outcome."""
+        (source,) = block.inputs
+
+        def warn(warning: TreefineError) -> None:
+            outcome.warnings.append(str(place_in_file(warning, source)))
+
+        def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
+            outcome.n_sentences += sentences
+
+        def note_empty(error: TreefineError) -> None:
+            outcome.empty.append(str(error))
+
+        runner = JobRunner(parser, self.wanted, advance, files=self._files, on_warning=warn, on_empty=note_empty)
+        try:
+            runner.run(block)
+        except TreefineError as error:
+            if self._files is not None and not error.path:  # a process that reads and writes has ended
+                raise RuntimeError(str(error)) from error
+            place_in_file(error, source)
+            raise
+        outcome.lost = {form.title: dict(lost) for form, lost in runner.lost.items() if lost}
+        outcome.save()
+
+
+@contextmanager
+def _attempt(block: Job) -> Iterator[None]:
+    """Keep a line in a file while the block is parsed; the line stays if this process dies."""
+    path = attempts_path(block.target)
+    attempts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    if len(attempts) >= MOST_ATTEMPTS:
+        _, colon, reason = attempts[-1].partition(": ")
+        hint = "" if colon else "Did memory run out? The logs of Ray tell more."
+        message = f"{MOST_ATTEMPTS} workers died with this block{colon or '.'}{reason}"
+        raise TreefineError(message, hint=hint, path=block.inputs[0].name)
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write("\n" * bool(attempts) + f"{os.getpid()} on {platform.node()}")
+    except OSError as error:
+        raise not_written(error.strerror or str(error), block.target) from error
+    try:
+        yield
+    except TreefineError:
+        path.unlink(missing_ok=True)
+        raise
+    except Exception as error:
+        with path.open("a", encoding="utf-8") as file:  # for the worker that gives the block up
+            file.write(f": {type(error).__name__}: {error}".splitlines()[0])
+        os._exit(1)  # raised to Ray Data, the error would end the whole run
+    path.unlink(missing_ok=True)
+
+
+def _agree_on_numerics(folder: Path, device: str, precision: str) -> None:
+    """Mark what the trees of a folder are computed with, or refuse to mix them with others.
+
+    Machines choose device and precision themselves, and a few trees differ between them.
+    """
+    mark = folder / _NUMERICS.format(device=device, precision=precision)
+    is_new = not mark.exists()
+    try:
+        mark.touch()  # before it looks: of two that start together, at least one sees the other's
+    except OSError as error:
+        raise not_written(error.strerror or str(error), str(folder)) from error
+    others = [path for path in folder.glob(_NUMERICS.format(device="*", precision="*")) if path != mark]
+    if others:
+        if is_new:
+            mark.unlink(missing_ok=True)
+        theirs = " in ".join(others[0].name.split(".")[2:])
+        message = f"This folder was begun on {theirs}, and here it would be {device} in {precision}."
+        hint = "Name another folder, or clear this one. --device and --precision choose the same for all workers."
+        raise TreefineError(message, hint=hint, path=str(folder))
 
 
 class Share(NamedTuple):
-    """What each actor has."""
+    """The number of actors, and what each of them gets."""
 
     actors: int
     cpus: int
     gpus: int
 
 
-class Actor(BlockParser):
-    """A worker whose process ends with an error that is not of a block: Ray starts another one, and it is tried there.
-
-    A GPU that has failed can no more be used by the same process, and every further block would be a fault.
-    """
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, str]:
-        """Parse the block of a row; what came of it as a row."""
+def parse_on_ray(
+    ray: Any,
+    blocks: Sequence[Job],
+    loading: Loading,
+    wanted: OutputOptions,
+    *,
+    actors: int | None = None,
+    workers: int | None = None,
+) -> Generator[Outcome, None, None]:
+    """Parse blocks on the cluster that RAY_ADDRESS names, or else on this machine; yield outcomes as blocks end."""
+    with _connected(ray):
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        share = share_of(nodes, n_blocks=len(blocks), asked=actors, device=loading.device)
+        if message := waiting_message(ray.available_resources(), share):
+            typer.echo(message, err=True)
+        if workers is None and share.gpus:
+            workers = default_workers(share.cpus)
+        rows = [{"block": pickle.dumps(block)} for block in blocks]
+        found = ray.data.from_items(rows, override_num_blocks=min(len(blocks), _MOST_TASKS)).map(
+            BlockActor,
+            fn_constructor_args=(loading, wanted, str(Path.cwd()), share.cpus, workers, __version__),
+            compute=ray.data.ActorPoolStrategy(size=share.actors, max_tasks_in_flight_per_actor=1),
+            num_cpus=share.cpus,
+            num_gpus=share.gpus,
+        )
         try:
-            return super().__call__(row)
-        except BrokenError:  # handed on, it would end the whole run; others do, for no attempt was noted to end them
-            os._exit(1)
-
-
-class Ray:
-    """Parses blocks on the cluster that RAY_ADDRESS names, or else on this machine."""
-
-    def __init__(
-        self, loading: Loading, wanted: OutputOptions, *, actors: int | None = None, workers: int | None = None
-    ) -> None:
-        self.loading, self.wanted, self.actors, self.workers = loading, wanted, actors, workers
-        self.ray = _imported()  # before any work: that it is missing is told at once
-
-    def __call__(self, blocks: Sequence[Job], on_outcome: Callable[[Outcome], None]) -> None:
-        """Parse the blocks; tell what came of each in the order in which they end."""
-        ray = self.ray
-        with _connected(ray):
-            nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-            share = share_of(nodes, n_blocks=len(blocks), asked=self.actors, device=self.loading.device)
-            if wait := told_to_wait(ray.available_resources(), share):
-                typer.echo(wait, err=True)
-            workers = self.workers
-            if workers is None and share.gpus:
-                workers = default_workers(share.cpus)
-            orders = Orders(self.loading, self.wanted, str(Path.cwd()), share.cpus, workers)
-            rows = ray.data.from_items(list(map(row_of, blocks)), override_num_blocks=min(len(blocks), MOST_TASKS))
-            found = rows.map(
-                Actor,
-                fn_constructor_args=(orders,),
-                compute=ray.data.ActorPoolStrategy(size=share.actors, max_tasks_in_flight_per_actor=1),
-                num_cpus=share.cpus,
-                num_gpus=share.gpus,
-            )
-            try:
-                for row in found.iter_rows():
-                    on_outcome(Outcome.from_json(row["outcome"]))
-            except ray.exceptions.RayError as error:
-                reason = str(error).strip().splitlines()[-1]
-                raise TreefineError(f"Ray stopped: {reason}", hint=_GO_ON) from error
+            for row in found.iter_rows():
+                yield Outcome(**json.loads(row["outcome"]))
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise TreefineError(f"Ray stopped: {reason}", hint="Give the same command again to go on.") from error
 
 
 def share_of(nodes: Sequence[Mapping[str, float]], *, n_blocks: int, asked: int | None, device: str | None) -> Share:
-    """How many actors there are to be, and what each has: a GPU and its share of the cores, or cores alone.
+    """Return how many actors to start, each with a GPU and its share of the cores, or with cores only.
 
     >>> share_of([{"CPU": 8, "GPU": 2}, {"CPU": 4}], n_blocks=100, asked=None, device=None)
     Share(actors=2, cpus=4, gpus=1)
@@ -113,10 +279,10 @@ def share_of(nodes: Sequence[Mapping[str, float]], *, n_blocks: int, asked: int 
     return Share(actors, cpus, gpus)
 
 
-def told_to_wait(free: Mapping[str, float], share: Share) -> str:
-    """What to say where others use so much of a cluster that there is no room for one actor; else nothing.
+def waiting_message(free: Mapping[str, float], share: Share) -> str:
+    """Return what to say if the cluster has no room for one actor now, else an empty string.
 
-    >>> told_to_wait({"CPU": 1.0}, Share(actors=2, cpus=4, gpus=0))
+    >>> waiting_message({"CPU": 1.0}, Share(actors=2, cpus=4, gpus=0))
     'Waiting: a worker needs 4 cores, and Ray has 1 free.'
     """
     for name, thing, needed in (("GPU", "GPU", share.gpus), ("CPU", "core", share.cpus)):
@@ -126,12 +292,12 @@ def told_to_wait(free: Mapping[str, float], share: Share) -> str:
     return ""
 
 
-def _imported() -> Any:
-    """The package, which reads its settings from the environment when it is imported."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would call home
-    if not os.environ.get("RAY_ADDRESS"):
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # so Ray calls it; it then listens to this machine alone
+def import_ray() -> Any:
+    """Import Ray, which reads its settings from the environment when it is imported."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise it calls home
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    if not os.environ.get("RAY_ADDRESS"):
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # in spite of its name: listen to this machine only
     try:
         import ray
         import ray.data
@@ -142,12 +308,12 @@ def _imported() -> Any:
 
 @contextmanager
 def _connected(ray: Any) -> Iterator[None]:
-    """Ray with its own noise kept down; a cluster that is started here is this machine's alone."""
+    """Connect to the cluster, or start one for this machine only; silence what Ray prints."""
     address = os.environ.get("RAY_ADDRESS")
     options: dict[str, Any] = {} if address else {"include_dashboard": False, "object_store_memory": _STORE}
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):  # on which it tells of workers that died
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):  # Ray prints there that a worker died
         try:
-            with _quiet_start():
+            with _silent_stderr():
                 ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0]
@@ -164,11 +330,10 @@ def _connected(ray: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet_start() -> Iterator[None]:
-    """Standard error goes nowhere: there Ray's compiled part says at which level it is going to say nothing."""
+def _silent_stderr() -> Iterator[None]:
+    """Send standard error nowhere, also that of Ray's compiled part, which Python cannot redirect."""
     sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
         yield

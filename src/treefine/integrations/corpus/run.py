@@ -1,32 +1,45 @@
-"""Corpora larger than one machine: a folder of outputs, written block by block by workers that may die and come back.
+"""Parse a corpus into a folder of outputs, block by block, on workers and in runs that may die at any time.
 
-A block is done when its output is there, which appears whole or not at all. So a run that was cut off is gone on with
-by the same command, and it does not matter who wrote a block, or how often.
+A block is done when its output exists, and an output appears whole or not at all. So the same command resumes a run
+that was killed, and it does not matter which worker wrote a block, or how often.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
+from filelock import lock_descriptor
 
 from treefine.cli.inputs import Input
 from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
 from treefine.cli.parse import Loading
-from treefine.cli.terminal import Advance, progress
+from treefine.cli.terminal import progress
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
-from treefine.integrations.corpus.blocks import BLOCK, bytes_of, cut_jobs
-from treefine.integrations.corpus.record import open_record, remove_leftovers
-from treefine.integrations.corpus.worker import Outcome, told_at, told_of
+from treefine.integrations.corpus.blocks import BLOCK_BYTES, bytes_of, cut_jobs
+from treefine.integrations.corpus.ray import Outcome, import_ray, parse_on_ray, report_path, saved_outcome
+from treefine.model.bundled import bundled_models, find_model
+from treefine.treebank.files import not_written, open_output
+from treefine.version import __version__
 
-Engine = Callable[[Sequence[Job], Callable[[Outcome], None]], None]
-"""Parses blocks, in whatever order, and tells what came of each."""
+_RECORD = ".treefine.json"  # in the folder of outputs: the options and inputs that they were made with
+_LOCK = ".treefine.lock"  # another file, because the record is replaced
+_OTHER_FOLDER = "Name another folder, or clear this one."
+
+ParseBlocks = Callable[[Sequence[Job]], Generator[Outcome, None, None]]
+"""Parses blocks, and yields the outcome of each when it ends."""
 
 
 def parse_corpus(
@@ -38,53 +51,35 @@ def parse_corpus(
     *,
     actors: int | None = None,
     workers: int | None = None,
-    size: int = BLOCK,
-    engine: Engine | None = None,
+    size: int = BLOCK_BYTES,
+    parse_blocks: ParseBlocks | None = None,
 ) -> bool:
-    """Parse files into a folder with Ray (or another engine), and tell what came of it; whether nothing was wrong."""
-    _refuse(inputs, output, wanted, loading)
-    if engine is None:
-        from treefine.integrations.corpus.ray import Ray
+    """Parse files into a folder on Ray, and report what became of them; return whether all is well.
 
-        engine = Ray(loading, wanted, actors=actors, workers=workers)
+    `parse_blocks` takes the place of Ray in tests.
+    """
+    _refuse(inputs, output, wanted, loading)
+    if parse_blocks is None:
+        ray = import_ray()  # before any work: a missing Ray is reported at once
+        parse_blocks = partial(parse_on_ray, ray, loading=loading, wanted=wanted, actors=actors, workers=workers)
     jobs = plan_jobs(inputs, output, shape, wanted)
     trees_alone = jobs[0].shape == "conllu" and not wanted.confidence and wanted.k == 1
     blocks = cut_jobs(jobs, trees_alone=trees_alone, size=size)
-    with open_record(Path(output), blocks, wanted, loading, size=size, trees_alone=trees_alone):
-        told = _told_before(blocks, output)
-        to_do = sorted(_missing(blocks, output), key=bytes_of, reverse=True)  # the largest first: none is late
+    with _open_record(Path(output), blocks, _options(wanted, loading, size, trees_alone=trees_alone)):
+        to_do = _missing(blocks, output)
+        outcomes = _earlier_outcomes(blocks, output)
         if len(to_do) < len(blocks):
             done = f"{len(blocks) - len(to_do):,} of {tables.count(len(blocks), 'block')} finished before"
             typer.echo(done, err=True)
-        remove_leftovers(Path(output), blocks)
-        if not to_do:
-            return told.tell([], [])
-        try:
-            with progress("Parsing", sum(map(bytes_of, to_do)), in_bytes=True) as advance:
-                _parse(engine, to_do, told, advance)
-        except KeyboardInterrupt as stop:
-            raise KeyboardInterrupt("Give the same command again to go on.") from stop
-        remove_leftovers(Path(output), blocks)
-    return told.tell(to_do, _missing(to_do, output))
-
-
-def _missing(blocks: Sequence[Job], folder: str) -> list[Job]:
-    """The blocks whose output is not there. The folder is listed: a shared one may remember what was not there."""
-    there = set(os.listdir(folder))  # noqa: PTH208 - names alone are asked for
-    return [each for each in blocks if Path(each.target).name not in there]
-
-
-def _told_before(blocks: Sequence[Job], folder: str) -> _Told:
-    """What earlier runs had to tell of the blocks that are finished, so that all runs tell it, with the same code."""
-    there, told = set(os.listdir(folder)), _Told()  # noqa: PTH208 - as above
-    for block in blocks:
-        if {Path(block.target).name, told_at(block.target).name} <= there:
-            told.add(replace(told_of(block.target), n_sentences=0))
-    return told
+        _remove_leftovers(Path(output), blocks)
+        if to_do:
+            outcomes |= _parse(parse_blocks, sorted(to_do, key=bytes_of, reverse=True))  # no large one comes last
+            _remove_leftovers(Path(output), blocks)
+    return _report(outcomes, blocks, to_do, _missing(to_do, output))
 
 
 def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, loading: Loading) -> None:
-    """Tell what cannot be done on many machines."""
+    """Refuse what cannot be done on many machines."""
     if not (output.endswith(("/", os.sep)) or Path(output).is_dir()):
         raise TreefineError("--engine ray writes into a folder.", hint="Name one with -o, with a slash at its end.")
     if not all(each.is_file and Path(each.name).is_file() for each in inputs):
@@ -101,54 +96,180 @@ def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, loading
         raise TreefineError(message, hint="Leave out --initial FILE and --label-map, or --engine ray.")
 
 
-@dataclass
-class _Told:
-    """What is to be told at the end."""
-
-    n_sentences: int = 0
-    empty: list[TreefineError] = field(default_factory=list)
-    faults: dict[str, TreefineError] = field(default_factory=dict)  # by target
-    warning: TreefineError | None = None  # the first; one for each block would say the same
-    lost: dict[str, Counter[str]] = field(default_factory=dict)
-
-    def add(self, outcome: Outcome) -> None:
-        """Take over what came of a block."""
-        self.empty += outcome.empty
-        self.warning = self.warning or next(iter(outcome.warnings), None)
-        if outcome.fault is not None:
-            self.faults[outcome.target] = outcome.fault
-            return
-        self.n_sentences += outcome.n_sentences
-        for title, lost in outcome.lost.items():
-            self.lost.setdefault(title, Counter()).update(lost)
-
-    def tell(self, blocks: Sequence[Job], missing: Sequence[Job]) -> bool:
-        """Say it on standard error; whether nothing was wrong. What is missing was looked for, not heard of."""
-        for block in missing:
-            lost = TreefineError("A block was not written.", hint="Give the command again.", path=block.inputs[0].name)
-            self.faults.setdefault(block.target, lost)
-        if self.warning is not None:
-            typer.echo(f"treefine: warning: {visible(str(self.warning))}", err=True)
-        for title, counts in self.lost.items():
-            typer.echo(tables.losses_line(counts, title), err=True)
-        faults = [self.faults[block.target] for block in missing]
-        for error in sorted([*self.empty, *faults], key=lambda each: (each.path, each.line or 0)):
-            typer.echo(f"treefine: {visible(str(error))}", err=True)
-        n_parsed = len(blocks) - len(missing)
-        words = [f"{tables.count(n_parsed, 'block')} parsed, {tables.count(self.n_sentences, 'sentence')}"]
-        words += [f"{len(self.empty):,} empty"] * bool(self.empty) + [f"{len(missing):,} faulty"] * bool(missing)
-        if blocks:
-            typer.echo("; ".join(words), err=True)
-        return not self.empty and not missing
+def _missing(blocks: Sequence[Job], folder: str) -> list[Job]:
+    """Return the blocks without an output. List the folder: a shared one may remember that a file was missing."""
+    there = set(os.listdir(folder))  # noqa: PTH208 - only names are needed
+    return [block for block in blocks if Path(block.target).name not in there]
 
 
-def _parse(engine: Engine, blocks: Sequence[Job], told: _Told, advance: Advance) -> None:
-    sizes = {each.target: bytes_of(each) for each in blocks}
+def _earlier_outcomes(blocks: Sequence[Job], folder: str) -> dict[str, Outcome]:
+    """Return what earlier runs saved of finished blocks, so that every run reports it, with the same exit code."""
+    there = set(os.listdir(folder))  # noqa: PTH208 - only names are needed
+    targets = [block.target for block in blocks]
+    return {each: saved_outcome(each) for each in targets if {Path(each).name, report_path(each).name} <= there}
 
-    def add(outcome: Outcome) -> None:
-        if outcome.is_worker_unfit and outcome.fault is not None:
-            raise outcome.fault
-        told.add(outcome)
-        advance(sizes[outcome.target], sentences=outcome.n_sentences)
 
-    engine(blocks, add)
+def _parse(parse_blocks: ParseBlocks, blocks: Sequence[Job]) -> dict[str, Outcome]:
+    """Parse blocks under a progress bar, and return their outcomes by target."""
+    sizes = {block.target: bytes_of(block) for block in blocks}
+    found = {}
+    try:
+        with progress("Parsing", sum(sizes.values()), in_bytes=True) as advance, closing(parse_blocks(blocks)) as ended:
+            for outcome in ended:
+                if outcome.is_worker_unfit:
+                    raise TreefineError(outcome.fault)
+                found[outcome.target] = outcome
+                advance(sizes[outcome.target], sentences=outcome.n_sentences)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt("Give the same command again to go on.") from stop
+    return found
+
+
+def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence[Job], missing: Sequence[Job]) -> bool:
+    """Report on standard error, and return whether all is well. `missing` was looked for in the folder."""
+    by_place = sorted(blocks, key=lambda each: (each.inputs[0].name, each.inputs[0].section or ()))
+    found = [outcomes[block.target] for block in by_place if block.target in outcomes]
+    for warning in [each for outcome in found for each in outcome.warnings][:1]:  # the others say the same
+        typer.echo(f"treefine: warning: {visible(warning)}", err=True)
+    lost: dict[str, Counter[str]] = {}
+    for outcome in found:
+        for title, counts in outcome.lost.items():
+            lost.setdefault(title, Counter()).update(counts)
+    for title, counter in lost.items():
+        typer.echo(tables.losses_line(counter, title), err=True)
+    faulty = {block.target for block in missing}
+    for block in by_place:
+        outcome = outcomes.get(block.target, Outcome(block.target))
+        not_heard = f"{block.inputs[0].name}: A block was not written. Give the command again."
+        for message in [*outcome.empty, *[outcome.fault or not_heard] * (block.target in faulty)]:
+            typer.echo(f"treefine: {visible(message)}", err=True)
+    n_empty = sum(len(outcome.empty) for outcome in found)
+    if tried:
+        now = {block.target for block in tried} - faulty
+        n_sentences = sum(outcome.n_sentences for outcome in found if outcome.target in now)
+        words = [f"{tables.count(len(now), 'block')} parsed, {tables.count(n_sentences, 'sentence')}"]
+        words += [f"{n_empty:,} empty"] * bool(n_empty) + [f"{len(missing):,} faulty"] * bool(missing)
+        typer.echo("; ".join(words), err=True)
+    return not n_empty and not missing
+
+
+@dataclass(frozen=True)
+class _InputFile:
+    """The input of an output, as it was when that was written."""
+
+    input: str  # absolute path
+    bytes: int
+    changed: int  # nanoseconds since 1970
+    kind: str | None
+
+    def __str__(self) -> str:
+        time = datetime.fromtimestamp(self.changed / 1e9).isoformat(" ", "milliseconds")
+        return f"{Path(self.input).name} ({self.bytes:,} bytes of {time}{f', {self.kind}' if self.kind else ''})"
+
+
+@contextmanager
+def _open_record(folder: Path, blocks: Sequence[Job], options: dict[str, Any]) -> Iterator[None]:
+    """Keep other runs out of the folder, which must be empty or hold outputs of the same inputs and options."""
+    try:
+        lock = (folder / _LOCK).open("w")
+    except OSError as error:
+        raise not_written(error.strerror or str(error), str(folder)) from error
+    with lock:
+        with suppress(OSError):  # raised by a file system without locks
+            if not lock_descriptor(lock.fileno(), blocking=False):
+                hint = "Wait for its end, or stop it; then give the command again."
+                raise TreefineError("Another run is writing into this folder.", hint=hint, path=str(folder))
+        old_options, known = _read_record(folder / _RECORD) or (options, {})
+        for name, value in options.items():
+            if old_options.get(name) != value:
+                message = f"This folder was begun with {name} {old_options.get(name)}, and now it is {value}."
+                raise TreefineError(message, hint=_OTHER_FOLDER, path=str(folder))
+        files = _input_files(blocks)
+        _check_inputs(known, files, folder)
+        with open_output(folder / _RECORD, is_synced=True) as stream:
+            record = {"options": options, "files": {name: asdict(each) for name, each in (known | files).items()}}
+            stream.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
+        yield
+
+
+def _options(wanted: OutputOptions, loading: Loading, size: int, *, trees_alone: bool) -> dict[str, Any]:
+    """Return the options that all blocks of a folder must share. Workers see to it that devices agree."""
+    own = {"confidence": wanted.confidence, "steps shown": wanted.steps}
+    options = {
+        "version": __version__,
+        "bytes of a block": size,
+        "weights": _checksum(loading),
+        **own,
+        **asdict(loading),
+    }
+    for name in ("label_map", "device", *["batch_pieces"] * trees_alone):  # batches change the digits of confidences
+        del options[name]
+    return options
+
+
+def _checksum(loading: Loading) -> str:
+    """Return a checksum of the model and its initial parser: another model may get the same name."""
+    folders = [find_model(loading.model)]
+    if isinstance(loading.initial, str) and (loading.initial in bundled_models() or Path(loading.initial).is_dir()):
+        folders.append(find_model(loading.initial))
+    digest = hashlib.sha256()
+    for path in (each for folder in folders for each in sorted(folder.rglob("*"))):
+        if path.suffix in (".safetensors", ".json"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _input_files(blocks: Sequence[Job]) -> dict[str, _InputFile]:
+    """Return the input of each output, by the output's name."""
+    found = {}
+    for source in {block.inputs[0].name: block.inputs[0] for block in blocks}.values():
+        path = Path(source.name).resolve()
+        found[source.name] = _InputFile(str(path), path.stat().st_size, path.stat().st_mtime_ns, source.kind)
+    return {Path(block.target).name: found[block.inputs[0].name] for block in blocks}
+
+
+def _read_record(path: Path) -> tuple[dict[str, Any], dict[str, _InputFile]] | None:
+    try:
+        old = json.loads(path.read_text(encoding="utf-8"))
+        files = {name: _InputFile(**values) for name, values in old["files"].items()}
+        list(map(str, files.values()))  # raises if a value has the wrong type
+        return dict(old["options"]), files
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TreefineError(f"{error.strerror or error}.", path=str(path)) from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise TreefineError("This record of a run is damaged.", hint=_OTHER_FOLDER, path=str(path)) from error
+
+
+def _check_inputs(known: dict[str, _InputFile], files: dict[str, _InputFile], folder: Path) -> None:
+    """Refuse outputs of other inputs, of inputs that have changed, and of unknown origin."""
+    there = set(os.listdir(folder))  # noqa: PTH208 - only names are needed
+    for name, now in files.items():
+        if name not in known and name in there:
+            path = str(folder / name)
+            raise TreefineError("This file is there, and no such run wrote it.", hint=_OTHER_FOLDER, path=path)
+        before = known.get(name, now)
+        if before.input != now.input:  # even if the output is missing: that run may be resumed
+            message = f"This is an output of {before.input}, and now it would be of {now.input}."
+            hint = "Rename one of the inputs, or name another folder."
+            raise TreefineError(message, hint=hint, path=str(folder / name))
+    current = {now.input: now for now in files.values()}
+    for name, before in known.items():  # also outputs of a file that is now cut into fewer blocks
+        now = current.get(before.input, before)
+        if now != before and name in there:
+            message = f"This is of {before}, and now that is {now}."
+            hint = "Remove what was written of it, or name another folder."
+            raise TreefineError(message, hint=hint, path=str(folder / name))
+
+
+def _remove_leftovers(folder: Path, blocks: Sequence[Job]) -> None:
+    """Remove what dead workers left of these blocks: unfinished outputs, and the files of attempts."""
+    names = {Path(block.target).name for block in blocks}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name, _, ending = entry.name.removeprefix(".").rpartition(".")
+            stem = name.rpartition(".")[0] if ending == "tmp" else name  # .out.conllu.0123abcd.tmp, .out.conllu.attempt
+            if entry.name.startswith(".") and ending in ("tmp", "attempt") and stem in names:
+                with suppress(OSError):
+                    Path(entry).unlink()
