@@ -12,7 +12,7 @@ from __future__ import annotations
 
 
 class TreefineError(Exception):
-    """What went wrong, where, and the way out, on one line.
+    """Say on one line what went wrong, where, and how to put it right.
 
     >>> print(TreefineError("HEAD is 9.", hint="Correct it.", path="a.conllu", line=4, sent_id="s1", word="2"))
     a.conllu:4: (s1, word 2) HEAD is 9. Correct it.

@@ -305,9 +305,7 @@ def test_a_file_without_blank_lines_is_refused_where_the_lines_start(monkeypatch
 
 
 def words_in(text):
-    stream = io.BytesIO(text if isinstance(text, bytes) else text.encode())
-    stream.name = "in.txt"
-    return list(read_words(stream))
+    return list(read_words(io.BytesIO(text if isinstance(text, bytes) else text.encode()), "in.txt"))
 
 
 def test_each_line_is_a_sentence_and_spaces_part_its_words():

@@ -182,7 +182,7 @@ def read_input(
             yield from _segmented(parser.segment_lines, utf8_lines(stream, path), path, numbering)
         else:
             is_words = kind == "words"
-            for sentence in read_words(stream, name=path) if is_words else read_treebank(stream, format=kind):
+            for sentence in read_words(stream, path) if is_words else read_treebank(stream, format=kind):
                 spans = spans_in(own_text(sentence), sentence)
                 yield Segmented(numbering.numbered(sentence) if is_words else sentence, spans)
 

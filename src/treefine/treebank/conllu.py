@@ -1,4 +1,4 @@
-"""Read, check and write treebanks as a stream: a valid file comes back byte for byte, in constant memory."""
+"""Read and write treebanks as a stream: a valid file comes back byte for byte, in constant memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from treefine.treebank.formats import convert, format_of, losses
 from treefine.treebank.sentence import BLANK, PLAIN, Format, Layout, Sentence
 
 _CHUNK = 1 << 16  # bytes read at a time
-_STRETCH = 1 << 18  # bytes of a file that are handed on together, whole sentences
-_LONGEST = 1 << 24  # bytes without a blank line after which a file is no treebank: some 200,000 words
-_WIDEST = 1 << 16  # blank lines in a row after which it is none either
+_STRETCH = 1 << 18  # bytes of a part of a file that is read on its own
+_LONGEST = 1 << 24  # bytes without a blank line, some 200,000 words: more cannot be a treebank
+_WIDEST = 1 << 16  # blank lines in a row: more cannot be a treebank either
 _FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
 _BETWEEN_SENTENCES = re.compile(rb"(\n(?:\r?\n)+)")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -38,12 +38,12 @@ def read_treebank(
     on_skip: Callable[[TreebankError], None] | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[Sentence]:
-    """The sentences of a treebank, one after another.
+    """Yield the sentences of a treebank.
 
-    `source` is a path or `-` for standard input (.gz, .xz and .bz2 are unpacked), or an open binary file. The format is
-    told by the file's name unless given: conllu, conllx, conll09 or conll09-predicted (see `formats`). A sentence that
-    cannot be read raises TreebankError; with on_error="skip" it is reported (to `on_skip`, or on standard error) and
-    left out with all its faults told, and its neighbours keep their numbers.
+    `source` is a path, `-` for standard input (.gz, .xz and .bz2 are unpacked), or an open binary file. `format` is
+    conllu, conllx, conll09 or conll09-predicted; without it the suffix of the file decides (see `formats`). A sentence
+    that cannot be read raises TreebankError. With on_error="skip" it is left out and all its faults are reported, to
+    `on_skip` or on standard error; the other sentences keep their numbers.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error is {on_error!r}; choose 'raise' or 'skip'")
@@ -59,19 +59,19 @@ def read_treebank(
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Lines between blank lines that are no sentence, and why."""
+    """Lines between two blank lines that are not a sentence, and why."""
 
     line: int
     number: int
     sent_id: str
-    has_words: bool  # if not, they are comments alone, and no sentence was meant
+    has_words: bool  # False if there are only comments, which do not count as a sentence
     faults: tuple[TreebankError, ...]
 
 
 def read_blocks(
     source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[Sentence | Unreadable]:
-    """All that stands between blank lines, in order: sentences, and what is none."""
+    """Yield what stands between blank lines, in order: sentences, and lines that are not a sentence."""
     path = name_of(source)
     form = format_of(path, format)
     is_empty = True
@@ -84,20 +84,20 @@ def read_blocks(
 
 
 class Stretch(NamedTuple):
-    """Whole sentences of a file, as its bytes."""
+    """A part of a file that holds whole sentences."""
 
     data: bytes
-    line: int  # where they start; 1 for the file's first ones
+    line: int  # the number of its first line in the file, from 1
 
 
 def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterator[Stretch]:
-    """The bytes of a file, cut at blank lines into stretches of about `size`, which can be read side by side."""
+    """Cut a file at blank lines into stretches of about `size` bytes, which can be read in parallel."""
     line, rest = 1, b""
     for chunk in _chunks(stream, path, size):
         rest += chunk
         end = _last_gap(rest)
         if line == 1 and end <= len(_start_of(rest)):
-            end = 0  # blank lines before the first sentence are that one's
+            end = 0  # blank lines before the first sentence belong to it
         if end:
             yield Stretch(rest[:end], line)
             line += rest.count(b"\n", 0, end)
@@ -110,7 +110,7 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
 
 
 def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) -> Iterator[Sentence | Unreadable]:
-    """What `read_blocks` gives of this part of a file; its first sentence has the number."""
+    """Yield what `read_blocks` yields for this part of a file; its first sentence gets the number."""
     with BytesIO(stretch.data) as stream:
         yield from _sentences(_blocks(stream, path, stretch.line), form, path, number)
 
@@ -118,7 +118,7 @@ def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) 
 def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> int:
     """Write the sentences in their own formats to a path (packed if it ends in .gz, .xz, .bz2) or `-`; return how many.
 
-    The file appears once it is whole; after an error the old one is still there.
+    The file is replaced once the new one is complete; after an error the old file is still there.
     """
     count = 0
     with open_output(target) as stream:
@@ -129,7 +129,7 @@ def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]
 
 
 def convert_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str], to: Format) -> Counter[str]:
-    """Write the sentences in another format; return how many things of each kind it has no place for."""
+    """Write the sentences in another format; count the things of each kind that it has no place for."""
     lost: Counter[str] = Counter()
 
     def converted() -> Iterator[Sentence]:
@@ -142,14 +142,14 @@ def convert_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[st
 
 
 def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> Iterator[str]:
-    """What a file of these sentences holds, one sentence at a time.
+    """Yield the text of each sentence as it stands in a file of these sentences.
 
-    Without `is_start` the file has others before them, up to the blank line.
+    If `is_start` is False, the file already holds other sentences and the blank line after them.
     """
     last: Layout | None = None
     for sentence in sentences:
         text = sentence.to_text()
-        # It may come from another file, or another place: what only a first or last sentence has must go.
+        # It may come from another file or place: drop what only the first sentence of a file has.
         if last is not None or not is_start:
             text = text.removeprefix(sentence.layout.start)
         if last is not None:
@@ -159,7 +159,7 @@ def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> It
 
 
 def gap_after(layout: Layout) -> str:
-    """What has to stand between a sentence and the next one that its file did not have after it; mostly nothing."""
+    """Return the line ends that are missing between a sentence and the next one; mostly none."""
     newline = "\r\n" if "\r\n" in (layout.end or layout.newlines) else "\n"
     return newline * (2 - min(layout.end.count("\n"), 2))
 
@@ -178,7 +178,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(stream: BinaryIO, path: str, line: int = 1) -> Iterator[_Block]:
-    """Cut the stream at blank lines. The bytes of all blocks, put together again, are the file."""
+    """Cut the stream at blank lines into blocks, whose bytes together are those of the file."""
     start, rest = b"", b""
     for chunk in _chunks(stream, path, _CHUNK):
         if line == 1 and not rest:
@@ -216,7 +216,7 @@ def _start_of(data: bytes) -> bytes:
 
 
 def _last_gap(data: bytes) -> int:
-    """Where the last blank lines end; 0 if there are none."""
+    """Return where the last blank line ends, or 0 if there is none."""
     return max(data.rfind(gap) + len(gap) if gap in data else 0 for gap in (b"\n\n", b"\n\r\n"))
 
 
@@ -231,7 +231,7 @@ def _no_sentence(path: str) -> EmptyError:
 
 
 def _chunks(stream: BinaryIO, path: str, size: int) -> Iterator[bytes]:
-    """The bytes of the stream, `size` and a little more at a time: up to a line that is not blank, so no gap is cut."""
+    """Yield chunks of `size` bytes, each extended up to a line that is not blank, so that no gap is cut."""
     while chunk := stream.read(size):
         pieces = [chunk]
         while line := stream.readline(_CHUNK):
@@ -245,7 +245,7 @@ def _chunks(stream: BinaryIO, path: str, size: int) -> Iterator[bytes]:
 
 
 def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence | Unreadable:
-    """The sentence, or all the faults that keep the block from being one."""
+    """Return the sentence, or all the faults that keep the block from being one."""
     fault = partial(TreebankError, path=path, sentence=number)
     faults: list[TreebankError] = []
     try:
@@ -287,7 +287,7 @@ def _encoding_faults(block: _Block, fault: Callable[..., TreebankError]) -> Iter
 
 
 def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
-    """Whether the columns are plainly in order, as nearly all are; if not, `line_faults` takes the closer look."""
+    """Check quickly whether the columns are in order, as nearly all are; if not, `line_faults` looks closer."""
     words = len(columns[0])
     if not (len(columns) == form.width or (form.has_more_columns and len(columns) > form.width)):
         return False
@@ -300,7 +300,7 @@ def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
 
 
 def _layout(text: str, block: _Block) -> tuple[str, Layout]:
-    """The text with one kind of line end, and the layout that gives the old ones back."""
+    """Return the text with line feeds alone, and the layout that gives the old line ends back."""
     start, end = block.start.decode(), block.end.decode()
     inner, windows = text.count("\n"), text.count("\r\n")
     if not windows:
@@ -311,37 +311,31 @@ def _layout(text: str, block: _Block) -> tuple[str, Layout]:
     return text.replace("\r\n", "\n"), Layout(start, newlines, end)
 
 
-def read_words(
-    source: Source, *, name: str | None = None, on_bytes: Callable[[int], None] | None = None
-) -> Iterator[Sentence]:
-    """The lines as sentences of CoNLL-U, each with its number as sent_id and its words as text; blank ones are none.
+def read_words(stream: BinaryIO, path: str) -> Iterator[Sentence]:
+    """Yield each line of words as a sentence of CoNLL-U, with its number as sent_id; skip blank lines.
 
-    Words are cut at spaces and tabs alone, so a no-break space may stand inside one. `name` is what messages call the
-    source, if not by its own name.
+    Spaces and tabs separate words; a no-break space may stand inside a word. `path` is the name for messages.
     """
-    path = name_of(source) if name is None else name
     number = 0
-    with open_input(source, on_bytes=on_bytes) as stream:
-        for line_number, line in enumerate(utf8_lines(stream, path), start=1):
-            words = line.strip("\r\n").replace("\t", " ").split(" ")
-            words = [word for word in words if word]
-            if not words:
-                continue
-            number += 1
-            try:
-                sentence = Sentence.of_words(words)
-            except TreebankError as error:
-                raise TreebankError(error.message, path=path, line=line_number, sentence=number) from error
-            comments = (f"# sent_id = {number}", f"# text = {' '.join(words)}")
-            yield replace(sentence, comments=comments, path=path, line=line_number, number=number)
+    for line_number, line in enumerate(utf8_lines(stream, path), start=1):
+        words = [word for word in line.strip("\r\n").replace("\t", " ").split(" ") if word]
+        if not words:
+            continue
+        number += 1
+        try:
+            sentence = Sentence.of_words(words)
+        except TreebankError as error:
+            raise TreebankError(error.message, path=path, line=line_number, sentence=number) from error
+        comments = (f"# sent_id = {number}", f"# text = {' '.join(words)}")
+        yield replace(sentence, comments=comments, path=path, line=line_number, number=number)
     if not number:
-        raise EmptyError("The file holds no sentence.", hint="Is it the right one?", path=path)
+        raise _no_sentence(path)
 
 
 def line_faults(
     lines: Sequence[str], first_line: int, form: Format, fault: Callable[..., TreebankError]
 ) -> Iterator[TreebankError]:
-    """What keeps these lines from being a sentence: columns, IDs, heads out of range.
+    """Yield the faults that keep these lines from being a sentence: columns, IDs, heads out of range.
 
     `fault` makes an error that knows the file and the sentence.
     """
@@ -382,7 +376,7 @@ def line_faults(
 def _id_faults(
     ids: Sequence[tuple[int, str]], form: Format, fault: Callable[..., TreebankError]
 ) -> Iterator[TreebankError]:
-    """IDs are 1, 2, 3, … ; 2-3 stands before word 2; 2.1 stands after word 2."""
+    """Check the IDs: words are 1, 2, 3, …; 2-3 stands before word 2; 2.1 stands after word 2."""
     last_word, last_empty, span_end = 0, 0, 0
     for line, identifier in ids:
         span, empty = _RANGE.fullmatch(identifier), _EMPTY_NODE.fullmatch(identifier)

@@ -1,4 +1,4 @@
-"""Files in and out: plain, compressed, standard input and output; what is written appears whole or not at all."""
+"""Open files for reading and writing: plain, compressed, standard input and output; a new file appears whole."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _COMPRESS: dict[str, Callable[[BinaryIO], object]] = {
 }
 COMPRESSED = tuple(_DECOMPRESS)
 _PACKED = re.compile(rb"(?P<gz>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))")  # first bytes
-_N_PACKED = 10  # the most of them
+_N_PACKED = 10  # as many as the longest of these
 
 
 def name_of(source: Source) -> str:
-    """What to call a source in a message: its path, <stdin>, or the name a file object has."""
+    """Return the name of a source for messages: its path, <stdin>, or the name of the file object."""
     if isinstance(source, str | os.PathLike):
         return "<stdin>" if os.fspath(source) == "-" else os.fspath(source)
     return str(getattr(source, "name", "<stream>"))
 
 
 class _Counted(io.RawIOBase):
-    """A file that tells how many bytes have been read from it, for a progress bar."""
+    """A file that reports how many bytes have been read from it, for a progress bar."""
 
     def __init__(self, raw: BinaryIO, on_bytes: Callable[[int], None]) -> None:
         self.raw = raw
@@ -61,17 +61,17 @@ class _Counted(io.RawIOBase):
 
 
 class Rejoined(io.RawIOBase):
-    """A stream of which some bytes have been read already: these, and then the rest."""
+    """A stream of bytes that were already read from another stream, and then the rest of that stream."""
 
     def __init__(self, head: bytes, rest: BinaryIO, name: str) -> None:
         self.head, self.rest, self.name = head, rest, name
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True, as `io` wants it."""
         return True
 
     def readinto(self, buffer: object) -> int:
-        """Fill the buffer as far as there are bytes."""
+        """Fill the buffer with the next bytes and return how many there were."""
         place = cast(bytearray, buffer)
         data = self.head[: len(place)] or self.rest.read(len(place))
         self.head = self.head[len(data) :]
@@ -81,10 +81,10 @@ class Rejoined(io.RawIOBase):
 
 @contextmanager
 def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
-    """A path, `-`, or an open binary file as a stream of bytes; a path to .gz, .xz or .bz2 is unpacked on the way.
+    """Open a path, `-`, or an open binary file as a stream of bytes; unpack a path to .gz, .xz or .bz2.
 
-    Standard input has no such name, so its first bytes tell whether it is packed. `on_bytes` hears how many bytes were
-    taken from the disk, each time some were.
+    Standard input has no suffix; its first bytes tell whether it is packed. `on_bytes` is called with the number of
+    bytes after each read from the disk.
     """
     name = name_of(source)
     try:
@@ -115,8 +115,8 @@ def _unpacked(raw: BinaryIO, suffix: str) -> BinaryIO:
 
 
 def _looked_into(raw: BinaryIO, name: str) -> BinaryIO:
-    """The stream, unpacked if it is packed."""
-    if raw.isatty():  # nobody types a packed file, and each end that is read there has to be typed
+    """Return the stream, unpacked if its first bytes are those of a packed file."""
+    if raw.isatty():  # nobody types a packed file, and the user would have to type each end of file that we read
         return raw
     head = raw.read(_N_PACKED)
     found = _PACKED.match(head)
@@ -125,9 +125,9 @@ def _looked_into(raw: BinaryIO, name: str) -> BinaryIO:
 
 
 def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:
-    """The lines of a stream with their ends, without a byte order mark; a byte that is no UTF-8 is told with its line.
+    """Yield the lines of a stream with their ends, without a byte order mark; an error names a line that is no UTF-8.
 
-    Only a line feed ends a line, whatever else Unicode takes for one.
+    Only a line feed ends a line; the other line breaks of Unicode do not.
     """
     for number, line in enumerate(stream, start=1):
         try:
@@ -138,7 +138,7 @@ def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:
 
 
 def nearest_file(path: str) -> str:
-    """A hint for whoever named a file that is not there: one beside it with nearly that name, if there is one."""
+    """Return a hint for a path that does not exist: a file in the same folder with a similar name, if there is one."""
     folder, name = os.path.split(path)
     try:
         names = sorted(os.listdir(folder or "."), reverse=True)  # noqa: PTH208 - so that x.conllu goes before x.conllu.gz
@@ -150,7 +150,7 @@ def nearest_file(path: str) -> str:
 
 
 def not_written(reason: str, path: str, hint: str = "") -> TreebankError:
-    """The error of an output that cannot be written; if its folder is not there, it says so."""
+    """Return the error for an output that cannot be written, with a hint if its folder does not exist."""
     folder = os.path.dirname(path)  # noqa: PTH120 - Path would tidy up what the user wrote
     if folder and not os.path.exists(folder):  # noqa: PTH110 - Path's own raises where the name is too long
         hint = f"Make the folder {folder} first."
@@ -172,10 +172,10 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> Iterator[BinaryIO]:
-    """A stream whose bytes replace the file at `target` once all are written, and never before; `-` is standard output.
+    """Open a stream whose bytes replace the file at `target` once all are written; `-` is standard output.
 
-    They go to a temporary file beside the target, which is renamed at the end and removed after an error. With
-    `is_synced` they are on the disk before that, so that a power cut leaves no half of a file under the name.
+    The bytes go to a temporary file in the same folder, which is renamed at the end and removed after an error. With
+    `is_synced` they are on the disk before the renaming, so that a power cut never leaves half a file.
     """
     name = os.fspath(target)
     path = Path(target).resolve()  # through a link, to the file it names
@@ -194,7 +194,7 @@ def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> I
             with _renamed_at_end(path, is_synced=is_synced) as raw, _packed(raw, path.suffix) as stream:
                 yield stream
     except BrokenPipeError:
-        raise  # whoever reads our output has seen enough
+        raise  # the reader of our output has stopped
     except OSError as error:
         place = "<stdout>" if name == "-" else name
         raise not_written(error.strerror or str(error), place) from error

@@ -1,4 +1,4 @@
-"""The three treebank formats, as the place of each column: CoNLL-U, CoNLL-X and CoNLL-2009."""
+"""CoNLL-U, CoNLL-X and CoNLL-2009: the columns of each, and conversion between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONLLX = Format("conllx", "CoNLL-X", (".conllx", ".conll"), 10)
 CONLL09 = Format(
     "conll09", "CoNLL-2009", (".conll09", ".conll2009"), 14, True, upos=None, xpos=4, feats=6, head=8, deprel=10
 )
-# The same file, seen through the columns of an automatic tagger (PLEMMA, PPOS, PFEAT) instead of the gold ones.
+# The same file, read through the columns of an automatic tagger (PLEMMA, PPOS, PFEAT) instead of the gold ones.
 CONLL09_PREDICTED = Format(
     "conll09-predicted", "CoNLL-2009", (), 14, True, lemma=3, upos=None, xpos=5, feats=7, head=8, deprel=10
 )
@@ -22,7 +22,7 @@ _NAMES_2009 = "ID FORM LEMMA PLEMMA POS PPOS FEAT PFEAT HEAD PHEAD DEPREL PDEPRE
 
 
 def format_of(path: str, name: str | None = None) -> Format:
-    """The format called `name`, or else the one that the file's name tells; CoNLL-U where it tells nothing.
+    """Return the format called `name`, or else the one of the file's suffix; CoNLL-U if the suffix is unknown.
 
     >>> format_of("wsj/test.conllx.gz").title
     'CoNLL-X'
@@ -35,12 +35,12 @@ def format_of(path: str, name: str | None = None) -> Format:
 
 
 def format_by_name(path: str) -> Format | None:
-    """The format that a file's name tells, if it tells any."""
+    """Return the format of a file's suffix, or None if the suffix is unknown."""
     return next((each for each in FORMATS.values() if suffix_of(path) in each.suffixes), None)
 
 
 def suffix_of(path: str) -> str:
-    """The last suffix of a file's name that does not stand for packing, in lower case; empty without one.
+    """Return the last suffix of a file's name, in lower case and without that of a compression; empty without one.
 
     >>> suffix_of("Notes.TXT.gz")
     '.txt'
@@ -50,10 +50,10 @@ def suffix_of(path: str) -> str:
 
 
 def convert(sentence: Sentence, to: Format) -> Sentence:
-    """The sentence in another format; in its own, it comes back as it is.
+    """Return the sentence in another format; in its own format, return it unchanged.
 
-    UPOS is CoNLL-X's coarse tag and XPOS its fine one. CoNLL-2009 has one tag, XPOS or, where that is blank, UPOS; it
-    gets each value in its gold and in its predicted column.
+    UPOS becomes the coarse tag of CoNLL-X and XPOS the fine one. CoNLL-2009 has one tag: XPOS, or UPOS if XPOS is
+    blank. Its gold and its predicted columns get the same values.
     """
     source = sentence.format
     if source.title == to.title:
@@ -84,12 +84,12 @@ def _only_tag(sentence: Sentence) -> tuple[str, ...]:
 
 
 def _twin(index: int) -> int:
-    """The predicted column of a gold one in CoNLL-2009, and the reverse: each two stand side by side."""
+    """Return the predicted column of a gold one in CoNLL-2009, or the reverse: the two are neighbours."""
     return index ^ 1
 
 
 def losses(sentence: Sentence, to: Format) -> Counter[str]:
-    """How many things of each kind the other format has no place for."""
+    """Count the things of each kind that the other format has no place for."""
     source = sentence.format
     lost: Counter[str] = Counter()
     if source.title == to.title:

@@ -1,4 +1,4 @@
-"""A dependency graph over the words of one sentence (Eq. 2), and what can be said about its shape."""
+"""A dependency graph over the words of one sentence (Eq. 2), and properties of its shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = 0
 
 
 class Arcs(NamedTuple):
-    """Heads and labels as far as they are given, word 1 first. Without any head there is no graph."""
+    """Heads and labels, word 1 first, some of which may be missing."""
 
     heads: tuple[int | None, ...]  # None where a word has no head yet
     labels: tuple[str, ...]
@@ -35,7 +35,7 @@ class Graph:
 
     @classmethod
     def of_words(cls, heads: Sequence[int], labels: Sequence[str]) -> Graph:
-        """The graph whose word 1 has heads[0] and labels[0]: ROOT's unused place is added in front."""
+        """Return the graph in which word 1 has heads[0] and labels[0]; add the unused entry of ROOT."""
         return cls((ROOT, *heads), ("", *labels))
 
     def __len__(self) -> int:
@@ -44,27 +44,27 @@ class Graph:
 
     @property
     def arcs(self) -> Arcs:
-        """The same, without ROOT's unused place."""
+        """Heads and labels without the unused entry of ROOT."""
         return Arcs(self.heads[1:], self.labels[1:])
 
     @property
     def roots(self) -> tuple[int, ...]:
-        """The words that hang on ROOT."""
+        """The words whose head is ROOT."""
         return tuple(word for word, head in enumerate(self.heads) if word and head == ROOT)
 
     @property
     def is_tree(self) -> bool:
-        """One root and no cycle."""
+        """Whether there is one root and no cycle."""
         return len(self.roots) == 1 and not find_cycles(self.heads)
 
     @property
     def is_projective(self) -> bool:
-        """All words between a word and its head descend from that head; in a tree, no arcs cross."""
+        """Whether all words between a word and its head descend from that head; in a tree: whether no arcs cross."""
         return not non_projective_words(self.heads)
 
 
 def find_cycles(heads: Sequence[int]) -> list[tuple[int, ...]]:
-    """The words of each cycle, each followed by its head; the cycle of the first word first.
+    """Return the words of each cycle, each word followed by its head.
 
     >>> find_cycles((0, 2, 3, 1, 0, 5))
     [(1, 2, 3), (5,)]
@@ -85,7 +85,7 @@ def find_cycles(heads: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def distances_to_root(heads: Sequence[int]) -> list[int]:
-    """The number of arcs from each word up to ROOT, 1 for a root word; -1 where a cycle never reaches it.
+    """Return the number of arcs from each word up to ROOT: 1 for a root, -1 for a word in or under a cycle.
 
     >>> distances_to_root((0, 2, 0, 2))
     [0, 2, 1, 2]
@@ -108,7 +108,7 @@ def distances_to_root(heads: Sequence[int]) -> list[int]:
 
 
 def non_projective_words(heads: Sequence[int]) -> set[int]:
-    """The words whose arc spans a word that does not descend from the arc's head.
+    """Return the words whose arc spans a word that does not descend from the arc's head.
 
     >>> sorted(non_projective_words((0, 3, 4, 0, 3)))
     [2]
@@ -124,7 +124,7 @@ def non_projective_words(heads: Sequence[int]) -> set[int]:
 
 
 def _descendants(heads: Sequence[int]) -> list[int]:
-    """The words below each word, as the bits of a number: quick even for trees of thousands of words."""
+    """Return the words below each word as the bits of a number, which is fast even for thousands of words."""
     below = [0] * len(heads)
     distances = distances_to_root(heads)
     for word in sorted(range(1, len(heads)), key=lambda word: -distances[word]):
@@ -141,7 +141,7 @@ def _descendants(heads: Sequence[int]) -> list[int]:
 
 
 def changed_words(before: Graph, after: Graph) -> tuple[int, ...]:
-    """The words whose head or label differs between two graphs over the same words."""
+    """Return the words whose head or label differs between two graphs over the same words."""
     if len(before) != len(after):
         raise ValueError(f"the graphs have {len(before)} and {len(after)} words")
     return tuple(

@@ -1,15 +1,16 @@
-"""The running text of a treebank: rebuild it from its sentences, and find the words in it."""
+"""The running text of a treebank: rebuild it from the sentences, and find the words in it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from treefine.treebank.sentence import BLANK, Sentence
 
-PARAGRAPH = "\n\n"  # between paragraphs and between documents, where no note says otherwise
+Span: TypeAlias = tuple[int, int]  # [start, end) in a text
+PARAGRAPH = "\n\n"  # between paragraphs and between documents, unless MISC says otherwise
 _ESCAPES = {" ": r"\s", "\t": r"\t", "\r": r"\r", "\n": r"\n", "|": r"\p", "\\": r"\\"}
 _MEANINGS = {escape: character for character, escape in _ESCAPES.items()}
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
@@ -26,22 +27,22 @@ class RawToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """A text and how it is cut; `spans`, `words` and `ends_sentence` have one entry a token."""
+    """A text and how it is cut; `spans`, `words` and `ends_sentence` have one entry per token."""
 
     text: str
-    spans: tuple[tuple[int, int], ...]  # [start, end) in the text
+    spans: tuple[Span, ...]
     words: tuple[tuple[str, ...], ...]
     ends_sentence: tuple[bool, ...]
 
 
 def raw_text(sentences: Iterable[Sentence]) -> RawText:
-    """The text of these sentences, one after another, and how they cut it."""
+    """Return the text of these sentences and how they cut it."""
     before, cut = raw_sentences(sentences)
     return joined(cut, before=before)
 
 
 def text_of(sentences: Iterable[Sentence]) -> str:
-    r"""The text of these sentences, one after another: what a segmenter was given comes back to the character.
+    r"""Return the text of these sentences; from those of a segmenter, exactly the text that it was given.
 
     >>> text_of([Sentence.of_words(["Dogs", "bark"]), Sentence.of_words(["Cats", "do", "not"])])
     'Dogs bark Cats do not'
@@ -50,9 +51,9 @@ def text_of(sentences: Iterable[Sentence]) -> str:
 
 
 def raw_sentences(sentences: Iterable[Sentence]) -> tuple[str, list[list[RawToken]]]:
-    """What stands before the first token, and the tokens of each sentence with the gaps after them."""
+    """Return the gap before the first token, and the tokens of each sentence with the gaps after them."""
     before, cut = "", list[list[RawToken]]()
-    is_explicit = True  # whether a note, or the start of the text, says what stands before the sentence
+    is_explicit = True  # whether MISC, or the start of the text, says what stands before the sentence
     for sentence in sentences:
         if not is_explicit and any(map(_START.match, sentence.comments)):
             cut[-1][-1] = cut[-1][-1]._replace(gap=PARAGRAPH)
@@ -70,9 +71,9 @@ def raw_sentences(sentences: Iterable[Sentence]) -> tuple[str, list[list[RawToke
 
 
 def joined(cut: Iterable[Sequence[RawToken]], *, before: str = "") -> RawText:
-    """The text of tokens in sentences."""
+    """Join the tokens of sentences to a text."""
     parts, position = [before], len(before)
-    spans, words, ends = list[tuple[int, int]](), list[tuple[str, ...]](), list[bool]()
+    spans, words, ends = list[Span](), list[tuple[str, ...]](), list[bool]()
     for sentence in cut:
         for token in sentence:
             parts += (token.form, token.gap)
@@ -84,7 +85,7 @@ def joined(cut: Iterable[Sequence[RawToken]], *, before: str = "") -> RawText:
 
 
 def gap_of(misc: str) -> str:
-    r"""What follows a token with this MISC.
+    r"""Return the gap after a token with this MISC.
 
     >>> gap_of("_"), gap_of("SpaceAfter=No"), gap_of(r"Gloss=and|SpacesAfter=\s\n")
     (' ', '', ' \n')
@@ -96,7 +97,7 @@ def gap_of(misc: str) -> str:
 
 
 def misc_of(gap: str, *, before: str = "", is_last: bool = False) -> str:
-    r"""MISC of a token with these gaps after and before it; at the end of a text one space needs a note as well.
+    r"""Return MISC of a token with these gaps after and before it; at the end of a text it also notes a single space.
 
     >>> misc_of(" "), misc_of(""), misc_of("\n", before="\t")
     ('_', 'SpaceAfter=No', 'SpacesBefore=\\t|SpacesAfter=\\n')
@@ -110,7 +111,7 @@ def misc_of(gap: str, *, before: str = "", is_last: bool = False) -> str:
 
 
 def escaped(gap: str) -> str:
-    r"""White space so that a cell can hold it: \s \t \r \n \p \\ as UDPipe writes them, all else as \uXXXX.
+    r"""Write white space so that a cell can hold it: \s \t \r \n \p \\ as UDPipe does, other characters as \uXXXX.
 
     >>> escaped(" \n\x00\u3000")
     '\\s\\n\\u0000\\u3000'
@@ -119,7 +120,7 @@ def escaped(gap: str) -> str:
 
 
 def unescaped(cell: str) -> str:
-    """The white space that `escaped` wrote; what is no escape stays as it is."""
+    """Return the white space that `escaped` wrote; leave everything else as it is."""
 
     def meant(found: re.Match[str]) -> str:
         escape = found[0]
@@ -129,7 +130,7 @@ def unescaped(cell: str) -> str:
 
 
 def _note(misc: str, key: str) -> str | None:
-    """The gap that MISC gives under this key, if it gives any."""
+    """Return the gap that MISC has under this key, or None."""
     for note in misc.split("|"):
         name, equals, value = note.partition("=")
         if name == key and equals:
@@ -138,23 +139,20 @@ def _note(misc: str, key: str) -> str | None:
 
 
 def documents(sentences: Sequence[Sentence]) -> Iterator[range]:
-    """The stretches of sentences that belong together: each begins where a document or paragraph does."""
+    """Yield the sentences of each paragraph, as a range of their places in the list."""
     starts = [place for place, each in enumerate(sentences) if any(map(_START.match, each.comments))]
     marks = sorted({0, *starts, len(sentences)})
     for first, stop in zip(marks, marks[1:], strict=False):
         yield range(first, stop)
 
 
-Span = tuple[int, int]  # from this character to before that one
-
-
 def own_text(sentence: Sentence) -> str:
-    """The text that a sentence is of, or was; its words with spaces where no comment tells it."""
+    """Return the text of a sentence: the comment `# text`, or else its tokens joined by spaces."""
     return sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
 
 
 def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
-    """Where the words stand in the sentence's own text; a form that is not found there has no characters.
+    """Return where each word stands in the text of its sentence; the span of a form that is not found is empty.
 
     >>> spans_in("Don't  go", Sentence.of_words(["Do", "n't", "x", "go"]))
     ((0, 2), (2, 5), (7, 7), (7, 9))

@@ -1,4 +1,4 @@
-"""What a treebank says about one sentence, kept as the columns of its file."""
+"""One sentence of a treebank, stored as the columns of its file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from treefine.errors import TreebankError
 from treefine.treebank.graph import Arcs, Graph
 
 BLANK = "_"
-_BREAK = re.compile("[\t\n\r\0]")  # what no cell can hold
+_BREAK = re.compile("[\t\n\r\0]")  # characters that no cell can hold
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Where a format keeps what, columns counted from 0; None where it has no such column. ID is always the first."""
+    """The columns of a file format, counted from 0; None where it has no such column. ID is always column 0."""
 
     name: str
     title: str
@@ -54,7 +54,7 @@ class Word(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A stretch of text between spaces or cuts: one word, or a multiword token with several."""
+    """One word as it stands in the text, or a multiword token of several words."""
 
     form: str
     words: range  # their numbers, from 1
@@ -74,7 +74,7 @@ PLAIN = Layout()
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    r"""One sentence: every line of the file is in it, and what changes one column leaves the others alone.
+    r"""One sentence with every line of its file; a change of one column leaves the other columns alone.
 
     >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
     >>> parsed = sentence.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
@@ -97,7 +97,7 @@ class Sentence:
     def of_words(
         cls, forms: Sequence[str], *, upos: Sequence[str] | None = None, xpos: Sequence[str] | None = None
     ) -> Sentence:
-        """A CoNLL-U sentence of these words, with nothing said of the rest."""
+        """Return a CoNLL-U sentence of these words whose other columns are blank."""
         if not forms:
             raise TreebankError("A sentence has at least one word.")
         _check_cells(forms)
@@ -111,7 +111,7 @@ class Sentence:
         return len(self.word_lines)
 
     def column(self, index: int | None) -> tuple[str, ...]:
-        """One column of the file, for the words alone; blanks where the format has no such column."""
+        """Return one column of the words; blanks if the format has no such column."""
         if index is None:
             return (BLANK,) * len(self)
         cells = self.columns[index]
@@ -124,32 +124,32 @@ class Sentence:
 
     @property
     def upos(self) -> tuple[str, ...]:
-        """Universal (or coarse) tags."""
+        """The universal (or coarse) tags."""
         return self.column(self.format.upos)
 
     @property
     def xpos(self) -> tuple[str, ...]:
-        """Tags of the treebank's own."""
+        """The tags of the treebank's own tag set."""
         return self.column(self.format.xpos)
 
     @property
     def heads(self) -> tuple[int | None, ...]:
-        """The head of each word: 0 is ROOT, None is blank. The first entry is word 1's."""
+        """The head of each word, word 1 first: 0 is ROOT, None is blank."""
         return tuple([None if head == BLANK else int(head) for head in self.column(self.format.head)])
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The label of each word. The first entry is word 1's."""
+        """The label of each word, word 1 first."""
         return self.column(self.format.deprel)
 
     @property
     def arcs(self) -> Arcs:
-        """Heads and labels as far as the file gives them."""
+        """The heads and labels that the file gives."""
         return Arcs(self.heads, self.labels)
 
     @property
     def graph(self) -> Graph:
-        """Heads and labels; an error names the first word without a head."""
+        """The heads and labels as a graph; an error names the first word without a head."""
         heads = self.heads
         for number, head in enumerate(heads, start=1):
             if head is None:
@@ -165,7 +165,7 @@ class Sentence:
         return tuple(map(Word, range(1, len(self) + 1), *columns, self.heads, *rest))
 
     def tokens(self) -> Iterator[Token]:
-        """The words as they stand in the text: a multiword token in place of its words, no empty nodes."""
+        """Yield the words as they stand in the text: a multiword token in place of its words, no empty nodes."""
         misc = self.columns[self.format.misc] if self.format.misc is not None else (BLANK,) * len(self.columns[0])
         covered = 0
         for identifier, form, note in zip(self.columns[0], self.columns[self.format.form], misc, strict=True):
@@ -177,16 +177,16 @@ class Sentence:
 
     @property
     def sent_id(self) -> str:
-        """What the comment `# sent_id = …` says; empty without one."""
+        """The value of the comment `# sent_id = …`; empty without one."""
         return self.comment("sent_id") or ""
 
     @property
     def text(self) -> str | None:
-        """What the comment `# text = …` says; None without one."""
+        """The value of the comment `# text = …`; None without one."""
         return self.comment("text")
 
     def comment(self, key: str) -> str | None:
-        """The value of the first comment `# key = value`."""
+        """Return the value of the first comment `# key = value`."""
         for comment in self.comments:
             name, equals, value = comment[1:].partition("=")
             if equals and name.strip() == key:
@@ -194,7 +194,7 @@ class Sentence:
         return None
 
     def error(self, message: str, *, word: int | None = None, line: int | None = None, hint: str = "") -> TreebankError:
-        """An error at this sentence, at one of its words, or at one of its lines after the comments (from 0)."""
+        """Return an error at this sentence, at one of its words, or at one of its lines after the comments (from 0)."""
         if word is not None:
             line = self.word_lines[word - 1]
         return TreebankError(
@@ -208,11 +208,11 @@ class Sentence:
         )
 
     def with_graph(self, graph: Graph) -> Sentence:
-        """The sentence with these heads and labels. DEPS follows where it restated the old arc (see `follow_tree`)."""
+        """Return the sentence with these heads and labels, and DEPS changed accordingly (see `follow_tree`)."""
         return self.with_arcs(graph.arcs)
 
     def with_arcs(self, arcs: Arcs) -> Sentence:
-        """The same, where some words may have no head yet."""
+        """Do the same with arcs in which some words have no head."""
         columns = self.format
         heads, labels = tuple([BLANK if head is None else str(head) for head in arcs.heads]), arcs.labels
         changed = {columns.head: heads, columns.deprel: labels}
@@ -222,7 +222,7 @@ class Sentence:
         return self._with_columns(changed)
 
     def with_tags(self, *, upos: Sequence[str] | None = None, xpos: Sequence[str] | None = None) -> Sentence:
-        """The sentence with these tags; None leaves a column as it is."""
+        """Return the sentence with these tags; None leaves a column as it is."""
         if upos is not None and self.format.upos is None:
             raise self.error(f"{self.format.title} has no column for UPOS.")
         wanted = ((self.format.upos, upos), (self.format.xpos, xpos))
@@ -231,7 +231,7 @@ class Sentence:
         )
 
     def with_misc(self, notes: Sequence[str]) -> Sentence:
-        """The sentence with these notes in MISC, one a word; those of multiword tokens and empty nodes stay."""
+        """Return the sentence with these values of MISC, one per word; other lines keep theirs."""
         if self.format.misc is None:
             raise self.error(f"{self.format.title} has no column for MISC.")
         return self._with_columns({self.format.misc: tuple(notes)})
@@ -242,7 +242,7 @@ class Sentence:
             if len(cells) != len(self):
                 raise ValueError(f"{len(cells)} values for {len(self)} words")
             _check_cells([cell for old, cell in zip(self.column(index), cells, strict=True) if cell != old])
-            if len(cells) < len(columns[index]):  # what is no word keeps its cell
+            if len(cells) < len(columns[index]):  # multiword tokens and empty nodes keep their cells
                 whole = list(columns[index])
                 for line, cell in zip(self.word_lines, cells, strict=True):
                     whole[line] = cell
@@ -251,7 +251,7 @@ class Sentence:
         return replace(self, columns=tuple(columns))
 
     def to_text(self) -> str:
-        """The sentence as it stands in its file, the white space around it included."""
+        """Return the sentence as it stands in its file, with the white space around it."""
         start, newlines, end = self.layout
         lines = [*self.comments, *map("\t".join, zip(*self.columns, strict=True))]
         if isinstance(newlines, str):
@@ -274,10 +274,10 @@ def _check_cells(cells: Sequence[str]) -> None:
 
 
 def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str) -> str:
-    """DEPS after the basic arc of a word has changed: the entry that restated the old arc restates the new one.
+    """Return DEPS of a word whose basic arc has changed: the entry that repeated the old arc repeats the new one.
 
-    Other enhanced arcs stay, for a basic tree cannot tell what should become of them. An entry restates the basic arc
-    if it has its head and its label, bare or with a subtype that the enhancement added.
+    An entry repeats the basic arc if it has the same head and the same label, with or without an enhanced subtype.
+    Other enhanced arcs stay, because a basic tree does not tell how to change them.
 
     >>> follow_tree("4:obl:in|7:nsubj", "4", "obl", "2", "nmod")
     '2:nmod|7:nsubj'
@@ -295,7 +295,7 @@ def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str)
 
 
 def _deps_order(entry: str) -> tuple[int, int, str]:
-    """DEPS is sorted by head, empty nodes such as 5.1 after the word they follow."""
+    """Sort DEPS by head, with empty nodes such as 5.1 after the word they follow."""
     head, _, label = entry.partition(":")
     word, _, empty = head.partition(".")
     return (int(word) if word.isdecimal() else 0, int(empty) if empty.isdecimal() else 0, label)

@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a treebank whose lines can be read, with its place."""
+"""Find every fault of a treebank: those of the file and its lines (see `conllu`), of trees, of cells and of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treefine.treebank.sentence import Sentence
 def validate(
     source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[TreebankError]:
-    """Every fault of a file in its order: columns, IDs, heads, cycles, roots, repeated sent_id, text against forms."""
+    """Yield all faults of a file in order: columns, IDs, heads, cycles, roots, repeated sent_id, text against forms."""
     first_lines: dict[str, int] = {}  # where each sent_id was first seen
     try:
         for read in read_blocks(source, format=format, on_bytes=on_bytes):
@@ -26,19 +26,19 @@ def validate(
                     message, path=name_of(source), line=read.line, sent_id=read.sent_id, sentence=read.number
                 )
             yield from sentence_faults(read) if isinstance(read, Sentence) else read.faults
-    except TreebankError as error:  # the file itself cannot be read any further
+    except TreebankError as error:  # the rest of the file cannot be read
         yield error
 
 
 def sentence_faults(sentence: Sentence) -> Iterator[TreebankError]:
-    """Every fault of a sentence that could be read."""
+    """Yield every fault of a sentence whose lines could be read."""
     yield from cell_faults(sentence)
     yield from tree_faults(sentence, needs_one_root=sentence.format.is_ud)
     yield from text_faults(sentence)
 
 
 def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[TreebankError]:
-    """What keeps the heads from being a tree: blanks, cycles, no root, or more than one where that is needed."""
+    """Yield the faults that keep the heads from being a tree: blanks, cycles, no root, or too many roots."""
     heads = sentence.heads
     blank = [number for number, head in enumerate(heads, start=1) if head is None]
     if blank:
@@ -56,7 +56,7 @@ def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[Treeban
 
 
 def cell_faults(sentence: Sentence) -> Iterator[TreebankError]:
-    """Empty cells, which no format allows."""
+    """Yield a fault for each empty cell, which no format allows."""
     for index, column in enumerate(sentence.columns):
         if "" in column:
             for line in [line for line, cell in enumerate(column) if not cell]:
@@ -64,7 +64,7 @@ def cell_faults(sentence: Sentence) -> Iterator[TreebankError]:
 
 
 def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
-    """Where `# text` does not say what the forms and SpaceAfter=No say."""
+    """Yield the faults where `# text` differs from the forms and SpaceAfter=No."""
     text = sentence.text
     if text is None or not sentence.format.is_ud:
         return
