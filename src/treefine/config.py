@@ -1,4 +1,4 @@
-"""Typed settings of a model, and how settings are read from JSON and TOML. The defaults are the paper's Appendix A."""
+"""The settings of models and segmenters, and how to read settings from JSON and TOML. The defaults are Appendix A."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from treefine.errors import ConfigError
 
-_LARGEST = 10_000_000  # of any number; a larger one is a slip, or damage
-Settings = TypeVar("Settings")
+Column = Literal["upos", "xpos"]
+TagSource = Literal["given", "predicted", "none"]
+Precision = Literal["float32", "float16", "bfloat16", "int8"]
+BATCH_PIECES = 4000  # scored together when parsing, padding included
+PRESETS = ("paper", "released-code")
+_LARGEST = 10_000_000  # of any number; a larger one is a mistake
+_MOST_LAYERS = 1000
+_Settings = TypeVar("_Settings")
 
 
-def read_settings(kind: type[Settings], values: object, *, path: str = "") -> Settings:
-    """Settings of this kind from the values of a JSON or TOML file; all faults come in one report.
+def read_settings(kind: type[_Settings], values: object, *, path: str = "") -> _Settings:
+    """Return settings of this kind from the values of a JSON or TOML file; report all faults in one error.
 
     >>> from treefine.config import ScorerSettings
     >>> read_settings(ScorerSettings, {"arc_width": 50}).arc_width
@@ -33,15 +39,15 @@ def read_settings(kind: type[Settings], values: object, *, path: str = "") -> Se
     return found
 
 
-def try_settings(kind: type[Settings], values: object) -> tuple[Settings | None, list[str]]:
-    """Settings of this kind, or None and all that is wrong with the values."""
+def try_settings(kind: type[_Settings], values: object) -> tuple[_Settings | None, list[str]]:
+    """Return settings of this kind, or None and all faults of the values."""
     faults: list[str] = []
     found = _read(kind, values, "", faults)
     return (None if faults else found), faults
 
 
 def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
-    if types.NoneType in get_args(kind):  # what may be left out
+    if types.NoneType in get_args(kind):  # optional
         if value is None:
             return None
         kind = get_args(kind)[0]
@@ -110,12 +116,12 @@ def _is_section(kind: Any) -> bool:
 
 
 def _holds_sections(kind: Any) -> bool:
-    """Whether this is a section, or several of them by name."""
+    """Return whether this is a section, or a table of sections."""
     return _is_section(kind) or (get_origin(kind) is dict and _is_section(get_args(kind)[1]))
 
 
 def _of_family(kinds: tuple[Any, ...], value: Mapping[str, object], place: str, faults: list[str]) -> Any:
-    """The one of several kinds of section whose `family` the value names."""
+    """Return the kind of section whose `family` the value names, or None."""
     families = {family: kind for kind in kinds for family in get_args(get_type_hints(kind)["family"])}
     found = value.get("family")
     for family, kind in families.items():
@@ -136,15 +142,8 @@ def _named(key: object) -> str:
 def _shown(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):  # Python writes no number of over 4300 digits, and no list of over 1000 levels
+    except (ValueError, RecursionError):  # a number of over 4300 digits, or a list of over 1000 levels
         return "a value too large to show"
-
-
-Column = Literal["upos", "xpos"]
-TagSource = Literal["given", "predicted", "none"]
-Precision = Literal["float32", "float16", "bfloat16", "int8"]
-BATCH_PIECES = 4000  # scored together when parsing, padding counted
-_MOST_LAYERS = 1000
 
 
 def _check_rates(**rates: float) -> None:
@@ -154,7 +153,7 @@ def _check_rates(**rates: float) -> None:
 
 
 def _check_sizes(settings: object, *names: str) -> None:
-    """Widths and numbers of rows, of which none may be zero."""
+    """Check that these widths and numbers of rows or layers are not zero, and that layers are not too many."""
     for name in names:
         if getattr(settings, name) < 1:
             raise ValueError(f"{name} = {getattr(settings, name)}; it must be at least 1")
@@ -164,7 +163,7 @@ def _check_sizes(settings: object, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TransformerSettings:
-    """The shape of a pretrained transformer; read from its folder, not chosen."""
+    """The shape of a pretrained transformer, as read from its folder."""
 
     family: Literal["bert", "roberta", "electra", "mpnet"]
     n_pieces: int  # rows of the word table
@@ -173,7 +172,7 @@ class TransformerSettings:
     width: int
     n_attention_heads: int
     inner_width: int
-    embedding_width: int  # the same as width, but for small ELECTRAs
+    embedding_width: int  # the same as width, except for small ELECTRAs
     activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
     norm_eps: float = 1e-12
     n_buckets: int = 0  # of relative distances between pieces (MPNet); 0 without
@@ -216,7 +215,7 @@ class RelationSettings:
     key_norm: bool = True  # LN in Eq. 5
     scaled: bool = True  # Eq. 5 divides the relation term by √d as well
     none: Literal["learned", "zero"] = "learned"  # the embedding of two pieces without an arc between them
-    two_cycles: Literal["kept", "erased"] = "kept"  # words that are each other's head: kept, each sees its own head
+    two_cycles: Literal["kept", "erased"] = "kept"  # words that are each other's head; kept: each sees its own head
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +224,7 @@ class TagSettings:
 
     source: TagSource = "given"
     columns: tuple[Column, ...] = ("upos",)
-    double_specials: bool = False  # CLS and SEP count twice in the input, as if they were their own tags
+    double_specials: bool = False  # add the embeddings of CLS and SEP twice, as if they were their own tags
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
@@ -252,20 +251,20 @@ class ScorerSettings:
 class DecodeSettings:
     """From scores to graphs (Sec. 3.2.2)."""
 
-    root_label: str = "root"  # what the treebank calls a word whose head is ROOT; empty if it has no label for them
-    root_rule: Literal["exact", "none"] = "exact"  # a word has that label if and only if its head is ROOT, or maybe not
-    first_graph: Literal["argmax", "tree"] = "argmax"  # what the step after an empty graph reads
+    root_label: str = "root"  # the label of a word whose head is ROOT; empty if the treebank has no such label
+    root_rule: Literal["exact", "none"] = "exact"  # exact: a word has that label if and only if its head is ROOT
+    first_graph: Literal["argmax", "tree"] = "argmax"  # what the step after the empty graph reads
     tree_over: Literal["log-probabilities", "probabilities"] = "log-probabilities"  # whose sum the final tree maximises
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceSettings:
-    """From scores to probabilities that hold, as fitted on a dev set. A model that was never calibrated has ones."""
+    """From scores to calibrated probabilities, as fitted on a dev set; all ones in a model that was not calibrated."""
 
     arc_temperature: float = 1.0  # by which the scores of heads are divided
     label_temperature: float = 1.0
-    sentence_scale: float = 1.0  # a sentence whose words' doubts sum to this is right half of the time …
-    sentence_slope: float = 1.0  # … and the larger this, the faster that falls
+    sentence_scale: float = 1.0  # the sum of the words' doubts at which half of the sentences are right …
+    sentence_slope: float = 1.0  # … and how fast that share falls as the sum grows
 
     def __post_init__(self) -> None:
         for name in ("arc_temperature", "label_temperature", "sentence_scale", "sentence_slope"):
@@ -275,7 +274,7 @@ class ConfidenceSettings:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionSettings:
-    """The numbers a model runs with, by device: those it was measured to parse as well with as with float32."""
+    """The number format per device, for a model that was measured to parse as well with it as with float32."""
 
     cpu: Literal["float32", "int8"] = "float32"
     cuda: Literal["float32", "float16", "bfloat16"] = "float32"
@@ -283,7 +282,7 @@ class PrecisionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """All that config.json says of a saved model."""
+    """The settings of a model, as config.json of its folder holds them."""
 
     encoder: TransformerSettings | BiLSTMSettings
     relations: RelationSettings = field(default_factory=RelationSettings)
@@ -292,8 +291,8 @@ class ModelSettings:
     decode: DecodeSettings = field(default_factory=DecodeSettings)
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
     precision: PrecisionSettings = field(default_factory=PrecisionSettings)
-    max_steps: int = 0  # T, as it was trained; 0: not told
-    stop_above: float = 1.0  # a sentence that is surer of a step than this takes no further one; 1: it must converge
+    max_steps: int = 0  # T in training; 0: unknown
+    stop_above: float = 1.0  # stop refining a sentence whose confidence is above this; 1: when it has converged
 
     def __post_init__(self) -> None:
         if self.stop_above > 1:
@@ -305,19 +304,19 @@ class ModelSettings:
 
     @property
     def reads_graph(self) -> bool:
-        """Whether the model can refine a graph (RNGTr), or only make a first one (SynTr, Biaffine)."""
+        """Whether the model can refine a graph (RNGTr), not only predict a first one (SynTr, Biaffine)."""
         return self.relations.graph != "none"
 
 
 @dataclass(frozen=True, slots=True)
 class SegmenterSettings:
-    """The network that cuts text: a BiLSTM over characters, and one over runs of them, which sees further."""
+    """The network that segments text: a BiLSTM over characters, and one over runs of characters, which sees further."""
 
     char_width: int = 64
     kind_width: int = 16  # of a character's Unicode category
     char_layers: int = 1
     char_hidden: int = 128  # in each direction
-    n_hashes: int = 2048  # rows of the table of runs, shared by all runs whose spelling falls on the same row
+    n_hashes: int = 2048  # rows of the table of runs; runs with the same hash share a row
     hash_width: int = 32
     run_layers: int = 2
     run_hidden: int = 256  # in each direction
@@ -329,15 +328,12 @@ class SegmenterSettings:
         _check_rates(dropout=self.dropout)
 
 
-PRESETS = ("paper", "released-code")
-
-
 def with_preset(settings: ModelSettings, preset: str) -> ModelSettings:
-    """The settings with the paper's equations, or with the choices of the authors' code where they differ.
+    """Return the settings with the paper's equations, or with the choices of the authors' code where they differ.
 
-    The code's relation term is not scaled and its layer norm never takes effect; words that are each other's head lose
+    In the code, the relation term is not scaled and its layer norm has no effect; words that are each other's head lose
     both arcs; CLS and SEP are added twice; the first graph is a tree; the last one maximises the sum of probabilities;
-    any word may be labelled `root`. What differs in training and in the test for stopping is not here.
+    any word may be labelled `root`. Differences in training and in the stopping test are not covered.
     """
     if preset == "paper":
         relations, decode, double = RelationSettings(), DecodeSettings(), False

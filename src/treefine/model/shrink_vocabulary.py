@@ -1,4 +1,4 @@
-"""A smaller word table: the pieces that a treebank uses and the most frequent others (XLM-R has 250,000 in all)."""
+"""Shrink a word table to the pieces that a treebank uses and the most frequent others (XLM-R has 250,000 in all)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BYTES = {f"<0x{byte:02X}>" for byte in range(256)}  # as SentencePiece writes t
 
 
 def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> tuple[Subwords, list[int]]:
-    """Subwords that give `words` the same pieces from a smaller vocabulary, and the old id of each new one.
+    """Return subwords that give `words` the same pieces from a smaller vocabulary, and the old id of each new piece.
 
-    The word table follows with `new_table = old_table[old_ids]`. Kept are the pieces of `words`; special and added
-    pieces; the `n_frequent` most frequent others (Unigram: by score; WordPiece and BPE: by id, the order they were
-    learned in); and what lets a new word fall back to shorter pieces: all single characters of the scripts that `words`
-    are written in, bytes, and for BPE the two parts of each piece.
+    The word table becomes `old_table[old_ids]`. These pieces are kept: the pieces of `words`; special and added pieces;
+    the `n_frequent` most frequent others (Unigram: by score; WordPiece and BPE: by id, the order they were learned in);
+    and the shorter pieces that other words fall back to: all single characters of the scripts of `words`, bytes, and
+    for BPE the two parts of each piece.
 
-    Why `words` cannot come out otherwise, although other pieces are gone:
+    The pieces of `words` cannot change, although others are gone:
 
     - WordPiece takes the longest piece that fits, again and again. The longest one was used, so it is kept, and no
       longer one appears. A word that fits nowhere and is unknown as a whole still fits nowhere.
@@ -62,7 +62,7 @@ def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> t
 
 
 def _script(character: str) -> str:
-    """The first word of a character's name, such as LATIN or HANGUL: Korean has thousands of letters, and all count."""
+    """Return the first word of a character's name, such as LATIN or HANGUL."""
     return unicodedata.name(character, "").partition(" ")[0]
 
 
@@ -74,7 +74,7 @@ def _most_frequent_first(model: _Model) -> list[str]:
 
 
 def _needed_by(model: _Model) -> set[str]:
-    """The unknown piece that the model itself names, and the piece that sets the price of an unknown character."""
+    """Return the unknown piece of the model, and the piece that sets the price of an unknown character."""
     if model["type"] != "Unigram":
         return {model["unk_token"]} & set(model["vocab"])
     unknown = [] if model["unk_id"] is None else [model["vocab"][model["unk_id"]]]
@@ -82,13 +82,13 @@ def _needed_by(model: _Model) -> set[str]:
 
 
 def _merges(model: _Model) -> list[tuple[str, str, str]]:
-    """The left part, the right part and the whole of each merge; none where the model is not BPE."""
+    """Return the left part, the right part and the whole of each merge; none if the model is not BPE."""
     start = len(model.get("continuing_subword_prefix") or "")
     return [(left, right, left + right[start:]) for left, right in model.get("merges", ())]
 
 
 def _with_fallbacks(model: _Model, pieces: set[str]) -> set[str]:
-    """The pieces and the shorter ones that can stand in for them; some of these need not be in the vocabulary."""
+    """Return the pieces and the shorter ones that can replace them, not all of which are in the vocabulary."""
     found = _with_parts(_merges(model), pieces)
     before = {"", model.get("continuing_subword_prefix") or ""}
     after = {"", model.get("end_of_word_suffix") or ""}
@@ -97,7 +97,7 @@ def _with_fallbacks(model: _Model, pieces: set[str]) -> set[str]:
 
 
 def _with_parts(merges: list[tuple[str, str, str]], pieces: set[str]) -> set[str]:
-    """The pieces, the two parts that each is merged from (of every pair that gives it), their parts, and so on."""
+    """Return the pieces, the two parts of each (of every merge that gives it), the parts of those, and so on."""
     parts: defaultdict[str, set[str]] = defaultdict(set)
     for left, right, whole in merges:
         parts[whole] |= {left, right}
@@ -110,7 +110,7 @@ def _with_parts(merges: list[tuple[str, str, str]], pieces: set[str]) -> set[str
 
 
 def _cut(model: _Model, kept: set[str]) -> tuple[_Model, list[int]]:
-    """The model with the kept pieces only, numbered from 0 in the order they had, and the old id of each."""
+    """Return the model with only the kept pieces, numbered from 0 in their old order, and the old id of each."""
     vocabulary = model["vocab"]
     if model["type"] == "Unigram":
         old_ids = [number for number, (piece, _) in enumerate(vocabulary) if piece in kept]
@@ -124,7 +124,7 @@ def _cut(model: _Model, kept: set[str]) -> tuple[_Model, list[int]]:
 
 
 def _renumbered(added_tokens: list[_Added], old_ids: list[int]) -> tuple[list[_Added], list[int]]:
-    """Added pieces with their new ids, in the model's vocabulary or after its end, and the old ids of the latter."""
+    """Return the added pieces with their new ids, and the old ids of those outside the model's vocabulary."""
     inside = set(old_ids)
     outside = sorted(token["id"] for token in added_tokens if token["id"] not in inside)
     new_ids = {old: new for new, old in enumerate(old_ids + outside)}

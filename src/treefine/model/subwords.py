@@ -1,4 +1,4 @@
-"""Words to pieces: the tokenizer of a pretrained encoder, applied to one word at a time (Sec. 5.3)."""
+"""Split words into pieces: the tokenizer of a pretrained encoder, applied to each word on its own (Sec. 5.3)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from treefine.errors import ModelError
 from treefine.model.weight_files import read_json
 
-MAX_WORD_PIECES = 24  # only the first piece is decoded, and no single word should fill a window of 512
+MAX_WORD_PIECES = 24  # only the first piece is decoded, and one word must not fill a window of 512
 _MAX_CACHED_WORDS = 200_000
-_MAX_CACHED_LENGTH = 64  # characters of a word that is remembered: longer ones hardly come again
+_MAX_CACHED_LENGTH = 64  # characters of a word in the cache: longer words hardly repeat
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")  # as they are saved
 
-# The settings that may name a special piece, and what it is customarily called where none does.
+# For each special piece the settings that may name it, and its customary names.
 _SPECIAL = {
     "cls": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
     "sep": (("sep_token", "eos_token"), ("[SEP]", "</s>")),
@@ -30,10 +30,10 @@ _SPECIAL = {
 
 
 class Subwords:
-    """The pieces of words, and the ids of the pieces that stand for no word.
+    """The pieces of words, and the ids of the special pieces.
 
-    The tokenizer is taken over: its padding and truncation are switched off. `settings` names the special pieces as
-    tokenizer_config.json does, for example {"cls_token": "<s>"}; `path` is what an error calls the place.
+    Padding and truncation of the given tokenizer are switched off. `settings` names the special pieces as
+    tokenizer_config.json does, for example {"cls_token": "<s>"}; `path` is the place in error messages.
     """
 
     def __init__(self, tokenizer: Tokenizer, settings: Mapping[str, object] | None = None, *, path: str = "") -> None:
@@ -51,14 +51,14 @@ class Subwords:
         self._n_ids = 1 + max(tokenizer.get_vocab().values())
         self.is_byte_level = _is_byte_level(tokenizer)
         self._cache: dict[str, tuple[int, ...]] = {}
-        try:  # a character in no vocabulary, to see that the model's own unknown piece is in order
+        try:  # a character in no vocabulary: does the tokenizer have its unknown piece?
             tokenizer.encode("\U0010ffff", add_special_tokens=False)
         except Exception as error:
             raise ModelError(f"The tokenizer cannot encode unknown text ({error}).", hint=_WAY_OUT, path=path) from None
 
     @classmethod
     def from_folder(cls, folder: Path) -> Subwords:
-        """The tokenizer of a model folder: tokenizer.json, or the vocab.txt of an older BERT."""
+        """Load the tokenizer of a model folder: tokenizer.json, or vocab.txt of an older BERT."""
         settings = _settings_in(folder / "special_tokens_map.json") | _settings_in(folder / "tokenizer_config.json")
         if (folder / "tokenizer.json").is_file():
             tokenizer = _read_tokenizer(folder / "tokenizer.json")
@@ -71,11 +71,11 @@ class Subwords:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The special pieces under the names that tokenizer_config.json has for them."""
+        """The special pieces under their names in tokenizer_config.json."""
         return {f"{role}_token": piece for role, piece in self.special.items()}
 
     def save(self, folder: Path) -> None:
-        """Write all that `from_folder` needs to the folder, which is made if need be."""
+        """Write all that `from_folder` needs to the folder, which is created if needed."""
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.settings}
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -86,11 +86,11 @@ class Subwords:
             raise ModelError(f"The tokenizer could not be written: {error.strerror}.", path=str(folder)) from error
 
     def __len__(self) -> int:
-        """The rows a word table needs: the highest id and one more."""
+        """Return the number of rows of a word table: the highest id plus one."""
         return self._n_ids
 
     def __reduce__(self) -> tuple[type[Subwords], tuple[Tokenizer, dict[str, str]]]:
-        # A copied tokenizer forgets encode_special_tokens; a copy of ours is made anew.
+        # A copy of the library's tokenizer loses encode_special_tokens, so a copy of this class sets it again.
         return type(self), (self.tokenizer, self.settings)
 
     def pieces_of(self, words: Sequence[str]) -> list[tuple[int, ...]]:
@@ -116,11 +116,11 @@ class Subwords:
 
     def _text_of(self, word: str) -> str:
         text = word.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair becomes "?"
-        # RoBERTa's pieces tell the start of a word by the space before it (transformers: add_prefix_space).
+        # RoBERTa marks the start of a word by the space before it (transformers: add_prefix_space).
         return " " + text if self.is_byte_level and not text.startswith(" ") else text
 
     def _without_markers(self, ids: list[int]) -> list[int]:
-        """A Unigram model holds "<s>" as a piece of the best score and finds it in the text "<s>": spell it out."""
+        """Spell out special pieces: a Unigram model takes the text "<s>" for the piece of that name."""
         if self._markers.isdisjoint(ids):
             return ids
         return [part for piece in ids for part in (self._spelled(piece) if piece in self._markers else [piece])]
@@ -139,7 +139,7 @@ _WAY_OUT = "Save it with a fast tokenizer: AutoTokenizer.from_pretrained(...).sa
 
 
 def _special_pieces(tokenizer: Tokenizer, settings: Mapping[str, object], path: str) -> dict[str, str]:
-    """The piece that plays each role: as the settings say, else by its customary name."""
+    """Return the piece of each role: as the settings say, or else by its customary name."""
     found = {}
     for role, (keys, customary) in _SPECIAL.items():
         named = [value.get("content") if isinstance(value, dict) else value for value in map(settings.get, keys)]
@@ -159,7 +159,7 @@ def _is_byte_level(tokenizer: Tokenizer) -> bool:
 
 
 def _settings_in(path: Path) -> dict[str, object]:
-    """What the file says, null left out; nothing if there is no such file."""
+    """Return the values of the file that are not null; none if the file does not exist."""
     return {key: value for key, value in read_json(path).items() if value is not None} if path.exists() else {}
 
 

@@ -1,4 +1,4 @@
-"""What a model has names for: labels and tags, and for a BiLSTM words and characters."""
+"""The names that a model knows: labels and tags, and for a BiLSTM words and characters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Vocabulary:
 
     @classmethod
     def of_treebank(cls, sentences: Iterable[Sentence], *, min_words: int = 2) -> Vocabulary:
-        """All labels, tags and characters of a treebank, and the words that it has `min_words` times or more."""
+        """Return all labels, tags and characters of a treebank, and the words that occur `min_words` times or more."""
         counted: dict[str, Counter[str]] = {name: Counter() for name in ("labels", "upos", "xpos", "words", "chars")}
         for sentence in sentences:
             counted["labels"].update(sentence.labels)
@@ -78,25 +78,25 @@ class Vocabulary:
         return [ids[label] for label in labels]
 
     def label_id(self, label: str) -> int | None:
-        """The id of exactly this label; None where the model has no such label."""
+        """Return the id of exactly this label, or None if the model has no such label."""
         return self._ids["labels"].get(label)
 
     def tag_ids(self, column: Column, tags: Sequence[str]) -> list[int]:
-        """The id of each tag, counted from 1; 0 for no tag, and for one never seen."""
+        """Return the id of each tag, counted from 1; 0 for no tag and for an unknown one."""
         ids = self._ids[column]
         return [ids.get(tag, -1) + 1 for tag in tags]
 
     def tags(self, column: Column) -> tuple[str, ...]:
-        """The tags of a column, the first of which has the id 1."""
+        """Return the tags of a column; the first one has the id 1."""
         return self.upos if column == "upos" else self.xpos
 
     def word_ids(self, words: Sequence[str]) -> list[int]:
-        """The id of each word, counted from 2; 1 for one never seen. 0 is left for ROOT."""
+        """Return the id of each word, counted from 2; 1 for an unknown word. 0 is ROOT."""
         ids = self._ids["words"]
         return [ids.get(word.lower(), -1) + 2 for word in words]
 
     def char_ids(self, word: str, most: int) -> list[int]:
-        """The id of each of a word's first characters, counted from 2; 1 for one never seen. 0 is left for padding."""
+        """Return the ids of a word's first `most` characters, counted from 2; 1 for an unknown one. 0 is padding."""
         ids = self._ids["chars"]
         return [ids.get(char, -1) + 2 for char in word[:most]]
 

@@ -1,1 +1,1 @@
-"""Text to sentences and words."""
+"""Split text into sentences and words."""

@@ -1,4 +1,4 @@
-"""From what is said of each character to sentences of CoNLL-U: no character is changed, and none is lost."""
+"""Turn decisions about each character into sentences of CoNLL-U: no character is changed, and none is lost."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ import numpy as np
 
 from treefine.segmenter.network import ENDS_MULTIWORD, WITHIN
 from treefine.treebank.multiword import Multiwords
-from treefine.treebank.raw_text import misc_of
+from treefine.treebank.raw_text import Span, misc_of
 from treefine.treebank.sentence import BLANK, Sentence
 
-MOST_TOKENS = 10_000  # in a sentence: one without an end is cut there, for it must fit into memory
+MOST_TOKENS = 10_000  # of a sentence, which must fit into memory; a longer one is cut
 LONGEST_TOKEN = 65_536  # characters, for the same reason
-
-
 _BLANK_LINE = re.compile(r"(\r\n|\r(?!\n)|\n)[^\S\r\n]*[\r\n]")
 
 
 class Cuts(NamedTuple):
-    """A stretch of text, and what a segmenter says of each of its characters."""
+    """A stretch of text, and a segmenter's decisions about each of its characters."""
 
     text: str
     token: np.ndarray  # WITHIN, ENDS or ENDS_MULTIWORD
@@ -35,7 +33,7 @@ class Segmented:
     """A sentence found in a text, and where in the text its words stand."""
 
     sentence: Sentence
-    spans: tuple[tuple[int, int], ...]  # [start, end) of each word; the words of a multiword token share its span
+    spans: tuple[Span, ...]  # of each word; the words of a multiword token share its span
 
 
 class _Token(NamedTuple):
@@ -49,9 +47,9 @@ class _Token(NamedTuple):
 def sentences_of(
     cuts: Iterable[Cuts], multiwords: Multiwords, *, most_spaces: int = 0, blank_lines_end: bool = True
 ) -> Iterator[Segmented]:
-    """The sentences of a text that comes in stretches; a token may have `most_spaces` spaces in it.
+    """Yield the sentences of a text that comes in stretches; a token may have `most_spaces` spaces in it.
 
-    A blank line ends a sentence, whatever the segmenter says of it, unless it is told not to. Text that is all gap has
+    A blank line ends a sentence, whatever the segmenter says, unless `blank_lines_end` is False. White space alone has
     no sentence.
     """
     under_way: list[_Token] = []
@@ -75,15 +73,15 @@ def sentences_of(
 
 
 def _tokens(cuts: Iterable[Cuts], most_spaces: int) -> Iterator[_Token]:
-    """The tokens of the text; the gap before the first of them comes as that of a token without a form.
+    """Yield the tokens of the text; the gap before the first one comes as the gap of a token without a form.
 
-    The last token of a stretch waits for the next stretch, in which it may go on, or its gap may.
+    The last token of a stretch waits for the next stretch, in which the token or its gap may continue.
     """
     waiting, start, has_begun = list[Cuts](), 0, False  # `start` is where they begin in the text
     for cut in cuts:
         waiting.append(cut)
         if is_gap(cut.text).all():
-            continue  # a long gap is not looked through again and again
+            continue  # do not search a long gap again and again
         rest = _joined(waiting)
         found = _spans(rest, most_spaces)
         if not has_begun:
@@ -104,18 +102,18 @@ def _joined(stretches: Sequence[Cuts]) -> Cuts:
     return Cuts("".join(texts), np.concatenate(token), np.concatenate(ends_sentence))
 
 
-def _token(cuts: Cuts, start: int, span: tuple[int, int], stop: int) -> _Token:
+def _token(cuts: Cuts, start: int, span: Span, stop: int) -> _Token:
     left, right = span
     is_multiword, ends_sentence = cuts.token[right - 1] == ENDS_MULTIWORD, cuts.ends_sentence[right - 1]
     return _Token(start + left, cuts.text[left:right], bool(is_multiword), bool(ends_sentence), cuts.text[right:stop])
 
 
-def _spans(cuts: Cuts, most_spaces: int) -> list[tuple[int, int]]:
-    """Where the tokens stand: they end before a gap and where the segmenter says so, but for spaces within them."""
+def _spans(cuts: Cuts, most_spaces: int) -> list[Span]:
+    """Return where the tokens stand: they end before a gap that is not inside a token, and where the segmenter says."""
     text, in_token = cuts.text, ~is_gap(cuts.text)
     ends = in_token & ((cuts.token != WITHIN) | ~np.append(in_token[1:], False))
     starts = in_token & ~np.append(False, (in_token & ~ends)[:-1])
-    found: list[tuple[int, int]] = []
+    found: list[Span] = []
     n_spaces = 0  # in the last token found
     for left, right in zip(np.flatnonzero(starts).tolist(), (np.flatnonzero(ends) + 1).tolist(), strict=True):
         if found and n_spaces < most_spaces and cuts.token[found[-1][1] - 1] == WITHIN:
@@ -130,7 +128,7 @@ def _spans(cuts: Cuts, most_spaces: int) -> list[tuple[int, int]]:
 
 
 def is_gap(text: str) -> np.ndarray:
-    """Of each character, whether it is white space, or one that no cell can hold: NUL, or half a surrogate pair."""
+    """Return for each character whether it is white space, or one that no cell can hold: NUL, half a surrogate pair."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     different, place = np.unique(codes, return_inverse=True)
     gaps = [chr(code).isspace() or not code or 0xD800 <= code <= 0xDFFF for code in different.tolist()]
@@ -139,7 +137,7 @@ def is_gap(text: str) -> np.ndarray:
 
 
 def has_blank_line(gap: str) -> bool:
-    r"""Whether there are two line breaks with nothing but white space between them. A page break (form feed) is none.
+    r"""Return whether two line breaks have only white space between them. A form feed is no line break.
 
     >>> has_blank_line(" \r\n \n"), has_blank_line("\r\n"), has_blank_line("\n\x00\n"), has_blank_line("\f\n")
     (True, False, False, False)
@@ -156,8 +154,8 @@ def _segmented(
     follows_blank: bool,
     is_last: bool = False,
 ) -> Segmented:
-    """A sentence of CoNLL-U from its tokens; `before` is the gap before the first of the text."""
-    ids, forms, notes, spans = list[str](), list[str](), list[str](), list[tuple[int, int]]()
+    """Return the sentence of these tokens; `before` is the gap before the first token of the text."""
+    ids, forms, notes, spans = list[str](), list[str](), list[str](), list[Span]()
     word_lines = list[int]()
     for place, token in enumerate(tokens):
         words = multiwords.split(token.form) if token.is_multiword else (token.form,)

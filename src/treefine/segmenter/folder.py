@@ -1,4 +1,4 @@
-"""Save and load the folder of a segmenter. Weights are safetensors; nothing is ever unpickled."""
+"""Save and load the folder of a segmenter. The weights are safetensors; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AGAIN = "Copy or download it again."
 def write_segmenter(
     network: SegmenterNetwork, alphabet: Alphabet, multiwords: Multiwords, most_spaces: int, folder: Path
 ) -> None:
-    """Write the files of a segmenter into a folder that is there; weights in eight bits, which cost no accuracy."""
+    """Write the files of a segmenter into an existing folder, with weights in eight bits."""
     settings = {"segmenter": asdict(network.settings), "alphabet": alphabet.characters, "most_spaces": most_spaces}
     write_json(folder / _CONFIG, {"treefine": __version__, "format": _FORMAT, **settings})
     write_json(folder / _MULTIWORDS, asdict(multiwords))
@@ -39,7 +39,7 @@ def write_segmenter(
 
 
 def load_segmenter(folder: Path) -> tuple[SegmenterNetwork, Alphabet, Multiwords, int]:
-    """What `write_segmenter` wrote; a missing, damaged or foreign file is a ModelError by name."""
+    """Read what `write_segmenter` wrote; a ModelError names a file that is missing, damaged or foreign."""
     path = folder / _CONFIG
     config = read_json(path)
     if not _is_ours(config):
@@ -63,7 +63,7 @@ def load_segmenter(folder: Path) -> tuple[SegmenterNetwork, Alphabet, Multiwords
 
 
 def may_be_replaced(folder: Path) -> bool:
-    """Whether a folder is empty, or that of a segmenter and nothing else."""
+    """Return whether a folder is empty or holds a segmenter and nothing else."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
     ours = {_CONFIG, _WEIGHTS, _MULTIWORDS}
     return not names or (names <= ours and _CONFIG in names and _is_ours(read_json(folder / _CONFIG)))
@@ -87,7 +87,7 @@ def _read_multiwords(path: Path) -> Multiwords:
 
 
 def _rules(values: Mapping[str, Any], *, joined: int) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Rules of which one word is joined to the rest of the token, and so may be empty."""
+    """Read rules; the word at `joined` is joined to the rest of the token, so it may be empty."""
     found = {}
     for key, (changed, words) in values.items():
         if type(changed) is not int or not 0 <= changed <= len(key):

@@ -1,4 +1,4 @@
-"""The segmenter's network: from characters to scores of where tokens, multiword tokens and sentences end."""
+"""The segmenter's network: characters as numbers, and scores of where tokens and sentences end."""
 
 from __future__ import annotations
 
@@ -20,42 +20,43 @@ from treefine.config import SegmenterSettings
 from treefine.model.scorer import SharedDropout
 
 CATEGORIES = tuple("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split())
-UNKNOWN = 1  # the row of what has none of its own; row 0 is for padding
-N_RESERVED = 2  # these rows
+UNKNOWN = 1  # the row of a character or run without its own row; row 0 is for padding
+N_RESERVED = 2  # rows for padding and UNKNOWN, before all others
+WITHIN, ENDS, ENDS_MULTIWORD = 0, 1, 2  # what a character may be to its token
 _DIGIT = re.compile(r"\d")
 _SPACE, _LETTER, _OTHER = 0, 1, 2  # groups of characters; letters side by side are one run
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A text in numbers; all but `hashes` have one entry a character."""
+    """A text in numbers, one entry per character."""
 
     chars: np.ndarray
     kinds: np.ndarray
     starts_run: np.ndarray  # whether a run begins here; white space belongs to the run before it
-    hashes: np.ndarray  # the row of the character's run in the table of runs
+    hashes: np.ndarray  # the row of its run in the table of runs
 
     def __len__(self) -> int:
         """Return the number of characters."""
         return len(self.chars)
 
     def __getitem__(self, place: slice) -> Encoded:
-        """A stretch of the text."""
+        """Return a stretch of the text."""
         return Encoded(self.chars[place], self.kinds[place], self.starts_run[place], self.hashes[place])
 
 
 class Alphabet:
-    """The characters that a network knows, and how it reads all others."""
+    """The characters that a network knows, and how others are mapped to them."""
 
     def __init__(self, characters: str, n_hashes: int) -> None:
         self.characters, self.n_hashes = characters, n_hashes
         self._numbers = {each: number for number, each in enumerate(characters, start=N_RESERVED)}
         self._kinds = {name: number for number, name in enumerate(CATEGORIES, start=N_RESERVED)}
-        self._seen: dict[int, tuple[int, int, int]] = {}  # characters that were described before
+        self._seen: dict[int, tuple[int, int, int]] = {}  # what `_described` returned
 
     @classmethod
     def of(cls, text: str, n_hashes: int, *, fewest: int = 3) -> Alphabet:
-        """The characters that a text has at least `fewest` times."""
+        """Return the alphabet of the characters that a text has at least `fewest` times."""
         return cls("".join(sorted(each for each, count in Counter(text).items() if count >= fewest)), n_hashes)
 
     def __len__(self) -> int:
@@ -63,7 +64,7 @@ class Alphabet:
         return len(self.characters) + N_RESERVED
 
     def encode(self, text: str) -> Encoded:
-        """The text in numbers."""
+        """Return the text in numbers."""
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
         different, place = np.unique(codes, return_inverse=True)
         described = np.array([self._described(code) for code in different.tolist()], dtype=np.int64).reshape(-1, 3)
@@ -74,7 +75,7 @@ class Alphabet:
         return Encoded(chars, kinds, starts, self._hashes(text, starts))
 
     def _described(self, code: int) -> tuple[int, int, int]:
-        """The rows of a character and of its category, and its group."""
+        """Return the row of a character, the row of its category, and its group."""
         if code in self._seen:
             return self._seen[code]
         character, category = chr(code), unicodedata.category(chr(code))
@@ -85,7 +86,7 @@ class Alphabet:
         return self._seen[code]
 
     def _hashes(self, text: str, starts: np.ndarray) -> np.ndarray:
-        """Of each character, the row of its run: the same for all spellings that differ in case and digits alone."""
+        """Return the row of each character's run: the same for runs that differ only in case and digits."""
         first = np.flatnonzero(starts)
         text = _DIGIT.sub("0", text)
         rows = [
@@ -96,7 +97,7 @@ class Alphabet:
 
 
 def _plain(character: str) -> str:
-    """The character without accent, width or other form, as far as Unicode knows one.
+    """Return the character without its accent, width or other form, if Unicode knows a plainer one.
 
     >>> _plain("é"), _plain("！"), _plain("ж")
     ('e', '!', 'ж')
@@ -106,24 +107,24 @@ def _plain(character: str) -> str:
 
 @dataclass(frozen=True)
 class Windows:
-    """Stretches of text side by side, padded."""
+    """A padded batch of stretches of text."""
 
     lengths: tuple[int, ...]  # in characters
     n_runs: tuple[int, ...]
     chars: Int[Tensor, "batch char"]
     kinds: Int[Tensor, "batch char"]
-    run_of: Int[Tensor, "batch char"]  # which of the window's runs a character belongs to
+    run_of: Int[Tensor, "batch char"]  # the number of the character's run in its window
     first_char: Int[Tensor, "batch run"]  # of each run
     last_char: Int[Tensor, "batch run"]
     hashes: Int[Tensor, "batch run"]
 
     @classmethod
     def of(cls, stretches: Sequence[Encoded]) -> Windows:
-        """Stretches, none of them empty, as one batch."""
+        """Return the batch of these stretches, none of which may be empty."""
         chars, kinds, run_of, first, last, hashes = [], [], [], [], [], []
         for each in stretches:
             starts = each.starts_run.copy()
-            starts[0] = True  # even where a run was cut
+            starts[0] = True  # even if the window begins inside a run
             places = np.flatnonzero(starts)
             chars.append(each.chars)
             kinds.append(each.kinds)
@@ -135,7 +136,7 @@ class Windows:
         return cls(tuple(map(len, chars)), tuple(map(len, first)), *padded)
 
     def to(self, device: torch.device) -> Windows:
-        """The same on a device."""
+        """Return the batch on a device."""
         tensors = (self.chars, self.kinds, self.run_of, self.first_char, self.last_char, self.hashes)
         return Windows(self.lengths, self.n_runs, *[each.to(device, non_blocking=True) for each in tensors])
 
@@ -147,18 +148,15 @@ def _padded(rows: Sequence[np.ndarray]) -> Tensor:
     return torch.from_numpy(table)
 
 
-WITHIN, ENDS, ENDS_MULTIWORD = 0, 1, 2  # what a character may be to its token
-
-
 class CutScores(NamedTuple):
-    """Of each character: whether a token, and if so a multiword one, ends with it, and whether a sentence does."""
+    """Scores of each character: whether a token, a multiword token and a sentence end with it."""
 
     token: Float[Tensor, "batch char 3"]  # WITHIN, ENDS, ENDS_MULTIWORD
     sentence: Float[Tensor, "batch char"]  # above zero: if a token ends here, so does its sentence
 
 
 class SegmenterNetwork(nn.Module):
-    """A BiLSTM over characters; one over runs of letters, which sees some hundred words; both score each character."""
+    """A BiLSTM over characters and one over runs of letters, which sees some hundred words; both score characters."""
 
     def __init__(self, settings: SegmenterSettings, *, n_chars: int) -> None:
         super().__init__()
@@ -166,7 +164,7 @@ class SegmenterNetwork(nn.Module):
         self.chars = nn.Embedding(n_chars, settings.char_width)
         self.kinds = nn.Embedding(len(CATEGORIES) + N_RESERVED, settings.kind_width)
         self.hashes = nn.Embedding(settings.n_hashes + N_RESERVED, settings.hash_width)
-        nn.init.zeros_(self.hashes.weight)  # a run that was never learned from says nothing
+        nn.init.zeros_(self.hashes.weight)  # a run that is not in the training text has no effect
         self.dropout = SharedDropout(settings.dropout)
         width = settings.char_width + settings.kind_width
         self.char_layers = _layers(width, settings.char_hidden, settings.char_layers)
@@ -177,7 +175,7 @@ class SegmenterNetwork(nn.Module):
         self.scorer = nn.Linear(settings.run_hidden, 4)
 
     def forward(self, windows: Windows, *, hidden: float = 0.0) -> CutScores:
-        """The scores of each character; in training, `hidden` is the share of characters and runs it does not know."""
+        """Return the scores of each character; in training, `hidden` is the share of characters and runs to mask."""
         chars, hashes = _hide(windows.chars, hidden), _hide(windows.hashes, 2 * hidden)
         spelled = torch.cat([self.chars(chars), self.kinds(windows.kinds)], dim=-1)
         x = self._through(self.char_layers, self.dropout(spelled), windows.lengths)  # [batch, char, width]
@@ -211,7 +209,7 @@ def _layers(width: int, hidden: int, number: int) -> nn.ModuleList:
 def _at(
     x: Float[Tensor, "batch place width"], places: Int[Tensor, "batch other"]
 ) -> Float[Tensor, "batch other width"]:
-    """The vectors at these places of each row."""
+    """Return the vectors at these places of each row."""
     return x.gather(1, places[:, :, None].expand(-1, -1, x.shape[2]))
 
 

@@ -1,4 +1,4 @@
-"""Segmenter: raw text into sentences, tokens and words, as a stream."""
+"""Segmenter: split raw text into sentences, tokens and words, as a stream."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from treefine.segmenter.folder import load_segmenter, may_be_replaced, write_seg
 from treefine.segmenter.network import ENDS, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.treebank.multiword import Multiwords
 
-STRIDE = 1024  # characters that are looked at together; where they are cut depends on the text alone
-CONTEXT = 192  # characters that are read on either side of these
-_CLOSE = 1e-3  # a score that decides by less may decide otherwise in other company
-AT_ONCE = 32  # such windows; always the same ones together, for the rounding of numbers depends on their company
+STRIDE = 1024  # characters of a window, counted from the start of the text
+CONTEXT = 192  # characters that are read on either side of a window
+AT_ONCE = 32  # windows in a batch; always the same ones, because the rounding of scores depends on the batch
+_CLOSE = 1e-3  # a margin that is smaller may have the other sign in another batch
 
 
 class Segmenter:
-    """A network, and what a treebank knows of multiword tokens, ready to cut text.
+    """A network and the multiword tokens of a treebank, ready to segment text.
 
     `most_spaces` is how many spaces a token may have in it.
     """
@@ -33,40 +33,36 @@ class Segmenter:
     def __init__(
         self, network: SegmenterNetwork, alphabet: Alphabet, multiwords: Multiwords, *, most_spaces: int = 0
     ) -> None:
-        self.network, self.alphabet, self.multiwords, self.most_spaces = (
-            network.eval(),
-            alphabet,
-            multiwords,
-            most_spaces,
-        )
+        self.network, self.alphabet = network.eval(), alphabet
+        self.multiwords, self.most_spaces = multiwords, most_spaces
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> Segmenter:
-        """The segmenter of a folder."""
+        """Load the segmenter of a folder."""
         network, alphabet, multiwords, most_spaces = load_segmenter(Path(folder))
         return cls(network, alphabet, multiwords, most_spaces=most_spaces)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder that can be moved; it appears once it is whole, in place of an older segmenter."""
+        """Write a folder that can be moved; it replaces an older segmenter once it is complete."""
         with new_folder(Path(folder), may_be_replaced=may_be_replaced) as new:
             self.write(new)
 
     def write(self, folder: Path) -> None:
-        """Write the files into a folder that is there."""
+        """Write the files into an existing folder."""
         write_segmenter(self.network, self.alphabet, self.multiwords, self.most_spaces, folder)
 
     def segment(self, text: str) -> list[Segmented]:
-        """The sentences of a text."""
+        """Return the sentences of a text."""
         return list(self.stream([text]))
 
     def segment_all(self, texts: Sequence[str]) -> list[list[Segmented]]:
-        """The sentences of each text, as `segment` finds them; short texts are looked at together.
+        """Return the sentences of each text, as `segment` finds them; short texts share a batch.
 
-        In company a score differs by some millionths, so that a text with a close decision is looked at alone.
+        In a batch scores differ by some millionths, so a text with a close decision is scored again on its own.
         """
         found: dict[int, list[Segmented]] = {}
         short = [number for number, text in enumerate(texts) if 0 < len(text) <= STRIDE]
-        short.sort(key=lambda number: len(texts[number]))  # of like length: the longest decides how long it takes
+        short.sort(key=lambda number: len(texts[number]))  # similar lengths together: less padding
         for first in range(0, len(short), AT_ONCE):
             group = short[first : first + AT_ONCE]
             token, sentence = self._scores([texts[number] for number in group])
@@ -81,16 +77,16 @@ class Segmenter:
         return [found[number] if number in found else self.segment(text) for number, text in enumerate(texts)]
 
     def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
-        """The sentences of a text that comes in chunks; where these are cut makes no difference."""
+        """Yield the sentences of a text that comes in chunks; where the chunks end makes no difference."""
         return sentences_of(self._cuts(chunks), self.multiwords, most_spaces=self.most_spaces)
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
-        """The lines of a text, such as an open file gives, each as one sentence; those without a token are none."""
+        """Yield each line of a text, such as an open file, as one sentence; skip lines without a token."""
         found = self._cuts_of_lines(lines)
         return sentences_of(found, self.multiwords, most_spaces=self.most_spaces, blank_lines_end=False)
 
     def _cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
-        """What the network says of a text, block by block."""
+        """Yield the decisions about a text, block by block."""
         size = STRIDE * AT_ONCE
         before, parts, n_waiting = "", list[str](), 0
         for chunk in chunks:
@@ -105,7 +101,7 @@ class Segmenter:
                 before, start = text[start + size - CONTEXT : start + size], start + size
             parts, n_waiting = [text[start:]], len(text) - start
         text = "".join(parts)
-        for start in range(0, len(text), size):  # the last two: the first of them has less than CONTEXT after it
+        for start in range(0, len(text), size):  # at most two blocks: the first has less than CONTEXT after it
             block = text[start : start + size]
             yield self._block(before, block, text[start + size : start + size + CONTEXT])
             before = block[-CONTEXT:]
@@ -114,7 +110,7 @@ class Segmenter:
         return Cuts(block, *self._said([(before + block + after, len(before), len(before) + len(block))]))
 
     def _cuts_of_lines(self, lines: Iterable[str]) -> Iterator[Cuts]:
-        """What the network says of each line alone; a sentence ends with its last token, and nowhere else."""
+        """Yield the decisions about each line alone; a sentence ends only with the last token of its line."""
         lines = (line for line in lines if line)
         while group := list(islice(lines, AT_ONCE)):
             text = "".join(group)
@@ -129,7 +125,7 @@ class Segmenter:
             yield Cuts(text, token, ends)
 
     def _said(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Of each character of some texts from a start to a stop: what it is to its token, and to its sentence."""
+        """Return the decisions about tokens and sentences for each character from a start to a stop in some texts."""
         windows = [
             (text[max(0, left - CONTEXT) : left + STRIDE + CONTEXT], min(left, CONTEXT), min(STRIDE, stop - left))
             for text, start, stop in places
@@ -146,7 +142,7 @@ class Segmenter:
         return np.concatenate(tokens), np.concatenate(ends)
 
     def _scores(self, texts: Sequence[str]) -> CutScores:
-        """What the network says of some windows, on the CPU."""
+        """Return the scores of some windows, on the CPU."""
         windows = Windows.of([self.alphabet.encode(text) for text in texts]).to(self.device)
         with torch.inference_mode(), _one_thread():
             token, sentence = self.network(windows)
@@ -154,12 +150,12 @@ class Segmenter:
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """The device of the network."""
         return next(self.network.parameters()).device
 
 
 class _Users:
-    """How many run a segmenter's network just now, and how many threads the first of them had before."""
+    """How many threads run a segmenter's network now, and torch's number of threads before the first of them."""
 
     def __init__(self) -> None:
         self.lock, self.count, self.before = Lock(), 0, 1
@@ -170,12 +166,12 @@ _users = _Users()
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One thread of the CPU: an LSTM's steps are so short that several threads mostly wait, if others are at work."""
-    with _users.lock:  # each thread of Python has a number of its own, and a new one starts with what was set last
+    """Use one thread of the CPU: the steps of an LSTM are so short that more threads mostly wait on a busy machine."""
+    with _users.lock:  # torch keeps the number per Python thread; a new thread starts with the last one set
         before = torch.get_num_threads()
         if _users.count == 0:
             _users.before = before
-        elif before == 1:  # as others of us have set it
+        elif before == 1:  # set by another user
             before = _users.before
         torch.set_num_threads(1)
         _users.count += 1

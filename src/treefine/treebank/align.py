@@ -1,4 +1,4 @@
-"""Match the words of two files over the same text, and carry the arcs of one over to the other."""
+"""Match the words of two files over the same text, and transfer the arcs of one to the other."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Segmentation(Protocol):
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Where each stands; the words of a multiword token have that of the token."""
+        """Where each word stands; the words of a multiword token have the span of the token."""
 
     @property
     def in_multiword(self) -> Sequence[bool]:
-        """Whether each is one of several words of a token."""
+        """Whether each word is part of a multiword token."""
 
 
 def same_words(ours: Segmentation, theirs: Segmentation) -> Iterator[tuple[int, int]]:
-    """The pairs of words, numbered from 0, that are the same in both, from left to right.
+    """Yield the pairs of words, numbered from 0, that are the same in both, from left to right.
 
-    Words outside multiword tokens are the same if their characters are. A stretch of text that a multiword token of
-    either side covers is aligned by the longest common subsequence of its words' forms, in lower case.
+    Words outside multiword tokens are the same if their spans are. Text that a multiword token of either side covers
+    is aligned by the longest common subsequence of the words' forms, in lower case.
     """
     n_ours, n_theirs = len(ours.forms), len(theirs.forms)
     a = b = 0
@@ -44,7 +44,7 @@ def same_words(ours: Segmentation, theirs: Segmentation) -> Iterator[tuple[int, 
             yield from _same_by_form(ours, theirs, left, right)
             if left or right:
                 a, b = left.stop, right.stop
-            else:  # a token without characters, such as a backslash where that does not count
+            else:  # a token without characters: `characters_of` drops a backslash
                 a, b = (a + 1, b) if ours.in_multiword[a] else (a, b + 1)
             continue
         if ours.spans[a] == theirs.spans[b]:
@@ -57,10 +57,10 @@ def same_words(ours: Segmentation, theirs: Segmentation) -> Iterator[tuple[int, 
 
 
 def _multiword_stretch(ours: Segmentation, theirs: Segmentation, a: int, b: int) -> tuple[range, range]:
-    """The words of both sides from here to the first place where no multiword token of either is under way."""
+    """Return the words of both sides from here to the first place that is inside no multiword token of either."""
     if ours.in_multiword[a]:
         end = ours.spans[a][1]
-        # A plain word that began earlier is no part of it. Like the official scorer we leave out one such word only.
+        # A plain word that began earlier does not belong to it. Like the official scorer, we leave out only one.
         b += not theirs.in_multiword[b] and theirs.spans[b][0] < ours.spans[a][0]
     else:
         end = theirs.spans[b][1]
@@ -104,8 +104,8 @@ def _same_by_form(ours: Segmentation, theirs: Segmentation, left: range, right: 
             j += 1
 
 
-# What the Penn Treebank writes for a character, or for one of several that look alike, and nothing for the backslash
-# that it puts before some. Each character has its own, so that it does not matter where words are cut.
+# How the Penn Treebank writes some characters; quotes that look alike are written alike, and the backslash before some
+# characters is dropped. Each character is replaced on its own, so that it does not matter where words are cut.
 _PENN = str.maketrans(
     {
         "(": "-LRB-",
@@ -126,12 +126,11 @@ _PENN = str.maketrans(
 
 
 def transferred(sentences: Iterable[Sentence], parses: Iterable[Sentence], path: str = "") -> Iterator[Arcs]:
-    """For each sentence the arcs that the parses have for its words; `path` is the file that these come from.
+    """Yield for each sentence the arcs that the parses have for its words; `path` is the file of the parses.
 
-    Of a sentence with the same words it is all arcs. Else words are compared by their characters (`characters_of`), as
-    `same_words` has it, wherever sentences end. A word that is also one of the parses has the arc that it has there, if
-    the head is ROOT or a word of the same sentence here: the same word, or else the one whose characters hold those of
-    the head. All other words have no arc.
+    If the words of both are the same, these are all arcs. Otherwise `same_words` matches the words by their characters
+    (see `characters_of`), wherever sentences end. A matched word gets the arc of its match if the head is ROOT, or if
+    the same sentence here holds the head: as the same word, or inside a larger one. All other words get no arc.
     """
     ours, theirs = _Side(sentences), _Side(parses)
     while ours.grow():
@@ -150,7 +149,7 @@ def transferred(sentences: Iterable[Sentence], parses: Iterable[Sentence], path:
 
 
 def characters_of(form: str) -> str:
-    """What is compared of a word: no spaces, no backslash, and one way of writing brackets and quotes.
+    """Return the characters of a word that count: no spaces, no backslash, one way of writing brackets and quotes.
 
     >>> characters_of("1 000"), characters_of("(") == characters_of("-LRB-"), characters_of("“") == characters_of("``")
     ('1000', True, True)
@@ -167,10 +166,10 @@ class _Side:
         self.rest = iter(sentences)
         self.sentences: list[Sentence] = []
         self.n_read = 0  # of the whole file
-        self._text: str | None = None  # until it is asked for: that of sentences with the same words never is
+        self._text: str | None = None  # made when needed: never for sentences with the same words
 
     def grow(self) -> bool:
-        """Read one more sentence, if there is one."""
+        """Read one more sentence; return False at the end."""
         sentence = next(self.rest, None)
         if sentence is None:
             return False
@@ -181,18 +180,18 @@ class _Side:
         return True
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Start again after the sentences read so far."""
         self.sentences, self._text = [], None
 
     @property
     def text(self) -> str:
-        """The characters."""
+        """The characters of the sentences."""
         if self._text is None:
             self._text = "".join(map(_text_of, self.sentences))
         return self._text
 
     def token_at(self, place: int) -> tuple[Sentence, Token]:
-        """The sentence and the token that hold the character of this number, or the last ones."""
+        """Return the sentence and the token that hold the character at this place, or the last ones."""
         for sentence in self.sentences:
             for token in sentence.tokens():
                 place -= len(characters_of(token.form))
@@ -206,7 +205,7 @@ def _text_of(sentence: Sentence) -> str:
 
 
 def _make_even(ours: _Side, theirs: _Side, path: str) -> None:
-    """Read on until both sides end at the same character; what differs on the way is told."""
+    """Read on until both sides end at the same character; raise an error if the characters differ."""
     n_same = 0
     while True:
         end = min(len(ours.text), len(theirs.text))
@@ -249,7 +248,7 @@ class _Words:
         return words
 
     def holder(self, span: Span) -> int | None:
-        """The word whose characters hold these, if there is one that shares them with no other."""
+        """Return the word outside multiword tokens whose span holds this one, or None."""
         found = bisect_right(self.spans, span[0], key=lambda each: each[0]) - 1
         is_one = found >= 0 and not self.in_multiword[found] and span[1] <= self.spans[found][1]
         return found if is_one else None
@@ -321,5 +320,5 @@ def _number(token: Token) -> str:
 
 
 def _place(sentence: Sentence) -> str:
-    """Where a sentence of the input stands, if it comes from a file."""
+    """Return where a sentence of the input stands, if it comes from a file."""
     return f" ({sentence.path}:{sentence.line})" if sentence.path else ""

@@ -1,4 +1,4 @@
-"""What a person decided about a sentence: arcs, labels or a root that stay, and some that must not be."""
+"""Decisions of a person about a sentence: heads and labels that are kept, and some that are forbidden."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Constraints:
-    """Words are numbered from 1; head 0 is ROOT, so `heads={4: 0}` makes word 4 the root.
+    """Heads and labels that a parse must or must not have, by word number; `heads={4: 0}` makes word 4 a root.
 
     >>> bool(Constraints(heads={4: 0}, not_labels={2: ["obj"]})), bool(Constraints())
     (True, False)
     """
 
-    heads: Mapping[int, int] = field(default_factory=dict)  # the head that a word has
-    labels: Mapping[int, str] = field(default_factory=dict)  # the label that it has
-    not_heads: Mapping[int, Collection[int]] = field(default_factory=dict)  # heads that it must not have
-    not_labels: Mapping[int, Collection[str]] = field(default_factory=dict)  # labels that it must not have
+    heads: Mapping[int, int] = field(default_factory=dict)  # the head of a word
+    labels: Mapping[int, str] = field(default_factory=dict)  # the label of a word
+    not_heads: Mapping[int, Collection[int]] = field(default_factory=dict)  # heads that a word must not have
+    not_labels: Mapping[int, Collection[str]] = field(default_factory=dict)  # labels that a word must not have
 
     def __post_init__(self) -> None:
         for name, forbidden in (("not_heads", self.not_heads), ("not_labels", self.not_labels)):
@@ -41,16 +41,16 @@ class Constraints:
                     raise TreefineError(f"{name} of word {word} is {values!r}, which is no list.", hint=hint)
 
     def __bool__(self) -> bool:
-        """Whether anything was decided."""
+        """Return whether anything was decided."""
         return bool(self.heads or self.labels or self.not_heads or self.not_labels)
 
     @property
     def n_forbidden(self) -> int:
-        """How many heads and labels must not be."""
+        """The number of forbidden heads and labels."""
         return sum(map(len, self.not_heads.values())) + sum(map(len, self.not_labels.values()))
 
     def put_into(self, arcs: Arcs) -> Arcs:
-        """The arcs with what was decided in place of what they say, so that the first step reads it already.
+        """Return the arcs changed as decided, so that the first step already reads the decisions.
 
         >>> Constraints(heads={1: 2}, labels={1: "det"}).put_into(Arcs((None, 0), ("_", "root")))
         Arcs(heads=(2, 0), labels=('det', 'root'))
@@ -70,7 +70,7 @@ class Constraints:
         return Arcs(tuple(heads), tuple(labels))
 
     def mark(self, sentence: Sentence) -> Sentence:
-        """The sentence with these decisions in HEAD, DEPREL and MISC, as `marked` reads them; older marks are gone."""
+        """Return the sentence with these decisions in HEAD, DEPREL and MISC, as `marked` reads them; drop older marks."""
         heads, labels = list(sentence.heads), list(sentence.labels)
         notes = list(sentence.column(sentence.format.misc))
         for word in range(1, len(sentence) + 1):
@@ -93,21 +93,21 @@ class Constraints:
 
 FREE = Constraints()
 Constrain = Callable[[Iterable[Sentence]], Iterator[Constraints]]
-"""For each sentence of a stream what was decided about it, in the same order."""
+"""A function that yields the constraints of each sentence of a stream."""
 
 
 def unconstrained(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
-    """Nothing, whatever the sentences say."""
+    """Yield no decisions, whatever the sentences say."""
     return (FREE for _ in sentences)
 
 
 def marked(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
-    """What marks in MISC say: Keep=Arc, Head or Label (of the word's own columns), NotHead=2,5, NotLabel=obj,iobj."""
+    """Yield what the marks in MISC say: Keep=Arc, Keep=Head or Keep=Label, NotHead=2,5, NotLabel=obj,iobj."""
     return map(marks_of, sentences)
 
 
 def all_given(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
-    """Every head and label that is not blank, and what marks in MISC say."""
+    """Yield every head and label that is not blank, and what the marks in MISC say."""
     for sentence in sentences:
         found = marks_of(sentence)
         heads = {word: head for word, head in enumerate(sentence.arcs.heads, start=1) if head is not None}
@@ -116,7 +116,7 @@ def all_given(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
 
 
 def listed(constraints: Iterable[Constraints]) -> Constrain:
-    """Those that a caller has at hand, one for each sentence."""
+    """Return a function that yields these constraints, one per sentence."""
 
     def constrain(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
         ours = iter(constraints)
@@ -124,7 +124,7 @@ def listed(constraints: Iterable[Constraints]) -> Constrain:
             for each in ours:
                 yield each
                 break
-        yield from ours  # more than sentences: whoever pairs them will tell
+        yield from ours  # more than there are sentences: the caller reports it
 
     return constrain
 
@@ -133,7 +133,7 @@ CONSTRAIN: Mapping[Keep, Constrain] = {"marked": marked, "given": all_given, "no
 
 
 def marks_of(sentence: Sentence) -> Constraints:
-    """What the marks of one sentence say."""
+    """Return what the marks of one sentence say."""
     notes = sentence.column(sentence.format.misc)
     if sentence.format.misc is None or not any(map(_may_mark, set(sentence.columns[sentence.format.misc]))):
         return FREE
@@ -173,7 +173,7 @@ def _may_mark(note: str) -> bool:
 
 
 def _refuse_elsewhere(sentence: Sentence, misc: int) -> None:
-    """An error where a mark stands on the line of a multiword token or an empty node, of which nothing is decided."""
+    """Raise an error if a mark stands on the line of a multiword token or of an empty node."""
     words = set(sentence.word_lines)
     for line, note in enumerate(sentence.columns[misc]):
         if line not in words and any(mark.partition("=")[0].lower() in _LOWER for mark in note.split("|")):

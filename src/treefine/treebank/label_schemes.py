@@ -1,4 +1,4 @@
-"""Labels of another scheme, read by the names that a model has for the same relations."""
+"""Translate labels of other schemes into the names that a model has for the same relations."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ OLDER_NAMES: Mapping[str, str] = {
 
 
 def read_as(label: str, known: Collection[str], names: Mapping[str, str] | None = None) -> str:
-    """The one of the known labels that a label is read as; one that is none of them stays as it is.
+    """Return the known label that a label stands for, or the label itself if there is none.
 
-    First comes what `names` says. Then a known label is itself, an unknown subtype is its main type, and an unknown
-    main type is the newer name of the same relation (or that one's main type).
+    `names` goes first. Then a known label stands for itself, an unknown subtype for its main type, and an unknown main
+    type for the newer name of the same relation (or for the main type of that name).
 
     >>> known = ("acl:relcl", "dep", "nsubj", "obj", "obl")
     >>> [read_as(each, known) for each in ("obj", "nsubj:outer", "dobj", "relcl", "tmod", "prep")]
@@ -67,9 +67,9 @@ def read_as(label: str, known: Collection[str], names: Mapping[str, str] | None 
 
 
 def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
-    """A user's own names: two columns with a tab between them, the label of the file and the known one it is read as.
+    """Read a user's own names: per line a label of the file, a tab, and the known label that it stands for.
 
-    In the second column _ says that the label is not to be read. Blank lines, and those that start with #, are skipped.
+    A _ in the second column means that the label is ignored. Blank lines and lines that start with # are skipped.
     """
     path = name_of(source)
     names: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Multiword tokens into their words, by what a treebank does with them: known forms, then the ends of unknown ones."""
+"""Split multiword tokens into words as a treebank does: known forms, then unknown forms by their ends."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _REACH = 2  # characters that a rule may look at beyond those it changes
 class Multiwords:
     """How to split multiword tokens.
 
-    A rule says what becomes of a token's last, or first, characters: the key is what the token ends, or begins, with;
-    the value is how many of these characters change, and the words they become. The rest of the token is put before the
-    first of the words, or after the last.
+    A rule of `endings` applies to tokens that end with its key. It replaces the last characters of the token by words:
+    its value is the number of these characters, and the words. The rest of the token is put before the first word. A
+    rule of `beginnings` is the mirror image: the rest of the token is put after the last word.
     """
 
     forms: Mapping[str, _Words] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Multiwords:
     beginnings: Mapping[str, tuple[int, _Words]] = field(default_factory=dict)
 
     def split(self, form: str) -> _Words:
-        """The words of a multiword token; the form alone where nothing is known of any like it.
+        """Return the words of a multiword token, or the form alone if neither it nor its ends are known.
 
         >>> known = Multiwords({"della": ("di", "la")}, endings={"ki": (2, ("", "ki"))})
         >>> known.split("Della"), known.split("evdeki"), known.split("x")
@@ -44,13 +44,13 @@ class Multiwords:
 
     @cached_property
     def _changes_endings(self) -> bool:
-        """Whether the language cuts off endings, as Turkish does, rather than beginnings, as Hebrew does."""
+        """Whether the language splits off endings, as Turkish does, rather than beginnings, as Hebrew does."""
         sizes = [[size for size, _ in rules.values()] for rules in (self.endings, self.beginnings)]
         of_ending, of_beginning = (sum(each) / max(1, len(each)) for each in sizes)  # characters that change
         return of_ending <= of_beginning
 
     def _by_rule(self, form: str) -> _Words | None:
-        """The words by the longest rule that fits; it leaves at least one character as it is, so no word is empty."""
+        """Return the words by the longest rule that leaves a character unchanged, so that no word is empty."""
         for is_ending in (self._changes_endings, not self._changes_endings):
             rules = self.endings if is_ending else self.beginnings
             for reach in range(min(len(form) - 1, max(map(len, rules), default=0)), 0, -1):
@@ -61,7 +61,7 @@ class Multiwords:
 
 
 def lowered(form: str) -> str:
-    """Small letters, one for each character: the Turkish İ is not taken apart.
+    """Return lower-case letters, exactly one per character: the Turkish İ stays one letter.
 
     >>> lowered("İçin"), len("İçin".lower())
     ('için', 5)
@@ -70,7 +70,7 @@ def lowered(form: str) -> str:
 
 
 def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
-    """What a treebank does with its multiword tokens; where it is not of one mind, what it does most often."""
+    """Learn how a treebank splits its multiword tokens; of several ways, the most frequent one."""
     seen: defaultdict[str, Counter[_Words]] = defaultdict(Counter)
     for sentence in sentences:
         words = sentence.forms
@@ -90,7 +90,7 @@ def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
 
 
 def _rule(form: str, words: _Words, *, is_ending: bool) -> tuple[int, _Words]:
-    """What becomes of the characters of a token after those that its first word begins with; or, the mirror image.
+    """Return how many characters follow those that token and first word share, and their words; or the mirror image.
 
     >>> _rule("della", ("di", "la"), is_ending=True), _rule("della", ("di", "la"), is_ending=False)
     ((4, ('i', 'la')), (3, ('di', '')))
@@ -110,10 +110,10 @@ def _applied(form: str, changed: int, becomes: _Words, *, is_ending: bool) -> _W
 
 
 def _cased(words: _Words, form: str, low: str) -> _Words:
-    """The words in capitals where the form is, or with a capital where it begins with one."""
+    """Return the words in capitals if the form is, or with a capital first letter if the form has one."""
     if form == low:
         return words
-    if "".join(words) == low:  # plainly cut: each letter keeps its case
+    if "".join(words) == low:  # the words are parts of the form: each letter keeps its case
         ends = [sum(map(len, words[:number])) for number in range(len(words) + 1)]
         return tuple(form[start:stop] for start, stop in zip(ends, ends[1:], strict=False))
     if len(form) > 1 and form.isupper():
