@@ -70,7 +70,7 @@ class Constraints:
         return Arcs(tuple(heads), tuple(labels))
 
     def mark(self, sentence: Sentence) -> Sentence:
-        """Return the sentence with these decisions in HEAD, DEPREL and MISC, as `marked` reads them; drop older marks."""
+        """Write these decisions to HEAD, DEPREL and MISC of a sentence, as `marked` reads them; drop older marks."""
         heads, labels = list(sentence.heads), list(sentence.labels)
         notes = list(sentence.column(sentence.format.misc))
         for word in range(1, len(sentence) + 1):
