@@ -77,8 +77,8 @@ def errors_by(by: str) -> str:
         Line(system, tuple(Mark(point.value, 100 * point.f1, count=point.gold) for point in points))
         for system, points in curves_of(by).items()
     ]
-    titles = {"title": f"LAS by {by}", "x_title": CURVES[by], "y_title": "LAS (F1, %)"}
-    return draw_lines(lines, **titles, limits=PERCENT, apart=APART)
+    title, x_title, y_title = f"LAS by {by}", CURVES[by], "LAS (F1, %)"
+    return draw_lines(lines, title=title, x_title=x_title, y_title=y_title, limits=PERCENT, apart=APART)
 
 
 def errors_left() -> str:

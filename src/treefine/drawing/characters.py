@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from html import escape
 
 # These turn the direction of all that follows, on a terminal and on a page.
 DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -11,7 +12,7 @@ ACTING = frozenset({"Cc", "Cs", "Zl", "Zp"})  # control characters, half surroga
 
 
 def visible(text: str, *, ascii_only: bool = False) -> str:
-    r"""The text, with an escape in place of each character that would act rather than show.
+    r"""Return the text, with an escape in place of each character that would act rather than show.
 
     >>> print(visible("a\x1b[2Jb"), visible("Öl"), visible("Öl", ascii_only=True))
     a\x1b[2Jb Öl \xd6l
@@ -19,6 +20,15 @@ def visible(text: str, *, ascii_only: bool = False) -> str:
     if text.isprintable() and (text.isascii() or not ascii_only):
         return text
     return "".join(_escape(each) if _acts(each) or (ascii_only and not each.isascii()) else each for each in text)
+
+
+def safe_html(text: str) -> str:
+    r"""Return the text as it may stand in HTML or SVG: nothing in it acts.
+
+    >>> print(safe_html("<b>\x1b"))
+    &lt;b&gt;\x1b
+    """
+    return escape(visible(text))
 
 
 def _acts(character: str) -> bool:
@@ -30,7 +40,7 @@ def _escape(character: str) -> str:
 
 
 def cells(text: str) -> int:
-    """The number of terminal columns the text takes.
+    """Return the number of terminal columns the text takes.
 
     >>> cells("cat"), cells("猫"), cells("e\u0301")
     (3, 2, 1)
@@ -47,7 +57,7 @@ def _cells_of(character: str) -> int:
 
 
 def shorten(text: str, limit: int, *, ending: str = "…") -> str:
-    """The text if it takes at most `limit` columns, else its beginning and the ending.
+    """Return the text if it takes at most `limit` columns, else its beginning and the ending.
 
     >>> shorten("pneumonia", 6)
     'pneum…'
@@ -62,7 +72,7 @@ def shorten(text: str, limit: int, *, ending: str = "…") -> str:
 
 
 def is_right_to_left(text: str) -> bool:
-    """More letters are written from the right than from the left.
+    """Return whether more letters are written from the right than from the left.
 
     >>> is_right_to_left("שלום"), is_right_to_left("peace"), is_right_to_left("1, 2")
     (True, False, False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
-from treefine.drawing.characters import visible
+from treefine.drawing.characters import safe_html
 from treefine.drawing.picture import Picture
 from treefine.drawing.svg import FONTS, svg_and_width
 from treefine.drawing.text import draw_text
@@ -63,8 +63,8 @@ td.number {{ text-align: end; font-variant-numeric: tabular-nums; }}
 
 
 def page_start(title: str, *, style: str = "") -> str:
-    """The page down to its heading; more style than that of a page of sentences may be given."""
-    name = escape(visible(title))
+    """Return the page down to its heading; `style` is added to that of a page of sentences."""
+    name = safe_html(title)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
@@ -73,14 +73,14 @@ def page_start(title: str, *, style: str = "") -> str:
 
 
 def page_part(pictures: Sequence[Picture], *, heading: str = "", others: Sequence[Picture] = ()) -> str:
-    """One sentence: its last picture, the steps before it if there are several, other trees, and a table of its words.
+    """Return one sentence: its last picture, all steps if there are several, other trees, and a table of its words.
 
-    Without a heading it has the text of the sentence.
+    The heading is the text of the sentence unless it is given.
     """
     last = pictures[-1]
     if len(pictures) > 1:
         last = replace(last, before=None, title="")  # what changed is seen among the steps
-    parts = [f'<h2 dir="auto">{escape(visible(heading or last.text))}</h2>', tree_figure([last], "Graph")]
+    parts = [f'<h2 dir="auto">{safe_html(heading or last.text)}</h2>', tree_figure([last], "Graph")]
     if len(pictures) > 1:
         steps = tree_figure(pictures, "Steps")
         parts.append(f"<details>\n<summary>All {len(pictures)} graphs, step by step</summary>\n{steps}\n</details>")
@@ -92,14 +92,14 @@ def page_part(pictures: Sequence[Picture], *, heading: str = "", others: Sequenc
 
 
 def page_end() -> str:
-    """The end of the page."""
+    """Return the end of the page."""
     return "</main>\n</body>\n</html>\n"
 
 
 def tree_figure(pictures: Sequence[Picture], name: str, *, caption: str = "") -> str:
-    """The pictures with the words in a row; what is too wide for paper is printed with one word a line.
+    """Return the pictures with the words in a row; one that is too wide for paper is printed with one word per line.
 
-    A sentence of more than 200 words has one word a line on the screen too, and that is said.
+    A sentence of more than 200 words has one word per line on the screen too, and the page says so.
     """
     n_words = max(len(picture.forms) for picture in pictures)
     if n_words > LONG:
@@ -109,14 +109,14 @@ def tree_figure(pictures: Sequence[Picture], name: str, *, caption: str = "") ->
         kind = ' class="wide"' if width > PRINTED else ""
     if kind:
         drawn += "".join(f"<pre>{escape(draw_text(each, isolate=True))}</pre>\n" for each in pictures)
-    said = f'<figcaption dir="auto">{escape(visible(caption))}</figcaption>\n' if caption else ""
+    said = f'<figcaption dir="auto">{safe_html(caption)}</figcaption>\n' if caption else ""
     # It has a place in the order of the Tab key, so that the arrow keys can move a wide drawing.
-    start = f'<figure{kind} tabindex="0" role="group" aria-label="{escape(visible(name))}">'
+    start = f'<figure{kind} tabindex="0" role="group" aria-label="{safe_html(name)}">'
     return f"{start}\n{drawn}{said}</figure>"
 
 
 def _table(picture: Picture) -> str:
-    """Number, word, tag, head, label and confidence of each word, as far as they are given."""
+    """Return number, word, tag, head, label and confidence of each word, as far as they are given."""
     graph = picture.graph
     names = ["", "word", *["tag"] * bool(picture.tags), *["head", "label"] * (graph is not None)]
     names += ["confidence"] * bool(picture.confidence)
@@ -136,7 +136,7 @@ def _table(picture: Picture) -> str:
 
 
 def _cell(text: str) -> str:
-    return f'<td dir="auto">{escape(visible(text))}</td>'
+    return f'<td dir="auto">{safe_html(text)}</td>'
 
 
 def _number(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What is drawn: the words of one sentence, and a graph over them with what has changed in it."""
+"""`Picture`: the words of one sentence, and a graph over them with what has changed in it."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class Picture:
 
     @property
     def changed(self) -> frozenset[int]:
-        """The words whose head or label is not that of the step before."""
+        """Return the words whose head or label is not that of the step before."""
         if self.graph is None or self.before is None:
             return frozenset()
         return frozenset(changed_words(self.before, self.graph))
 
     @property
     def multiword_tokens(self) -> tuple[Token, ...]:
-        """The tokens of more than one word."""
+        """Return the tokens of more than one word."""
         return tuple(token for token in self.tokens if len(token.words) > 1)
 
     @property
     def text(self) -> str:
-        """The words with a space between two, a multiword token in place of its words."""
+        """Return the words with spaces between them, and each multiword token in place of its words."""
         said = dict(enumerate(self.forms, start=1))
         for token in self.multiword_tokens:
             said = {word: form for word, form in said.items() if word not in token.words}
@@ -67,7 +67,7 @@ def step_pictures(
     *,
     tokens: Sequence[Token] = (),
 ) -> list[Picture]:
-    """The pictures of G¹ … Gᵀ, each with what it changed; the initial graph comes first if there is one.
+    """Return the pictures of G¹ … Gᵀ, each with what it changed; the initial graph comes first if there is one.
 
     >>> first, last = Graph.of_words([0, 0], ["root", "root"]), Graph.of_words([2, 0], ["nsubj", "root"])
     >>> for picture in step_pictures(["Dogs", "bark"], [], [last, last], initial=first):

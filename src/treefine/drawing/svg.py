@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from treefine.drawing.characters import cells, is_right_to_left, shorten, visible
+from treefine.drawing.characters import cells, is_right_to_left, safe_html, shorten, visible
 from treefine.drawing.picture import Picture
 from treefine.treebank.graph import ROOT
 
@@ -21,128 +21,6 @@ BOLD = 1.1  # how much wider bold letters are
 _MAX_CELLS = 40  # of a form, tag or label, as wide as this many letters
 UNSURE = 0.8  # a confidence below this has a question mark
 NARROW, WIDE = frozenset("fijlrtI .,:;'`!|()[]{}/\\-"), frozenset("mwMW@%—…")
-
-
-class ArcKind(Enum):
-    """How an arc is drawn."""
-
-    SAME = "same"
-    CHANGED = "changed"
-    OLD = "old"  # as it was a step before
-
-
-class Arc(NamedTuple):
-    """One arc of a drawing, with its label."""
-
-    word: int
-    head: int
-    label: str
-    kind: ArcKind = ArcKind.SAME
-    old_label: str = ""  # where the label alone has changed
-    sure: float | None = None  # how sure the parser is of it, where that is shown
-
-    @property
-    def sure_text(self) -> str:
-        """How sure the parser is, as it stands behind the label."""
-        return "" if self.sure is None else f" {self.sure:.2f}{'?' * (self.sure < UNSURE)}"
-
-    @property
-    def span(self) -> range:
-        """The gaps between words that it runs over: gap i is right of word i. An arrow from ROOT has one each side."""
-        if self.head in (ROOT, self.word):
-            return range(self.word - 1, self.word + 1)
-        return range(min(self.word, self.head), max(self.word, self.head))
-
-
-def arcs_of(picture: Picture) -> list[Arc]:
-    """The arcs to draw: those of the graph, and the old ones where a word has changed its head."""
-    graph, before, changed = picture.graph, picture.before, picture.changed
-    if graph is None:
-        return []
-    arcs = []
-    for word in range(1, len(graph) + 1):
-        if word in picture.unattached:
-            continue
-        head, label = graph.heads[word], graph.labels[word]
-        sure = picture.confidence[word - 1] if picture.shows_confidence and picture.confidence else None
-        if word not in changed or before is None:
-            arcs.append(Arc(word, head, label, sure=sure))
-        elif before.heads[word] == head:
-            arcs.append(Arc(word, head, label, ArcKind.CHANGED, before.labels[word], sure))
-        else:
-            arcs.append(Arc(word, head, label, ArcKind.CHANGED, sure=sure))
-            arcs.append(Arc(word, before.heads[word], before.labels[word], ArcKind.OLD))
-    return arcs
-
-
-def arc_levels(arcs: Sequence[Arc], n_words: int) -> list[int]:
-    """How high each arc runs, from 1: over all shorter ones that share a part of its way, so no two run together.
-
-    >>> arc_levels([Arc(1, 2, "det"), Arc(2, 0, "root"), Arc(3, 1, "obj")], 3)
-    [1, 3, 2]
-    """
-    levels = [0] * len(arcs)
-    skyline = [0] * (n_words + 1)  # the level reached over each gap between two words
-
-    def length(index: int) -> int:
-        # Arrows from ROOT come last: nothing should run above them.
-        return n_words + 1 if arcs[index].head == ROOT else len(arcs[index].span)
-
-    for index in sorted(range(len(arcs)), key=length):
-        span = arcs[index].span
-        levels[index] = 1 + max(skyline[span.start : span.stop])
-        skyline[span.start : span.stop] = [levels[index]] * len(span)
-    return levels
-
-
-def shown(text: str, max_cells: int = _MAX_CELLS) -> str:
-    """The text as it is drawn: nothing in it acts, and it is not endless."""
-    return shorten(visible(text), max_cells)
-
-
-def text_width(text: str, size: float) -> float:
-    """About how wide a text is, in pixels: fonts differ, and we have none at hand."""
-    narrow = sum(each in NARROW for each in text)
-    wide = sum(each in WIDE or each.isupper() for each in text)
-    return size * (0.6 * cells(text) - 0.25 * narrow + 0.15 * wide)
-
-
-def label_width(arc: Arc) -> float:
-    """The width of an arc's label, with what is shown beside it (the old one, the confidence), and some room."""
-    bold = BOLD if arc.kind is ArcKind.CHANGED else 1.0
-    was = text_width(f"{shown(arc.old_label)} ", SMALL_SIZE) if arc.old_label else 0.0
-    return bold * text_width(shown(arc.label) + arc.sure_text, SMALL_SIZE) + was + 10
-
-
-def _word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
-    """The middle of each word (ROOT's place is unused), and the width of the whole; words may run from the right.
-
-    The pictures are over the same words and share their places, so that one sees what moved between two steps.
-    """
-    forms = pictures[0].forms
-    halves = [0.0, *[max(text_width(shown(form), WORD_SIZE), 2 * STEM) / 2 for form in forms]]
-    apart: list[list[tuple[int, float]]] = [[] for _ in halves]  # for each word: how far from an earlier one it must be
-    for picture in pictures:
-        for word, tag in enumerate(picture.tags, start=1):
-            halves[word] = max(halves[word], text_width(shown(tag), SMALL_SIZE) / 2)
-        for arc in arcs_of(picture):
-            if arc.head in (ROOT, arc.word):
-                halves[arc.word] = max(halves[arc.word], label_width(arc) / 2)
-            else:
-                # So far apart, the label touches neither its own ends nor the lines that start from its word.
-                apart[arc.span.stop].append((arc.span.start, label_width(arc) + 3 * STEM + 6))
-        for token in picture.multiword_tokens:
-            apart[token.words[-1]].append((token.words[0], text_width(shown(token.form), SMALL_SIZE)))
-    middles = [0.0] * len(halves)
-    end: float = _MARGIN - GAP
-    for word in range(1, len(halves)):
-        places = [middles[earlier] + distance for earlier, distance in apart[word]]
-        middles[word] = max([end + GAP + halves[word], *places])
-        end = middles[word] + halves[word]
-    width = end + _MARGIN
-    return ([width - middle for middle in middles] if is_right_to_left("".join(forms)) else middles), width
-
-
 LEVEL = 24  # pixels from one level of arcs to the next
 CORNER = 10  # radius of an arc's corners
 ARROW = 7  # length of an arrow's head
@@ -188,13 +66,133 @@ STYLE = f"""
 """
 
 
+class ArcKind(Enum):
+    """How an arc is drawn."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    OLD = "old"  # as it was a step before
+
+
+class Arc(NamedTuple):
+    """One arc of a drawing, with its label."""
+
+    word: int
+    head: int
+    label: str
+    kind: ArcKind = ArcKind.SAME
+    old_label: str = ""  # where the label alone has changed
+    sure: float | None = None  # how sure the parser is of it, where that is shown
+
+    @property
+    def sure_text(self) -> str:
+        """Return how sure the parser is, as it stands behind the label."""
+        return "" if self.sure is None else f" {self.sure:.2f}{'?' * (self.sure < UNSURE)}"
+
+    @property
+    def span(self) -> range:
+        """Return the gaps between words that it runs over: gap i is right of word i. An arrow from ROOT has two."""
+        if self.head in (ROOT, self.word):
+            return range(self.word - 1, self.word + 1)
+        return range(min(self.word, self.head), max(self.word, self.head))
+
+
+def arcs_of(picture: Picture) -> list[Arc]:
+    """Return the arcs to draw: those of the graph, and the old ones where a word has changed its head."""
+    graph, before, changed = picture.graph, picture.before, picture.changed
+    if graph is None:
+        return []
+    arcs = []
+    for word in range(1, len(graph) + 1):
+        if word in picture.unattached:
+            continue
+        head, label = graph.heads[word], graph.labels[word]
+        sure = picture.confidence[word - 1] if picture.shows_confidence and picture.confidence else None
+        if word not in changed or before is None:
+            arcs.append(Arc(word, head, label, sure=sure))
+        elif before.heads[word] == head:
+            arcs.append(Arc(word, head, label, ArcKind.CHANGED, before.labels[word], sure))
+        else:
+            arcs.append(Arc(word, head, label, ArcKind.CHANGED, sure=sure))
+            arcs.append(Arc(word, before.heads[word], before.labels[word], ArcKind.OLD))
+    return arcs
+
+
+def arc_levels(arcs: Sequence[Arc], n_words: int) -> list[int]:
+    """Return how high each arc runs, from 1: over all shorter arcs that share a part of its way.
+
+    >>> arc_levels([Arc(1, 2, "det"), Arc(2, 0, "root"), Arc(3, 1, "obj")], 3)
+    [1, 3, 2]
+    """
+    levels = [0] * len(arcs)
+    skyline = [0] * (n_words + 1)  # the level reached over each gap between two words
+
+    def length(index: int) -> int:
+        # Arrows from ROOT come last: nothing should run above them.
+        return n_words + 1 if arcs[index].head == ROOT else len(arcs[index].span)
+
+    for index in sorted(range(len(arcs)), key=length):
+        span = arcs[index].span
+        levels[index] = 1 + max(skyline[span.start : span.stop])
+        skyline[span.start : span.stop] = [levels[index]] * len(span)
+    return levels
+
+
+def shown(text: str, max_cells: int = _MAX_CELLS) -> str:
+    """Return the text as it is drawn: nothing in it acts, and a long text is cut off."""
+    return shorten(visible(text), max_cells)
+
+
+def text_width(text: str, size: float) -> float:
+    """Estimate how wide a text is, in pixels, without a font."""
+    narrow = sum(each in NARROW for each in text)
+    wide = sum(each in WIDE or each.isupper() for each in text)
+    return size * (0.6 * cells(text) - 0.25 * narrow + 0.15 * wide)
+
+
+def label_width(arc: Arc) -> float:
+    """Return the width of an arc's label, with what is shown beside it (the old one, the confidence), and some room."""
+    bold = BOLD if arc.kind is ArcKind.CHANGED else 1.0
+    was = text_width(f"{shown(arc.old_label)} ", SMALL_SIZE) if arc.old_label else 0.0
+    return bold * text_width(shown(arc.label) + arc.sure_text, SMALL_SIZE) + was + 10
+
+
+def _word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
+    """Return the middle of each word (ROOT's is unused) and the width of the whole; words may run from the right.
+
+    The pictures are over the same words and share their places, so that one sees what moved between two steps.
+    """
+    forms = pictures[0].forms
+    halves = [0.0, *[max(text_width(shown(form), WORD_SIZE), 2 * STEM) / 2 for form in forms]]
+    apart: list[list[tuple[int, float]]] = [[] for _ in halves]  # for each word: how far from an earlier one it must be
+    for picture in pictures:
+        for word, tag in enumerate(picture.tags, start=1):
+            halves[word] = max(halves[word], text_width(shown(tag), SMALL_SIZE) / 2)
+        for arc in arcs_of(picture):
+            if arc.head in (ROOT, arc.word):
+                halves[arc.word] = max(halves[arc.word], label_width(arc) / 2)
+            else:
+                # So far apart, the label touches neither its own ends nor the lines that start from its word.
+                apart[arc.span.stop].append((arc.span.start, label_width(arc) + 3 * STEM + 6))
+        for token in picture.multiword_tokens:
+            apart[token.words[-1]].append((token.words[0], text_width(shown(token.form), SMALL_SIZE)))
+    middles = [0.0] * len(halves)
+    end: float = _MARGIN - GAP
+    for word in range(1, len(halves)):
+        places = [middles[earlier] + distance for earlier, distance in apart[word]]
+        middles[word] = max([end + GAP + halves[word], *places])
+        end = middles[word] + halves[word]
+    width = end + _MARGIN
+    return ([width - middle for middle in middles] if is_right_to_left("".join(forms)) else middles), width
+
+
 def draw_svg(pictures: Sequence[Picture]) -> str:
-    """One SVG with the pictures under one another, such as the steps of a sentence."""
+    """Draw one SVG with the pictures under one another, such as the steps of a sentence."""
     return svg_and_width(pictures)[0]
 
 
 def svg_and_width(pictures: Sequence[Picture]) -> tuple[str, float]:
-    """That SVG, and how many pixels wide it is."""
+    """Draw the pictures as `draw_svg` does; return the SVG and its width in pixels."""
     parts: list[str] = []
     width = top = 0.0
     for _, group in groupby(pictures, key=lambda picture: picture.forms):
@@ -204,41 +202,42 @@ def svg_and_width(pictures: Sequence[Picture]) -> tuple[str, float]:
         width = max(width, needed, *(text_width(title, TITLE_SIZE) * BOLD + 2 * _MARGIN for title in titles))
         for picture in same_words:
             drawn, height = _draw(picture, places, _n_levels(picture))
-            parts.append(f'<g transform="translate(0 {_number(top)})">{drawn}</g>')
+            parts.append(f'<g transform="translate(0 {number_text(top)})">{drawn}</g>')
             top += height
-    return _whole(parts, pictures[-1].text if pictures else "", width, top), width
+    title = pictures[-1].text if pictures else ""
+    return whole_svg("treefine", title, STYLE, parts, width=width, height=top), width
 
 
 def draw_frames(pictures: Sequence[Picture]) -> list[str]:
-    """One SVG for each of several graphs over the same words, without titles.
+    """Draw one SVG for each of several graphs over the same words, without titles.
 
     All are of one size and have their words in the same places, so that one can take the place of another.
     """
     places, width = _word_places(pictures)
     n_levels = max(map(_n_levels, pictures))
     drawn = (_draw(replace(picture, title=""), places, n_levels) for picture in pictures)
-    return [_whole([parts], pictures[0].text, width, height) for parts, height in drawn]
+    title = pictures[0].text
+    return [whole_svg("treefine", title, STYLE, [parts], width=width, height=height) for parts, height in drawn]
 
 
-def _whole(parts: Sequence[str], title: str, width: float, height: float) -> str:
-    """An SVG file."""
-    size = f'width="{_number(width)}" height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}"'
+def whole_svg(name: str, title: str, style: str, parts: Sequence[str], *, width: float, height: float) -> str:
+    """Return the parts as an SVG file of this class, on paper of its own."""
+    across, down = number_text(width), number_text(height)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="treefine" role="img" {size}>\n'
-        f"<title>{escape(visible(title))}</title>\n"
-        f'<style>{STYLE}</style>\n<rect class="paper" width="100%" height="100%" rx="6"/>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img" '
+        f'width="{across}" height="{down}" viewBox="0 0 {across} {down}">\n'
+        f"<title>{safe_html(title)}</title>\n<style>{style}</style>\n"
+        '<rect class="paper" width="100%" height="100%" rx="6"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )
 
 
 def _n_levels(picture: Picture) -> int:
-    """How many levels of arcs it has."""
+    """Return how many levels of arcs the picture has."""
     return max(arc_levels(arcs_of(picture), len(picture.forms)), default=0)
 
 
 def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str, float]:
-    """The elements of one picture with room for that many levels of arcs, and its height."""
+    """Return the elements of one picture with room for that many levels of arcs, and its height."""
     arcs = arcs_of(picture)
     levels = arc_levels(arcs, len(picture.forms))
     top = _MARGIN / 2 + (TITLE if picture.title else 0)
@@ -260,13 +259,13 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
         bottom += TAGS
     for token in picture.multiword_tokens:
         start, end = sorted((places[token.words[0]], places[token.words[-1]]))
-        line = f"M{_number(start - STEM)} {_number(bottom)}v4H{_number(end + STEM)}v-4"
+        line = f"M{number_text(start - STEM)} {number_text(bottom)}v4H{number_text(end + STEM)}v-4"
         parts.append(f'<path d="{line}"/>' + _text((start + end) / 2, bottom + 18, token.form, "token"))
     return "\n".join(parts), bottom + (TOKENS if picture.multiword_tokens else 0) + _MARGIN / 2
 
 
 def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, float]:
-    """Where the line of an arc starts and ends, from the left; an arrow from ROOT starts above its end."""
+    """Return where the line of an arc starts and ends, from the left; an arrow from ROOT starts above its end."""
     end = places[arc.word] + _shift(arc, picture, places)
     if arc.head == ROOT:
         return end, end
@@ -274,7 +273,7 @@ def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, f
 
 
 def _shift(arc: Arc, picture: Picture, places: Sequence[float]) -> float:
-    """How far from the middle of its word an arc ends: an old one stands aside, where it does not cross the new one."""
+    """Return how far from the middle of its word an arc ends; an old one ends beside the new one."""
     if arc.kind is not ArcKind.OLD or picture.graph is None:
         return 0.0
     here = places[arc.word]
@@ -291,21 +290,20 @@ def _shift(arc: Arc, picture: Picture, places: Sequence[float]) -> float:
 
 
 def _arc(arc: Arc, ends: tuple[float, float], height: float, ground: float, title: str) -> str:
-    """The line of an arc from its head, and the arrow's head at its word; a browser shows the title on pointing."""
+    """Return the line of an arc from its head to its word, with an arrow; a browser shows the title on pointing."""
     start, end = ends
     size = ARROW if arc.kind is not ArcKind.OLD else ARROW - 2
-    line = f"M{_number(start)} {_number(height)}"
+    line = f"M{number_text(start)} {number_text(height)}"
     if arc.head != ROOT:
         bend = min(CORNER, abs(end - start) / 2)
         aside = bend if start < end else -bend
-        line = f"M{_number(start)} {_number(ground)}V{_number(height + bend)}"
-        line += f"q0 {_number(-bend)} {_number(aside)} {_number(-bend)}H{_number(end - aside)}"
-        line += f"q{_number(aside)} 0 {_number(aside)} {_number(bend)}"
-    line += f"V{_number(ground - size)}"
-    arrow = f"M{_number(end)} {_number(ground)}l{-size / 2} {-size}h{size}z"
+        line = f"M{number_text(start)} {number_text(ground)}V{number_text(height + bend)}"
+        line += f"q0 {number_text(-bend)} {number_text(aside)} {number_text(-bend)}H{number_text(end - aside)}"
+        line += f"q{number_text(aside)} 0 {number_text(aside)} {number_text(bend)}"
+    line += f"V{number_text(ground - size)}"
+    arrow = f"M{number_text(end)} {number_text(ground)}l{-size / 2} {-size}h{size}z"
     return (
-        f"<g {_attributes(arc)}><title>{escape(visible(title))}</title>"
-        f'<path d="{line}"/><path class="head" d="{arrow}"/></g>'
+        f'<g {_attributes(arc)}><title>{safe_html(title)}</title><path d="{line}"/><path class="head" d="{arrow}"/></g>'
     )
 
 
@@ -321,18 +319,19 @@ def _describe(arc: Arc, picture: Picture) -> str:
 
 
 def _label(arc: Arc, middle: float, height: float) -> str:
-    """The label in the middle of its line, on a piece of background."""
+    """Return the label in the middle of its line, on a piece of background."""
     width = label_width(arc)
-    box = f'<rect class="paper" x="{_number(middle - width / 2)}" y="{_number(height - 8)}" width="{_number(width)}" '
+    corner = f'x="{number_text(middle - width / 2)}" y="{number_text(height - 8)}"'
+    box = f'<rect class="paper" {corner} width="{number_text(width)}" height="16"/>'
     was = f'<tspan class="was">{escape(shown(arc.old_label))}</tspan> ' if arc.old_label else ""
     sure = f'<tspan class="{_sure_class(arc)}">{arc.sure_text}</tspan>' if arc.sure is not None else ""
-    text = f'<text x="{_number(middle)}" y="{_number(height + 4)}">{was}{escape(shown(arc.label))}{sure}</text>'
-    return f'<g {_attributes(arc)}>{box}height="16"/>{text}</g>'
+    text = f'<text x="{number_text(middle)}" y="{number_text(height + 4)}">{was}{escape(shown(arc.label))}{sure}</text>'
+    return f"<g {_attributes(arc)}>{box}{text}</g>"
 
 
 def _attributes(arc: Arc) -> str:
-    """How it is drawn and which arc it is, for the line and the label alike."""
-    label = escape(visible(arc.label))
+    """Return how an arc is drawn and which one it is, for its line and its label."""
+    label = safe_html(arc.label)
     return f'class="{arc.kind.value}" data-word="{arc.word}" data-head="{arc.head}" data-label="{label}"'
 
 
@@ -341,11 +340,12 @@ def _sure_class(arc: Arc) -> str:
 
 
 def _text(x: float, y: float, text: str, name: str, more: str = "") -> str:
-    """A text; a browser shows the whole of it on pointing where its end was cut off."""
+    """Return a text; a browser shows the whole of it on pointing where its end was cut off."""
     drawn = shown(text, TITLE_CELLS) if name == "title" else shown(text)
-    whole = f"<title>{escape(visible(text))}</title>" if drawn != visible(text) else ""
-    return f'<text class="{name}"{more} x="{_number(x)}" y="{_number(y)}">{escape(drawn)}{whole}</text>'
+    whole = f"<title>{safe_html(text)}</title>" if drawn != visible(text) else ""
+    return f'<text class="{name}"{more} x="{number_text(x)}" y="{number_text(y)}">{escape(drawn)}{whole}</text>'
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """Return a length or place in pixels, to a tenth."""
     return f"{value:.1f}".removesuffix(".0")

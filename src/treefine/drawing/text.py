@@ -10,55 +10,14 @@ from treefine.drawing.picture import Picture
 from treefine.treebank.graph import ROOT, Graph, find_cycles
 
 MAX_COLUMNS = 40  # deeper trees start again on the left: wider than this, nothing fits a screen
-
-
-class Bar(NamedTuple):
-    """The line that joins a head and its dependents, from its first to its last word."""
-
-    column: int  # 0 is the leftmost
-    low: int
-    high: int
-
-
-def bars_of(heads: Sequence[int], *, max_columns: int = MAX_COLUMNS) -> tuple[dict[int, Bar], frozenset[int]]:
-    """The bar of each head, and the loose words, whose arcs have no line.
-
-    The bar of a word is right of the bar that the word joins, so a reader follows lines from left to right, from ROOT
-    down. That cannot hold all the way round a cycle: there the longest arc has no line. Nor have arcs that find
-    no column: their words start again on the left.
-
-    >>> bars_of((0, 2, 3, 0))
-    ({3: Bar(column=0, low=2, high=3), 2: Bar(column=1, low=1, high=2)}, frozenset())
-    """
-    loose = {max(cycle, key=lambda word: abs(word - heads[word])) for cycle in find_cycles(heads)}
-    dependents: list[list[int]] = [[] for _ in heads]
-    for word in range(1, len(heads)):
-        if heads[word] != ROOT and word not in loose:
-            dependents[heads[word]].append(word)
-    bars: dict[int, Bar] = {}
-    taken = [0] * max_columns  # the lines on which a column is in use, as the bits of a number
-    words = [word for word in range(1, len(heads)) if heads[word] == ROOT or word in loose]
-    for word in words:  # heads before their dependents: the list grows as it is read
-        words += dependents[word]
-        if not dependents[word]:
-            continue
-        low, high = min(word, dependents[word][0]), max(word, dependents[word][-1])
-        lines = (1 << (high + 1)) - (1 << low)
-        start = 0 if heads[word] == ROOT or word in loose else bars[heads[word]].column + 1
-        column = next((column for column in range(start, max_columns) if not taken[column] & lines), None)
-        if column is None:
-            loose.update(dependents[word])
-        else:
-            taken[column] |= lines
-            bars[word] = Bar(column, low, high)
-    return bars, frozenset(loose)
-
-
 _MAX_CELLS = 40  # of a form, tag or label: one endless word must not push the others off the screen
 _MARGIN = 2  # columns; a root's line starts here
 TO_ASCII = str.maketrans("─┄│╭├╰┬┼┴", "-.|,|`v+^")
 GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # what is left of a line halfway to the line above it
 PLAIN, BOLD, DIM, LABEL, CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes that show on dark and on light terminals
+ISOLATE, END_ISOLATE = "\u2068", "\u2069"
+GAPS = ("", "  ", "  ", " ", "  ", "  ")  # before each of the cells
+HEAD = 2  # the one of the cells that holds a number
 
 
 class StyledText(NamedTuple):
@@ -68,7 +27,7 @@ class StyledText(NamedTuple):
     style: str = PLAIN
 
     def painted(self, *, color: bool) -> str:
-        """The text in its style."""
+        """Return the text in its style."""
         return f"\x1b[{self.style}m{self.text}\x1b[0m" if color and self.style and self.text else self.text
 
 
@@ -81,16 +40,11 @@ class Row(NamedTuple):
     cells: tuple[StyledText, ...]  # form, tag, head, label, confidence, note
 
 
-ISOLATE, END_ISOLATE = "\u2068", "\u2069"
-GAPS = ("", "  ", "  ", " ", "  ", "  ")  # before each of the cells
-HEAD = 2  # the one of the cells that holds a number
-
-
 def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False, isolate: bool = False) -> str:
-    r"""The graph as lines of text, each with its newline; safe to print whatever the words hold.
+    r"""Draw the graph as lines of text, each with its newline; they are safe to print whatever the words hold.
 
-    Changed arcs have a star and what they were before, with or without colour. A page isolates words that run from the
-    right, so that what stands beside them keeps its place; few terminals know the marks for that.
+    Changed arcs have a star and what they were before, with or without colour. `isolate` is for pages: it isolates
+    words written from the right, so that what stands beside them keeps its place. Few terminals know the marks for that.
 
     >>> graph = Graph.of_words([2, 0], ["nsubj", "root"])
     >>> print(draw_text(Picture(("Dogs", "bark"), ("NOUN", "VERB"), graph)), end="")
@@ -100,9 +54,8 @@ def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False
     rows = _rows(picture, ascii_only=ascii_only)
     number_width = max((len(row.number) for row in rows), default=0)
     widths = [max(cells(cell.text) for cell in column) for column in zip(*(row.cells for row in rows), strict=True)]
-    lines = (
-        [StyledText(visible(picture.title, ascii_only=ascii_only), BOLD).painted(color=color)] if picture.title else []
-    )
+    title = StyledText(visible(picture.title, ascii_only=ascii_only), BOLD).painted(color=color)
+    lines = [title] if title else []
     for row in rows:
         drawn = row.bars + row.arc.painted(color=color)
         if ascii_only:
@@ -148,7 +101,7 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
 
 
 def _notes(picture: Picture) -> list[str]:
-    """What is to be said of each word's arc: that it changed, and from what; that it is in a cycle."""
+    """Return what is noted about each word's arc: that it changed, and from what; that it is in a cycle."""
     notes: list[list[str]] = [[] for _ in range(len(picture.forms) + 1)]
     if picture.before is not None:
         name = picture.before_name or "was"
@@ -161,7 +114,7 @@ def _notes(picture: Picture) -> list[str]:
 
 
 def arc_lines(graph: Graph) -> list[str]:
-    """The drawn arcs of each word, all equally wide; the first entry is ROOT's and says nothing.
+    """Return the drawn arcs of each word, all equally wide; the first entry, for ROOT, is empty.
 
     >>> for line in arc_lines(Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"])):
     ...     print(line)
@@ -191,3 +144,45 @@ def arc_lines(graph: Graph) -> list[str]:
             own = bars[word]
             line[_MARGIN + 2 * own.column] = "┬" if word == own.low else "┴" if word == own.high else "┼"
     return ["", *map("".join, lines[1:])]
+
+
+class Bar(NamedTuple):
+    """The line that joins a head and its dependents, from its first to its last word."""
+
+    column: int  # 0 is the leftmost
+    low: int
+    high: int
+
+
+def bars_of(heads: Sequence[int], *, max_columns: int = MAX_COLUMNS) -> tuple[dict[int, Bar], frozenset[int]]:
+    """Return the bar of each head, and the loose words, whose arcs have no line.
+
+    The bar of a word is right of the bar that the word joins, so a reader follows lines from left to right, from ROOT
+    down. That is impossible all the way round a cycle, where the longest arc has no line. An arc for which there is no
+    free column has no line either: its word starts again on the left.
+
+    >>> bars_of((0, 2, 3, 0))
+    ({3: Bar(column=0, low=2, high=3), 2: Bar(column=1, low=1, high=2)}, frozenset())
+    """
+    loose = {max(cycle, key=lambda word: abs(word - heads[word])) for cycle in find_cycles(heads)}
+    dependents: list[list[int]] = [[] for _ in heads]
+    for word in range(1, len(heads)):
+        if heads[word] != ROOT and word not in loose:
+            dependents[heads[word]].append(word)
+    bars: dict[int, Bar] = {}
+    taken = [0] * max_columns  # the lines on which a column is in use, as the bits of a number
+    words = [word for word in range(1, len(heads)) if heads[word] == ROOT or word in loose]
+    for word in words:  # heads before their dependents: the list grows as it is read
+        words += dependents[word]
+        if not dependents[word]:
+            continue
+        low, high = min(word, dependents[word][0]), max(word, dependents[word][-1])
+        lines = (1 << (high + 1)) - (1 << low)
+        start = 0 if heads[word] == ROOT or word in loose else bars[heads[word]].column + 1
+        column = next((column for column in range(start, max_columns) if not taken[column] & lines), None)
+        if column is None:
+            loose.update(dependents[word])
+        else:
+            taken[column] |= lines
+            bars[word] = Bar(column, low, high)
+    return bars, frozenset(loose)
