@@ -1,4 +1,5 @@
 import re
+from importlib.resources import files
 from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
@@ -9,13 +10,13 @@ from hypothesis import strategies as st
 from tests.support.generated_pictures import ANY_TEXT
 from treefine.drawing.characters import visible
 from treefine.drawing.svg import text_width
-from treefine.evaluation.analysis import charts as palette
+from treefine.evaluation import analysis
 from treefine.evaluation.analysis.charts import (
     DASHES,
     MARKERS,
     PERCENT,
-    STYLE,
     TEXT_SIZE,
+    TITLE_SIZE,
     Line,
     Mark,
     dash,
@@ -31,6 +32,8 @@ from treefine.evaluation.analysis.charts import (
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
+STYLE = files(analysis).joinpath("templates/chart.css").read_text()
+LIGHT, DARK = STYLE.split("@media screen and (prefers-color-scheme: dark) {")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 VALUES = st.floats(-1e15, 1e15) | st.floats(0, 100)
 
@@ -118,7 +121,7 @@ def test_no_text_and_no_point_of_any_chart_leaves_it(lines, title):
         width, height = (float(drawn(svg).get(each)) for each in ("width", "height"))
         for each in drawn(svg).iter(SVG + "text"):
             kind = each.get("class", "")
-            size = 1.1 * palette.TITLE_SIZE if kind == "title" else TEXT_SIZE
+            size = 1.1 * TITLE_SIZE if kind == "title" else TEXT_SIZE
             x, wide = float(each.get("x")), text_width(each.text or "", size)
             left = x if kind in ("title", "start", "name start") else x - wide if "end" in kind else x - wide / 2
             assert left >= -1
@@ -413,6 +416,10 @@ def test_labels_that_are_kept_never_touch_and_no_more_could_be_kept(places, data
     assert all(touch(range(0, len(places), step)) for step in range(1, kept.step if len(kept) > 1 else len(places)))
 
 
+def line_colors(style: str) -> list[str]:
+    return re.findall(r"\.band { stroke: (#\w+)", style)
+
+
 def luminance(color: str) -> float:
     """As WCAG 2 defines it."""
     red, green, blue = linear(color)
@@ -456,28 +463,23 @@ def seen(color: str, sight: str) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("sight", SIGHT)
-@pytest.mark.parametrize("colors", [palette.LIGHT_LINES, palette.DARK_LINES])
-def test_any_two_line_colors_are_told_apart_by_colour_blind_readers(sight, colors):
-    for one, other in combinations(colors, 2):
+@pytest.mark.parametrize("style", [LIGHT, DARK], ids=["light", "dark"])
+def test_any_two_line_colors_are_told_apart_by_colour_blind_readers(sight, style):
+    for one, other in combinations(line_colors(style), 2):
         distance = sum((a - b) ** 2 for a, b in zip(seen(one, sight), seen(other, sight), strict=True)) ** 0.5
         assert distance >= 20, (one, other)
 
 
-@pytest.mark.parametrize(
-    ("paper", "text", "lines"),
-    [
-        (palette.LIGHT_PAPER, palette.LIGHT_TEXT, palette.LIGHT_LINES),
-        (palette.DARK_PAPER, palette.DARK_TEXT, palette.DARK_LINES),
-    ],
-)
-def test_lines_and_letters_stand_out_from_the_paper(paper, text, lines):
+@pytest.mark.parametrize("style", [LIGHT, DARK], ids=["light", "dark"])
+def test_lines_and_letters_stand_out_from_the_paper(style):
+    (paper,) = re.findall(r"\.paper { fill: (#\w+)", style)
+    letters = re.findall(r"(?:text|\.name) { fill: (#\w+)", style)
+
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    for color in lines:
-        assert contrast(color, paper) >= 3
-        assert color in STYLE
-    for color in text:
-        assert contrast(color, paper) >= 4.5
-        assert color in STYLE
+    assert len(line_colors(style)) == 5
+    assert all(contrast(color, paper) >= 3 for color in line_colors(style))
+    assert len(letters) == 2
+    assert all(contrast(color, paper) >= 4.5 for color in letters)
 
 
 def test_ten_lines_can_be_told_apart_without_any_colour():
@@ -498,9 +500,12 @@ def test_letters_are_at_least_11_pixels_high_on_a_phone_of_360():
 
 
 def test_every_rule_of_the_style_is_for_charts_alone_and_print_is_light():
-    light, dark = STYLE.split("@media screen and (prefers-color-scheme: dark) {")
-
-    for rule in [*re.findall(r"([^{}]+){", light), *re.findall(r"([^{}]+){", dark)]:
+    for rule in re.findall(r"([^{}]+){", LIGHT) + re.findall(r"([^{}]+){", DARK):
         assert all(each.strip().startswith(".treefine-chart ") for each in rule.split(","))
-    assert palette.DARK_PAPER in dark
-    assert palette.DARK_PAPER not in light
+    assert ".paper { fill: #ffffff; }" in LIGHT
+    assert ".paper { fill: #ffffff; }" not in DARK
+
+
+def test_letters_are_drawn_as_large_as_they_are_measured():
+    assert f"text {{ font: {TEXT_SIZE}px " in STYLE
+    assert f".title {{ font-size: {TITLE_SIZE}px; " in STYLE

@@ -44,7 +44,7 @@ def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False
     r"""Draw the graph as lines of text, each with its newline; they are safe to print whatever the words hold.
 
     Changed arcs have a star and what they were before, with or without colour. `isolate` is for pages: it isolates
-    words written from the right, so that what stands beside them keeps its place. Few terminals know the marks for that.
+    words written from the right, so that what stands beside them keeps its place. Few terminals know these marks.
 
     >>> graph = Graph.of_words([2, 0], ["nsubj", "root"])
     >>> print(draw_text(Picture(("Dogs", "bark"), ("NOUN", "VERB"), graph)), end="")
