@@ -62,8 +62,8 @@ def test_words_stay_where_they_are_while_arcs_move_and_where_motion_is_unwanted_
         page = new_page(reduced_motion=motion)
         parse(page, served, GARDEN)
         before = page.eval_on_selector_all("#drawing text.form", places)
-        page.click("#previous")
-        moving[motion] = page.evaluate("document.getAnimations().length")
+        # In one script: an animation ends soon.
+        moving[motion] = page.evaluate("() => (previous.click(), document.getAnimations().length)")
         assert page.eval_on_selector_all("#drawing text.form", places) == before
 
     assert moving["no-preference"] > 0
@@ -194,8 +194,9 @@ def test_a_text_without_words_is_told(page, served):
     assert "Type" in said(page, "#problem")
 
 
-def test_a_busy_server_is_asked_again_and_one_that_is_gone_when_the_person_says_so(page, served):
-    asked = []
+def test_a_busy_server_is_asked_again_and_one_that_is_gone_when_the_person_says_so(new_page, served):
+    page, asked = new_page(), []
+    page.clock.install()  # the second that the page waits is over when the test says so
 
     def busy_once(route):
         asked.append(route)
@@ -211,6 +212,7 @@ def test_a_busy_server_is_asked_again_and_one_that_is_gone_when_the_person_says_
     page.route("**/v1/steps", busy_once)
     page.click("#parse")
     page.wait_for_selector("#busy >> text=Asking again in 1 s")
+    page.clock.run_for(1000)
     page.wait_for_selector("#drawing svg")
     assert len(asked) == 2
     assert said(page, "#problem") == ""
