@@ -1,4 +1,5 @@
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ from hypothesis.internal.conjecture import providers
 
 # One thread for each test and for the commands it runs: tests run side by side, and waiting threads are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
 
 from tests.support.data import DATA
 from tests.support.fixtures import nlp, refine_model, refiner, run_refine, text_model  # noqa: F401
@@ -28,6 +32,14 @@ if not is_fuzzing:
     # examples would depend on the order of the tests.
     assert callable(providers._get_local_constants)
     providers._get_local_constants = lambda: providers._local_constants
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    """Let numbers that a test draws from the global generators not depend on the tests before it."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture

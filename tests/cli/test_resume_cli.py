@@ -185,7 +185,7 @@ def test_a_killed_run_is_gone_on_with_and_a_stopped_one_says_how(run, text_model
     """Killed at a random moment, then stopped by Ctrl-C at another; the last run ends it."""
     lines = "".join(f"Dogs bark {number} times a day\n" for number in range(300))
     Path("in.txt").write_text(lines)
-    rng, part = random.Random(), Path("out.json.part")
+    rng, part = random.Random(1), Path("out.json.part")
 
     for ending, at_least in ((signal.SIGKILL, 0), (signal.SIGINT, 200_000)):
         process = begin(text_model, "-o", "out.json", "--resume")

@@ -321,10 +321,10 @@ def test_thousands_of_words_are_drawn_in_a_second():
     heads = [0, *[1 + word * 7919 % word for word in range(1, 5000)]]
     picture = Picture(("word",) * 5000, ("X",) * 5000, Graph.of_words(heads, ["label"] * 5000))
 
-    started = time.perf_counter()
+    started = time.process_time()
     svg = draw_svg([picture])
 
-    assert time.perf_counter() - started < 3  # it takes a tenth of that
+    assert time.process_time() - started < 3  # it takes a tenth of that
     assert svg.count('class="form"') == 5000
 
 

@@ -274,8 +274,8 @@ def test_thousands_of_words_are_drawn_at_once_and_fit_a_wide_screen(name):
     }[name]
     picture = Picture(("word",) * 5000, ("X",) * 5000, Graph.of_words(heads, ["label"] * 5000))
 
-    started = time.perf_counter()
+    started = time.process_time()
     text = draw_text(picture)
 
-    assert time.perf_counter() - started < 2  # it takes a tenth of that
+    assert time.process_time() - started < 2  # it takes a tenth of that
     assert max(map(len, text.splitlines())) < 130

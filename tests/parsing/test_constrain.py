@@ -366,11 +366,11 @@ def test_a_cycle_of_very_many_decisions_is_told_at_once(parser):
     words = ["The"] * 3000
     decided = Constraints(heads={word: word % 3000 + 1 for word in range(1, 3001)})
 
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(TreebankError, match="word 1 'The' must hang on 2 'The'; .* and 2992 more"):
         parser.parse(words, constraints=decided)
 
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_one_decision_is_not_for_a_list_of_sentences(parser):

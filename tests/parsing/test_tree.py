@@ -200,9 +200,9 @@ def test_thousands_of_words_take_seconds(kind):
         "equal": lambda: np.zeros((n_words + 1, n_words + 1)),
         "chain": lambda: np.eye(n_words + 1, k=-1),  # each word on the one before it
     }[kind]()
-    start = time.perf_counter()
+    start = time.process_time()
 
     heads = maximum_tree(scores)
 
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert graph(heads).is_tree
