@@ -146,10 +146,10 @@ def _shown(value: object) -> str:
         return "a value too large to show"
 
 
-def _check_rates(**rates: float) -> None:
-    for name, rate in rates.items():
-        if rate >= 1:
-            raise ValueError(f"{name} = {rate}; it must be below 1")
+def _check_rates(settings: object, *names: str) -> None:
+    for name in names:
+        if getattr(settings, name) >= 1:
+            raise ValueError(f"{name} = {getattr(settings, name)}; it must be below 1")
 
 
 def _check_sizes(settings: object, *names: str) -> None:
@@ -187,7 +187,7 @@ class TransformerSettings:
             raise ValueError(f"n_buckets = {self.n_buckets}; it must be 0, or from 4 to 511")
         if self.n_positions < 4:
             raise ValueError(f"n_positions = {self.n_positions} leaves no room for a word beside CLS, ROOT and SEP")
-        _check_rates(dropout=self.dropout, attention_dropout=self.attention_dropout)
+        _check_rates(self, "dropout", "attention_dropout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class BiLSTMSettings:
 
     def __post_init__(self) -> None:
         _check_sizes(self, "word_width", "char_width", "tag_width", "n_layers", "width")
-        _check_rates(dropout=self.dropout)
+        _check_rates(self, "dropout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class ScorerSettings:
 
     def __post_init__(self) -> None:
         _check_sizes(self, "arc_width", "label_width")
-        _check_rates(dropout=self.dropout, slope=self.slope)
+        _check_rates(self, "dropout", "slope")
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +325,7 @@ class SegmenterSettings:
     def __post_init__(self) -> None:
         sizes = ("char_width", "kind_width", "char_layers", "char_hidden", "n_hashes", "hash_width", "run_layers")
         _check_sizes(self, *sizes, "run_hidden")
-        _check_rates(dropout=self.dropout)
+        _check_rates(self, "dropout")
 
 
 def with_preset(settings: ModelSettings, preset: str) -> ModelSettings:
