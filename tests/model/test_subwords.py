@@ -270,69 +270,46 @@ def test_an_older_bert_folder_says_how_letters_are_changed_and_chinese_is_cut(se
 # Errors
 
 WAY_OUT = "Save it with a fast tokenizer: AutoTokenizer.from_pretrained(...).save_pretrained(...)."
-
-
-def error_of(folder: Path) -> str:
-    with pytest.raises(ModelError) as caught:
-        Subwords.from_folder(folder)
-    return str(caught.value).replace(str(folder), "FOLDER")
-
-
-def test_a_folder_without_a_tokenizer_says_what_was_looked_for(tmp_path):
-    (tmp_path / "vocab.json").write_text("{}")
-
-    assert error_of(tmp_path) == f"FOLDER: There is neither a tokenizer.json nor a vocab.txt in this folder. {WAY_OUT}"
-    assert error_of(tmp_path / "nowhere").startswith("FOLDER: There is neither")
+NO_UNK = Tokenizer(models.WordPiece({"<s>": 0, "</s>": 1, "<unk>": 2}, unk_token="[UNK]")).to_str()
+NO_CLS = {"vocab.txt": "[UNK]\n[SEP]\na\n", "tokenizer_config.json": '{"cls_token": "[START]"}'}
+NO_CLS_MESSAGE = (
+    "/vocab.txt: The tokenizer has no cls piece; its vocabulary lacks [START], [CLS], <s>."
+    ' Name one as "cls_token" in tokenizer_config.json.'
+)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("files", "message"),  # … stands for words of the library's own
     [
-        ("tokenizer.json", b'{"version": "1.0", "mod', "The tokenizer cannot be read (EOF while parsing"),
-        ("tokenizer.json", b"\xff\xfe", "The tokenizer cannot be read ('utf-8' codec can't decode byte 0xff"),
-        ("vocab.txt", b"\xff\xfe", "The vocabulary cannot be read ('utf-8' codec can't decode byte 0xff"),
+        ({"vocab.json": "{}"}, f": There is neither a tokenizer.json nor a vocab.txt in this folder. {WAY_OUT}"),
+        ({"tokenizer.json": '{"mod'}, f"/tokenizer.json: The tokenizer cannot be read (EOF while …). {WAY_OUT}"),
+        ({"tokenizer.json": b"\xff"}, f"/tokenizer.json: The tokenizer cannot be read ('utf-8' codec …). {WAY_OUT}"),
+        ({"vocab.txt": b"\xff"}, f"/vocab.txt: The vocabulary cannot be read ('utf-8' codec …). {WAY_OUT}"),
+        (
+            {"tokenizer_config.json": "{"},
+            "/tokenizer_config.json:1: The file is damaged: it is no JSON. Copy or download it again.",
+        ),
+        ({"special_tokens_map.json": "[]"}, "/special_tokens_map.json: The file is damaged: it is no JSON object."),
+        (NO_CLS, NO_CLS_MESSAGE),
+        ({"tokenizer.json": NO_UNK}, ": The tokenizer cannot encode unknown text (WordPiece error: Missing [UNK]…"),
     ],
 )
-def test_a_damaged_file_is_named(name, content, message, tmp_path):
-    (tmp_path / name).write_bytes(content)
+def test_a_folder_that_is_damaged_or_lacks_something_is_refused(files, message, tmp_path):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
-    text = error_of(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        Subwords.from_folder(tmp_path)
 
-    assert text.startswith(f"FOLDER/{name}: {message}")
-    assert text.endswith(f"). {WAY_OUT}")
-
-
-def test_damaged_settings_are_named(tmp_path):
-    (tmp_path / "tokenizer_config.json").write_text("{")
-    assert error_of(tmp_path) == (
-        "FOLDER/tokenizer_config.json:1: The file is damaged: it is no JSON. Copy or download it again."
-    )
-
-    (tmp_path / "special_tokens_map.json").write_text("[]")
-    assert error_of(tmp_path) == "FOLDER/special_tokens_map.json: The file is damaged: it is no JSON object."
+    start, dots, end = message.partition("…")
+    found = str(caught.value).removeprefix(str(tmp_path))
+    assert (found.startswith(start) and found.endswith(end)) if dots else found == message
 
 
-def test_a_vocabulary_without_the_pieces_we_need_is_refused(tmp_path):
-    (tmp_path / "vocab.txt").write_text("[UNK]\n[SEP]\na\n")
-    (tmp_path / "tokenizer_config.json").write_text('{"cls_token": "[START]"}')
-
-    assert error_of(tmp_path) == (
-        "FOLDER/vocab.txt: The tokenizer has no cls piece; its vocabulary lacks [START], [CLS], <s>."
-        ' Name one as "cls_token" in tokenizer_config.json.'
-    )
-
-
-def test_a_model_whose_own_unknown_piece_is_missing_is_refused(tmp_path):
-    pieces = {"<s>": 0, "</s>": 1, "<unk>": 2}
-    Tokenizer(models.WordPiece(pieces, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
-
-    text = error_of(tmp_path)
-
-    assert text.startswith("FOLDER: The tokenizer cannot encode unknown text (WordPiece error: Missing [UNK]")
-
-
-def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
+def test_a_folder_that_is_not_there_or_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
 
+    with pytest.raises(ModelError, match=r"nowhere: There is neither"):
+        Subwords.from_folder(tmp_path / "nowhere")
     with pytest.raises(ModelError, match=r"file: The tokenizer could not be written: File exists\."):
         SUBWORDS[wordpiece].save(tmp_path / "file")

@@ -80,15 +80,16 @@ def test_a_word_is_in_the_vocabulary_if_the_treebank_has_it_often_enough(forms, 
     assert vocabulary.chars == tuple(sorted(set("".join(forms))))
 
 
-def test_a_vocabulary_without_labels_is_refused():
-    with pytest.raises(ValueError, match=r"^there is no label$"):
-        Vocabulary(labels=())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_name_that_stands_twice_is_refused(kind):
-    with pytest.raises(ValueError, match=rf"^a name stands twice among the {kind}$"):
-        Vocabulary(**{"labels": ("root",), kind: ("a", "b", "a")})
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"labels": ()}, "there is no label"),
+        *[({kind: ("a", "b", "a")}, f"a name stands twice among the {kind}") for kind in KINDS],
+    ],
+)
+def test_a_vocabulary_without_labels_or_with_a_name_twice_is_refused(names, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Vocabulary(**{"labels": ("root",)} | names)
 
 
 def test_a_treebank_without_labels_is_refused():

@@ -51,6 +51,10 @@ def folder(tmp_path, monkeypatch):
     return Path("segmenter")
 
 
+def change(path, changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
 def refused(folder):
     with pytest.raises(TreefineError) as error:
         Segmenter.from_folder(folder)
@@ -254,8 +258,7 @@ def test_a_damaged_or_missing_file_is_named(folder, name):
     ],
 )
 def test_a_config_that_is_not_right_is_refused(folder, changes, message):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | changes))
+    change(folder / "config.json", changes)
 
     assert message in refused(folder)
 
@@ -282,8 +285,7 @@ def test_a_parser_without_a_segmenter_is_saved_without_one_and_is_none(tmp_path)
     ],
 )
 def test_a_table_of_multiword_tokens_that_is_not_right_is_refused(folder, changes, reason):
-    table = json.loads((folder / "multiword.json").read_text())
-    (folder / "multiword.json").write_text(json.dumps(table | changes))
+    change(folder / "multiword.json", changes)
 
     message = f"The table of multiword tokens is damaged ({reason}). {AGAIN}"
     assert refused(folder) == f"segmenter/multiword.json: {message}"
