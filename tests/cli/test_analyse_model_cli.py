@@ -29,6 +29,8 @@ def folder(tmp_path_factory):
     write_treebank(sample(5), place / "golds" / "a.conllu")
     write_treebank(sample(12)[5:], place / "golds" / "b.conllu")
     (place / "golds" / "README.md").write_text("This is no treebank.")
+    (place / "parses").mkdir()  # of one of the two
+    write_treebank(sample(5), place / "parses" / "a.conllu")
     tagged = tiny_model(tags=TagSettings(source="predicted"))
     Parser(tagged, device="cpu", initial=biaffine, max_steps=2).save(place / "tagging")
     return place
@@ -124,28 +126,10 @@ def test_without_steps_the_model_takes_as_many_from_a_folder_of_parses_as_from_a
     assert whole["t"] == one["t"]
 
 
-def test_a_folder_of_parses_must_have_the_files_of_gold():
-    Path("parses").mkdir()
-    write_treebank(sample(5), "parses/a.conllu")
-
-    assert failed("analyse", "golds", "--model", "rngtr", "--initial", "parses") == (
-        "parses/b.conllu: There is no such file, but there is golds/b.conllu."
-    )
-
-
 def test_a_folder_with_a_model_is_a_model_also_where_gold_is_a_folder():
     whole, *_ = analysed("golds", "--model", "rngtr", "--initial", "biaffine", "--steps", "1")
 
     assert whole["costs"]["initial_parameters"] == sum(each.numel() for each in tiny_biaffine().parameters())
-
-
-def test_one_file_of_parses_is_not_for_several_treebanks():
-    write_treebank(wrong_parses(sample(5)), "five.conllu")
-
-    assert failed("analyse", "golds", "--model", "no-such-model", "--initial", "five.conllu") == (
-        "five.conllu: This is one file of initial parses, but golds holds 2 treebanks. "
-        "Name a folder of parses whose files have the same names."
-    )
 
 
 def test_a_model_that_predicts_tags_says_why_its_first_step_converges_nowhere():
@@ -221,21 +205,6 @@ def test_gold_may_come_from_standard_input():
     assert "12 sentences" in printed
 
 
-@pytest.mark.parametrize("model", ["syntr", "biaffine"])
-def test_a_model_that_reads_no_graph_has_no_steps(model):
-    assert failed("analyse", "gold.conllu", "--model", model) == (
-        f"{model}: This model reads no graph, so it has no refinement steps to analyse. "
-        "Parse with it, and name the parses after GOLD instead."
-    )
-
-
-def test_one_step_from_nothing_refines_nothing():
-    assert failed("analyse", "gold.conllu", "--model", "rngtr", "--steps", "1") == (
-        "There is one step and no initial parse, so nothing is refined. "
-        "Take more --steps, or start from a parse with --initial."
-    )
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -252,22 +221,54 @@ def test_a_gold_file_that_cannot_be_scored_is_told_before_a_model_is_loaded(line
     assert message in failed("analyse", "bad.conllu", "--model", "no-such-model")
 
 
+NO_GRAPH = (
+    "This model reads no graph, so it has no refinement steps to analyse. "
+    "Parse with it, and name the parses after GOLD instead."
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("gold.conllu --model syntr", f"syntr: {NO_GRAPH}"),
+        ("gold.conllu --model biaffine", f"biaffine: {NO_GRAPH}"),
+        (
+            "gold.conllu --model rngtr --steps 1",
+            "There is one step and no initial parse, so nothing is refined. "
+            "Take more --steps, or start from a parse with --initial.",
+        ),
+        (
+            "golds --model rngtr --initial parses",
+            "parses/b.conllu: There is no such file, but there is golds/b.conllu.",
+        ),
+        (
+            "golds --model no-such-model --initial parses/a.conllu",
+            "parses/a.conllu: This is one file of initial parses, but golds holds 2 treebanks. "
+            "Name a folder of parses whose files have the same names.",
+        ),
+    ],
+)
+def test_what_has_no_steps_to_analyse_is_told_in_one_line(arguments, message):
+    assert failed("analyse", *arguments.split()) == message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ("gold.conllu --model no-such-model", "no-such-model"),
+        ("gold.conllu --model rngtr --initial parses/a.conllu", "parses/a.conllu"),  # it has other sentences
+    ],
+)
+def test_an_unknown_model_and_parses_of_other_sentences_are_named(arguments, part):
+    assert part in failed("analyse", *arguments.split())
+
+
 def test_a_single_sentence_is_enough():
     write_treebank(sample(1), "one.conllu")
 
     (found,) = analysed("one.conllu", "--model", "rngtr", "--steps", "2")
 
     assert found["sentences"] == 1
-
-
-def test_an_unknown_model_is_one_line():
-    assert "no-such-model" in failed("analyse", "gold.conllu", "--model", "no-such-model")
-
-
-def test_an_initial_file_of_other_sentences_is_one_line():
-    write_treebank(sample(11), "short.conllu")
-
-    assert "short.conllu" in failed("analyse", "gold.conllu", "--model", "rngtr", "--initial", "short.conllu")
 
 
 def test_a_gold_label_that_the_model_has_never_seen_counts_as_wrong():

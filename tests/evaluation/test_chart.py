@@ -91,13 +91,25 @@ def charts(draw) -> list[Line]:
     return lines
 
 
-def all_charts(lines: list[Line], title: str) -> list[str]:
+def all_charts(lines: list[Line], title: str, **options) -> list[str]:
     names = merged([mark.x_text for mark in line.marks] for line in lines)
     return [
-        draw_lines(lines, title=title, x_title=title, y_title=title),
-        draw_steps(lines, title=title, y_title=title),
-        draw_rows(names, lines, title=title, x_title=title),
+        draw_lines(lines, title=title, x_title=title, y_title=title, **options),
+        draw_steps(lines, title=title, y_title=title, **options),
+        draw_rows(names, lines, title=title, x_title=title, **options),
     ]
+
+
+def line(name: str, *marks: tuple) -> Line:
+    return Line(name, tuple(Mark(*each) for each in marks))
+
+
+def chart(*lines: Line, **options) -> str:
+    return draw_lines(lines, **{"title": "", "x_title": "", "y_title": ""} | options)
+
+
+def text_places(svg: str) -> dict[str, tuple[float, float]]:
+    return {each.text: (float(each.get("x")), float(each.get("y"))) for each in drawn(svg).iter(SVG + "text")}
 
 
 @given(charts(), ANY_TEXT | st.text("ABCWM ", max_size=80))
@@ -135,9 +147,7 @@ def test_no_text_and_no_point_of_any_chart_leaves_it(lines, title):
 
 @given(st.dictionaries(st.integers(-50, 50), st.floats(0, 100), min_size=2, max_size=30))
 def test_points_stand_in_the_order_of_their_numbers(values):
-    marks = tuple(Mark(x, y) for x, y in values.items())
-
-    svg = draw_lines([Line("a", marks)], title="", x_title="x", y_title="y", y_format="{}")
+    svg = chart(line("a", *values.items()), x_title="x", y_format="{}")
     places = circles(svg)
 
     found = {x: places[f"a, x {x}: {y}"] for x, y in values.items()}
@@ -150,21 +160,19 @@ def test_points_stand_in_the_order_of_their_numbers(values):
             assert found[one][1] < found[other][1]
 
 
-def test_a_number_line_keeps_distances_and_a_named_one_does_not():
-    numbered = circles(draw_lines([Line("a", (Mark(0, 1), Mark(1, 2), Mark(10, 3)))], title="", x_title="", y_title=""))
-    named = circles(draw_lines([Line("a", (Mark(0, 1), Mark(1, 2), Mark("10+", 3)))], title="", x_title="", y_title=""))
+@pytest.mark.parametrize(("last", "times_as_far"), [(10, 10), ("10+", 2)])
+def test_a_number_line_keeps_distances_and_a_named_one_does_not(last, times_as_far):
+    places = circles(chart(line("a", (0, 1), (1, 2), (last, 3))))
 
-    first, second, third = sorted(x for x, _ in numbered.values())
-    assert (third - first) / (second - first) == pytest.approx(10, rel=0.02)
-    first, second, third = sorted(x for x, _ in named.values())
-    assert (third - first) / (second - first) == pytest.approx(2, rel=0.02)
+    first, second, third = sorted(x for x, _ in places.values())
+    assert (third - first) / (second - first) == pytest.approx(times_as_far, rel=0.02)
 
 
 def test_a_line_has_a_gap_where_another_line_has_a_point():
-    whole = Line("whole", tuple(Mark(x, 10.0 * x) for x in range(5)))
-    broken = Line("broken", tuple(Mark(x, 5.0 + x, 4.0 + x, 6.0 + x) for x in (0, 1, 3)))
+    whole = line("whole", *[(x, 10.0 * x) for x in range(5)])
+    broken = line("broken", *[(x, 5.0 + x, 4.0 + x, 6.0 + x) for x in (0, 1, 3)])
 
-    svg = draw_lines([whole, broken], title="", x_title="", y_title="")
+    svg = chart(whole, broken)
 
     assert [len(each) for each in paths(svg, "line", 0)] == [5]
     assert [len(each) for each in paths(svg, "line", 1)] == [2, 1]
@@ -173,45 +181,30 @@ def test_a_line_has_a_gap_where_another_line_has_a_point():
 
 
 def test_a_band_lies_around_its_line():
-    svg = draw_lines([Line("a", (Mark(0, 5, 4, 7), Mark(1, 6, 2, 6)))], title="", x_title="", y_title="")
+    svg = chart(line("a", (0, 5, 4, 7), (1, 6, 2, 6)))
 
-    (line,), (band,) = paths(svg, "line"), paths(svg, "band")
-    assert [x for x, _ in band] == [line[0][0], line[1][0], line[1][0], line[0][0]]
+    (drawn_line,), (band,) = paths(svg, "line"), paths(svg, "band")
+    (first, y), (second, second_y) = drawn_line
+    assert [x for x, _ in band] == [first, second, second, first]
     high, second_high, second_low, low = (y for _, y in band)
-    assert high < line[0][1] < low  # upwards is less
-    assert second_high == line[1][1] < second_low
+    assert high < y < low  # upwards is less
+    assert second_high == second_y < second_low
 
 
-def test_three_bands_or_more_are_faint():
-    lines = [Line(name, (Mark(0, 5, 4, 7), Mark(1, 6, 2, 6))) for name in "abc"]
+def test_three_bands_are_faint_and_more_than_three_lines_have_none_nor_room_for_them():
+    lines = [line(name, (0, 5, 0, 90), (1, 6, 2, 6), ("alone", 5, 0, 90)) for name in "abcd"]
 
-    kinds = [
-        [len(paths(draw_lines(lines[:n], title="", x_title="", y_title=""), kind)) for kind in ("band", "band faint")]
-        for n in (2, 3)
-    ]
+    two, three, four = (chart(*lines[:n], apart=["alone"]) for n in (2, 3, 4))
 
-    assert kinds == [[1, 0], [0, 1]]
-
-
-def test_more_than_three_lines_have_no_bands_and_the_axis_leaves_no_room_for_them():
-    lines = [Line(name, (Mark(0, 5, 0, 90), Mark(1, 6, 2, 6), Mark("alone", 5, 0, 90))) for name in "abcd"]
-
-    def drawn_of(n: int) -> str:
-        return draw_lines(lines[:n], title="", x_title="", y_title="", apart=["alone"])
-
-    three, four = drawn_of(3), drawn_of(4)
-    assert (len(paths(three, "band faint")), len(paths(three, "line reach"))) == (1, 1)
-    assert "band" not in {path.get("class") for path in drawn(four).iter(SVG + "path")}
-    assert all("reach" not in path.get("class", "") for path in drawn(four).iter(SVG + "path"))
+    kinds = ("band", "band faint", "line reach")
+    assert [[len(paths(svg, kind)) for kind in kinds] for svg in (two, three, four)] == [[1, 0, 1], [0, 1, 1], [0] * 3]
     assert "100" in texts(three)
     assert "100" not in texts(four)
     assert "a, 0: 5.0 (0.0 to 90.0)" in titles(four)  # a reader still finds them
 
 
 def test_no_line_runs_to_a_place_that_stands_apart():
-    line = Line("a", (Mark("ROOT", 9, 8, 10), Mark("1", 5, 4, 6), Mark("2", 6, 5, 7), Mark("x", 1), Mark("3", 2)))
-
-    svg = draw_lines([line], title="", x_title="", y_title="", apart=("ROOT", "x"))
+    svg = chart(line("a", ("ROOT", 9, 8, 10), ("1", 5, 4, 6), ("2", 6, 5, 7), ("x", 1), ("3", 2)), apart=("ROOT", "x"))
 
     assert [len(each) for each in paths(svg, "line")] == [1, 2, 1, 1]
     assert [len(each) for each in paths(svg, "line reach")] == [2]  # the band of a point alone
@@ -221,155 +214,112 @@ def test_no_line_runs_to_a_place_that_stands_apart():
 
 @pytest.mark.parametrize(("value", "ends"), [(100.0, {"90", "100"}), (0.0, {"0.0", "1.0"}), (99.5, {"100"})])
 def test_the_axis_of_shares_ends_at_0_and_100(value, ends):
-    marks = (Mark("x", value),)
-
-    for svg in (
-        draw_lines([Line("a", marks)], title="", x_title="", y_title="", limits=PERCENT),
-        draw_steps([Line("a", marks)], title="", y_title="", limits=PERCENT),
-        draw_rows(["x"], [Line("a", marks)], title="", x_title="", limits=PERCENT),
-    ):
-        assert ends <= set(texts(svg))
+    for svg in all_charts([line("a", ("x", value))], "", limits=PERCENT):
         numbers = [float(each) for each in texts(svg) if NUMBER.fullmatch(each)]
+        assert ends <= set(texts(svg))
         assert 0 <= min(numbers) < max(numbers) <= 100
-
-
-@given(st.lists(st.floats(0, 100), max_size=6))
-def test_ticks_of_shares_are_around_all_of_them_and_never_leave_the_limits(shares):
-    ticks = nice_ticks(shares, limits=PERCENT)
-
-    assert 0 <= ticks[0] < ticks[-1] <= 100
-    assert ticks[0] - 1e-6 <= min(shares, default=0)
-    assert ticks[-1] + 1e-6 >= max(shares, default=0)
-
-
-def test_a_value_beyond_the_limits_is_still_on_the_axis():
-    assert nice_ticks([120.0], limits=PERCENT)[-1] >= 120
-    assert nice_ticks([-20.0], limits=PERCENT)[0] <= -20
 
 
 def test_counts_stand_under_their_places():
     marks = (Mark("1", 90, count=1234), Mark("2", 80, count=7), Mark("3+", 70))
 
-    svg = draw_lines([Line("a", marks)], title="T", x_title="length", y_title="LAS")
+    places = text_places(chart(Line("a", marks), title="T", x_title="length", y_title="LAS"))
 
-    places = {each.text: (float(each.get("x")), float(each.get("y"))) for each in drawn(svg).iter(SVG + "text")}
     assert places["1.2k"][0] == places["1"][0]
     assert places["7"][0] == places["2"][0]
     assert places["1"][1] < places["1.2k"][1] == places["7"][1] == places["n"][1] < places["length"][1]
 
 
 def test_a_chart_without_counts_has_no_place_for_them():
-    assert "n" not in texts(draw_lines([Line("a", (Mark(0, 1),))], title="", x_title="", y_title=""))
-    assert "n" not in texts(draw_rows(["b"], [Line("a", (Mark("b", 1),))], title="", x_title=""))
+    assert not [svg for svg in all_charts([line("a", ("b", 1))], "") if "n" in texts(svg)]
 
 
 def test_names_stand_at_the_ends_of_lines_that_end_apart():
-    lines = [Line("high", (Mark(0, 5), Mark(1, 9))), Line("low", (Mark(0, 5), Mark(1, 1)))]
+    svg = chart(line("high", (0, 5), (1, 9)), line("low", (0, 5), (1, 1)))
 
-    svg = draw_lines(lines, title="", x_title="", y_title="")
-
-    ends = [each for each in drawn(svg).iter(SVG + "text") if each.get("class") == "name start"]
-    assert [each.text for each in ends] == ["high", "low"]
-    x, y = circles(svg)["high, 1: 9.0"]
-    assert float(ends[0].get("x")) > x
-    assert abs(float(ends[0].get("y")) - y) < 6
+    assert texts(svg, "name start") == ["high", "low"]
+    (x, y), (name_x, name_y) = circles(svg)["high, 1: 9.0"], text_places(svg)["high"]
+    assert name_x > x
+    assert abs(name_y - y) < 6
 
 
 @pytest.mark.parametrize(
-    ("second", "name"),
+    ("name", "second"),
     [
-        ((Mark(0, 5), Mark(1, 8.9)), "close"),
-        ((Mark(0, 5),), "ends early"),
-        ((Mark(0, 5), Mark(1, 1)), "a name that takes too much of the room"),
+        ("close", [(0, 5), (1, 8.9)]),
+        ("ends early", [(0, 5)]),
+        ("a name that takes too much of the room", [(0, 5), (1, 1)]),
     ],
 )
-def test_names_stand_in_a_legend_where_the_ends_would_meet(second, name):
-    lines = [Line("high", (Mark(0, 5), Mark(1, 9))), Line(name, second)]
+def test_names_stand_in_a_legend_where_the_ends_would_meet(name, second):
+    places = text_places(chart(line("high", (0, 5), (1, 9)), line(name, *second), y_title="values"))
 
-    svg = draw_lines(lines, title="", x_title="", y_title="values")
-
-    places = {each.text: float(each.get("y")) for each in drawn(svg).iter(SVG + "text")}
-    assert places["high"] == places[name] < places["values"]
+    assert places["high"][1] == places[name][1] < places["values"][1]
 
 
 def test_what_was_cut_off_is_shown_on_pointing():
     long = "a name that is much too long for the width of a chart, or of a phone"
-    lines = [Line(long, (Mark(0, 1), Mark(1, 2)))]
 
-    for svg in (
-        draw_lines(lines, title="", x_title="", y_title=""),
-        draw_lines([], title="", x_title="", y_title=long),
-        draw_rows([long], [], title="", x_title=""),
-    ):
+    for svg in (chart(line(long, (0, 1), (1, 2))), chart(y_title=long), draw_rows([long], [], title="", x_title="")):
         whole = [each for each in drawn(svg).iter(SVG + "text") if each.findtext(SVG + "title") == long]
         assert [each.text[-1] for each in whole] == ["…"]
 
 
 def test_markers_are_small_where_points_stand_close():
     def radius(n_points: int) -> float:
-        line = Line("a", tuple(Mark(number, 1) for number in range(n_points)))
-        svg = draw_lines([line], title="", x_title="", y_title="")
+        svg = chart(line("a", *[(number, 1) for number in range(n_points)]))
         group = next(each for each in drawn(svg).iter(SVG + "g") if each.find(SVG + "title") is not None)
         return float(NUMBER.findall(group.find(SVG + "path").get("d"))[2])
 
     assert radius(20) == radius(3) > radius(60)
 
 
-def test_places_of_several_lines_are_merged_in_their_order():
-    assert merged([["1", "2", "4"], ["1", "2", "3", "4", "5"]]) == ["1", "2", "3", "4", "5"]
-
-
 def test_rows_stand_in_the_order_given_and_lines_beside_one_another():
-    lines = [Line("a", (Mark("obj", 80.0), Mark("det", 90.0))), Line("b", (Mark("det", 95.0, 90.0, 99.0, 12),))]
+    lines = [line("a", ("obj", 80.0), ("det", 90.0)), line("b", ("det", 95.0, 90.0, 99.0, 12))]
 
     svg = draw_rows(["det", "obj", "none"], lines, title="T", x_title="LAS")
 
-    places = {each.text: float(each.get("y")) for each in drawn(svg).iter(SVG + "text")}
-    assert places["det"] < places["obj"] < places["none"]
+    places = text_places(svg)
+    assert places["det"][1] < places["obj"][1] < places["none"][1]
     assert titles(svg) == ["a, det: 90.0", "b, det: 95.0 (90.0 to 99.0), n = 12", "a, obj: 80.0"]
     points = circles(svg)
     assert points["a, det: 90.0"][0] > points["a, obj: 80.0"][0]
-    (reach,) = paths(svg, "line reach", 1)
-    assert reach[0][0] < reach[1][0]
-    assert reach[0][1] == reach[1][1] > points["a, det: 90.0"][1]
+    ((low, y), (high, same_y)) = paths(svg, "line reach", 1)[0]
+    assert low < high
+    assert y == same_y > points["a, det: 90.0"][1]
     assert "12" in texts(svg)
 
 
 def test_a_long_chart_of_rows_has_its_ticks_at_both_ends():
     def ticks(n_rows: int) -> int:
         names = [f"row {number}" for number in range(n_rows)]
-        line = Line("a", tuple(Mark(name, 50.0 + number) for number, name in enumerate(names)))
-        return texts(draw_rows(names, [line], title="", x_title="")).count("50")
+        values = line("a", *[(name, 50.0 + number) for number, name in enumerate(names)])
+        return texts(draw_rows(names, [values], title="", x_title="")).count("50")
 
     assert (ticks(5), ticks(13)) == (1, 2)
 
 
 def test_steps_are_drawn_lower_and_every_step_is_written():
-    lines = [Line("a", tuple(Mark(t, 1.0 / (t + 1)) for t in range(4)))]
+    values = line("a", *[(t, 1.0 / (t + 1)) for t in range(4)])
 
-    low = draw_steps(lines, title="", y_title="REL")
-    high = draw_lines(lines, title="", x_title="t", y_title="REL")
+    low = draw_steps([values], title="", y_title="REL")
 
-    assert float(drawn(low).get("height")) < float(drawn(high).get("height"))
+    assert float(drawn(low).get("height")) < float(drawn(chart(values)).get("height"))
     assert {"0", "1", "2", "3", "step t"} <= set(texts(low))
 
 
-def test_zero_is_strong_only_where_values_lie_on_both_sides():
-    def strong(*values: float) -> int:
-        marks = tuple(Mark(number, value) for number, value in enumerate(values))
-        return draw_lines([Line("a", marks)], title="", x_title="", y_title="").count('class="zero"')
-
-    assert (strong(-1, 2), strong(0, 2), strong(-2, 0), strong(3, 4)) == (1, 0, 0, 0)
+@pytest.mark.parametrize(("values", "n_strong"), [((-1, 2), 1), ((0, 2), 0), ((-2, 0), 0), ((3, 4), 0)])
+def test_zero_is_strong_only_where_values_lie_on_both_sides(values, n_strong):
+    assert chart(line("a", *enumerate(values))).count('class="zero"') == n_strong
 
 
 def test_no_data_is_said():
-    assert "length (no data)" in texts(draw_lines([], title="", x_title="length", y_title=""))
-    assert titles(draw_lines([Line("a", ())], title="", x_title="", y_title="")) == []
+    assert "length (no data)" in texts(chart(x_title="length"))
+    assert titles(chart(Line("a", ()))) == []
 
 
 def test_a_point_alone_is_in_the_middle_and_equal_values_are_level():
-    one = draw_lines([Line("a", (Mark(7, 5.0),))], title="", x_title="x", y_title="")
-    level = draw_lines([Line("a", (Mark(1, 5.0), Mark(2, 5.0)))], title="", x_title="", y_title="")
+    one, level = chart(line("a", (7, 5.0)), x_title="x"), chart(line("a", (1, 5.0), (2, 5.0)))
 
     assert {"4.0", "5.0", "6.0", "7"} <= set(texts(one))
     assert 180 < circles(one)["a, x 7: 5.0"][0] < 220
@@ -387,7 +337,7 @@ def test_half_a_band_and_two_points_at_one_place_are_refused():
     with pytest.raises(ValueError, match="a band has a low and a high end"):
         Mark(1, 1.0, low=0.5)
     with pytest.raises(ValueError, match="first: two points at one place"):
-        Line("first", (Mark(1, 1.0), Mark(1.0, 2.0)))
+        line("first", (1, 1.0), (1.0, 2.0))
 
 
 @given(st.lists(VALUES, max_size=6))
@@ -400,6 +350,20 @@ def test_ticks_are_round_and_around_all_values(values):
     assert ticks[-1] + slack >= max(values, default=0)
     assert len({f"{b - a:.3g}" for a, b in pairwise(ticks)}) == 1 or abs(ticks[0]) > 1e5 * (ticks[1] - ticks[0])
     assert len(set(tick_labels(ticks, "{:.1f}"))) == len(ticks) or abs(ticks[0]) > 1e4 * (ticks[1] - ticks[0])
+
+
+@given(st.lists(st.floats(0, 100), max_size=6))
+def test_ticks_of_shares_are_around_all_of_them_and_never_leave_the_limits(shares):
+    ticks = nice_ticks(shares, limits=PERCENT)
+
+    assert 0 <= ticks[0] < ticks[-1] <= 100
+    assert ticks[0] - 1e-6 <= min(shares, default=0)
+    assert ticks[-1] + 1e-6 >= max(shares, default=0)
+
+
+def test_a_value_beyond_the_limits_is_still_on_the_axis():
+    assert nice_ticks([120.0], limits=PERCENT)[-1] >= 120
+    assert nice_ticks([-20.0], limits=PERCENT)[0] <= -20
 
 
 @given(st.lists(st.floats(0, 300), max_size=20).map(sorted), st.data())
@@ -492,7 +456,7 @@ def test_ten_lines_can_be_told_apart_without_any_colour():
 
 
 def test_letters_are_at_least_11_pixels_high_on_a_phone_of_360():
-    width = float(drawn(draw_lines([], title="", x_title="", y_title="")).get("width"))
+    width = float(drawn(chart()).get("width"))
     on_page = 360 - 2 * 8  # the page leaves half a letter on each side
 
     for size in re.findall(r"([\d.]+)px", STYLE):

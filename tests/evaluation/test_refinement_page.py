@@ -31,17 +31,34 @@ def counted():
     return refinement_of(GOLD, STEPS, first=0, name="tiny")
 
 
-def test_scores_and_rel_stand_under_their_step(counted):
-    table = by_step(counted)
+def test_the_tables_have_the_papers_layout(counted):
+    steps, labels, projectivity = by_step(counted), by_label(counted, least=1, most=2), by_projectivity(counted)
+    costs = costs_table(COSTS)
 
-    assert table.header == ("", "t = 0", "t = 1", "t = 2", "all steps")
-    assert table.rows == (
+    assert steps.header == ("", "t = 0", "t = 1", "t = 2", "all steps")
+    assert steps.rows == (
         ("UAS", "75.00", "75.00", "87.50", "–"),
         ("LAS", "50.00", "75.00", "87.50", "–"),
         ("REL", "–", "+50.00 %", "+50.00 %", "+75.00 %"),
         ("REL of UAS", "–", "+0.00 %", "+50.00 %", "+50.00 %"),
         ("converged", "–", "0.0 %", "50.0 %", "–"),
     )
+    assert labels.rows == (
+        ("det", "2", "+0.00 %", "+100.00 %", "+100.00 %"),
+        ("nsubj", "1", "+100.00 %", "–", "+100.00 %"),
+    )
+    assert "The first 2 of the types with at least 1 gold words" in labels.note
+    assert ". Types with at least 1 gold words" in by_label(counted, least=1).note
+    assert projectivity.rows == (
+        ("non-projective", "4", "+50.00 %", "+0.00 %", "+50.00 %"),
+        ("projective", "4", "+50.00 %", "+100.00 %", "+100.00 %"),
+    )
+    assert costs.rows == (
+        ("sentences refined", "–", "2", "1", "3"),
+        ("seconds", "1.50", "4.00", "1.00", "6.50"),
+        ("milliseconds a sentence", "–", "2000.00", "1000.00", "–"),
+    )
+    assert "34.6 million parameters and 28.0 million in its initial parser, here on cpu" in costs.note
 
 
 def test_without_initial_parses_the_steps_begin_at_1_and_that_is_said(counted):
@@ -63,41 +80,12 @@ def test_that_new_tags_keep_the_first_step_from_converging_is_said_where_they_do
     assert several.predicts_tags
 
 
-def test_each_type_has_its_words_and_reductions(counted):
-    table = by_label(counted, least=1, most=2)
-
-    assert table.rows == (
-        ("det", "2", "+0.00 %", "+100.00 %", "+100.00 %"),
-        ("nsubj", "1", "+100.00 %", "–", "+100.00 %"),
-    )
-    assert "The first 2 of the types with at least 1 gold words" in table.note
-    assert ". Types with at least 1 gold words" in by_label(counted, least=1).note
-
-
-def test_tree_types_stand_in_the_papers_order(counted):
-    assert by_projectivity(counted).rows == (
-        ("non-projective", "4", "+50.00 %", "+0.00 %", "+50.00 %"),
-        ("projective", "4", "+50.00 %", "+100.00 %", "+100.00 %"),
-    )
-
-
 def test_a_kind_without_gold_words_has_no_errors_to_reduce(counted):
     none = StepCounts(0, (0, 0, 0), (0, 0, 0))
 
     table = by_projectivity(replace(counted, projectivity={**counted.projectivity, "non-projective": none}))
 
     assert table.rows[0] == ("non-projective", "0", "–", "–", "–")
-
-
-def test_costs_are_told_by_step():
-    table = costs_table(COSTS)
-
-    assert table.rows == (
-        ("sentences refined", "–", "2", "1", "3"),
-        ("seconds", "1.50", "4.00", "1.00", "6.50"),
-        ("milliseconds a sentence", "–", "2000.00", "1000.00", "–"),
-    )
-    assert "34.6 million parameters and 28.0 million in its initial parser, here on cpu" in table.note
 
 
 def test_a_step_that_no_sentence_reached_has_no_time_a_sentence():
