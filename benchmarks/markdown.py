@@ -1,10 +1,16 @@
-"""Tables as Markdown."""
+"""Write tables and numbers as Markdown pages show them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 
-def table(*rows: tuple[object, ...]) -> str:
-    """The rows, of which the first is the head.
+NONE = "–"
+Line = tuple[object, ...]  # the cells of a table's row
+Lines = list[Line]
+
+
+def table(*rows: Line) -> str:
+    """Return the rows as a table; the first one is its header.
 
     >>> print(table(("word", "head"), ("Dogs", 2)))
     | word | head |
@@ -13,3 +19,26 @@ def table(*rows: tuple[object, ...]) -> str:
     """
     lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+
+
+def percent(share: float | None) -> str:
+    """Return a share in percent, with two digits."""
+    return NONE if share is None else f"{100 * share:.2f}"
+
+
+def clock(seconds: float | None) -> str:
+    """Return hours, minutes and seconds."""
+    if seconds is None:
+        return NONE
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return the parts with commas and a last "and"."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def verdict(is_met: bool) -> str:
+    """Return whether a bar is met, as a table shows it."""
+    return "met" if is_met else "**missed**"

@@ -1,24 +1,36 @@
-"""One JSON row a run in rows.jsonl: what was measured, on which commit and machine."""
+"""Write and read rows.jsonl, one JSON row per run: what was measured, on which commit and machine."""
 
 from __future__ import annotations
 
-import gc
+import hashlib
 import json
 import os
 import platform
 import subprocess
-import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from treefine import TreefineError
+
 ROOT = Path(__file__).parents[1]
 ROWS = Path(__file__).with_name("rows.jsonl")
+PREDICTIONS = Path(__file__).with_name("predictions")
 TREEBANKS = ROOT.parent / "shared" / "treebanks" / "ud-2.3"
+DEVICES = ("cpu", "cuda")
+Row = dict[str, Any]
+
+
+def english_path(treebanks: Path, split: str) -> Path:
+    """Return the file of a split of en_ewt."""
+    path = treebanks / "en_ewt" / f"{split}.conllu.xz"
+    if not path.exists():
+        raise TreefineError(f"There is no {path}.", hint="Name the folder of treebanks: --treebanks.")
+    return path
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores and Python, as far as they can be told."""
+    """Return the processor, its cores and the version of Python."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -30,7 +42,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit that is checked out, with a + if the package differs from it; $COMMIT on a machine without git."""
+    """Return the commit that is checked out, with a + if src differs from it; $COMMIT on a machine without git."""
     if "COMMIT" in os.environ:
         return os.environ["COMMIT"]
 
@@ -58,20 +70,84 @@ def save_row(benchmark: str, config: dict[str, Any], result: dict[str, Any], *, 
         print(f"  {name}: {value}")
 
 
-def last_row(benchmark: str) -> dict[str, Any]:
-    """The newest row of a benchmark."""
+def model_fields(name: str | Path) -> dict[str, str]:
+    """Return the fields of a config that say which model was measured: its name and the checksum of its weights."""
+    from treefine.model.bundled import find_model
+
+    folder = find_model(str(name))
+    return {"model": folder.name, "weights": weights_checksum(folder)}
+
+
+def torch_fields(device: str) -> dict[str, Any]:
+    """Return the fields of a config that say where torch ran: the card, or "cpu", threads and version."""
+    import torch
+
+    card = torch.cuda.get_device_name() if device.startswith("cuda") else device
+    return {"device": card, "threads": torch.get_num_threads(), "torch": torch.__version__}
+
+
+def weights_checksum(folder: Path) -> str:
+    """Return the SHA-256 of all weights in a model folder: its own, its segmenter's and its initial parser's."""
+    paths = sorted(folder.rglob("*.safetensors"))
+    if not paths:
+        raise TreefineError("There are no weights in this folder.", hint="Name a model folder.", path=str(folder))
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(f"{path.relative_to(folder).as_posix()}\n{path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def read_rows(benchmark: str, *, path: Path = ROWS, **wanted: Any) -> list[Row]:
+    """Return all rows of a benchmark whose config has the wanted fields, oldest first; none if there is no file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = [row for row in map(json.loads, lines) if row["benchmark"] == benchmark]
+    return [row for row in rows if wanted.items() <= row["config"].items()]
+
+
+def last_row(benchmark: str) -> Row:
+    """Return the newest row of a benchmark."""
     return read_rows(benchmark)[-1]
 
 
-def read_rows(benchmark: str, *, path: Path = ROWS) -> list[dict[str, Any]]:
-    """All rows of a benchmark, the oldest first; none where there is no file."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [row for row in map(json.loads, lines) if row["benchmark"] == benchmark]
+def newest(benchmark: str, device: str, *, path: Path = ROWS, **wanted: Any) -> Row | None:
+    """Return the newest row of a benchmark on a device whose config has the wanted fields."""
+    rows = [row for row in read_rows(benchmark, path=path, **wanted) if device_of(row) == device]
+    return rows[-1] if rows else None
 
 
-def seconds(work: Any) -> float:
-    """How long one call takes; what the last one left behind is cleared away first."""
-    gc.collect()
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+def device_of(row: Row) -> str:
+    """Return "cpu" or "cuda"; a row may name the kind of its device or the card."""
+    return "cpu" if row["config"].get("device", "cpu") == "cpu" else "cuda"
+
+
+def machine_of(row: Row) -> str:
+    """Return the machine in words: the card if there is one, the processor, and its cores.
+
+    >>> machine_of({"machine": {"processor": "AMD EPYC", "cores": 2}, "config": {"device": "cpu"}})
+    'AMD EPYC, 2 cores'
+    """
+    config, machine = row["config"], row["machine"]
+    card = config.get("device_name") or (config["device"] if config.get("device") not in (None, "cpu", "cuda") else "")
+    cores = f"{machine['processor']}, {machine['cores']} cores".removeprefix(", ")
+    return f"{card}, {cores}" if card else cores
+
+
+def origin(row: Row, command: str) -> str:
+    """Say when and where a row was measured, and by which command."""
+    return f"`{command}`, {row['when'][:10]}, commit {row['commit']}, {machine_of(row)}."
+
+
+def origin_of_newest(benchmark: str) -> str:
+    """Say the same of a benchmark's newest row, with the version of Python."""
+    row = last_row(benchmark)
+    machine = row["machine"]
+    return (
+        f"`python -m benchmarks {benchmark}`, {row['when'][:10]}, commit {row['commit']}, {machine['processor']}, "
+        f"{machine['cores']} cores, Python {machine['python']}."
+    )
+
+
+def missing(what: str, command: str) -> str:
+    """Return what a page shows in place of a table that has no row yet."""
+    return f"Not measured yet: {what}. `{command}`"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.tables import FIGURES, PAGES, filled
+from benchmarks.pages.tables import FIGURES, PAGES, filled
 
 ROOT = Path(__file__).parents[1]
 MARKDOWN = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.loads import Offline, Tree, trees_of_parse
 from benchmarks.peers.answers import Built, Way, answer, heads_in_file
+from benchmarks.server.loads import Offline, Tree, trees_of_parse
 from treefine import Parser
 from treefine.cli.inputs import find_inputs
 from treefine.cli.outputs import OutputOptions, plan_jobs

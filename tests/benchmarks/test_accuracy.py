@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from benchmarks.accuracy import kind_of, measure_accuracy, parsed_steps, read_run
-from benchmarks.predictions import load_predictions, treebank_of
+from benchmarks.accuracy.predictions import load_predictions, treebank_of
+from benchmarks.accuracy.recipes import kind_of, measure_accuracy, parsed_steps, read_run
 from benchmarks.rows import read_rows
 from tests.support.tiny import sample, tiny_parser, write_encoder
 from treefine import TreefineError, evaluate, write_treebank

@@ -6,13 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import analysis, analysis_figures, analysis_models, paper, refinements
-from benchmarks.analysis import ANALYSIS, PAGE, label_sentence, measure_analysis
-from benchmarks.analysis_figures import FIGURES, chosen_examples, shown_systems
-from benchmarks.groups import grouped
-from benchmarks.refinements import all_models, models_of, refinement_of_all, refinement_of_model, training_sizes
+from benchmarks.accuracy.model_rows import grouped
+from benchmarks.pages import analysis, analysis_models, paper
+from benchmarks.pages.analysis import (
+    ANALYSIS,
+    FIGURES,
+    PAGE,
+    chosen_examples,
+    label_sentence,
+    measure_analysis,
+    shown_systems,
+)
+from benchmarks.pages.analysis_models import (
+    all_models,
+    models_of,
+    refinement_of_all,
+    refinement_of_model,
+    training_sizes,
+)
+from benchmarks.pages.tables import filled
 from benchmarks.rows import ROOT, TREEBANKS, read_rows
-from benchmarks.tables import filled
 from tests.benchmarks.test_results import cells, row
 from tests.support.tiny import sample, tiny_model
 from treefine import Parser, TreefineError
@@ -71,23 +84,23 @@ def test_a_treebank_counts_once_in_all_together_however_many_seeds_it_has():
 
     sizes = [refinement_of_all(each).attachment["LAS"].gold for each in (models, fewer)]
 
-    assert sizes[0] == sizes[1] == sum(sum(map(len, refinements.gold_of(name))) for name in models)
+    assert sizes[0] == sizes[1] == sum(sum(map(len, analysis_models.gold_of(name))) for name in models)
 
 
 @needs_treebanks
 def test_the_words_of_a_treebank_are_shown_only_if_its_licence_lets_us():
     readme = (TREEBANKS.parent / "README.md").read_text()
-    (licence,) = re.findall(rf"^\| {analysis_figures.TREEBANK} \| [^|]* \| [^|]* \| ([^|]*) \|", readme, re.MULTILINE)
+    (licence,) = re.findall(rf"^\| {analysis.TREEBANK} \| [^|]* \| r2\.3 \| ([^|]*) \|", readme, re.MULTILINE)
 
     assert licence == "CC BY-SA 4.0"
     assert licence in (ROOT / PAGE).read_text()
-    dev = set(refinements.gold_of(analysis_figures.TREEBANK))
+    dev = set(analysis_models.gold_of(analysis.TREEBANK))
     assert all(example.gold in dev for kind in ("corrected", "spoiled") for example in chosen_examples(kind))
 
 
 @needs_treebanks
 def test_that_lines_mix_encoders_is_said_where_they_do(monkeypatch):
-    assert analysis_figures.curves().startswith(
+    assert analysis.curves().startswith(
         "On en_ewt the lines mix encoders: SynTr, SynTr+RNGTr and Empty+RNGTr have mpnet and Biaffine+RNGTr has "
         "gte-small. The lines are"
     )
@@ -96,15 +109,15 @@ def test_that_lines_mix_encoders_is_said_where_they_do(monkeypatch):
         kind: {treebank: replace(model, encoder="x") for treebank, model in of_kind.items()}
         for kind, of_kind in all_models().items()
     }
-    monkeypatch.setattr(analysis_figures, "all_models", lambda: same)
+    monkeypatch.setattr(analysis, "all_models", lambda: same)
 
-    assert analysis_figures.curves().startswith("The lines are of one seed each and have no bands.")
+    assert analysis.curves().startswith("The lines are of one seed each and have no bands.")
 
 
 @needs_treebanks
 def test_the_lines_over_length_are_of_systems_that_all_treebanks_have():
     for files in shown_systems().values():
-        assert files.keys() == set(refinements.NAMES)
+        assert files.keys() == set(analysis_models.NAMES)
 
 
 def model(treebank="tr_imst", kind="SynTr+RNGTr", *, las=0.7, **changed):
@@ -142,8 +155,8 @@ def other(*, parser="biaffine", model="tr_imst-x-mixed-seed2", las=0.8, gold="al
 
 
 def test_a_mixed_model_is_looked_at_from_the_biaffine_parsers_parses(monkeypatch):
-    monkeypatch.setattr(refinements, "gold_of", lambda _: ())
-    monkeypatch.setattr(refinements, "checksum", lambda _: "all")
+    monkeypatch.setattr(analysis_models, "gold_of", lambda _: ())
+    monkeypatch.setattr(analysis_models, "checksum", lambda _: "all")
     groups = grouped([model(kind="Biaffine+RNGTr", las=0.7), row("Mixed+RNGTr", recipe="tr_imst-x-mixed", encoder="e")])
     others = [
         other(las=0.71),
@@ -171,9 +184,9 @@ def test_training_sizes_are_read_from_the_table_beside_the_treebanks():
 
 @pytest.mark.parametrize(("size", "expected"), [(10_000, "Low-Resource"), (10_001, "High-Resource")])
 def test_more_than_ten_thousand_sentences_are_high_resource(size, expected, monkeypatch):
-    monkeypatch.setattr(refinements, "sizes", lambda: {"xx": size})
+    monkeypatch.setattr(analysis_models, "sizes", lambda: {"xx": size})
 
-    assert refinements.resource("xx") == expected
+    assert analysis_models.resource("xx") == expected
 
 
 def test_the_sentence_below_the_types_counts_those_that_got_better_and_worse():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks import around
 from benchmarks.rows import read_rows
+from benchmarks.speed import files
 from tests.support.tiny import sample, tiny_parser
 from treefine import Graph, write_treebank
 from treefine.fast.packed import Packed
@@ -15,12 +15,12 @@ def options(tmp_path, monkeypatch):
     (tmp_path / "en_ewt").mkdir()
     write_treebank(sample(20), tmp_path / "en_ewt" / "test.conllu.xz")
     tiny_parser().save(tmp_path / "model")
-    monkeypatch.setattr(around, "TREEBANKS", tmp_path)
+    monkeypatch.setattr(files, "TREEBANKS", tmp_path)
     return ["--model", str(tmp_path / "model"), "--rows", str(tmp_path / "rows.jsonl"), "--copies", "2"]
 
 
 def test_a_row_has_the_rate_of_each_number_of_workers_and_the_shares(options, tmp_path):
-    around.measure_around([*options, "--workers", "0", "1"])
+    files.measure_around([*options, "--workers", "0", "1"])
 
     (row,) = read_rows("around", path=tmp_path / "rows.jsonl")
     assert row["config"]["sentences"] == 40
@@ -30,10 +30,10 @@ def test_a_row_has_the_rate_of_each_number_of_workers_and_the_shares(options, tm
 
 
 def test_no_rate_is_given_where_text_is_lost(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(around.FileParser, "texts", lambda *given: iter(["too little"]))
+    monkeypatch.setattr(files.FileParser, "texts", lambda *given: iter(["too little"]))
 
     with pytest.raises(AssertionError, match="some of the text was not written"):
-        around.measure_around([*options, "--workers", "0"])
+        files.measure_around([*options, "--workers", "0"])
 
     assert not (tmp_path / "rows.jsonl").exists()
 
@@ -42,7 +42,7 @@ def test_the_engine_that_answers_at_once_gives_trees():
     lengths = np.array([3, 1, 2], np.int32)
     packed = Packed(*(np.zeros(6, np.int32) for _ in range(2)), lengths, *(np.zeros(6, np.int32) for _ in range(2)))
 
-    heads = around._chain_trees(packed, 2).heads.tolist()
+    heads = files._chain_trees(packed, 2).heads.tolist()
 
     assert heads == [0, 1, 2, 0, 0, 1]
     assert Graph.of_words(heads[:3], ["x"] * 3).is_tree

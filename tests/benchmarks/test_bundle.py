@@ -7,10 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from benchmarks import bundle
-from benchmarks.bundle import measure_bundle
-from benchmarks.model_rows import MEASURES, weights_checksum
-from benchmarks.rows import read_rows, save_row
+from benchmarks.accuracy.model_rows import MEASURES
+from benchmarks.pages import bundle
+from benchmarks.pages.bundle import measure_bundle
+from benchmarks.rows import read_rows, save_row, weights_checksum
 from tests.support.tiny import tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Parser, TreefineError

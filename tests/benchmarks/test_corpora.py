@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import corpora
 from benchmarks.rows import read_rows
+from benchmarks.speed import corpora
 from tests.support.data import DATA
 from treefine import TreefineError
 
@@ -24,7 +24,7 @@ def row(benchmark, config, result):
 def run(tmp_path, monkeypatch):
     """The command on four sentences, with engines that write what they are told to."""
     monkeypatch.setattr(corpora, "read_treebank", lambda _: list(READ(DATA / "en_ewt-sample.conllu"))[:4])
-    monkeypatch.setattr(corpora, "weights_checksum", lambda _: "w")
+    monkeypatch.setattr(corpora, "model_fields", lambda name: {"model": name, "weights": "w"})
 
     def call(text_by_ray):
         def seconds(names, target, engine, options):

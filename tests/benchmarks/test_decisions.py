@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-import benchmarks.decisions as module
-from benchmarks.decisions import decisions_of, measure_decisions, right_others
+import benchmarks.accuracy.decisions as module
+from benchmarks.accuracy.decisions import decisions_of, measure_decisions, right_others
 from benchmarks.rows import read_rows
 from tests.support.tiny import sample, tiny_model
 from treefine import Constraints, Graph, Parser, Sentence, write_treebank

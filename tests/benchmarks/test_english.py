@@ -2,11 +2,11 @@
 
 import pytest
 
-from benchmarks import english
-from benchmarks.model_rows import MEASURES, TREES, by_split
-from benchmarks.published import ENGLISH_EWT, Published
+from benchmarks.accuracy.model_rows import MEASURES, TREES, by_split
+from benchmarks.pages import english
+from benchmarks.pages.english import ENGLISH_EWT, Published
+from benchmarks.pages.tables import PAGES, TABLES
 from benchmarks.rows import save_row
-from benchmarks.tables import PAGES, TABLES
 
 PEER = {"tokens": 99.5, "sentences": None, "words": 99.4, "upos": 95.25, "uas": 88.0, "las": 85.5}
 

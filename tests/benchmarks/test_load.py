@@ -6,14 +6,14 @@ from contextlib import suppress
 
 import pytest
 
-from benchmarks import load, loads
-from benchmarks.http_client import Answer, Connection, Outcome, Request, ask_all, get
-from benchmarks.load import growth, wrong_answers
-from benchmarks.loads import LOADS, asked
-from benchmarks.outages import LOAD, summed_up
+from benchmarks.pages.serving import SERVING_PAGE, bars, fuzzed, outages
+from benchmarks.pages.serving import loads as load_table
 from benchmarks.rows import read_rows
-from benchmarks.serving_page import SERVING_PAGE, bars, fuzzed, outages
-from benchmarks.serving_page import loads as load_table
+from benchmarks.server import load, loads
+from benchmarks.server.clients import Answer, Connection, Outcome, Request, ask_all, get
+from benchmarks.server.load import growth, wrong_answers
+from benchmarks.server.loads import LOADS, asked
+from benchmarks.server.outages import LOAD, summed_up
 from tests.benchmarks.test_speed_page import row_of
 from tests.support.tiny import sample, tiny_parser
 from treefine import write_treebank

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.others import measure_others
-from benchmarks.others_made import WHOLE, Part, make_parses
-from benchmarks.others_parsers import OTHERS, Other, _graph
-from benchmarks.others_table import others_of
-from benchmarks.predictions import load_predictions, treebank_of
+from benchmarks.accuracy.others import OTHERS, WHOLE, Other, Part, make_parses, measure_others, others_of
+from benchmarks.accuracy.predictions import load_predictions, treebank_of
+from benchmarks.peers.spacy_parser import graph_of_doc as _graph
 from benchmarks.rows import ROOT, read_rows
 from tests.benchmarks.stand_ins import chain, roots_alone
 from tests.benchmarks.test_english import cells
@@ -266,7 +264,7 @@ def test_parses_without_a_name_or_a_path_are_told_how(text, capsys):
 
 
 def test_making_parses_needs_no_torch():
-    code = "import sys; import benchmarks.others; sys.exit('torch' in sys.modules)"
+    code = "import sys; import benchmarks.accuracy.others; sys.exit('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 

@@ -5,11 +5,10 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.calibration import claims_of, measure_calibration, review
-from benchmarks.model_rows import weights_checksum
-from benchmarks.pipeline import measure_pipeline
-from benchmarks.predictions import load_predictions, treebank_of
-from benchmarks.rows import read_rows
+from benchmarks.accuracy.calibration import claims_of, measure_calibration, review
+from benchmarks.accuracy.pipeline import measure_pipeline
+from benchmarks.accuracy.predictions import load_predictions, treebank_of
+from benchmarks.rows import read_rows, weights_checksum
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Graph, Parser, Sentence, TreefineError, evaluate, write_treebank

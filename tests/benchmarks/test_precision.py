@@ -3,8 +3,8 @@
 import json
 import lzma
 
-from benchmarks.model_rows import TAGGED, WORDS
-from benchmarks.precision import measure_precision
+from benchmarks.accuracy.model_rows import TAGGED, WORDS
+from benchmarks.speed.trade_offs import measure_precision
 from tests.support.tiny import SAMPLE, tiny_model
 from treefine import Parser
 from treefine.config import TagSettings

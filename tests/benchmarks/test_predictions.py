@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from benchmarks.predictions import load_predictions, predictions_of, save_predictions, treebank_of
+from benchmarks.accuracy.predictions import load_predictions, predictions_of, save_predictions, treebank_of
 from tests.support.tiny import sample
 from treefine import Graph, TreefineError
 

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.published import ENGLISH_EWT, Published
+from benchmarks.pages.english import ENGLISH_EWT, Published
 
 
 @pytest.mark.parametrize("line", ENGLISH_EWT, ids=lambda line: f"{line.system}, UD {line.ud}, {line.given}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.reliability import (
+from benchmarks.accuracy.calibration import (
     brier_score,
     calibration_error,
     chance_error,
@@ -16,7 +16,7 @@ from benchmarks.reliability import (
     equal_width,
     reliability_bins,
 )
-from benchmarks.reliability_figure import draw_reliability
+from benchmarks.pages.english import draw_reliability
 
 claims = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
 n_bins = st.integers(1, 15)

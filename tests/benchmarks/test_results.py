@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from benchmarks import results, tested
-from benchmarks.groups import grouped
-from benchmarks.predictions import predictions_of, save_predictions
-from benchmarks.results import RESULTS
+from benchmarks.accuracy.model_rows import grouped
+from benchmarks.accuracy.predictions import predictions_of, save_predictions
+from benchmarks.accuracy.significance import measure_significance
+from benchmarks.pages import results
+from benchmarks.pages.results import RESULTS
 from benchmarks.rows import read_rows, save_row
-from benchmarks.significance import measure_significance
 from tests.support.tiny import sample
 from treefine import Graph, TreefineError, write_treebank
 from treefine.training.recipe import read_recipe
@@ -106,13 +106,13 @@ def test_means_of_weights_stand_in_no_table_but_their_own():
     rows += [row("Empty+RNGTr", las=0.8, split=split, changes=changes) for split in ("dev", "test")]
     groups = grouped(rows)
 
-    line = cells(tested.means(groups, []), "tr_imst", "Empty+RNGTr (T=4)", "e5-small", "mean of 1, 2, 3")
+    line = cells(results.means(groups, []), "tr_imst", "Empty+RNGTr (T=4)", "e5-small", "mean of 1, 2, 3")
 
     assert line == ("80.00", "80.00", "+9.00", "–", "–")
     for table in (results.accuracy("tr_imst", groups), results.steps(groups), results.costs(groups)):
         assert "80.00" not in table
         assert table.count("Empty+RNGTr (T=4) |") == 1
-    assert cells(tested.tests(rows), "2026-01-02 03:01", "tr_imst", "empty+rngtr", "weights averaged")[:1] == (
+    assert cells(results.tests(rows), "2026-01-02 03:01", "tr_imst", "empty+rngtr", "weights averaged")[:1] == (
         "mean of 1, 2, 3",
     )
 
@@ -239,18 +239,18 @@ def test_costs_tell_the_initial_parsers_apart():
 def test_every_touch_of_a_test_set_is_listed():
     rows = [row(), row(split="test", las=0.6), row(split="test", las=0.61, changes=["optimiser.rate=0.1"])]
 
-    text = tested.tests(rows)
+    text = results.tests(rows)
 
     assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "–") == ("1", "65.00", "60.00", "abc1234")
     assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "optimiser.rate=0.1")[2] == "61.00"
-    assert tested.tests(rows[:1]) == "No test set has been touched."
+    assert results.tests(rows[:1]) == "No test set has been touched."
 
 
 def test_initial_parsers_scored_as_g0_alone_are_named_below_the_touches():
     refined = [row(seed=2, split="test"), row("Empty+RNGTr", seed=2, split="test")]
 
-    assert "not as models of their own: SynTr of tr_imst, seed 2." in tested.tests(refined)
-    assert "not as models" not in tested.tests([*refined, row("SynTr", seed=2, split="test")])
+    assert "not as models of their own: SynTr of tr_imst, seed 2." in results.tests(refined)
+    assert "not as models" not in results.tests([*refined, row("SynTr", seed=2, split="test")])
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def compare(folder):
 
 def shown(folder):
     rows = folder / "rows.jsonl"
-    return tested.significance(grouped(read_rows("accuracy", path=rows)), read_rows("significance", path=rows))
+    return results.significance(grouped(read_rows("accuracy", path=rows)), read_rows("significance", path=rows))
 
 
 def test_significance_is_computed_from_the_saved_trees(folder):
@@ -321,6 +321,6 @@ def test_a_mean_is_compared_apart_so_that_it_is_not_the_best_of_the_others(folde
 
     assert "- tr_imst, e5-small: SynTr+RNGTr (T=3)." in shown(folder)
     rows = folder / "rows.jsonl"
-    text = tested.means(grouped(read_rows("accuracy", path=rows)), read_rows("significance", path=rows))
+    text = results.means(grouped(read_rows("accuracy", path=rows)), read_rows("significance", path=rows))
     seed, syntr = cells(text, "tr_imst", "SynTr", "e5-small", "mean of 1, 2, 3")[-2:]
     assert seed == syntr == "+100.00, 0.0001 / 0.0001"

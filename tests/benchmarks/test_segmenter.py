@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks import segmenters
+from benchmarks.accuracy import segmenter
+from benchmarks.accuracy.segmenter import measure_segmenter
 from benchmarks.rows import read_rows
-from benchmarks.segmenter import measure_segmenter
 from tests.training.test_segmenter import easy_treebank
 from treefine import TreefineError, write_treebank
 
@@ -63,13 +63,13 @@ def test_a_training_is_never_measured_on_test(options, tmp_path):
 
 def test_the_tables_show_what_was_trained_and_what_was_saved(folder, options, tmp_path, monkeypatch):
     measure_segmenter([*options, "--measure", str(folder)])
-    monkeypatch.setattr(segmenters, "read_rows", lambda name: read_rows(name, path=tmp_path / "rows.jsonl"))
+    monkeypatch.setattr(segmenter, "read_rows", lambda name: read_rows(name, path=tmp_path / "rows.jsonl"))
     trained, saved = (
         [f"{100 * row['result'][name]:.2f}" for name in ("Tokens", "Sentences", "Words")] for row in rows_of(tmp_path)
     )
     changes = ", ".join(SMALL).replace("network.", "")
 
-    assert segmenters.trained_segmenters().splitlines()[2] == f"| tiny | {changes} | 1 | {' | '.join(trained)} |"
+    assert segmenter.trained_segmenters().splitlines()[2] == f"| tiny | {changes} | 1 | {' | '.join(trained)} |"
     assert (
-        segmenters.saved_segmenters().splitlines()[2].startswith(f"| tiny | dev | {folder.name} | {' | '.join(saved)}")
+        segmenter.saved_segmenters().splitlines()[2].startswith(f"| tiny | dev | {folder.name} | {' | '.join(saved)}")
     )

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import speed
-from benchmarks.peer import Peer
 from benchmarks.peers.answers import ALL_PASSES, FILE, WORDS, heads_in_file
-from benchmarks.speed import measure_speed, spread, summed_up, without_trees
-from benchmarks.speed_systems import OURS, SYSTEMS, System
+from benchmarks.peers.process import Peer
+from benchmarks.speed import parsers as speed
+from benchmarks.speed.parsers import OURS, SYSTEMS, System, measure_speed, spread, summed_up, without_trees
 from tests.benchmarks.stand_in_peer import HELD
 from treefine import TreefineError
 

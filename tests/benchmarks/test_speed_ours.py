@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertConfig, BertModel
 
-from benchmarks.peers import bare_encoder, treefine_parser
+from benchmarks.peers import (
+    bare_encoder,
+    treefine_parser,
+)
 from benchmarks.peers.answers import ALL_PASSES, FILE, ONE_PASS, WORDS, parsed
 from benchmarks.peers.bare_encoder import PlainEncoder
 from benchmarks.peers.profiled import covered, profiled
 from benchmarks.peers.treefine_parser import passes, same_trees
-from benchmarks.speed_curves import sentences_of, with_labels
+from benchmarks.speed.curves import sentences_of, with_labels
 from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser, TreefineError, write_treebank
 

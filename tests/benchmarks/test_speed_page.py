@@ -5,11 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.pages.speed import (
+    BARS,
+    SPEED_PAGE,
+    Bar,
+    Figure,
+    around_model,
+    bars,
+    graph_attention,
+    precisions,
+    training,
+)
 from benchmarks.peers.answers import ALL_PASSES, FILE, WORDS
-from benchmarks.speed_bars import BARS, Bar, Figure, bars
-from benchmarks.speed_figures import TITLES, draw_curve, shown_figures
-from benchmarks.speed_page import SPEED_PAGE, around_model, graph_attention, parsers, precisions, time_spent, training
-from benchmarks.speed_rows import machine_of, newest
+from benchmarks.rows import machine_of, newest
+from benchmarks.speed.curves import TITLES, draw_curve, shown_figures
+from benchmarks.speed.parsers import parsers, time_spent
 
 MACHINE = {"processor": "A fine one", "cores": 16, "python": "3.12"}
 PROFILE = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-import benchmarks.stopping as module
-from benchmarks.model_rows import TAGGED, WORDS, without_tags
+import benchmarks.speed.trade_offs as module
+from benchmarks.accuracy.model_rows import TAGGED, WORDS, without_tags
 from benchmarks.rows import read_rows
-from benchmarks.stopping import measure_stopping, right_words, stopping
+from benchmarks.speed.trade_offs import measure_stopping, right_words, stopping
 from tests.support.tiny import sample, tiny_model
 from treefine import Graph, Parser, write_treebank
 from treefine.config import TagSettings

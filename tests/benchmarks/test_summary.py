@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchmarks import paper
-from benchmarks.groups import grouped
+from benchmarks.accuracy.model_rows import grouped
+from benchmarks.pages import paper
+from benchmarks.pages.summary import FLOORS, before_and_after, floors, summary
 from benchmarks.rows import read_rows
-from benchmarks.summary import FLOORS, before_and_after, floors, summary
 from tests.benchmarks.test_results import cells, row
 
 

@@ -5,11 +5,19 @@ import json
 import pytest
 import torch
 
-from benchmarks import training_speed
-from benchmarks.straightforward import Straightforward, relation_matrix
-from benchmarks.training_profile import profile
-from benchmarks.training_setting import random_graphs, random_model, random_sentences
-from benchmarks.training_speed import OURS, REFERENCE, Setting, kept_bytes, measure_training_speed
+from benchmarks.speed import training as training_speed
+from benchmarks.speed.straightforward import Straightforward, relation_matrix
+from benchmarks.speed.training import (
+    OURS,
+    REFERENCE,
+    Setting,
+    kept_bytes,
+    measure_training_speed,
+    profile,
+    random_graphs,
+    random_model,
+    random_sentences,
+)
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_learner import learner_of, without_dropout
 from treefine.model.batch import Graphs

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.corrupted import change_labels, move_heads, render, unpack
+from benchmarks.accuracy.oracles import change_labels, move_heads, render, unpack
 from treefine import read_treebank
 from treefine.cli.app import app
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, settings
 
-from benchmarks.corrupted import corrupt
+from benchmarks.accuracy.oracles import corrupt
 from tests.support.generated import file_pairs
 from treefine import Graph, Sentence, TreebankError, evaluate, read_treebank, write_treebank
 from treefine.evaluation.analysis import errors as error_analysis

@@ -1,7 +1,6 @@
 import pytest
 
-from benchmarks.corrupted import corrupt
-from benchmarks.oracles import counts_of
+from benchmarks.accuracy.oracles import corrupt, counts_of
 from treefine import Graph, Sentence, evaluate, read_treebank
 from treefine.evaluation.scores import Score, all_marks, head_confusions, label_confusions, load_pair, scores_by_label
 

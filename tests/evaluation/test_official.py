@@ -7,8 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 
-from benchmarks.corrupted import FAULTS, corrupt, damage
-from benchmarks.oracles import RefusedError, official, ours, udapi, udtools
+from benchmarks.accuracy.oracles import FAULTS, RefusedError, corrupt, damage, official, ours, udapi, udtools
 from tests.support.data import DATA, ud_files
 from tests.support.generated import file_pairs
 from treefine import Sentence, read_treebank
@@ -100,7 +99,7 @@ def test_generated_pairs_score_as_in_the_official_scripts(files):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_independent_implementation_counts_the_same(seed):
-    from benchmarks.corrupted import change_cells, change_labels, move_heads, render, unpack
+    from benchmarks.accuracy.oracles import change_cells, change_labels, move_heads, render, unpack
 
     sentences = sample(DATA / "en_ewt-sample.conllu")
     changed = unpack(sentences)
@@ -113,7 +112,7 @@ def test_an_independent_implementation_counts_the_same(seed):
 
 
 def test_the_table_is_printed_as_the_official_script_prints_it(tmp_path):
-    from benchmarks.oracles import official_script
+    from benchmarks.accuracy.oracles import official_script
     from treefine import evaluate
 
     sentences = sample(DATA / "en_ewt-sample.conllu")

@@ -8,7 +8,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from benchmarks.sizes import Sizes
+from benchmarks.speed.operations import Sizes
 from tests.model.test_relations import naive_relations
 from tests.support.generated_inputs import (
     LABELS,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from benchmarks.decoding import by_networkx, by_ufal, random_scores
+from benchmarks.speed.operations import by_networkx, by_ufal, random_scores
 from treefine import Graph
 from treefine.parsing.trees import maximum_tree, projective_tree
 

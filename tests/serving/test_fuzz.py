@@ -5,7 +5,7 @@ from random import SystemRandom
 import pytest
 from hypothesis import settings
 
-from benchmarks.fuzzing import fuzz_deeply, fuzz_described
+from benchmarks.server.fuzz import fuzz_deeply, fuzz_described
 from tests.support.tiny_app import listening, tiny_tagging_parser
 
 pytestmark = pytest.mark.hypothesis  # so that `make fuzz` selects these too

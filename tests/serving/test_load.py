@@ -9,11 +9,10 @@ import time
 
 import pytest
 
-from benchmarks.http_client import ask_all
-from benchmarks.loads import asked, paragraphs
-from benchmarks.outages import LOAD, among_bad, overloaded, stopped, summed_up
-from benchmarks.serve_process import ServeProcess
-from benchmarks.speed import without_trees
+from benchmarks.server.clients import ServeProcess, ask_all
+from benchmarks.server.loads import asked, paragraphs
+from benchmarks.server.outages import LOAD, among_bad, overloaded, stopped, summed_up
+from benchmarks.speed.parsers import without_trees
 from tests.support.tiny import sample, tiny_parser
 
 QUEUE = 8

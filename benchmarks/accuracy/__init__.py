@@ -1,0 +1,1 @@
+"""Train models and measure how accurate they are."""

@@ -1,0 +1,185 @@
+"""Measure whether confidence holds: calibration error over bins, what chance gives, the Brier score, and a review."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.accuracy.model_rows import (
+    gold_fields,
+    refuse_second_test,
+    treebank_path,
+    without_tags,
+)
+from benchmarks.options import OF_ONE_MODEL, command
+from benchmarks.rows import model_fields, save_row
+from treefine import Parser, Sentence, read_treebank
+from treefine.parsing.parse import Parse
+
+Numbers = NDArray[np.float64]
+Truths = NDArray[np.bool_]
+Kind = Literal["width", "mass"]
+N_SIMULATIONS = 500
+# What a row of calibration tells: of which claims, and how their expected error was counted.
+ARC, LABEL, BOTH, SENTENCE = "arc", "label", "both", "sentence"
+WAYS: dict[str, tuple[int, Kind]] = {  # number and kind of bins; the first way is the one that is asked for
+    "10 bins": (10, "width"),
+    "15 bins": (15, "width"),
+    "10 bins of equal mass": (10, "mass"),
+}
+
+
+class Bin(NamedTuple):
+    """What is between two confidences; means of nothing are 0."""
+
+    start: float
+    end: float
+    size: int
+    confidence: float  # the mean
+    right: float  # the share
+
+
+def equal_width(confidences: Numbers, n_bins: int) -> NDArray[np.int64]:
+    """The bin of each confidence: bin k of n holds those from k/n to below (k+1)/n, the last one 1 as well."""
+    return np.minimum((confidences * n_bins).astype(np.int64), n_bins - 1)
+
+
+def equal_mass(confidences: Numbers, n_bins: int) -> NDArray[np.int64]:
+    """The bin of each confidence where all bins hold as many as the others, give or take one; the lowest first."""
+    found = np.zeros(len(confidences), dtype=np.int64)
+    for number, members in enumerate(np.array_split(np.argsort(confidences, kind="stable"), n_bins)):
+        found[members] = number
+    return found
+
+
+def calibration_error(confidences: Numbers, is_right: Truths, *, n_bins: int = 10, kind: Kind = "width") -> float:
+    """The expected calibration error: by how much confidence and the share of right ones differ in a bin, weighted.
+
+    >>> calibration_error(np.array([0.7, 0.7, 0.7, 0.7]), np.array([True, True, False, False])).round(6)
+    0.2
+    """
+    place = equal_width if kind == "width" else equal_mass
+    return _error(confidences, is_right, place(confidences, n_bins), n_bins)
+
+
+def _error(confidences: Numbers, is_right: Truths, bins: NDArray[np.int64], n_bins: int) -> float:
+    gaps = np.bincount(bins, weights=confidences - is_right, minlength=n_bins)
+    return float(np.abs(gaps).sum() / max(1, len(confidences)))
+
+
+def chance_error(
+    confidences: Numbers, *, n_bins: int = 10, kind: Kind = "width", seed: int = 1, n_simulations: int = N_SIMULATIONS
+) -> float:
+    """The mean error of a parser whose confidence holds exactly, on as many words with the same confidences.
+
+    Each is right by a draw of its own. Words of one sentence are wrong together, so chance gives more than this.
+    """
+    place = equal_width if kind == "width" else equal_mass
+    bins, rng = place(confidences, n_bins), np.random.default_rng(seed)
+    errors = [
+        _error(confidences, rng.random(len(confidences)) < confidences, bins, n_bins) for _ in range(n_simulations)
+    ]
+    return float(np.mean(errors))
+
+
+def brier_score(confidences: Numbers, is_right: Truths) -> float:
+    """The mean square of what a confidence lacks of 1 where it is right, and of 0 where it is wrong."""
+    return float(np.mean((confidences - is_right) ** 2)) if len(confidences) else 0.0
+
+
+def reliability_bins(confidences: Numbers, is_right: Truths, *, n_bins: int = 10) -> list[Bin]:
+    """The bins of equal width, for a figure."""
+    bins = equal_width(confidences, n_bins)
+    counts = np.bincount(bins, minlength=n_bins)
+    sums = [np.bincount(bins, weights=each, minlength=n_bins) for each in (confidences, is_right)]
+    means = [(each / np.maximum(1, counts)).round(6).tolist() for each in sums]
+    edges = [round(number / n_bins, 6) for number in range(n_bins + 1)]
+    return list(map(Bin, edges, edges[1:], counts.tolist(), *means))
+
+
+REVIEW = 0.8  # below which `treefine parse --review` lists a sentence in our example
+
+
+@command(*OF_ONE_MODEL)
+def measure_calibration(options: argparse.Namespace) -> None:
+    """Measure whether a model's confidence holds, on gold words without tags: one row.
+
+    python -m benchmarks calibration --model en --split dev
+    """
+    model = model_fields(options.model)
+    if options.split == "test":
+        refuse_second_test("calibration", model["weights"], options.treebank, path=options.rows)
+    gold = list(read_treebank(treebank_path(options)))
+    parser = Parser.from_pretrained(options.model, device=options.device)
+    parses = list(parser.stream_parses(map(without_tags, gold)))
+    config = {
+        "tags": parser.tags,
+        "confidence": asdict(parser.model.settings.confidence),
+        "device": parser.device.type,
+    }
+    save_row("calibration", model | gold_fields(options, gold) | config, measured(parses, gold), path=options.rows)
+
+
+def measured(parses: Sequence[Parse], gold: Sequence[Sentence]) -> dict[str, Any]:
+    """What is told of each kind of confidence, and of the sentences that are listed for review."""
+    claims = claims_of(parses, gold)
+    confidences, is_right = claims[SENTENCE]
+    return {kind: reliability(*each) for kind, each in claims.items()} | {"review": review(confidences, is_right)}
+
+
+def claims_of(parses: Sequence[Parse], gold: Sequence[Sentence]) -> dict[str, tuple[Numbers, Truths]]:
+    """Each confidence with whether it was right to be so; labels count with their subtypes, where the head is right."""
+    found: dict[str, list[tuple[float, bool]]] = {ARC: [], LABEL: [], BOTH: [], SENTENCE: []}
+    for parse, sentence in zip(parses, gold, strict=True):
+        right = sentence.graph
+        words = zip(parse.words, right.heads[1:], right.labels[1:], strict=True)
+        for word, head, label in words:
+            found[ARC].append((word.arc_confidence, word.head == head))
+            found[BOTH].append((word.confidence, (word.head, word.label) == (head, label)))
+            if word.head == head:
+                found[LABEL].append((word.label_confidence, word.label == label))
+        found[SENTENCE].append((parse.confidence, parse.tree == right))
+    return {kind: _split(pairs) for kind, pairs in found.items()}
+
+
+def _split(pairs: Iterable[tuple[float, bool]]) -> tuple[Numbers, Truths]:
+    listed = list(pairs)
+    return np.array([each for each, _ in listed], dtype=np.float64), np.array([each for _, each in listed], dtype=bool)
+
+
+def reliability(confidences: Numbers, is_right: Truths) -> dict[str, Any]:
+    """All that is told of one kind of confidence."""
+    errors, chances = {}, {}
+    for name, (n_bins, kind) in WAYS.items():
+        errors[name] = round(calibration_error(confidences, is_right, n_bins=n_bins, kind=kind), 6)
+        chances[name] = round(chance_error(confidences, n_bins=n_bins, kind=kind), 6)
+    return {
+        "count": len(confidences),
+        "confidence": round(float(confidences.mean()), 6) if len(confidences) else 0.0,
+        "right": round(float(is_right.mean()), 6) if len(confidences) else 0.0,
+        "error": errors,
+        "error_by_chance": chances,
+        "brier": round(brier_score(confidences, is_right), 6),
+        "bins": [list(each) for each in reliability_bins(confidences, is_right)],
+    }
+
+
+def review(confidences: Numbers, is_right: Truths, *, limit: float = REVIEW) -> dict[str, float]:
+    """Which share of the sentences is below the limit, of the wrong ones, and of those listed which share is wrong."""
+    is_listed = confidences < limit
+
+    def share(part: int, whole: int) -> float:
+        return round(part / whole, 6) if whole else 0.0
+
+    n_found = int((is_listed & ~is_right).sum())
+    return {
+        "limit": limit,
+        "listed": share(int(is_listed.sum()), len(is_right)),
+        "wrong_found": share(n_found, int((~is_right).sum())),
+        "listed_wrong": share(n_found, int(is_listed.sum())),
+    }

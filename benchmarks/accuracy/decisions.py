@@ -1,0 +1,127 @@
+"""Measure what a person's decisions do for the other words, and where the right tree stands among the k best."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.calibration import calibration_error
+from benchmarks.accuracy.model_rows import gold_fields, treebank_path, without_tags
+from benchmarks.markdown import table
+from benchmarks.options import OF_ONE_MODEL, SPLIT, command, dev_only
+from benchmarks.rows import model_fields, read_rows, save_row
+from treefine import Constraints, Parser, Sentence, read_treebank
+
+SHARES = (0.1, 0.3, 0.5)
+K = 10
+SEED = 1
+
+
+@command(*OF_ONE_MODEL[:2], SPLIT.but(type=dev_only, choices=None, help="dev"), *OF_ONE_MODEL[3:])
+def measure_decisions(options: argparse.Namespace) -> None:
+    """Measure LAS of the words that nobody decided about, and the ranks of the right trees: one row, of dev.
+
+    python -m benchmarks decisions --model en
+    """
+    gold = list(read_treebank(treebank_path(options)))
+    parser = Parser.from_pretrained(options.model, device=options.device)
+    config = model_fields(options.model) | gold_fields(options, gold) | {"seed": SEED, "k": K}
+    words = [without_tags(sentence) for sentence in gold]
+    result = {"kept": measured_kept(parser, words, gold), "ranked": measured_ranked(parser, words, gold)}
+    save_row("decisions", config, result, path=options.rows)
+
+
+def measured_kept(parser: Parser, words: Sequence[Sentence], gold: Sequence[Sentence]) -> list[dict[str, Any]]:
+    """LAS of the words about which nothing was decided, as far as others had their gold arcs fixed."""
+    free, draw, found = parser.parse(words), random.Random(SEED), []
+    for share in SHARES:
+        decided = [decisions_of(sentence, share, draw) for sentence in gold]
+        kept = parser.parse(words, constraints=decided)
+        n_words = sum(len(sentence) - len(each.heads) for sentence, each in zip(gold, decided, strict=True))
+        found.append(
+            {
+                "share": share,
+                "words": n_words,
+                "LAS_without": round(right_others(free, gold, decided) / n_words, 6),
+                "LAS": round(right_others(kept, gold, decided) / n_words, 6),
+            }
+        )
+    return found
+
+
+def decisions_of(sentence: Sentence, share: float, draw: random.Random) -> Constraints:
+    """The gold arcs of about this share of the words."""
+    words = [word for word in range(1, len(sentence) + 1) if draw.random() < share]
+    heads = {word: sentence.graph.heads[word] for word in words}
+    return Constraints(heads, {word: sentence.labels[word - 1] for word in words})
+
+
+def right_others(parsed: Sequence[Sentence], gold: Sequence[Sentence], decided: Sequence[Constraints]) -> int:
+    """How many of the other words have their gold head and main type."""
+    return sum(
+        (ours.heads[word], _main(ours.labels[word])) == (right.heads[word], _main(right.labels[word]))
+        for sentence, truth, each in zip(parsed, gold, decided, strict=True)
+        for ours, right in [(sentence.graph, truth.graph)]
+        for word in range(1, len(truth) + 1)
+        if word not in each.heads
+    )
+
+
+def _main(label: str) -> str:
+    return label.partition(":")[0]
+
+
+def measured_ranked(parser: Parser, words: Sequence[Sentence], gold: Sequence[Sentence]) -> dict[str, Any]:
+    """How many sentences have the heads of the gold tree among their first trees, and whether probabilities hold."""
+    start = time.perf_counter()
+    for _ in parser.stream_parses(words):
+        pass
+    seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    found = [parse.trees for parse in parser.using(k=K).stream_parses(words)]
+    seconds_of_k = time.perf_counter() - start
+    ranks = np.array(
+        [
+            next((rank for rank, each in enumerate(trees) if each.tree.heads == sentence.graph.heads), K)
+            for trees, sentence in zip(found, gold, strict=True)
+        ]
+    )
+    first = np.array([trees[0].probability for trees in found])
+    return {
+        "right_within": [round(float((ranks < k).mean()), 6) for k in range(1, K + 1)],
+        "probability_within": [
+            round(float(np.mean([sum(each.probability for each in trees[:k]) for trees in found])), 6)
+            for k in range(1, K + 1)
+        ],
+        "error": round(calibration_error(first, ranks == 0, n_bins=10, kind="width"), 6),
+        "seconds_of_one": round(seconds, 2),
+        "seconds": round(seconds_of_k, 2),
+        "k/one": round(seconds_of_k / seconds, 3),
+    }
+
+
+def decisions() -> str:
+    """The newest row, told in two tables."""
+    rows = read_rows("decisions")
+    if not rows:
+        return "Not measured yet."
+    row = rows[-1]
+    kept, ranked, config = row["result"]["kept"], row["result"]["ranked"], row["config"]
+    lines = [("arcs that a person fixed", "LAS of the other words", "without the fixed arcs")]
+    lines += [(f"{each['share']:.0%}", f"{100 * each['LAS']:.2f}", f"{100 * each['LAS_without']:.2f}") for each in kept]
+    shown = (1, 2, 3, 5, 10)
+    right = [f"{100 * ranked['right_within'][k - 1]:.1f} %" for k in shown]
+    said = [f"{100 * ranked['probability_within'][k - 1]:.1f} %" for k in shown]
+    trees = [("the first …", *shown), ("have the right heads", *right), ("their probabilities, summed", *said)]
+    return (
+        f"{table(*lines)}\n\n{table(*trees)}\n\n{config['sentences']:,} sentences of {config['treebank']} "
+        f"{config['split']}, gold words without tags, model `{config['model']}`, which arcs are fixed drawn with seed "
+        f"{config['seed']}. {config['k']} trees took {ranked['k/one']:.2f} times as long as one; the calibration error "
+        f"of the first one's probability is {100 * ranked['error']:.2f} %. `python -m benchmarks decisions`, commit "
+        f"{row['commit']}."
+    )

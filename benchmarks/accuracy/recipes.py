@@ -1,0 +1,354 @@
+"""Train recipes, and measure each model step by step: one row per seed, and its trees in a file of predictions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.accuracy.model_rows import grouped
+from benchmarks.accuracy.predictions import Predictions, predictions_of, save_predictions, treebank_of
+from benchmarks.options import DEVICE, PREDICTIONS_FOLDER, ROWS_FILE, SET, SPLIT, command, option
+from benchmarks.rows import read_rows, save_row
+from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_treebank
+from treefine.config import BiLSTMSettings
+from treefine.model.folder import load_model
+from treefine.parsing.initial import InitialParser, empty, given
+from treefine.training.folder import begin_folder
+from treefine.training.logs import LINES
+from treefine.training.prepare import prepare_recipe, sources_of, start_of
+from treefine.training.recipe import EMPTY, FILES, MixedSettings, Recipe, expand, find_recipe, read_recipe
+from treefine.training.train import LAYOUT, train
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: a recipe with its changes and seed."""
+
+    name: str  # of the recipe
+    changes: tuple[str, ...]
+    recipe: Recipe
+
+    @property
+    def seed(self) -> int:
+        """From which all that is random follows."""
+        return self.recipe.training.seed
+
+    @property
+    def title(self) -> str:
+        """The name of its folder and files."""
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join([self.name, *self.changes, f"seed{self.seed}"]))
+
+    @property
+    def inner(self) -> dict[str, Run]:
+        """The trainings of its initial parser, which has no name, and of those mixed in, where these are recipes."""
+        parsers = {name: expand(each.parser) for name, each in sources_of(self.recipe.initial).items()}
+        are_recipes = {name: each not in (EMPTY, FILES) and not Path(each).is_dir() for name, each in parsers.items()}
+        return {name: read_run(each, (), self.seed) for name, each in parsers.items() if are_recipes[name]}
+
+
+def read_run(name: str, changes: Sequence[str], seed: int) -> Run:
+    """The training of a recipe, bundled or in a file, with these changes."""
+    recipe = read_recipe(name, [*changes, f"training.seed={seed}"])
+    return Run(find_recipe(name).stem, tuple(changes), recipe)
+
+
+@command(
+    option("recipe", help="a TOML file, or the name of a bundled recipe"),
+    SET,
+    option("--seeds", type=int, nargs="+", help="1; for test the one with the best row of dev"),
+    option("--output", type=Path, required=True, help="where the folders of the trainings lie"),
+    SPLIT.but(help="test: no training; once a model"),
+    ROWS_FILE,
+    PREDICTIONS_FOLDER,
+    DEVICE.but(type=torch.device),
+)
+def measure_accuracy(options: argparse.Namespace) -> None:
+    """Train a recipe where there is no model yet, then measure it: one row per seed, as soon as it is known.
+
+    python -m benchmarks accuracy tr_imst-syntr --seeds 1 2 3 --output runs
+    python -m benchmarks accuracy tr_imst-syntr --seeds 2 --output runs --split test
+    """
+    for seed in options.seeds or _default_seeds(options):
+        run = read_run(options.recipe, options.set, seed)
+        _check_tags(run)
+        if options.split == "test":
+            _refuse_second_test(run, options.rows)
+        else:
+            train_run(run, options.output, options.device)
+        measure_run(run, options)
+        for inner in run.inner.values() if options.split == "dev" else ():
+            if _is_shared(run, inner) and not _rows_of(inner, "dev", options.rows):
+                measure_run(inner, options)
+
+
+def _check_tags(run: Run) -> None:
+    """A change of the outer recipe leaves the inner one alone: gold tags must not come in by that way."""
+    for inner in run.inner.values():
+        ours, theirs = run.recipe.tags.source, inner.recipe.tags.source
+        if ours != theirs:
+            hint = f"Write a recipe whose initial parser has the same tags as it: {ours}."
+            raise TreefineError(f"{run.name} has tags {ours}, but its initial parser {inner.name} {theirs}.", hint=hint)
+
+
+def _default_seeds(options: argparse.Namespace) -> list[int]:
+    if options.split == "dev":
+        return [1]
+    run = read_run(options.recipe, options.set, 1)
+    for group in grouped(read_rows("accuracy", path=options.rows)):
+        if group.dev and (group.config["recipe"], group.config["changes"]) == (run.name, list(run.changes)):
+            return [group.chosen]
+    raise TreefineError(f"{run.name} has no row of dev to choose a seed by.", path=str(options.rows))
+
+
+def train_run(run: Run, output: Path, device: torch.device | None = None) -> None:
+    """Train it in its folder under `output`, unless a model is there.
+
+    Its initial parsers and what it goes on from are trained in the folders that they would have alone, the parsers of
+    the folds beside them; other trainings that need the same find them there.
+    """
+    folder, sources = output / run.title, sources_of(run.recipe.initial)
+    if (folder / LAYOUT.model).exists():
+        return
+    prepared = prepare_recipe(run.recipe)
+    begin_folder(folder, prepared)
+    for name, each in prepared.starts.items():
+        start = read_run(name, (), each.recipe.training.seed)
+        train_run(start, output, device)
+        _link(folder / LAYOUT.start / start.name, output / start.title)
+    for name, inner in run.inner.items():
+        if _is_shared(run, inner):
+            train_run(inner, output, device)
+            own, folds = folder / LAYOUT.mix / name if name else folder, sources[name].folds
+            _link(own / LAYOUT.initial, output / inner.title)
+            if folds:
+                _link(own / LAYOUT.folds, output / f"{inner.title}-{folds}folds")
+    for progress in train(prepared, folder, device=device):
+        if progress.accuracy is not None:
+            steps = " ".join(f"{las:.2%}" for las in progress.accuracy.las_by_step)
+            sources_las = "".join(f" {name} {las:.2%}" for name, las in progress.accuracy.las_from.items())
+            print(
+                f"{run.title} {progress.stage} epoch {progress.epoch}/{progress.epochs} loss {progress.loss:.3f} "
+                f"LAS {progress.accuracy.las:.2%} ({steps}){sources_las} {progress.seconds:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def _is_shared(run: Run, inner: Run) -> bool:
+    """Whether the initial parser is what its recipe gives alone; it learns from the treebank of the outer recipe."""
+    return run.recipe.treebank == inner.recipe.treebank
+
+
+def _link(link: Path, target: Path) -> None:
+    if not link.exists():
+        target.mkdir(parents=True, exist_ok=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(target, link.parent))
+
+
+def measure_run(run: Run, options: argparse.Namespace) -> None:
+    """Parse dev or test with the run's model, and save the trees and a row."""
+    folder = options.output / run.title
+    if not (folder / LAYOUT.model).is_dir():
+        raise TreefineError("There is no model to measure.", hint="Train it first: --split dev.", path=str(folder))
+    settings = run.recipe.treebank
+    path = expand(_of_split(settings.dev, options.split))
+    gold = list(read_treebank(path, format=settings.format or None))
+    parser = Parser.from_pretrained(
+        folder / LAYOUT.model,
+        initial=expand(_of_split(run.recipe.initial.dev, options.split)) or None,
+        max_steps=run.recipe.refine.max_steps,
+        device=options.device,
+    )
+    predictions = parsed_steps(parser, gold)
+    result = scores(predictions, gold, rule=settings.rule)
+    result |= _costs(parser, gold, predictions) | trained(folder)
+    if run.recipe.initial.mix:
+        result["from"] = {
+            name: scores(parsed_steps(_starting(parser, run, name, each, options), gold), gold, rule=settings.rule)
+            for name, each in run.recipe.initial.mix.items()
+        }
+    name = f"{run.title}-{options.split}.trees.xz"
+    digest = save_predictions(predictions, options.predictions / name)
+    result |= {"predictions": name, "sha256": digest}
+    save_row("accuracy", config_of(run) | {"split": options.split}, result, path=options.rows)
+
+
+def _starting(parser: Parser, run: Run, name: str, source: MixedSettings, options: argparse.Namespace) -> Parser:
+    """The parser with one of the mixed sources as what it starts from."""
+    initial: str | Parser | InitialParser = empty
+    if source.parser == FILES:
+        initial = expand(_of_split(source.dev, options.split))
+    elif source.parser != EMPTY:
+        own = options.output / run.title / LAYOUT.mix / name / LAYOUT.initial / LAYOUT.model
+        initial = Parser.from_pretrained(own if name in run.inner else expand(source.parser), device=options.device)
+    return parser.using(initial=initial, max_steps=parser.max_steps)
+
+
+def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
+    """The tree after each step, or a stopped sentence's last; before them the initial parses, if all are trees."""
+    initial = None
+    if isinstance(parser.initial, Parser):
+        initial = list(parser.initial.stream(gold))
+    elif any(head is not None for arcs in parser.initial(gold) for head in arcs.heads):
+        initial = [
+            sentence.with_graph(Graph.of_words([head or 0 for head in arcs.heads], arcs.labels))
+            for sentence, arcs in zip(gold, parser.initial(gold), strict=True)
+        ]
+    if initial is not None:
+        parses = initial
+        parser = parser.using(initial=lambda _: given(parses), max_steps=parser.max_steps)
+    steps = [[step.tree for step in found] for _, found in parser.stream_steps(gold)]
+    trees = [[found[min(t, len(found)) - 1] for found in steps] for t in range(1, parser.max_steps + 1)]
+    if initial is None or not all(sentence.graph.is_tree for sentence in initial):  # the scorer refuses other graphs
+        return predictions_of(gold, trees, first=1)
+    return predictions_of(gold, [[sentence.graph for sentence in initial], *trees], first=0)
+
+
+def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
+    """UAS and LAS of the final trees and by t, and the share of the sentences that each step changed."""
+    by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
+    result: dict[str, Any] = {name: round(by_step[-1][name].f1, 6) for name in ("UAS", "LAS")}
+    for name in ("UAS", "LAS"):
+        none = [None] * predictions.first  # without an initial parse there is no tree of t = 0
+        result[f"{name}_by_step"] = none + [round(each[name].f1, 6) for each in by_step]
+    graphs = [predictions.graphs(t) for t in predictions.steps]
+    changes = [sum(map(Graph.__ne__, *two)) for two in zip(graphs, graphs[1:], strict=False)]
+    result["changed_by_step"] = [1.0] * predictions.first + [round(each / len(gold), 6) for each in changes]
+    return result
+
+
+def _costs(parser: Parser, gold: Sequence[Sentence], predictions: Predictions) -> dict[str, Any]:
+    """Parameters, and the time of a parse without the steps; it must give the same trees."""
+    n_words = sum(map(len, gold))
+    start = time.perf_counter()
+    parsed = list(parser.stream(gold))
+    if parser.device.type == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    differing = sum(each.graph != tree for each, tree in zip(parsed, predictions.graphs(), strict=True))
+    initial = parser.initial
+    is_cuda = parser.device.type == "cuda"
+    return {
+        "parameters": n_parameters(parser),
+        "initial_parameters": n_parameters(initial) if isinstance(initial, Parser) else 0,
+        "parsing_seconds": round(seconds, 3),
+        "words": n_words,
+        "words_per_second": round(n_words / seconds),
+        "device": torch.cuda.get_device_name(parser.device) if is_cuda else parser.device.type,
+        "sentences_parsed_otherwise": differing,
+    }
+
+
+def n_parameters(parser: Parser) -> int:
+    """All numbers that are learned or pretrained."""
+    return sum(weight.numel() for weight in parser.model.parameters())
+
+
+def config_of(run: Run) -> dict[str, Any]:
+    """What tells a row from others: the recipe, and what of it the tables ask for."""
+    recipe = run.recipe
+    treebanks = {Path(path).parent.name for path in recipe.treebank.train}
+    initial = {
+        name: value for name, value in asdict(recipe.initial).items() if name not in ("parser", "train", "dev", "mix")
+    }
+    if recipe.initial.mix:
+        initial["mix"] = {name: each.share for name, each in recipe.initial.mix.items()}
+    return {
+        "recipe": run.name,
+        "changes": list(run.changes),
+        "treebank": treebanks.pop() if len(treebanks) == 1 else f"{len(treebanks)} treebanks",
+        "encoder": encoder_of(recipe),
+        "kind": kind_of(run),
+        "T": recipe.refine.max_steps,
+        "stop": recipe.refine.stop,
+        "tags": recipe.tags.source,
+        "initial": initial,
+        "seed": run.seed,
+        "epochs": recipe.training.epochs,
+    }
+
+
+def encoder_of(recipe: Recipe) -> str:
+    """The name of the pretrained encoder, and of the recipe whose model it goes on from, if there is one."""
+    if isinstance(recipe.encoder, BiLSTMSettings):
+        return "bilstm"
+    name = start_of(recipe)
+    if name:
+        return f"{encoder_of(read_recipe(name))}, {find_recipe(name).stem}"
+    return Path(recipe.encoder.folder).name
+
+
+def kind_of(run: Run) -> str:
+    """What the paper calls such a model."""
+    recipe = run.recipe
+    if recipe.relations.graph == "none":
+        return "Biaffine" if isinstance(recipe.encoder, BiLSTMSettings) else "SynTr"
+    if recipe.initial.mix:
+        return "Mixed+RNGTr"
+    if recipe.initial.parser == EMPTY:
+        return "Empty+RNGTr"
+    if recipe.initial.parser == FILES:
+        return "files+RNGTr"
+    if "" in run.inner:
+        return f"{kind_of(run.inner[''])}+RNGTr"
+    encoder = load_model(Path(expand(recipe.initial.parser))).settings.encoder
+    return "Biaffine+RNGTr" if isinstance(encoder, BiLSTMSettings) else "SynTr+RNGTr"
+
+
+def _of_split(path: str, split: str) -> str:
+    """The path of dev, or of test, which is called so where the other says dev."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{name.replace('dev', split)}"
+
+
+def _rows_of(run: Run, split: str, rows: Path) -> list[dict[str, Any]]:
+    return read_rows("accuracy", path=rows, recipe=run.name, changes=list(run.changes), seed=run.seed, split=split)
+
+
+def _refuse_second_test(run: Run, rows: Path) -> None:
+    for row in _rows_of(run, "test", rows):
+        raise TreefineError(f"{run.title} was tested on {row['when'][:10]}.", hint="A model is tested once.")
+
+
+def trained(folder: Path) -> dict[str, Any]:
+    """What the metrics of a training say: its seconds, those of its initial parsers, and its best epoch.
+
+    A mean of several trainings has no epochs of its own; its seconds are those of all its members.
+    """
+    epochs = _metrics(folder)
+    measured = [epoch for epoch in epochs if "LAS" in epoch]
+    best = max(measured, key=lambda epoch: epoch["LAS"], default={"epoch": None, "LAS": None})
+
+    def together(pattern: str) -> float:
+        return round(sum(_seconds(_metrics(each)) or 0 for each in folder.glob(pattern)), 1)
+
+    mixed = f"{LAYOUT.mix}/*"
+    return {
+        "training_seconds": _seconds(epochs) if epochs else together(f"{LAYOUT.members}/*") or None,
+        "initial_seconds": (together(LAYOUT.initial) + together(f"{mixed}/{LAYOUT.initial}")) or None,
+        "folds_seconds": together(f"{LAYOUT.folds}/*") + together(f"{mixed}/{LAYOUT.folds}/*"),
+        "start_seconds": together(f"{LAYOUT.start}/*"),
+        "epochs_run": len(epochs) or None,
+        "best_epoch": best["epoch"],
+        "LAS_in_training": best["LAS"],  # of the averaged or plain weights, in the precision of the training
+    }
+
+
+def _metrics(folder: Path) -> list[dict[str, Any]]:
+    path = folder / LINES
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _seconds(epochs: list[dict[str, Any]]) -> float | None:
+    return round(float(epochs[-1]["seconds"]), 1) if epochs else None

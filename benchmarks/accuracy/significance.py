@@ -1,0 +1,115 @@
+"""Test whether the tested models of a treebank differ: paired tests on their saved trees."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy.model_rows import Group, grouped
+from benchmarks.accuracy.predictions import load_predictions, treebank_of
+from benchmarks.options import PREDICTIONS_FOLDER, ROWS_FILE, TREEBANKS_ENV, command
+from benchmarks.rows import Row, read_rows, save_row
+from treefine import Sentence, TreefineError, read_treebank
+from treefine.evaluation.scores import load_pairs
+from treefine.evaluation.significance import Difference, compare
+
+ALPHA, SAMPLES, SEED = 0.01, 10_000, 1
+
+
+@command(ROWS_FILE, PREDICTIONS_FOLDER, TREEBANKS_ENV)
+def measure_significance(options: argparse.Namespace) -> None:
+    """Compare the tested models of each treebank by LAS and UAS: a row for each set compared."""
+    groups = grouped(read_rows("accuracy", path=options.rows))
+    single, with_means = compared(groups), compared(groups, means=True)
+    sets = [*single.items(), *(each for each in with_means.items() if each not in single.items())]
+    for (treebank, encoder), systems in sets:
+        gold = _gold(options.treebanks / treebank)
+        trees = {name: _trees(group, gold, options.predictions) for name, group in systems.items()}
+        pairs = load_pairs(gold, trees)
+        for metric in ("LAS", "UAS"):
+            found = compare(pairs, metric=metric, alpha=ALPHA, samples=SAMPLES, seed=SEED)
+            config = {"treebank": treebank, "encoder": encoder, "metric": metric}
+            result = {
+                "systems": {name: _tested(group)["result"]["sha256"] for name, group in systems.items()},
+                "scores": {name: round(score, 6) for name, score in found.scores.items()},
+                "best": sorted(found.best_group),
+                "differences": [
+                    {"first": each.first, "second": each.second} | difference_fields(each)
+                    for each in found.differences.values()
+                ],
+            }
+            numbers = {"alpha": ALPHA, "samples": SAMPLES, "seed": SEED}
+            save_row("significance", config | numbers, result, path=options.rows)
+
+
+def difference_fields(found: Difference) -> dict[str, float]:
+    """Return the difference of two systems and the probabilities of both tests, as rows keep them."""
+    names = ("difference", "randomisation", "bootstrap")
+    return {name: round(getattr(found, name), 6) for name in names}
+
+
+def compared(groups: Sequence[Group], *, means: bool = False) -> dict[tuple[str, str], dict[str, Group]]:
+    """The tested groups, by treebank and encoder and then by name, where there are two or more to compare.
+
+    The biaffine parser, which has an encoder of its own, is compared with those of each other. Means of weights are
+    left out unless asked for, since they would change which of the others are the best.
+    """
+    found: dict[tuple[str, str], dict[str, Group]] = {}
+    tested = [group for group in groups if (group.is_plain or means and group.is_mean) and group.tested is not None]
+    for group in tested:
+        treebank, encoder = group.config["treebank"], group.config["encoder"]
+        if group.config["kind"] != "Biaffine":
+            found.setdefault((treebank, encoder), {})[group.name] = group
+    for group in tested:
+        for (treebank, _), systems in found.items():
+            if group.config["kind"] == "Biaffine" and group.config["treebank"] == treebank:
+                systems[group.name] = group
+    return {key: systems for key, systems in found.items() if len(systems) > 1}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The paired tests of one treebank and encoder; none where what was tested since is another model."""
+
+    treebank: str
+    encoder: str
+    systems: dict[str, Group]
+    las: dict[str, Any] | None
+    uas: dict[str, Any] | None
+
+
+def comparisons(groups: Sequence[Group], rows: Sequence[Row], *, means: bool = False) -> list[Comparison]:
+    """What there is to compare, with the newest rows of significance for the very same trees."""
+    found = []
+    for (treebank, encoder), systems in compared(groups, means=means).items():
+        tested = {name: _tested(group)["result"]["sha256"] for name, group in systems.items()}
+        place = {"treebank": treebank, "encoder": encoder}
+        same = [row for row in rows if place.items() <= row["config"].items() and row["result"]["systems"] == tested]
+        newest = {row["config"]["metric"]: row["result"] for row in same}
+        found.append(Comparison(treebank, encoder, systems, newest.get("LAS"), newest.get("UAS")))
+    return found
+
+
+def _gold(folder: Path) -> list[Sentence]:
+    for path in sorted(folder.glob("*test.conllu*")):
+        return list(read_treebank(path))
+    raise TreefineError("There is no test file here.", hint="Name the folder: --treebanks DIR.", path=str(folder))
+
+
+def _trees(group: Group, gold: Sequence[Sentence], folder: Path) -> list[Sentence]:
+    """The tested trees, from the very file that the row names."""
+    result = _tested(group)["result"]
+    path = folder / result["predictions"]
+    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != result["sha256"]:
+        raise TreefineError("The predictions of the test row are missing, or are others.", path=str(path))
+    return treebank_of(load_predictions(path), gold)
+
+
+def _tested(group: Group) -> dict[str, dict[str, str]]:
+    if group.tested is None:
+        raise TreefineError(f"{group.config['recipe']} was not tested.")
+    return group.tested

@@ -1,0 +1,1 @@
+"""Write the tables, figures and pages that are generated from rows."""

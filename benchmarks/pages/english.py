@@ -1,0 +1,500 @@
+"""The tables and the figure of docs/english.md and README on the bundled English parser, from the rows of its weights.
+
+`ENGLISH_EWT` holds what other parsers report for the test set of English EWT: measures of CoNLL 2018 in percent, from
+their pages. Each treebank release differs from the last in text, words and labels, so figures are compared within one
+version of UD. UDPipe 1 for UD 2.5 is told by Trankit's page. All were read on 2026-11-15, in the stored copy of the
+commit or version that is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+from benchmarks.accuracy.calibration import ARC, BOTH, LABEL, SENTENCE, WAYS
+from benchmarks.accuracy.model_rows import MEASURES, RAW, TAGGED, WORDS, by_split
+from benchmarks.markdown import NONE, Line, Lines, percent, table
+from benchmarks.rows import Row, read_rows, weights_checksum
+from treefine.drawing.svg import FONTS
+from treefine.model.bundled import ABOUT, bundled_models
+from treefine.model.weight_files import LAYOUT
+
+STANZA = "https://stanfordnlp.github.io/stanza"
+TRANKIT = "https://trankit.readthedocs.io/en/latest/performance.html"
+UDPIPE_1 = "https://github.com/ufal/udpipe/blob"
+UDPIPE_2 = "https://github.com/ufal/udpipe/blob/udpipe-2"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One line of another parser's table. None where its page does not tell."""
+
+    system: str
+    ud: str  # version of Universal Dependencies, for training and test
+    given: Literal["raw text", "gold words", "gold words and tags"]
+    tokens: float | None
+    sentences: float | None
+    words: float | None
+    upos: float | None
+    uas: float
+    las: float
+    source: str  # address of the page
+    version: str  # of the page or of its models: a date, a release or a commit
+
+
+ENGLISH_EWT = (
+    # UDPipe 1 prints one digit behind the point. With gold words it tells neither tokens nor sentences.
+    Published(
+        "UDPipe 1",
+        "2.3",
+        "raw text",
+        tokens=None,
+        sentences=77.1,
+        words=99.1,
+        upos=93.5,
+        uas=80.5,
+        las=77.5,
+        source=f"{UDPIPE_1}/a964cbfca5069211c406b172be85be6058f54855/doc/manual_model_ud-2.3.t2t",
+        version="models of 2018-11-15",
+    ),
+    Published(
+        "UDPipe 1",
+        "2.3",
+        "gold words",
+        tokens=None,
+        sentences=None,
+        words=None,
+        upos=94.4,
+        uas=84.5,
+        las=81.2,
+        source=f"{UDPIPE_1}/a964cbfca5069211c406b172be85be6058f54855/doc/manual_model_ud-2.3.t2t",
+        version="models of 2018-11-15",
+    ),
+    Published(
+        "UDPipe 1",
+        "2.3",
+        "gold words and tags",
+        tokens=None,
+        sentences=None,
+        words=None,
+        upos=None,
+        uas=87.7,
+        las=85.8,
+        source=f"{UDPIPE_1}/a964cbfca5069211c406b172be85be6058f54855/doc/manual_model_ud-2.3.t2t",
+        version="models of 2018-11-15",
+    ),
+    Published(
+        "UDPipe 1",
+        "2.5",
+        "raw text",
+        tokens=98.90,
+        sentences=77.40,
+        words=98.90,
+        upos=93.26,
+        uas=80.22,
+        las=77.03,
+        source=TRANKIT,  # UDPipe 1.2; its own manual has the same, rounded: 77.4, 98.9, 93.3, 80.2, 77.0
+        version="commit 04a9ef1",
+    ),
+    Published(
+        "Stanza",
+        "2.5",
+        "raw text",
+        tokens=99.01,
+        sentences=81.13,
+        words=99.01,
+        upos=95.40,
+        uas=86.22,
+        las=83.59,
+        source=f"{STANZA}/v100performance.html",
+        version="Stanza 1.0",
+    ),
+    Published(
+        "Trankit base",
+        "2.5",
+        "raw text",
+        tokens=98.48,
+        sentences=88.35,
+        words=98.48,
+        upos=95.95,
+        uas=90.14,
+        las=87.96,
+        source=TRANKIT,
+        version="commit 04a9ef1",
+    ),
+    Published(
+        "Trankit large",
+        "2.5",
+        "raw text",
+        tokens=98.67,
+        sentences=90.49,
+        words=98.67,
+        upos=96.65,
+        uas=91.29,
+        las=89.40,
+        source=TRANKIT,
+        version="commit 04a9ef1",
+    ),
+    Published(
+        "UDPipe 2",
+        "2.6",
+        "raw text",
+        tokens=98.95,
+        sentences=86.60,
+        words=98.95,
+        upos=96.36,
+        uas=89.55,
+        las=87.43,
+        source=f"{UDPIPE_2}/models-2.6/EVALUATION-server.txt",
+        version="models of 2020-08-30",
+    ),
+    Published(
+        "UDPipe 2",
+        "2.6",
+        "gold words",
+        tokens=100.00,
+        sentences=100.00,
+        words=100.00,
+        upos=97.29,
+        uas=92.24,
+        las=90.05,
+        source=f"{UDPIPE_2}/models-2.6/EVALUATION-server.txt",
+        version="models of 2020-08-30",
+    ),
+    Published(
+        "Stanza",
+        "2.12",
+        "raw text",
+        tokens=99.17,
+        sentences=89.16,
+        words=98.92,
+        upos=96.20,
+        uas=88.90,
+        las=86.77,
+        source=f"{STANZA}/performance.html",
+        version="Stanza 1.5.1",
+    ),
+    Published(
+        "UDPipe 2",
+        "2.17",
+        "raw text",
+        tokens=99.29,
+        sentences=88.42,
+        words=99.07,
+        upos=96.75,
+        uas=91.59,
+        las=89.91,
+        source=f"{UDPIPE_2}/models-2.17/EVALUATION-server.txt",
+        version="models of 2025-11-25",
+    ),
+    Published(
+        "UDPipe 2",
+        "2.17",
+        "gold words",
+        tokens=100.00,
+        sentences=100.00,
+        words=100.00,
+        upos=97.61,
+        uas=94.09,
+        las=92.36,
+        source=f"{UDPIPE_2}/models-2.17/EVALUATION-server.txt",
+        version="models of 2025-11-25",
+    ),
+)
+SIDE = 220  # pixels of a square from 0 to 1
+LEFT, TOP, GAP, BOTTOM, RIGHT = 52, 84, 64, 48, 30
+COUNT, TITLE, HEADING = 8, 24, 30  # pixels from a square up to its counts and title, from the top to the heading
+TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+COLUMNS = 2
+LEAST = 2.0  # radius of a point that stands for one word; …
+LARGEST = 5.0  # … of one that stands for all
+Bins = Sequence[Sequence[float]]  # start, end, size, mean confidence and share of right ones, as rows keep them
+
+
+def _colors(*, paper: str, ink: str, soft: str, line: str, bar: str, point: str) -> str:
+    return f"""
+.reliability .paper {{ fill: {paper}; }}
+.reliability text {{ fill: {soft}; }}
+.reliability .title {{ fill: {ink}; }}
+.reliability .frame, .reliability .grid, .reliability .even {{ stroke: {line}; fill: none; }}
+.reliability .bar {{ fill: {bar}; }}
+.reliability .point {{ fill: {point}; }}"""
+
+
+STYLE = f"""
+.reliability text {{ font: 11px {FONTS}; text-anchor: middle; }}
+.reliability .title {{ font-size: 13px; font-weight: 600; text-anchor: start; }}
+.reliability .end {{ text-anchor: end; }}
+.reliability .count {{ font-size: 9px; }}
+.reliability .grid {{ stroke-width: 0.5; opacity: 0.5; }}
+.reliability .even {{ stroke-dasharray: 4 3; }}
+{_colors(paper="#ffffff", ink="#1f2328", soft="#59636e", line="#818b98", bar="#c8ddf5", point="#0a5fc0")}
+@media screen and (prefers-color-scheme: dark) {{
+{_colors(paper="#151b23", ink="#f0f6fc", soft="#a3adb8", line="#7d8793", bar="#1f3a5c", point="#6cb2ff")}
+}}
+"""
+
+
+def draw_reliability(bins: Mapping[str, Bins], errors: Mapping[str, float], *, heading: str) -> str:
+    """One square for each kind of confidence: the share of right ones in each bin beside the diagonal, and counts.
+
+    A bar is a bin; a point in it is at the mean confidence, and the larger, the more there are. Right below the
+    diagonal is too sure, above it not sure enough.
+    """
+    n_rows = -(-len(bins) // COLUMNS)
+    width = LEFT + COLUMNS * SIDE + (COLUMNS - 1) * GAP + RIGHT
+    height = TOP + n_rows * SIDE + (n_rows - 1) * (GAP + BOTTOM) + BOTTOM
+    parts = [_text(LEFT, HEADING, heading, "title")]
+    for number, (title, each) in enumerate(bins.items()):
+        row, column = divmod(number, COLUMNS)
+        left, top = LEFT + column * (SIDE + GAP), TOP + row * (SIDE + GAP + BOTTOM)
+        drawn = _square(each, f"{title}: error {errors[title]:.1%}")
+        parts.append(f'<g transform="translate({left} {top})">\n{drawn}\n</g>')
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="reliability" role="img" {size}>\n'
+        f"<title>{escape(heading)}</title>\n<style>{STYLE}</style>\n"
+        '<rect class="paper" width="100%" height="100%" rx="6"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _square(bins: Bins, title: str) -> str:
+    """One diagram; its lower left corner is nothing and its upper right one is all."""
+    parts = [_text(0, -TITLE, title, "title")]
+    for tick in TICKS:
+        at = _number(tick * SIDE)
+        parts.append(f'<path class="grid" d="M0 {_number(SIDE - tick * SIDE)}h{SIDE}M{at} 0v{SIDE}"/>')
+        parts.append(_text(tick * SIDE, SIDE + 16, f"{tick:g}"))
+        parts.append(_text(-8, SIDE - tick * SIDE + 4, f"{tick:g}", "end"))
+    parts.append(_text(SIDE / 2, SIDE + 34, "confidence"))
+    parts.append(f'<text transform="translate(-36 {SIDE // 2}) rotate(-90)">share that is right</text>')
+    total = sum(size for _, _, size, _, _ in bins) or 1
+    for start, end, size, _, right in bins:
+        place = f'x="{_number(start * SIDE + 1)}" width="{_number((end - start) * SIDE - 2)}"'
+        bar = f'{place} y="{_number(SIDE - right * SIDE)}" height="{_number(right * SIDE)}"'
+        parts.append(
+            f'<rect class="bar" {bar}><title>{start:g} to {end:g}: {size:,.0f}, {right:.1%} right</title></rect>'
+        )
+        parts.append(_text((start + end) / 2 * SIDE, -COUNT, _short(size), "count"))
+    parts.append(f'<path class="even" d="M0 {SIDE}L{SIDE} 0"/><path class="frame" d="M0 0h{SIDE}v{SIDE}h{-SIDE}z"/>')
+    for _, _, size, confidence, right in bins:
+        if size:
+            radius = LEAST + (LARGEST - LEAST) * (size / total) ** 0.5
+            at = f'cx="{_number(confidence * SIDE)}" cy="{_number(SIDE - right * SIDE)}"'
+            parts.append(f'<circle class="point" {at} r="{_number(radius)}"/>')
+    return "\n".join(parts)
+
+
+def _short(count: float) -> str:
+    """A count in a narrow column.
+
+    >>> _short(999), _short(1234), _short(23456), _short(0)
+    ('999', '1.2k', '23k', '')
+    """
+    if count < 1000:
+        return f"{count:.0f}" if count else ""
+    return f"{count / 1000:.1f}k" if count < 9950 else f"{count / 1000:.0f}k"
+
+
+def _text(x: float, y: float, text: str, name: str = "") -> str:
+    return f'<text class="{name}" x="{_number(x)}" y="{_number(y)}">{escape(text)}</text>'
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+NAME, UD = "en", "2.3"
+FIGURE = "reliability.svg"
+TITLES = {ARC: "head", LABEL: "label of a right head", BOTH: "head and label", SENTENCE: "whole sentence"}
+Splits = Mapping[str, Row]
+
+
+def scores(rows: Splits) -> str:
+    """All measures by split and by what the parser was given."""
+    names = MEASURES[RAW]
+    lines: Lines = [("split", "given", *names)]
+    for split, row in rows.items():
+        for given, result in row["result"].items():
+            lines.append((split, given, *(percent(result.get(name)) for name in names)))
+    return _told(lines, rows)
+
+
+def steps(rows: Splits) -> str:
+    """LAS after each step."""
+    n_steps = max([row["config"]["T"] for row in rows.values()], default=1)
+    lines: Lines = [("split", "given", *(f"t = {t}" for t in range(1, n_steps + 1)))]
+    for split, row in rows.items():
+        for given, result in row["result"].items():
+            lines.append((split, given, *map(percent, result["LAS_by_step"][1:])))
+    return _told(lines, rows)
+
+
+def peers(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
+    """Ours above what others publish, by what the parsers were given."""
+    split, row = _shown(rows)
+    head = ("given", "parser", "UD", "Tokens", "Sentences", "Words", "UPOS", "UAS", "LAS", "told by")
+    lines: Lines = [head]
+    for given in (RAW, WORDS, TAGGED):
+        if row is not None:
+            result = row["result"][given]
+            cells = (_bold(percent(result.get(name))) for name in head[3:9])
+            lines.append((given, _our_name(split), UD, *cells, "these rows"))
+        for each in published:
+            if each.given == given:
+                lines.append((given, each.system, each.ud, *_figures(each), f"[{each.version}]({each.source})"))
+    return _told(lines, rows)
+
+
+def small(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
+    """Ours above what others publish, one line a parser: the measures that were asked for."""
+    split, row = _shown(rows)
+    raw = ("Tokens", "Sentences", "UPOS", "UAS", "LAS")
+    lines: Lines = [("parser", "UD", *raw, "LAS, gold words", "LAS, gold words and tags")]
+    if row is not None:
+        result = row["result"]
+        cells = [percent(result[RAW][name]) for name in raw]
+        cells += [percent(result[given]["LAS"]) for given in (WORDS, TAGGED)]
+        lines.append((f"**{_our_name(split)}**", UD, *map(_bold, cells)))
+    systems = dict.fromkeys((each.system, each.ud) for each in published)
+    for system, ud in systems:
+        told: dict[str, Published] = {each.given: each for each in published if (each.system, each.ud) == (system, ud)}
+        tokens, sentences, _, *others = _figures(told[RAW])
+        cells = [tokens, sentences, *others]
+        cells += [_figures(told[given])[-1] if given in told else NONE for given in (WORDS, TAGGED)]
+        lines.append((system, ud, *cells))
+    return table(*lines)
+
+
+def calibration(rows: Splits) -> str:
+    """The figure, the errors, and what a review finds."""
+    if not rows:
+        return NONE
+    picture = f"![How often the parser is right, by how sure it is, on {_shown(rows)[0]}]({FIGURE})"
+    return "\n\n".join([picture, calibration_errors(rows), *_origins(rows)])
+
+
+def calibration_errors(rows: Splits) -> str:
+    """By how much confidence and the share of right ones differ, and what a review finds."""
+    ways = list(WAYS)
+    errors = [f"error, {ways[0]}", "by chance", *(f"error, {way}" for way in ways[1:])]
+    lines: Lines = [("split", "confidence in", "how many", "mean", "right", *errors, "Brier score")]
+    for split, row in rows.items():
+        for kind, title in TITLES.items():
+            each = row["result"][kind]
+            first, *others = (percent(each["error"][way]) for way in ways)
+            means = (percent(each["confidence"]), percent(each["right"]))
+            chance = percent(each["error_by_chance"][ways[0]])
+            lines.append((split, title, f"{each['count']:,}", *means, first, chance, *others, f"{each['brier']:.4f}"))
+    reviews = [_review(split, row["result"]["review"]) for split, row in rows.items()]
+    return "\n\n".join([table(*lines), "\n".join(reviews)])
+
+
+def _review(split: str, found: Mapping[str, float]) -> str:
+    return (
+        f"- {split}: `--review {found['limit']:g}` lists {found['listed']:.0%} of the sentences and among them "
+        f"{found['wrong_found']:.0%} of those with a fault; {found['listed_wrong']:.0%} of those listed have one."
+    )
+
+
+def size(row: Row | None, rows: Splits, before: Splits) -> str:
+    """Bytes by file, and what rounding to eight bits costs on dev; `before` are the rows of the weights as trained."""
+    if row is None:
+        return NONE
+    lines: Lines = [("file", "size")]
+    files = {name: size for name, size in row["result"]["files"].items() if name not in (LAYOUT.card, ABOUT)}
+    lines += [(f"`{name}`", _megabytes(n_bytes)) for name, n_bytes in files.items()]
+    lines.append(("all, without the card", _megabytes(sum(files.values()))))
+    parts = [table(*lines)]
+    if "dev" in rows and "dev" in before:
+        changes: Lines = [("LAS on dev", "as trained", "in eight bits", "difference")]
+        for given, result in rows["dev"]["result"].items():
+            ours, theirs = result["LAS"], before["dev"]["result"][given]["LAS"]
+            changes.append((given, percent(theirs), percent(ours), f"{100 * (ours - theirs):+.2f}"))
+        parts.append(table(*changes))
+    return "\n\n".join(parts)
+
+
+def figure(rows: Splits) -> str | None:
+    """The drawing of how often the parser is right, by how sure it is; None where that was not measured."""
+    split, row = _shown(rows)
+    if row is None:
+        return None
+    bins = {title: row["result"][kind]["bins"] for kind, title in TITLES.items()}
+    errors = {title: row["result"][kind]["error"][next(iter(WAYS))] for kind, title in TITLES.items()}
+    heading = f"How often {NAME} is right, by how sure it is: {row['config']['treebank']} {split}"
+    return draw_reliability(bins, errors, heading=heading)
+
+
+def _shown(rows: Splits) -> tuple[str, Row | None]:
+    """The split that stands beside others' test scores: test, and dev until that is measured."""
+    split = "test" if "test" in rows else "dev"
+    return split, rows.get(split)
+
+
+def _our_name(split: str) -> str:
+    return f"treefine `{NAME}`" + ("" if split == "test" else f", {split}")
+
+
+def _figures(each: Published) -> list[str]:
+    """Tokens, Sentences, Words, UPOS, UAS and LAS, with as many digits as the page that tells them."""
+    values = (each.tokens, each.sentences, each.words, each.upos, each.uas, each.las)
+    n_digits = 1 if all(value is None or round(value, 1) == value for value in values) else 2
+    return [NONE if value is None else f"{value:.{n_digits}f}" for value in values]
+
+
+def _bold(cell: str) -> str:
+    return cell if cell == NONE else f"**{cell}**"
+
+
+def _megabytes(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 50_000 else f"{n_bytes:,} bytes"
+
+
+def _told(lines: Sequence[Line], rows: Splits) -> str:
+    return "\n\n".join([table(*lines), *_origins(rows)]) if len(lines) > 1 else NONE
+
+
+def _origins(rows: Splits) -> list[str]:
+    """When and by which command the rows were written, and of which weights."""
+    found = [
+        f"`python -m benchmarks {row['benchmark']} --split {split}`, {row['when'][:10]}, commit {row['commit']}, "
+        f"weights {row['config']['weights'][:8]}."
+        for split, row in rows.items()
+    ]
+    return ["\n".join(found)] if found else []
+
+
+def _weights() -> str:
+    """The checksum of the bundled parser; empty, and so without rows, where none is bundled."""
+    folder = bundled_models().get(NAME)
+    return weights_checksum(folder) if folder else ""
+
+
+def _pipeline() -> dict[str, Row]:
+    return by_split("pipeline", _weights())
+
+
+def _calibration() -> dict[str, Row]:
+    return by_split("calibration", _weights())
+
+
+def _size() -> str:
+    weights = _weights()
+    row = next(iter(read_rows("bundle", weights=weights)), None)
+    made_of = row["config"]["made_of"] if row else ""
+    before = by_split("pipeline", made_of) if made_of != weights else {}
+    return size(row, by_split("pipeline", weights), before)
+
+
+ENGLISH: dict[str, Callable[[], str]] = {
+    "english": lambda: small(_pipeline()),
+    "english_scores": lambda: scores(_pipeline()),
+    "english_steps": lambda: steps(_pipeline()),
+    "english_peers": lambda: peers(_pipeline()),
+    "english_calibration": lambda: calibration(_calibration()),
+    "english_size": _size,
+}
+FIGURES: dict[str, Callable[[], str | None]] = {f"docs/{FIGURE}": lambda: figure(_calibration())}

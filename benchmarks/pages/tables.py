@@ -1,0 +1,69 @@
+"""The tables in README and docs, made from the newest rows. Each stands between two markers that name it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks.accuracy.decisions import decisions
+from benchmarks.accuracy.others import OTHER_PARSERS
+from benchmarks.accuracy.segmenter import SEGMENTERS
+from benchmarks.pages import english
+from benchmarks.pages.english import ENGLISH
+from benchmarks.pages.results import RESULTS, TESTED
+from benchmarks.pages.serving import SERVING_PAGE
+from benchmarks.pages.speed import SPEED_PAGE
+from benchmarks.pages.summary import SUMMARY
+from benchmarks.rows import ROOT
+from benchmarks.speed import curves
+from benchmarks.speed.commands import analyse_speed, memory, newcomer, reading, resampling, scoring, startup
+from benchmarks.speed.corpora import CORPORA
+from benchmarks.speed.operations import attention, decoding
+
+PAGES = (
+    "README.md",
+    "docs/benchmarks.md",
+    "docs/results.md",
+    "docs/english.md",
+    "docs/refining.md",
+    "docs/deciding.md",
+    "docs/speed.md",
+    "docs/serving.md",
+    "docs/corpora.md",
+)
+TABLES: dict[str, Callable[[], str]] = {
+    each.__name__: each
+    for each in (
+        reading,
+        memory,
+        scoring,
+        resampling,
+        analyse_speed,
+        startup,
+        decoding,
+        attention,
+        newcomer,
+        decisions,
+    )
+} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS | SPEED_PAGE | CORPORA | SERVING_PAGE)
+FIGURES = {**english.FIGURES, **curves.FIGURES}
+
+
+def filled(page: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
+    """The page with its tables made anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{tables[match[2]]()}\n{match[3]}"
+
+    marker = r"(<!-- table: (\w+) -->)\n.*?(<!-- end -->)"
+    return re.sub(marker, fill, page, flags=re.DOTALL)
+
+
+def write_tables() -> None:
+    for name in PAGES:
+        path = Path(ROOT, name)
+        path.write_text(filled(path.read_text()))
+    for name, draw in FIGURES.items():
+        if (figure := draw()) is not None:
+            Path(ROOT, name).write_text(figure)

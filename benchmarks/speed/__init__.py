@@ -1,0 +1,1 @@
+"""Measure how fast treefine is, and how much memory it takes."""

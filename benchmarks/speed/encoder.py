@@ -1,0 +1,240 @@
+"""What reading a graph adds to an encoder: time forward, forward and backward, and memory kept for backward."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from benchmarks.options import DEVICE, ROUNDS, ROWS_FILE, command, count, option
+from benchmarks.rows import save_row, torch_fields
+from treefine.config import RelationSettings, TransformerSettings
+from treefine.fast.buffers import Buffer, Standing
+from treefine.fast.packed import Packed
+from treefine.fast.packed_encoder import PackedEncoder, Room
+from treefine.model import encoder as encoder_module
+from treefine.model.batch import N_SPECIALS, Graphs, PieceInputs
+from treefine.model.encoder import TransformerEncoder
+
+SIZES = {"small": (12, 384, 12), "base": (12, 768, 12), "tiny": (2, 64, 2)}  # layers, width, attention heads
+LENGTHS = (40, 90)  # pieces of a row
+LABELS, WORDS = 50, 1000
+CLOSE = 1e-4  # of vectors in float32, each number of which is about 1
+BY_DEVICE = {"cuda": (8192, ("bfloat16", "float16")), "cpu": (1000, ("float32",))}
+
+
+@command(
+    DEVICE.but(default="cpu"),
+    option("--size", nargs="+", choices=list(SIZES), default=["small", "base"]),
+    count("--pieces", None, "in a batch (default: 8192 on a GPU, 1000 on a CPU)"),
+    ROUNDS.but(default=15),
+    ROWS_FILE,
+)
+def measure_encoder(options: argparse.Namespace) -> None:
+    """Measure an encoder with a graph beside the same one without: a row for each size, length and precision.
+
+    python -m benchmarks encoder --device cuda                           8,192 pieces, bfloat16 and float16
+    python -m benchmarks encoder                                         1,000 pieces on a CPU, float32
+    python -m benchmarks encoder --size tiny --pieces 200 --rounds 2 --rows tried.jsonl       a rehearsal
+
+    Both run in turn. No time is reported unless the fast path gives what the plain one gives.
+    """
+    device = torch.device(options.device)
+    n_pieces, precisions = BY_DEVICE[device.type]
+    for size in options.size:
+        for length in LENGTHS:
+            setting = Setting(size, length, options.pieces or n_pieces, device)
+            for precision in precisions:
+                dtype = getattr(torch, precision)
+                setting.check(dtype)
+                config = torch_fields(device.type) | {
+                    "size": size,
+                    "pieces_in_row": length,
+                    "rows": setting.inputs.n_rows,
+                    "precision": precision,
+                    "rounds": options.rounds,
+                }
+                save_row("encoder", config, setting.measured(dtype, options.rounds), path=options.rows)
+
+
+class Setting:
+    """An encoder with random weights, and rows of one length with random graphs."""
+
+    def __init__(self, size: str, length: int, n_pieces: int, device: torch.device) -> None:
+        n_layers, width, n_attention_heads = SIZES[size]
+        shape = TransformerSettings("bert", WORDS, 512, n_layers, width, n_attention_heads, 4 * width, width)
+        torch.manual_seed(1)
+        self.device = device
+        self.encoder = TransformerEncoder(shape, RelationSettings(), n_labels=LABELS).to(device).train()
+        self.parsing = {torch.float32: copy.deepcopy(self.encoder).eval()}  # by precision
+        n_rows = max(1, n_pieces // length)
+        words = [[5 + place % 100] * (2 if place % 4 == 0 else 1) for place in range(length)]
+        while sum(map(len, words)) > length - N_SPECIALS:
+            words.pop()
+        words += [[7]] * (length - N_SPECIALS - sum(map(len, words)))
+        inputs = PieceInputs.of([words] * n_rows, cls_id=1, sep_id=2, pad_id=0, n_positions=512)
+        heads = torch.randint(0, len(words) + 1, (n_rows, len(words) + 1))
+        labels = torch.randint(0, LABELS, heads.shape)
+        heads[:, 0] = -1
+        self.inputs, self.graphs = inputs.to(device), Graphs(heads, labels, True).to(device)
+
+    def check(self, dtype: torch.dtype) -> None:
+        """Leave with a word if the fast path gives something else than the plain one."""
+        plain = self._vectors(torch.float32, is_plain=True)
+        if _difference(self._vectors(torch.float32), plain) > CLOSE:
+            sys.exit("the fast path gives something else in float32: no time is printed")
+        rounding = _difference(self._vectors(dtype, is_plain=True), plain)
+        if _difference(self._vectors(dtype), plain) > 2 * rounding + CLOSE:
+            sys.exit(f"the fast path gives something else in {dtype}: no time is printed")
+        if _difference(self._run(None, torch.float32), plain) < 100 * CLOSE:
+            sys.exit("the graph makes no difference: no time is printed")
+
+    def measured(self, dtype: torch.dtype, rounds: int) -> dict[str, float]:
+        """Milliseconds, and the ratio of the encoder with a graph to the one without."""
+        result = self._ratios("forward", partial(self._run, dtype=dtype), rounds)
+        if self.device.type == "cuda":  # kernels alone, without the time that the host takes to start each of them
+            without, with_graph, packed = (
+                _captured(work)
+                for work in (
+                    partial(self._run, None, dtype),
+                    partial(self._run, self.graphs, dtype),
+                    self._packed(dtype),
+                )
+            )
+            result |= self._ratios("replayed", lambda graphs: (without if graphs is None else with_graph)(), rounds)
+            result |= self._ratios("engine", lambda graphs: (without if graphs is None else packed)(), rounds)
+        result |= self._ratios("forward and backward", partial(self._learn, dtype=dtype), rounds)
+        kept = [self._kept_bytes(each, dtype) for each in (self.graphs, None)]
+        result["kept_megabytes, without graph"] = round(kept[1] / 1e6, 1)
+        result["kept for backward, ratio"] = round(kept[0] / kept[1], 3)
+        if self.device.type == "cuda":
+            peaks = [self._peak(each, dtype) for each in (self.graphs, None)]
+            result["peak_megabytes, without graph"] = round(peaks[1] / 1e6, 1)
+            result["peak of forward and backward, ratio"] = round(peaks[0] / peaks[1], 3)
+        return result
+
+    def _packed(self, dtype: torch.dtype) -> Callable[[], Tensor]:
+        """The same rows and graphs as the engine encodes them; the vectors of the words without ROOT."""
+        encoder = PackedEncoder(self.parsing[torch.float32], dtype)
+        n_rows, n_pieces = self.inputs.pieces.shape
+        is_word = self.inputs.words > 0
+        counts = self.inputs.is_first[:, 2:].int().sum(1)
+        room = Room(n_rows * n_pieces, n_rows, n_pieces)
+        words_of = [torch.bincount(words[words > 0])[1:] for words in self.inputs.words.cpu()]
+        heads, labels = (each[:, 1:].flatten().int().cpu().numpy() for each in (self.graphs.heads, self.graphs.labels))
+        pieces = self.inputs.pieces[is_word].int().cpu().numpy()
+        packed = Packed(pieces, torch.cat(words_of).int().numpy(), counts.int().cpu().numpy(), heads, labels)
+        standing, buffer = Standing((1, 0, 2), 0), Buffer(room, 0, 1, self.device)
+        buffer.fill(standing, standing.add(packed, n_pieces), last=1)
+        buffer.on_device.copy_(buffer.sent)
+        inputs = buffer.inputs().packed
+
+        @torch.no_grad()
+        def run() -> Tensor:
+            vectors: Tensor = encoder(inputs, room)
+            return vectors
+
+        ours = run()[: n_rows * (self.graphs.heads.shape[1])].view(n_rows, -1, self.encoder.width)
+        rounding = _difference(self._vectors(dtype, is_plain=True), self._vectors(torch.float32, is_plain=True))
+        if _difference(ours, self._vectors(torch.float32, is_plain=True)) > 2 * rounding + CLOSE:
+            sys.exit(f"the engine gives something else in {dtype}: no time is printed")
+        return run
+
+    def _ratios(self, name: str, run: Callable[[Graphs | None], object], rounds: int) -> dict[str, float]:
+        with_graph, without = partial(run, self.graphs), partial(run, None)
+        for work in (with_graph, without, with_graph, without):  # compiled, and memory taken
+            work()
+        times = [(self._seconds(with_graph), self._seconds(without)) for _ in range(rounds)]
+        best = [min(each) for each in zip(*times, strict=True)]
+        return {
+            f"{name}_milliseconds, without graph": round(1000 * best[1], 3),
+            f"{name}, best ratio": round(best[0] / best[1], 3),
+            f"{name}, median ratio": round(statistics.median(one / other for one, other in times), 3),
+        }
+
+    def _seconds(self, work: Callable[[], object]) -> float:
+        repeats = 10 if self.device.type == "cuda" else 1  # the clock starts and stops while the GPU is idle
+        gc.collect()
+        self._wait()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            work()
+        self._wait()
+        return (time.perf_counter() - start) / repeats
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _run(self, graphs: Graphs | None, dtype: torch.dtype, *, keeps_gradients: bool = False) -> Tensor:
+        """The vectors of the words, by weights in that precision."""
+        if dtype not in self.parsing:
+            self.parsing[dtype] = copy.deepcopy(self.parsing[torch.float32]).to(dtype)
+        with torch.set_grad_enabled(keeps_gradients):
+            vectors: Tensor = self.parsing[dtype](self.inputs, None, graphs)
+        return vectors.detach()
+
+    def _learn(self, graphs: Graphs | None, dtype: torch.dtype) -> None:
+        """One pass there and back as in training: weights in float32, products in that precision."""
+        self.encoder.zero_grad()
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32):
+            vectors = self.encoder(self.inputs, None, graphs)
+        vectors.float().sum().backward()
+
+    def _kept_bytes(self, graphs: Graphs | None, dtype: torch.dtype) -> int:
+        """What a forward pass keeps for the way back, weights not counted."""
+        kept: list[Tensor] = []
+
+        def note(tensor: Tensor) -> Tensor:
+            kept.append(tensor)
+            return tensor
+
+        with (
+            torch.autograd.graph.saved_tensors_hooks(note, lambda each: each),
+            torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32),
+        ):
+            vectors = self.encoder(self.inputs, None, graphs)
+        storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in (*kept, vectors)}
+        weights = {each.untyped_storage().data_ptr() for each in self.encoder.parameters()}
+        return sum(size for address, size in storages.items() if address not in weights)
+
+    def _peak(self, graphs: Graphs | None, dtype: torch.dtype) -> int:
+        self.encoder.zero_grad()
+        gc.collect()
+        before = torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        self._learn(graphs, dtype)
+        return torch.cuda.max_memory_allocated(self.device) - before
+
+    def _vectors(self, dtype: torch.dtype, *, is_plain: bool = False) -> Tensor:
+        """The plain path is the one that keeps gradients where no kernels are fused."""
+        if not is_plain:
+            return self._run(self.graphs, dtype)
+        with mock.patch.object(encoder_module, "is_available", return_value=False):
+            return self._run(self.graphs, dtype, keeps_gradients=True)
+
+
+def _captured(work: Callable[[], Tensor]) -> Callable[[], None]:
+    """The work as a replay of a CUDA graph."""
+    other = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(other):
+        work()
+        work()
+    torch.cuda.current_stream().wait_stream(other)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    return float((one.float() - other.float()).abs().max())

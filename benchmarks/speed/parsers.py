@@ -1,0 +1,447 @@
+"""Parsing en_ewt test beside other parsers and bare encoders: the same words, in turn, in one run."""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.markdown import Lines, table
+from benchmarks.options import (
+    CPU_OR_CUDA,
+    MODEL,
+    PYTHON,
+    ROUNDS,
+    ROWS_FILE,
+    THREADS,
+    TREEBANKS_FOLDER,
+    command,
+    count,
+    option,
+)
+from benchmarks.peers.answers import ALL_PASSES, FILE, ONE_PASS, WORDS
+from benchmarks.peers.process import Peer
+from benchmarks.rows import (
+    DEVICES,
+    ROWS,
+    Row,
+    english_path,
+    machine_of,
+    missing,
+    model_fields,
+    newest,
+    origin,
+    save_row,
+)
+from treefine import TreefineError
+from treefine.model.bundled import find_model
+
+Device = Literal["cpu", "cuda"]
+OURS, ENCODER = "treefine", "encoder"  # the packages that need no Python of their own
+STOP_ABOVE = 0.935  # chosen on dev: see `stopping`
+SURE = f"treefine, stop above {STOP_ABOVE}"  # sentences that are sure enough stop early
+UNTRAINED = "untrained"  # said of a network whose trees are harder to find than a trained one's
+
+
+@dataclass(frozen=True)
+class System:
+    """One parser with one choice of its options."""
+
+    name: str
+    package: str
+    module: str
+    build: Mapping[str, Any] = field(default_factory=dict)
+    ways: tuple[str, ...] = (WORDS, FILE)
+    devices: tuple[Device, ...] = ("cpu",)
+
+    @property
+    def is_parser(self) -> bool:
+        """Whether every word has to have a head afterwards."""
+        return self.package != ENCODER
+
+    @property
+    def is_other(self) -> bool:
+        """Whether it is of other people, so that it parses one copy of the sentences alone: many take too long."""
+        return self.package not in (OURS, ENCODER)
+
+
+def _ours(name: str, *devices: Device, **build: Any) -> System:
+    return System(name, OURS, "treefine_parser", build, devices=devices)
+
+
+def _encoder(name: str, *devices: Device, **build: Any) -> System:
+    sizes = {"layers": 12, "width": 384} | build
+    return System(f"encoder alone, {name}", ENCODER, "bare_encoder", sizes, (ONE_PASS, ALL_PASSES), devices)
+
+
+def _stanza(name: str, updates: int, update_words: int, batch_words: int = 5000, **build: Any) -> System:
+    build |= {"updates": updates, "update_words": update_words, "batch_words": batch_words}
+    return System(f"Stanza {name}", "stanza", "stanza_parser", build, devices=("cpu", "cuda"))
+
+
+def _supar(name: str, *, tree: bool, **build: Any) -> System:
+    ways = (WORDS,) if tree else (WORDS, FILE)  # the search takes long, and the same in both
+    how = "trees" if tree else "best heads"
+    devices: tuple[Device, ...] = ("cpu",) if tree else ("cpu", "cuda")
+    return System(f"supar {name}, {how}", "supar", "supar_parser", {"tree": tree, **build}, ways, devices)
+
+
+SYSTEMS = (
+    _ours("treefine", "cpu", "cuda"),
+    _ours(SURE, "cpu", "cuda", stop_above=STOP_ABOVE),
+    _ours("treefine, float32", "cpu", "cuda", precision="float32"),
+    _ours("treefine, one pass", "cpu", "cuda", max_steps=1),
+    _ours("treefine, one pass, float32", "cpu", "cuda", max_steps=1, precision="float32"),
+    _encoder("12 × 384, float32", "cpu", "cuda", kind="sdpa", dtype="float32"),
+    _encoder("12 × 384, bfloat16", "cpu", "cuda", kind="sdpa", dtype="bfloat16"),
+    _encoder("12 × 384, float16", "cuda", kind="sdpa", dtype="float16"),
+    _encoder("12 × 384, int8", "cpu", kind="treefine", dtype="int8"),  # torch has none of its own
+    _encoder("12 × 384, bfloat16, transformers", "cuda", kind="transformers", dtype="bfloat16"),
+    _encoder("12 × 768, bfloat16", "cuda", kind="sdpa", dtype="bfloat16", width=768),
+    _encoder("12 × 768, bfloat16, transformers", "cuda", kind="transformers", dtype="bfloat16", width=768),
+    System("spaCy", "spacy", "spacy_parser", {"updates": 390, "processes": 1}, (WORDS,)),
+    System("spaCy, 2 processes", "spacy", "spacy_parser", {"updates": 390, "processes": 2}, (WORDS,)),
+    System("UDPipe 1, beam 5", "ufal.udpipe", "udpipe_parser", {"sentences": 12_000, "beam": 5}),
+    System("UDPipe 1, beam 1", "ufal.udpipe", "udpipe_parser", {"sentences": 12_000, "beam": 1}),
+    _stanza(f"default, {UNTRAINED}", 0, 300, has_char_lm=True),
+    _stanza("fast, trained a little", 300, 1000, has_char_lm=False),
+    _stanza("fast, trained a little, batches of 1000", 300, 1000, 1000, has_char_lm=False),
+    _stanza(f"fast over BERT 12 × 384, {UNTRAINED}", 0, 300, has_char_lm=False, layers=12, width=384),
+    _supar(f"BiLSTM, {UNTRAINED}", tree=False),
+    _supar(f"BiLSTM, {UNTRAINED}", tree=True),
+    _supar(f"BERT 12 × 384, {UNTRAINED}", tree=False, layers=12, width=384),
+    _supar(f"BERT 12 × 384, {UNTRAINED}", tree=True, layers=12, width=384),
+    _supar(f"BERT 12 × 768, {UNTRAINED}", tree=False, layers=12, width=768),
+)
+BASE = SYSTEMS[0]  # what others are compared with
+BESIDE = {WORDS: WORDS, FILE: FILE, ONE_PASS: FILE, ALL_PASSES: FILE}  # with which way of ours each way is compared
+HIDDEN = (6, 7, 8)  # HEAD, DEPREL and DEPS
+
+
+@command(
+    MODEL,
+    CPU_OR_CUDA,
+    PYTHON,
+    option("--folder", type=Path, help="where models of other parsers are kept from run to run"),
+    option("--systems", default="", help="measure only those whose name has this in it"),
+    count("--sentences", 500, "of en_ewt test, evenly spread"),
+    count("--copies", 1, "of these, so that a run lasts seconds"),
+    count("--dev-sentences", 2002, "of en_ewt dev, to compare trees"),
+    count("--batch-pieces", None, "pieces in a batch of ours and of bare encoders"),
+    THREADS,
+    ROUNDS,
+    TREEBANKS_FOLDER,
+    ROWS_FILE,
+)
+def measure_speed(options: argparse.Namespace) -> None:
+    """Measure how fast treefine parses beside other parsers and bare encoders: one row.
+
+    python -m benchmarks speed --python spacy=a/bin/python stanza=b/bin/python supar=c/bin/python
+    python -m benchmarks speed --device cuda --copies 40 --sentences 2077
+
+    Each system is a process of its own (see `peers`) that works only while it is asked. A package for which no Python
+    is named is left out. Models that learn something are kept in --folder. No score of the test set is looked at; trees
+    of treefine's fast paths are first compared with those of its plain path on dev, and no time is reported if they
+    differ.
+    """
+    pythons = {OURS: sys.executable, ENCODER: sys.executable} | dict(each.split("=", 1) for each in options.python)
+    wanted = [each for each in SYSTEMS if options.device in each.devices and options.systems in each.name]
+    lacking = sorted({each.package for each in wanted} - pythons.keys())
+    if lacking:
+        print(f"left out, for no Python is named that has them: {', '.join(lacking)}")
+    systems = [BASE, *(each for each in wanted if each.package in pythons and each is not BASE)]
+    with tempfile.TemporaryDirectory() as scratch:
+        given, once = given_files(options, Path(scratch))
+        with Peers(systems, pythons, given, once, options.threads) as peers:
+            rounds = [peers.round() for _ in range(options.rounds)]
+            profile = peers.peers[BASE.name].ask("profile")
+    config = peers.config | {
+        "profile": profile,
+        "file": "en_ewt test",
+        "sentences": given["n_sentences"],
+        "words": given["n_words"],
+        "copies": options.copies,
+        "device": options.device,
+        "device_name": _device_name(options.device),
+        **model_fields(options.model),
+        "threads": options.threads,
+        "rounds": options.rounds,
+    }
+    save_row("speed", config, summed_up(rounds, peers.memory), path=options.rows)
+    row = newest("speed", options.device, path=options.rows)
+    assert row is not None
+    print(parsers_of(row, "python -m benchmarks speed"))
+
+
+class Peers:
+    """All systems, built and warm within a `with` block; their processes end with it."""
+
+    def __init__(
+        self,
+        systems: Sequence[System],
+        pythons: Mapping[str, str],
+        given: Mapping[str, Any],
+        once: Mapping[str, Any],
+        threads: int,
+    ) -> None:
+        self.systems, self.pythons, self.threads = systems, pythons, threads
+        self.given, self.once = given, once
+        self.peers: dict[str, Peer] = {}
+        self.memory: dict[str, dict[str, float]] = {}
+        self.config: dict[str, Any] = {"packages": {}, "parameters": {}, "trees": {}, "settings": {}}
+        self.passes: list[int] = [1] * given["n_sentences"]  # of our refinement, for bare encoders
+
+    def __enter__(self) -> Peers:
+        with ExitStack() as stack:
+            for system in self.systems:
+                print(f"building {system.name}", file=sys.stderr, flush=True)
+                self._build(system, stack)
+            self.round()  # all are warm after it
+            self.ending = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ending.close()
+
+    def _build(self, system: System, stack: ExitStack) -> None:
+        arguments = dict(self.once if system.is_other else self.given) | dict(system.build)
+        if system.package == ENCODER:
+            arguments["passes"] = self.passes
+        peer, built = self._started(system, arguments, stack)
+        if built["has_learned"]:  # another process has not held what learning took
+            peer.close()
+            peer, built = self._started(system, arguments, stack)
+        self.peers[system.name] = peer
+        self.config["packages"] |= peer.ask("packages")
+        self.config["parameters"][system.name] = built["parameters"]
+        start = peer.memory()
+        self.memory[system.name] = {"start_mib": start, "peak_mib": start}
+        if system.package == OURS:
+            self.config["settings"][system.name] = peer.ask("settings")
+            self.config["trees"][system.name] = peer.ask("check")
+        if system is BASE:
+            self.passes = peer.ask("passes")
+            steps = range(1, max(self.passes) + 1)
+            self.config["sentences by step"] = [sum(count >= t for count in self.passes) for t in steps]
+
+    def _started(self, system: System, arguments: Mapping[str, Any], stack: ExitStack) -> tuple[Peer, dict[str, Any]]:
+        module = f"benchmarks.peers.{system.module}"
+        peer = Peer(system.name, self.pythons[system.package], module, threads=self.threads)
+        stack.callback(peer.close)
+        return peer, peer.ask("build", arguments)
+
+    def round(self) -> dict[str, dict[str, Any]]:
+        """What each system answers, by name and way."""
+        found = {}
+        for system in self.systems:
+            for way in system.ways:
+                print(f"{system.name}: {way}", file=sys.stderr, flush=True)
+                answer, peak = self.peers[system.name].ask_with_memory("parse", {"way": way})
+                kept = self.memory[system.name]
+                kept["peak_mib"] = max(kept["peak_mib"], peak)
+                given = self.once if system.is_other else self.given
+                if system.is_parser:
+                    check_heads(f"{system.name}, {way}", answer, given["n_sentences"], given["n_words"])
+                found[f"{system.name}: {way}"] = answer | {
+                    "sentences": given["n_sentences"],
+                    "words": given["n_words"],
+                }
+        return found
+
+
+def check_heads(name: str, answer: Mapping[str, Any], n_sentences: int, n_words: int) -> None:
+    """An error unless every word of every sentence got a head."""
+    got = (answer["sentences"], answer["words"], answer["headless"])
+    if got != (n_sentences, n_words, 0):
+        raise TreefineError(
+            f"{name}: {got[0]} sentences, {got[1]} words and {got[2]} without a head came back, where {n_sentences} "
+            f"and {n_words} were given. No time is printed."
+        )
+
+
+def summed_up(
+    rounds: Sequence[Mapping[str, Mapping[str, Any]]], memory: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, Any]]:
+    """By system and way: median seconds, sentences and words a second, memory, and the median ratio to treefine's time.
+
+    The ratio is that of the times for a word. A bare encoder is compared with treefine from file to file.
+    """
+    result = {}
+    for name, first in rounds[0].items():
+        system, _, way = name.rpartition(": ")
+        seconds = statistics.median(each[name]["seconds"] for each in rounds)
+        ours = f"{BASE.name}: {BESIDE[way]}"
+        ratios = (each[name]["seconds"] / each[ours]["seconds"] for each in rounds)
+        result[name] = {
+            "seconds": round(seconds, 3),
+            "processor_seconds": round(statistics.median(each[name]["processor_seconds"] for each in rounds), 3),
+            "sentences_per_second": round(first["sentences"] / seconds, 1),
+            "words_per_second": round(first["words"] / seconds),
+            "times_ours": round(statistics.median(ratios) * rounds[0][ours]["words"] / first["words"], 3),
+            "peak_mib": round(memory[system]["peak_mib"]),
+            "above_start_mib": round(memory[system]["peak_mib"] - memory[system]["start_mib"]),
+        }
+        for part in rounds[0][name]["parts"]:
+            taken = statistics.median(each[name]["parts"][part] for each in rounds)
+            result[name][f"{part}_seconds"] = round(taken, 3)
+    return result
+
+
+def without_trees(text: str) -> str:
+    """CoNLL-U with the columns HEAD, DEPREL and DEPS blank."""
+    lines = []
+    for line in text.split("\n"):
+        columns = line.split("\t")
+        if len(columns) == 10:
+            line = "\t".join("_" if number in HIDDEN else each for number, each in enumerate(columns))
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def spread(text: str, n_sentences: int) -> list[str]:
+    r"""So many sentences of a CoNLL-U file, evenly spread over it, or all where it has no more.
+
+    >>> spread("a\n\nb\n\nc\n\nd\n\n", 2)
+    ['a', 'c']
+    """
+    found = text.strip().split("\n\n")
+    wanted = min(n_sentences, len(found))
+    return [found[number * len(found) // wanted] for number in range(wanted)]
+
+
+def given_files(options: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What systems are built with, for all copies of the sentences and for one."""
+    texts = {split: _read(options.treebanks, split) for split in ("test", "train")}
+    sentences = spread(without_trees(texts["test"]), options.sentences)
+    source, once, train = (scratch / f"{name}.conllu" for name in ("source", "once", "train"))
+    text = "".join(f"{each}\n\n" for each in sentences)
+    once.write_text(text, encoding="utf-8")
+    source.write_text(text * options.copies, encoding="utf-8")
+    train.write_text(texts["train"], encoding="utf-8")
+    folder = options.folder or scratch
+    folder.mkdir(parents=True, exist_ok=True)
+    n_words = sum(line.split("\t")[0].isdigit() for line in text.split("\n"))
+    given = {
+        "source": str(source),
+        "train": str(train),
+        "folder": str(folder.resolve()),
+        "device": options.device,
+        "model": options.model,
+        "tokenizer": str(find_model(options.model)),
+        "dev": str(options.treebanks / "en_ewt" / "dev.conllu.xz"),
+        "dev_sentences": options.dev_sentences,
+        "copies": options.copies,
+        "batch_pieces": options.batch_pieces,
+        "n_sentences": len(sentences) * options.copies,
+        "n_words": n_words * options.copies,
+    }
+    one = {"source": str(once), "copies": 1, "n_sentences": len(sentences), "n_words": n_words}
+    return given, given | one
+
+
+def _read(treebanks: Path, split: str) -> str:
+    return lzma.open(english_path(treebanks, split), "rt", encoding="utf-8").read()
+
+
+def _device_name(device: str) -> str | None:
+    if device == "cpu":
+        return None
+    import torch
+
+    return torch.cuda.get_device_name()
+
+
+PART, WHOLE = "_seconds", ("seconds", "processor_seconds")  # names of times in a row
+
+
+def parsers(device: str, path: Path = ROWS) -> str:
+    """All systems of a run: sentences and words a second, time beside ours, and memory."""
+    command = SPEED if device == "cpu" else f"{SPEED} --device {device}"
+    row = newest("speed", device, path=path)
+    return missing("parsers beside each other", command) if row is None else parsers_of(row, command)
+
+
+def parsers_of(row: Row, command: str) -> str:
+    """The same of one row."""
+    config = row["config"]
+    lines: Lines = [("parser", "way", "sentences/s", "words/s", "time, treefine's = 1", "peak memory", "for parsing")]
+    for name, found in row["result"].items():
+        system, _, way = name.rpartition(": ")
+        lines.append(
+            (
+                system,
+                way,
+                f"{found['sentences_per_second']:,.0f}",
+                f"{found['words_per_second']:,}",
+                _ratio(found["times_ours"]),
+                f"{found['peak_mib']:,} MiB",
+                f"{found['above_start_mib']:,} MiB",
+            )
+        )
+        for part in (each for each in found if each.endswith(PART) and each not in WHOLE):
+            share = found[part] / found["seconds"]
+            speeds = (f"{found[name] / share:,.0f}" for name in ("sentences_per_second", "words_per_second"))
+            lines.append(
+                (system, f"{way}, {part.removesuffix(PART)}", *speeds, _ratio(found["times_ours"] * share), "", "")
+            )
+    ours = config["settings"]["treefine"]
+    copies = f", {config['copies']} times over" if config["copies"] > 1 else ""
+    also = (
+        f"{config['sentences']:,} sentences, {config['words']:,} words of {config['file']}{copies}; "
+        f"{config['threads']} threads, the median of {config['rounds']} rounds in turn; treefine: `{config['model']}`, "
+        f"{ours['precision']}, T = {ours['T']}, tags {ours['tags']}; "
+        f"{', '.join(f'{package} {version}' for package, version in config['packages'].items())}."
+    )
+    return f"{table(*lines)}\n\n{also}\n\n{checked(row)}\n\n{origin(row, command)}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def checked(row: Row) -> str:
+    """What the trees of ours were compared with before any time was told."""
+    told = [
+        f"{name}: {found['other trees, percent']} % other trees, LAS {found['LAS']:.2f} where the plain path has "
+        f"{found['LAS, plain']:.2f}"
+        for name, found in row["config"]["trees"].items()
+    ]
+    number = next(iter(row["config"]["trees"].values()))["sentences"]
+    return f"Trees beside those of the plain path in float32, on {number:,} dev sentences: {'; '.join(told)}."
+
+
+def time_spent(path: Path = ROWS) -> str:
+    """Where the time from file to file goes, by device."""
+    parts = []
+    for device in DEVICES:
+        row = newest("speed", device, path=path)
+        if row is None:
+            parts.append(missing(f"a profile on {device}", SPEED if device == "cpu" else f"{SPEED} --device {device}"))
+            continue
+        profile = row["config"]["profile"]
+        whole = profile["profiled_seconds"]
+        lines: Lines = [("what", "seconds", "of the whole")]
+        lines.append(("all, from file to file, with the profiler on", f"{whole:.2f}", "100 %"))
+        busy = "the GPU is busy" if device == "cuda" else "in operations of torch"
+        lines.append((busy, f"{profile['busy_seconds']:.2f}", f"{profile['busy_share']:.0%}"))
+        for name, each in profile["top_seconds"].items():
+            lines.append((f"… `{name.replace('|', '/')}`", f"{each:.2f}", f"{each / whole:.0%}"))
+        for name, each in profile.items():
+            if name.endswith(", alone_seconds"):
+                what = name.removesuffix(", alone_seconds")
+                lines.append((f"{what}, measured alone in one process", f"{each:.2f}", f"{each / whole:.0%}"))
+        steps = ", ".join(
+            f"{count:,} at t = {t}" for t, count in enumerate(row["config"]["sentences by step"], start=1)
+        )
+        parts.append(f"{table(*lines)}\n\nSentences scored: {steps}. {machine_of(row)}.")
+    return "\n\n".join(parts)
+
+
+SPEED = "python -m benchmarks speed"

@@ -1,0 +1,336 @@
+"""How fast training is, and how much memory it takes, beside RNGTr as one writes it first (see `straightforward`)."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from torch import Tensor
+from torch.profiler import ProfilerActivity
+
+from benchmarks.options import DEVICE, ROUNDS, ROWS_FILE, command, count, option
+from benchmarks.rows import save_row, torch_fields
+from benchmarks.speed.straightforward import Straightforward
+from benchmarks.timing import in_turn, median_ratio, seconds_on
+from treefine.config import (
+    DecodeSettings,
+    ModelSettings,
+    RelationSettings,
+    ScorerSettings,
+    TagSettings,
+    TransformerSettings,
+)
+from treefine.model.batch import PieceInputs
+from treefine.model.parser_model import ParserModel
+from treefine.model.subwords import Subwords
+from treefine.model.vocabulary import Vocabulary
+from treefine.parsing.initial import empty
+from treefine.training.graphs import TrainingGraphs, noised
+from treefine.training.learner import Learner, quick_products
+from treefine.training.optimiser import Optimiser
+from treefine.training.processes import Processes
+from treefine.training.recipe import (
+    OptimiserSettings,
+    PretrainedSettings,
+    Recipe,
+    RefineSettings,
+    TrainingSettings,
+    TreebankSettings,
+)
+from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.sentence import Sentence
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LABELS = ("root", *(f"label{number}" for number in range(1, 50)))  # en_ewt has 50
+TAGS = tuple(f"TAG{number}" for number in range(17))
+LONG_WORDS = 0.3  # the share of the words that have two pieces; the others have one
+WRONG_HEADS = 0.2  # of the graphs that refinement starts from: about the errors of a fair parser
+SIZES = {  # layers, width, attention heads, pieces of the vocabulary
+    "base": (12, 768, 12, 30_000),
+    "small": (12, 384, 12, 30_000),
+    "tiny": (2, 64, 2, 300),
+}
+
+
+def random_model(size: str, *, seed: int = 1) -> ParserModel:
+    """RNGTr over an encoder of this size as it is initialised, for made-up sentences."""
+    n_layers, width, n_attention_heads, n_pieces = SIZES[size]
+    pieces = [*SPECIALS, "##x", *(f"s{number}" for number in range(n_pieces - len(SPECIALS) - 1))]
+    tokenizer = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(list(SPECIALS))
+    settings = ModelSettings(
+        TransformerSettings(
+            family="bert",
+            n_pieces=n_pieces,
+            n_positions=512,
+            n_layers=n_layers,
+            width=width,
+            n_attention_heads=n_attention_heads,
+            inner_width=4 * width,
+            embedding_width=width,
+        ),
+        RelationSettings(),
+        TagSettings(),
+        ScorerSettings(),
+        DecodeSettings("root"),
+    )
+    torch.manual_seed(seed)
+    return ParserModel(settings, Vocabulary(labels=LABELS, upos=TAGS), Subwords(tokenizer))
+
+
+def random_sentences(number: int, n_words: int, size: str, *, seed: int = 1) -> list[Sentence]:
+    """Sentences of so many words, with random trees, labels and tags."""
+    rng = np.random.default_rng(seed)
+    stems = rng.integers(SIZES[size][3] - len(SPECIALS) - 1, size=(number, n_words)).tolist()
+    is_long = (rng.random((number, n_words)) < LONG_WORDS).tolist()
+    found = []
+    for row in range(number):
+        forms = [f"s{stem}{'x' * long}" for stem, long in zip(stems[row], is_long[row], strict=True)]
+        heads = [0, *(int(rng.integers(1, word)) for word in range(2, n_words + 1))]  # a tree: heads come before
+        labels = ["root", *(str(each) for each in rng.choice(LABELS[1:], n_words - 1))]
+        sentence = Sentence.of_words(forms, upos=[str(each) for each in rng.choice(TAGS, n_words)])
+        found.append(replace(sentence.with_graph(Graph.of_words(heads, labels)), number=row + 1))
+    return found
+
+
+def random_graphs(sentences: list[Sentence], *, seed: int = 1) -> list[Arcs]:
+    """The trees of the sentences with errors, as an initial parser may make them."""
+    rng, labels = np.random.default_rng(seed), np.array(LABELS)
+    return [noised(each.arcs, WRONG_HEADS, labels, rng) for each in sentences]
+
+
+TOP = 15  # kernels that are told by name
+LONGEST_NAME = 60
+
+
+def profile(learn: Callable[[], float], device: torch.device, *, rounds: int = 5) -> dict[str, float]:
+    """Time on the clock and on the GPU, how many operations and kernels were started, how often the host waited.
+
+    The profiler slows the host down, so the clock is read without it.
+    """
+    is_on_gpu = device.type == "cuda"
+    learn()  # a warm-up
+    wall = statistics.median(_milliseconds(learn, device) for _ in range(rounds))
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_on_gpu else [])]
+    with torch.profiler.profile(activities=activities) as profiler:
+        _milliseconds(learn, device)
+    entries = profiler.key_averages()
+    result: dict[str, float] = {
+        "milliseconds": round(wall, 2),
+        "operations": sum(each.count for each in entries if each.key.startswith("aten::")),
+    }
+    if is_on_gpu:
+        kernels = [each for each in entries if each.device_type.name == "CUDA"]
+        busy = sum(each.self_device_time_total for each in kernels) / 1000
+        result |= {
+            "gpu_milliseconds": round(busy, 2),
+            "gpu_busy_share": round(busy / wall, 3),
+            "kernels": sum(each.count for each in kernels),
+        }
+        places = host_waits(learn)
+        result["host_waits"] = places.total()
+        result |= {f"host waits at {place}": count for place, count in places.most_common()}
+        costly = sorted(kernels, key=lambda each: -each.self_device_time_total)
+        times = {each.key: each.self_device_time_total / 1000 for each in costly}
+    else:
+        costly = sorted(entries, key=lambda each: -each.self_cpu_time_total)
+        times = {each.key: each.self_cpu_time_total / 1000 for each in costly}
+    for each in costly[:TOP]:
+        result[f"{each.key[:LONGEST_NAME]} ×{each.count}_milliseconds"] = round(times[each.key], 2)
+    return result
+
+
+def host_waits(learn: Callable[[], float]) -> Counter[str]:
+    """Where the host waited for the GPU, and how often, as PyTorch tells it; waiting for an event is not told."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            learn()
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    return Counter(f"{Path(each.filename).name}:{each.lineno}" for each in told if "synchronizing" in str(each.message))
+
+
+def _milliseconds(learn: Callable[[], float], device: torch.device) -> float:
+    start = time.perf_counter()
+    learn()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return 1000 * (time.perf_counter() - start)
+
+
+Precision = Literal["auto", "float32", "bfloat16"]
+Learn = Callable[[], float]  # from one batch, all its steps; the loss of a word and step
+OURS, REFERENCE, IN_FLOAT32 = "treefine", "straightforward", "straightforward in float32"
+ONE_STEP, NO_GRAPH = "one step", "one step without a graph"
+CLOSE = 1e-4  # of losses in float32
+
+
+@command(
+    DEVICE.but(default="cpu"),
+    option("--size", choices=SIZES, default="base"),
+    option("--sentences", type=int, nargs="+", default=[8, 32, 128], help="in a batch (default: 8 32 128)"),
+    count("--words", 60, "in a sentence"),
+    count("--steps", 3, "of refinement, each with an update"),
+    option("--precision", choices=get_args(Precision), default="auto"),
+    ROUNDS.but(default=5),
+    option("--profile", action="store_true", help="report where the time of a batch goes instead"),
+    option("--compile", action="store_true", help="compile our layers with torch.compile"),
+    ROWS_FILE,
+)
+def measure_training_speed(options: argparse.Namespace) -> None:
+    """Measure training beside a straightforward version: a row for each batch size.
+
+    python -m benchmarks training_speed --device cuda                    base size, 60 words, at several batch sizes
+    python -m benchmarks training_speed --device cuda --profile          what one batch's updates spend their time on
+    python -m benchmarks training_speed --size tiny --sentences 8 --rows tried.jsonl       a rehearsal on a CPU
+
+    All learn with the same weights and the same optimiser, in turn. No time is reported unless their losses agree.
+    """
+    device = torch.device(options.device)
+    for n_sentences in options.sentences:
+        setting = Setting(options.size, n_sentences, options.words, options.steps, device, options.precision)
+        setting.check_losses()
+        config = torch_fields(device.type) | {
+            "size": options.size,
+            "sentences": n_sentences,
+            "words": options.words,
+            "pieces": setting.n_pieces,
+            "steps": options.steps,
+            "precision": str(setting.dtype).removeprefix("torch."),
+            "compiled": options.compile,
+            "rounds": options.rounds,
+        }
+        if options.compile:
+            for layer in setting.model.encoder.layers:
+                layer.compile(dynamic=True)
+        if options.profile:
+            save_row("training_profile", config, profile(setting.contenders[OURS], device), path=options.rows)
+        else:
+            save_row("training_speed", config, measured(setting, options.rounds), path=options.rows)
+        del setting
+        gc.collect()
+
+
+class Setting:
+    """One model, one batch, and all that learns from it; they share the weights and the optimiser's state."""
+
+    def __init__(
+        self, size: str, n_sentences: int, n_words: int, n_steps: int, device: torch.device, precision: Precision
+    ) -> None:
+        self.device, self.n_sentences, self.n_steps = device, n_sentences, n_steps
+        self.model = random_model(size).to(device)
+        self.sentences = random_sentences(n_sentences, n_words, size)
+        self.arcs = random_graphs(self.sentences)
+        inputs = self.model.batch_of(self.sentences).inputs
+        assert isinstance(inputs, PieceInputs)
+        self.n_pieces = max(inputs.row_lengths)  # of the longest sentence
+        self.optimiser = Optimiser(self.model, OptimiserSettings(rate=1e-5, encoder_rate=1e-5))
+        learner, one_step = (self._learner(self.optimiser, steps, precision) for steps in (n_steps, 1))
+        self.dtype = learner.dtype
+        self.contenders: dict[str, Learn] = {
+            OURS: self._by(learner, self.arcs),
+            REFERENCE: self._by_reference(self.optimiser, self.dtype),
+            ONE_STEP: self._by(one_step, self.arcs),
+            NO_GRAPH: self._by(one_step, list(empty(self.sentences))),
+        }
+        if self.dtype != torch.float32:
+            self.contenders[IN_FLOAT32] = self._by_reference(self.optimiser, torch.float32)
+
+    def check_losses(self) -> None:
+        """Leave if ours and the reference's differ, in float32 and without dropout; nothing is learned here."""
+        frozen = Optimiser(self.model, OptimiserSettings(rate=0.0, encoder_rate=0.0))
+        self.model.eval()
+        ours = self._by(self._learner(frozen, self.n_steps, "float32"), self.arcs)()
+        theirs = self._by_reference(frozen, torch.float32)()
+        self.model.train()
+        if not abs(ours - theirs) <= CLOSE * abs(theirs):
+            sys.exit(f"the losses differ ({ours} and {theirs}): no time is printed")
+
+    def _learner(self, optimiser: Optimiser, n_steps: int, precision: Precision) -> Learner:
+        recipe = Recipe(
+            TreebankSettings(("train.conllu",), "dev.conllu"),
+            PretrainedSettings("encoder"),
+            refine=RefineSettings(max_steps=n_steps, stop=False),
+            training=TrainingSettings(precision=precision),
+        )
+        graphs = TrainingGraphs(self.sentences, None, recipe.initial)
+        learner = Learner(self.model, recipe, self.sentences, graphs, Processes(self.device))
+        learner.optimiser = optimiser
+        return learner
+
+    def _by(self, learner: Learner, arcs: Sequence[Arcs]) -> Learn:
+        return lambda: learner.learn_from(range(self.n_sentences), arcs, 0.5)()
+
+    def _by_reference(self, optimiser: Optimiser, dtype: torch.dtype) -> Learn:
+        reference = Straightforward(self.model, optimiser, max_steps=self.n_steps, dtype=dtype)
+        return lambda: reference.learn_from(self.sentences, self.arcs, 0.5)
+
+
+def measured(setting: Setting, rounds: int) -> dict[str, float]:
+    """Seconds a batch, sentences a second and memory of each, and how ours stands to the others."""
+    with quick_products():  # as ours learns
+        return _measured(setting, rounds)
+
+
+def _measured(setting: Setting, rounds: int) -> dict[str, float]:
+    device, contenders = setting.device, setting.contenders
+    setting.model.train()
+    result: dict[str, float] = {}
+    for name, learn in contenders.items():
+        learn()  # a warm-up
+        result[f"{name}_kept_megabytes"] = round(kept_bytes(setting.optimiser, learn) / 1e6, 1)
+        if device.type == "cuda":
+            gc.collect()
+            torch.cuda.reset_peak_memory_stats(device)
+            learn()
+            result[f"{name}_peak_megabytes"] = round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
+    times = in_turn(contenders, rounds, clock=seconds_on(device.type))
+    for name, each in times.items():
+        result[f"{name}_milliseconds"] = round(1000 * statistics.median(each), 2)
+        result[f"{name}_sentences_per_second"] = round(setting.n_sentences / statistics.median(each), 1)
+    pairs = ((REFERENCE, OURS), (IN_FLOAT32, OURS), (ONE_STEP, NO_GRAPH))
+    for name, against in ((name, against) for name, against in pairs if name in times):
+        result[f"{name}/{against}, time"] = round(median_ratio(times, name, against), 2)
+        for memory in ("kept", "peak"):
+            if f"{name}_{memory}_megabytes" in result:
+                ratio = result[f"{name}_{memory}_megabytes"] / result[f"{against}_{memory}_megabytes"]
+                result[f"{name}/{against}, {memory} memory"] = round(ratio, 2)
+    return result
+
+
+def kept_bytes(optimiser: Optimiser, learn: Learn) -> int:
+    """The most that is kept for a backward pass, weights not counted; what is kept twice counts once."""
+    weights = {weight.untyped_storage().data_ptr() for weight in optimiser.parameters}
+    kept: dict[int, int] = {}
+    peaks = [0]
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = 0 if storage.data_ptr() in weights else storage.nbytes()
+        return tensor
+
+    def end_step(*_: Any) -> None:
+        peaks.append(sum(kept.values()))
+        kept.clear()
+
+    handle = optimiser.adam.register_step_post_hook(end_step)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        learn()
+    handle.remove()
+    return max(peaks)
