@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from benchmarks.pages.tables import write_tables
 from benchmarks.rows import TREEBANKS
 from treefine import TreefineError
 
@@ -69,6 +68,8 @@ def main(names: list[str]) -> None:
     for name in PLAIN if "all" in names else names:
         if name != "tables":
             measure(name, PLAIN[name])()
+    from benchmarks.pages.tables import write_tables
+
     write_tables()
 
 

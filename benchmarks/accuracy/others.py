@@ -37,11 +37,10 @@ from benchmarks.peers.answers import needed
 from benchmarks.peers.spacy_parser import SPACY, spacy_trees
 from benchmarks.peers.udpipe_parser import UDPIPE, udpipe_trees
 from benchmarks.rows import Row, read_rows, save_row, weights_checksum
-from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_treebank, write_treebank
+from treefine import Graph, Sentence, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.evaluation.scores import all_marks, load_pairs
 from treefine.evaluation.significance import compare
 from treefine.model.bundled import find_model
-from treefine.training.initial_parses import blocks
 
 Trees = Callable[[Sequence[Sentence], Sequence[Sentence]], list[Graph]]
 
@@ -125,8 +124,8 @@ class Part:
         if self.fold == WHOLE:
             graphs = self.other.trees(train, treebank(self.folder, "dev", self.sentences))
         else:
-            block = blocks(len(train), self.folds)[self.fold]
-            graphs = self.other.trees([*train[: block.start], *train[block.stop :]], train[block.start : block.stop])
+            first, last = (len(train) * fold // self.folds for fold in (self.fold, self.fold + 1))
+            graphs = self.other.trees([*train[:first], *train[last:]], train[first:last])
         seconds = time.perf_counter() - start
         what = "dev" if self.fold == WHOLE else f"fold {self.fold + 1} of {self.folds}"
         print(f"{self.name}: {what} parsed, {len(graphs)} sentences, {seconds:.0f} s", file=sys.stderr, flush=True)
@@ -187,6 +186,7 @@ BEFORE, AFTER, NOTHING = "before", "after", "nothing"
 def refine_parses(options: argparse.Namespace) -> None:
     """Refine each parse with the model: a row, and the trees of each step in a file."""
     from benchmarks.accuracy.recipes import parsed_steps, scores
+    from treefine import Parser
     from treefine.parsing.initial import empty
     from treefine.training.train import LAYOUT
 
