@@ -111,7 +111,7 @@ def test_made_again_of_the_training_or_of_itself_it_has_the_same_bytes(trained, 
 def test_weights_that_are_in_eight_bits_are_not_rounded_again(trained, tmp_path, monkeypatch):
     Parser.from_pretrained(trained / "model", device="cpu").save(tmp_path / "small", dtype=torch.int8)
     before = weights_checksum(tmp_path / "small")
-    monkeypatch.setattr("treefine.model.weight_files.LARGEST", 100)  # any other rounding
+    monkeypatch.setattr("treefine.model.folder.LARGEST", 100)  # any other rounding
 
     assert weights_checksum(run(tmp_path, tmp_path / "small")) == before
 
