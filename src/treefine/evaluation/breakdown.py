@@ -31,15 +31,15 @@ class Bin:
     system_correct: dict[str, int]
 
     def recall(self, metric: str = "LAS") -> float:
-        """The share of the gold words of this kind that is right."""
+        """Return the share of the gold words of this kind that is right."""
         return self.gold_correct[metric] / self.gold if self.gold else 0.0
 
     def precision(self, metric: str = "LAS") -> float:
-        """The share of the system's words of this kind that is right."""
+        """Return the share of the system's words of this kind that is right."""
         return self.system_correct[metric] / self.system if self.system else 0.0
 
     def f1(self, metric: str = "LAS") -> float:
-        """The harmonic mean of the two."""
+        """Return the harmonic mean of the two."""
         precision, recall = self.precision(metric), self.recall(metric)
         return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
@@ -71,7 +71,7 @@ def breakdown(pairs: Mapping[str, AlignedWords], by: str, *, rule: str = "conll1
 def _right(
     pair: AlignedWords, found: Marks, ours: list[Value], theirs: list[Value]
 ) -> tuple[Counter[Value], Counter[Value]]:
-    """The right words, counted by their property in the gold file and by that in the system file."""
+    """Count the right words by their property in the gold file and by that in the system file."""
     pairs = [(g, s) for g, s in enumerate(pair.system_of) if s != UNALIGNED and found.correct[g]]
     return Counter(ours[g] for g, _ in pairs), Counter(theirs[s] for _, s in pairs)
 
@@ -81,7 +81,7 @@ def _grouped(values: list[Value], width: int) -> list[Value]:
 
 
 def _heads_by_sentence(words: WordColumns) -> Iterator[tuple[range, list[int]]]:
-    """The words of each sentence, and its heads with ROOT at 0 as in a Graph."""
+    """Yield the words of each sentence, and its heads with ROOT at 0 as in a Graph."""
     for sentence in words.sentence_words():
         first = sentence.start
         heads = words.heads[first : sentence.stop]
@@ -89,7 +89,7 @@ def _heads_by_sentence(words: WordColumns) -> Iterator[tuple[range, list[int]]]:
 
 
 def _dependency_length(words: WordColumns, rule: str) -> list[Value]:
-    """The distance in words between dependent and head, 1 for neighbours; 0 for an arc from ROOT.
+    """Return the distance in words between dependent and head, 1 for neighbours; 0 for an arc from ROOT.
 
     A word that is its own head, as only a system's graph has it, is in a "cycle" and not at ROOT.
     """
@@ -99,7 +99,7 @@ def _dependency_length(words: WordColumns, rule: str) -> list[Value]:
 
 
 def _arc_direction(words: WordColumns, rule: str) -> list[Value]:
-    """Where the head stands: "left" or "right" of the word, or "ROOT"; "cycle" for a word that is its own head."""
+    """Return where the head is: "left" or "right" of the word, or "ROOT"; "cycle" for a word that is its own head."""
     return [
         "ROOT" if head == AT_ROOT else "left" if head < word else "right" if head > word else "cycle"
         for word, head in enumerate(words.heads)
@@ -107,28 +107,28 @@ def _arc_direction(words: WordColumns, rule: str) -> list[Value]:
 
 
 def _distance_to_root(words: WordColumns, rule: str) -> list[Value]:
-    """The number of arcs up to ROOT, 1 for a root word; "cycle" where a system's graph never gets there."""
+    """Return the number of arcs up to ROOT, 1 for a root word; "cycle" where a system's graph never gets there."""
     distances = [each for _, heads in _heads_by_sentence(words) for each in distances_to_root(heads)[1:]]
     return ["cycle" if distance < 0 else distance for distance in distances]
 
 
 def _sentence_length(words: WordColumns, rule: str) -> list[Value]:
-    """The number of words in the sentence."""
+    """Return the number of words in the sentence."""
     return [len(sentence) for sentence in words.sentence_words() for _ in sentence]
 
 
 def _label(words: WordColumns, rule: str) -> list[Value]:
-    """The label, as the rule compares it."""
+    """Return the label, as the rule compares it."""
     return [*compared_labels(words, is_ud=rule_of(rule).is_ud)]
 
 
 def _tag(words: WordColumns, rule: str) -> list[Value]:
-    """UPOS, or XPOS where that is blank."""
+    """Return UPOS, or XPOS where that is blank."""
     return [*words.tags()]
 
 
 def _arc_projectivity(words: WordColumns, rule: str) -> list[Value]:
-    """Whether all words between dependent and head descend from the head."""
+    """Return whether all words between dependent and head descend from the head."""
     values: list[Value] = ["projective"] * len(words)
     for sentence, heads in _heads_by_sentence(words):
         for word in non_projective_words(heads):
@@ -137,7 +137,7 @@ def _arc_projectivity(words: WordColumns, rule: str) -> list[Value]:
 
 
 def _tree_projectivity(words: WordColumns, rule: str) -> list[Value]:
-    """Whether all arcs of the sentence are projective."""
+    """Return whether all arcs of the sentence are projective."""
     values: list[Value] = ["projective"] * len(words)
     for sentence, heads in _heads_by_sentence(words):
         if non_projective_words(heads):

@@ -15,7 +15,7 @@ UNALIGNED = -2
 
 @dataclass(frozen=True, slots=True)
 class AlignedWords:
-    """A gold and a system file over the same text, their words aligned."""
+    """The words of a gold and a system file over the same text, aligned."""
 
     gold: WordColumns
     system: WordColumns
@@ -65,19 +65,19 @@ def _name(gold: WordColumns) -> str:
 
 
 def _at(gold: WordColumns, place: dict[str, Any]) -> str:
-    """A place of the gold file, or of sentences that come from no file."""
+    """Return a place in the gold file as text; sentences need not come from a file."""
     return f"{gold.name}:{place['line']}" if gold.name else f"the gold treebank (sentence {place['sentence']})"
 
 
 def _is_same_segmentation(gold: WordColumns, system: WordColumns) -> bool:
-    """Whether spans and forms agree; equal spans have equal multiword tokens, since only their words share one."""
+    """Return whether spans and forms agree; then multiword tokens do, since only their words share a span."""
     if gold.spans != system.spans:
         return False
     return gold.forms == system.forms or [*map(str.lower, gold.forms)] == [*map(str.lower, system.forms)]
 
 
 def align(gold: WordColumns, system: WordColumns) -> AlignedWords:
-    """Align by spans and, around multiword tokens, by forms: the slow road that `pair_by_text` takes where it must."""
+    """Align by spans and, around multiword tokens, by forms: the slow way that `pair_by_text` takes if it must."""
     pair = AlignedWords(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
     for g, s in same_words(gold, system):
         pair.system_of[g], pair.gold_of[s] = s, g
@@ -85,7 +85,7 @@ def align(gold: WordColumns, system: WordColumns) -> AlignedWords:
 
 
 def _different_text(gold: WordColumns, system: WordColumns) -> AlignmentError:
-    """Name the first place where the characters of the two files differ, or where one of them ends."""
+    """Return an error that names the first place where the two files differ, or where one of them ends."""
     pairs = zip(gold.characters, system.characters, strict=False)
     shorter = min(len(gold.characters), len(system.characters))
     place = next((index for index, (a, b) in enumerate(pairs) if a != b), shorter)
@@ -102,7 +102,7 @@ def _different_text(gold: WordColumns, system: WordColumns) -> AlignmentError:
 
 
 def _place_of(words: WordColumns, character: int) -> dict[str, Any]:
-    """The place of the word that has this character, in the fields of an error; nothing after the last one."""
+    """Return the place of the word that has this character, as the fields of an error; {} after the last word."""
     for word, (_, end) in enumerate(words.spans):
         if character < end:
             sentence = bisect_right(words.first_words, word) - 1

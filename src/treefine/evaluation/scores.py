@@ -25,6 +25,7 @@ UNIVERSAL_FEATURES = frozenset(
     "PronType NumType Poss Reflex Foreign Abbr Gender Animacy Number Case Definite Degree VerbForm Mood Tense Aspect "
     "Voice Evident Polarity Person Polite".split()
 )
+PTB_PUNCTUATION = frozenset(["``", "''", ":", ",", ".", "PU"])  # Penn's five; PU is all of the Chinese treebank's
 
 # A word is right under a metric if the gold and the system word agree in all of these.
 AGREEMENTS = {
@@ -46,7 +47,7 @@ FunctionWord: TypeAlias = tuple[int, str, str, str]  # which gold word it is, la
 
 
 def compared_labels(words: WordColumns, *, is_ud: bool) -> list[str]:
-    """The labels as they are compared: without subtypes in UD."""
+    """Return the labels as they are compared: without subtypes in UD."""
     if not is_ud:
         return words.labels
     bare = {label: label.partition(":")[0] for label in set(words.labels)}
@@ -54,7 +55,7 @@ def compared_labels(words: WordColumns, *, is_ud: bool) -> list[str]:
 
 
 def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> dict[str, list[bool]]:
-    """For each kind of annotation and each gold word, whether its system word says the same; False if it has none."""
+    """Return, for each kind of annotation and each gold word, whether its system word agrees; False if it has none."""
     gold, system = pair.gold, pair.system
 
     def same(ours: Sequence[object], theirs: Sequence[object]) -> list[bool]:
@@ -89,12 +90,12 @@ def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> d
 
 
 def right_words(metric: str, counted: list[bool], agreements: Mapping[str, list[bool]]) -> list[bool]:
-    """The gold words that count and are right under the metric."""
+    """Return which gold words count and are right under the metric."""
     return reduce(lambda a, b: list(map(and_, a, b)), [agreements[each] for each in AGREEMENTS[metric]], counted)
 
 
 def _function_words(words: WordColumns, described: Sequence[FunctionWord]) -> list[tuple[FunctionWord, ...]]:
-    """The function words that hang on each word, in their order."""
+    """Return the function words attached to each word, in their order."""
     children: dict[int, list[FunctionWord]] = {}
     for head, child in zip(words.heads, described, strict=True):
         if child[1] in FUNCTION_LABELS:
@@ -103,7 +104,7 @@ def _function_words(words: WordColumns, described: Sequence[FunctionWord]) -> li
 
 
 def _universal(column: Sequence[str]) -> list[str]:
-    """Each FEATS cell with its universal features alone, sorted."""
+    """Return each FEATS cell with only its universal features, sorted."""
     reduced = {
         feats: "|".join(sorted(each for each in feats.split("|") if each.partition("=")[0] in UNIVERSAL_FEATURES))
         for feats in set(column)
@@ -111,12 +112,9 @@ def _universal(column: Sequence[str]) -> list[str]:
     return [reduced[feats] for feats in column]
 
 
-PTB_PUNCTUATION = frozenset(["``", "''", ":", ",", ".", "PU"])  # Penn's five; PU is all of the Chinese treebank's
-
-
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many there are, how many are right. `aligned` is None where alignment itself is measured."""
+    """Counts of gold, system and correct items. `aligned` is None where alignment itself is measured."""
 
     gold: int
     system: int
@@ -125,29 +123,29 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """The share of the system's that is right."""
+        """Return the share of the system's items that is right."""
         return self.correct / self.system if self.system else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of the gold ones that was found."""
+        """Return the share of the gold items that was found."""
         return self.correct / self.gold if self.gold else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of the two; with the same words in both files, the attachment score."""
+        """Return the harmonic mean of the two; if both files have the same words, it is the attachment score."""
         return 2 * self.correct / (self.gold + self.system) if self.gold + self.system else 0.0
 
     @property
     def aligned_accuracy(self) -> float | None:
-        """The share of the aligned words that is right."""
+        """Return the share of the aligned words that is right."""
         if self.aligned is None:
             return None
         return self.correct / self.aligned if self.aligned else 0.0
 
 
 def relative_error_reduction(before: float, after: float) -> float | None:
-    """The share of the errors that is gone (RER, Eq. 8); scores lie between 0 and 1. None where there were no errors.
+    """Return the share of errors removed (RER, Eq. 8) between two scores from 0 to 1; None if there were no errors.
 
     >>> round(relative_error_reduction(0.90, 0.92), 3)
     0.2
@@ -194,14 +192,14 @@ RULES: Mapping[str, Rule] = {
 
 
 def rule_of(name: str) -> Rule:
-    """The rule of that name, or an error with the list of names."""
+    """Return the rule of that name, or raise an error that lists the names."""
     if name not in RULES:
         raise TreefineError(f"There is no rule {name!r}.", hint=f"Choose one of {', '.join(RULES)}.")
     return RULES[name]
 
 
 def evaluate(gold: Treebank, system: Treebank, *, rule: str = "conll18") -> dict[str, Score]:
-    """All scores of `system` against `gold`, each a path or sentences.
+    """Return all scores of `system` against `gold`, each a path or sentences.
 
     >>> from treefine import Sentence, Graph, evaluate
     >>> words = Sentence.of_words(["Dogs", "bark"])
@@ -243,7 +241,7 @@ def load_pairs(
 
 
 def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[str] = ()) -> dict[str, Marks]:
-    """Which words each metric of the rule, or each of those named, counts, and which are right."""
+    """Return which words each metric of the rule, or each of those named, counts, and which are right."""
     chosen = rule_of(rule)
     for metric in metrics:
         if metric not in chosen.metrics:
@@ -256,14 +254,14 @@ def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[st
 
 
 def all_scores(pair: AlignedWords, found: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
-    """The scores of the rule's official scorer, then whole sentences: UEM (heads right) and LEM (labels too)."""
+    """Return the scores of the rule's official scorer, then whole sentences: UEM (heads right) and LEM (labels too)."""
     scores = segmentation_scores(pair) if rule_of(rule).is_ud else {}
     scores |= {metric: _score(pair, each) for metric, each in found.items()}
     return scores | {"UEM": _exact_match(pair, found["UAS"]), "LEM": _exact_match(pair, found["LAS"])}
 
 
 def segmentation_scores(pair: AlignedWords) -> dict[str, Score]:
-    """Tokens and sentences that have the same characters in both files, and words that are aligned."""
+    """Return scores of tokens and sentences that have the same characters in both files, and of aligned words."""
     aligned = len(pair.system_of) - pair.system_of.count(UNALIGNED)
     return {
         "Tokens": _span_score(pair.gold.tokens, pair.system.tokens),
@@ -297,7 +295,7 @@ def _span_score(gold: Sequence[tuple[int, int]], system: Sequence[tuple[int, int
 
 
 def _exact_match(pair: AlignedWords, found: Marks) -> Score:
-    """Sentences that both files have, with the same words, all of which are right."""
+    """Return the score of sentences that both files have, with the same words, all of which are right."""
     system_words = dict(zip(pair.system.sentences, map(len, pair.system.sentence_words()), strict=True))
     correct = 0
     for span, words in zip(pair.gold.sentences, pair.gold.sentence_words(), strict=True):
@@ -307,7 +305,7 @@ def _exact_match(pair: AlignedWords, found: Marks) -> Score:
 
 
 def scores_by_label(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> dict[str, Score]:
-    """Precision, recall and F1 of each label, from the marks of LAS; the most frequent gold label first."""
+    """Return the score of each label, from the marks of LAS; the most frequent gold label comes first."""
     ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
     gold = Counter(label for label, counts in zip(ours, found.gold, strict=True) if counts)
     system = Counter(label for label, counts in zip(theirs, found.system, strict=True) if counts)
@@ -320,7 +318,7 @@ def scores_by_label(pair: AlignedWords, found: Marks, *, rule: str = "conll18") 
 
 
 def label_confusions(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
-    """How often a gold label (first) was given another one (second), over the aligned words that count."""
+    """Count how often a gold label (first) was given another one (second), over the aligned words that count."""
     ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
     return Counter(
         (ours[g], theirs[s])
@@ -330,7 +328,7 @@ def label_confusions(pair: AlignedWords, found: Marks, *, rule: str = "conll18")
 
 
 def head_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]]:
-    """How often a word that hangs on a word of one tag (first) was hung on another word of some tag (second).
+    """Count wrong heads by the tags of the gold head (first) and of the system's head (second).
 
     `found` are the marks of UAS. Tags are UPOS, or XPOS where that is blank, or ROOT.
     """

@@ -20,7 +20,7 @@ TIE = 1e-12  # differences of F1 closer than this are equal but for rounding
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far apart two systems are, and the probability of as much by chance (two-sided)."""
+    """The difference of two systems, and the probability of as large a one by chance (two-sided)."""
 
     first: str
     second: str
@@ -32,7 +32,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Several systems under one metric."""
+    """The comparison of several systems by one metric."""
 
     metric: str
     alpha: float
@@ -43,18 +43,18 @@ class Comparison:
 
     @property
     def best(self) -> str:
-        """The system with the highest score."""
+        """Return the system with the highest score."""
         return max(self.scores, key=lambda name: self.scores[name])
 
     @property
     def best_group(self) -> frozenset[str]:
-        """The best system and all that the randomisation test does not tell from it: the bold ones of a table."""
+        """Return the best system and all that the randomisation test cannot tell from it."""
         best = self.best
         alike = [name for name in self.scores if name != best and self.between(best, name).randomisation >= self.alpha]
         return frozenset([best, *alike])
 
     def between(self, one: str, other: str) -> Difference:
-        """The difference between two systems, whichever was named first."""
+        """Return the difference between two systems, whichever was named first."""
         return self.differences[(one, other) if (one, other) in self.differences else (other, one)]
 
 
@@ -111,7 +111,7 @@ def sentence_of_each_word(pair: AlignedWords) -> tuple[NDArray[np.int64], NDArra
 
 
 def f1(totals: Counts) -> NDArray[np.float64]:
-    """F1 from totals of (gold, system, correct) words in the last axis."""
+    """Return F1 from totals of (gold, system, correct) words in the last axis."""
     return 2 * totals[..., 2] / np.maximum(totals[..., 0] + totals[..., 1], 1)
 
 
@@ -122,14 +122,14 @@ def _differences(
     rng: np.random.Generator,
     on_progress: Callable[[int], None] | None,
 ) -> dict[tuple[str, str], Difference]:
-    """Each two systems. Drawing costs most, so each sample is drawn once and summed once for each system."""
+    """Compare each two systems. Drawing costs most, so each sample is drawn once and summed once per system."""
     pairs = list(combinations(counts, 2))
     whole = {name: each.sum(axis=0) for name, each in counts.items()}
     observed = {(a, b): float(f1(whole[b]) - f1(whole[a])) for a, b in pairs}
     columns = np.concatenate(list(counts.values()), axis=1)  # [sentence, 3 * system]
 
     def summed(draws: NDArray[np.float64]) -> dict[str, Counts]:
-        """The totals of each system in each sample. [sample, 3]."""
+        """Return the totals of each system in each sample. [sample, 3]."""
         totals = (draws @ columns).reshape(len(draws), len(counts), 3)
         return {name: totals[:, number] for number, name in enumerate(counts)}
 
@@ -162,18 +162,18 @@ def _differences(
 
 
 def _as_far(distances: NDArray[np.float64], observed: float) -> int:
-    """How many samples are at least as far from 0 as what was observed."""
+    """Count the samples that are at least as far from 0 as what was observed."""
     return int(np.sum(np.abs(distances) >= abs(observed) - TIE))
 
 
 def draw_swaps(rng: np.random.Generator, samples: int, sentences: int) -> NDArray[np.float64]:
-    """For each sample and sentence, 1 or 0: the two systems' outputs change places, or not. [sample, sentence]."""
+    """Draw whether the two systems swap their outputs (1 or 0), for each sample and sentence. [sample, sentence]."""
     packed = rng.integers(0, 256, size=(samples, (sentences + 7) // 8), dtype=np.uint8)
     return np.unpackbits(packed, axis=1, count=sentences).astype(np.float64)
 
 
 def draw_weights(rng: np.random.Generator, samples: int, sentences: int) -> NDArray[np.float64]:
-    """For each sample, how often each sentence was drawn, of as many draws with replacement as there are sentences."""
+    """Draw as many sentences as there are, with replacement; return how often each was drawn. [sample, sentence]."""
     drawn = rng.integers(0, sentences, size=(samples, sentences))
     drawn += np.arange(samples)[:, None] * sentences
     weights = np.bincount(drawn.ravel(), minlength=samples * sentences)
@@ -181,7 +181,7 @@ def draw_weights(rng: np.random.Generator, samples: int, sentences: int) -> NDAr
 
 
 def swapped_differences(a: Counts, b: Counts, chosen_a: Counts, chosen_b: Counts) -> NDArray[np.float64]:
-    """F1 of b minus F1 of a in each sample, after the chosen sentences have changed places.
+    """Return F1 of b minus F1 of a in each sample, after the chosen sentences have been swapped.
 
     The totals are those of all sentences, [3], and of the chosen ones of each sample, [sample, 3].
     """

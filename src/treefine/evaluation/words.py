@@ -29,7 +29,7 @@ class SentencePlace(NamedTuple):
     word_lines: Sequence[int]  # of each word, from there
 
     def of_word(self, number: int) -> dict[str, Any]:
-        """The place of one of its words, from 1, in the fields of an error."""
+        """Return the place of one of its words, from 1, as the fields of an error."""
         line = self.first_line + self.word_lines[number - 1]
         return {"line": line, "sent_id": self.sent_id, "sentence": self.sentence, "word": str(number)}
 
@@ -59,11 +59,11 @@ class WordColumns:
         return len(self.forms)
 
     def tags(self) -> list[str]:
-        """UPOS of each word, or XPOS where that is blank."""
+        """Return UPOS of each word, or XPOS where that is blank."""
         return [u if u != BLANK else x for u, x in zip(self.upos, self.xpos, strict=True)]
 
     def sentence_words(self) -> Iterator[range]:
-        """The words of each sentence."""
+        """Yield the words of each sentence."""
         for first, stop in zip(self.first_words, [*self.first_words, len(self)][1:], strict=True):
             yield range(first, stop)
 
@@ -76,12 +76,12 @@ def load_words(
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> WordColumns:
-    """The words of a file or of sentences at hand.
+    """Read the words of a file, or of sentences that were read before.
 
-    For Universal Dependencies, what the official CoNLL 2018 scorer refuses is refused: cycles, no or several roots, a
-    byte order mark, blank lines too many, a last sentence that no blank line ends, a carriage return within a line. The
-    scorers of the other corpora know no multiword tokens and no spaces in forms, and look at no tree. Without
-    `needs_trees`, cycles and any number of roots are accepted in UD, too.
+    Universal Dependencies are refused as the official CoNLL 2018 scorer refuses them: cycles, no root or several, a
+    byte order mark, surplus blank lines, no blank line after the last sentence, a carriage return within a line. Without
+    `needs_trees`, cycles and any number of roots are accepted. The scorers of the other corpora know no multiword
+    tokens and no spaces in forms, and do not look at the trees.
     """
     is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
     if is_file:

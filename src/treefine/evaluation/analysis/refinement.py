@@ -39,18 +39,18 @@ class StepCounts:
 
     @property
     def f1(self) -> tuple[float, ...]:
-        """The F-score after each step; of all words it is the attachment score."""
+        """Return the F-score after each step; of all words it is the attachment score."""
         pairs = zip(self.system, self.correct, strict=True)
         return tuple([2 * right / (self.gold + n) if self.gold + n else 0.0 for n, right in pairs])
 
     @property
     def reductions(self) -> tuple[float | None, ...]:
-        """The share of the errors that each step after the first trees removed; None where there were none."""
+        """Return the share of errors that each step after the first trees removed; None where there were no errors."""
         return tuple([self._reduction(*two) for two in pairwise(self.f1)])
 
     @property
     def total(self) -> float | None:
-        """The share of the first trees' errors that all steps together removed."""
+        """Return the share of the first trees' errors that all steps together removed."""
         return self._reduction(self.f1[0], self.f1[-1])
 
     def _reduction(self, before: float, after: float) -> float | None:
@@ -59,7 +59,7 @@ class StepCounts:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One gold sentence with its first and its last tree, of which one alone is right."""
+    """One gold sentence with its first and its last tree, only one of which is right."""
 
     gold: Sentence
     first: Arcs
@@ -69,7 +69,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a model took: its numbers, and the seconds of each step over a whole treebank."""
+    """The costs of a model: its parameters, and the seconds of each step over a whole treebank."""
 
     device: str
     parameters: int
@@ -96,7 +96,7 @@ class Refinement:
 
     @property
     def steps(self) -> range:
-        """Each t that has trees."""
+        """Return each t that has trees."""
         return range(self.first, self.first + len(self.converged) + 1)
 
 
@@ -149,7 +149,7 @@ def refinement_of(
 
 
 def step_pair(gold: WordColumns, trees: Sequence[Arcs]) -> AlignedWords:
-    """The gold words with the trees of a step, as a system's file of the same words would be."""
+    """Return the gold words aligned with the trees of a step, as with a system's file of the same words."""
     heads: list[int] = []
     for words, tree in zip(gold.sentence_words(), trees, strict=True):
         if len(tree.heads) != len(words):
@@ -163,7 +163,7 @@ def step_pair(gold: WordColumns, trees: Sequence[Arcs]) -> AlignedWords:
 
 
 def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
-    """The counts of several treebanks, added; a model with fewer steps keeps its last trees."""
+    """Add the counts of several treebanks; a model with fewer steps keeps its last trees."""
     examples = [
         [each for found in refinements for each in found.corrected],
         [each for found in refinements for each in found.spoiled],
@@ -173,13 +173,13 @@ def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
 
 
 def mean(refinements: Sequence[Refinement], *, name: str) -> Refinement:
-    """The mean of the counts of several models (seeds) over the same treebank; the examples are the first model's."""
+    """Average the counts of several models (seeds) over the same treebank; the examples are the first model's."""
     found = _added(refinements, name, parts=len(refinements))
     return replace(found, corrected=refinements[0].corrected, spoiled=refinements[0].spoiled)
 
 
 def ranked_labels(refinement: Refinement, *, least: float, most: int | None = None) -> list[str]:
-    """The labels of at least so many gold words, those that lost the largest share of their errors first.
+    """Return the labels with at least `least` gold words, those that lost the largest share of their errors first.
 
     Labels without an error in the first trees have no such share and are left out.
     """
@@ -192,7 +192,7 @@ def ranked_labels(refinement: Refinement, *, least: float, most: int | None = No
 
 
 def _added(refinements: Sequence[Refinement], name: str, *, parts: int = 1) -> Refinement:
-    """All counts added and divided into so many parts, without examples."""
+    """Add all counts and divide them by `parts`, without examples."""
     if len({each.first for each in refinements}) != 1:
         raise ValueError("refinements with an initial parse and without one cannot be counted together")
     n_trees = max(len(each.steps) for each in refinements)
@@ -203,7 +203,7 @@ def _added(refinements: Sequence[Refinement], name: str, *, parts: int = 1) -> R
         return {name: _sum([of(each).get(name, no_word) for each in refinements], n_trees, parts) for name in names}
 
     def converged(step: int) -> float:
-        """A model that has made its last step leaves all sentences as they are."""
+        """Count the sentences that the step left unchanged; that is all of them after the last step of a model."""
         counts = [each.converged[step] if step < len(each.converged) else each.n_sentences for each in refinements]
         return _divided(sum(counts), parts)
 
@@ -229,7 +229,7 @@ def _sum(several: Sequence[StepCounts], n_trees: int, parts: int) -> StepCounts:
 
 
 def _divided(total: float, parts: int) -> float:
-    """The total in so many parts; of one part it stays a whole number."""
+    """Divide the total; with one part it stays a whole number."""
     return total if parts == 1 else total / parts
 
 
@@ -238,7 +238,7 @@ def _step_counts(scores: Sequence[Score]) -> StepCounts:
 
 
 def _score(found: Marks, chosen: Sequence[bool] | None) -> Score:
-    """The words that count, all or those chosen; gold and system have the same."""
+    """Score the words that count, all or those chosen; gold and system have the same words."""
     if chosen is None:
         return Score(sum(found.gold), sum(found.gold), sum(found.correct))
     n_words = sum(counts and is_chosen for counts, is_chosen in zip(found.gold, chosen, strict=True))
@@ -247,6 +247,6 @@ def _score(found: Marks, chosen: Sequence[bool] | None) -> Score:
 
 
 def _wrong_words(words: WordColumns, found: Marks) -> list[int]:
-    """How many words of each sentence count and are wrong."""
+    """Return how many words of each sentence count and are wrong."""
     spans = [slice(each.start, each.stop) for each in words.sentence_words()]
     return [sum(found.gold[span]) - sum(found.correct[span]) for span in spans]
