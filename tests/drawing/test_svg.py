@@ -76,6 +76,10 @@ def lines_and_boxes(picture: ElementTree.Element) -> tuple[list[Line], list[Box]
     return lines, boxes
 
 
+def arcs_drawn(picture: Picture) -> tuple[list[Line], list[Box]]:
+    return lines_and_boxes(groups(draw_svg([picture]))[0])
+
+
 def word_places(picture: ElementTree.Element) -> list[float]:
     return [float(each.get("x")) for each in parts(picture, "text") if each.get("class") == "form"]
 
@@ -95,7 +99,7 @@ def test_the_heads_of_every_tree_can_be_read_back_from_the_lines(picture):
 
 @given(tree_pictures())
 def test_no_two_lines_of_a_tree_run_together(picture):
-    lines, _ = lines_and_boxes(groups(draw_svg([picture]))[0])
+    lines, _ = arcs_drawn(picture)
 
     for one, other in combinations(lines, 2):
         if one.height == other.height:
@@ -106,7 +110,7 @@ def test_no_two_lines_of_a_tree_run_together(picture):
 @given(tree_pictures())
 def test_in_a_projective_tree_no_line_and_no_label_touches_another_label(picture):
     assume(picture.graph.is_projective)
-    lines, boxes = lines_and_boxes(groups(draw_svg([picture]))[0])
+    lines, boxes = arcs_drawn(picture)
 
     for one, other in combinations(boxes, 2):
         apart = one.right <= other.left or other.right <= one.left or one.bottom <= other.top or other.bottom <= one.top
@@ -161,7 +165,7 @@ def test_markup_in_a_word_is_text():
 def test_markup_in_a_label_is_text_also_where_it_was_another():
     before, after = Graph.of_words([0], ["<b>&"]), Graph.of_words([0], ["<i>&"])
 
-    (box,) = lines_and_boxes(groups(draw_svg([Picture(("w",), graph=after, before=before)]))[0])[1]
+    (box,) = arcs_drawn(Picture(("w",), graph=after, before=before))[1]
 
     assert box.text == "<b>& <i>&"
 
@@ -171,7 +175,7 @@ def test_long_tags_tokens_and_root_labels_keep_their_words_apart():
     tokens = (Token("a rather long token", range(1, 3), "_"), Token("a rather long token", range(3, 5), "_"))
     plain = word_places(groups(draw_svg([Picture(tuple("wxyz"))]))[0])
 
-    boxes = lines_and_boxes(groups(draw_svg([Picture(tuple("xyz"), graph=roots)]))[0])[1]
+    boxes = arcs_drawn(Picture(tuple("xyz"), graph=roots))[1]
     tagged = word_places(groups(draw_svg([Picture(tuple("xyz"), ("a very long tag",) * 3)]))[0])
     joined = word_places(groups(draw_svg([Picture(tuple("wxyz"), tokens=tokens)]))[0])
 
@@ -214,7 +218,7 @@ def test_the_old_arc_of_a_word_does_not_cross_the_new_one(old_head, new_head):
         return Graph.of_words([0, 0, head, 0, 0], ["x"] * 5)
 
     picture = Picture(tuple("vwxyz"), graph=over(new_head), before=over(old_head))
-    lines, _ = lines_and_boxes(groups(draw_svg([picture]))[0])
+    lines, _ = arcs_drawn(picture)
 
     pair = [line for line in lines if line.kind != "same"]
     assert len(pair) == 2 * (old_head != new_head)
@@ -225,7 +229,7 @@ def test_the_old_arc_of_a_word_does_not_cross_the_new_one(old_head, new_head):
 
 
 def test_arcs_of_a_first_picture_are_not_marked():
-    lines, _ = lines_and_boxes(groups(draw_svg([Picture(tuple("wxyz"), graph=REFINED)]))[0])
+    lines, _ = arcs_drawn(Picture(tuple("wxyz"), graph=REFINED))
 
     assert {line.kind for line in lines} == {"same"}
 
@@ -305,7 +309,7 @@ def test_multiword_tokens_stand_under_their_words():
 
 @given(st.integers(1, 7).flatmap(graphs))
 def test_any_graph_has_a_line_and_an_arrow_for_each_word(graph):
-    lines, boxes = lines_and_boxes(groups(draw_svg([Picture(("w",) * len(graph), graph=graph)]))[0])
+    lines, boxes = arcs_drawn(Picture(("w",) * len(graph), graph=graph))
 
     assert len(lines) == len(boxes) == len(graph)
     assert all(line.height < line.ground for line in lines)
@@ -358,7 +362,7 @@ def test_confidence_stands_behind_the_label_where_that_is_wanted_and_a_low_one_h
     boxes = lines_and_boxes(drawn)[1]
     assert sorted(box.text for box in boxes) == ["nsubj 0.41?", "root 0.80"]
     assert [each.get("class") for each in parts(drawn, "tspan")] == ["sure unsure", "sure"]
-    plain = lines_and_boxes(groups(draw_svg([replace(picture, shows_confidence=False)]))[0])[1]
+    plain = arcs_drawn(replace(picture, shows_confidence=False))[1]
     assert sorted(box.text for box in plain) == ["nsubj", "root"]
     assert min(box.right - box.left for box in boxes) > max(box.right - box.left for box in plain)
 
@@ -366,7 +370,7 @@ def test_confidence_stands_behind_the_label_where_that_is_wanted_and_a_low_one_h
 def test_a_word_that_is_not_attached_has_no_arc():
     picture = Picture(tuple("wxyz"), graph=REFINED, unattached=frozenset({1, 3}))
 
-    lines, boxes = lines_and_boxes(groups(draw_svg([picture]))[0])
+    lines, boxes = arcs_drawn(picture)
 
     assert len(lines) == len(boxes) == 2
 
@@ -391,7 +395,7 @@ def test_frames_are_of_one_size_without_titles_and_with_their_words_in_the_same_
 def test_no_label_covers_a_line_that_starts_beside_it():
     graph = Graph.of_words([2, 0, 1], ["a rather long label", "root", "dep"])
 
-    lines, boxes = lines_and_boxes(groups(draw_svg([Picture(tuple("xyz"), graph=graph)]))[0])
+    lines, boxes = arcs_drawn(Picture(tuple("xyz"), graph=graph))
 
     (box,) = [box for box in boxes if box.text == "a rather long label"]
     (line,) = [line for line in lines if line.reach[1] - line.reach[0] > box.right - box.left + 40]

@@ -79,9 +79,9 @@ def load_words(
     """Read the words of a file, or of sentences that were read before.
 
     Universal Dependencies are refused as the official CoNLL 2018 scorer refuses them: cycles, no root or several, a
-    byte order mark, surplus blank lines, no blank line after the last sentence, a carriage return within a line. Without
-    `needs_trees`, cycles and any number of roots are accepted. The scorers of the other corpora know no multiword
-    tokens and no spaces in forms, and do not look at the trees.
+    byte order mark, surplus blank lines, no blank line after the last sentence, a carriage return within a line.
+    Without `needs_trees`, cycles and any number of roots are accepted. The scorers of the other corpora
+    know no multiword tokens and no spaces in forms, and do not look at the trees.
     """
     is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
     if is_file:
