@@ -134,7 +134,15 @@ def test_a_large_request_is_read_and_answered_as_a_small_one(client, parser):
         ({"words": [WORDS, []]}, 400, {"message": "A sentence has at least one word."}),
         ({"words": [["a\tb"]]}, 400, {}),
         ({"words": [["a"] * 51]}, 413, {"message": "Sentence 1 has 51 words."}),
-        ({"words": [WORDS], "model": "../../etc"}, 404, {"models": ["tiny", "other"]}),
+        (
+            {"words": [WORDS], "model": "../../etc"},
+            404,
+            {
+                "message": "There is no model '../../etc' here.",
+                "hint": "Choose tiny or other.",
+                "models": ["tiny", "other"],
+            },
+        ),
         ({"text": "a b", "model": "other"}, 400, {"message": "This model has no segmenter, so it cannot read text."}),
         ({"words": [WORDS], "constraints": [{"heads": {"1": 2, "2": 1}}]}, 400, {"sentence": 1}),
         ({"words": [WORDS], "constraints": [{"heads": {"1": 99}}]}, 400, {}),

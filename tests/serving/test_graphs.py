@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from tests.support.tiny import sample, tiny_parser
 from treefine import Graph
 from treefine.parsing.confidence import Confidence
+from treefine.parsing.initial import given as own
 from treefine.parsing.parse import Parse
+from treefine.segmenter.cut import Segmented
 from treefine.serving.graphs import graphs_of
 from treefine.treebank.graph import Arcs
+from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
 
 WORDS = ("Dogs", "bark", "loudly")
@@ -32,28 +35,24 @@ def parse_of(initial, steps=(FIRST, LAST), tree=LAST, sure=((0.5, 1.0), (0.75, 1
 EMPTY = Arcs((None,) * 3, ("_",) * 3)
 
 
+def titles(graphs):
+    return [graph["title"] for graph in graphs]
+
+
 def test_from_nothing_there_is_a_graph_of_bare_words_first():
     graphs = graphs_of(parse_of(EMPTY))
 
-    assert [graph["title"] for graph in graphs] == [
-        "initial graph: empty",
-        "step 1: the first arcs",
-        "step 2: 1 arc changed",
-    ]
+    assert titles(graphs) == ["initial graph: empty", "step 1: the first arcs", "step 2: 1 arc changed"]
     assert graphs[0]["heads"] == [None, None, None]
     assert "data-head" not in graphs[0]["svg"]
     assert [graph["changed"] for graph in graphs] == [[], [], [3]]
-    assert graphs[2]["heads"] == [2, 0, 2]
-    assert graphs[2]["labels"] == ["nsubj", "root", "advmod"]
+    assert (graphs[2]["heads"], graphs[2]["labels"]) == ([2, 0, 2], ["nsubj", "root", "advmod"])
 
 
 def test_a_graph_that_is_filled_in_in_part_is_shown_and_its_words_may_change():
     graphs = graphs_of(parse_of(Arcs((None, 1, 2), ("_", "obj", "_"))))
 
-    assert [graph["title"] for graph in graphs][:2] == [
-        "initial graph: 2 of 3 words have a head",
-        "step 1: 2 arcs changed",
-    ]
+    assert titles(graphs)[:2] == ["initial graph: 2 of 3 words have a head", "step 1: 2 arcs changed"]
     assert graphs[0]["heads"] == [None, 1, 2]
     assert set(re.findall(r'data-word="(\d)" data-head', graphs[0]["svg"])) == {"2", "3"}
     assert graphs[1]["changed"] == [2, 3]
@@ -64,11 +63,7 @@ def test_a_whole_graph_is_the_first_and_the_tree_the_last_where_the_last_step_ha
 
     graphs = graphs_of(parse_of(FIRST.arcs, steps=(cycle,), sure=((0.5, 1.0),)))
 
-    assert [graph["title"] for graph in graphs] == [
-        "initial graph",
-        "step 1: 2 arcs changed",
-        "best tree: 1 arc changed",
-    ]
+    assert titles(graphs) == ["initial graph", "step 1: 2 arcs changed", "best tree: 1 arc changed"]
     assert [graph["confidence"] for graph in graphs] == [None, [0.5] * 3, [0.9] * 3]
     assert [graph["t"] for graph in graphs] == [0, 1, 2]
 
@@ -83,15 +78,10 @@ def test_whatever_is_started_from_all_drawings_are_of_one_size_and_have_their_wo
     assert graphs[0]["heads"] == heads
 
 
-@pytest.mark.parametrize("initial", ["empty", "given"])
+@pytest.mark.parametrize("initial", ["empty", own], ids=["empty", "given"])
 def test_the_graphs_are_those_of_the_parser_with_how_sure_each_step_was(initial):
-    from treefine.parsing.initial import given as own
-    from treefine.segmenter.cut import Segmented
-    from treefine.treebank.raw_text import own_text, spans_in
-
-    parser = tiny_parser(initial="empty" if initial == "empty" else own)
-    sentences = sample(5)
-    found = [Segmented(each, spans_in(own_text(each), each)) for each in sentences]
+    parser = tiny_parser(initial=initial)
+    found = [Segmented(each, spans_in(own_text(each), each)) for each in sample(5)]
 
     for parse in parser.stream_segmented(found, each_step=True):
         first, *rest = graphs_of(parse)

@@ -16,7 +16,6 @@ from treefine.serving.middleware import (
     ServerMetrics,
     TooLargeError,
     TooLateError,
-    UnknownModelError,
 )
 from treefine.serving.requests import ParseJob, RequestOptions
 from treefine.serving.service import Served, Service
@@ -84,16 +83,6 @@ def test_requests_with_other_options_get_their_own():
 
     parser = tiny_parser()
     assert ask_together(jobs) == [list(each.options.apply(parser).stream(each.sentences)) for each in jobs]
-
-
-def test_parses_have_confidence_and_steps_those_of_each_step_too():
-    with service_of() as service:
-        (parses,) = ask_all(service, [job(*SENTENCES[:5])], "parses")
-        (steps,) = ask_all(service, [job(*SENTENCES[:5])], "steps")
-
-    assert as_json(parses) == as_json(tiny_parser().stream_parses(SENTENCES[:5]))
-    assert all(len(each.step_confidences) == len(each.steps) for each in steps)
-    assert as_json(steps) == as_json(parses)
 
 
 def test_a_round_waits_for_requests_that_keep_coming(monkeypatch):
@@ -329,15 +318,6 @@ def test_constraints_are_for_the_sentence_of_their_number_and_go_before_its_mark
     (_, second), beyond = ask_together([asked, job(sentence, constraints={2: Constraints(heads={1: 0})})])
     assert (second.heads[0], second.heads[2], second.labels[0]) == (2, 1, "det")
     assert str(beyond) == "There are constraints for sentence 2, and 1 sentences. Sentences are counted from 1."
-
-
-def test_models_are_found_by_their_names_alone():
-    served = Served({"en": tiny_parser(), "tr": tiny_parser()}, ServerLimits(), ServerMetrics())
-
-    assert (served.names, served.default) == (("en", "tr"), "en")
-    assert (served.find("").name, served.find("tr").name) == ("en", "tr")
-    with pytest.raises(UnknownModelError, match=r"no model '../en' here. Choose en or tr\."):
-        served.find("../en")
 
 
 def test_a_server_has_a_model_and_no_model_has_two_names():

@@ -1,5 +1,7 @@
 """The UDPipe API: what UDPipe answers, over our models."""
 
+from io import BytesIO
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -12,6 +14,8 @@ from treefine.treebank.conllu import read_treebank
 from treefine.treebank.raw_text import raw_text
 
 TEXT = "a bab. bb del 'a\n\n21 baki é. b"
+GIVEN = list(read_treebank(DATA / "en_ewt-sample.conllu"))[:3]
+CONLLU = "".join(each.to_text() for each in GIVEN)
 ALL = {"tokenizer": "", "tagger": "", "parser": ""}
 
 
@@ -37,45 +41,40 @@ def fault(client, url="/process", **request):
     return answer.status_code, answer.json()["error"]
 
 
-def sentences(conllu, tmp_path):
-    file = tmp_path / "result.conllu"
-    file.write_bytes(conllu.encode())
-    return list(read_treebank(file))
+def sentences(client, **params):
+    return list(read_treebank(BytesIO(process(client, **params).encode()), format="conllu"))
 
 
-def sample(n_sentences):
-    return "".join(each.to_text() for each in list(read_treebank(DATA / "en_ewt-sample.conllu"))[:n_sentences])
-
-
-def test_all_three_stages_give_the_trees_and_tags_of_the_parser(client, parser, tmp_path):
-    found = sentences(process(client, data=TEXT, **ALL), tmp_path)
+def test_all_three_stages_give_the_trees_and_tags_of_the_parser(client, parser):
+    found = sentences(client, data=TEXT, **ALL)
 
     expected = [parse.sentence for parse in parser(TEXT)]
     assert [each.columns for each in found] == [each.columns for each in expected]
     assert [each.text for each in found] == [each.text for each in expected]
 
 
-def test_the_result_begins_with_the_comments_of_udpipe(client):
-    lines = process(client, data="a b", **ALL).split("\n")
-
-    assert lines[0].startswith("# generator = treefine ")
-    assert lines[1:6] == ["# udpipe_model = en", "# newdoc", "# newpar", "# sent_id = 1", "# text = a b"]
-
-
-def test_the_answer_has_the_fields_of_udpipe(client):
-    answer = client.get("/process", params={"data": "a b", "tokenizer": ""}).json()
+def test_the_answer_has_the_fields_and_the_result_the_comments_of_udpipe(client):
+    answer = client.get("/process", params={"data": "a b", **ALL}).json()
 
     assert list(answer) == ["model", "acknowledgements", "result"]
     assert answer["model"] == "en"
     assert all(isinstance(each, str) for each in answer["acknowledgements"])
+    lines = answer["result"].split("\n")
+    assert lines[0].startswith("# generator = treefine ")
+    assert lines[1:6] == ["# udpipe_model = en", "# newdoc", "# newpar", "# sent_id = 1", "# text = a b"]
 
 
 @pytest.mark.parametrize(
     ("stages", "has_tags", "has_heads"),
-    [(["tokenizer"], False, False), (["tokenizer", "tagger"], True, False), (["tokenizer", "parser"], False, True)],
+    [
+        ({}, False, False),
+        ({"tagger": ""}, True, False),
+        ({"parser": ""}, False, True),
+        ({"tagger": "none", "parser": ""}, False, True),  # none means no in UDPipe 1
+    ],
 )
-def test_a_stage_that_is_not_asked_for_is_not_done(client, tmp_path, stages, has_tags, has_heads):
-    found = sentences(process(client, data=TEXT, **dict.fromkeys(stages, "")), tmp_path)
+def test_a_stage_that_is_not_asked_for_is_not_done(client, stages, has_tags, has_heads):
+    found = sentences(client, data=TEXT, tokenizer="", **stages)
 
     assert {tag != "_" for each in found for tag in (*each.upos, *each.xpos)} == {has_tags}
     assert {head is not None for each in found for head in each.heads} == {has_heads}
@@ -88,45 +87,26 @@ def test_text_that_is_only_cut_is_not_parsed(client, parser, monkeypatch):
     assert process(client, data="a b", tokenizer="", output="horizontal") == "a b\n"
 
 
-def test_a_stage_of_the_value_none_is_off_as_in_udpipe_1(client, tmp_path):
-    (found,) = sentences(process(client, data="a b", tokenizer="", tagger="none", parser=""), tmp_path)
+def test_the_tagger_replaces_the_tags_of_conllu_and_leaves_its_trees(client, parser):
+    found = sentences(client, data=CONLLU, tagger="")
 
-    assert set(found.upos) == {"_"}
-    assert None not in found.heads
-
-
-def test_the_tagger_replaces_the_tags_of_conllu_and_leaves_its_trees(client, parser, tmp_path):
-    before = list(read_treebank(DATA / "en_ewt-sample.conllu"))[:3]
-
-    found = sentences(process(client, data=sample(3), tagger=""), tmp_path)
-
-    predicted = parser.parse([each.forms for each in before])
-    assert [each.upos for each in found] == [each.upos for each in predicted]
-    assert [each.xpos for each in found] == [each.xpos for each in predicted]
-    assert [each.upos for each in found] != [each.upos for each in before]
-    assert [each.arcs for each in found] == [each.arcs for each in before]
+    predicted = parser.parse([each.forms for each in GIVEN])
+    assert [(each.upos, each.xpos) for each in found] == [(each.upos, each.xpos) for each in predicted]
+    assert [each.upos for each in found] != [each.upos for each in GIVEN]
+    assert [each.arcs for each in found] == [each.arcs for each in GIVEN]
 
 
-def test_the_parser_replaces_the_trees_of_conllu_and_leaves_its_tags(client, parser, tmp_path):
-    before = list(read_treebank(DATA / "en_ewt-sample.conllu"))[:3]
+def test_the_parser_replaces_the_trees_of_conllu_and_leaves_its_tags(client, parser):
+    found = sentences(client, data=CONLLU, parser="")
 
-    found = sentences(process(client, data=sample(3), parser=""), tmp_path)
-
-    assert [each.upos for each in found] == [each.upos for each in before]
-    assert [each.arcs for each in found] == [each.arcs for each in parser.parse(before)]
-    assert [each.arcs for each in found] != [each.arcs for each in before]
+    assert [each.upos for each in found] == [each.upos for each in GIVEN]
+    assert [each.arcs for each in found] == [each.arcs for each in parser.parse(GIVEN)]
+    assert [each.arcs for each in found] != [each.arcs for each in GIVEN]
 
 
-def test_conllu_with_no_stage_comes_back_as_it_is(client):
-    result = process(client, data=sample(3))
-
-    assert result.split("\n", maxsplit=2)[2] == sample(3)  # after the two comments on who made it
-
-
-def test_conllu_in_the_newlines_of_windows_comes_back_in_line_feeds(client):
-    assert process(client, data="\ufeff" + sample(3).replace("\n", "\r\n"), parser="") == process(
-        client, data=sample(3), parser=""
-    )
+def test_conllu_with_no_stage_comes_back_as_it_is_with_line_feeds(client):
+    for data in (CONLLU, "\ufeff" + CONLLU.replace("\n", "\r\n")):
+        assert process(client, data=data).split("\n", maxsplit=2)[2] == CONLLU  # after two comments on who made it
 
 
 @pytest.mark.parametrize("data", ["", " \n\n"])
@@ -194,14 +174,14 @@ def test_line_ends_that_a_form_made_of_line_feeds_change_nothing(client):
     assert client.post("/process", files=crlf).json()["result"] == process(client, data=TEXT, **options)
 
 
-def test_presegmented_text_has_a_sentence_a_line(client, tmp_path):
-    found = sentences(process(client, data="a b. a\nb. b\n\n1 2", tokenizer="presegmented"), tmp_path)
+def test_presegmented_text_has_a_sentence_a_line(client):
+    found = sentences(client, data="a b. a\nb. b\n\n1 2", tokenizer="presegmented")
 
     assert [each.text for each in found] == ["a b. a", "b. b", "1 2"]
 
 
-def test_ranges_are_the_characters_of_each_token(client, tmp_path):
-    found = sentences(process(client, data=TEXT, tokenizer="ranges", parser=""), tmp_path)
+def test_ranges_are_the_characters_of_each_token(client):
+    found = sentences(client, data=TEXT, tokenizer="ranges", parser="")
 
     notes = [token.misc.split("|")[-1] for each in found for token in each.tokens()]
     spans = [tuple(map(int, note.removeprefix("TokenRange=").split(":"))) for note in notes]
@@ -218,18 +198,19 @@ def test_normalized_spaces_leave_no_note_but_that_there_is_none(client):
     assert result.count("SpaceAfter=No") == plain.count("SpaceAfter=No") > 0
 
 
-def test_options_that_udpipe_alone_knows_are_not_heeded(client):
-    assert process(client, data=TEXT, tokenizer="joint_with_parsing;x=1") == process(client, data=TEXT, tokenizer="")
+@pytest.mark.parametrize(
+    ("asked", "same"),
+    [
+        ({"tokenizer": "joint_with_parsing;x=1"}, {"tokenizer": ""}),  # which only UDPipe knows
+        ({"input": "generic_tokenizer=ranges"}, {"tokenizer": "ranges"}),  # the model's own one is taken
+    ],
+)
+def test_other_ways_to_ask_for_the_tokenizer_are_understood(client, asked, same):
+    assert process(client, data=TEXT, **asked) == process(client, data=TEXT, **same)
 
 
-def test_the_generic_tokenizer_is_the_models_own(client):
-    asked = process(client, data=TEXT, input="generic_tokenizer=ranges")
-
-    assert asked == process(client, data=TEXT, tokenizer="ranges")
-
-
-def test_words_that_are_cut_already_get_the_tree_of_these_words(client, parser, tmp_path):
-    found = sentences(process(client, data="a b .\nNew\u00a0York a\n", input="horizontal", parser=""), tmp_path)
+def test_words_that_are_cut_already_get_the_tree_of_these_words(client, parser):
+    found = sentences(client, data="a b .\nNew\u00a0York a\n", input="horizontal", parser="")
 
     assert [each.forms for each in found] == [("a", "b", "."), ("New York", "a")]
     assert [each.arcs for each in found] == [each.arcs for each in parser.parse([each.forms for each in found])]
@@ -253,16 +234,14 @@ def test_what_cannot_be_done_is_told_in_a_sentence(client, params, message):
     assert error["hint"]
 
 
-def test_a_line_that_is_no_conllu_is_told(client):
-    status, error = fault(client, data={"data": sample(1) + "1\ta\n", "parser": ""})
+@pytest.mark.parametrize(
+    ("data", "input", "line"),
+    [(GIVEN[0].to_text() + "1\ta\n", "conllu", GIVEN[0].to_text().count("\n") + 1), ("a\n\na\0b", "horizontal", 3)],
+)
+def test_a_line_that_cannot_be_read_is_told_with_its_number(client, data, input, line):
+    status, error = fault(client, data={"data": data, "input": input, "parser": ""})
 
-    assert (status, error["line"], error["sentence"]) == (400, sample(1).count("\n") + 1, 2)
-
-
-def test_a_word_that_cannot_be_one_is_told_with_its_line(client):
-    status, error = fault(client, data={"data": "a\n\na\0b", "input": "horizontal", "parser": ""})
-
-    assert (status, error["line"], error["sentence"]) == (400, 3, 2)
+    assert (status, error["line"], error["sentence"]) == (400, line, 2)
 
 
 BOUNDARY = {"content-type": "multipart/form-data; boundary=b"}
@@ -322,12 +301,3 @@ def test_a_field_may_be_as_long_as_a_request_may_be(parser):
 
         assert client.post("/process", files=in_parts).status_code == 200
         assert client.post("/process", files=in_parts | {"data": (None, data * 2)}).status_code == 413
-
-
-def test_pages_of_other_origins_are_not_let_in_unless_they_are_named(parser):
-    ask = {"url": "/process?data=a&tokenizer", "headers": {"origin": "http://other.example"}}
-
-    with TestClient(create_app({"en": parser})) as client:
-        assert "access-control-allow-origin" not in client.get(**ask).headers
-    with TestClient(create_app({"en": parser}, origins=["http://other.example"])) as client:
-        assert client.get(**ask).headers["access-control-allow-origin"] == "http://other.example"

@@ -1,18 +1,22 @@
-"""What docs/serving.md tells a person to type."""
+"""The server against its descriptions: docs/serving.md, and /openapi.json by way of a fuzzer."""
 
 import re
 import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from random import SystemRandom
 
 import httpx
 import pytest
+from hypothesis import settings
 
+from benchmarks.server.fuzz import fuzz_deeply, fuzz_described
 from tests.support.tiny_app import listening, tiny_tagging_parser
 
 PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 COMMANDS = re.findall(r"^curl .*$", PAGE.read_text(), re.MULTILINE)
+SEED = 0 if settings.default.derandomize else SystemRandom().getrandbits(32)
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +48,26 @@ def test_the_page_names_each_metric(address):
     )
 
     assert [name for name in counted if name not in PAGE.read_text()] == []
+
+
+@pytest.mark.hypothesis  # so that `make fuzz` selects it
+def test_every_answer_to_what_the_description_allows_or_forbids_is_as_described(address):
+    found = fuzz_described(address, max_examples=settings.default.max_examples // 20, random_seed=SEED)
+
+    assert found.faults[:3] == (), f"seed {SEED}"
+    assert found.n_errors == 0
+    asked = {"POST /v1/parse", "POST /v1/refine", "POST /v1/steps", "GET /models", "GET /process", "POST /process"}
+    assert asked <= set(found.statuses)
+    assert all(statuses[200] for statuses in found.statuses.values())
+
+
+@pytest.mark.hypothesis
+def test_nothing_that_reaches_the_model_makes_the_server_fail(address):
+    n_requests = settings.default.max_examples * 3 // 2
+
+    found = fuzz_deeply(address, max_examples=n_requests, random_seed=SEED)
+
+    assert found.faults[:3] == (), f"seed {SEED}"
+    assert found.n_errors == 0
+    assert all(statuses[200] for statuses in found.statuses.values())
+    assert found.n_requests == n_requests
