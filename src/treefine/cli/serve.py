@@ -69,7 +69,7 @@ def serve(
 
         from treefine.serving.app import create_app
 
-        import_module("python_multipart")  # which is looked for only once somebody sends a form
+        import_module("python_multipart")  # Starlette imports it only when a form arrives
     except ImportError as error:
         raise TreefineError(f"The server needs {error.name}.", hint=_MISSING) from error
     from treefine.parsing.parser import Parser  # which loads torch
@@ -77,7 +77,7 @@ def serve(
 
     named = _named(models or ["en"])
     limits = ServerLimits(max_bytes=max_bytes, max_words=max_words, queue=queue, seconds=seconds)
-    with _bound(host, port) as bound:  # before models are read: a port that is taken is told at once
+    with _bound(host, port) as bound:  # before loading models, so that a taken port is reported at once
         with _one_thread():
             parsers = {
                 name: Parser.from_pretrained(each, device=device, precision=precision) for name, each in named.items()
@@ -91,7 +91,7 @@ def serve(
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_keep_alive=75,  # longer than the time after which a client may be told to ask again
+            timeout_keep_alive=75,  # longer than any Retry-After
             timeout_graceful_shutdown=math.ceil(seconds) + 1,
         )
         bound.listen(config.backlog)
@@ -102,10 +102,10 @@ def serve(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Load models without a team of threads of our own.
+    """Load models with one thread, so that this thread starts no OpenMP team of its own.
 
-    OpenMP lets waiting threads spin only while there are no more of them than cores, and with two teams the one that
-    parses would sleep and be woken between any two layers: a quarter of the time.
+    OpenMP threads spin while they wait only if there are no more of them than cores. With a second team, the team
+    that parses would sleep between layers, which costs a quarter of the time.
     """
     import torch
 
@@ -114,16 +114,16 @@ def _one_thread() -> Iterator[None]:
     try:
         yield
     finally:
-        torch.set_num_threads(before)  # of threads to come: those of the models
+        torch.set_num_threads(before)  # for the threads that the models start later
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket at this address."""
+    """Return a socket that is bound to this address."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
         try:
-            if os.name != "nt":  # there it would let two servers have one port
+            if os.name != "nt":  # on Windows it would let two servers share a port
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
         except OSError:
@@ -136,7 +136,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _named(models: list[str]) -> dict[str, str]:
-    """What clients call each model: its own name, the last part of its path, or what stands before =.
+    """Return the models by the names for clients: what stands before =, else the last part of the path.
 
     >>> _named(["en", "models/tr-imst/", "old=models/2024", "a=b/c"])
     {'en': 'en', 'tr-imst': 'models/tr-imst/', 'old': 'models/2024', 'a': 'b/c'}
@@ -144,7 +144,7 @@ def _named(models: list[str]) -> dict[str, str]:
     named: dict[str, str] = {}
     for each in models:
         name, is_named, path = each.partition("=")
-        if not is_named or "/" in name:  # that is a path with such a sign in it
+        if not is_named or "/" in name:  # the = is part of a path
             name, path = each.rstrip("/\\").replace("\\", "/").rpartition("/")[2], each
         if not name or name in named:
             hint = "Give each a name of its own: --model NAME=DIR."
@@ -154,7 +154,7 @@ def _named(models: list[str]) -> dict[str, str]:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine gets there.
+    """Return whether only this machine can reach the address.
 
     >>> _is_loopback("localhost"), _is_loopback("127.0.0.2"), _is_loopback("0.0.0.0"), _is_loopback("example.org")
     (True, True, False, False)
