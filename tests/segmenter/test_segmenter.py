@@ -186,18 +186,6 @@ def test_memory_does_not_grow_with_the_text(monkeypatch):
     assert most_bytes(50) - most_bytes(10) < 14_000  # half as many bytes as there are characters more
 
 
-def test_the_network_runs_in_one_thread_and_all_else_in_as_many_as_before():
-    segmenter, before, seen = tiny_segmenter(), torch.get_num_threads(), []
-    segmenter.network.register_forward_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
-    torch.set_num_threads(2)
-    try:
-        segmenter.segment("ab")
-
-        assert (seen, torch.get_num_threads()) == ([1], 2)
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_a_gap_of_any_size_is_looked_through_once(monkeypatch):
     looked = []
     monkeypatch.setattr(segment, "AT_ONCE", 1)
@@ -324,39 +312,38 @@ def test_nothing_within_a_line_ends_a_sentence(gap):
     assert text_of(sentences(found)) == f"Hello{gap}there again\nb\n"
 
 
-@pytest.mark.parametrize("known", [(True, True), (True, False), (False, False)])
-def test_segmenting_in_several_threads_leaves_the_number_of_each_as_it_was(monkeypatch, known):
-    segmenter, inside, started = tiny_segmenter(), threading.Barrier(2, timeout=60), threading.Barrier(2, timeout=60)
+@pytest.mark.parametrize("known", [(True,), (False,), (True, True), (True, False), (False, False)])
+def test_the_network_runs_in_one_thread_of_torch_and_each_thread_has_as_many_as_before(monkeypatch, known):
+    segmenter, seen = tiny_segmenter(), []
+    inside, started = (threading.Barrier(len(known), timeout=60) for _ in range(2))
     network = segmenter.network.forward
 
     def slow(windows):
-        inside.wait()  # both are in the network at once
+        inside.wait()  # all are in the network at once
         assert torch.get_num_threads() == 1
         return network(windows)
+
+    def segment(is_known):
+        if is_known:
+            torch.get_num_threads()  # from here on the thread has a number of its own
+        started.wait()
+        segmenter.segment("ab a.")
+        seen.append(torch.get_num_threads())
+
+    def run(*threads):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     monkeypatch.setattr(segmenter.network, "forward", slow)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        seen = []
-
-        def segment(is_known):
-            if is_known:
-                torch.get_num_threads()  # from here on the thread has a number of its own
-            started.wait()
-            segmenter.segment("ab a.")
-            seen.append(torch.get_num_threads())
-
-        threads = [threading.Thread(target=segment, args=(each,)) for each in known]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run(*[threading.Thread(target=segment, args=(each,)) for each in known])
         assert torch.get_num_threads() == 3
-        later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
-        later.start()
-        later.join()
-        assert seen == [3, 3, 3]
+        run(threading.Thread(target=lambda: seen.append(torch.get_num_threads())))
+        assert seen == [3] * (len(known) + 1)
     finally:
         torch.set_num_threads(before)
 
