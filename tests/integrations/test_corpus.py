@@ -32,6 +32,7 @@ from treefine.treebank.conllu import write_treebank
 from treefine.version import __version__
 
 FILES = ("a.conllu", "b.conllx", "c.txt", "d.txt.gz", "e.txt")
+SHORT = ("a.conllu", "e.txt")
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 
 
@@ -63,13 +64,18 @@ def outcome_of(actor, block):
 
 
 @pytest.fixture
-def parse(text_model, capsys, monkeypatch):
-    """The driver with actors in this process: whether all was well, and what it said."""
+def no_exit(monkeypatch):
+    """An actor that ends its process ends here with SystemExit."""
 
     def end(code):
         raise SystemExit(code)
 
     monkeypatch.setattr(os, "_exit", end)
+
+
+@pytest.fixture
+def parse(text_model, capsys, no_exit):
+    """The driver with actors in this process: whether all was well, and what it said."""
 
     def call(*names, kind=None, shape=None, wanted=None, size=1 << 24, skip=(), **options):
         loading = Loading(**{"model": text_model, "steps": 2, "device": "cpu"} | options)
@@ -91,6 +97,12 @@ def parse(text_model, capsys, monkeypatch):
     return call
 
 
+def refusal(parse, *names, **options):
+    with pytest.raises(TreefineError) as error:
+        parse(*names, **options)
+    return str(error.value)
+
+
 def outputs(folder):
     return {path.name: path.read_bytes() for path in Path(folder).iterdir() if not path.name.startswith(".")}
 
@@ -105,55 +117,33 @@ def joined(folder):
     return found
 
 
-def reference(text_model, names, *options):
-    """What the local engine writes."""
-    local(["parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2, *options])
-    return outputs("local")
-
-
-def test_a_corpus_is_parsed_as_by_the_local_engine(files, parse, text_model):
-    is_right, said = parse(*FILES)
-
-    assert is_right
-    assert outputs("out") == reference(text_model, FILES)
-    assert said.endswith(" sentences\n")
-    assert said.startswith("5 blocks parsed, ")
-
-
-@pytest.mark.parametrize("kind", ["words", "lines"])
-def test_large_files_are_cut_and_their_outputs_are_one_after_another_the_same(files, parse, text_model, kind):
-    names = ("c.txt", "e.txt")
-
-    parse(*names, kind=kind, size=300)
-
-    assert len(outputs("out")) > 3
-    assert joined("out") == reference(text_model, names, "--from", kind)
-
-
-def test_large_treebanks_are_cut_too(files, parse, text_model):
-    parse("a.conllu", "b.conllx", shape="conllu", size=1500)
-
-    assert len(outputs("out")) > 6
-    assert joined("out") == reference(text_model, ["a.conllu", "b.conllx"], "--format", "conllu")
-
-
 @pytest.mark.parametrize(
-    ("wanted", "shape", "options"),
+    ("names", "asked", "options", "n_outputs"),
     [
-        (OutputOptions(confidence=True), None, ["--confidence"]),
-        (OutputOptions(), "json", ["--format", "json"]),
-        (OutputOptions(), "html", ["--format", "html"]),
-        (OutputOptions(), "parquet", ["--format", "parquet"]),
+        (FILES, {}, [], 5),
+        (("c.txt", "e.txt"), {"kind": "words", "size": 300}, ["--from", "words"], 5),
+        (("c.txt", "e.txt"), {"kind": "lines", "size": 300}, ["--from", "lines"], 4),
+        (("a.conllu", "b.conllx"), {"shape": "conllu", "size": 1500}, ["--format", "conllu"], 9),
+        (SHORT, {"wanted": OutputOptions(confidence=True), "size": 1500}, ["--confidence"], 2),
+        (SHORT, {"shape": "json", "size": 1500}, ["--format", "json"], 2),
+        (SHORT, {"shape": "html", "size": 1500}, ["--format", "html"], 2),
+        (SHORT, {"shape": "parquet", "size": 1500}, ["--format", "parquet"], 2),
     ],
-    ids=["confidence", "json", "html", "parquet"],
+    ids=["whole", "words", "lines", "treebanks", "confidence", "json", "html", "parquet"],
 )
-def test_every_shape_is_that_of_the_local_engine(files, parse, text_model, wanted, shape, options):
-    if shape == "parquet":
+def test_a_corpus_is_parsed_as_by_the_local_engine(files, parse, text_model, names, asked, options, n_outputs):
+    """The outputs of a file that is cut are, one after another, its output."""
+    if "parquet" in options:
         pytest.importorskip("pyarrow")
+    wanted = dataclasses.replace(asked.get("wanted", OutputOptions()), model=text_model)
 
-    parse("a.conllu", "e.txt", wanted=dataclasses.replace(wanted, model=text_model), shape=shape, size=1500)
+    is_right, said = parse(*names, **asked | {"wanted": wanted})
 
-    assert outputs("out") == reference(text_model, ["a.conllu", "e.txt"], *options)
+    local(["parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2, *options])
+    assert is_right
+    assert re.fullmatch(r"\d+ blocks parsed, \d+ sentences\n", said)
+    assert len(outputs("out")) == n_outputs
+    assert joined("out") == outputs("local")
 
 
 def test_what_is_there_is_left_alone_and_the_rest_is_done(files, parse):
@@ -241,28 +231,25 @@ def test_what_another_format_has_no_place_for_is_counted_over_all_blocks(files, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 1}, "out: This folder was begun with steps 2, and now it is 1."),
+        ({"steps": 1}, "This folder was begun with steps 2, and now it is 1."),
         (
             {"wanted": OutputOptions(confidence=True)},
-            "out: This folder was begun with confidence False, and now it is True.",
+            "This folder was begun with confidence False, and now it is True.",
         ),
-        ({"size": 1500}, "out: This folder was begun with bytes of a block 16777216, and now it is 1500."),
-        ({"batch_pieces": 99, "shape": "json"}, "out: This folder was begun with batch_pieces 4000, and now it is 99."),
+        ({"size": 1500}, "This folder was begun with bytes of a block 16777216, and now it is 1500."),
+        ({"batch_pieces": 99, "shape": "json"}, "This folder was begun with batch_pieces 4000, and now it is 99."),
     ],
 )
 def test_a_folder_that_was_begun_otherwise_is_not_gone_on_with(files, parse, options, message):
     parse("e.txt", shape=options.get("shape"))
 
-    with pytest.raises(TreefineError) as error:
-        parse("e.txt", **options)
-
-    assert str(error.value) == f"{message} Name another folder, or clear this one."
+    assert refusal(parse, "e.txt", **options) == f"out: {message} Name another folder, or clear this one."
 
 
 def test_trees_alone_may_be_parsed_in_other_batches(files, parse):
     parse("e.txt")
 
-    assert parse("e.txt", batch_pieces=99)[0]
+    assert parse("e.txt", batch_pieces=99) == (True, "1 of 1 block finished before\n")
 
 
 def test_a_model_that_was_trained_again_under_its_name_is_not_gone_on_with(files, parse, text_model):
@@ -281,10 +268,7 @@ def test_another_file_of_the_same_name_is_not_taken_for_the_one_that_is_done(fil
         Path(folder, "x.txt").write_text(f"In {folder}.")
     parse("f1/x.txt")
 
-    with pytest.raises(TreefineError) as error:
-        parse("f2/x.txt")
-
-    assert str(error.value) == (
+    assert refusal(parse, "f2/x.txt") == (
         f"out/x.conllu: This is an output of {files}/f1/x.txt, and now it would be of {files}/f2/x.txt. "
         "Rename one of the inputs, or name another folder."
     )
@@ -306,10 +290,7 @@ def test_trees_that_are_computed_otherwise_are_not_mixed(files, parse):
     Path("out/.treefine.cpu.float32").rename("out/.treefine.cuda.float16")
     Path("out/e.conllu").unlink()
 
-    with pytest.raises(TreefineError) as error:
-        parse("e.txt", precision="float32")
-
-    assert str(error.value) == (
+    assert refusal(parse, "e.txt", precision="float32") == (
         "out: This folder was begun on cuda in float16, and here it would be cpu in float32. Name another folder, "
         "or clear this one. --device and --precision choose the same for all workers."
     )
@@ -322,13 +303,10 @@ def test_an_input_that_has_changed_is_told(files, parse):
     parse("a.conllu")
     os.utime("e.txt", (0, 0))  # of the same size
 
-    with pytest.raises(TreefineError) as error:
-        parse("e.txt")
-
     assert re.fullmatch(
         r"out/e\.conllu: This is of e\.txt \(15 bytes of 20[-\d]+ [:\d]+\.\d{3}, text\), and now that is e\.txt "
         r"\(15 bytes of 19[-\d]+ [:\d]+\.\d{3}, text\)\. Remove what was written of it, or name another folder\.",
-        str(error.value),
+        refusal(parse, "e.txt"),
     )
     Path("out/e.conllu").unlink()
     assert parse("e.txt")[0]
@@ -496,18 +474,14 @@ def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monk
         (TreefineError("A process that reads and writes for the parser has ended."), 1),
     ],
 )
-def test_an_actor_ends_with_an_error_that_is_not_of_a_block(worker, monkeypatch, error, workers):
+def test_an_actor_ends_with_an_error_that_is_not_of_a_block(worker, monkeypatch, no_exit, error, workers):
     """So that Ray makes another, with a GPU and processes that work."""
 
     def fail(*others, **options):
         raise error
 
-    def end(code):
-        raise SystemExit(code)
-
     monkeypatch.setattr(JobRunner, "run", fail)
     monkeypatch.setattr(FileParser, "of", lambda parser, workers: object() if workers else None)
-    monkeypatch.setattr(os, "_exit", end)
 
     with pytest.raises(SystemExit, match="1"):
         worker(workers=workers)
@@ -524,34 +498,35 @@ def test_without_processes_an_error_of_treefine_is_of_the_block(worker, monkeypa
     assert worker(workers=0) == Outcome("out/e.conllu", fault="It is odd.")
 
 
+FOLDER = "--engine ray writes into a folder. Name one with -o, with a slash at its end."
+FILES_ONLY = "--engine ray reads files alone, which it can read again. Name files."
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["e.txt"], "--engine ray writes into a folder. Name one with -o, with a slash at its end."),
+        ("e.txt", FOLDER),
+        ("e.txt -o out.conllu", FOLDER),
+        ("- -o out/", FILES_ONLY),
+        ("Dogs! -o out/", FILES_ONLY),
+        ("e.txt -o out/ --resume", "--engine ray always goes on with what is there. Leave out --resume."),
         (
-            ["e.txt", "-o", "out.conllu"],
-            "--engine ray writes into a folder. Name one with -o, with a slash at its end.",
-        ),
-        (["-", "-o", "out/"], "--engine ray reads files alone, which it can read again. Name files."),
-        (["Dogs bark", "-o", "out/"], "--engine ray reads files alone, which it can read again. Name files."),
-        (["e.txt", "-o", "out/", "--resume"], "--engine ray always goes on with what is there. Leave out --resume."),
-        (
-            ["e.txt", "-o", "out/", "--review", "0.5"],
+            "e.txt -o out/ --review 0.5",
             "--review lists sentences in order, which --engine ray has not. Leave one out.",
         ),
         (
-            ["e.txt", "-o", "out/", "--device", "cuda:1"],
+            "e.txt -o out/ --device cuda:1",
             "--device cuda:1 is one GPU, and Ray gives each worker its own. Write --device cuda.",
         ),
         (
-            ["a.conllu", "-o", "out/", "--initial", "a.conllu"],
+            "a.conllu -o out/ --initial a.conllu",
             "--engine ray reads no trees to start from beside its inputs. "
             "Leave out --initial FILE and --label-map, or --engine ray.",
         ),
     ],
 )
 def test_what_cannot_be_done_on_many_machines_is_refused(files, arguments, message):
-    assert local(["parse", *arguments, "--engine", "ray"], code=1).stderr == f"treefine: {message}\n"
+    assert local(["parse", *arguments.split(), "--engine", "ray"], code=1).stderr == f"treefine: {message}\n"
     assert not Path("out").exists()
 
 
@@ -559,19 +534,16 @@ def test_ray_is_loaded_only_to_run_it():
     assert not loaded_by("import treefine.integrations.corpus.ray") & {"ray", "pandas"}
 
 
-def test_actors_are_for_ray(files):
-    assert local(["parse", "e.txt", "--actors", 2], code=1).stderr == (
-        "treefine: --actors is for --engine ray. Leave it out, or add that.\n"
-    )
-
-
-def test_a_missing_ray_is_told_with_the_command_that_installs_it(files, monkeypatch):
+def test_a_missing_ray_and_actors_without_ray_are_told(files, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in ("RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_BACKEND_LOG_LEVEL"):
         monkeypatch.setenv(name, "0")
 
     assert local(["parse", "e.txt", "--engine", "ray", "-o", "out/"], code=1).stderr == (
         "treefine: Ray is not installed. Install it: pip install 'treefine[ray]'\n"
+    )
+    assert local(["parse", "e.txt", "--actors", 2], code=1).stderr == (
+        "treefine: --actors is for --engine ray. Leave it out, or add that.\n"
     )
 
 
@@ -664,5 +636,6 @@ def test_a_killed_run_is_gone_on_with_and_a_killed_worker_replaced(files, text_m
     assert process.returncode == 0, said
     assert re.fullmatch(r"[1-5] of 6 blocks finished before\n[1-5] blocks? parsed, \d+ sentences\n", said)
     assert printed == ""
-    assert outputs("out") == reference(text_model, names)
+    local(["parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2])
+    assert outputs("out") == outputs("local")
     assert {path.name for path in Path("out").iterdir() if not path.name.startswith(".treefine.")} == set(names)

@@ -96,7 +96,7 @@ def check_trees(doc):
 # Trees
 
 
-def test_the_bundled_parser_sets_heads_labels_tags_sentences_and_confidence(english):
+def test_the_bundled_parser_sets_heads_labels_tags_sentences_and_confidence_and_displacy_draws_them(english):
     doc = english("The dog barked. Nobody knew why.")
 
     assert [(token.text, token.head.text, token.dep_, token.pos_, token.tag_) for token in doc] == [
@@ -113,6 +113,7 @@ def test_the_bundled_parser_sets_heads_labels_tags_sentences_and_confidence(engl
     assert all(token._.confidence == token._.arc_confidence * token._.label_confidence for token in doc)
     assert all(0.5 < token._.confidence < 1 for token in doc)
     assert all(0.5 < sentence._.confidence < 1 for sentence in doc.sents)
+    assert re.search("^<svg.*>nsubj<", displacy.render(doc, style="dep", jupyter=False), re.DOTALL)
 
 
 def test_trees_tags_and_confidence_are_those_that_treefine_gives_for_the_same_words(pipe, nlp):
@@ -231,28 +232,33 @@ def test_without_such_a_component_sentences_end_where_the_segmenter_ends_them(pi
     assert {sentence[0].idx for sentence in doc.sents} == {doc[0].idx} | expected
 
 
-def test_a_token_across_the_end_of_a_sentence_belongs_to_the_earlier_one(pipe):
-    doc = Doc(pipe.vocab, words=["a", "b.c", "d"])
+@pytest.mark.parametrize(
+    ("words", "starts", "ends", "sentences"),
+    [
+        (["a", "b.c", "d"], None, [4, 7], [[0, 1], [2]]),  # a token across an end belongs to the earlier sentence
+        (["a", "b", "c", "d"], [True, False, None, None], [1, 3, 7], [[0, 1], [2, 3]]),  # a start is said, or none
+    ],
+)
+def test_the_segmenter_cuts_between_tokens_where_nobody_said_whether_a_sentence_starts(
+    pipe, words, starts, ends, sentences
+):
+    found = split_sentences(doc_of(pipe, words, starts=starts), lambda text: ends)
 
-    found = split_sentences(doc, lambda text: [4, 7])
-
-    assert [[token.i for token in each.words] for each in found] == [[0, 1], [2]]
+    assert [[token.i for token in each.words] for each in found] == sentences
 
 
-def test_the_segmenter_is_asked_only_where_nobody_said_whether_a_sentence_starts(pipe):
-    doc = doc_of(pipe, ["a", "b", "c", "d"], starts=[True, False, None, None])
-
-    found = split_sentences(doc, lambda text: [1, 3, 7])
-
-    assert [[token.i for token in each.words] for each in found] == [[0, 1], [2, 3]]
-
-
-def test_where_nobody_finds_sentences_the_way_out_is_told(refine_model):
-    nlp = pipeline(refine_model)
-
+def test_what_is_missing_is_told_with_the_way_out_when_a_doc_comes(pipe, text_model, refine_model, tmp_path):
     with pytest.raises(TreefineError, match=r"no segmenter\. Add another before it, such as nlp\.add_pipe"):
-        nlp("She left.")
+        pipeline(refine_model)("She left.")
+    with pytest.raises(TreefineError, match=r"no heads and labels\. Put a parser before treefine"):
+        pipeline(text_model, initial="doc")("ab ba")
+    with pytest.raises(TreefineError, match="There is no such model folder"):
+        pipeline(str(tmp_path / "none"))("ab")
+    with pytest.raises(TreefineError, match="no confidences"):
+        to_conllu(pipe.make_doc("a b"), confidence=True)
+
     check_trees(pipeline(refine_model, before=["sentencizer"])("She left."))
+    assert len(pipeline(text_model, initial="doc")("")) == 0
 
 
 # Many Docs
@@ -358,14 +364,6 @@ def test_a_head_that_is_white_space_is_passed_over(pipe):
     assert (sentence.heads, sentence.labels) == ((2, 0, 2), ("det", "root", "obj"))
 
 
-def test_refining_a_doc_without_trees_is_refused(text_model):
-    nlp = pipeline(text_model, initial="doc")
-
-    with pytest.raises(TreefineError, match=r"no heads and labels\. Put a parser before treefine"):
-        nlp("ab ba")
-    assert len(nlp("")) == 0
-
-
 def test_tags_are_read_from_the_doc_if_asked_for_and_stay(text_model, nlp):
     given_tags = pipeline(text_model, tags="given")
     words, upos, xpos = ["She", "saw", "it"], ["PRON", "VERB", "PRON"], ["PRP", "VBD", "PRP"]
@@ -419,11 +417,6 @@ def test_conllu_gives_the_text_back(pipe, text):
     assert text_of(read_treebank(io.BytesIO(to_conllu(pipe(text)).encode()))) == text
 
 
-def test_confidence_that_is_not_there_cannot_be_written(pipe):
-    with pytest.raises(TreefineError, match="no confidences"):
-        to_conllu(pipe.make_doc("a b"), confidence=True)
-
-
 # Saving
 
 
@@ -434,7 +427,7 @@ def test_a_saved_pipeline_stands_alone(text_model, tmp_path):
     texts = ["She left. He waved.", "ab ba 12"]
     expected = [tree_of(doc) for doc in nlp.pipe(texts)]
     nlp.to_disk(tmp_path / "saved")
-    packed, config = nlp.to_bytes(), nlp.config
+    packed, config, pickled = nlp.to_bytes(), nlp.config, pickle.dumps(nlp.get_pipe("treefine"))
     shutil.rmtree(folder)
 
     loaded = spacy.load(tmp_path / "saved")
@@ -442,6 +435,7 @@ def test_a_saved_pipeline_stands_alone(text_model, tmp_path):
 
     assert [tree_of(doc) for doc in loaded.pipe(texts)] == expected
     assert [tree_of(doc) for doc in restored.pipe(texts)] == expected
+    assert [tree_of(doc) for doc in pickle.loads(pickled).pipe(map(nlp.make_doc, texts))] == expected
     assert Parser.from_pretrained(tmp_path / "saved" / "treefine", device="cpu").segmenter is not None
 
 
@@ -468,22 +462,6 @@ def test_of_a_bundled_model_the_name_is_saved_alone(english, tmp_path):
     assert len(english.get_pipe("treefine").to_bytes()) < 100
 
 
-def test_a_process_that_is_spawned_gets_the_files_not_pickled_weights(text_model):
-    nlp = pipeline(text_model)
-    component = nlp.get_pipe("treefine")
-
-    again = pickle.loads(pickle.dumps(component))
-
-    assert tree_of(again(nlp.make_doc("She left."))) == tree_of(nlp("She left."))
-
-
-def test_a_path_that_leads_nowhere_is_told_when_it_is_needed(tmp_path):
-    nlp = pipeline(str(tmp_path / "none"))
-
-    with pytest.raises(TreefineError, match="There is no such model folder"):
-        nlp("ab")
-
-
 def test_confidences_are_stored_with_docs(pipe):
     doc = pipe("She left.")
 
@@ -494,13 +472,6 @@ def test_confidences_are_stored_with_docs(pipe):
 
 
 # What else spaCy's users expect
-
-
-def test_displacy_draws_the_tree(english):
-    svg = displacy.render(english("Nobody knew why."), style="dep", jupyter=False)
-
-    assert svg.startswith("<svg")
-    assert ">nsubj<" in svg
 
 
 def test_the_pipeline_can_be_analysed_switched_off_and_evaluated(pipe):
@@ -533,18 +504,6 @@ def test_a_wrong_value_is_told_in_one_line(text_model, config, told):
     assert "\n" not in str(caught.value)
 
 
-def test_the_extension_of_another_component_is_never_replaced(text_model):
-    own = Token.remove_extension("confidence")
-    Token.set_extension("confidence", default=1.0)
-    try:
-        with pytest.raises(TreefineError, match=r"Another component has an extension Token\._\.confidence"):
-            pipeline(text_model)
-        pipeline(text_model, confidence=False)
-        assert Token.get_extension("confidence") == (1.0, None, None, None)
-    finally:
-        Token.set_extension("confidence", getter=own[2], force=True)
-
-
 @pytest.mark.parametrize(
     ("owner", "name", "hint"),
     [
@@ -552,13 +511,16 @@ def test_the_extension_of_another_component_is_never_replaced(text_model):
         (Doc, "conllu", "Remove it: Doc.remove_extension('conllu')."),
     ],
 )
-def test_the_way_out_of_a_clash_of_extensions_is_one_that_helps(text_model, owner, name, hint):
+def test_the_extension_of_another_component_is_never_replaced(text_model, owner, name, hint):
     own = owner.remove_extension(name)
     owner.set_extension(name, default=1.0)
     try:
         with pytest.raises(TreefineError) as caught:
             pipeline(text_model)
-        assert str(caught.value).endswith(f"extension {owner.__name__}._.{name}. {hint}")
+        assert str(caught.value) == f"Another component has an extension {owner.__name__}._.{name}. {hint}"
+        if name == "confidence":
+            pipeline(text_model, confidence=False)
+        assert owner.get_extension(name) == (1.0, None, None, None)
     finally:
         owner.set_extension(name, getter=own[2], force=True)
 
