@@ -65,7 +65,8 @@ class Outcome:
 def saved_outcome(target: str) -> Outcome:
     """Return the outcome of a finished block, as far as it was saved."""
     path = report_path(target)
-    return Outcome(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else Outcome(target)
+    saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return Outcome(**saved | {"target": target})  # the earlier run may have named the folder otherwise
 
 
 def report_path(target: str) -> Path:

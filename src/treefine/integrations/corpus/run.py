@@ -29,7 +29,7 @@ from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
 from treefine.integrations.corpus.blocks import BLOCK_BYTES, bytes_of, cut_jobs
-from treefine.integrations.corpus.ray import Outcome, import_ray, parse_on_ray, report_path, saved_outcome
+from treefine.integrations.corpus.ray import Outcome, import_ray, parse_on_ray, saved_outcome
 from treefine.model.bundled import bundled_models, find_model
 from treefine.treebank.files import not_written, open_output
 from treefine.version import __version__
@@ -67,9 +67,10 @@ def parse_corpus(
     blocks = cut_jobs(jobs, trees_alone=trees_alone, size=size)
     with _open_record(Path(output), blocks, _options(wanted, loading, size, trees_alone=trees_alone)):
         to_do = _missing(blocks, output)
-        outcomes = _earlier_outcomes(blocks, output)
-        if len(to_do) < len(blocks):
-            done = f"{len(blocks) - len(to_do):,} of {tables.count(len(blocks), 'block')} finished before"
+        finished = {block.target for block in blocks} - {block.target for block in to_do}
+        outcomes = {target: saved_outcome(target) for target in finished}  # every run reports the same, and exits so
+        if finished:
+            done = f"{len(finished):,} of {tables.count(len(blocks), 'block')} finished before"
             typer.echo(done, err=True)
         _remove_leftovers(Path(output), blocks)
         if to_do:
@@ -100,13 +101,6 @@ def _missing(blocks: Sequence[Job], folder: str) -> list[Job]:
     """Return the blocks without an output. List the folder: a shared one may remember that a file was missing."""
     there = set(os.listdir(folder))  # noqa: PTH208 - only names are needed
     return [block for block in blocks if Path(block.target).name not in there]
-
-
-def _earlier_outcomes(blocks: Sequence[Job], folder: str) -> dict[str, Outcome]:
-    """Return what earlier runs saved of finished blocks, so that every run reports it, with the same exit code."""
-    there = set(os.listdir(folder))  # noqa: PTH208 - only names are needed
-    targets = [block.target for block in blocks]
-    return {each: saved_outcome(each) for each in targets if {Path(each).name, report_path(each).name} <= there}
 
 
 def _parse(parse_blocks: ParseBlocks, blocks: Sequence[Job]) -> dict[str, Outcome]:
