@@ -29,7 +29,7 @@ from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
 from treefine.integrations.corpus.blocks import BLOCK_BYTES, bytes_of, cut_jobs
-from treefine.integrations.corpus.ray import Outcome, import_ray, parse_on_ray, saved_outcome
+from treefine.integrations.corpus.ray import Outcome, import_ray, parse_on_ray, report_path, saved_outcome
 from treefine.model.bundled import bundled_models, find_model
 from treefine.treebank.files import not_written, open_output
 from treefine.version import __version__
@@ -66,9 +66,10 @@ def parse_corpus(
     trees_alone = jobs[0].shape == "conllu" and not wanted.confidence and wanted.k == 1
     blocks = cut_jobs(jobs, trees_alone=trees_alone, size=size)
     with _open_record(Path(output), blocks, _options(wanted, loading, size, trees_alone=trees_alone)):
-        to_do = _missing(blocks, output)
+        names = _names(output)
+        to_do = _missing(blocks, names)
         finished = {block.target for block in blocks} - {block.target for block in to_do}
-        outcomes = {target: saved_outcome(target) for target in finished}  # every run reports the same, and exits so
+        outcomes = {each: saved_outcome(each) for each in finished if report_path(each).name in names}
         if finished:
             done = f"{len(finished):,} of {tables.count(len(blocks), 'block')} finished before"
             typer.echo(done, err=True)
@@ -76,7 +77,7 @@ def parse_corpus(
         if to_do:
             outcomes |= _parse(parse_blocks, sorted(to_do, key=bytes_of, reverse=True))  # no large one comes last
             _remove_leftovers(Path(output), blocks)
-    return _report(outcomes, blocks, to_do, _missing(to_do, output))
+    return _report(outcomes, blocks, to_do, _missing(to_do, _names(output)))
 
 
 def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, loading: Loading) -> None:
@@ -97,10 +98,14 @@ def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, loading
         raise TreefineError(message, hint="Leave out --initial FILE and --label-map, or --engine ray.")
 
 
-def _missing(blocks: Sequence[Job], folder: str) -> list[Job]:
-    """Return the blocks without an output. List the folder: a shared one may remember that a file was missing."""
-    there = set(os.listdir(folder))  # noqa: PTH208 - only names are needed
-    return [block for block in blocks if Path(block.target).name not in there]
+def _missing(blocks: Sequence[Job], names: set[str]) -> list[Job]:
+    """Return the blocks whose output is not among these names of files."""
+    return [block for block in blocks if Path(block.target).name not in names]
+
+
+def _names(folder: str | Path) -> set[str]:
+    """List a folder. To ask for each file takes long on a shared disk, which may even remember that it was missing."""
+    return set(os.listdir(folder))  # noqa: PTH208 - only names are needed
 
 
 def _parse(parse_blocks: ParseBlocks, blocks: Sequence[Job]) -> dict[str, Outcome]:
@@ -238,7 +243,7 @@ def _read_record(path: Path) -> tuple[dict[str, Any], dict[str, _InputFile]] | N
 
 def _check_inputs(known: dict[str, _InputFile], files: dict[str, _InputFile], folder: Path) -> None:
     """Refuse outputs of other inputs, of inputs that have changed, and of unknown origin."""
-    there = set(os.listdir(folder))  # noqa: PTH208 - only names are needed
+    there = _names(folder)
     for name, now in files.items():
         if name not in known and name in there:
             path = str(folder / name)
