@@ -1,6 +1,6 @@
-"""A file that grows beside its target, takes its place once it is whole, and can be gone on with if it never was.
+"""Write an output to a part file that replaces its target once it is complete, and that a later run can resume.
 
-The parts of `out.conllu` are in `out.conllu.part`, never packed; those of `out.conllu.gz` are packed at the end.
+The part file of `out.conllu` is `out.conllu.part`; that of `out.conllu.gz` is compressed only at the end.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from treefine.treebank.files import COMPRESSED, not_written, open_output
 
 @dataclass(frozen=True)
 class Records:
-    """How the sentences of a file are told apart."""
+    """How a file separates its sentences."""
 
-    one_a_line: bool  # else a blank line follows each
-    words_of: Callable[[bytes], list[str]]  # the words of a sentence as the file has it
+    one_per_line: bool  # else a blank line follows each
+    words_of: Callable[[bytes], list[str]]  # the words of a sentence in the file
 
 
-class Kept(NamedTuple):
-    """The last whole sentence of a part: its number, from 1, where it starts, and its bytes."""
+class _LastSentence(NamedTuple):
+    """The last complete sentence of a part: its number, from 1, its offset, and its bytes."""
 
     number: int
     start: int
@@ -39,14 +39,14 @@ class Kept(NamedTuple):
 
 
 class Part:
-    """A part that is open. The caller leaves out the first `skip` sentences, which it has."""
+    """An open part file; it already has the first `skip` sentences."""
 
-    def __init__(self, file: BinaryIO, path: Path, records: Records, kept: Kept | None) -> None:
+    def __init__(self, file: BinaryIO, path: Path, records: Records, kept: _LastSentence | None) -> None:
         self._file, self._path, self._records, self._kept = file, path, records, kept
-        self.skip = 0 if kept is None else kept.number - 1  # the last one is written again: it shows what it is of
+        self.skip = 0 if kept is None else kept.number - 1  # the last one is written again, to compare it
 
     def write(self, text: str) -> None:
-        """Add one sentence. If the part goes on with an old one, the first is the last whole one of that."""
+        """Add a sentence. The first one after a resume replaces the last complete one, and must have its words."""
         data = text.encode()
         if self._kept is not None:
             number, start, record = self._kept
@@ -57,7 +57,7 @@ class Part:
         self._file.write(data)
 
     def finish(self, target: Path) -> None:
-        """Put the part in its target's place."""
+        """Replace the target by the part."""
         if self._kept is not None:
             raise self._other(f"It holds {self._kept.number:,} sentences, and the input fewer.")
         self._file.flush()
@@ -79,16 +79,16 @@ class Part:
 
 
 def part_of(target: str | os.PathLike[str]) -> Path:
-    """Where the part of a target lies."""
+    """Return the path of the part file of a target."""
     path = Path(target).resolve()  # through a link, to the file it names
     return path.with_name(f"{path.name}.part")
 
 
 @contextmanager
 def open_part(target: str | os.PathLike[str], records: Records, *, is_resumed: bool) -> Iterator[Part]:
-    """A part to write sentences to; at the end it takes the target's place, after an error it stays.
+    """Open a part to write sentences to; at the end it replaces the target, and after an error it stays.
 
-    If it is resumed, what an older part holds is kept up to its last whole sentence; else an older part is replaced.
+    A resumed part keeps the complete sentences of an older part; else the older part is overwritten.
     """
     path, name = part_of(target), os.fspath(target)
     try:
@@ -98,7 +98,7 @@ def open_part(target: str | os.PathLike[str], records: Records, *, is_resumed: b
     try:
         if not is_resumed:
             file.truncate(0)
-        part = Part(file, path, records, _kept(file, records) if is_resumed else None)
+        part = Part(file, path, records, _last_sentence(file, records) if is_resumed else None)
         yield part
         part.finish(Path(target).resolve())
     except BaseException as error:
@@ -107,7 +107,9 @@ def open_part(target: str | os.PathLike[str], records: Records, *, is_resumed: b
             raise not_written(error.strerror or str(error), name, way_on) from error
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(way_on) from error
-        if isinstance(error, TreefineError) and not isinstance(error, AlignmentError):  # after one, it would not help
+        if isinstance(error, TreefineError) and not isinstance(
+            error, AlignmentError
+        ):  # after which resuming would fail again
             error.hint = " ".join(filter(None, [error.hint, way_on]))
         raise
     finally:
@@ -116,7 +118,7 @@ def open_part(target: str | os.PathLike[str], records: Records, *, is_resumed: b
 
 
 def _way_on(file: BinaryIO, path: Path) -> str:
-    """What to do after an error; a part without a sentence is removed."""
+    """Return a hint for after an error, and remove a part without a sentence."""
     with suppress(OSError):  # the disk may be full
         file.flush()
     if os.fstat(file.fileno()).st_size:
@@ -126,7 +128,7 @@ def _way_on(file: BinaryIO, path: Path) -> str:
 
 
 def _locked(path: Path, name: str) -> BinaryIO:
-    """The part, opened for this process alone."""
+    """Open the part and lock it for this process."""
     while True:
         file = path.open("a+b")
         with suppress(OSError):  # raised by a file system without locks
@@ -137,11 +139,11 @@ def _locked(path: Path, name: str) -> BinaryIO:
         with suppress(FileNotFoundError):
             if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 return file
-        file.close()  # its last writer has just put it in its target's place
+        file.close()  # another process has just renamed it to its target
 
 
-def _kept(file: BinaryIO, records: Records) -> Kept | None:
-    """The last whole sentence of a part, if there is one; the part is read line by line."""
+def _last_sentence(file: BinaryIO, records: Records) -> _LastSentence | None:
+    """Find the last complete sentence of a part, reading it line by line."""
     file.seek(0)
     number = position = start = 0
     found = (0, 0)
@@ -151,15 +153,15 @@ def _kept(file: BinaryIO, records: Records) -> Kept | None:
         if not is_blank and not is_within:
             is_within, start = True, position
         position += len(line)
-        if is_within and line.endswith(b"\n") and (is_blank or records.one_a_line):
+        if is_within and line.endswith(b"\n") and (is_blank or records.one_per_line):
             number += 1
-            found = (start if number > 1 else 0, position)  # before the first, a file may have blank lines
+            found = (start if number > 1 else 0, position)  # a file may start with blank lines
             is_within = False
     if not number:
         file.truncate(0)
         return None
     file.seek(found[0])
-    return Kept(number, found[0], file.read(found[1] - found[0]))
+    return _LastSentence(number, found[0], file.read(found[1] - found[0]))
 
 
 def _words_of_rows(record: bytes) -> list[str]:
@@ -174,5 +176,5 @@ def _words_of_object(record: bytes) -> list[str]:
         return []
 
 
-TREEBANK = Records(one_a_line=False, words_of=_words_of_rows)
-JSON_LINES = Records(one_a_line=True, words_of=_words_of_object)
+TREEBANK = Records(one_per_line=False, words_of=_words_of_rows)
+JSON_LINES = Records(one_per_line=True, words_of=_words_of_object)
