@@ -119,20 +119,12 @@ def run(tmp_path, monkeypatch):
     return run_with
 
 
+@pytest.mark.parametrize("command", [("evaluate", "good.conllu"), ("compare", "good.conllu", "good.conllu")])
 @pytest.mark.parametrize("name", BAD | NO_TREE | NO_SCORE)
-def test_evaluate_refuses_it_in_one_line(run, name):
+def test_evaluate_and_compare_refuse_it_in_one_line(run, command, name):
     content, message = (BAD | NO_TREE | NO_SCORE)[name]
 
-    result = run(name, content, "evaluate", "good.conllu", ...)
-
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"treefine: {message}\n")
-
-
-@pytest.mark.parametrize("name", BAD | NO_TREE | NO_SCORE)
-def test_compare_refuses_it_in_one_line(run, name):
-    content, message = (BAD | NO_TREE | NO_SCORE)[name]
-
-    result = run(name, content, "compare", "good.conllu", "good.conllu", ...)
+    result = run(name, content, *command, ...)
 
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"treefine: {message}\n")
 

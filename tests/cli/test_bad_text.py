@@ -1,6 +1,5 @@
 """Each kind of bad text, model or output gets one clear line and exit code 1, or a sensible tree."""
 
-import io
 import json
 import shutil
 import subprocess
@@ -8,10 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from treefine import read_treebank
-from treefine.cli.app import app
+from tests.support.commands import failed, invoke, read
 from treefine.treebank.raw_text import text_of
 
 
@@ -21,30 +18,23 @@ def run(text_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(text_model, "copy")
 
-    def run_with(*arguments, input=None):
+    def run_with(*arguments, **options):
         model = [] if "--model" in arguments else ["--model", text_model]
-        return CliRunner().invoke(app, ["parse", *model, "--steps", "1", *arguments], input=input)
+        return invoke("parse", *model, "--steps", 1, *arguments, **options)
 
     return run_with
 
 
-def one_line(result):
-    assert result.exit_code == 1, result.stdout
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1
-    return result.stderr.removeprefix("treefine: ").rstrip("\n")
-
-
 @pytest.mark.parametrize("text", ["", " ", " \n\t\r\n\u00a0\u3000"])
 def test_a_text_without_a_word_is_told(run, text):
-    assert one_line(run("--text", text)) == "There is no word in the text."
-    assert one_line(run("-", input=text)) == "<stdin>: There is no word in the text."
+    assert failed(run, "--text", text) == "There is no word in the text."
+    assert failed(run, "-", input=text) == "<stdin>: There is no word in the text."
 
 
 def test_a_file_without_a_word_is_told_and_nothing_is_written(run):
     Path("blank.txt").write_text("\n\n")
 
-    assert one_line(run("blank.txt", "-o", "out.conllu")) == "blank.txt: There is no word in the text."
+    assert failed(run, "blank.txt", "-o", "out.conllu") == "blank.txt: There is no word in the text."
     assert not list(Path().glob("out*"))
 
 
@@ -62,8 +52,8 @@ TEXTS = {
 def test_strange_text_gets_trees_and_loses_no_character(run, kind, source):
     result = run("-", "--from", source, input=TEXTS[kind])
 
-    sentences = list(read_treebank(io.BytesIO(result.stdout.encode())))
-    assert (result.exit_code, result.stderr) == (0, "")
+    sentences = read(result.stdout)
+    assert result.stderr == ""
     assert text_of(sentences) == TEXTS[kind]
     assert all(sentence.graph.is_tree for sentence in sentences)
 
@@ -72,27 +62,21 @@ def test_strange_text_gets_trees_and_loses_no_character(run, kind, source):
 def test_an_endless_word_and_an_endless_sentence_get_a_tree(run, line):
     result = run("-", "--from", "words", input=line)
 
-    (sentence,) = read_treebank(io.BytesIO(result.stdout.encode()))
+    (sentence,) = read(result.stdout)
     assert list(sentence.forms) == line.split()
     assert sentence.graph.is_tree
 
 
-@pytest.mark.parametrize("shape", ["tree", "svg", "html"])
-def test_no_drawing_holds_a_raw_control_character(run, shape):
-    out = run("--text", TEXTS["control characters"], "--format", shape).stdout
+@pytest.mark.parametrize("option", [("--format", "tree"), ("--format", "svg"), ("--format", "html"), ("--review", 1)])
+def test_no_drawing_or_review_holds_a_raw_control_character(run, option):
+    out = run("--text", TEXTS["control characters"], *option).stdout
 
     assert "\\x1b" in out
     assert not set(out) & set("\x07\x1b\x7f\x9b")
 
 
-def test_no_review_holds_a_raw_control_character(run):
-    out = run("--text", TEXTS["control characters"], "--review", "1").stdout
-
-    assert not set(out) & set("\x07\x1b\x7f\x9b")
-
-
 def test_no_message_holds_a_raw_control_character(run):
-    assert one_line(run("no\x1b[31m.conllu")) == (
+    assert failed(run, "no\x1b[31m.conllu") == (
         "no\\x1b[31m.conllu: There is no such file. If it is a text, add --text."
     )
 
@@ -101,7 +85,7 @@ def test_no_message_holds_a_raw_control_character(run):
     ("text", "said"), [("caf\udce9 open", "Byte 0xe9"), ("half \ud83d a pair", "'\\ud83d'")], ids=["byte", "half"]
 )
 def test_an_argument_that_is_not_utf8_is_told(run, text, said):
-    assert one_line(run(text)) == f"{said} in the text is not UTF-8. Set the terminal to UTF-8, or give a file."
+    assert failed(run, text) == f"{said} in the text is not UTF-8. Set the terminal to UTF-8, or give a file."
 
 
 @pytest.mark.parametrize("source", ["text", "lines", "words"])
@@ -117,7 +101,7 @@ def test_an_argument_that_is_not_utf8_is_told(run, text, said):
 def test_a_file_that_is_not_utf8_is_told_with_line_and_byte(run, source, content, line, byte):
     Path("in.txt").write_bytes(content)
 
-    assert one_line(run("in.txt", "--from", source)) == (
+    assert failed(run, "in.txt", "--from", source) == (
         f"in.txt:{line}: Byte 0x{byte} is not UTF-8. Convert the file to UTF-8."
     )
 
@@ -126,10 +110,9 @@ def test_a_bad_byte_far_into_a_text_is_told_with_its_line(run):
     # Two chunks of what is read at a time, most of it space: few words, in sentences that blank lines end, are parsed.
     Path("in.txt").write_bytes(f"é{' ' * 60}1\n\n".encode() * 2_100 + b"x\xe9")
 
-    result = run("in.txt", "-o", "out.conllu", "--batch-pieces", "100")
+    message = failed(run, "in.txt", "-o", "out.conllu", "--batch-pieces", "100")
 
-    assert result.exit_code == 1
-    assert result.stderr.startswith("treefine: in.txt:4201: Byte 0xe9 is not UTF-8.")
+    assert message.startswith("in.txt:4201: Byte 0xe9 is not UTF-8.")
     assert Path("out.conllu.part").exists()  # with what came before it
 
 
@@ -137,9 +120,9 @@ def test_all_faults_of_the_inputs_are_told_before_work(run):
     Path("good.txt").write_text("a")
     Path("folder").mkdir()
 
-    result = run("good.txt", "no.txt", "folder", "dir/no.conllu", "--model", "./nowhere")
+    result = run("good.txt", "no.txt", "folder", "dir/no.conllu", "--model", "./nowhere", code=1)
 
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stdout == ""
     assert result.stderr.splitlines() == [
         "treefine: no.txt: There is no such file. If it is a text, add --text.",
         "treefine: folder: This is a directory. Name a file in it.",
@@ -162,7 +145,7 @@ DAMAGE = {
 def test_a_model_that_lacks_a_file_is_told(run, name):
     Path("copy", name).unlink()
 
-    message = one_line(run("a b", "--model", "copy"))
+    message = failed(run, "a b", "--model", "copy")
 
     assert message.startswith("copy")
     assert DAMAGE[name] in message
@@ -173,7 +156,7 @@ def test_a_model_that_lacks_a_file_is_told(run, name):
 def test_a_model_with_a_damaged_or_foreign_file_is_told(run, name, content):
     Path("copy", name).write_bytes(content)
 
-    message = one_line(run("a b", "--model", "copy"))
+    message = failed(run, "a b", "--model", "copy")
 
     assert message.startswith("copy")
     assert "Traceback" not in message
@@ -182,18 +165,16 @@ def test_a_model_with_a_damaged_or_foreign_file_is_told(run, name, content):
 def test_the_files_of_another_model_are_told(run):
     shutil.copy("copy/segmenter/config.json", "copy/config.json")
 
-    assert one_line(run("a b", "--model", "copy")).startswith(
-        "copy/config.json: This is no config of a treefine model."
-    )
+    assert failed(run, "a b", "--model", "copy").startswith("copy/config.json: This is no config of a treefine model.")
 
 
 def test_an_unknown_model_is_told_with_the_known_ones(run, monkeypatch, tmp_path):
-    assert one_line(run("a b", "--model", "klingon")).startswith("There is no model 'klingon'.")
+    assert failed(run, "a b", "--model", "klingon").startswith("There is no model 'klingon'.")
     (tmp_path / "bundled" / "en").mkdir(parents=True)
     (tmp_path / "bundled" / "en" / "config.json").touch()
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path / "bundled")
 
-    assert one_line(run("a b", "--model", "klingon")) == (
+    assert failed(run, "a b", "--model", "klingon") == (
         "There is no model 'klingon'. Choose a bundled one (en), or give the path of a folder, or OWNER/NAME on a hub."
     )
 
@@ -202,18 +183,17 @@ def test_the_default_model_is_the_bundled_english_one(run, monkeypatch, tmp_path
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", Path(text_model).parent)
     (Path(text_model).parent / "en").symlink_to(text_model)
     try:
-        result = CliRunner().invoke(app, ["parse", "a b", "--format", "json"])
+        result = invoke("parse", "a b", "--format", "json")
     finally:
         (Path(text_model).parent / "en").unlink()
 
-    assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout.splitlines()[0])["sent_id"] == "1"
 
 
 def test_a_model_without_a_segmenter_is_told(run):
     shutil.rmtree("copy/segmenter")
 
-    assert one_line(run("a b", "--model", "copy")) == (
+    assert failed(run, "a b", "--model", "copy") == (
         "This model has no segmenter, so it cannot read text. "
         "Give it words: a list of them, or a file that is cut into words (--from words)."
     )
@@ -223,7 +203,7 @@ def test_a_model_without_a_segmenter_is_told(run):
 def test_a_folder_that_cannot_be_written_is_told_before_the_model_is_read(run, output):
     Path("file").touch()
 
-    message = one_line(run("a.txt" if output == "file/" else "a b", "-o", output, "--model", "./nowhere", "--text"))
+    message = failed(run, "a.txt" if output == "file/" else "a b", "-o", output, "--model", "./nowhere", "--text")
 
     assert message.startswith(("no/such/out.conllu: The output could", "file/out.conllu: The output could", "file: A"))
 
@@ -231,7 +211,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_model_is_read(run, o
 def test_a_folder_without_leave_to_write_is_told_before_the_model_is_read(run, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)
 
-    assert one_line(run("a b", "-o", "out.conllu", "--model", "./nowhere")) == (
+    assert failed(run, "a b", "-o", "out.conllu", "--model", "./nowhere") == (
         "out.conllu: The output could not be written: Permission denied."
     )
 
@@ -239,7 +219,7 @@ def test_a_folder_without_leave_to_write_is_told_before_the_model_is_read(run, m
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
 @pytest.mark.parametrize("shape", ["conllu", "tree"])
 def test_a_full_device_is_one_line(run, shape):
-    assert one_line(run("a b", "-o", "/dev/full", "--format", shape)) == (
+    assert failed(run, "a b", "-o", "/dev/full", "--format", shape) == (
         "/dev/full: The output could not be written: No space left on device."
     )
 

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from benchmarks.accuracy.oracles import change_labels, move_heads, render, unpack
+from tests.support.commands import invoke
 from treefine import read_treebank
-from treefine.cli.app import app
 
 
 @pytest.fixture
@@ -29,14 +28,8 @@ def files(data, tmp_path, monkeypatch):
         Path(f"{name}.conllu").write_text(render(changed))
 
 
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == code, result.stderr
-    return result
-
-
 def test_evaluate_prints_all_measures(files):
-    lines = run("evaluate", "gold.conllu", "good.conllu").stdout.splitlines()
+    lines = invoke("evaluate", "gold.conllu", "good.conllu").stdout.splitlines()
 
     names = [line.partition("|")[0].strip() for line in lines[2:]]
     assert names == "Tokens Sentences Words UPOS XPOS UFeats AllTags Lemmas UAS LAS CLAS MLAS BLEX UEM LEM".split()
@@ -45,7 +38,7 @@ def test_evaluate_prints_all_measures(files):
 
 
 def test_evaluate_prints_labels_and_confusions_when_asked(files):
-    out = run("evaluate", "gold.conllu", "bad.conllu", "--labels", "--confusions", "3").stdout
+    out = invoke("evaluate", "gold.conllu", "bad.conllu", "--labels", "--confusions", "3").stdout
 
     _, labels, confused_labels, confused_heads = out.split("\n\n")
     assert labels.startswith("Label      | Precision")
@@ -57,7 +50,7 @@ def test_evaluate_prints_labels_and_confusions_when_asked(files):
 def test_evaluate_gives_the_same_as_json(files):
     arguments = ("evaluate", "gold.conllu", "bad.conllu", "--labels", "--confusions", "3", "--json")
 
-    result = json.loads(run(*arguments).stdout)
+    result = json.loads(invoke(*arguments).stdout)
 
     assert (result["gold"], result["system"], result["rule"]) == ("gold.conllu", "bad.conllu", "conll18")
     las = result["scores"]["LAS"]
@@ -67,7 +60,7 @@ def test_evaluate_gives_the_same_as_json(files):
 
 
 def test_compare_marks_the_best_and_what_is_like_it(files):
-    out = run("compare", "gold.conllu", "bad.conllu", "good.conllu", "alike.conllu", "--samples", "500").stdout
+    out = invoke("compare", "gold.conllu", "bad.conllu", "good.conllu", "alike.conllu", "--samples", "500").stdout
 
     bad, good, alike = out.splitlines()[2:5]
     assert re.fullmatch(r"bad +\d\d\.\d\d", bad)
@@ -80,8 +73,8 @@ def test_compare_marks_the_best_and_what_is_like_it(files):
 def test_compare_prints_markdown_and_json(files):
     arguments = ("compare", "gold.conllu", "bad.conllu", "good.conllu", "--samples", "200", "--metric", "UAS")
 
-    markdown = run(*arguments, "--markdown").stdout.splitlines()
-    result = json.loads(run(*arguments, "--json").stdout)
+    markdown = invoke(*arguments, "--markdown").stdout.splitlines()
+    result = json.loads(invoke(*arguments, "--json").stdout)
 
     assert markdown[0] == "| system | UAS | difference | RER | p (rand.) | p (boot.) |"
     assert "| **100.00** |" in markdown[3]
@@ -97,13 +90,13 @@ def test_systems_of_the_same_file_name_are_told_apart_by_their_paths(files):
         Path(folder).mkdir()
         Path(folder, "out.conllu").write_bytes(Path("good.conllu").read_bytes())
 
-    out = run("compare", "gold.conllu", "x/out.conllu", "y/out.conllu", "--samples", "100").stdout
+    out = invoke("compare", "gold.conllu", "x/out.conllu", "y/out.conllu", "--samples", "100").stdout
 
     assert [line.split()[0] for line in out.splitlines()[2:4]] == ["x/out", "y/out"]
 
 
 def test_validate_is_silent_about_valid_files(files):
-    result = run("validate", "gold.conllu", "bad.conllu")
+    result = invoke("validate", "gold.conllu", "bad.conllu")
 
     assert (result.stdout, result.stderr) == ("", "2 files, no faults\n")
 
@@ -111,17 +104,17 @@ def test_validate_is_silent_about_valid_files(files):
 def test_validate_gives_faults_as_json(files):
     Path("roots.conllu").write_text(Path("gold.conllu").read_text().replace("\t7\t", "\t0\t", 1))
 
-    faults = json.loads(run("validate", "roots.conllu", "--json", code=1).stdout)
+    faults = json.loads(invoke("validate", "roots.conllu", "--json", code=1).stdout)
 
     assert [set(fault) for fault in faults] == [{"path", "line", "sent_id", "sentence", "word", "message", "hint"}]
 
 
 @pytest.mark.parametrize("middle", ["x.conllx", "x.conll09", "x.conll09.gz"])
 def test_convert_there_and_back_keeps_words_and_trees(files, middle):
-    run("convert", "gold.conllu", middle)
-    run("convert", middle, "back.conllu")
+    invoke("convert", "gold.conllu", middle)
+    invoke("convert", middle, "back.conllu")
 
-    scores = json.loads(run("evaluate", "gold.conllu", "back.conllu", "--json").stdout)["scores"]
+    scores = json.loads(invoke("evaluate", "gold.conllu", "back.conllu", "--json").stdout)["scores"]
     assert scores["LAS"]["f1"] == scores["Lemmas"]["f1"] == scores["XPOS"]["f1"] == scores["UFeats"]["f1"] == 1
 
 
@@ -149,7 +142,7 @@ def test_a_reader_that_stops_early_is_no_error(data):
     "command", ["parse", "refine", "models", "evaluate", "compare", "analyse", "validate", "convert"]
 )
 def test_help_ends_with_two_examples_whose_options_exist(command):
-    out = run(command, "--help").stdout
+    out = invoke(command, "--help").stdout
 
     examples = out.partition("Examples:\n")[2].strip().splitlines()
     assert len(examples) == 2
@@ -162,4 +155,4 @@ def test_help_ends_with_two_examples_whose_options_exist(command):
 def test_the_version_is_the_packages(tmp_path):
     import treefine
 
-    assert run("--version").stdout == f"treefine {treefine.__version__}\n"
+    assert invoke("--version").stdout == f"treefine {treefine.__version__}\n"

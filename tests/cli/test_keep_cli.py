@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_parse_cli import failed, read, run
+from tests.support.commands import failed, invoke, read
 from tests.support.tiny import sample, tiny_model
 from treefine import Constraints, Parser, read_treebank, write_treebank
 from treefine.config import DecodeSettings
@@ -36,7 +36,7 @@ def test_marked_arcs_stay_and_the_marks_with_them(place, command):
     decided = [Constraints(heads={1: 2}, labels={1: "obj"}, not_heads={3: [4]}) for _ in sentences]
     marked(sentences, decided)
 
-    run(command, "marked.conllu", "--model", "model", "-o", "out.conllu")
+    invoke(command, "marked.conllu", "--model", "model", "-o", "out.conllu")
 
     for sentence in read_treebank("out.conllu"):
         assert sentence.graph.is_tree
@@ -50,9 +50,9 @@ def test_marks_may_be_left_unread(place):
     sentences = sentences_of_some_words()
     marked(sentences, [Constraints(heads={1: 2}, labels={1: "obj"}) for _ in sentences])
 
-    free = read(run("parse", "marked.conllu", "--model", "model", "--keep", "nothing").stdout)
+    free = read(invoke("parse", "marked.conllu", "--model", "model", "--keep", "nothing").stdout)
 
-    plain = read(run("parse", "in.conllu", "--model", "model").stdout)
+    plain = read(invoke("parse", "in.conllu", "--model", "model").stdout)
     assert [each.graph for each in free] == [each.graph for each in plain]
 
 
@@ -69,7 +69,7 @@ def test_blank_columns_are_filled_around_those_that_are_given(place):
     ]
     write_treebank(partial, "partial.conllu")
 
-    found = read(run("parse", "partial.conllu", "--model", "model", "--keep", "given").stdout)
+    found = read(invoke("parse", "partial.conllu", "--model", "model", "--keep", "given").stdout)
 
     for sentence, given in zip(found, partial, strict=True):
         assert sentence.graph.is_tree
@@ -82,7 +82,7 @@ def test_decisions_that_cannot_hold_are_one_line_and_no_file_is_written(place):
     decided = [Constraints() for _ in sentences[1:]]
     marked(sentences, [*decided, Constraints(heads={1: 2, 2: 1})])
 
-    message = failed("refine", "marked.conllu", "--model", "model", "-o", "out.conllu")
+    message = failed(invoke, "refine", "marked.conllu", "--model", "model", "-o", "out.conllu")
 
     assert message.startswith("marked.conllu:")
     assert "word 1) These decisions cannot hold together, as no tree with one root obeys them: word 1 " in message
@@ -97,14 +97,14 @@ def test_a_wrong_mark_is_told_with_its_line(place):
         "\n".join([*text[:line], "\t".join([*cells[:9], "Keep=Yes"]), *text[line + 1 :], ""])
     )
 
-    message = failed("parse", "wrong.conllu", "--model", "model")
+    message = failed(invoke, "parse", "wrong.conllu", "--model", "model")
 
     assert message.startswith(f"wrong.conllu:{line + 1}:")
     assert "Keep=Yes is no mark. Write Keep=Arc" in message
 
 
 def test_several_trees_are_several_sentences_of_a_valid_treebank(place):
-    run("parse", "in.conllu", "--model", "model", "--k", "3", "-o", "out.conllu")
+    invoke("parse", "in.conllu", "--model", "model", "--k", "3", "-o", "out.conllu")
 
     found = list(read_treebank("out.conllu"))
     assert len(found) == 24
@@ -114,18 +114,18 @@ def test_several_trees_are_several_sentences_of_a_valid_treebank(place):
     assert probabilities == sorted(probabilities, reverse=True)
     assert all("Agree=" in note for each in found for note in each.column(9))
     assert list(validate("out.conllu")) == []
-    first = read(run("parse", "in.conllu", "--model", "model").stdout)
+    first = read(invoke("parse", "in.conllu", "--model", "model").stdout)
     assert [each.graph for each in found[::3]] == [each.graph for each in first]
 
 
 def test_confidence_is_that_of_the_first_tree(place):
-    found = read(run("parse", "in.conllu", "--model", "model", "--k", "2", "--confidence").stdout)
+    found = read(invoke("parse", "in.conllu", "--model", "model", "--k", "2", "--confidence").stdout)
 
     assert all(("Conf=" in note) == (number % 2 == 0) for number, each in enumerate(found) for note in each.column(9))
 
 
 def test_json_has_trees_and_agreement_and_can_be_gone_on_with(place):
-    run("parse", "in.conllu", "--model", "model", "--k", "3", "-o", "out.jsonl", "--resume")
+    invoke("parse", "in.conllu", "--model", "model", "--k", "3", "-o", "out.jsonl", "--resume")
 
     for line in Path("out.jsonl").read_text().splitlines():
         parse = json.loads(line)
@@ -139,7 +139,7 @@ def test_json_has_trees_and_agreement_and_can_be_gone_on_with(place):
 
 @pytest.mark.parametrize("shape", ["tree", "svg", "html"])
 def test_trees_are_drawn_one_after_the_other(place, shape):
-    drawn = run("parse", "in.conllu", "--model", "model", "--k", "2", "--format", shape).stdout
+    drawn = invoke("parse", "in.conllu", "--model", "model", "--k", "2", "--format", shape).stdout
 
     if shape == "html":  # wide drawings stand there for print as well
         drawn = "".join(re.findall("<svg.*?</svg>", drawn, re.DOTALL))
@@ -159,7 +159,7 @@ def test_trees_are_drawn_one_after_the_other(place, shape):
     ],
 )
 def test_what_does_not_go_together_is_told_before_work(place, options, message):
-    assert failed("parse", "in.conllu", "--model", "missing", "--k", "2", *options).startswith(message)
+    assert failed(invoke, "parse", "in.conllu", "--model", "missing", "--k", "2", *options).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_no_output_takes_the_place_of_a_file_that_is_read(place, command, option
     Path("map.tsv").write_text("dobj\tobj\n")
     before = {name: Path(name).read_bytes() for name in ("other.conllu", "map.tsv")}
 
-    message = failed(command, "in.conllu", "--model", "model", *options)
+    message = failed(invoke, command, "in.conllu", "--model", "model", *options)
 
     assert "The output would take the place of a file that is read. Name another output file." in message
     assert {name: Path(name).read_bytes() for name in before} == before

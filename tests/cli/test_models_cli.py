@@ -5,9 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-from treefine.cli.app import app
+from tests.support.commands import failed, invoke
 
 ABOUT = {
     "language": "English",
@@ -29,19 +28,15 @@ def bundled(tmp_path, monkeypatch):
     return folder
 
 
-def run(*arguments):
-    return CliRunner().invoke(app, ["models", *arguments])
-
-
 def test_each_model_has_a_row_with_all_that_is_known_of_it(bundled):
-    header, _, row = run().stdout.splitlines()
+    header, _, row = invoke("models").stdout.splitlines()
 
     assert header.split() == ["name", "language", "treebank", "licence", "encoder", "size", "scores"]
     assert row == "en    English   UD_English-EWT 2.3  CC BY-SA 4.0  small    2.0 MB  UAS 88.50, LAS 86.25"
 
 
 def test_the_same_is_given_as_json(bundled):
-    (found,) = json.loads(run("--json").stdout)
+    (found,) = json.loads(invoke("models", "--json").stdout)
 
     size = sum(path.stat().st_size for path in bundled.rglob("*") if path.is_file())
     assert found == {"name": "en", "bytes": size, **ABOUT}
@@ -50,17 +45,14 @@ def test_the_same_is_given_as_json(bundled):
 def test_where_none_is_bundled_that_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path)
 
-    assert run().stdout == "No model is bundled.\n"
-    assert run("--json").stdout == "[]\n"
+    assert invoke("models").stdout == "No model is bundled.\n"
+    assert invoke("models", "--json").stdout == "[]\n"
 
 
 def test_a_damaged_description_is_told(bundled):
     (bundled / "en" / "about.json").write_text("{")
 
-    result = run()
-
-    assert result.exit_code == 1
-    assert "about.json:1: The file is damaged: it is no JSON." in result.stderr
+    assert "about.json:1: The file is damaged: it is no JSON." in failed(invoke, "models")
 
 
 def test_listing_models_loads_no_torch():

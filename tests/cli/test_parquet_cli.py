@@ -11,13 +11,12 @@ import pandas
 import polars
 import pyarrow.parquet
 import pytest
-from typer.testing import CliRunner
 
+from tests.support.commands import failed, invoke
 from tests.support.data import DATA
-from tests.support.refine_commands import failed, rows_of
+from tests.support.refine_commands import rows_of
 from tests.support.tiny import sample
 from treefine import read_treebank, to_table, write_treebank
-from treefine.cli.app import app
 from treefine.cli.write import write_table
 from treefine.parsing.table import ROWS, Content, table_of
 from treefine.treebank.sentence import Sentence
@@ -35,11 +34,8 @@ def run(text_model, tmp_path, monkeypatch):
     Path("words.txt").write_text("Dogs bark .\nYes\n")
     write_treebank(sample(6), "in.conllu")
 
-    def run_with(*arguments, code=0, command="parse", input=None):
-        model = ["--model", text_model] if command == "parse" else []
-        result = CliRunner().invoke(app, [command, *map(str, arguments), *model], input=input)
-        assert result.exit_code == code, result.stderr
-        return result
+    def run_with(*arguments, command="parse", **options):
+        return invoke(*arguments, *(["--model", text_model] if command == "parse" else []), command=command, **options)
 
     return run_with
 
@@ -63,17 +59,12 @@ def without_names(found):
     return [{name: cell for name, cell in row.items() if name not in ("file", "sent_id")} for row in found]
 
 
-def test_a_text_gives_the_rows_of_the_parser(run, nlp):
-    run("a.txt", "-o", "out.parquet")
+@pytest.mark.parametrize(("options", "content"), [([], Content()), (["--confidence"], Content(confidence=True))])
+def test_a_text_gives_the_rows_of_the_parser(run, nlp, options, content):
+    run("a.txt", "-o", "out.parquet", *options)
 
-    assert without_names(rows("out.parquet")) == without_names(table_of(nlp(TEXT), Content()).to_pylist())
+    assert without_names(rows("out.parquet")) == without_names(table_of(nlp(TEXT), content).to_pylist())
     assert {row["file"] for row in rows("out.parquet")} == {"a.txt"}
-
-
-def test_with_confidence_it_has_four_more_columns(run, nlp):
-    run("a.txt", "-o", "out.parquet", "--confidence")
-
-    assert without_names(rows("out.parquet")) == without_names(nlp(TEXT).to_arrow().to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -217,10 +208,9 @@ def test_what_cannot_be_a_table_is_told_before_work(run, arguments, message):
 def test_without_pyarrow_the_command_that_installs_it_is_told_before_work(run, monkeypatch, arguments):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
 
-    result = CliRunner().invoke(app, arguments)
-
-    told = "treefine: The package pyarrow is not installed. Install it: pip install 'treefine[tables]'\n"
-    assert (result.exit_code, result.stderr) == (1, told)
+    assert failed(invoke, *arguments) == (
+        "The package pyarrow is not installed. Install it: pip install 'treefine[tables]'"
+    )
 
 
 @pytest.mark.parametrize("command", ["parse", "convert"])

@@ -103,49 +103,48 @@ def test_a_link_stays_and_the_file_it_names_keeps_its_mode(tmp_path):
     assert (tmp_path / "real").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_part_of_other_sentences_is_refused_and_stays(tmp_path):
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ([*SENTENCES[:2], SENTENCES[0]], "Sentence 3 is not that of the input."),
+        (SENTENCES[:2], "It holds 3 sentences, and the input fewer."),
+    ],
+)
+def test_a_part_of_other_or_more_sentences_is_refused_and_stays(tmp_path, sentences, message):
     (tmp_path / "out.part").write_bytes(WHOLE)
 
     with pytest.raises(AlignmentError) as error:
-        write(tmp_path / "out", [SENTENCES[0], SENTENCES[1], SENTENCES[0]], is_resumed=True)
+        write(tmp_path / "out", sentences, is_resumed=True)
 
-    assert str(error.value) == (
-        f"{tmp_path}/out.part: Sentence 3 is not that of the input. Is it of another input or model? "
-        "Run again without --resume to start anew."
-    )
-    assert (tmp_path / "out.part").read_bytes() == WHOLE
-
-
-def test_a_part_of_more_sentences_is_refused_and_stays(tmp_path):
-    (tmp_path / "out.part").write_bytes(WHOLE)
-
-    with pytest.raises(AlignmentError, match="It holds 3 sentences, and the input fewer"):
-        write(tmp_path / "out", SENTENCES[:2], is_resumed=True)
-
+    way_out = "Is it of another input or model? Run again without --resume to start anew."
+    assert str(error.value) == f"{tmp_path}/out.part: {message} {way_out}"
     assert (tmp_path / "out.part").read_bytes() == WHOLE
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_on_the_way_leaves_the_part_and_says_how_to_go_on(tmp_path):
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            TreebankError("Bad.", hint="Mend it."),
+            "Bad. Mend it. What is done is in out.part: run again with --resume to go on.",
+        ),
+        (AlignmentError("Other words."), "Other words."),  # after which a resume would not help
+        (RuntimeError("A fault of ours."), "A fault of ours."),
+    ],
+)
+def test_an_error_on_the_way_leaves_the_part_and_says_how_to_go_on(tmp_path, error, message):
     def fail():
         with open_part(tmp_path / "out", TREEBANK, is_resumed=False) as part:
             part.write(SENTENCES[0].to_text())
-            raise TreebankError("Bad.", hint="Mend it.")
+            raise error
 
-    with pytest.raises(TreebankError) as error:
+    with pytest.raises(type(error)) as raised:
         fail()
 
-    assert str(error.value) == "Bad. Mend it. What is done is in out.part: run again with --resume to go on."
+    assert str(raised.value) == message
     assert (tmp_path / "out.part").read_text() == SENTENCES[0].to_text()
     assert not (tmp_path / "out").exists()
-
-
-def test_an_error_before_the_first_sentence_leaves_nothing(tmp_path):
-    with pytest.raises(TreebankError) as error, open_part(tmp_path / "out", TREEBANK, is_resumed=False):
-        raise TreebankError("Bad.")
-
-    assert str(error.value) == "Bad."
-    assert names_in(tmp_path) == []
 
 
 def test_a_full_disk_leaves_the_part_and_says_how_to_go_on(tmp_path):
@@ -180,23 +179,15 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
         write(tmp_path / "no" / "out", SENTENCES, is_resumed=False)
 
 
-@pytest.mark.parametrize("error", [AlignmentError("Other words."), RuntimeError("A fault of ours."), SystemExit()])
+@pytest.mark.parametrize(
+    "error",
+    [TreebankError("Bad."), AlignmentError("Other words."), RuntimeError("Ours."), SystemExit("Now.")],
+)
 def test_no_error_whatever_leaves_an_empty_part(tmp_path, error):
-    with pytest.raises(type(error)), open_part(tmp_path / "out", TREEBANK, is_resumed=False):
+    before = str(error)
+
+    with pytest.raises(type(error)) as raised, open_part(tmp_path / "out", TREEBANK, is_resumed=False):
         raise error
 
+    assert str(raised.value) == before
     assert names_in(tmp_path) == []
-
-
-@pytest.mark.parametrize("error", [AlignmentError("Other words."), RuntimeError("A fault of ours.")])
-def test_whole_sentences_stay_after_an_error_that_resuming_would_not_help(tmp_path, error):
-    def fail():
-        with open_part(tmp_path / "out", TREEBANK, is_resumed=False) as part:
-            part.write(SENTENCES[0].to_text())
-            raise error
-
-    with pytest.raises(type(error)) as raised:
-        fail()
-
-    assert "--resume" not in str(raised.value)
-    assert (tmp_path / "out.part").read_text() == SENTENCES[0].to_text()

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.refine_commands import OLDER, damaged, failed, renamed_labels, rows_of, summary
+from tests.support.commands import failed
+from tests.support.refine_commands import OLDER, damaged, renamed_labels, rows_of, summary
 from tests.support.tiny import sample
 from treefine import Graph, Parser, read_treebank
 from treefine.treebank.conllu import write_treebank
 
 
-def test_the_summary_counts_what_changed_between_the_two_files(run_refine):
+def test_the_summary_counts_what_changed_between_the_two_files_and_tells_the_most_frequent_labels(run_refine):
     told = summary(run_refine("in.conllu", "-o", "out.conllu"))
 
     before, after = list(read_treebank("in.conllu")), list(read_treebank("out.conllu"))
@@ -24,13 +25,6 @@ def test_the_summary_counts_what_changed_between_the_two_files(run_refine):
     assert told["words"] == str(len(words))
     assert told["heads changed"] == str(sum(a.head != b.head for a, b in words))
     assert told["labels changed"] == f"{n_labels}, of words with the same head"
-
-
-def test_the_summary_tells_the_most_frequent_labels(run_refine):
-    told = summary(run_refine("in.conllu", "-o", "out.conllu"))
-
-    before, after = list(read_treebank("in.conllu")), list(read_treebank("out.conllu"))
-    words = [(a, b) for old, new in zip(before, after, strict=True) for a, b in zip(old.words, new.words, strict=True)]
     first = told["old and new label"].split(", ")[0]
     old, new, number = re.fullmatch(r"(\S+) → (\S+) (\d+)", first).groups()
     assert sum((a.label, b.label) == (old, new) for a, b in words) == int(number)
@@ -61,12 +55,14 @@ def test_a_parse_without_refinement_has_no_summary(run_refine):
     assert run_refine("in.conllu", "-o", "out.conllu", command="parse").stderr == ""
 
 
-def test_the_trees_are_those_of_the_parser_with_or_without_the_file_of_changes(run_refine, refiner):
+def test_the_trees_are_those_of_the_parser_with_a_file_of_changes_without_and_in_place(run_refine, refiner):
+    expected = "".join(each.to_text() for each in refiner.stream(read_treebank("in.conllu")))
+
     plain = run_refine("in.conllu").stdout
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
+    run_refine("in.conllu", "-o", "in.conllu")
 
-    expected = "".join(each.to_text() for each in refiner.stream(read_treebank("in.conllu")))
-    assert plain == Path("out.conllu").read_text() == expected
+    assert plain == Path("out.conllu").read_text() == Path("in.conllu").read_text() == expected
 
 
 def test_older_labels_are_read_by_their_newer_names_and_told(run_refine):
@@ -172,22 +168,37 @@ def test_labels_that_are_not_to_be_read_are_told_as_the_file_has_them(run_refine
     assert "new labels" not in told
 
 
-def test_blank_labels_of_given_heads_get_labels_that_are_counted_apart(run_refine):
+@pytest.mark.parametrize(
+    ("columns", "row", "count", "cell"),
+    [
+        (slice(7, 8), ("_", "_"), ("new labels", "of words that had a head alone"), ": no label</td>"),
+        (slice(6, 8), ("_", "_"), ("new arcs", "of words that had none"), ">no arc</td>"),
+    ],
+    ids=["labels", "heads and labels"],
+)
+def test_what_was_blank_is_counted_apart_from_what_changed(run_refine, columns, row, count, cell):
     lines = [line.split("\t") for line in Path("in.conllu").read_text().splitlines()]
-    blank = "\n".join("\t".join([*c[:7], "_", *c[8:]] if len(c) == 10 else c) for c in lines) + "\n"
+    for line in lines:
+        line[columns] = ["_"] * len(line[columns])
+    blank = "\n".join(map("\t".join, lines)) + "\n"
 
     told = summary(run_refine("-", "--changes", "changes.tsv", input=blank))
+    run_refine("-", "--changes", "changes.html", input=blank)
 
     n_words = sum(map(len, sample(10)))
-    assert told["new labels"] == f"{n_words}, of words that had a head alone"
-    assert told["labels changed"].startswith("0,")
-    assert not {"old and new label", "head alone", "labels not read", "new arcs"} & set(told)
     rows = rows_of("changes.tsv")
+    is_head_blank = columns.start == 6
+    n_moved = 0 if is_head_blank else sum(each["old_head"] != each["head"] for each in rows)
+    name, words = count
+    assert told[name] == f"{n_words}, {words}"
+    assert told["labels changed"].startswith("0,")
+    assert told["heads changed"] == str(n_moved)
+    assert bool(n_moved) != is_head_blank
+    assert not {"old and new label", "head alone", "labels not read", "new arcs", "new labels"} - {name} & set(told)
     assert len(rows) == n_words
-    assert {(row["old_label"], row["before"]) for row in rows} == {("_", "_")}
-    assert told["heads changed"] == str(sum(row["old_head"] != row["head"] for row in rows)) != "0"
-    run_refine("-", "--changes", "changes.html", input=blank)
-    assert Path("changes.html").read_text().count(": no label</td>") == n_words
+    assert {(each["file"], each["old_label"], each["before"]) for each in rows} == {("<stdin>", *row)}
+    assert {each["old_head"] == "_" for each in rows} == {is_head_blank}
+    assert Path("changes.html").read_text().count(cell) == n_words
 
 
 def test_after_a_resume_only_the_labels_of_this_run_are_told(run_refine):
@@ -216,14 +227,6 @@ def test_an_initial_file_that_does_not_fit_leaves_no_file_behind(run_refine, fau
     assert {path.name for path in Path().iterdir()} == {"in.conllu", "words.conllu", "theirs.conllu"}
 
 
-def test_a_file_may_be_refined_in_place(run_refine):
-    expected = run_refine("in.conllu").stdout
-
-    run_refine("in.conllu", "-o", "in.conllu")
-
-    assert Path("in.conllu").read_text() == expected
-
-
 @pytest.mark.parametrize("command", ["refine", "parse"])
 def test_standard_input_may_be_packed(run_refine, command):
     content = Path("in.conllu").read_bytes()
@@ -231,9 +234,3 @@ def test_standard_input_may_be_packed(run_refine, command):
     packed = run_refine("-", command=command, input=gzip.compress(content))
 
     assert packed.stdout == run_refine("-", command=command, input=content).stdout
-
-
-def test_an_output_in_a_folder_that_is_not_there_is_told_with_the_folder(run_refine):
-    assert failed(run_refine, "in.conllu", "-o", "no/such/out.conllu") == (
-        "no/such/out.conllu: The output could not be written: No such file or directory. Make the folder no/such first."
-    )

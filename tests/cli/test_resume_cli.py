@@ -1,6 +1,5 @@
 """A run that was cut off is gone on with, as a user calls it; the result is that of a run that was not."""
 
-import fcntl
 import lzma
 import random
 import signal
@@ -10,10 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.support.commands import invoke
 from tests.support.tiny import sample
-from treefine.cli.app import app
 from treefine.treebank.conllu import write_treebank
 
 WORDS = "".join(f"Dogs {'really ' * (number % 7)}bark {number}\n" for number in range(24))
@@ -26,10 +24,8 @@ def run(text_model, tmp_path, monkeypatch):
     Path("in.txt").write_text(WORDS)
     Path("short.txt").write_text("The old man the boats. Nobody came.\n\nReally? Yes")
 
-    def run_with(*arguments, code=0, command="parse"):
-        result = CliRunner().invoke(app, [command, "--model", text_model, *map(str, (*arguments, *SMALL))])
-        assert result.exit_code == code, result.stderr
-        return result
+    def run_with(*arguments, command="parse", **options):
+        return invoke("--model", text_model, *arguments, *SMALL, command=command, **options)
 
     return run_with
 
@@ -59,27 +55,20 @@ def test_a_run_that_was_cut_off_anywhere_ends_with_the_same_bytes(run, kind):
         assert not Path(f"{name}.part").exists()
 
 
-def test_refine_is_gone_on_with_too(run):
+@pytest.mark.parametrize(
+    ("command", "options"), [("refine", ["-o", "out.json"]), ("parse", ["--initial", "in.conllu", "-o", "out.conllu"])]
+)
+def test_a_run_with_initial_trees_is_gone_on_with_too(run, command, options):
     write_treebank(sample(12), "in.conllu")
-    run("in.conllu", "-o", "out.json", command="refine")
-    whole = Path("out.json").read_bytes()
-    Path("out.json").rename("out.json.part")
+    run("in.conllu", *options, command=command)
+    output = Path(options[-1])
+    whole = output.read_bytes()
+    output.unlink()
+    Path(f"{output}.part").write_bytes(whole[: len(whole) // 2])
 
-    run("in.conllu", "-o", "out.json", "--resume", command="refine")
+    run("in.conllu", *options, "--resume", command=command)
 
-    assert Path("out.json").read_bytes() == whole
-
-
-def test_an_initial_file_is_gone_on_with_too(run):
-    write_treebank(sample(12), "in.conllu")
-    run("in.conllu", "--initial", "in.conllu", "-o", "out.conllu")
-    whole = Path("out.conllu").read_bytes()
-    Path("out.conllu").unlink()
-    Path("out.conllu.part").write_bytes(whole[: len(whole) // 2])
-
-    run("in.conllu", "--initial", "in.conllu", "-o", "out.conllu", "--resume")
-
-    assert Path("out.conllu").read_bytes() == whole
+    assert output.read_bytes() == whole
 
 
 def test_skipped_sentences_are_not_parsed(run, monkeypatch):
@@ -125,17 +114,6 @@ def test_finished_files_of_a_folder_are_left_alone(run):
     assert (Path("all/a.conllu").read_text(), Path("all/b.conllu").read_bytes()) == ("mine", whole)
 
 
-def test_another_input_is_told(run):
-    run(*KINDS["conllu"])
-    Path("out.conllu").rename("out.conllu.part")
-    Path("in.txt").write_text(WORDS.replace("bark 23", "sleep 23"))
-
-    assert run(*KINDS["conllu"], "--resume", code=1).stderr.endswith(
-        "out.conllu.part: Sentence 24 is not that of the input. Is it of another input or model? "
-        "Run again without --resume to start anew.\n"
-    )
-
-
 @pytest.mark.parametrize("output", ["-", "x.svg", "x.html", "x.txt", "/dev/null"])
 def test_what_cannot_be_gone_on_with_is_refused(run, output):
     assert run("in.txt", "-o", output, "--resume", code=1).stderr == (
@@ -150,25 +128,12 @@ def test_an_output_that_is_the_input_is_refused(run):
     assert "The output is the input" in run("in.conllu", "-o", "in.conllu", "--resume", code=1).stderr
 
 
-def test_a_second_run_on_the_same_file_is_refused(run):
-    with Path("out.conllu.part").open("ab") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        message = run(*KINDS["conllu"], code=1).stderr
-
-    assert message == (
-        "treefine: out.conllu: Another run is writing this file. "
-        "Wait for its end, or stop it; then go on with --resume.\n"
-    )
-
-
 def begin(model, *arguments):
     command = [sys.executable, "-m", "treefine", "parse", "in.txt", "--from", "words", "--model", model]
     options = ["--device", "cpu", *map(str, SMALL), *arguments]
 
     def hear_ctrl_c():
-        signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        )  # which a shell has its background jobs ignore: pytest, and so this
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell makes its background jobs ignore it
 
     return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c)
 

@@ -6,14 +6,13 @@ import re
 import subprocess
 import xml.etree.ElementTree as ET
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from treefine import read_treebank
+from tests.support.commands import failed, invoke, read
 from treefine.cli import inputs, write
-from treefine.cli.app import app
 from treefine.treebank.sentence import Sentence
 
 TEXT = "The old man the boats. Nobody came.\n\nReally? Yes"
@@ -27,13 +26,7 @@ def run(text_model, tmp_path, monkeypatch):
     Path("b.txt").write_text(OTHER)
     write_words("words.txt", 3)
 
-    def run_with(*arguments, code=0, input=None, command="parse"):
-        given = [command, "--model", text_model, *map(str, arguments)]
-        result = CliRunner().invoke(app, given, input=input)
-        assert result.exit_code == code, result.stderr
-        return result
-
-    return run_with
+    return partial(invoke, "--model", text_model, command="parse")
 
 
 def write_words(path, n_sentences):
@@ -46,21 +39,13 @@ def conllu(parses):
     return "".join(re.sub(r"# sent_id = \d+", f"# sent_id = {n}", text) for n, text in enumerate(texts, start=1))
 
 
-def test_a_text_gives_what_the_parser_gives(run, nlp):
-    assert run(TEXT).stdout == conllu(nlp(TEXT))
-
-
-def test_several_texts_are_parsed_each_alone(run, nlp):
-    assert run(TEXT, OTHER).stdout == conllu([*nlp(TEXT), *nlp(OTHER)])
-
-
-@pytest.mark.parametrize("arguments", [["a.txt"], ["-"], [], ["--text", TEXT]])
+@pytest.mark.parametrize("arguments", [["a.txt"], ["-"], [], [TEXT], ["--text", TEXT]])
 def test_a_file_standard_input_and_an_argument_give_the_same(run, nlp, arguments):
     assert run(*arguments, input=TEXT).stdout == conllu(nlp(TEXT))
 
 
-def test_files_and_texts_come_out_in_their_order(run, nlp):
-    assert run("b.txt", "a.txt", OTHER).stdout == conllu([*nlp(OTHER), *nlp(TEXT), *nlp(OTHER)])
+def test_files_and_texts_are_parsed_each_alone_and_come_out_in_their_order(run, nlp):
+    assert run("b.txt", "a.txt", OTHER, TEXT).stdout == conllu([*nlp(OTHER), *nlp(TEXT), *nlp(OTHER), *nlp(TEXT)])
 
 
 def test_one_sentence_a_line_is_kept_as_one(run, nlp):
@@ -139,23 +124,11 @@ def test_steps_are_drawn_when_asked_for(run, shape):
     assert "step 2" in run("a.txt", "--format", shape, "--show-steps").stdout
 
 
-def test_steps_have_no_place_in_a_treebank(run):
-    assert run("a.txt", "--show-steps", code=1).stderr == (
-        "treefine: A treebank has no place for the steps of --show-steps. Add --format tree, svg, html or json.\n"
-    )
-
-
 def test_confidence_is_written_when_asked_for(run, nlp):
     out = run("a.txt", "--confidence").stdout
 
     assert out == "".join(parse.to_conllu(confidence=True) for parse in nlp(TEXT))
     assert "Conf=0." in out
-
-
-def test_confidence_has_no_place_in_the_older_formats(run):
-    assert run("a.txt", "--confidence", "-o", "x.conllx", code=1).stderr == (
-        "treefine: CoNLL-X has no column for the confidence. Write CoNLL-U.\n"
-    )
 
 
 def test_review_lists_the_sentences_below_the_limit_in_place_of_the_trees(run, nlp):
@@ -182,10 +155,6 @@ def test_review_goes_beside_trees_that_go_to_a_file(run, nlp):
     assert result.stdout == run("a.txt", "--review", "0.5").stdout != ""
 
 
-def test_review_in_place_of_trees_takes_no_option_of_theirs(run):
-    assert "in place of the trees" in run("a.txt", "--review", "0.5", "--format", "json", code=1).stderr
-
-
 def test_each_file_has_its_output_in_a_folder(run, nlp):
     Path("c.conllx").write_text(Sentence.of_words(["a", "b"]).to_text())
 
@@ -207,8 +176,27 @@ def test_two_files_with_the_same_output_are_refused_before_work(run):
     assert not Path("new").exists()
 
 
-def test_a_folder_takes_no_text(run):
-    assert "A folder takes the parses of files alone" in run(TEXT, "-o", "new/", code=1).stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["a.txt", "--show-steps"],
+            "A treebank has no place for the steps of --show-steps. Add --format tree, svg, html or json.",
+        ),
+        (["a.txt", "--confidence", "-o", "x.conllx"], "CoNLL-X has no column for the confidence. Write CoNLL-U."),
+        (
+            ["a.txt", "--review", "0.5", "--format", "json"],
+            "--review prints its list in place of the trees. "
+            "Name a file for the trees with -o, or leave out --format, --show-steps, --confidence and --k.",
+        ),
+        (
+            [TEXT, "-o", "new/"],
+            "new: A folder takes the parses of files alone, not of a text. Name an output file, or leave out -o.",
+        ),
+    ],
+)
+def test_what_an_output_has_no_place_for_is_told(run, arguments, message):
+    assert failed(run, *arguments) == message
 
 
 def test_an_empty_one_of_several_files_is_told_and_the_others_are_parsed(run, nlp):
@@ -276,7 +264,7 @@ def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
 
     assert len(lags) == 500
     assert max(lags) < 250  # a buffer of bytes on the way, and the sentences of a chunk
-    assert [sentence.forms for sentence in read_treebank(io.BytesIO(out.encode()))] == [(word,) for word in words]
+    assert [sentence.forms for sentence in read(out)] == [(word,) for word in words]
 
 
 def test_a_sentence_shows_at_once_on_standard_output(tmp_path):
@@ -284,13 +272,6 @@ def test_a_sentence_shows_at_once_on_standard_output(tmp_path):
         write.NewOutput(out, is_flushed=True).write("Dogs\n")
 
         assert (tmp_path / "out").read_text() == "Dogs\n"
-
-
-def test_several_texts_in_one_file_have_different_sent_ids(run):
-    run("a.txt", "b.txt", "words.txt", "-o", "out.conllu")
-
-    ids = [sentence.sent_id for sentence in read_treebank("out.conllu")]
-    assert ids == [str(number) for number in range(1, len(ids) + 1)]
 
 
 @pytest.mark.parametrize("arguments", [["a.txt", "-o", ".", "--format", "tree"], ["a.txt", "-o", "a.txt"]])
@@ -317,8 +298,4 @@ def test_inputs_of_different_formats_are_written_in_one(run):
     lines = [line for line in run("b.conllu", "b.conllx", "a.txt").stdout.splitlines() if line[:1].isdigit()]
 
     assert {line.count("\t") for line in lines} == {9}
-    assert len(list(read_treebank(io.BytesIO(run("b.conllx", "b.conllu").stdout.encode())))) > 1
-
-
-def test_a_model_that_predicts_tags_does_not_ask_for_them(run):
-    assert run("b.txt", "--tags", "given").stderr == ""
+    assert len(read(run("b.conllx", "b.conllu").stdout)) > 1

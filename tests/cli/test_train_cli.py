@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.support.commands import failed, invoke
 from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
 from tests.support.train_commands import BIAFFINE, RNGTR, changes, refused, run, write_files
-from treefine.cli.app import app
 from treefine.cli.train import show
 from treefine.parsing.parser import Parser
 from treefine.training.checkpoint import Standing
@@ -37,26 +36,16 @@ def encoder(files):
 # Training
 
 
-def test_a_recipe_becomes_a_model_that_the_last_line_says_how_to_use(files):
-    result = run("biaffine.toml", "--output", "out")
-
-    command = re.fullmatch(
-        r"The model is in out/model\. Parse with: treefine (parse --model out/model IN.conllu -o OUT.conllu)\n",
-        result.stdout,
-    )
-    arguments = command[1].replace("IN", "dev").split()
-    assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).exit_code == 0
-    assert [each.forms for each in read_treebank("OUT.conllu")] == [each.forms for each in sample(26)[20:]]
-
-
-def test_the_last_line_can_be_run_where_a_path_has_blanks(files):
-    result = run("biaffine.toml", "--output", "my runs/it's one", "--set", "training.epochs=1")
+@pytest.mark.parametrize("output", ["out", "my runs/it's one"])
+def test_a_recipe_becomes_a_model_that_the_last_line_says_how_to_use(files, output):
+    result = run("biaffine.toml", "--output", output, "--set", "training.epochs=1")
 
     said, command = result.stdout.split(" Parse with: treefine ")
-    assert said == "The model is in my runs/it's one/model."
     arguments = shlex.split(command.replace("IN", "dev"))
-    assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).exit_code == 0
-    assert Path("OUT.conllu").is_file()
+    assert said == f"The model is in {output}/model."
+    assert arguments == ["parse", "--model", f"{output}/model", "dev.conllu", "-o", "OUT.conllu"]
+    invoke(*arguments, "--device", "cpu")
+    assert [each.forms for each in read_treebank("OUT.conllu")] == [each.forms for each in sample(26)[20:]]
 
 
 def test_each_epoch_is_a_line_where_there_is_no_terminal(files):
@@ -118,7 +107,7 @@ def test_a_dry_run_prints_all_settings_and_writes_nothing(files):
     assert not Path("out").exists()
 
 
-def test_a_dry_run_prints_the_settings_of_the_initial_parser_and_of_what_they_go_on_from(encoder):
+def test_a_dry_run_prints_the_settings_of_the_initial_parser_of_a_start_and_of_the_sources_of_a_mix(encoder):
     write_treebank(sample()[40:], "other.conllu")
     Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu").replace("epochs = 2", "epochs = 7"))
     Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml") + '[initial]\nparser = "biaffine.toml"\n')
@@ -129,16 +118,10 @@ def test_a_dry_run_prints_the_settings_of_the_initial_parser_and_of_what_they_go
     assert shown["initial parser"]["encoder"]["word_width"] == 8
     assert shown["initial parser"]["training"]["seed"] == 5  # which is the recipe's
     assert shown["start base"]["training"]["epochs"] == 7
-
-
-def test_a_dry_run_tells_the_sources_of_a_mix(encoder):
-    source = '[initial.mix.first]\nparser = "biaffine.toml"\nshare = 0.25\n'
-    Path("mixed.toml").write_text(RNGTR + source)
-
-    shown = json.loads(run("mixed.toml", "--output", "out", "--dry-run", "--set", "initial.mix.first.share=0.5").stdout)
-
-    assert shown["recipe"]["initial"]["mix"]["first"]["share"] == 0.5
-    assert shown["mixed first"]["encoder"]["word_width"] == 8
+    Path("mixed.toml").write_text(RNGTR + '[initial.mix.first]\nparser = "biaffine.toml"\nshare = 0.25\n')
+    mixed = json.loads(run("mixed.toml", "--output", "out", "--dry-run", "--set", "initial.mix.first.share=0.5").stdout)
+    assert mixed["recipe"]["initial"]["mix"]["first"]["share"] == 0.5
+    assert mixed["mixed first"]["encoder"]["word_width"] == 8
 
 
 def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
@@ -198,34 +181,40 @@ def shown(monkeypatch):
     return rows
 
 
-def test_a_bar_on_a_terminal_shows_stage_time_left_loss_and_accuracy_of_each_step(shown):
-    *_, first, second, third = shown([progress(1, 0.25, done=1, las=(0.7, 0.75)), progress(2, 0.4, done=1)])
-
-    assert first == "epoch 2 of 4, 0:01:30 left"
-    assert second == "loss 0.500, LAS 74.00, best 75.00"  # both of trees
-    assert third == "G1 70.00 G2 75.00"
+LONG = "start of a long name [with brackets], member 1 of 3"  # brackets would be colours to the library that draws
+FIVE = (0.7, 0.75, 0.751, 0.752, 0.753)
+BY_SOURCE = {"empty": 0.7, "biaffine": 0.75, "spacy": 0.74, "udpipe": 0.77}
 
 
-def test_the_las_from_each_source_of_a_mix_is_shown(shown):
-    las_from = {"empty": 0.7, "biaffine": 0.75, "spacy": 0.74, "udpipe": 0.77}
-
-    *_, mean, sources, graphs = shown([progress(1, 0.25, done=1, las=(0.7, 0.75), las_from=las_from)])
-
-    assert mean == "loss 0.500, LAS 74.00, best 75.00"
-    assert sources == "from empty 70.00 biaffine 75.00 spacy 74.00 udpipe 77.00"
-    assert graphs == "G1 70.00 G2 75.00"
-
-
-def test_a_long_training_of_many_steps_fits_eighty_columns(shown):
-    stage = "start of a long name [with brackets], member 1 of 3"  # brackets would be colours to the library that draws
-    long = {"epochs": 200, "done": 199, "stage": stage, "seconds": 36000.0}
-
-    *_, name, first, second, third = shown([progress(200, 0.5, las=(0.7, 0.75, 0.751, 0.752, 0.753), **long)])
-
-    assert name == stage
-    assert first == "epoch 200 of 200, 10:00:00 left"
-    assert second == "loss 0.500, LAS 74.00, best 75.00"
-    assert third == "G1 70.00 G2 75.00 G3 75.10 G4 75.20 G5 75.30"
+@pytest.mark.parametrize(
+    ("steps", "lines"),
+    [
+        (
+            [progress(1, 0.25, done=1, las=(0.7, 0.75)), progress(2, 0.4, done=1)],
+            ["epoch 2 of 4, 0:01:30 left", "loss 0.500, LAS 74.00, best 75.00", "G1 70.00 G2 75.00"],  # both of trees
+        ),
+        (
+            [progress(1, 0.25, done=1, las=(0.7, 0.75), las_from=BY_SOURCE)],
+            [
+                "loss 0.500, LAS 74.00, best 75.00",
+                "from empty 70.00 biaffine 75.00 spacy 74.00 udpipe 77.00",
+                "G1 70.00 G2 75.00",
+            ],
+        ),
+        (
+            [progress(200, 0.5, epochs=200, done=199, las=FIVE, stage=LONG, seconds=36000.0)],
+            [
+                LONG,
+                "epoch 200 of 200, 10:00:00 left",
+                "loss 0.500, LAS 74.00, best 75.00",
+                "G1 70.00 G2 75.00 G3 75.10 G4 75.20 G5 75.30",
+            ],
+        ),
+    ],
+    ids=["two steps", "a mix of sources", "eighty columns"],
+)
+def test_a_bar_on_a_terminal_shows_stage_time_left_loss_and_accuracy_of_each_step(shown, steps, lines):
+    assert shown(steps)[-len(lines) :] == lines
 
 
 def test_a_stage_that_is_done_leaves_a_line_and_its_accuracy_is_not_the_next_ones(shown):
@@ -240,17 +229,7 @@ def test_a_stage_that_is_done_leaves_a_line_and_its_accuracy_is_not_the_next_one
 # Going on
 
 
-def test_a_folder_with_a_training_is_refused_without_resume(files):
-    run("biaffine.toml", "--output", "out")
-
-    for name in ("recipe.json", "metrics.jsonl"):  # whichever of its files are left
-        assert refused("biaffine.toml") == [
-            "out: There is a training in this folder. Go on with it by --resume, or name another folder."
-        ]
-        (Path("out") / name).unlink()
-
-
-def test_a_training_that_is_done_is_left_as_it_is(files):
+def test_a_training_that_is_done_is_left_as_it_is_and_refused_without_resume(files):
     run("biaffine.toml", "--output", "out")
     before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
 
@@ -258,6 +237,34 @@ def test_a_training_that_is_done_is_left_as_it_is(files):
 
     assert result.stdout.startswith("The model is in out/model.")
     assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
+    for name in ("recipe.json", "metrics.jsonl"):  # whichever of its files are left
+        assert refused("biaffine.toml") == [
+            "out: There is a training in this folder. Go on with it by --resume, or name another folder."
+        ]
+        (Path("out") / name).unlink()
+
+
+def test_another_recipe_other_sentences_or_a_recipe_that_is_lost_or_damaged_cannot_go_on(files):
+    title = changes("title=Müller")
+    run("biaffine.toml", "--output", "out", *title)
+
+    assert refused("biaffine.toml", "--resume", *title, *changes("training.seed=2", "optimiser.betas=[0.9, 0.98]")) == [
+        "out: The training here was begun with another recipe, which differs in "
+        "optimiser.betas ([0.9, 0.999], now [0.9, 0.98]), training.seed (1, now 2). "
+        "Take that one, or name another folder."
+    ]
+    (readable,) = refused("biaffine.toml", "--resume", *changes("title=Łódź"))
+    assert 'title ("Müller", now "Łódź")' in readable
+    write_treebank(sample(21), "train.conllu")
+    (other_sentences,) = refused("biaffine.toml", "--resume", *title)
+    assert "which differs in the content of train.conllu. Take" in other_sentences
+    Path("out/recipe.json").write_text("{")
+    (damaged,) = refused("biaffine.toml", "--resume")
+    assert damaged.startswith("out/recipe.json: The file is damaged (")
+    Path("out/recipe.json").unlink()
+    assert refused("biaffine.toml", "--resume") == [
+        "out: There is no recipe.json, so what was trained here is not known. Name another folder."
+    ]
 
 
 def test_resume_begins_where_there_is_nothing_yet_but_hidden_files(files):
@@ -267,24 +274,6 @@ def test_resume_begins_where_there_is_nothing_yet_but_hidden_files(files):
     run("biaffine.toml", "--output", "out", "--resume")
 
     assert Path("out/model").is_dir()
-
-
-def test_another_recipe_cannot_go_on(files):
-    run("biaffine.toml", "--output", "out")
-
-    assert refused("biaffine.toml", "--resume", *changes("training.seed=2", "optimiser.betas=[0.9, 0.98]")) == [
-        "out: The training here was begun with another recipe, which differs in "
-        "optimiser.betas ([0.9, 0.999], now [0.9, 0.98]), training.seed (1, now 2). "
-        "Take that one, or name another folder."
-    ]
-
-
-def test_what_differs_is_told_in_letters_one_can_read(files):
-    run("biaffine.toml", "--output", "out", *changes("title=Müller", "training.epochs=1"))
-
-    (line,) = refused("biaffine.toml", "--resume", *changes("title=Łódź", "training.epochs=1"))
-
-    assert 'title ("Müller", now "Łódź")' in line
 
 
 def test_a_training_goes_on_from_another_working_folder(encoder, tmp_path, monkeypatch):
@@ -313,27 +302,6 @@ def test_another_recipe_of_the_initial_parser_cannot_go_on(encoder):
     assert "which differs in initial parser.encoder.n_layers (1, now 2). Take" in line
 
 
-def test_other_sentences_cannot_go_on(files):
-    run("biaffine.toml", "--output", "out")
-    write_treebank(sample(21), "train.conllu")
-
-    (line,) = refused("biaffine.toml", "--resume")
-
-    assert "which differs in the content of train.conllu. Take" in line
-
-
-def test_a_training_whose_recipe_is_lost_or_damaged_cannot_go_on(files):
-    run("biaffine.toml", "--output", "out")
-
-    Path("out/recipe.json").write_text("{")
-    (damaged,) = refused("biaffine.toml", "--resume")
-    Path("out/recipe.json").unlink()
-    lost = refused("biaffine.toml", "--resume")
-
-    assert damaged.startswith("out/recipe.json: The file is damaged (")
-    assert lost == ["out: There is no recipe.json, so what was trained here is not known. Name another folder."]
-
-
 @pytest.mark.parametrize("options", [(), ("--resume",)])
 def test_a_folder_with_other_files_is_refused(files, options):
     Path("out").mkdir()
@@ -345,55 +313,68 @@ def test_a_folder_with_other_files_is_refused(files, options):
     ]
 
 
-def test_a_file_is_no_folder(files):
-    assert refused("biaffine.toml", output="dev.conllu") == ["dev.conllu: Not a directory."]
-    assert refused("biaffine.toml", output="dev.conllu/out") == ["dev.conllu/out: Not a directory."]
-
-
 # Bad input, as the issue lists it
 
 
-def test_unknown_keys_are_told_with_the_nearest(files):
-    assert refused("biaffine.toml", "--set", "training.epohcs=5", "--set", "refin.max_steps=1") == [
-        "biaffine.toml: refin is unknown; did you mean refine?",
-        "biaffine.toml: [training] epohcs is unknown; did you mean epochs?",
-    ]
+@pytest.mark.parametrize(
+    ("recipe", "settings", "output", "lines"),
+    [
+        ("biaffine.toml", [], "dev.conllu", ["dev.conllu: Not a directory."]),
+        ("biaffine.toml", [], "dev.conllu/out", ["dev.conllu/out: Not a directory."]),
+        (
+            "biaffine.toml",
+            ["training.epohcs=5", "refin.max_steps=1"],
+            "out",
+            [
+                "biaffine.toml: refin is unknown; did you mean refine?",
+                "biaffine.toml: [training] epohcs is unknown; did you mean epochs?",
+            ],
+        ),
+        (
+            "biaffine.toml",
+            ['treebank.train=["a.conllu", "b.conllu"]', "treebank.dev=$NO/c"],
+            "out",
+            [
+                "a.conllu: There is no such file.",
+                "b.conllu: There is no such file.",
+                "$NO/c needs the environment variable NO. Set it to the folder that is meant: "
+                "NO=FOLDER treefine train …",
+            ],
+        ),
+        # an encoder that two recipes name is told once
+        ("rngtr.toml", ["initial.parser=rngtr.toml"], "out", ["./encoder: There is no such model folder."]),
+    ],
+)
+def test_a_wrong_recipe_or_folder_is_told(files, recipe, settings, output, lines):
+    assert refused(recipe, *changes(*settings), output=output) == lines
 
 
-def test_missing_treebanks_are_told(files):
-    assert refused(
-        "biaffine.toml", "--set", 'treebank.train=["a.conllu", "b.conllu"]', "--set", "treebank.dev=$NO/c"
-    ) == [
-        "a.conllu: There is no such file.",
-        "b.conllu: There is no such file.",
-        "$NO/c needs the environment variable NO. Set it to the folder that is meant: NO=FOLDER treefine train …",
-    ]
+def test_a_device_that_is_not_there_is_told(files):
+    message = failed(invoke, "train", "biaffine.toml", "--output", "out", "--device", "abacus")
+
+    assert message.startswith("Device 'abacus' cannot be used (")
 
 
-def test_an_encoder_of_an_unsupported_kind_is_told(files):
-    Path("encoder").mkdir()
-    Path("encoder/config.json").write_text('{"model_type": "gpt2"}')
-
-    assert refused("rngtr.toml") == [
-        "encoder/config.json: model_type is 'gpt2', which is no encoder that can be used. "
-        "Choose one of the kinds bert, roberta, xlm-roberta, camembert, electra, mpnet."
-    ]
-
-
-def test_an_encoder_that_is_not_there_or_has_no_tokenizer_is_told(encoder):
+def test_an_encoder_that_cannot_be_used_is_told(encoder):
     Path("encoder/tokenizer.json").unlink()
+    Parser(tiny_biaffine(), device="cpu").save("biaffine")
+    Path("other").mkdir()
+    Path("other/config.json").write_text('{"model_type": "gpt2"}')
 
-    assert refused("rngtr.toml", "--set", "encoder.folder=./none") == ["./none: There is no such model folder."]
-    assert refused("rngtr.toml") == [
+    def told(folder):
+        (line,) = refused("rngtr.toml", "--set", f"encoder.folder={folder}")
+        return line
+
+    assert told("./none") == "./none: There is no such model folder."
+    assert told("./biaffine") == "biaffine: A biaffine model cannot go on learning on another treebank."
+    assert told("./encoder") == (
         "encoder: There is neither a tokenizer.json nor a vocab.txt in this folder. Save it with a fast tokenizer: "
         "AutoTokenizer.from_pretrained(...).save_pretrained(...)."
-    ]
-
-
-def test_a_biaffine_model_as_encoder_is_told(files):
-    Parser(tiny_biaffine(), device="cpu").save("encoder")
-
-    assert refused("rngtr.toml") == ["encoder: A biaffine model cannot go on learning on another treebank."]
+    )
+    assert told("./other") == (
+        "other/config.json: model_type is 'gpt2', which is no encoder that can be used. "
+        "Choose one of the kinds bert, roberta, xlm-roberta, camembert, electra, mpnet."
+    )
 
 
 def test_three_sentences_are_told(files):
@@ -427,12 +408,6 @@ def test_faults_of_recipe_treebank_encoder_and_initial_parser_come_in_one_report
     ]
 
 
-def test_an_encoder_that_two_recipes_name_is_told_once(files):
-    Path("first.toml").write_text(RNGTR)
-
-    assert refused("rngtr.toml", "--set", "initial.parser=first.toml") == ["./encoder: There is no such model folder."]
-
-
 def test_an_initial_parser_that_cannot_be_had_is_told(encoder):
     Path("second.toml").write_text(RNGTR + '[initial]\nparser = "biaffine.toml"\n')
     Parser(tiny_model(), device="cpu").save("trained")
@@ -463,10 +438,3 @@ def test_initial_parses_of_other_sentences_are_told(encoder):
 
     assert first.startswith("dev.conllu:1: ")
     assert second.startswith("train.conllu:1: ")
-
-
-def test_a_device_that_is_not_there_is_told(files):
-    result = CliRunner().invoke(app, ["train", "biaffine.toml", "--output", "out", "--device", "abacus"])
-
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("treefine: Device 'abacus' cannot be used (")

@@ -75,6 +75,8 @@ def test_a_single_tag_is_enough():
 
     run("rngtr.toml", "--output", "out", *QUICK)
 
+    assert Path("out/model").is_dir()
+
 
 def test_conll_2009_has_no_upos():
     settings = write_conll09()
@@ -112,38 +114,27 @@ def test_folds_of_conll_2009_are_parsed_and_read_back():
     ]
 
 
+TOLD_BY_NOTHING = changes("treebank.format=conll09", "tags.source=none")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "others"), [("tab", TOLD_BY_NOTHING), ("conll09", [])], ids=["of the treebank", "told by the name"]
+)
+def test_initial_parses_have_the_format_that_is_given_or_that_their_name_tells(suffix, others):
+    settings = write_conll09(suffix)
+    initial = changes("initial.parser=files", f"initial.train=train.{suffix}", f"initial.dev=dev.{suffix}")
+
+    run("rngtr.toml", "--output", "out", *QUICK, *(settings if others else ()), *initial, *others)
+
+    assert Path("out/model").is_dir()
+
+
 def test_a_fold_may_have_sentences_of_several_formats():
     convert_treebank(TRAIN[:5], "some.conllx", CONLLX)
     Path("biaffine.toml").write_text(BIAFFINE.replace("epochs = 2", "epochs = 1"))
     settings = changes('treebank.train=["some.conllx", "train.conllu"]', "initial.parser=biaffine.toml")
 
     run("rngtr.toml", "--output", "out", *settings, *QUICK, *changes("initial.folds=2"))
-
-    assert Path("out/model").is_dir()
-
-
-def test_the_treebanks_format_is_that_of_the_initial_parses_too():
-    settings = write_conll09("tab")  # a name that tells nothing
-    initial = changes("initial.parser=files", "initial.train=train.tab", "initial.dev=dev.tab")
-
-    run(
-        "rngtr.toml",
-        "--output",
-        "out",
-        *QUICK,
-        *settings,
-        *initial,
-        *changes("treebank.format=conll09", "tags.source=none"),
-    )
-
-    assert Path("out/model").is_dir()
-
-
-def test_without_a_format_each_file_has_the_one_its_name_tells():
-    write_conll09()
-    initial = changes("initial.parser=files", "initial.train=train.conll09", "initial.dev=dev.conll09")
-
-    run("rngtr.toml", "--output", "out", *QUICK, *initial)
 
     assert Path("out/model").is_dir()
 

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.cli.test_bad_input import BAD, GOOD
 from tests.fast.test_file_to_file import ROOMS
+from tests.support.commands import invoke
 from tests.support.tiny import sample
-from treefine.cli.app import app
 from treefine.fast.engine import Engine
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
@@ -23,10 +22,7 @@ def run(text_model, tmp_path, monkeypatch, request):
         monkeypatch.setattr(Parser, "engine", property(lambda parser: Engine(parser.plan(), ROOMS)))
 
     def run_with(*arguments, code=0, workers=1):
-        words = ["parse", "--model", text_model, "--device", "cpu", "--workers", workers, *arguments]
-        result = CliRunner().invoke(app, list(map(str, words)))
-        assert result.exit_code == code, result.stderr
-        return result
+        return invoke("parse", "--model", text_model, "--device", "cpu", "--workers", workers, *arguments, code=code)
 
     return run_with
 

@@ -1,12 +1,13 @@
 """A parser that reads text, in a folder of its own."""
 
-import pytest
-from typer.testing import CliRunner
+from functools import partial
 
+import pytest
+
+from tests.support.commands import invoke
 from tests.support.refine_commands import damaged
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
-from treefine.cli.app import app
 from treefine.config import TagSettings
 from treefine.parsing.initial import given, renamed
 from treefine.parsing.parser import Parser
@@ -41,13 +42,7 @@ def run_refine(refine_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_treebank(damaged(sample(10)), "in.conllu")
 
-    def call(*arguments, command="refine", code=0, input=None):
-        words = [command, *map(str, arguments), "--model", refine_model, "--device", "cpu"]
-        result = CliRunner().invoke(app, words, input=input)
-        assert result.exit_code == code, result.stderr
-        return result
-
-    return call
+    return partial(invoke, "--model", refine_model, "--device", "cpu", command="refine")
 
 
 @pytest.fixture

@@ -22,12 +22,6 @@ def renamed_labels(sentences, names):
         yield sentence.with_graph(Graph.of_words(sentence.heads, [names.get(each, each) for each in sentence.labels]))
 
 
-def failed(run, *arguments, **options):
-    result = run(*arguments, code=1, **options)
-    assert result.stderr.count("\n") == 1
-    return result.stderr.removeprefix("treefine: ").rstrip()
-
-
 def summary(result):
     """The lines on standard error by their names."""
     return dict(re.split(r"  +", line, maxsplit=1) for line in result.stderr.splitlines())

@@ -1,11 +1,10 @@
 """Recipes and their treebanks in the working folder, and the command train on them."""
 
+from functools import partial
 from pathlib import Path
 
-from typer.testing import CliRunner
-
+from tests.support.commands import invoke
 from tests.support.tiny import sample, write_encoder
-from treefine.cli.app import app
 from treefine.treebank.conllu import write_treebank
 
 TREEBANK = '[treebank]\ntrain = ["train.conllu"]\ndev = "dev.conllu"\n'
@@ -49,10 +48,7 @@ def write_files(*, has_encoder=False):
         write_encoder(Path("encoder"), "bert")
 
 
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, ["train", *arguments, "--device", "cpu"])
-    assert result.exit_code == code, result.stderr
-    return result
+run = partial(invoke, "--device", "cpu", command="train")
 
 
 def changes(*settings):

@@ -1,4 +1,4 @@
-"""What a refinement changed: a summary, and the file of --changes."""
+"""Count what a refinement changed, and write the file of --changes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,23 @@ from treefine.treebank.sentence import BLANK
 if TYPE_CHECKING:
     from treefine.parsing.parse import Change, Parse
 
-MOST = 8  # labels told of each kind; the file of changes has all of them
+_Kind = Literal["html", "json", "tsv"]
+_KINDS: dict[str, _Kind] = {".html": "html", ".htm": "html", ".json": "json", ".tsv": "tsv"}
+_PLACE = ("file", "line", "sentence", "sent_id")
+_COLUMNS = (*_PLACE, "word", "form", "old_head", "old_label", "head", "label", "before", "after", "step")
+_MOST = 8  # labels printed of each kind; the file of changes has all of them
+_MOST_ON_PAGE = 24
+_STYLE = """
+table.summary td { max-width: 60rem; }
+table.summary th { vertical-align: top; }
+section > p { overflow-wrap: anywhere; margin: 0.5rem 0; }
+"""
 
 
 class Changes:
-    """Counts, sentence by sentence; `known` are the labels that the model has.
+    """Counts changes, sentence by sentence; `known` are the labels of the model.
 
-    A word that had no arc, or no label, has none to change: what it got is counted apart.
+    A new arc or label of a word that had none is not a change, and is counted separately.
     """
 
     def __init__(self, known: Collection[str]) -> None:
@@ -45,17 +55,17 @@ class Changes:
         self.relabelled: Counter[tuple[str, str]] = Counter()  # old and new label, the same head
         self.replaced: Counter[tuple[str, str]] = Counter()  # old and new label, another head
         self.converged: Counter[int] = Counter()  # sentences, by the step that repeated its input
-        self.sure: Counter[int] = Counter()  # those that stopped sooner, by the step that was sure enough
-        self.unfinished: Counter[int] = Counter()  # those that did neither, by the steps they had
-        self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input that the model has other names for
+        self.sure: Counter[int] = Counter()  # sentences that stopped earlier, by the step that was sure enough
+        self.unfinished: Counter[int] = Counter()  # sentences that did neither, by their number of steps
+        self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and what the model reads them as
 
     def add(self, parse: Parse, given: Arcs) -> Parse:
-        """Count one more sentence, of which the file has these arcs; give it back with them for G⁰.
+        """Count a sentence that had these arcs in the file; return it with them as its initial graph.
 
-        A label that was read by another name has that one, unless it came back as it was. One that was not read has its
-        own name.
+        A label that was read under another name gets that name, unless it came back unchanged. A label that was not
+        read keeps its own name.
         """
-        parse = replace(parse, initial=Arcs(given.heads, self._told(parse, given)))
+        parse = replace(parse, initial=Arcs(given.heads, self._old_labels(parse, given)))
         self.n_sentences += 1
         self.n_words += len(parse)
         ended = self.converged if parse.converged else self.sure if parse.was_sure else self.unfinished
@@ -78,19 +88,19 @@ class Changes:
                 self.replaced[labels] += 1
         return parse
 
-    def _told(self, parse: Parse, given: Arcs) -> tuple[str, ...]:
-        """The old labels, as they are told; those that have another name here, or none, are counted."""
+    def _old_labels(self, parse: Parse, given: Arcs) -> tuple[str, ...]:
+        """Return the old labels as they are reported; count those that were renamed or not read."""
         told = []
         for head, own, read, label in zip(*given, parse.initial.labels, parse.labels, strict=True):
             is_read = read in self._known
-            is_decided = own == label and own not in self._known  # a person's own label, which no model gives
+            is_decided = own == label and own not in self._known  # only a person can have chosen it
             if head is not None and own != BLANK and not is_decided and (not is_read or read != own):
                 self.read_as[own, read if is_read else BLANK] += 1
             told.append(read if is_read and own != label else own)
         return tuple(told)
 
-    def rows(self, most: int = MOST) -> list[tuple[str, str]]:
-        """What is told: a name and what there is to say under it; of labels the `most` frequent."""
+    def rows(self, most: int = _MOST) -> list[tuple[str, str]]:
+        """Return the summary as names and values, with the `most` frequent labels."""
         found = [
             ("sentences", f"{self.n_sentences:,}, {self.n_changed:,} of them changed"),
             ("words", f"{self.n_words:,}"),
@@ -120,13 +130,13 @@ class Changes:
         return found
 
     def lines(self) -> list[str]:
-        """The same as lines for a terminal."""
+        """Return the summary as lines for a terminal."""
         rows = self.rows()
         width = max(len(name) for name, _ in rows)
         return [f"{name:{width}}  {visible(said)}" for name, said in rows]
 
     def values(self) -> dict[str, Any]:
-        """All counts, for JSON."""
+        """Return all counts, for JSON."""
 
         def pairs(counted: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
             return [{"old": old, "new": new, "times": n} for (old, new), n in counted.most_common()]
@@ -158,20 +168,8 @@ def _most_frequent(counted: Counter[str], most: int) -> str:
     return ", ".join([*told, *([f"and {rest:,} more" if rest > 1 else "and one more"] if rest else [])])
 
 
-_Kind = Literal["html", "json", "tsv"]
-_KINDS: dict[str, _Kind] = {".html": "html", ".htm": "html", ".json": "json", ".tsv": "tsv"}
-MOST_ON_PAGE = 24  # labels told of each kind
-_STYLE = """
-table.summary td { max-width: 60rem; }
-table.summary th { vertical-align: top; }
-section > p { overflow-wrap: anywhere; margin: 0.5rem 0; }
-"""
-PLACE = ("file", "line", "sentence", "sent_id")
-COLUMNS = (*PLACE, "word", "form", "old_head", "old_label", "head", "label", "before", "after", "step")
-
-
 def kind_of(path: str) -> _Kind:
-    """What the name of the file asks for."""
+    """Return the kind of file that its name asks for."""
     kind = _KINDS.get(suffix_of(path))
     if kind is None:
         hint = "Name a file that ends in .html, .json or .tsv."
@@ -181,9 +179,9 @@ def kind_of(path: str) -> _Kind:
 
 @contextmanager
 def open_changes(path: str, changes: Changes) -> Iterator[Callable[[Parse], None]]:
-    """A function that takes one parse after another; the file appears at the end, under what `changes` counted.
+    """Give a function that adds the changes of a parse; the file appears at the end, and starts with the counts.
 
-    What is to stand below the counts waits in a file without a name beside it, so any number of sentences fits.
+    Until then the changes are in a nameless temporary file beside it, so any number of sentences fits.
     """
     kind = kind_of(path)
     part, separator = {"html": (_html, ""), "json": (_json, ",\n"), "tsv": (_tsv, "")}[kind]
@@ -215,15 +213,15 @@ def _not_written(error: OSError, path: str) -> TreebankError:
 
 
 def _frame(kind: _Kind, changes: Changes) -> tuple[str, str]:
-    """What stands before and after the changes."""
+    """Return the text before and after the changes."""
     if kind == "tsv":
-        return "\t".join(COLUMNS) + "\n", ""
+        return "\t".join(_COLUMNS) + "\n", ""
     if kind == "json":
         summary = json.dumps(changes.values(), ensure_ascii=False)
         return f'{{"summary": {summary},\n"changes": [\n', "\n]}\n"
     rows = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(visible(said))}</td></tr>'
-        for name, said in changes.rows(most=MOST_ON_PAGE)
+        for name, said in changes.rows(most=_MOST_ON_PAGE)
     )
     n_left_out = changes.n_sentences - changes.n_changed
     note = (
@@ -246,21 +244,21 @@ def _tsv(parse: Parse, found: Sequence[Change]) -> str:
 
 def _json(parse: Parse, found: Sequence[Change]) -> str:
     values = [
-        {name: round(each, 4) if isinstance(each, float) else each for name, each in zip(COLUMNS, value, strict=True)}
+        {name: round(each, 4) if isinstance(each, float) else each for name, each in zip(_COLUMNS, value, strict=True)}
         for value in _values(parse, found)
     ]
     return ",\n".join(json.dumps(value, ensure_ascii=False) for value in values)
 
 
 def _values(parse: Parse, found: Sequence[Change]) -> Iterator[tuple[str | int | float | None, ...]]:
-    """What is said of each change, column by column."""
+    """Yield the cells of each change."""
     sentence = parse.sentence
     for each in found:
         yield (sentence.path, sentence.line, sentence.number, sentence.sent_id, *each)
 
 
 def _html(parse: Parse, found: Sequence[Change]) -> str:
-    """A section: the number and the text of the sentence, its place, its drawing, and a table of what changed."""
+    """Return a section with the number, text and place of the sentence, its drawing, and a table of its changes."""
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" + (f" ({sentence.sent_id})" if sentence.sent_id else "")
     rows = "\n".join(_row(parse, each) for each in found)

@@ -73,8 +73,8 @@ def train_command(
 
 
 def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
-    """Follow a training to its end: with a bar on a terminal and a line for each stage, else a line for each epoch."""
-    stream = stream or sys.stderr  # None where standard error is closed
+    """Follow a training to its end: a bar and a line per stage on a terminal, else a line per epoch."""
+    stream = stream or sys.stderr  # None if standard error is closed
     if stream is None or not stream.isatty():
         for step in steps:
             if stream is not None and step.epoch == step.standing.epoch:
@@ -97,7 +97,7 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
 
 
 def _parts(step: Progress, measured: Progress | None) -> list[str]:
-    """Where a training is: its stage, how far that is, and how good; `measured` has the newest dev scores."""
+    """Describe a training: its stage, progress, time left and scores; `measured` has the newest dev scores."""
     place = f"epoch {step.epoch} of {step.epochs}"
     if step.share:
         place += f", {_duration(step.seconds * (1 / step.share - 1))} left"
@@ -116,7 +116,7 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
 
 
 def _duration(seconds: float) -> str:
-    """Hours, minutes and seconds.
+    """Format a time as hours, minutes and seconds.
 
     >>> _duration(3725.3)
     '1:02:05'
