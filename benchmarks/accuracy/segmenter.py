@@ -17,7 +17,7 @@ from benchmarks.options import DEVICE, ROWS_FILE, SET, SPLIT, TREEBANKS_FOLDER, 
 from benchmarks.rows import read_rows, save_row, weights_checksum
 from treefine import Sentence, TreefineError, read_treebank
 from treefine.config import read_settings
-from treefine.parsing.options import find_device
+from treefine.parsing.plan import find_device
 from treefine.segmenter.segmenter import Segmenter
 from treefine.training.recipe import SegmenterTraining
 from treefine.training.segmenter import SegmenterLearner, measured

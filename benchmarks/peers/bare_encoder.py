@@ -15,7 +15,6 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 from benchmarks.peers.answers import ALL_PASSES, ONE_PASS, Built, Way, answer
 from treefine import Parser, Sentence, read_treebank
 from treefine.model.batch import PieceInputs
-from treefine.model.encoder import TransformerEncoder
 from treefine.parsing.batches import batches
 
 Kind = Literal["sdpa", "transformers", "treefine"]
@@ -80,7 +79,7 @@ def build(
     plan, sentences = parser.plan(), list(read_treebank(source))
     sizes = [plan.size(each) for each in sentences]
     is_on_cpu = parser.device.type == "cpu"
-    most = batch_pieces or (plan.most_pieces if is_on_cpu else GPU_PIECES)
+    most = batch_pieces or (plan.shape.most_pieces if is_on_cpu else GPU_PIECES)
     runs = []
     for t in range(1, max(passes) + 1):
         kept = [number for number, count in enumerate(passes) if count >= t]
@@ -115,7 +114,6 @@ def _encoder(
 ) -> tuple[Callable[[PieceInputs, Tensor | None], Tensor], nn.Module]:
     if kind == "treefine":
         own = parser.running.encoder
-        assert isinstance(own, TransformerEncoder)
         return (lambda inputs, _: own(inputs, None, None)), own
     assert parser.model.subwords is not None
     n_pieces = len(parser.model.subwords)

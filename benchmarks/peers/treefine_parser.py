@@ -15,7 +15,8 @@ from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_f
 from benchmarks.peers.profiled import profiled
 from treefine import Parser, Sentence, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.config import BATCH_PIECES, Precision
-from treefine.parsing.batches import Item, Plan, run, steps_of_batch
+from treefine.parsing.batches import run
+from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.results import trees
 
 MOST_LAS = 0.1  # percentage points by which the trees of a fast path may differ in LAS from the plain one's …
@@ -95,7 +96,7 @@ def passes(parser: Parser, sentences: Sequence[Sentence]) -> list[int]:
     @torch.no_grad()
     def work(plan: Plan, items: Sequence[Item]) -> list[int]:
         found = [0] * len(items)
-        for step in steps_of_batch(plan, items, wants_trees=False):
+        for step in refine_items(plan, items, wants_trees=False):
             for number in step.sentences:
                 found[number] += 1
         return found

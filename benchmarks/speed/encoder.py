@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from unittest import mock
 
 import torch
 from torch import Tensor
@@ -19,9 +18,11 @@ from benchmarks.options import DEVICE, ROUNDS, ROWS_FILE, command, count, option
 from benchmarks.rows import save_row, torch_fields
 from treefine.config import RelationSettings, TransformerSettings
 from treefine.fast.buffers import Buffer, Standing
+from treefine.fast.flat_encoder import FlatEncoder
 from treefine.fast.packed import Packed
 from treefine.fast.packed_encoder import PackedEncoder, Room
-from treefine.model import encoder as encoder_module
+from treefine.fast.training_encoder import training_encoder
+from treefine.fast.views import view_of
 from treefine.model.batch import N_SPECIALS, Graphs, PieceInputs
 from treefine.model.encoder import TransformerEncoder
 
@@ -74,8 +75,9 @@ class Setting:
         shape = TransformerSettings("bert", WORDS, 512, n_layers, width, n_attention_heads, 4 * width, width)
         torch.manual_seed(1)
         self.device = device
-        self.encoder = TransformerEncoder(shape, RelationSettings(), n_labels=LABELS).to(device).train()
-        self.parsing = {torch.float32: copy.deepcopy(self.encoder).eval()}  # by precision
+        plain = TransformerEncoder(shape, RelationSettings(), n_labels=LABELS).to(device).train()
+        self.encoder = training_encoder(plain)
+        self.parsing = {torch.float32: copy.deepcopy(plain).eval()}  # by precision
         n_rows = max(1, n_pieces // length)
         words = [[5 + place % 100] * (2 if place % 4 == 0 else 1) for place in range(length)]
         while sum(map(len, words)) > length - N_SPECIALS:
@@ -140,7 +142,7 @@ class Setting:
 
         @torch.no_grad()
         def run() -> Tensor:
-            vectors: Tensor = encoder(inputs, room)
+            vectors: Tensor = encoder.of_buffer(inputs, room)
             return vectors
 
         ours = run()[: n_rows * (self.graphs.heads.shape[1])].view(n_rows, -1, self.encoder.width)
@@ -175,13 +177,18 @@ class Setting:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def _run(self, graphs: Graphs | None, dtype: torch.dtype, *, keeps_gradients: bool = False) -> Tensor:
-        """The vectors of the words, by weights in that precision."""
+    def _run(self, graphs: Graphs | None, dtype: torch.dtype, *, is_plain: bool = False) -> Tensor:
+        """The vectors of the words, by weights in that precision; by the reference encoder if `is_plain`."""
         if dtype not in self.parsing:
             self.parsing[dtype] = copy.deepcopy(self.parsing[torch.float32]).to(dtype)
-        with torch.set_grad_enabled(keeps_gradients):
-            vectors: Tensor = self.parsing[dtype](self.inputs, None, graphs)
-        return vectors.detach()
+        encoder = self.parsing[dtype]
+        if not is_plain and self.device.type == "cuda":
+            encoder = training_encoder(encoder)
+        elif not is_plain and dtype == torch.float32:
+            encoder = view_of(encoder, FlatEncoder)
+        with torch.no_grad():
+            vectors: Tensor = encoder(self.inputs, None, graphs)
+        return vectors
 
     def _learn(self, graphs: Graphs | None, dtype: torch.dtype) -> None:
         """One pass there and back as in training: weights in float32, products in that precision."""
@@ -216,11 +223,7 @@ class Setting:
         return torch.cuda.max_memory_allocated(self.device) - before
 
     def _vectors(self, dtype: torch.dtype, *, is_plain: bool = False) -> Tensor:
-        """The plain path is the one that keeps gradients where no kernels are fused."""
-        if not is_plain:
-            return self._run(self.graphs, dtype)
-        with mock.patch.object(encoder_module, "is_available", return_value=False):
-            return self._run(self.graphs, dtype, keeps_gradients=True)
+        return self._run(self.graphs, dtype, is_plain=is_plain)
 
 
 def _captured(work: Callable[[], Tensor]) -> Callable[[], None]:

@@ -149,7 +149,7 @@ def _on_device(slots: Sequence[tuple[Slot, int]], n_sentences: int) -> dict[str,
         packed = ours[0].buffer.inputs().packed
         encoder = torch.cuda.CUDAGraph()
         with torch.no_grad(), torch.cuda.graph(encoder):
-            lane.step.encoder(packed, lane.room)
+            lane.step.encoder.of_buffer(packed, lane.room)
         assert ours[0].graph is not None
         whole += len(ours) * _seconds(ours[0].graph)
         bare += len(ours) * _seconds(encoder)

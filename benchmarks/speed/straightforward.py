@@ -72,7 +72,8 @@ class Straightforward:
 
     def _encode(self, inputs: PieceInputs, tags: Tensor, matrices: Tensor) -> Tensor:
         """The vectors of the pieces, [row, piece, width]."""
-        x = self.encoder.embed(inputs, tags, slice(None))
+        places = torch.arange(inputs.pieces.shape[1], device=self.device)
+        x = self.encoder.embed(inputs.pieces, inputs.words, places, inputs.piece_tags(tags, slice(None)))
         bias = torch.zeros(inputs.pieces.shape, device=self.device).masked_fill(~inputs.is_piece, -math.inf)
         for layer in self.encoder.layers:
             assert isinstance(layer, Layer)

@@ -32,7 +32,7 @@ from benchmarks.rows import model_fields, read_rows, save_row, torch_fields
 from benchmarks.timing import in_turn, median_ratio
 from treefine import Parser, Sentence, Step, evaluate, read_treebank
 from treefine.config import Precision
-from treefine.parsing.options import precisions_of
+from treefine.parsing.plan import precisions_of
 from treefine.treebank.graph import Graph
 
 EXACT: Precision = "float32"

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -12,11 +13,13 @@ from tests.support.tiny import sample, tiny_model
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
 from treefine.fast.buffers import Buffer, Standing
-from treefine.fast.engine import Engine, can_run, stream_in_blocks
+from treefine.fast.engine import Engine, can_run
 from treefine.fast.packed import Packed, pack
-from treefine.fast.packed_encoder import Room, relate_packed
+from treefine.fast.packed_encoder import PackedEncoder, Room, relate_packed
 from treefine.fast.packed_step import PackedStep
+from treefine.fast.views import view_of
 from treefine.model.batch import Graphs
+from treefine.model.parser_model import ParserModel
 from treefine.model.relations import NONE, relate
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
@@ -30,9 +33,15 @@ def parser_of(model=None, **options):
     return Parser(tiny_model(**{"n_positions": 64} | (model or {})), device="cpu", **options)
 
 
+def packed_plan(parser):
+    """The parser's plan with the encoder that it has on a GPU."""
+    encoder = PackedEncoder(parser.model.encoder, torch.float32, ROOMS)
+    return replace(parser.plan(), model=view_of(parser.model, ParserModel, encoder=encoder))
+
+
 def by_engine(parser, sentences, rooms=ROOMS):
-    engine = Engine(parser.plan(), rooms)
-    return [each.to_text() for each in stream_in_blocks(parser.plan(), engine.stream, sentences)]
+    engine = Engine(packed_plan(parser), rooms)
+    return [each.to_text() for each in engine.stream_sentences(engine.plan, sentences)]
 
 
 def by_parser(parser, sentences):
@@ -105,7 +114,7 @@ def test_the_engine_starts_from_an_initial_parse():
 @given(data=st.data())
 def test_neither_blocks_nor_room_nor_company_change_a_tree(data):
     parser = parser_of()
-    plan, model = parser.plan(), parser.model
+    plan, model = packed_plan(parser), parser.model
     sentences = data.draw(st.lists(st.sampled_from(sample(30)), min_size=1, max_size=30))
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sentences)))) - {len(sentences)})
     blocks = [sentences[a:b] for a, b in zip([0, *cuts], [*cuts, len(sentences)], strict=True)]
@@ -146,7 +155,7 @@ def test_blocks_before_a_fault_are_parsed():
             yield pack([each], model.subwords, model.vocabulary, (), reads_tags=False)
         raise TreebankError("no further")
 
-    stream = Engine(parser.plan(), ROOMS).stream(broken())
+    stream = Engine(packed_plan(parser), ROOMS).stream(broken())
 
     assert [len(next(stream).heads) for _ in range(5)] == [len(each) for each in sample(5)]
     with pytest.raises(TreebankError, match="no further"):
@@ -154,13 +163,13 @@ def test_blocks_before_a_fault_are_parsed():
 
 
 def test_no_blocks_give_no_trees():
-    assert list(Engine(parser_of().plan(), ROOMS).stream([])) == []
+    assert list(Engine(packed_plan(parser_of()), ROOMS).stream([])) == []
 
 
 def test_the_engine_is_for_transformers_that_take_the_best_heads_as_their_first_graph():
-    assert can_run(parser_of().plan())
-    assert not can_run(parser_of(is_projective=True).plan())
-    assert not can_run(parser_of({"decode": DecodeSettings(first_graph="tree")}).plan())
+    assert can_run(packed_plan(parser_of()))
+    assert not can_run(packed_plan(parser_of(is_projective=True)))
+    assert not can_run(packed_plan(parser_of({"decode": DecodeSettings(first_graph="tree")})))
 
 
 @given(data=st.data())
@@ -193,7 +202,7 @@ def test_relations_in_a_buffer_are_those_of_padded_rows(data):
 
 def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is_searched(monkeypatch):
     parser = parser_of()
-    engine = Engine(parser.plan(), ROOMS)
+    engine = Engine(packed_plan(parser), ROOMS)
     passes = []
     forward = PackedStep.forward
     monkeypatch.setattr(
@@ -205,7 +214,7 @@ def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is
     )
     sentences = [each for each in sample(40) if len(each) < 12]  # none of them is cut into windows
 
-    list(stream_in_blocks(parser.plan(), engine.stream, sentences))
+    list(engine.stream_sentences(engine.plan, sentences))
 
     n_steps = sum(len(found) for _, found in parser.stream_steps(sentences))
     n_searched = sum(found[-1].graph != found[-1].tree for _, found in parser.stream_steps(sentences))
@@ -215,8 +224,8 @@ def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is
 
 def test_all_that_a_step_sends_and_gets_back_is_in_one_tensor_each_way():
     parser = parser_of()
-    engine = Engine(parser.plan(), ROOMS)
-    list(stream_in_blocks(parser.plan(), engine.stream, sample(24)))
+    engine = Engine(packed_plan(parser), ROOMS)
+    list(engine.stream_sentences(engine.plan, sample(24)))
 
     for slot in (slot for lane in engine.lanes for slot in lane.free):
         room, n_columns, n_searched = slot.buffer.room, slot.buffer.n_columns, slot.buffer.n_searched
@@ -228,16 +237,16 @@ def test_all_that_a_step_sends_and_gets_back_is_in_one_tensor_each_way():
 
 def test_no_more_than_two_buffers_of_a_length_are_on_their_way_and_all_come_back():
     parser = parser_of()
-    engine = Engine(parser.plan(), ROOMS)
+    engine = Engine(packed_plan(parser), ROOMS)
 
-    list(stream_in_blocks(parser.plan(), engine.stream, sample(60)))
+    list(engine.stream_sentences(engine.plan, sample(60)))
 
     assert all(1 <= len(lane.free) <= 2 for lane in engine.lanes)
 
 
 def test_streams_may_be_read_in_turn_or_left():
     parser = parser_of()
-    engine = Engine(parser.plan(), ROOMS)
+    engine = Engine(packed_plan(parser), ROOMS)
     model = parser.model
     blocks = [pack([each], model.subwords, model.vocabulary, ("upos",), reads_tags=True) for each in sample(20)]
     left = engine.stream(blocks)

@@ -18,14 +18,11 @@ from tests.model.test_attention import (
     some_tensors,
 )
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
-from tests.support.tiny import tiny_shape
 from treefine.config import RelationSettings
 from treefine.fast import fused_attention as fused
-from treefine.fast.fused_attention import KEYS, QUERIES, RowRelations, Rows, attend_rows, is_available
-from treefine.model import encoder as encoder_module
-from treefine.model.attention import RelationTables, attend
+from treefine.fast.fused_attention import KEYS, QUERIES, FusedAttention, RowRelations, Rows, attend_rows, is_available
+from treefine.model.attention import PaddedAttention, RelationTables
 from treefine.model.batch import Graphs
-from treefine.model.encoder import TransformerEncoder
 from treefine.model.relations import NONE, Relations, n_relations, relate
 from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.graph import Arcs
@@ -58,8 +55,9 @@ def fused_and_plain(vectors, tables, relations, is_piece, *, by_distance=None):
     weigh = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
     weigh = weigh * is_piece[:, None, :, None]
     found = []
-    for each in (Rows.padded(is_piece, by_distance), bias):
-        attended = attend(*vectors, bias=each, relations=relations, tables=tables) * is_piece[:, None, :, None]
+    for attend in (FusedAttention(Rows.padded(is_piece, by_distance), relations), PaddedAttention(bias, relations)):
+        attended = attend(*(each.transpose(1, 2) for each in vectors), tables).transpose(1, 2)
+        attended = attended * is_piece[:, None, :, None]
         gradients = torch.autograd.grad((attended * weigh).sum(), wanted, allow_unused=True)
         found.append([attended, *gradients])
     return found
@@ -206,28 +204,6 @@ def test_slices_of_one_product_give_the_same():
     assert torch.equal(found, attend_rows(*vectors, rows=rows, relations=relations))
 
 
-@where_it_runs
-@pytest.mark.parametrize("family", ["bert", "mpnet"])
-def test_an_encoder_gives_the_same_with_it_windows_included(family, monkeypatch):
-    encoder = on_device(TransformerEncoder(tiny_shape(30, family=family), RelationSettings(), n_labels=len(LABELS)))
-    for weight in encoder.parameters():
-        weight.data *= 5  # so that a graph makes a difference
-    encoder.eval()
-    inputs = inputs_of([[[5, 6]] * 20, [[7]] * 9], n_positions=30).to(DEVICE)
-    heads = torch.cat([chain(20).heads, F.pad(chain(9).heads, (0, 11), value=-1)])
-    graphs = Graphs(heads, torch.where(heads >= 0, heads % 3, -1)).to(DEVICE)
-    found = []
-    for is_fused in (True, False):
-        monkeypatch.setattr(encoder_module, "is_available", lambda device, is_fused=is_fused: is_fused)
-        words = encoder(inputs, None, graphs)
-        gradients = torch.autograd.grad(words[:, :10].square().sum(), list(encoder.parameters()), allow_unused=True)
-        found.append([words[0].detach(), words[1, :10].detach(), *gradients])
-
-    assert inputs.n_rows > 2
-    largest = max(float(each.abs().max()) for each in found[1] if each is not None)  # many sums cancel to nothing
-    assert_equal(*found, within=3e-6 * largest)
-
-
 # Dropout
 
 
@@ -255,7 +231,8 @@ def test_dropout_drops_the_same_weights_forwards_and_backwards(settings):
     kept = recovered_mask(*INPUTS.pieces.shape, INPUTS.row_lengths, rate=0.4, seed=3)
 
     torch.manual_seed(3)
-    attended = attend(*vectors, bias=Rows.padded(is_piece), relations=relations, tables=tables, dropout=0.4)
+    fused = FusedAttention(Rows.padded(is_piece), relations)
+    attended = fused(*(each.transpose(1, 2) for each in vectors), tables, 0.4).transpose(1, 2)
     gradients = torch.autograd.grad(attended.square().sum(), wanted)
 
     assert sorted({round(each, 4) for each in kept.flatten().tolist()}) == [0, round(1 / 0.6, 4)]

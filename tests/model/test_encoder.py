@@ -16,6 +16,7 @@ from tests.support.generated_inputs import LABELS, inputs_of, words_in_pieces
 from tests.support.tiny import TOKENIZERS, read_config, tiny_shape, write_encoder
 from treefine.config import RelationSettings, TransformerSettings
 from treefine.errors import TreefineError
+from treefine.model.attention import PaddedAttention
 from treefine.model.batch import ROOT_PIECE, Graphs, PieceInputs
 from treefine.model.encoder import TagEmbedding, TransformerEncoder
 from treefine.model.hf_weights import fill, load_encoder, translate
@@ -25,6 +26,11 @@ transformers = pytest.importorskip("transformers")
 
 FAMILIES = ["bert", "roberta", "xlm-roberta", "electra", "mpnet"]
 every_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+def embedded(encoder, inputs, tags=None):
+    places = torch.arange(inputs.pieces.shape[1])
+    return encoder.embed(inputs.pieces, inputs.words, places, inputs.piece_tags(tags, slice(None)))
 
 
 def encoder_in(folder, **options):
@@ -57,7 +63,9 @@ def assert_equal_vectors(ours, reference, subwords, sentences):
     ids = inputs.pieces.clone()
     ids[:, ROOT_PIECE] = subwords.mask_id
 
-    pieces = ours.encode(ours.embed(inputs, None, slice(None)), inputs.is_piece, None)
+    pieces = embedded(ours, inputs)
+    for layer in ours.layers:
+        pieces = layer(pieces, ours.attention(inputs.is_piece, None, pieces.dtype))
     words = ours(inputs, None, None)
 
     expected = reference(input_ids=ids, attention_mask=inputs.is_piece.long()).last_hidden_state
@@ -591,9 +599,9 @@ def test_every_piece_of_a_word_has_the_vector_of_its_tag_and_specials_have_none(
     ours, _, subwords = both("bert")
     inputs = inputs_for(subwords, [[[7, 8], [9]], [[10]]], 66)
     tags = torch.tensor([[[3], [2], [3]], [[3], [1], [0]]])  # a tagger says something of ROOT, too
-    plain = ours.embed(inputs, None, slice(None))
+    plain = embedded(ours, inputs)
 
-    tagged = ours.embed(inputs, tags, slice(None))
+    tagged = embedded(ours, inputs, tags)
 
     is_changed = (tagged - plain).abs().amax(-1) > 1e-6
     assert torch.equal(is_changed, inputs.words > 0)
@@ -609,7 +617,7 @@ def test_doubled_specials_count_cls_and_sep_twice():
     doubled.eval().load_state_dict(ours.state_dict())
     inputs = inputs_for(subwords, [[[7, 8], [9]], [[10]]], 66)
 
-    plain, twice = (each.embed(inputs, None, slice(None)) for each in (ours, doubled))
+    plain, twice = (embedded(each, inputs) for each in (ours, doubled))
 
     is_special = inputs.is_piece & (inputs.words < 0)
     is_changed = (plain - twice).abs().amax(-1) > 1e-6
@@ -645,20 +653,20 @@ def test_half_of_the_embedded_values_are_dropped_at_a_rate_of_a_half():
     torch.manual_seed(1)
     encoder = encoder_that_drops(dropout=0.5)
 
-    embedded = encoder.embed(inputs_of([[[7]] * 100]), None, slice(None))
+    found = embedded(encoder, inputs_of([[[7]] * 100]))
 
-    assert (embedded == 0).float().mean().item() == pytest.approx(0.5, abs=0.05)
+    assert (found == 0).float().mean().item() == pytest.approx(0.5, abs=0.05)
 
 
 @torch.no_grad()
 def test_a_layer_drops_out_what_it_adds_after_attention_and_after_the_feed_forward_network():
     layer = encoder_that_drops(dropout=0.5).layers[0]
-    x, bias = torch.randn(2, 5, 16), torch.zeros(2, 1, 1, 5)
+    x, attend = torch.randn(2, 5, 16), PaddedAttention(torch.zeros(2, 1, 1, 5), None)
 
     torch.manual_seed(1)
-    found = layer(x, bias, None)
+    found = layer(x, attend)
 
     torch.manual_seed(1)
-    inside = layer.attention_norm(x + F.dropout(layer.attention(x, bias, None), 0.5))
+    inside = layer.attention_norm(x + F.dropout(layer.attention(x, attend), 0.5))
     expected = layer.outer_norm(inside + F.dropout(layer.outer(F.gelu(layer.inner(inside))), 0.5))
     torch.testing.assert_close(found, expected)

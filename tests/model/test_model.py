@@ -12,6 +12,7 @@ from tests.support.generated_inputs import WAYS_TO_READ, arcs_over, name_of
 from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import ConfigError
+from treefine.model.attention import PaddedAttention
 from treefine.model.batch import Graphs, PieceInputs, WordInputs
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Tagger
@@ -280,10 +281,11 @@ def test_a_word_of_a_sentence_in_windows_is_read_in_the_window_that_owns_it():
 
     assert len(words) == len(sentence) + 1
     for word, (row, piece) in enumerate(zip(inputs.word_rows[0].tolist(), inputs.word_pieces[0].tolist(), strict=True)):
-        length = inputs.row_lengths[row]
-        embedded = model.encoder.embed(inputs, None, slice(row, row + 1))[:, :length]
-        vectors = model.encoder.encode(embedded, inputs.is_piece[[row], :length], None)
-        torch.testing.assert_close(words[word], vectors[0, piece], atol=1e-5, rtol=1e-5)
+        pieces, words_of_pieces = (each[[row], : inputs.row_lengths[row]] for each in (inputs.pieces, inputs.words))
+        x = model.encoder.embed(pieces, words_of_pieces, torch.arange(pieces.shape[1]), None)
+        for layer in model.encoder.layers:
+            x = layer(x, PaddedAttention(torch.zeros(1, 1, 1, pieces.shape[1]), None))
+        torch.testing.assert_close(words[word], x[0, piece], atol=1e-5, rtol=1e-5)
 
 
 def test_a_sentence_of_two_thousand_words_has_scores_for_every_word():

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
+from treefine import fast
 from treefine.config import DecodeSettings, RelationSettings, TagSettings, with_preset
 from treefine.errors import ModelError, TreebankError, TreefineError
-from treefine.parsing.batches import Plan
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.parser import Parser
 from treefine.treebank.graph import Arcs, Graph
@@ -215,10 +215,11 @@ def test_options_that_are_not_named_stay_as_they_are(tmp_path):
 
     other = parser.using(max_steps=2)
 
-    assert (other.is_projective, other.batch_pieces, other.tags, other.max_steps) == (True, 77, "none", 2)
+    assert (other.options.is_projective, other.options.batch_pieces) == (True, 77)
+    assert (other.tags, other.max_steps) == ("none", 2)
     assert other.initial is parser.initial
     assert other.model is parser.model
-    assert parser.initial.batch_pieces == 77
+    assert parser.initial.options.batch_pieces == 77
     assert parser.initial.device == parser.device
     assert not parser.using(is_projective=False).is_projective
 
@@ -396,6 +397,7 @@ class Crowded(torch.nn.Module):
         self.inner, self.most, self.error = model, most, error
         self.settings, self.vocabulary, self.subwords = model.settings, model.vocabulary, model.subwords
         self.batch_of, self.given_tags = model.batch_of, model.given_tags
+        self.pieces_of, self.n_pieces, self.encoder = model.pieces_of, model.n_pieces, None
         self.refusals = 0
 
     def forward(self, batch, graphs, tags, *, rows_at_once=None):
@@ -425,7 +427,7 @@ def test_when_memory_runs_out_the_batch_is_halved_and_nothing_is_lost(error):
 
 
 def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart(monkeypatch):
-    monkeypatch.setattr(Plan, "is_transformer_on_cpu", False)  # which takes one at a time anyway
+    monkeypatch.setattr(fast, "_WINDOWS_ON_CPU", 8)  # which takes one at a time anyway
     long = [form for sentence in sample(20) for form in sentence.forms]
     crowded = Crowded(PARSER.model, 128, MemoryError())
 

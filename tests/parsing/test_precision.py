@@ -9,22 +9,21 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
-from treefine import Parser, TreefineError
+from treefine import Parser, TreefineError, fast
 from treefine.cli.app import app
 from treefine.config import BiLSTMSettings, ModelSettings, PrecisionSettings, RelationSettings
 from treefine.fast.flat_encoder import FlatRows
-from treefine.fast.int8_encoder import EightBitLinear
+from treefine.fast.int8_encoder import Int8Linear
 from treefine.model.parser_model import ParserModel
-from treefine.parsing import options
 
 
 @pytest.fixture(autouse=True)
 def _on_a_processor_for_eight_bits(monkeypatch):
-    monkeypatch.setattr(options, "is_quick", lambda: True)
+    monkeypatch.setattr(fast, "is_int8_quick", lambda: True)
 
 
 def in_eight_bits(parser):
-    return any(isinstance(each, EightBitLinear) for each in parser.plan().model.modules())
+    return any(isinstance(each, Int8Linear) for each in parser.plan().model.modules())
 
 
 def model_for(**precision):
@@ -37,7 +36,7 @@ def test_a_model_that_says_nothing_runs_in_float32():
     parser = tiny_parser()
 
     assert parser.plan().precision == parser.precision == "float32"
-    assert parser.plan().model is parser.model
+    assert parser.plan().model.encoder.layers is parser.model.encoder.layers
 
 
 def test_a_parser_runs_as_its_model_was_measured_unless_it_is_told_otherwise():
@@ -51,7 +50,7 @@ def test_a_parser_runs_as_its_model_was_measured_unless_it_is_told_otherwise():
 
 def test_eight_bits_are_not_taken_by_themselves_where_the_processor_is_no_faster_with_them(monkeypatch):
     model = model_for(cpu="int8")
-    monkeypatch.setattr(options, "is_quick", lambda: False)
+    monkeypatch.setattr(fast, "is_int8_quick", lambda: False)
 
     assert Parser(model, device="cpu").precision == "float32"
     assert Parser(model, device="cpu", precision="int8").precision == "int8"
@@ -175,8 +174,8 @@ def test_a_few_dozen_sentences_of_mixed_lengths_are_one_batch(monkeypatch):
         return real(model, batch, *arguments, **named)
 
     monkeypatch.setattr(ParserModel, "forward", recorded)
-    monkeypatch.setattr("treefine.parsing.batches.stable_scores", lambda score, _, *rest, **__: score(*rest))
+    monkeypatch.setattr("treefine.parsing.plan.stable_scores", lambda score, _, *rest, **__: score(*rest))
     parser.parse(sentences)
 
-    assert sum(lengths) <= parser.plan().most_pieces < len(lengths) * max(lengths)
+    assert sum(lengths) <= parser.plan().shape.most_pieces < len(lengths) * max(lengths)
     assert sizes == [len(sentences)]

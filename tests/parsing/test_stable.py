@@ -13,8 +13,8 @@ from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import DecodeSettings, TagSettings
 from treefine.model.batch import Batch, Graphs, WordInputs
 from treefine.model.scorer import Scores
-from treefine.parsing import batches as run
 from treefine.parsing import invariance as stable
+from treefine.parsing import plan as plans
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import given
 from treefine.parsing.parser import Parser
@@ -164,13 +164,13 @@ def test_no_tree_leads_clearly_by_probabilities_or_in_a_long_sentence():
 @pytest.mark.parametrize("first_graph", ["argmax", "tree"])
 def test_trees_are_needed_in_the_last_step_and_where_the_first_graph_is_one(first_graph, monkeypatch):
     asked = []
-    real = run.stable_scores
+    real = plans.stable_scores
 
     def recorded(*arguments, needs_trees, **rest):
         asked.append(needs_trees)
         return real(*arguments, needs_trees=needs_trees, **rest)
 
-    monkeypatch.setattr(run, "stable_scores", recorded)
+    monkeypatch.setattr(plans, "stable_scores", recorded)
     parser = Parser(tiny_model(decode=DecodeSettings(first_graph=first_graph)), max_steps=3, device="cpu")
     several = [sample(5)[1]] * 3  # of one length, so that they are one batch
 
@@ -189,6 +189,7 @@ class Noisy(torch.nn.Module):
         self.inner, self.size = model, size
         self.settings, self.vocabulary, self.subwords = model.settings, model.vocabulary, model.subwords
         self.batch_of, self.given_tags = model.batch_of, model.given_tags
+        self.pieces_of, self.n_pieces, self.encoder = model.pieces_of, model.n_pieces, None
 
     def forward(self, batch, graphs, tags, **rest):
         scores = self.inner(batch, graphs, tags, **rest)
@@ -210,7 +211,7 @@ def test_close_decisions_are_made_on_scores_that_do_not_depend_on_the_batch(monk
 
     assert trees(noisy, sentences, 300) == alone
     assert trees(noisy, sentences, 3000) == alone
-    monkeypatch.setattr(run, "stable_scores", careless)
+    monkeypatch.setattr(plans, "stable_scores", careless)
     assert trees(noisy, sentences, 300) != alone
 
 
@@ -251,8 +252,8 @@ class Sure(Noisy):
         self.graphs, self.sizes, self.batch_of = graphs, [], self.remembered
         self.gold = {}
 
-    def remembered(self, sentences, **options):
-        batch = self.inner.batch_of(sentences, **options)
+    def remembered(self, sentences, pieces, **options):
+        batch = self.inner.batch_of(sentences, pieces, **options)
         for sentence, pieces in zip(sentences, batch.inputs.pieces.tolist(), strict=True):
             self.gold[tuple(piece for piece in pieces if piece)] = self.graphs[sentence.forms].heads
         return batch
@@ -274,9 +275,9 @@ def test_a_transformer_scores_no_more_at_once_on_a_cpu_than_its_cache_holds(kind
     sentences = [*sample(60)] * 3
     parser = Parser(MODELS[kind](), device="cpu", batch_pieces=batch_pieces)
 
-    assert parser.plan().most_pieces == most
+    assert parser.plan().shape.most_pieces == most
     assert parser.parse(sentences) == parser.parse(sentences[:60]) * 3
 
 
 def test_a_bilstm_scores_as_much_at_once_on_a_cpu_as_it_is_told_to():
-    assert Parser(tiny_biaffine(), device="cpu", batch_pieces=4000).plan().most_pieces == 4000
+    assert Parser(tiny_biaffine(), device="cpu", batch_pieces=4000).plan().shape.most_pieces == 4000

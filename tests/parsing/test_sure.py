@@ -15,8 +15,9 @@ from treefine.config import ModelSettings, TagSettings, read_settings
 from treefine.errors import ConfigError, TreefineError
 from treefine.parsing import invariance as stable
 from treefine.parsing.initial import given as given_trees
-from treefine.parsing.invariance import sureness, unsteadiness
+from treefine.parsing.invariance import unsteadiness
 from treefine.parsing.parser import Parser
+from treefine.parsing.refine import sureness
 
 
 @st.composite

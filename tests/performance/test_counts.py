@@ -20,9 +20,9 @@ from treefine.config import TagSettings
 from treefine.model import scorer as biaffine
 from treefine.model.batch import padded
 from treefine.parsing import decode
-from treefine.parsing.batches import PADDED_TO, Item, steps_of_batch
 from treefine.parsing.decode import are_trees
 from treefine.parsing.parser import Parser
+from treefine.parsing.plan import Item, refine_items
 from treefine.parsing.results import trees
 from treefine.treebank.constraints import FREE
 
@@ -114,14 +114,15 @@ def test_each_step_encodes_the_sentences_that_still_move_and_no_others():
     model, sentences = tiny_model(scale=1.5), sample(40)
     parser = Parser(model, device="cpu", max_steps=5, batch_pieces=1)  # each alone, so that none is scored again
 
-    with passes(model) as found:
+    with passes(parser.running) as found:
         parses = list(parser.stream_parses(sentences))
 
     own = Counter()
     for each in found:
         own[each.inputs.pieces[0].numpy().tobytes()] += 1
     expected = Counter(
-        model.batch_of([each.sentence], padded_to=PADDED_TO).inputs.pieces[0].numpy().tobytes() for each in parses
+        model.batch_of([each.sentence], padded_to=parser.plan().shape.padded_to).inputs.pieces[0].numpy().tobytes()
+        for each in parses
     )
     assert set(own) == set(expected)
     assert sum(own.values()) == sum(len(each.steps) for each in parses)
@@ -134,7 +135,7 @@ def test_a_sentence_that_is_sure_enough_costs_one_pass_instead_of_two():
 
     for stop_above, n_steps in ((1.0, 2), (0.5, 1)):
         hasty = parser.using(stop_above=stop_above)
-        with passes(parser.model) as found:
+        with passes(parser.running) as found:
             hasty.parse(sentences)
         assert sum(map(len, found)) == n_steps * len(sentences)
 
@@ -147,7 +148,7 @@ def test_early_stops_encode_fewer_pieces_by_what_the_steps_left_out_have():
 
     parser = parser.using(stop_above=stop_above)
     taken = {each.sentence.forms: len(each.steps) for each in parser.stream_parses(sentences)}
-    with passes(model) as found:
+    with passes(parser.running) as found:
         parser.parse(sentences)
 
     assert sum(sum(each.inputs.row_lengths) for each in found) == sum(taken[each] * n_pieces[each] for each in n_pieces)
@@ -181,7 +182,7 @@ def test_labels_are_scored_once_a_step(wanted):
     parser = sure_parser(sentences, batch_pieces=500)
 
     with (
-        passes(parser.model) as batches,
+        passes(parser.running) as batches,
         counted(biaffine, "label_scores", lambda dep, *_: dep.shape[0] * dep.shape[1]) as scored,
     ):
         list(parser.stream(sentences) if wanted == "trees" else parser.stream_parses(sentences))
@@ -214,7 +215,7 @@ def test_the_host_waits_twice_a_step_for_three_bytes_a_sentence(n_sentences):
     parser = Parser(Clear(tiny_model(tags=TagSettings("none")), sentences), device="cpu")
 
     with torch.no_grad(), Waits() as waits, Kernels() as kernels:
-        steps = list(steps_of_batch(parser.plan(), items_of_batch(parser, sentences), wants_trees=False))
+        steps = list(refine_items(parser.plan(), items_of_batch(parser, sentences), wants_trees=False))
 
     assert [len(step.batch) for step in steps] == [n_sentences] * 2
     assert waits.number == 2 * 2  # what is close or lacks a tree; what leaves

@@ -42,7 +42,7 @@ def train_command(
     What is wrong with the recipe or its files is told before work starts. DIR/model is the trained model,
     DIR/metrics.jsonl what was measured after each epoch.
     """
-    from treefine.parsing.options import find_device  # which loads torch
+    from treefine.parsing.plan import find_device  # which loads torch
     from treefine.training.folder import begin_folder, check_folder
     from treefine.training.prepare import prepare, settings_of
     from treefine.training.train import LAYOUT, train

@@ -202,7 +202,7 @@ def about_parser(parser: Parser, model: str) -> dict[str, object]:
         "max_steps": parser.max_steps,
         "stop_above": parser.stop_above,
         "tags": parser.tags,
-        "is_projective": parser.is_projective,
+        "is_projective": bool(parser.options.is_projective),
         "keep": parser.keep,
         "k": parser.k,
         "precision": parser.precision,

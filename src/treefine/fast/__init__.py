@@ -1,1 +1,109 @@
-"""The same results, faster: the only package that tells CPUs and GPUs apart."""
+"""The same results, faster: the only package that treats CPUs and GPUs differently.
+
+The rest of treefine calls the functions of this module and imports nothing else from the package, except that engines
+and file workers also read sentences and write trees. Each function loads only what it chooses, so that a process
+without a GPU loads no Triton, and one that only reads and writes files loads no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import os
+
+    import torch
+
+    from treefine.config import Precision
+    from treefine.fast.engine import Engine
+    from treefine.model.parser_model import ParserModel
+    from treefine.parsing.parser import Parser
+    from treefine.parsing.plan import Plan
+    from treefine.treebank.files import Source
+
+_CPU_PIECES = 1000  # scored together by a transformer on a CPU; with more, the numbers no longer stay in its cache
+_CPU_PADDING = 4  # times as many words as pieces: a CPU pads words only, and word scores must not fill the memory
+_PADDED_TO = 4  # pieces: rows have multiples of this length, so that many sentences of one length attend together
+_WINDOWS_AT_ONCE = 8  # of a sentence too long for the encoder
+_WINDOWS_ON_CPU = 1  # whose cache holds few
+
+
+class BatchShape(NamedTuple):
+    """How large a batch may be on a device, and how its rows are padded."""
+
+    most_pieces: int  # in a batch
+    with_padding: int | None  # what a batch may come to with padding, where that is not counted among its pieces
+    padded_to: int  # the lengths of rows are multiples of this
+    windows_at_once: int  # of one long sentence
+
+
+def batch_shape(model: ParserModel, device: torch.device, batch_pieces: int) -> BatchShape:
+    """Choose the shape of batches: `batch_pieces` in all, or fewer where that is faster."""
+    if device.type != "cpu" or model.subwords is None:
+        return BatchShape(batch_pieces, None, 1, _WINDOWS_AT_ONCE)
+    most = min(batch_pieces, _CPU_PIECES)
+    return BatchShape(most, _CPU_PADDING * most, _PADDED_TO, _WINDOWS_ON_CPU)
+
+
+def parsing_model(model: ParserModel, device: torch.device, precision: Precision) -> ParserModel:
+    """Return the model with the fastest encoder for parsing on this device in this precision."""
+    from treefine.fast.views import view_of
+    from treefine.model.encoder import TransformerEncoder
+    from treefine.model.parser_model import ParserModel
+
+    if not isinstance(model.encoder, TransformerEncoder):
+        return model
+    if device.type == "cpu":
+        from treefine.fast.flat_encoder import FlatEncoder
+        from treefine.fast.int8_encoder import int8_encoder
+
+        encoder = int8_encoder(model.encoder) if precision == "int8" else view_of(model.encoder, FlatEncoder)
+        return view_of(model, ParserModel, encoder=encoder)
+    from treefine.fast.fused_attention import is_available
+    from treefine.fast.packed_encoder import PackedEncoder, dtype_of
+
+    if not is_available(device):
+        return model
+    return view_of(model, ParserModel, encoder=PackedEncoder(model.encoder, dtype_of(precision)))
+
+
+def training_model(model: ParserModel) -> ParserModel:
+    """Return the model with an encoder that trains with less memory, and faster on a GPU; weights are shared."""
+    from treefine.fast.training_encoder import training_encoder
+    from treefine.fast.views import view_of
+    from treefine.model.encoder import TransformerEncoder
+    from treefine.model.parser_model import ParserModel
+
+    if not isinstance(model.encoder, TransformerEncoder):
+        return model
+    return view_of(model, ParserModel, encoder=training_encoder(model.encoder))
+
+
+def engine_of(plan: Plan) -> Engine | None:
+    """Return what finds trees on a GPU; None where sentences have to be parsed batch by batch."""
+    if plan.device.type != "cuda":
+        return None
+    from treefine.fast.engine import Engine, can_run
+
+    return Engine(plan) if can_run(plan) else None
+
+
+def is_int8_quick() -> bool:
+    """Check whether this processor has instructions for eight-bit products."""
+    from treefine.fast import int8_encoder
+
+    return int8_encoder.is_int8_quick()
+
+
+def parse_file(
+    parser: Parser,
+    source: Source,
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    workers: int | None = None,
+) -> int:
+    """Do what `Parser.parse_file` does."""
+    from treefine.fast import file_workers
+
+    return file_workers.parse_file(parser, source, target, format=format, workers=workers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 
@@ -14,13 +14,13 @@ import torch
 from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
 from treefine.fast.buffers import Answer, Arrays, Buffer, Numbers, Standing
-from treefine.fast.fused_attention import is_available
 from treefine.fast.packed import Packed, PackedTrees, filled, pack
-from treefine.fast.packed_encoder import Room
-from treefine.fast.packed_step import CONVERGED, IS_SEARCHED, IS_SURE, IS_TREE, PackedStep
-from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs
+from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
+from treefine.fast.packed_step import ENDED, IS_SEARCHED, IS_TREE, PackedStep
+from treefine.model.batch import Batch, Graphs, PieceInputs, most_pieces_of_word
 from treefine.parsing.annotate import with_parse
-from treefine.parsing.batches import Item, Plan, is_out_of_memory, items_of, refined, run_items
+from treefine.parsing.batches import items_of, run_items
+from treefine.parsing.plan import Item, Plan, is_out_of_memory, refine_batch
 from treefine.parsing.refine import best_tags
 from treefine.parsing.results import trees
 from treefine.treebank.sentence import Sentence
@@ -111,22 +111,16 @@ class Slot:
             raise TreefineError("Memory does not suffice for a buffer on this device.", hint=hint) from error
 
 
-PIECES = 8192  # in a buffer
-ROOMS = (Room(PIECES, 512, 64), Room(PIECES // 2, 64, 512))  # each sentence goes into the first that is long enough
 SEARCHES = 1 << 17  # scores that come back with an answer, of sentences whose trees are to be searched
 IN_FLIGHT = 2  # buffers: the device works on one while the host is busy with the other
+BLOCK = 512  # sentences that are packed together
 MOST_HELD = 1 << 15  # sentences that may wait for a buffer to be full, or for those before them
-
-_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def can_run(plan: Plan) -> bool:
-    """Whether the engine can do as this plan asks; it sees no constraints."""
-    settings = plan.model.settings
-    is_transformer = isinstance(settings.encoder, TransformerSettings)
-    has_kernels = plan.device.type != "cuda" or is_available(plan.device)
-    has_argmax = settings.decode.first_graph == "argmax" and not plan.decoder.is_projective
-    return is_transformer and has_kernels and has_argmax
+    """Check whether the engine can do what this plan asks; it sees no constraints."""
+    has_argmax = plan.model.settings.decode.first_graph == "argmax" and not plan.decoder.is_projective
+    return isinstance(plan.model.encoder, PackedEncoder) and has_argmax
 
 
 class Engine:
@@ -139,9 +133,9 @@ class Engine:
         self.plan = plan
         self.n_columns = len(settings.tags.columns) if settings.tags.source != "none" else 0
         self.n_positions = settings.encoder.n_positions
-        self.most = max(1, (self.n_positions - N_SPECIALS) // 4)  # pieces of a word, as PieceInputs has it
+        self.most = most_pieces_of_word(self.n_positions)
         self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)
-        step = PackedStep(plan, _DTYPES[plan.precision])
+        step = PackedStep(plan)
         rooms = tuple(room._replace(longest=min(room.longest, self.n_positions)) for room in rooms)
         self.longest = max(room.longest for room in rooms)  # pieces of a sentence; a longer one is parsed by `run`
         self.lanes = [
@@ -150,8 +144,38 @@ class Engine:
         ]
 
     def stream(self, blocks: Iterable[Packed]) -> Iterator[PackedTrees]:
-        """The trees of each block of sentences, in the order in which they came; some blocks are read ahead."""
+        """Yield the trees of each block of sentences, in order; some blocks are read ahead."""
         return _Run(self, blocks).results()
+
+    def stream_sentences(self, plan: Plan, sentences: Iterable[Sentence], *, skip: int = 0) -> Iterator[Sentence]:
+        """Yield the sentences with their trees, without the first `skip`.
+
+        Sentences about which a person decided something do not go through the engine.
+        """
+        model = plan.model
+        assert model.subwords is not None
+        columns, vocabulary, subwords = model.settings.tags.columns, model.vocabulary, model.subwords
+        items = islice(items_of(plan, sentences), skip, None)
+        held: deque[list[Item]] = deque()
+
+        def packed() -> Iterator[Packed]:
+            while block := list(islice(items, BLOCK)):
+                held.append(block)
+                ours = [item for item in block if not item.constraints]
+                arcs = [item.initial for item in ours]
+                told = [item.sentence for item in ours]
+                yield pack(told, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
+
+        for found in self.stream(packed()):
+            block = held.popleft()
+            free = filled((item.sentence for item in block if not item.constraints), found, vocabulary, columns)
+            decided = run_items(plan, [item for item in block if item.constraints], trees)
+            for item in block:
+                if item.constraints:
+                    sentence, parsed = next(decided)
+                    yield with_parse(sentence, parsed.tree.arcs, columns, parsed.tags)
+                else:
+                    yield next(free)
 
 
 class _Run:
@@ -225,7 +249,7 @@ class _Run:
         of_word = buffer.host["sentences"][:n_words]
         state, t, is_forced = answer.states[: len(rows)], standing["t"][rows], standing["is_forced"][rows] > 0
 
-        is_ending = (state & (CONVERGED | IS_SURE) > 0) | (t >= self.plan.max_steps)
+        is_ending = state & ENDED > 0
         is_done = is_forced | (is_ending & (state & IS_TREE > 0))
         goes_on = ~is_ending & ~is_forced
         is_new = (is_done | goes_on)[of_word]  # the others are to have their trees searched, or wait for that
@@ -287,7 +311,7 @@ class _Run:
         )
         given = tags if plan.tags == "given" and self.engine.n_columns else None
         batch = Batch.of(inputs, [n_words - 1])
-        for step in refined(plan, batch, Graphs(heads, labels), given, wants_trees=False):
+        for step in refine_batch(plan, batch, Graphs(heads, labels), given, wants_trees=False):
             if step.t == 1 and plan.predicts_tags:
                 standing["best_tags"][words] = best_tags(step.scores, step.batch)[0].cpu().numpy()
             last = step
@@ -332,43 +356,3 @@ class Pool:
         self.n_pieces -= room.pieces - left
         self.n_sentences -= len(found)
         return found
-
-
-BLOCK = 512  # sentences
-
-
-def stream_in_blocks(
-    plan: Plan,
-    engine: Callable[[Iterable[Packed]], Iterator[PackedTrees]],
-    sentences: Iterable[Sentence],
-    *,
-    skip: int = 0,
-) -> Iterator[Sentence]:
-    """The sentences with their trees, but for the first `skip`.
-
-    Those about which a person decided something are not for the engine.
-    """
-    model = plan.model
-    assert model.subwords is not None
-    columns, vocabulary, subwords = model.settings.tags.columns, model.vocabulary, model.subwords
-    items = islice(items_of(plan, sentences), skip, None)
-    held: deque[list[Item]] = deque()
-
-    def packed() -> Iterator[Packed]:
-        while block := list(islice(items, BLOCK)):
-            held.append(block)
-            ours = [item for item in block if not item.constraints]
-            arcs = [item.initial for item in ours]
-            told = [item.sentence for item in ours]
-            yield pack(told, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
-
-    for found in engine(packed()):
-        block = held.popleft()
-        free = filled((item.sentence for item in block if not item.constraints), found, vocabulary, columns)
-        decided = run_items(plan, [item for item in block if item.constraints], trees)
-        for item in block:
-            if item.constraints:
-                sentence, parsed = next(decided)
-                yield with_parse(sentence, parsed.tree.arcs, columns, parsed.tags)
-            else:
-                yield next(free)

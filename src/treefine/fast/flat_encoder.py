@@ -1,4 +1,8 @@
-"""Rows of pieces laid end to end, for parsing on a CPU: only attention looks beyond a single piece."""
+"""Encode rows of pieces laid end to end, for parsing on a CPU.
+
+Only attention looks beyond a single piece, so no row is padded to the length of the longest: rows of one length attend
+together, block by block, and all other work runs over all pieces at once.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,46 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.model.batch import PieceInputs, padded_length
+from treefine.errors import ModelError
+from treefine.model.attention import RelationTables
+from treefine.model.batch import Graphs, PieceInputs, padded_length
+from treefine.model.encoder import TransformerEncoder
 from treefine.model.relations import NONE, Relations
+
+
+class FlatEncoder(TransformerEncoder):
+    """`TransformerEncoder` for parsing on a CPU; its layers may be those of `int8_encoder`."""
+
+    def forward(
+        self,
+        inputs: PieceInputs,
+        tags: Int[Tensor, "batch word column"] | None,
+        graphs: Graphs | None,
+        *,
+        rows_at_once: int | None = None,
+    ) -> Float[Tensor, "batch word width"]:
+        """Return the vector of each word's first piece; without gradients."""
+        if torch.is_grad_enabled():
+            hint = "Call it under torch.no_grad(); train with the model itself, in float32."
+            raise ModelError("This encoder only parses; nothing can be learned with it.", hint=hint)
+        relations = self.relate(inputs, graphs)
+        encoded, starts, n_pieces = [], torch.zeros(inputs.n_rows, dtype=torch.long), 0
+        for chunk in inputs.row_chunks(rows_at_once):
+            rows = FlatRows.of(inputs, chunk)
+            words = rows.take(inputs.words)
+            piece_tags = None
+            if tags is not None:
+                piece_tags = tags[inputs.sentences[rows.rows], words.clamp(min=0)] * (words > 0)[:, None]
+            x = self.embed(rows.take(inputs.pieces), words, rows.places, piece_tags)
+            biases = [self.bias(inputs.is_piece[block.rows, : block.length], x.dtype) for block in rows.blocks]
+            of_rows = None if relations is None else FlatRelations.of(relations, rows, biases)
+            attend = FlatAttention(rows, biases, of_rows)
+            for layer in self.layers:
+                x = layer(x, attend)
+            encoded.append(x)
+            starts[chunk] = rows.starts[chunk] + n_pieces
+            n_pieces += len(x)
+        return torch.cat(encoded)[starts[inputs.word_rows] + inputs.word_pieces]
 
 
 class Block(NamedTuple):
@@ -79,13 +121,6 @@ class FlatRows:
         return len(self.index)
 
 
-class FlatBias(NamedTuple):
-    """What is added to the scores of the pairs of pieces, block by block."""
-
-    rows: FlatRows
-    blocks: Sequence[Float[Tensor, "row _ _ place"]]
-
-
 @dataclass(frozen=True)
 class FlatRelations:
     """`Relations` of pieces laid end to end, and the bias of all pairs in one tensor, to which they are added."""
@@ -98,9 +133,8 @@ class FlatRelations:
     bias: Float[Tensor, "_ cell"]  # of each attention head, or of all
 
     @classmethod
-    def of(cls, relations: Relations, bias: FlatBias) -> FlatRelations:
-        """The relations of the rows that have this bias."""
-        rows = bias.rows
+    def of(cls, relations: Relations, rows: FlatRows, biases: Sequence[Float[Tensor, "_ _ _ _"]]) -> FlatRelations:
+        """Lay the relations of some rows end to end."""
         above, up, down = (rows.take(each) for each in (relations.above, relations.up, relations.down))
         lengths = np.repeat([each.length for each in rows.blocks], [each.n_rows for each in rows.blocks])
         before = np.repeat(np.cumsum(lengths**2) - lengths**2, lengths)  # the cells of the rows before
@@ -108,85 +142,97 @@ class FlatRelations:
         cells = torch.cat([first + rows.places * length + above, first + above * length + rows.places])
         pairs = [
             each.expand(-1, -1, block.length, -1).transpose(0, 1).flatten(1)
-            for each, block in zip(bias.blocks, rows.blocks, strict=True)
+            for each, block in zip(biases, rows.blocks, strict=True)
         ]
         has_graph = relations.has_graph[rows.rows].float()[:, None, None]
         return cls(rows.starts[rows.rows] + above, up, down, has_graph, cells, torch.cat(pairs, dim=1))
 
 
-def attend_blocks(
-    query: Float[Tensor, "piece attn width"],
-    key: Float[Tensor, "piece attn width"],
-    value: Float[Tensor, "piece attn width"],
-    bias: FlatBias,
-) -> Float[Tensor, "piece attn width"]:
-    """The new values of each piece without a graph."""
-    found = [
-        F.scaled_dot_product_attention(block.of(query), block.of(key), block.of(value), attn_mask=added)
-        for block, added in zip(bias.rows.blocks, bias.blocks, strict=True)
-    ]
-    return _laid([each.transpose(1, 2) for each in found])
+@dataclass(frozen=True)
+class FlatAttention:
+    """Attention within rows laid end to end: torch's own, block by block, and a correction where there are arcs."""
 
+    rows: FlatRows
+    biases: Sequence[Float[Tensor, "_ _ _ _"]]  # of each block
+    relations: FlatRelations | None
 
-def attend_on_cpu(
-    query: Float[Tensor, "piece attn width"],
-    key: Float[Tensor, "piece attn width"],
-    value: Float[Tensor, "piece attn width"],
-    *,
-    bias: FlatBias,
-    relations: FlatRelations,
-    keys: Float[Tensor, "relation width"],
-    values: Float[Tensor, "relation width"],
-) -> Float[Tensor, "piece attn width"]:
-    """What `attend` gives, without gradients.
+    def __call__(
+        self,
+        query: Float[Tensor, "piece attn width"],
+        key: Float[Tensor, "piece attn width"],
+        value: Float[Tensor, "piece attn width"],
+        tables: RelationTables | None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "piece attn width"]:
+        """Return the new value of each piece, without gradients."""
+        assert not dropout
+        if self.relations is None or tables is None:
+            found = [
+                F.scaled_dot_product_attention(block.of(query), block.of(key), block.of(value), attn_mask=bias)
+                for block, bias in zip(self.rows.blocks, self.biases, strict=True)
+            ]
+            return _laid([each.transpose(1, 2) for each in found])
+        return self._with_graph(query, key, value, tables.key_rows(), tables.value_rows(), self.relations)
 
-    The shares of the arcs in the scores go into the mask of torch's own attention, which never holds the weights of all
-    pairs. The two weights of each piece that the values need are worked out anew, from the sums that it tells.
-    """
-    n_attn, width = query.shape[1:]
-    above, cells = relations.above, relations.cells.expand(n_attn, -1)
-    key_shares, value_shares = keys - keys[NONE], values - values[NONE]
-    query_above, key_above = query.index_select(0, above), key.index_select(0, above)
+    def _with_graph(
+        self,
+        query: Float[Tensor, "piece attn width"],
+        key: Float[Tensor, "piece attn width"],
+        value: Float[Tensor, "piece attn width"],
+        keys: Float[Tensor, "relation width"],
+        values: Float[Tensor, "relation width"],
+        relations: FlatRelations,
+    ) -> Float[Tensor, "piece attn width"]:
+        """Put the shares of the arcs in the scores into the mask of torch's own attention.
 
-    # Products are written over each other: to ask for memory takes longer than to multiply.
-    product = torch.empty_like(query_above)
-    up_share = torch.mul(query, F.embedding(relations.up, key_shares)[:, None], out=product).sum(-1)  # [piece, attn]
-    down_share = torch.mul(query_above, F.embedding(relations.down, key_shares)[:, None], out=product).sum(-1)
-    shares = relations.bias.expand(n_attn, -1).clone().scatter_add_(1, cells, torch.cat([up_share, down_share]).T)
-    found, log_sums = _attended(query, key, value, bias, shares)
+        That attention never holds the weights of all pairs. The two weights of each piece that the values need are
+        computed again, from the sums that it returns.
+        """
+        n_attn, width = query.shape[1:]
+        above, cells = relations.above, relations.cells.expand(n_attn, -1)
+        key_shares, value_shares = keys - keys[NONE], values - values[NONE]
+        query_above, key_above = query.index_select(0, above), key.index_select(0, above)
 
-    up_share, down_share = shares.gather(1, cells).T.chunk(2)  # what the bias adds is in these
-    up = key_above.mul_(query).sum(-1).mul_(1 / math.sqrt(width)).add_(up_share).sub_(log_sums).exp_()
-    down = query_above.mul_(key).sum(-1).mul_(1 / math.sqrt(width)).add_(down_share)
-    down = down.sub_(log_sums.index_select(0, above)).exp_()
-    below = torch.mul(down[..., None], F.embedding(relations.down, value_shares)[:, None], out=product)
-    flat = found.view(len(found), -1)  # [piece, attn and width]
-    flat.scatter_add_(0, above[:, None].expand_as(flat), below.view_as(flat))
-    found.addcmul_(up[..., None], F.embedding(relations.up, value_shares)[:, None])
-    return found.add_(relations.has_graph * values[NONE])
+        # Products are written over each other: to ask for memory takes longer than to multiply.
+        product = torch.empty_like(query_above)
+        up_share = torch.mul(query, F.embedding(relations.up, key_shares)[:, None], out=product).sum(
+            -1
+        )  # [piece, attn]
+        down_share = torch.mul(query_above, F.embedding(relations.down, key_shares)[:, None], out=product).sum(-1)
+        shares = relations.bias.expand(n_attn, -1).clone().scatter_add_(1, cells, torch.cat([up_share, down_share]).T)
+        found, log_sums = self._attended(query, key, value, shares)
 
+        up_share, down_share = shares.gather(1, cells).T.chunk(2)  # what the bias adds is in these
+        up = key_above.mul_(query).sum(-1).mul_(1 / math.sqrt(width)).add_(up_share).sub_(log_sums).exp_()
+        down = query_above.mul_(key).sum(-1).mul_(1 / math.sqrt(width)).add_(down_share)
+        down = down.sub_(log_sums.index_select(0, above)).exp_()
+        below = torch.mul(down[..., None], F.embedding(relations.down, value_shares)[:, None], out=product)
+        flat = found.view(len(found), -1)  # [piece, attn and width]
+        flat.scatter_add_(0, above[:, None].expand_as(flat), below.view_as(flat))
+        found.addcmul_(up[..., None], F.embedding(relations.up, value_shares)[:, None])
+        return found.add_(relations.has_graph * values[NONE])
 
-def _attended(
-    query: Float[Tensor, "piece attn width"],
-    key: Float[Tensor, "piece attn width"],
-    value: Float[Tensor, "piece attn width"],
-    bias: FlatBias,
-    shares: Float[Tensor, "attn cell"],
-) -> tuple[Float[Tensor, "piece attn width"], Float[Tensor, "piece attn"]]:
-    """What torch's own attention gives, and for each piece the logarithm of the sum that its weights are divided by."""
-    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    found, sums, first = [], [], 0
-    for block in bias.rows.blocks:
-        last = first + block.n_rows * block.length**2
-        mask = shares[:, first:last].view(-1, block.n_rows, block.length, block.length).transpose(0, 1)
-        attended, log_sums = attention(block.of(query), block.of(key), block.of(value), attn_mask=mask)
-        found.append(attended.transpose(1, 2))
-        sums.append(log_sums.transpose(1, 2))
-        first = last
-    return _laid(found), _laid(sums)
+    def _attended(
+        self,
+        query: Float[Tensor, "piece attn width"],
+        key: Float[Tensor, "piece attn width"],
+        value: Float[Tensor, "piece attn width"],
+        shares: Float[Tensor, "attn cell"],
+    ) -> tuple[Float[Tensor, "piece attn width"], Float[Tensor, "piece attn"]]:
+        """Return what torch's attention gives, and for each piece the logarithm of the sum that divides its weights."""
+        attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        found, sums, first = [], [], 0
+        for block in self.rows.blocks:
+            last = first + block.n_rows * block.length**2
+            mask = shares[:, first:last].view(-1, block.n_rows, block.length, block.length).transpose(0, 1)
+            attended, log_sums = attention(block.of(query), block.of(key), block.of(value), attn_mask=mask)
+            found.append(attended.transpose(1, 2))
+            sums.append(log_sums.transpose(1, 2))
+            first = last
+        return _laid(found), _laid(sums)
 
 
 def _laid(blocks: list[Tensor]) -> Float[Tensor, "piece ..."]:
-    """The rows of blocks end to end."""
+    """Lay the rows of blocks end to end."""
     flat = [each.flatten(0, 1) for each in blocks]
     return flat[0] if len(flat) == 1 else torch.cat(flat)

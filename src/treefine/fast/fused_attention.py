@@ -1,7 +1,7 @@
-"""Attention over rows of pieces laid end to end, with or without a graph, as one kernel of a GPU.
+"""Attend within rows of pieces laid end to end, with or without a graph, in one kernel of a GPU.
 
-`attention.attend` is the reference: nearly all relations are NONE, so what a graph adds are two cells for each piece.
-Here the two are added while the scores are in the registers, and nothing of pieces × pieces is written or kept.
+`model.attention.attend` is the reference: nearly all relations are NONE, so a graph adds two cells for each piece. Here
+the two are added while the scores are in registers, and nothing of pieces × pieces is written or kept.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from treefine.model.relations import NONE
+from treefine.model.attention import RelationTables, attend
+from treefine.model.relations import NONE, Relations
 
 QUERIES, KEYS = 32, 32  # of a block. They do not depend on the batch, and so no result does
 WARPS = 2  # one for 16 queries, as many as the hardware multiplies at once; twice as many in float32
 FORWARD_QUERIES, FORWARD_WARPS = 64, 4  # on the way there in half precision, which needs fewer registers
 TABLE_PIECES, TABLE_RELATIONS, TABLE_WARPS = 64, 64, 4  # of a block in the gradients of tables
-NARROWEST = 16  # that a GPU's matrix product takes
+_NARROWEST = 16  # that a GPU's matrix product takes
 N_SHARES = 5  # numbers that a table row is multiplied by, for each piece and attention head
 
 
@@ -47,8 +48,64 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class FusedAttention:
+    """Attention within rows of pieces: one kernel on a GPU; elsewhere padded, as the reference.
+
+    The pieces are laid end to end, or padded; in both cases the relations have the same layout.
+    """
+
+    rows: Rows
+    relations: Relations | None
+
+    def __call__(
+        self,
+        query: Float[Tensor, "*row piece attn width"],
+        key: Float[Tensor, "*row piece attn width"],
+        value: Float[Tensor, "*row piece attn width"],
+        tables: RelationTables | None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "*row piece attn width"]:
+        """Return the new value of each piece. Padding, which nobody reads, gets zeros."""
+        flat = [each.flatten(0, -3) for each in (query, key, value)]  # [piece, attn, width]
+        if not is_available(query.device):
+            return self._padded(flat, tables).view_as(query)
+        graph = None
+        if self.relations is not None and tables is not None:
+            above, up, down = (
+                each.flatten() for each in (self.relations.above, self.relations.up, self.relations.down)
+            )
+            keys, values = tables.key_rows().to(query.dtype), tables.value_rows().to(query.dtype)
+            graph = RowRelations(above, up, down, self.relations.has_graph, keys, values)
+        return attend_rows(*flat, rows=self.rows, relations=graph, dropout=dropout).view_as(query)
+
+    def _padded(
+        self, flat: Sequence[Float[Tensor, "piece attn width"]], tables: RelationTables | None
+    ) -> Float[Tensor, "piece attn width"]:
+        rows, relations, query = self.rows, self.relations, flat[0]
+        places = torch.arange(rows.longest, device=query.device)
+        is_piece: Bool[Tensor, "row place"] = places < rows.lengths[:, None]
+        index = torch.where(is_piece, rows.starts[:, None] + places, 0)
+        is_masked = ~is_piece & is_piece.any(1, keepdim=True)  # an empty row masks nothing, or it would have no weights
+        bias = torch.zeros(is_piece.shape, dtype=query.dtype, device=query.device).masked_fill(is_masked, -math.inf)
+        bias = bias[:, None, None]  # [row, 1, 1, place]
+        if rows.by_distance is not None:
+            distance = places[None] - places[:, None] + rows.by_distance.shape[1] // 2  # [query, key], from 0
+            bias = bias + rows.by_distance[:, distance][None]
+        padded = [each[index].transpose(1, 2) for each in flat]  # [row, attn, place, width]
+        of_places = None
+        if relations is not None:
+            above, up, down = (each.flatten()[index] for each in (relations.above, relations.up, relations.down))
+            above = torch.where(is_piece, above, places)
+            of_places = Relations(above, up * is_piece, down * is_piece, relations.has_graph)
+        attended = attend(*padded, bias=bias, relations=of_places, tables=tables).transpose(1, 2)
+        result = torch.zeros_like(query, memory_format=torch.contiguous_format)
+        result[index[is_piece]] = attended[is_piece]
+        return result
+
+
+@dataclass(frozen=True)
 class RowRelations:
-    """`Relations` for pieces laid end to end, with the rows of a layer's tables."""
+    """`Relations` of pieces laid end to end, with the rows of a layer's tables: what the kernels read."""
 
     above: Int[Tensor, " piece"]  # counted in its own row
     up: Int[Tensor, " piece"]
@@ -68,7 +125,7 @@ def is_available(device: torch.device) -> bool:
 
 def _compiles(device: torch.device) -> bool:
     """Whether a kernel can be made: Triton needs a C compiler, which not every machine has. If not, that is told."""
-    query = torch.zeros(1, 1, NARROWEST, dtype=torch.float16, device=device)
+    query = torch.zeros(1, 1, _NARROWEST, dtype=torch.float16, device=device)
     row = torch.ones(1, dtype=torch.int32, device=device)
     try:
         attend_rows(query, query, query, rows=Rows(row - 1, row, 1))
@@ -150,7 +207,7 @@ class _Call:
 
 def _widths(query: Tensor) -> dict[str, Any]:
     width = query.shape[2]
-    padded = max(NARROWEST, 1 << (width - 1).bit_length())
+    padded = max(_NARROWEST, 1 << (width - 1).bit_length())
     return {"WIDTH": width, "PADDED": padded, "PRECISION": "ieee" if query.dtype == torch.float32 else "tf32"}
 
 
@@ -206,7 +263,7 @@ class _Attention(torch.autograd.Function):
 
 def _backward(call: _Call, out: Tensor, log_sums: Tensor, grad: Tensor) -> Sequence[Tensor | None]:
     """The gradients of query, key, value, key rows, value rows and the bias by distance."""
-    from treefine.fast import fused_kernels as fused_gradients
+    from treefine.fast import fused_kernels
 
     n_pieces, n_attn, width = out.shape
     longest, graph, by_distance = call.rows.longest, call.relations, call.rows.by_distance
@@ -217,12 +274,12 @@ def _backward(call: _Call, out: Tensor, log_sums: Tensor, grad: Tensor) -> Seque
     of_cells = None if by_distance is None else log_sums.new_zeros(n_pieces, n_attn, 2 * longest - 1)
     if longest and len(call.rows.starts):
         vectors = (call.query, call.key, call.value)
-        fused_gradients.backward_of_queries[call.grid(QUERIES)](
+        fused_kernels.backward_of_queries[call.grid(QUERIES)](
             *(*vectors, out, log_sums, *call.tensors, *call.numbers),
             *(grad, of_query, deltas, shares, log_sums.numel(), of_cells, longest),
             **call.shape,
         )
-        fused_gradients.backward_of_keys[call.grid(KEYS)](
+        fused_kernels.backward_of_keys[call.grid(KEYS)](
             *(*vectors, log_sums, *call.tensors, *call.numbers),
             *(grad, of_key, of_value, deltas, shares, log_sums.numel(), above_at),
             **call.shape,
@@ -236,7 +293,7 @@ def _backward(call: _Call, out: Tensor, log_sums: Tensor, grad: Tensor) -> Seque
     grid = (-(-n_pieces // TABLE_PIECES), -(-n_relations // TABLE_RELATIONS))
     parts = [log_sums.new_empty(grid[0], n_relations, width) for _ in range(2)]
     if n_pieces:
-        fused_gradients.backward_of_tables[grid](
+        fused_kernels.backward_of_tables[grid](
             *(call.query, *call.query.stride()[:2], grad, graph.up, graph.down, above_at, shares, log_sums.numel()),
             *(n_attn, n_pieces, n_relations, *parts),
             **_widths(call.query),

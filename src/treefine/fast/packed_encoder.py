@@ -1,24 +1,38 @@
-"""The transformer over sentences laid end to end: no padding, and shapes that never change."""
+"""Encode sentences laid end to end in buffers of fixed size: no padding, and shapes that never change.
+
+All products have one shape, so the vectors of a sentence do not depend on the other sentences in its buffer.
+"""
 
 from __future__ import annotations
 
 import copy
-import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
-from treefine.config import RelationSettings
-from treefine.fast.fused_attention import RowRelations, Rows, attend_rows, is_available
-from treefine.model.attention import RelationTables, attend
+from treefine.config import Precision, RelationSettings
+from treefine.fast.fused_attention import FusedAttention, Rows
+from treefine.fast.views import view_of
+from treefine.model.attention import Attend, RelationAttention, RelationTables
+from treefine.model.batch import Graphs, PieceInputs
 from treefine.model.encoder import Layer, TransformerEncoder
-from treefine.model.relations import NONE, Relations, n_kinds_of
+from treefine.model.relations import Relations, n_kinds_of, relation_ids
 
 SPECIAL, FIRST, REST = 0, 1, 2  # kinds of pieces: CLS, SEP or nothing; the first piece of a word or ROOT; another piece
+
+
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def dtype_of(precision: Precision) -> torch.dtype:
+    """Return the numbers of torch that a precision of the settings names."""
+    return _DTYPES[precision]
 
 
 class Room(NamedTuple):
@@ -27,6 +41,10 @@ class Room(NamedTuple):
     pieces: int
     sentences: int
     longest: int  # pieces of a sentence, and words of it with ROOT
+
+
+PIECES = 8192  # in a buffer
+ROOMS = (Room(PIECES, 512, 64), Room(PIECES // 2, 64, 512))  # each sentence goes into the first that is long enough
 
 
 @dataclass(frozen=True)
@@ -58,18 +76,19 @@ class PackedInputs:
         """The places of heads that are given by their numbers in the sentence."""
         return self.word_starts[self.sentences] + heads.clamp(min=0)
 
+    @property
+    def word_numbers(self) -> Int[Tensor, " piece"]:
+        """The number of each piece's word in its sentence: 0 for ROOT, -1 for CLS, SEP and unused places."""
+        return torch.where(self.kinds == SPECIAL, -1, self.numbers[self.words])
 
-class PackedRelations(NamedTuple):
-    """`Relations` of pieces laid end to end."""
-
-    above: Int[Tensor, " piece"]  # counted in its sentence
-    up: Int[Tensor, " piece"]
-    down: Int[Tensor, " piece"]
-    has_graph: Bool[Tensor, " sentence"]
+    @property
+    def piece_tags(self) -> Int[Tensor, "piece column"]:
+        """The tags of each piece's word; 0 for pieces of no word. ROOT has tag 0 as well."""
+        return self.tags[self.words] * (self.kinds != SPECIAL)[:, None]
 
 
-def relate_packed(inputs: PackedInputs, n_labels: int, settings: RelationSettings) -> PackedRelations:
-    """The relations between the pieces, as `relate` has them for sentences that stand in one window each."""
+def relate_packed(inputs: PackedInputs, n_labels: int, settings: RelationSettings) -> Relations:
+    """Return the relations that `relate` gives, for sentences that have one window each."""
     n_kinds = n_kinds_of(n_labels, settings)
     words, places = inputs.words, inputs.places
     first_places = places[inputs.first_pieces]  # [word]
@@ -85,112 +104,164 @@ def relate_packed(inputs: PackedInputs, n_labels: int, settings: RelationSetting
     above = torch.where(is_related, above, places)
     starts = torch.arange(len(places), device=places.device) - places  # the first piece of each piece's sentence
     is_mutual = is_related & (above[starts + above] == places)
-    is_up = is_related & ~is_mutual if settings.two_cycles == "erased" else is_related
-    up = torch.where(is_up, kinds + 1 + n_kinds, NONE)
-    down = torch.where(is_related & ~is_mutual, kinds + 1, NONE)
-    return PackedRelations(above, up, down, inputs.has_graph > 0)
+    return Relations(above, *relation_ids(kinds, is_related, is_mutual, n_kinds, settings), inputs.has_graph > 0)
 
 
 class PackedEncoder(nn.Module):
-    """An encoder's weights in another precision, for sentences laid end to end."""
+    """`TransformerEncoder` in another precision, over buffers of pieces laid end to end; it only parses."""
 
-    def __init__(self, encoder: TransformerEncoder, dtype: torch.dtype) -> None:
+    def __init__(self, encoder: TransformerEncoder, dtype: torch.dtype, rooms: Sequence[Room] = ROOMS) -> None:
         super().__init__()
-        self.n_labels, self.relation_settings = encoder.n_labels, encoder.relation_settings
-        self.double_specials = encoder.double_specials
+        self.width, self.n_labels, self.relation_settings = encoder.width, encoder.n_labels, encoder.relation_settings
         self.encoder = copy.deepcopy(encoder).to(dtype).requires_grad_(False).eval()
-        self.layers = nn.ModuleList()
         for ours, whole in zip(self.encoder.layers, encoder.layers, strict=True):
             assert isinstance(ours, Layer)
             assert isinstance(whole, Layer)
-            self.layers.append(PackedLayer(ours, whole, dtype))
-        # TagEmbedding puts a row of zeros before its table in each call.
-        self.tags = [F.pad(weight, (0, 0, 1, 0)) for weight in self.encoder.tags.parameters()]
+            tables = whole.attention.relations
+            ours.attention = MergedAttention.of(ours.attention, None if tables is None else tables.fixed(dtype))
+        n_positions = encoder.settings.n_positions
+        self.rooms = [room._replace(longest=min(room.longest, n_positions)) for room in rooms]
+        if self.rooms[-1].longest < n_positions:
+            self.rooms.append(Room(max(self.rooms[-1].pieces, n_positions), self.rooms[-1].sentences, n_positions))
 
-    def forward(self, inputs: PackedInputs, room: Room) -> Float[Tensor, "word width"]:
-        """The vector of each word's first piece (Sec. 5.3)."""
+    @torch.no_grad()
+    def forward(
+        self,
+        inputs: PieceInputs,
+        tags: Int[Tensor, "batch word column"] | None,
+        graphs: Graphs | None,
+        *,
+        rows_at_once: int | None = None,
+    ) -> Float[Tensor, "batch word width"]:
+        """Return the vector of each word's first piece (Sec. 5.3), from as many buffers as the rows fill.
+
+        `rows_at_once` is not read: a buffer has one size.
+        """
+        del rows_at_once
+        relations, piece_tags = self.encoder.relate(inputs, graphs), inputs.piece_tags(tags, slice(None))
+        encoded = torch.zeros((inputs.pieces.numel(), self.width), device=inputs.pieces.device)
+        for room, rows in fitted_rows(inputs.row_lengths, self.rooms):
+            laid = LaidRows.of(inputs, rows, room)
+            of_buffer = None
+            if relations is not None:
+                above, up, down = (laid.take(each) for each in (relations.above, relations.up, relations.down))
+                of_buffer = Relations(above, up, down, laid.take_rows(relations.has_graph))
+            x = self.encode(
+                laid.take(inputs.pieces),
+                laid.take(inputs.words, unused=-1),
+                laid.places,
+                None if piece_tags is None else laid.take(piece_tags),
+                FusedAttention(self._rows(laid.starts, laid.lengths, room), of_buffer),
+            )
+            encoded[laid.index] = x[: len(laid.index)].float()
+        return encoded.view(inputs.n_rows, inputs.pieces.shape[1], -1)[inputs.word_rows, inputs.word_pieces]
+
+    def of_buffer(self, inputs: PackedInputs, room: Room) -> Float[Tensor, "word width"]:
+        """Return the vector of each word's first piece, for the sentences of one buffer."""
         relations = None
         if self.relation_settings.graph != "none":
             relations = relate_packed(inputs, self.n_labels, self.relation_settings)
-        by_distance = None if self.encoder.buckets is None else self.encoder.bias_by_distance(room.longest)
-        rows = Rows(inputs.starts, inputs.n_pieces, room.longest, by_distance)
-        x = self.embed(inputs)
-        for layer in self.layers:
-            x = layer(x, rows, relations)
+        attend = FusedAttention(self._rows(inputs.starts, inputs.n_pieces, room), relations)
+        x = self.encode(inputs.pieces, inputs.word_numbers, inputs.places, inputs.piece_tags, attend)
         return x[inputs.first_pieces]
 
-    def embed(self, inputs: PackedInputs) -> Float[Tensor, "piece width"]:
-        """Position, word and tag of each piece in one vector (Eq. 3)."""
-        encoder = self.encoder
-        is_word = inputs.kinds != SPECIAL
-        is_root = is_word & (inputs.numbers[inputs.words] == 0)
-        x = torch.where(is_root[:, None], encoder.root, F.embedding(inputs.pieces, encoder.pieces.weight))
-        if self.double_specials:
-            x = x * torch.where(is_word, 1, 2)[:, None].to(x.dtype)
-        for column, table in enumerate(self.tags):  # ROOT has tag 0, which is the zero vector
-            x = x + F.embedding(inputs.tags[inputs.words, column] * is_word, table)
-        x = encoder.norm(x + F.embedding(inputs.places, encoder.positions.weight))
-        embedded: Tensor = x if encoder.widen is None else encoder.widen(x)
-        return embedded
+    def _rows(self, starts: Int[Tensor, " sentence"], lengths: Int[Tensor, " sentence"], room: Room) -> Rows:
+        by_distance = None if self.encoder.buckets is None else self.encoder.bias_by_distance(room.longest)
+        return Rows(starts, lengths, room.longest, by_distance)
 
-
-class PackedLayer(nn.Module):
-    """One layer with one product for query, key and value."""
-
-    def __init__(self, layer: Layer, whole: Layer, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.layer = layer
-        attention = layer.attention
-        three = (attention.query, attention.key, attention.value)
-        self.weight = torch.cat([each.weight for each in three])
-        self.bias = torch.cat([each.bias for each in three])
-        self.tables: RelationTables | None = None
-        if whole.attention.relations is not None:
-            self.tables = whole.attention.relations.fixed(dtype)
-
-    def forward(
-        self, x: Float[Tensor, "piece width"], rows: Rows, relations: PackedRelations | None
+    def encode(
+        self,
+        pieces: Int[Tensor, " piece"],
+        words: Int[Tensor, " piece"],
+        places: Int[Tensor, " piece"],
+        tags: Int[Tensor, "piece column"] | None,
+        attend: Attend,
     ) -> Float[Tensor, "piece width"]:
-        """The next layer's input."""
-        layer = self.layer
-        n_attention_heads = layer.attention.n_attention_heads
-        query, key, value = F.linear(x, self.weight, self.bias).view(len(x), 3, n_attention_heads, -1).unbind(1)
-        attended = attend_packed(query, key, value, rows, relations, self.tables)
-        x = layer.attention_norm(x + layer.attention.output(attended.flatten(1)))
-        output: Tensor = layer.outer_norm(x + layer.outer(layer.activation(layer.inner(x))))
-        return output
+        """Return the vectors of the pieces of a buffer, from what `TransformerEncoder.embed` reads."""
+        x: Tensor = self.encoder.embed(pieces, words, places, tags)
+        for layer in self.encoder.layers:
+            x = layer(x, attend)
+        return x
 
 
-def attend_packed(
-    query: Float[Tensor, "piece attn width"],
-    key: Float[Tensor, "piece attn width"],
-    value: Float[Tensor, "piece attn width"],
-    rows: Rows,
-    relations: PackedRelations | None,
-    tables: RelationTables | None,
-) -> Float[Tensor, "piece attn width"]:
-    """`attend` for pieces laid end to end: one kernel on a GPU; elsewhere padded, as the reference."""
-    if is_available(query.device):
-        of_rows = None
-        if relations is not None and tables is not None:
-            of_rows = RowRelations(*relations, tables.keys, tables.values)  # which are fixed
-        return attend_rows(query, key, value, rows=rows, relations=of_rows)
-    places = torch.arange(rows.longest, device=query.device)
-    is_piece: Bool[Tensor, "row place"] = places < rows.lengths[:, None]
-    index = torch.where(is_piece, rows.starts[:, None] + places, 0)
-    hides = ~is_piece & is_piece.any(1, keepdim=True)  # a row without pieces has all of them, lest it have no weights
-    bias = torch.zeros(is_piece.shape, dtype=query.dtype, device=query.device).masked_fill(hides, -math.inf)
-    bias = bias[:, None, None]  # [row, 1, 1, place]
-    if rows.by_distance is not None:
-        distance = places[None] - places[:, None] + rows.by_distance.shape[1] // 2  # [query, key], from 0
-        bias = bias + rows.by_distance[:, distance][None]
-    padded = [each[index].transpose(1, 2) for each in (query, key, value)]  # [row, attn, place, width]
-    of_places = None
-    if relations is not None:
-        above, up, down = (each[index] for each in relations[:3])
-        above = torch.where(is_piece, above, places)
-        of_places = Relations(above, up * is_piece, down * is_piece, relations.has_graph)
-    attended = attend(*padded, bias=bias, relations=of_places, tables=tables).transpose(1, 2)
-    result = torch.zeros_like(query, memory_format=torch.contiguous_format)
-    result[index[is_piece]] = attended[is_piece]
-    return result
+@dataclass(frozen=True)
+class LaidRows:
+    """Some rows of a batch, laid end to end in a buffer; the rest of the buffer is unused."""
+
+    room: Room
+    rows: Int[Tensor, " row"]  # which of the batch's rows these are
+    index: Int[Tensor, " used"]  # where each of their pieces is among all padded pieces of the batch
+    places: Int[Tensor, " piece"]  # of each piece in its row
+    starts: Int[Tensor, " sentence"]  # the first piece of each row …
+    lengths: Int[Tensor, " sentence"]  # … and how many there are
+
+    @classmethod
+    def of(cls, inputs: PieceInputs, rows: Sequence[int], room: Room) -> LaidRows:
+        """Lay some rows into a buffer that has room for them."""
+        lengths = np.array([inputs.row_lengths[row] for row in rows])
+        starts = np.cumsum(lengths) - lengths
+        places = np.arange(lengths.sum()) - np.repeat(starts, lengths)
+        index = np.repeat(rows, lengths) * inputs.pieces.shape[1] + places
+
+        def on_device(values: np.ndarray, size: int) -> Tensor:
+            return torch.from_numpy(np.pad(values, (0, size - len(values)))).to(inputs.pieces.device)
+
+        return cls(
+            room,
+            on_device(np.array(rows), len(rows)),
+            on_device(index, len(index)),
+            on_device(places, room.pieces),
+            on_device(starts, room.sentences),
+            on_device(lengths, room.sentences),
+        )
+
+    def take(self, padded: Tensor, *, unused: int = 0) -> Tensor:
+        """Return what the pieces of the buffer have of a tensor that is [row, piece, …]."""
+        used = padded.flatten(0, 1)[self.index]
+        return torch.cat([used, used.new_full((self.room.pieces - len(used), *used.shape[1:]), unused)])
+
+    def take_rows(self, of_rows: Bool[Tensor, " row"]) -> Bool[Tensor, " sentence"]:
+        """Return what the rows of the buffer have of a tensor of all rows."""
+        used = of_rows[self.rows]
+        return torch.cat([used, used.new_zeros(self.room.sentences - len(used))])
+
+
+def fitted_rows(lengths: Sequence[int], rooms: Sequence[Room]) -> Iterator[tuple[Room, list[int]]]:
+    """Yield rows that go into one buffer together: each into the first room that is long enough for it."""
+    shortest = 0
+    for room in rooms:
+        rows: list[int] = []
+        n_pieces = 0
+        for row, length in enumerate(lengths):
+            if not shortest < length <= room.longest:
+                continue
+            if n_pieces + length > room.pieces or len(rows) == room.sentences:
+                yield room, rows
+                rows, n_pieces = [], 0
+            rows.append(row)
+            n_pieces += length
+        if rows:
+            yield room, rows
+        shortest = room.longest
+
+
+class MergedAttention(RelationAttention):
+    """`RelationAttention` with one product for query, key and value, and tables that are computed once."""
+
+    weight: Tensor
+    bias: Tensor
+
+    @classmethod
+    def of(cls, attention: RelationAttention, tables: RelationTables | None) -> MergedAttention:
+        """Merge the projections of an attention."""
+        merged = view_of(attention, cls, relations=tables)
+        three = (attention.query, attention.key, attention.value)
+        merged.weight = torch.cat([each.weight for each in three])
+        merged.bias = torch.cat([each.bias for each in three])
+        return merged
+
+    def project(self, x: Float[Tensor, "piece width"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value of each piece, each [piece, attn, width]."""
+        projected = F.linear(x, self.weight, self.bias).view(len(x), 3, self.n_attention_heads, -1)
+        query, key, value = projected.unbind(1)
+        return query, key, value

@@ -10,15 +10,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from treefine.fast.packed_encoder import PackedEncoder, PackedInputs, Room
-from treefine.model.encoder import TransformerEncoder
 from treefine.model.scorer import label_scores, with_one
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
-from treefine.parsing.batches import Plan
 from treefine.parsing.decode import are_trees, dependents
-from treefine.parsing.invariance import sureness
+from treefine.parsing.plan import Plan
+from treefine.parsing.refine import stopping, sureness
 
-# What a step says of a sentence, added up.
-CONVERGED, IS_TREE, IS_SURE, IS_SEARCHED = 1, 2, 4, 8
+ENDED, IS_TREE, IS_SEARCHED = 1, 2, 4  # what a step says of a sentence, added up
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,10 @@ class StepOutputs:
 class PackedStep(nn.Module):
     """A model in the precision that the encoder is to run in; scores are always float32."""
 
-    def __init__(self, plan: Plan, dtype: torch.dtype) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__()
-        assert isinstance(plan.model.encoder, TransformerEncoder)
-        self.encoder = PackedEncoder(plan.model.encoder, dtype)
+        assert isinstance(plan.model.encoder, PackedEncoder)
+        self.encoder = plan.model.encoder
         self.scorer, self.tagger = plan.model.scorer, plan.model.tagger if plan.predicts_tags else None
         self.decoder, self.stop_above = plan.decoder, plan.stop_above
 
@@ -61,7 +59,7 @@ class PackedStep(nn.Module):
 
     def _stepped(self, inputs: StepInputs, room: Room, n_searched: int) -> StepOutputs:
         packed, scorer = inputs.packed, self.scorer
-        vectors = self.encoder(packed, room).float()[None]  # [1, word, width]
+        vectors = self.encoder.of_buffer(packed, room).float()[None]  # [1, word, width]
         in_sentence = torch.arange(room.longest, device=vectors.device)
         is_word: Bool[Tensor, "sentence word"] = in_sentence < packed.n_words[:, None]
         places = torch.where(is_word, packed.word_starts[:, None] + in_sentence, 0)  # [sentence, word]
@@ -80,18 +78,19 @@ class PackedStep(nn.Module):
 
         is_dependent = dependents(is_word)
         is_same = (heads == packed.heads) & (best_labels == packed.labels)
-        converged = (is_same[places] | ~is_dependent).all(1)  # [sentence]
-        tags = packed.tags
+        of_sentence = is_same[places] | ~is_dependent  # [sentence, word]
+        tags, has_new_tags = packed.tags, None
         if self.tagger is not None:
             tags = torch.stack([each[0].argmax(-1) + 1 for each in self.tagger(vectors)], dim=-1)
-            converged = converged & (inputs.lacks_tags == 0)
+            has_new_tags = inputs.lacks_tags > 0
+        sure = sureness(arcs, labels[places], is_dependent, of_sentence)
+        ended = stopping(of_sentence, has_new_tags, sure, stop_above=self.stop_above).ended | (inputs.is_last > 0)
         is_tree = are_trees(heads[places], is_word)
-        is_sure = sureness(arcs, labels[places], is_dependent, is_same[places]) > self.stop_above
-        is_searched = (converged | is_sure | (inputs.is_last > 0)) & ~is_tree & (packed.n_words > 0)
+        is_searched = ended & ~is_tree & (packed.n_words > 0)
         searched = is_searched.int().argsort(descending=True, stable=True)[:n_searched]
         is_shown = torch.zeros_like(is_searched)
         is_shown[searched] = is_searched[searched]
-        flags = ((converged, CONVERGED), (is_tree, IS_TREE), (is_sure, IS_SURE), (is_shown, IS_SEARCHED))
+        flags = ((ended, ENDED), (is_tree, IS_TREE), (is_shown, IS_SEARCHED))
         states = torch.stack([flag.int() * value for flag, value in flags]).sum(0)
         is_root = packed.numbers == 0
         heads, best_labels = heads.masked_fill(is_root, NO_HEAD), best_labels.masked_fill(is_root, UNSEEN)

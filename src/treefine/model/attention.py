@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -10,8 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import RelationSettings
-from treefine.fast.flat_encoder import FlatBias, FlatRelations, attend_blocks, attend_on_cpu
-from treefine.fast.fused_attention import RowRelations, Rows, attend_rows
 from treefine.model.relations import NONE, Relations
 
 
@@ -50,25 +50,61 @@ class RelationTables(nn.Module):
         return rows if self.is_none_learned else torch.cat([torch.zeros_like(rows[:1]), rows[1:]])
 
 
+@runtime_checkable
+class Attend(Protocol):
+    """How the pieces of one batch attend to each other.
+
+    It knows the layout of the batch: here rows of one length, `PaddedAttention`. Faster layouts are in `treefine.fast`.
+    """
+
+    def __call__(
+        self,
+        query: Float[Tensor, "*row piece attn width"],
+        key: Float[Tensor, "*row piece attn width"],
+        value: Float[Tensor, "*row piece attn width"],
+        tables: RelationTables | None,
+        dropout: float,
+    ) -> Float[Tensor, "*row piece attn width"]:
+        """Return the new value of each piece."""
+
+
+@dataclass(frozen=True)
+class PaddedAttention:
+    """Attention within padded rows of pieces, with or without a graph."""
+
+    bias: Float[Tensor, "row _ _ piece"]  # added to the scores: -inf for padding; MPNet adds a share by distance
+    relations: Relations | None
+
+    def __call__(
+        self,
+        query: Float[Tensor, "row piece attn width"],
+        key: Float[Tensor, "row piece attn width"],
+        value: Float[Tensor, "row piece attn width"],
+        tables: RelationTables | None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "row piece attn width"]:
+        """Return the new value of each piece."""
+        three = (each.transpose(1, 2) for each in (query, key, value))  # [row, attn, piece, width]
+        return attend(*three, bias=self.bias, relations=self.relations, tables=tables, dropout=dropout).transpose(1, 2)
+
+
 def attend(
     query: Float[Tensor, "row attn piece width"],
     key: Float[Tensor, "row attn piece width"],
     value: Float[Tensor, "row attn piece width"],
     *,
-    bias: Float[Tensor, "row _ _ piece"] | Rows,
+    bias: Float[Tensor, "row _ _ piece"],
     relations: Relations | None,
     tables: RelationTables | None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "row attn piece width"]:
-    """The new values of each piece; without relations those of the plain encoder. With Rows for a bias it is fused.
+    """Return the new value of each piece (Eqs. 4 and 5); without relations, that of the plain encoder.
 
     Nearly all relations are NONE, whose share is the same for every key of a query. In the scores it changes no weight,
-    so only the difference of the other relations to it is added; in the values it is one vector for all. What is left
-    are two cells of the matrix of pairs for each piece: as query with the piece above it, and as key of that piece.
-    No cell gets two shares that are not zero, so the result does not depend on an order of addition.
+    so only the difference between the other relations and NONE is added. In the values it is one vector for all. That
+    leaves two cells of the matrix of pairs for each piece: as query with the piece above it, and as key of that piece.
+    No cell gets two shares that are not zero, so the result does not depend on the order of addition.
     """
-    if isinstance(bias, Rows):
-        return attend_fused(query, key, value, rows=bias, relations=relations, tables=tables, dropout=dropout)
     if relations is None or tables is None:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
     keys, values = tables.key_rows(), tables.value_rows()
@@ -94,48 +130,6 @@ def attend(
     return attended + up[..., None] * F.embedding(relations.up, value_shares)[:, None]
 
 
-def attend_flat(
-    query: Float[Tensor, "piece attn width"],
-    key: Float[Tensor, "piece attn width"],
-    value: Float[Tensor, "piece attn width"],
-    *,
-    bias: FlatBias,
-    relations: FlatRelations | None,
-    tables: RelationTables | None,
-) -> Float[Tensor, "piece attn width"]:
-    """`attend` for a CPU that parses rows laid end to end."""
-    if relations is None or tables is None:
-        return attend_blocks(query, key, value, bias)
-    rows = {"keys": tables.key_rows(), "values": tables.value_rows()}
-    return attend_on_cpu(query, key, value, bias=bias, relations=relations, **rows)
-
-
-def attend_fused(
-    query: Float[Tensor, "row attn piece width"],
-    key: Float[Tensor, "row attn piece width"],
-    value: Float[Tensor, "row attn piece width"],
-    *,
-    rows: Rows,
-    relations: Relations | None,
-    tables: RelationTables | None,
-    dropout: float = 0.0,
-) -> Float[Tensor, "row attn piece width"]:
-    """`attend` as one kernel of a GPU. Padding, which nobody reads, gets zeros."""
-    graph = None
-    if relations is not None and tables is not None:
-        graph = RowRelations(
-            relations.above.flatten(),
-            relations.up.flatten(),
-            relations.down.flatten(),
-            relations.has_graph,
-            tables.key_rows().to(query.dtype),
-            tables.value_rows().to(query.dtype),
-        )
-    flat = [each.transpose(1, 2).flatten(0, 1) for each in (query, key, value)]  # [piece, attn, width]
-    attended = attend_rows(*flat, rows=rows, relations=graph, dropout=dropout)
-    return attended.view(len(query), -1, *attended.shape[1:]).transpose(1, 2)
-
-
 class RelationAttention(nn.Module):
     """BERT's self-attention, to which relation embeddings join the values (Eq. 4) and the keys (Eq. 5)."""
 
@@ -149,26 +143,18 @@ class RelationAttention(nn.Module):
         self.output = nn.Linear(width, width)
         self.relations = tables
 
-    def forward(
-        self,
-        x: Float[Tensor, "*row piece width"],
-        bias: Float[Tensor, "row _ _ piece"] | Rows | FlatBias,
-        relations: Relations | FlatRelations | None,
-    ) -> Float[Tensor, "*row piece width"]:
-        """The output before residual and norm; of rows laid end to end with a FlatBias, and only to parse."""
-        if torch.is_autocast_enabled(x.device.type):  # else it would round x three times, and keep each for backward
+    def forward(self, x: Float[Tensor, "*row piece width"], attend: Attend) -> Float[Tensor, "*row piece width"]:
+        """Return the output before residual and norm."""
+        query, key, value = self.project(x)
+        attended = attend(query, key, value, self.relations, self.dropout if self.training else 0.0)
+        output: Tensor = self.output(attended.flatten(-2))
+        return output
+
+    def project(self, x: Float[Tensor, "*row piece width"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value of each piece, each [*row, piece, attn, width]."""
+        if torch.is_autocast_enabled(x.device.type):  # else autocast rounds x three times, and keeps each for backward
             x = x.to(torch.get_autocast_dtype(x.device.type))
         query, key, value = (
             linear(x).unflatten(-1, (self.n_attention_heads, -1)) for linear in (self.query, self.key, self.value)
-        )  # [row, piece, attn, width]
-        if isinstance(bias, FlatBias):
-            assert not isinstance(relations, Relations)
-            attended = attend_flat(query, key, value, bias=bias, relations=relations, tables=self.relations)
-        else:
-            assert not isinstance(relations, FlatRelations)
-            three = (each.transpose(1, 2) for each in (query, key, value))  # [row, attn, piece, width]
-            dropout = self.dropout if self.training else 0.0
-            attended = attend(*three, bias=bias, relations=relations, tables=self.relations, dropout=dropout)
-            attended = attended.transpose(1, 2)
-        output: Tensor = self.output(attended.flatten(-2))
-        return output
+        )
+        return query, key, value

@@ -270,6 +270,15 @@ class PieceInputs:
         for start in range(0, self.n_rows, step):
             yield slice(start, start + step)
 
+    def piece_tags(
+        self, tags: Int[Tensor, "batch word column"] | None, rows: slice
+    ) -> Int[Tensor, "row piece column"] | None:
+        """Return the tags of each piece's word, for some rows; 0 for pieces of no word."""
+        if tags is None:
+            return None
+        words = self.words[rows]
+        return tags[self.sentences[rows, None], words.clamp(min=0)] * (words > 0)[..., None]
+
     def to(self, device: torch.device) -> PieceInputs:
         """The same on another device."""
         names = ("pieces", "words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")

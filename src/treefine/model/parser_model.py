@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from treefine.config import BiLSTMSettings, ModelSettings
+from treefine.config import BiLSTMSettings, ModelSettings, TransformerSettings
 from treefine.errors import ConfigError
 from treefine.model.batch import N_SPECIALS, Batch, Graphs, PieceInputs, WordInputs, most_pieces_of_word, padded
 from treefine.model.bilstm import BiLSTMEncoder
@@ -29,7 +29,7 @@ class ParserModel(nn.Module):
         columns = settings.tags.columns if settings.tags.source != "none" else ()
         n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
         n_labels = len(vocabulary.labels)
-        self.encoder: TransformerEncoder | BiLSTMEncoder
+        self.encoder: TransformerEncoder | BiLSTMEncoder  # or one of `treefine.fast` that gives the same vectors
         if isinstance(settings.encoder, BiLSTMSettings):
             self.encoder = BiLSTMEncoder(
                 settings.encoder, n_words=len(vocabulary.words), n_chars=len(vocabulary.chars), n_tags=n_tags
@@ -70,21 +70,40 @@ class ParserModel(nn.Module):
             scores: Scores = self.scorer(words, batch.is_word, batch.word_places if parses_on_cpu else None)
             return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
 
-    def n_pieces(self, sentence: Sentence) -> int:
-        """Return the number of pieces that the encoder reads of a sentence; for a BiLSTM, the number of words."""
-        if self.subwords is None or isinstance(self.settings.encoder, BiLSTMSettings):
-            return len(sentence) + 1
-        most = most_pieces_of_word(self.settings.encoder.n_positions)
-        return sum(min(len(pieces), most) for pieces in self.subwords.pieces_of(sentence.forms)) + N_SPECIALS
+    def pieces_of(self, sentence: Sentence) -> list[tuple[int, ...]] | None:
+        """Cut the words of a sentence into pieces; None for a BiLSTM."""
+        return None if self.subwords is None else self.subwords.pieces_of(sentence.forms)
 
-    def batch_of(self, sentences: Sequence[Sentence], *, padded_to: int = 1) -> Batch:
-        """The sentences as tensors; rows of pieces are as long as a multiple of `padded_to`."""
+    def n_pieces(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
+        """Return how many pieces of a sentence are read, with CLS, ROOT and SEP; for a BiLSTM its words and ROOT."""
+        encoder = self.settings.encoder
+        pieces = self.pieces_of(sentence) if pieces is None else pieces
+        if pieces is None or not isinstance(encoder, TransformerSettings):
+            return len(sentence) + 1
+        most = most_pieces_of_word(encoder.n_positions)
+        return sum(min(len(each), most) for each in pieces) + N_SPECIALS
+
+    def batch_of(
+        self,
+        sentences: Sequence[Sentence],
+        pieces: Sequence[Sequence[Sequence[int]] | None] | None = None,
+        *,
+        padded_to: int = 1,
+    ) -> Batch:
+        """Return the sentences as tensors; the lengths of rows of pieces are multiples of `padded_to`.
+
+        `pieces` are those of each sentence's words, if they have been cut already.
+        """
         inputs: PieceInputs | WordInputs
         if self.subwords is None or isinstance(self.settings.encoder, BiLSTMSettings):
             inputs = WordInputs.of([sentence.forms for sentence in sentences], self.vocabulary)
         else:
+            cut = pieces or [None] * len(sentences)
             inputs = PieceInputs.of(
-                [self.subwords.pieces_of(sentence.forms) for sentence in sentences],
+                [
+                    each or self.subwords.pieces_of(sentence.forms)
+                    for sentence, each in zip(sentences, cut, strict=True)
+                ],
                 cls_id=self.subwords.cls_id,
                 sep_id=self.subwords.sep_id,
                 pad_id=self.subwords.pad_id,

@@ -9,7 +9,7 @@ function of the sentence alone, as long as 2 ε is less than TOLERANCE times the
 Where a sentence's best heads are no tree, its tree is found by search. Trees are compared by the sum of their arcs, so
 the best one is the same in every batch if it leads by more than the sum of what its words' scores may differ by.
 How sure a sentence is of a step, and so whether it takes another, is a mean of probabilities; how far that can move is
-bounded in `sure`, and what is nearer to the limit is close as well.
+bounded in `unsteadiness`, and what is nearer to the limit is close as well.
 A sentence cut into windows is always alone. (Only when memory runs out are its windows encoded in other groups.)
 """
 
@@ -24,47 +24,7 @@ from torch import Tensor
 from treefine.model.batch import Batch, Graphs
 from treefine.model.scorer import Scores
 from treefine.parsing.decode import Decoder, dependents, labelled
-from treefine.parsing.refine import Tags
-
-
-def sureness(
-    arcs: Float[Tensor, "batch dep head"],
-    labels: Float[Tensor, "batch dep label"],
-    is_dependent: Bool[Tensor, "batch dep"],
-    is_same: Bool[Tensor, "batch dep"],
-) -> Float[Tensor, " batch"]:
-    """The share of each sentence's words that a further step is expected to leave as they are.
-
-    A word counts with the probability of its best head and the best label for it, or as 1 if these are what the step
-    read (`is_same`). `labels` are scored for the best heads. A score that is not a number leaves the sentence unsure.
-    """
-    best = (log_best(arcs) + log_best(labels)).exp()  # [batch, dep]
-    return _mean(torch.where(is_same, 1, best), is_dependent)
-
-
-def unsteadiness(
-    arcs: Float[Tensor, "batch dep head"],
-    labels: Float[Tensor, "batch dep label"],
-    is_dependent: Bool[Tensor, "batch dep"],
-    is_same: Bool[Tensor, "batch dep"],
-    noise: Callable[[Float[Tensor, "batch dep choice"]], Float[Tensor, "batch dep"]],
-) -> Float[Tensor, " batch"]:
-    """By how much the sureness may differ, if the difference of any two scores of a word may by its noise.
-
-    The log odds of the best choice then differ by the noise x at most, and its probability p by x eˣ (1 - p).
-    """
-    moved = [noise(each) * noise(each).exp() * -log_best(each).expm1() for each in (arcs, labels)]
-    return _mean(torch.where(is_same, 0, moved[0] + moved[1]), is_dependent)
-
-
-def log_best(scores: Float[Tensor, "batch dep choice"]) -> Float[Tensor, "batch dep"]:
-    """The logarithm of the probability of each word's best choice."""
-    return scores.amax(-1) - scores.logsumexp(-1)
-
-
-def _mean(of_words: Float[Tensor, "batch dep"], is_dependent: Bool[Tensor, "batch dep"]) -> Float[Tensor, " batch"]:
-    return torch.where(is_dependent, of_words, 0).sum(1) / is_dependent.sum(1).clamp(min=1)
-
+from treefine.parsing.refine import Tags, log_best, mean_of_words, stopping, sureness
 
 TOLERANCE = 1e-4  # between the best and the second best score, for each unit of the largest one
 LONGEST_SEARCH = 100  # words; a longer sentence may need so many searches that scoring it again takes less time
@@ -91,13 +51,13 @@ def stable_scores(
     labels = decoder.best_labels(scores)
     best = labelled(scores.best_heads, labels, batch.is_word)
     is_same = best.same_words(graphs)
-    is_close, is_last = close_calls(scores, labels, batch.is_word), is_same.all(1)
+    is_close, sure = close_calls(scores, labels, batch.is_word), None
     if stop_above < 1:
         given = scores.arcs, labels, dependents(batch.is_word), is_same
         sure = sureness(*given)
-        is_last = is_last | (sure > stop_above)
         is_close = is_close | ~((sure - stop_above).abs() > unsteadiness(*given, _least_lead))
-    lacks_tree = (is_last | needs_trees) & ~decoder.are_trees(best, batch.is_word)
+    may_end = stopping(is_same, None, sure, stop_above=stop_above).ended
+    lacks_tree = (may_end | needs_trees) & ~decoder.are_trees(best, batch.is_word)
     rows = []
     for row, (is_one, lacks_one) in enumerate(torch.stack([is_close, lacks_tree], dim=1).tolist()):
         if is_one or (lacks_one and not leads_clearly(scores.only(row, batch.lengths[row] + 1), decoder)):
@@ -142,3 +102,18 @@ def _is_close(scores: Float[Tensor, "batch word choice"]) -> Bool[Tensor, "batch
 def _least_lead(scores: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word"]:
     """By how much a word's best choice has to win."""
     return TOLERANCE * scores.masked_fill(scores.isinf(), 0).abs().amax(-1).clamp(min=1)
+
+
+def unsteadiness(
+    arcs: Float[Tensor, "batch dep head"],
+    labels: Float[Tensor, "batch dep label"],
+    is_dependent: Bool[Tensor, "batch dep"],
+    is_same: Bool[Tensor, "batch dep"],
+    noise: Callable[[Float[Tensor, "batch dep choice"]], Float[Tensor, "batch dep"]],
+) -> Float[Tensor, " batch"]:
+    """Return by how much the sureness may differ if the difference of any two scores of a word may differ by its noise.
+
+    The log odds of the best choice then differ by the noise x at most, and its probability p by x eˣ (1 - p).
+    """
+    moved = [noise(each) * noise(each).exp() * -log_best(each).expm1() for each in (arcs, labels)]
+    return mean_of_words(torch.where(is_same, 0, moved[0] + moved[1]), is_dependent)

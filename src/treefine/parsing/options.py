@@ -1,116 +1,85 @@
-"""Check what a caller asks of a parser: device, options, and sentences or words."""
+"""What a caller asks of a parser: its options, and sentences or words."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
-from typing import get_args, get_type_hints
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypedDict, cast
 
-import torch
-
-from treefine.config import Precision, PrecisionSettings, TagSource, TransformerSettings
-from treefine.errors import ModelError, TreefineError
-from treefine.fast.int8_encoder import is_quick
-from treefine.model.parser_model import ParserModel
-from treefine.treebank.constraints import CONSTRAIN, Keep
+from treefine.config import Precision, TagSource
+from treefine.errors import TreefineError
+from treefine.treebank.constraints import Keep
 from treefine.treebank.sentence import Sentence
 
-DEVICES = ("cpu", "cuda", "mps", "xpu")
+if TYPE_CHECKING:
+    import torch
+
+    from treefine.parsing.initial import InitialParser
+    from treefine.parsing.parser import Parser
 
 
-def find_device(name: str | torch.device | None) -> torch.device:
-    """The device of this name; without one a GPU if there is any."""
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        if device.type not in DEVICES:
-            raise RuntimeError(f"it is none of {', '.join(DEVICES)}")
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).partition("\n")[0]
-        raise TreefineError(f"Device {str(name)!r} cannot be used ({reason}).", hint="Choose cpu.") from error
-    return device
+@dataclass(frozen=True)
+class ParserOptions:
+    """How to parse. None leaves the choice to the model, or to the default in brackets.
 
-
-STEPS = 3  # T in the paper (Sec. 6.1), for a model that was not told its own …
-STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
-
-
-def checked_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bool) -> int:
-    """T: as asked for, or else as the model was trained."""
-    reads_graph, trained = model.settings.reads_graph, model.settings.max_steps
-    if max_steps is None:
-        return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if starts_empty else STEPS)
-    if max_steps < 1:
-        raise TreefineError(f"The number of steps is {max_steps}.", hint="At least one is needed to parse.")
-    if max_steps > 1 and not reads_graph:
-        raise ModelError("This model reads no graph, so it cannot take more than one step.")
-    return max_steps
-
-
-def checked_stop(stop_above: float | None, model: ParserModel, *, starts_empty: bool) -> float:
-    """How sure a sentence has to be to take no further step: as asked for, or else as the model was measured.
-
-    That was from an empty graph; another parser's trees are refined until nothing changes.
+    initial: What to start from: "empty", the folder of a SynTr or biaffine model, a file of the same text, a Parser, or
+        a function of `treefine.parsing.initial` (the initial parser saved with the model, or nothing).
+    max_steps: T (as in training; if that is not known 3, or 4 from an empty graph).
+    stop_above: A sentence surer than this takes no further step (as the model was measured from an empty graph, and
+        else 1: only a sentence that has converged stops).
+    tags: "given" reads the tags of the sentences, "predicted" predicts them, "none" does without (as in training).
+    is_projective: Whether trees must be projective (no).
+    keep: What a person decided and must stay: what marks in MISC say ("marked"), every head and label that is filled in
+        ("given"), or "nothing" ("marked").
+    k: How many of the best trees a Parse has (1).
+    device: A device of torch (a GPU if there is one).
+    precision: The numbers that the encoder runs with: on a CPU float32 or int8, on a GPU float32, float16 or bfloat16
+        (the model's own, for which its loss was measured). All that a parser returns is computed in this precision.
+    batch_pieces: How many pieces are scored together, padding included (`config.BATCH_PIECES`).
     """
-    if stop_above is None:
-        return model.settings.stop_above if starts_empty else 1.0
-    if not 0 <= stop_above <= 1:
-        hint = "It is a share of the words, from 0 to 1; with 1 a sentence stops only where it has converged."
-        raise TreefineError(f"stop_above is {stop_above}.", hint=hint)
-    return float(stop_above)
+
+    initial: str | os.PathLike[str] | Parser | InitialParser | None = None
+    max_steps: int | None = None
+    stop_above: float | None = None
+    tags: TagSource | None = None
+    is_projective: bool | None = None
+    keep: Keep | None = None
+    k: int | None = None
+    device: str | torch.device | None = None
+    precision: Precision | None = None
+    batch_pieces: int | None = None
+
+    @property
+    def given(self) -> OptionValues:
+        """The options that are not None, as keyword arguments."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return cast("OptionValues", {name: value for name, value in values.items() if value is not None})
+
+    def updated(self, changes: OptionValues) -> ParserOptions:
+        """Return these options with some changed; T and `stop_above` follow a new `initial` unless they are given."""
+        given = ParserOptions(**changes).given
+        kept = replace(self, max_steps=None, stop_above=None) if "initial" in given else self
+        return replace(kept, **given)
 
 
-def checked_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
-    """Where tags come from: as asked for, or else as the model was trained."""
-    source = model.settings.tags.source
-    if tags is None:
-        return source
-    if tags not in ("given", "predicted", "none"):
-        raise TreefineError(f"There is no source of tags {tags!r}.", hint="Choose given, predicted or none.")
-    if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
-        what = "reads no tags" if tags == "given" else "has no tagger"
-        raise ModelError(f"Tags cannot be {tags}: this model {what}.")
-    return tags
+class OptionValues(TypedDict, total=False):
+    """The fields of `ParserOptions` as keyword arguments."""
 
-
-def checked_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:
-    """The numbers that the model runs with on this device: as asked for, or else those it was measured with.
-
-    On a processor that has no instructions for sums of eight bits, int8 is not taken by itself: it is no faster there.
-    """
-    if precision is None:
-        own: Precision = getattr(model.settings.precision, device.type, "float32")
-        return "float32" if own == "int8" and not is_quick() else own
-    known = precisions_of(model, device)
-    if precision not in known:
-        where = f"on {device.type}" if isinstance(model.settings.encoder, TransformerSettings) else "by a BiLSTM"
-        raise TreefineError(f"Nothing is run in {precision!r} {where}.", hint=f"Choose {' or '.join(known)}.")
-    return precision
-
-
-def precisions_of(model: ParserModel, device: torch.device) -> tuple[Precision, ...]:
-    """The numbers that the model can run with on this device."""
-    by_device = get_type_hints(PrecisionSettings) if isinstance(model.settings.encoder, TransformerSettings) else {}
-    return get_args(by_device[device.type]) if device.type in by_device else ("float32",)
-
-
-def checked_keep(keep: Keep) -> Keep:
-    """What is kept of the input."""
-    if keep not in CONSTRAIN:
-        raise TreefineError(f"Nothing is called {keep!r} that could be kept.", hint="Choose marked, given or nothing.")
-    return keep
-
-
-def checked_k(k: int) -> int:
-    """How many trees a sentence is to have."""
-    if k < 1:
-        raise TreefineError(f"The number of trees is {k}.", hint="A sentence has at least one.")
-    return k
+    initial: str | os.PathLike[str] | Parser | InitialParser | None
+    max_steps: int | None
+    stop_above: float | None
+    tags: TagSource | None
+    is_projective: bool | None
+    keep: Keep | None
+    k: int | None
+    device: str | torch.device | None
+    precision: Precision | None
+    batch_pieces: int | None
 
 
 def sentence_of(words: Sentence | Sequence[str]) -> Sentence:
-    """The sentence itself, or that of these words."""
+    """Return the sentence itself, or one of these words."""
     if isinstance(words, Sentence):
         return words
     listed = listed_words(words)
@@ -121,7 +90,7 @@ def sentence_of(words: Sentence | Sequence[str]) -> Sentence:
 
 
 def listed_words(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[Sentence | Sequence[str] | str]:
-    """The words, or sentences, as a list; text that is not cut into words is refused."""
+    """Return the words, or sentences, as a list; refuse text that is not cut into words."""
     if not isinstance(words, Iterable):
         raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
     if isinstance(words, str):

@@ -6,186 +6,80 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import torch
 
-from treefine.config import BATCH_PIECES, Precision, TagSource
+from treefine import fast
+from treefine.config import Precision, TagSource
 from treefine.errors import ModelError, TreefineError
-from treefine.fast.engine import Engine, can_run, stream_in_blocks
-from treefine.fast.file_workers import parse_file
-from treefine.fast.int8_encoder import with_eight_bits
 from treefine.model.bundled import find_model
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.weight_files import LAYOUT
 from treefine.parsing.annotate import with_parse
-from treefine.parsing.batches import Plan, run
+from treefine.parsing.batches import run
 from treefine.parsing.confidence import sentence_confidence
-from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
-from treefine.parsing.options import (
-    checked_k,
-    checked_keep,
-    checked_precision,
-    checked_steps,
-    checked_stop,
-    checked_tags,
-    find_device,
-    listed_words,
-    sentence_of,
-)
+from treefine.parsing.options import OptionValues, ParserOptions, listed_words, sentence_of
 from treefine.parsing.parse import Parse, Parses
+from treefine.parsing.plan import Plan, find_device
 from treefine.parsing.results import Parsed, Step, details, steps, trees
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import Segmenter
-from treefine.treebank.constraints import CONSTRAIN, Constraints, Keep, listed
+from treefine.treebank.constraints import Constraints, Keep, listed
 from treefine.treebank.files import Source
 from treefine.treebank.raw_text import Span, own_text, spans_in
 from treefine.treebank.sentence import Sentence
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def write_parser(parser: Parser, folder: Path, dtype: torch.dtype, notes: str) -> None:
-    """Write all of it into a folder that is there."""
-    write_model(parser.model, folder, dtype=dtype, notes=notes)
-    initial: Parser | InitialParser = parser.initial
-    if isinstance(initial, type(parser)):
-        (folder / LAYOUT.initial).mkdir()
-        write_parser(initial, folder / LAYOUT.initial, dtype, "")
-    if parser.segmenter is not None:
-        (folder / LAYOUT.segmenter).mkdir()
-        parser.segmenter.write(folder / LAYOUT.segmenter)
+    from treefine.fast.engine import Engine
 
 
 class Parser:
-    """A loaded model, ready to parse: words in, trees out.
-
-    `initial` is what to start from: "empty", the folder of a SynTr or biaffine model, a file of the same text, a
-    Parser, or a function of `treefine.parsing.initial`; without it the initial parser saved with the model, or nothing.
-    `max_steps` is T; without it that of the training (if that is not told 3, or 4 from an empty graph). A sentence of
-    which a step is surer than `stop_above` takes no further one; without it as the model was measured from an empty
-    graph, and else only where nothing changes. `tags` tells the model to read the tags that the sentences have
-    ("given"), to predict them, or to do without ("none"); without it, it does as it was trained. `keep` says what a
-    person decided: what marks in MISC say ("marked"), every head and label that is filled in ("given"), or "nothing".
-    With `k` above 1 a Parse has the k best trees. `precision` is that of the numbers it runs with: on a CPU float32 or
-    int8, on a GPU float32, float16 or bfloat16; without it the model's own, for which its loss was measured.
-    """
+    """A loaded model, ready to parse: words in, trees out. `ParserOptions` says what the options are."""
 
     def __init__(
-        self,
-        model: ParserModel,
-        *,
-        initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
-        max_steps: int | None = None,
-        stop_above: float | None = None,
-        tags: TagSource | None = None,
-        is_projective: bool = False,
-        keep: Keep = "marked",
-        k: int = 1,
-        device: str | torch.device | None = None,
-        precision: Precision | None = None,
-        batch_pieces: int = BATCH_PIECES,
-        segmenter: Segmenter | None = None,
+        self, model: ParserModel, *, segmenter: Segmenter | None = None, **options: Unpack[OptionValues]
     ) -> None:
-        if batch_pieces < 1:
-            raise TreefineError(f"batch_pieces is {batch_pieces}.", hint="A batch needs at least one piece.")
-        self.device = find_device(device)
-        self.model = model.eval().to(self.device)
-        self.batch_pieces = batch_pieces
-        self.initial = self._initial_parser(initial)
-        self.max_steps = checked_steps(max_steps, model, starts_empty=self.initial is empty)
-        self.stop_above = checked_stop(stop_above, model, starts_empty=self.initial is empty)
-        self.tags = checked_tags(tags, model)
-        self.precision = checked_precision(precision, model, self.device)
-        self.is_projective = is_projective
-        self.keep, self.k = checked_keep(keep), checked_k(k)
+        self.options = ParserOptions(**options)
         self.segmenter = segmenter
+        self.model = model.eval().to(find_device(self.options.device))
+        self.initial = self._initial_parser(self.options.initial)
+        start = self.initial
+        if isinstance(start, Parser):  # it respects no marks: what was decided is put into its graph afterwards
+            start = from_parser(start.using(keep="nothing").stream)
+        self._plan = Plan.of(self.model, self.options, start)
+        self._twin: Parser | None = None  # a parser that runs the same model in the same precision
 
     @classmethod
-    def from_pretrained(
-        cls,
-        name: str | os.PathLike[str],
-        *,
-        initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
-        max_steps: int | None = None,
-        stop_above: float | None = None,
-        tags: TagSource | None = None,
-        is_projective: bool = False,
-        keep: Keep = "marked",
-        k: int = 1,
-        device: str | torch.device | None = None,
-        precision: Precision | None = None,
-        batch_pieces: int = BATCH_PIECES,
-    ) -> Parser:
-        """The parser of a bundled model, of a model folder, or of a hub's OWNER/NAME; only the last needs a network."""
+    def from_pretrained(cls, name: str | os.PathLike[str], **options: Unpack[OptionValues]) -> Parser:
+        """Return the parser of a bundled model, a model folder, or a hub's OWNER/NAME; only a hub needs a network."""
         folder = find_model(name)
-        device = find_device(device)  # before anything is read: a wrong one is told at once
-        if initial is None and (folder / LAYOUT.initial).is_dir():
-            initial = folder / LAYOUT.initial
+        options["device"] = find_device(options.get("device"))  # a wrong one is reported before anything is read
+        if options.get("initial") is None and (folder / LAYOUT.initial).is_dir():
+            options["initial"] = folder / LAYOUT.initial
         has_segmenter = (folder / LAYOUT.segmenter).is_dir()
-        return cls(
-            load_model(folder),
-            initial=initial,
-            max_steps=max_steps,
-            stop_above=stop_above,
-            tags=tags,
-            is_projective=is_projective,
-            keep=keep,
-            k=k,
-            device=device,
-            precision=precision,
-            batch_pieces=batch_pieces,
-            segmenter=Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None,
-        )
+        segmenter = Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None
+        return cls(load_model(folder), segmenter=segmenter, **options)
 
-    def using(
-        self,
-        *,
-        initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
-        max_steps: int | None = None,
-        stop_above: float | None = None,
-        tags: TagSource | None = None,
-        is_projective: bool | None = None,
-        keep: Keep | None = None,
-        k: int | None = None,
-        precision: Precision | None = None,
-    ) -> Parser:
-        """The same model with other options; those left out stay, but T and `stop_above` follow a new `initial`."""
-        other = Parser(
-            self.model,
-            initial=self.initial if initial is None else initial,
-            max_steps=self.max_steps if max_steps is None and initial is None else max_steps,
-            stop_above=self.stop_above if stop_above is None and initial is None else stop_above,
-            tags=tags or self.tags,
-            is_projective=self.is_projective if is_projective is None else is_projective,
-            keep=keep or self.keep,
-            k=self.k if k is None else k,
-            device=self.device,
-            precision=precision or self.precision,
-            batch_pieces=self.batch_pieces,
-            segmenter=self.segmenter,
-        )
+    def using(self, **options: Unpack[OptionValues]) -> Parser:
+        """Return a parser of the same model with other options, on the same device.
+
+        Options that are left out stay, but T and `stop_above` follow a new `initial`.
+        """
+        if options.get("device", self.device) != self.device:
+            raise TreefineError("The model is on another device.", hint="Load it on that device.")
+        own = replace(self.options, initial=self.initial, device=self.device)
+        other = Parser(self.model, segmenter=self.segmenter, **own.updated(options).given)
         if other.precision == self.precision:
-            other.running = self.running
+            other._twin = self
         return other
-
-    @cached_property
-    def running(self) -> ParserModel:
-        """The model as it runs on a CPU, which may be in eight bits; `model` has the weights as they are saved."""
-        return with_eight_bits(self.model) if self.precision == "int8" else self.model
-
-    @cached_property
-    def _free_initial(self) -> Parser | None:
-        """An initial parser that heeds no marks: what was decided is put into its graph afterwards."""
-        return self.initial.using(keep="nothing") if isinstance(self.initial, Parser) else None
-
-    @cached_property
-    def engine(self) -> Engine | None:
-        """What finds trees on a GPU; None where that is not for it."""
-        plan = self.plan()
-        return Engine(plan) if self.device.type == "cuda" and can_run(plan) else None
 
     @overload
     def parse(  # type: ignore[overload-overlap]
@@ -231,7 +125,7 @@ class Parser:
         """
         plan, told = self.plan(constraints), map(sentence_of, sentences)
         if self.engine is not None:
-            yield from stream_in_blocks(plan, self.engine.stream, told, skip=skip)
+            yield from self.engine.stream_sentences(plan, told, skip=skip)
             return
         for sentence, parsed in run(plan, told, trees, skip=skip):
             yield self._filled(sentence, parsed)
@@ -249,7 +143,7 @@ class Parser:
         `source` and `format` are those of `read_treebank`. On a GPU, `workers` processes read and write beside the
         model; by default about as many as there are cores, once a file is long enough. On a CPU there are none.
         """
-        return parse_file(self, source, target, format=format, workers=workers)
+        return fast.parse_file(self, source, target, format=format, workers=workers)
 
     def __call__(self, text: str) -> Parses:
         """The sentences of a text with their tags and trees, where they stand in it, and how sure the parser is."""
@@ -338,40 +232,81 @@ class Parser:
         """Write a model folder that can be moved; it appears once it is whole, in place of an older model.
 
         `dtype` is float32, float16 for half the size, or int8 for a quarter. `notes` go into the model card. The model
-        of an initial parser is saved with it. Options, and initial parses from a file or a function, are the caller's
-        and not saved.
+        of an initial parser is saved with it. Options, and initial parses from a file or a function, are not saved.
         """
         with new_folder(Path(folder)) as new:
-            write_parser(self, new, dtype, notes)
+            self._write(new, dtype, notes)
 
     def push_to_hub(
         self, name: str, *, private: bool = False, dtype: torch.dtype = torch.float32, notes: str = ""
     ) -> str:
-        """Upload the model to the hub as OWNER/NAME, and return the address it has there."""
+        """Upload the model to the hub as OWNER/NAME, and return its address there."""
         with tempfile.TemporaryDirectory() as folder:
-            write_parser(self, Path(folder), dtype, notes)
+            self._write(Path(folder), dtype, notes)
             return push_folder(Path(folder), name, is_private=private)
 
+    def _write(self, folder: Path, dtype: torch.dtype, notes: str) -> None:
+        """Write the model, its segmenter and its initial parser into a folder that exists."""
+        write_model(self.model, folder, dtype=dtype, notes=notes)
+        if isinstance(self.initial, Parser):
+            (folder / LAYOUT.initial).mkdir()
+            self.initial._write(folder / LAYOUT.initial, dtype, "")
+        if self.segmenter is not None:
+            (folder / LAYOUT.segmenter).mkdir()
+            self.segmenter.write(folder / LAYOUT.segmenter)
+
     def plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
-        """How sentences are parsed, for what runs them another way."""
-        initial = self.initial
-        if isinstance(initial, Parser):
-            assert self._free_initial is not None
-            initial = from_parser(self._free_initial.stream)
+        """Return how sentences are parsed, for what runs them another way."""
         self.running.settings = self.model.settings  # calibration changes those of a model that has run
-        return Plan(
-            self.running,
-            self.device,
-            self.batch_pieces,
-            initial,
-            self.max_steps,
-            self.tags,
-            Decoder.of(self.model, is_projective=self.is_projective),
-            CONSTRAIN[self.keep] if constraints is None else listed(constraints),
-            self.k,
-            self.precision,
-            self.stop_above,
-        )
+        constrain = self._plan.constrain if constraints is None else listed(constraints)
+        return replace(self._plan, model=self.running, constrain=constrain)
+
+    @cached_property
+    def running(self) -> ParserModel:
+        """The model as it runs on this device in this precision; `model` has the weights as they are saved."""
+        if self._twin is not None:
+            return self._twin.running
+        return fast.parsing_model(self.model, self.device, self.precision)
+
+    @cached_property
+    def engine(self) -> Engine | None:
+        """What finds trees on a GPU; None where sentences are parsed batch by batch."""
+        return fast.engine_of(self.plan())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self._plan.device
+
+    @property
+    def max_steps(self) -> int:
+        """T."""
+        return self._plan.max_steps
+
+    @property
+    def stop_above(self) -> float:
+        """How sure a sentence must be to take no further step."""
+        return self._plan.stop_above
+
+    @property
+    def tags(self) -> TagSource:
+        """Where tags come from."""
+        return self._plan.tags
+
+    @property
+    def precision(self) -> Precision:
+        """The numbers that the encoder runs with."""
+        return self._plan.precision
+
+    @property
+    def keep(self) -> Keep:
+        """What a person decided and must stay."""
+        return self._plan.keep
+
+    @property
+    def k(self) -> int:
+        """How many of the best trees a Parse has."""
+        return self._plan.k
 
     def _filled(self, sentence: Sentence, parsed: Parsed) -> Sentence:
         """The sentence with its tree, and with the predicted tags where it had none."""
@@ -388,30 +323,16 @@ class Parser:
             return initial
         path = Path(initial)
         if path.is_dir() and os.fspath(initial):
-            return Parser.from_pretrained(path, device=self.device, batch_pieces=self.batch_pieces)
+            return Parser.from_pretrained(path, device=self.options.device, batch_pieces=self.options.batch_pieces)
         if not path.is_file():
             hint = "Choose empty, the folder of a SynTr or biaffine model, or a file of the same text."
             raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
         return from_file(os.fspath(initial))
 
 
-def load(
-    name: str | os.PathLike[str] = "en",
-    *,
-    initial: str | os.PathLike[str] | Parser | InitialParser | None = None,
-    max_steps: int | None = None,
-    stop_above: float | None = None,
-    tags: TagSource | None = None,
-    device: str | torch.device | None = None,
-    precision: Precision | None = None,
-) -> Parser:
-    """The bundled parser of this name, or that of a folder or a hub's model: text in, trees out."""
-    return Parser.from_pretrained(
-        name,
-        initial=initial,
-        max_steps=max_steps,
-        stop_above=stop_above,
-        tags=tags,
-        device=device,
-        precision=precision,
-    )
+def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
+    """Return the bundled parser of this name, or that of a folder or a hub's model: text in, trees out.
+
+    `ParserOptions` says what the options are.
+    """
+    return Parser.from_pretrained(name, **options)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from treefine.model.batch import Arriving, Batch, Graphs, sent
@@ -15,7 +16,7 @@ from treefine.model.scorer import Scores
 Tags = Int[Tensor, "batch word column"]
 Score = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the last argument, here and below, is t
 Decode = Callable[[Scores, Batch, int], Graphs]
-IsSure = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Bool[Tensor, " batch"]]  # given the words that repeat
+Sure = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Float[Tensor, " batch"]]  # given the words that repeat
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class BatchStep:
     graphs: Graphs  # Gᵗ
     tags: Tags | None  # what the next step reads
     converged: Bool[Tensor, " batch"]  # sentences whose next step would repeat this one
-    ended: Bool[Tensor, " batch"]  # sentences whose last step this is: they converged, are sure enough, or t is T
+    ended: Bool[Tensor, " batch"]  # sentences whose last step this is
 
 
 def refine(
@@ -42,28 +43,31 @@ def refine(
     tags: Tags | None = None,
     predict_tags: bool = False,
     stops: bool = True,
-    is_sure: IsSure | None = None,
+    sure: Sure | None = None,
+    stop_above: float = 1.0,
 ) -> Iterator[BatchStep]:
-    """Yield G¹ … Gᵀ. A sentence that repeats its input leaves the batch, and later steps cost only what still moves.
-    Without `stops` none leaves: that changes what is learned, but no parse, as the next step would repeat this one.
-    With `is_sure` a sentence leaves as well where that says so; what a further step would have changed stays.
+    """Yield G¹ … Gᵀ. A sentence that has ended (`stopping`) leaves the batch; later steps cost only what still moves.
 
-    `score` may change from step to step, as in training, where the caller updates the weights before it asks for the
-    next one. With `predict_tags` the later steps read the first step's tags for words that have none in `tags`; as
-    these are new to the second step, a sentence that has such words does not converge before it.
+    Without `stops` no sentence leaves before T. That changes what is learned but no parse, because the next step would
+    repeat this one. `sure` returns the sureness of each sentence; without it a sentence only ends if it has converged.
+
+    `score` may change from step to step: in training the caller updates the weights before it asks for the next step.
+    With `predict_tags` the later steps read the first step's tags for words that have none in `tags`. Those tags are
+    new to the second step, so a sentence with such words does not converge before it.
     """
     sentences, graphs = tuple(range(len(batch))), initial
     for t in range(1, max_steps + 1):
         scores = score(batch, graphs, tags, t)
         refined = decode(scores, batch, t)
         is_same = refined.same_words(graphs)
-        converged = is_same.all(1)
+        has_new_tags = None
         if predict_tags and t == 1:
             best = best_tags(scores, batch)
             is_new = best > 0 if tags is None else (best > 0) & (tags == 0)
             tags = best if tags is None else torch.where(is_new, best, tags)
-            converged = converged & ~is_new.flatten(1).any(1)
-        leaves = converged if is_sure is None else converged | is_sure(scores, batch, is_same)
+            has_new_tags = is_new.flatten(1).any(1)
+        of_sentence = None if sure is None else sure(scores, batch, is_same)
+        converged, leaves = stopping(is_same, has_new_tags, of_sentence, stop_above=stop_above)
         arriving = Arriving(leaves)  # read after the caller has given a GPU more to do, such as an update
         yield BatchStep(t, sentences, batch, scores, refined, tags, converged, (leaves & stops) | (t == max_steps))
         graphs = refined
@@ -80,8 +84,64 @@ def refine(
             tags = tags if tags is None else tags[rows, : batch.n_words]
 
 
+class Stopping(NamedTuple):
+    """Which sentences stop after a step, apart from those that have reached T."""
+
+    converged: Bool[Tensor, " batch"]
+    ended: Bool[Tensor, " batch"]  # converged, or sure enough
+
+
+def stopping(
+    is_same: Bool[Tensor, "batch word"],
+    has_new_tags: Bool[Tensor, " batch"] | None,
+    sureness: Float[Tensor, " batch"] | None,
+    *,
+    stop_above: float,
+) -> Stopping:
+    """Decide which sentences stop: the one rule of the loop, of the engine on a GPU, and of `invariance`.
+
+    A sentence has converged if each word repeats the head and label that the step read (`is_same`, true for ROOT and
+    padding) and the next step reads no new tags. It has also ended if it is surer than `stop_above`; what a further
+    step would have changed then stays.
+    """
+    converged = is_same.all(1)
+    if has_new_tags is not None:
+        converged = converged & ~has_new_tags
+    return Stopping(converged, converged if sureness is None else converged | (sureness > stop_above))
+
+
+def sureness(
+    arcs: Float[Tensor, "batch dep head"],
+    labels: Float[Tensor, "batch dep label"],
+    is_dependent: Bool[Tensor, "batch dep"],
+    is_same: Bool[Tensor, "batch dep"],
+) -> Float[Tensor, " batch"]:
+    """Return the share of each sentence's words that a further step is expected to leave as they are.
+
+    A word counts with the probability of its best head and the best label for it, or as 1 if these are what the step
+    read (`is_same`). `labels` are scored for the best heads. A score that is not a number leaves the sentence unsure.
+
+    A further step can only change words, and costs as much as the sentence is long. It pays if many words are in doubt,
+    not if one is: hence the mean over words, not the minimum or the product.
+    """
+    best = (log_best(arcs) + log_best(labels)).exp()  # [batch, dep]
+    return mean_of_words(torch.where(is_same, 1, best), is_dependent)
+
+
+def log_best(scores: Float[Tensor, "batch dep choice"]) -> Float[Tensor, "batch dep"]:
+    """Return the log probability of each word's best choice."""
+    return scores.amax(-1) - scores.logsumexp(-1)
+
+
+def mean_of_words(
+    of_words: Float[Tensor, "batch dep"], is_dependent: Bool[Tensor, "batch dep"]
+) -> Float[Tensor, " batch"]:
+    """Return the mean of each sentence, without ROOT and padding."""
+    return torch.where(is_dependent, of_words, 0).sum(1) / is_dependent.sum(1).clamp(min=1)
+
+
 def best_tags(scores: Scores, batch: Batch) -> Tags:
-    """The best tag of each word in each column, counted from 1; 0 for ROOT and padding."""
+    """Return the best tag of each word in each column, counted from 1; 0 for ROOT and padding."""
     is_word = batch.is_word.clone()
     is_word[:, 0] = False
     return torch.stack([(each.argmax(-1) + 1) * is_word for each in scores.tags], dim=-1)

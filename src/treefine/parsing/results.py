@@ -14,9 +14,9 @@ from torch import Tensor
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.vocabulary import UNSEEN, Vocabulary
-from treefine.parsing.batches import Item, Plan, steps_of_batch
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, word_confidences
 from treefine.parsing.decode import Decoder
+from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.refine import BatchStep
 from treefine.treebank.constraints import FREE, Constraints
 from treefine.treebank.graph import Arcs, Graph
@@ -132,7 +132,7 @@ def trees(plan: Plan, items: Sequence[Item]) -> list[Parsed]:
     """The final tree of each sentence in a batch: of the step by which it converged, was sure, or T was reached."""
     found: dict[int, Graph] = {}
     tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
-    for step in steps_of_batch(plan, items, wants_trees=False):
+    for step in refine_items(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
             tags = predicted_tags(step, plan.model)
         ending, best = _ending(plan, step)
@@ -156,7 +156,7 @@ def details(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> li
     graphs: list[list[Graph]] = [[] for _ in items]
     step_sure: list[list[tuple[Confidence, ...]]] = [[] for _ in items]
     tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
-    for step in steps_of_batch(plan, items, wants_trees=False):
+    for step in refine_items(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
             tags = predicted_tags(step, plan.model)
         of_step = step.graphs.listed()
@@ -245,7 +245,7 @@ def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
 def steps(plan: Plan, items: Sequence[Item]) -> list[list[Step]]:
     """All steps of each sentence of a batch."""
     found: list[list[Step]] = [[] for _ in items]
-    for step in steps_of_batch(plan, items, wants_trees=True):
+    for step in refine_items(plan, items, wants_trees=True):
         decided = [items[number].constraints for number in step.sentences]
         for row, each in enumerate(steps_of(step, plan.decoder, plan.model, decided)):
             found[step.sentences[row]].append(each)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from treefine.parsing.batches import Item, Plan, run, steps_of_batch
+from treefine.parsing.batches import run
 from treefine.parsing.parser import Parser
+from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.results import graph_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
@@ -71,7 +72,7 @@ def timed_steps(
     def work(plan: Plan, items: Sequence[Item]) -> list[list[TimedTree]]:
         found: list[list[TimedTree]] = [[] for _ in items]
         ends = [_now(plan.device)]
-        for step in steps_of_batch(plan, items, wants_trees=True):
+        for step in refine_items(plan, items, wants_trees=True):
             trees = plan.decoder.trees(step.scores, step.graphs, step.batch.is_word).listed()
             for row, (length, converged) in enumerate(zip(step.batch.lengths, step.converged.tolist(), strict=True)):
                 tree = graph_of(trees, row, length, plan.model.vocabulary)

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from treefine.config import TagSource
 from treefine.errors import TreefineError
 from treefine.parsing.initial import given, renamed
-from treefine.parsing.options import STEPS
 from treefine.parsing.parser import Parser
+from treefine.parsing.plan import STEPS
 from treefine.segmenter.cut import Segmented
 from treefine.serving.middleware import TooLargeError
 from treefine.treebank.constraints import CONSTRAIN, Constraints, Keep

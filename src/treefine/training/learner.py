@@ -12,14 +12,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
+from treefine import fast
 from treefine.config import TransformerSettings
 from treefine.errors import TreefineError
 from treefine.model.batch import Arriving, Batch, Graphs, WordInputs, sent
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
-from treefine.parsing.batches import batches, halving, is_out_of_memory
+from treefine.parsing.batches import batches, halving
 from treefine.parsing.decode import Decoder, made_trees
+from treefine.parsing.plan import is_out_of_memory
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.training.dev_scores import Accuracy, Measure
 from treefine.training.graphs import TrainingGraphs
@@ -98,6 +100,7 @@ class Learner:
         member: int = 0,
     ) -> None:
         self.model = model.to(processes.device)
+        self.scoring_model = fast.training_model(self.model)  # the same weights
         self.recipe, self.train, self.graphs, self.processes = recipe, train, graphs, processes
         self.seeds = [recipe.training.seed, *([member] if member else [])]
         self.decoder = Decoder.of(model)
@@ -196,7 +199,7 @@ class Learner:
 
         def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
             with self._autocast():
-                scores: Scores = model(batch, graphs, tags)
+                scores: Scores = self.scoring_model(batch, graphs, tags)
             return scores
 
         @torch.no_grad()  # a graph is a choice: nothing is learned through it

@@ -1,10 +1,10 @@
-"""That an activation which is made again changes nothing but what is kept."""
+"""An activation that is computed again for the backward pass changes nothing but what is kept."""
 
 import pytest
 import torch
 from torch import nn
 
-from treefine.fast.activated import activated
+from treefine.fast.training_encoder import linear_of_activation
 
 ACTIVATIONS = [nn.GELU(), nn.GELU(approximate="tanh"), nn.ReLU()]
 
@@ -32,7 +32,7 @@ def test_output_and_gradients_are_those_of_the_two_one_after_the_other(activatio
     linear, x = setting()
 
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
-        fast = results(lambda x: activated(linear, activation, x.to(dtype)), linear, x)
+        fast = results(lambda x: linear_of_activation(linear, activation, x.to(dtype)), linear, x)
         slow = results(lambda x: linear(activation(x.to(dtype))), linear, x)
 
     for ours, right in zip(fast, slow, strict=True):
@@ -45,6 +45,6 @@ def test_only_the_input_is_kept():
     kept = []
 
     with torch.autograd.graph.saved_tensors_hooks(lambda each: kept.append(each.shape) or each, lambda each: each):
-        activated(linear, nn.GELU(), x)
+        linear_of_activation(linear, nn.GELU(), x)
 
     assert sorted(kept) == sorted([x.shape, linear.weight.shape])

@@ -1,0 +1,80 @@
+"""Encode while training: attention fused on a GPU, and the widest tensor of each layer computed twice, not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - the customary name
+
+from treefine.fast.fused_attention import FusedAttention, Rows, is_available
+from treefine.fast.views import view_of
+from treefine.model.attention import Attend
+from treefine.model.encoder import Layer, TransformerEncoder
+from treefine.model.relations import Relations
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def training_encoder(encoder: TransformerEncoder) -> TrainingEncoder:
+    """Return an encoder that computes the same with less memory; all weights are shared, and follow each update."""
+    layers = nn.ModuleList(view_of(each, RecomputingLayer) for each in encoder.layers)
+    return view_of(encoder, TrainingEncoder, layers=layers)
+
+
+class TrainingEncoder(TransformerEncoder):
+    """`TransformerEncoder` with fused attention where the device has it."""
+
+    def attention(self, is_piece: Bool[Tensor, "row piece"], relations: Relations | None, dtype: torch.dtype) -> Attend:
+        """Return how the pieces of these rows attend to each other."""
+        if relations is None or not is_available(is_piece.device):
+            return super().attention(is_piece, relations, dtype)
+        by_distance = None if self.buckets is None else self.bias_by_distance(is_piece.shape[1])
+        return FusedAttention(Rows.padded(is_piece, by_distance), relations)
+
+
+class RecomputingLayer(Layer):
+    """`Layer` that computes its activation again for the backward pass."""
+
+    def forward(self, x: Float[Tensor, "*row piece width"], attend: Attend) -> Float[Tensor, "*row piece width"]:
+        """Return the next layer's input."""
+        if not self.dropout.training:
+            return super().forward(x, attend)
+        x = self.attention_norm(x + self.dropout(self.attention(x, attend)))
+        outer = linear_of_activation(self.outer, self.activation, self.inner(x))
+        output: Tensor = self.outer_norm(x + self.dropout(outer))
+        return output
+
+
+def linear_of_activation(
+    linear: nn.Linear, activation: Activation, x: Float[Tensor, "*place input"]
+) -> Float[Tensor, "*place output"]:
+    """Return `linear(activation(x))`, keeping only `x` for the backward pass."""
+    output: Tensor = _LinearOfActivation.apply(x, linear.weight, linear.bias, activation)  # type: ignore[no-untyped-call]
+    return output
+
+
+class _LinearOfActivation(torch.autograd.Function):
+    """The function and its gradients; weights are rounded to the precision of `x`, as autocast rounds them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
+        rounded = weight.to(x.dtype)
+        ctx.save_for_backward(x, rounded)
+        ctx.activation, ctx.dtype = activation, weight.dtype
+        return F.linear(activation(x), rounded, bias.to(x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        x, weight = ctx.saved_tensors
+        grad = grads[0].to(x.dtype)
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            again = ctx.activation(x)
+        (of_x,) = torch.autograd.grad(again, x, grad @ weight)
+        rows = grad.flatten(0, -2)
+        of_weight = rows.T @ again.detach().flatten(0, -2)
+        return of_x, of_weight.to(ctx.dtype), rows.sum(0).to(ctx.dtype), None

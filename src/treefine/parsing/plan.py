@@ -1,0 +1,243 @@
+"""Options resolved for one model, and the refinement of one batch by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, get_args, get_type_hints
+
+import torch
+from torch import Tensor
+
+from treefine import fast
+from treefine.config import BATCH_PIECES, Precision, PrecisionSettings, TagSource, TransformerSettings
+from treefine.errors import ModelError, TreefineError
+from treefine.model.batch import Batch, Graphs, padded_length
+from treefine.model.parser_model import ParserModel
+from treefine.model.scorer import Scores
+from treefine.parsing.constrained import allowed_of
+from treefine.parsing.decode import Decoder, dependents, made_trees
+from treefine.parsing.initial import InitialParser, empty
+from treefine.parsing.invariance import stable_scores
+from treefine.parsing.options import ParserOptions
+from treefine.parsing.refine import BatchStep, Tags, refine, sureness
+from treefine.treebank.constraints import CONSTRAIN, Constrain, Constraints, Keep
+from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
+
+DEVICES = ("cpu", "cuda", "mps", "xpu")
+STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not know its own …
+STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How sentences are parsed: `ParserOptions` with nothing left open. It also says what the options mean."""
+
+    model: ParserModel
+    device: torch.device
+    initial: InitialParser
+    max_steps: int  # T
+    stop_above: float
+    tags: TagSource
+    decoder: Decoder
+    keep: Keep
+    constrain: Constrain
+    k: int
+    precision: Precision
+    shape: fast.BatchShape
+
+    @classmethod
+    def of(cls, model: ParserModel, options: ParserOptions, initial: InitialParser) -> Plan:
+        """Resolve options for a model; what cannot be done is refused."""
+        device = find_device(options.device)
+        starts_empty = initial is empty
+        keep: Keep = options.keep or "marked"
+        if keep not in CONSTRAIN:
+            hint = "Choose marked, given or nothing."
+            raise TreefineError(f"Nothing is called {keep!r} that could be kept.", hint=hint)
+        if options.k is not None and options.k < 1:
+            raise TreefineError(f"The number of trees is {options.k}.", hint="A sentence has at least one.")
+        batch_pieces = BATCH_PIECES if options.batch_pieces is None else options.batch_pieces
+        if batch_pieces < 1:
+            raise TreefineError(f"batch_pieces is {batch_pieces}.", hint="A batch needs at least one piece.")
+        return cls(
+            model,
+            device,
+            initial,
+            resolved_steps(options.max_steps, model, starts_empty=starts_empty),
+            resolved_stop(options.stop_above, model, starts_empty=starts_empty),
+            resolved_tags(options.tags, model),
+            Decoder.of(model, is_projective=bool(options.is_projective)),
+            keep,
+            CONSTRAIN[keep],
+            options.k or 1,
+            resolved_precision(options.precision, model, device),
+            fast.batch_shape(model, device, batch_pieces),
+        )
+
+    @property
+    def predicts_tags(self) -> bool:
+        """Whether the model's tagger fills in the tags that are not read from the sentences."""
+        return self.tags != "none" and self.model.settings.tags.source == "predicted"
+
+    def size(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
+        """Return the pieces of a sentence in a batch, padding included; for a BiLSTM its words."""
+        n_pieces, encoder = self.model.n_pieces(sentence, pieces), self.model.settings.encoder
+        if not isinstance(encoder, TransformerSettings):
+            return n_pieces
+        return max(n_pieces, padded_length(n_pieces, self.shape.padded_to, encoder.n_positions))
+
+
+def find_device(name: str | torch.device | None) -> torch.device:
+    """Return the device of this name; without a name a GPU if there is one."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        if device.type not in DEVICES:
+            raise RuntimeError(f"it is none of {', '.join(DEVICES)}")
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise TreefineError(f"Device {str(name)!r} cannot be used ({reason}).", hint="Choose cpu.") from error
+    return device
+
+
+def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bool) -> int:
+    """Return T: as asked for, or else as the model was trained."""
+    reads_graph, trained = model.settings.reads_graph, model.settings.max_steps
+    if max_steps is None:
+        return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if starts_empty else STEPS)
+    if max_steps < 1:
+        raise TreefineError(f"The number of steps is {max_steps}.", hint="At least one is needed to parse.")
+    if max_steps > 1 and not reads_graph:
+        raise ModelError("This model reads no graph, so it cannot take more than one step.")
+    return max_steps
+
+
+def resolved_stop(stop_above: float | None, model: ParserModel, *, starts_empty: bool) -> float:
+    """Return how sure a sentence must be to take no further step: as asked for, or else as the model was measured.
+
+    It was measured from an empty graph; another parser's trees are refined until nothing changes.
+    """
+    if stop_above is None:
+        return model.settings.stop_above if starts_empty else 1.0
+    if not 0 <= stop_above <= 1:
+        hint = "It is a share of the words, from 0 to 1; with 1 a sentence stops only where it has converged."
+        raise TreefineError(f"stop_above is {stop_above}.", hint=hint)
+    return float(stop_above)
+
+
+def resolved_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
+    """Return where tags come from: as asked for, or else as the model was trained."""
+    source = model.settings.tags.source
+    if tags is None:
+        return source
+    if tags not in ("given", "predicted", "none"):
+        raise TreefineError(f"There is no source of tags {tags!r}.", hint="Choose given, predicted or none.")
+    if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
+        what = "reads no tags" if tags == "given" else "has no tagger"
+        raise ModelError(f"Tags cannot be {tags}: this model {what}.")
+    return tags
+
+
+def resolved_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:
+    """Return the numbers that the model runs with on this device: as asked for, or else those it was measured with.
+
+    A processor without instructions for eight-bit products only gets int8 if it is asked for: it is no faster there.
+    """
+    if precision is None:
+        own: Precision = getattr(model.settings.precision, device.type, "float32")
+        return "float32" if own == "int8" and not fast.is_int8_quick() else own
+    known = precisions_of(model, device)
+    if precision not in known:
+        where = f"on {device.type}" if isinstance(model.settings.encoder, TransformerSettings) else "by a BiLSTM"
+        raise TreefineError(f"Nothing is run in {precision!r} {where}.", hint=f"Choose {' or '.join(known)}.")
+    return precision
+
+
+def precisions_of(model: ParserModel, device: torch.device) -> tuple[Precision, ...]:
+    """Return the numbers that the model can run with on this device."""
+    by_device = get_type_hints(PrecisionSettings) if isinstance(model.settings.encoder, TransformerSettings) else {}
+    return get_args(by_device[device.type]) if device.type in by_device else ("float32",)
+
+
+class Item(NamedTuple):
+    """A sentence to parse, what to start from, and what a person decided about it."""
+
+    sentence: Sentence
+    initial: Arcs
+    constraints: Constraints
+    pieces: Sequence[Sequence[int]] | None = None  # of each word, once they are cut
+
+
+def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Iterator[BatchStep]:
+    """Yield the refinement steps of one batch of sentences.
+
+    With `wants_trees` the caller reads the trees of each step, not only the last; sentences then stop only where they
+    have converged.
+    """
+    model, decoder = plan.model, plan.decoder
+    sentences = [item.sentence for item in items]
+    initial = Graphs.of([item.constraints.put_into(item.initial) for item in items], model.vocabulary)
+    allowed = allowed_of([item.constraints for item in items], list(map(len, sentences)), decoder, model.vocabulary)
+    pieces = [item.pieces for item in items]
+    batch = replace(model.batch_of(sentences, pieces, padded_to=plan.shape.padded_to), allowed=allowed)
+    tags = model.given_tags(sentences) if plan.tags == "given" else None
+    return refine_batch(plan, batch, initial, tags, wants_trees=wants_trees)
+
+
+def refine_batch(
+    plan: Plan, batch: Batch, initial: Graphs, tags: Tags | None, *, wants_trees: bool
+) -> Iterator[BatchStep]:
+    """Yield the refinement steps of what is already a batch."""
+    decoder, first_trees = plan.decoder, made_trees(plan.model, initial)
+    stop_above = 1.0 if wants_trees else plan.stop_above
+
+    def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
+        needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
+        return stable_scores(
+            partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above
+        )
+
+    def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
+        return decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
+
+    def sure(scores: Scores, batch: Batch, is_same: Tensor) -> Tensor:
+        return sureness(scores.arcs, decoder.best_labels(scores), dependents(batch.is_word), is_same)
+
+    return refine(
+        score,
+        batch.to(plan.device),
+        initial.to(plan.device),
+        max_steps=plan.max_steps,
+        decode=decode,
+        tags=None if tags is None else tags.to(plan.device),
+        predict_tags=plan.predicts_tags,
+        sure=sure if stop_above < 1 else None,
+        stop_above=stop_above,
+    )
+
+
+def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
+    """Score a batch; the windows of one long sentence are encoded in as many parts as memory requires."""
+    rows_at_once = min(batch.inputs.n_rows, plan.shape.windows_at_once) if len(batch) == 1 else None
+    while True:
+        try:
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # else a GPU's LSTM rounds to 10 bits
+                scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)
+            return scores if batch.allowed is None else scores.within(batch.allowed)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error) or rows_at_once in (None, 1):
+                raise
+            rows_at_once = (rows_at_once or 2) // 2
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Check whether memory ran out, on a GPU or on this machine."""
+    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+        return True
+    signs = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)

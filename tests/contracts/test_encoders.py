@@ -1,0 +1,200 @@
+"""One contract for every encoder: the word vectors of `TransformerEncoder`, from the same inputs, tags and graphs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+from torch.nn import functional as F  # noqa: N812 - the customary name
+
+from tests.support.generated_inputs import WAYS_TO_READ, arcs_over, name_of
+from tests.support.tiny import sample, tiny_model
+from treefine.config import TagSettings
+from treefine.errors import ModelError
+from treefine.fast.flat_encoder import FlatEncoder
+from treefine.fast.fused_attention import is_available
+from treefine.fast.int8_encoder import int8_encoder
+from treefine.fast.packed_encoder import PackedEncoder, Room
+from treefine.fast.training_encoder import training_encoder
+from treefine.fast.views import view_of
+from treefine.model.batch import Graphs
+from treefine.model.bundled import find_model
+from treefine.model.folder import load_model
+from treefine.treebank.graph import Arcs
+
+ROOMS = (Room(100, 6, 16), Room(64, 3, 24))
+
+
+@dataclass(frozen=True)
+class Contract:
+    """An encoder to test, and what is promised of it beside the reference's vectors."""
+
+    make: Any
+    is_exact: bool = True  # up to the order of sums; otherwise nearly the same vectors
+    is_steady: bool = False  # to the last bit, whatever else is in the batch
+    learns: bool = False
+    device: str = "cpu"
+
+
+ENCODERS = {
+    "flat": Contract(lambda encoder: view_of(encoder, FlatEncoder)),
+    "int8": Contract(int8_encoder, is_exact=False, is_steady=True),
+    "packed": Contract(lambda encoder: PackedEncoder(encoder, torch.float32, ROOMS), is_steady=True),
+    "training": Contract(training_encoder, learns=True),
+    "packed on a GPU": Contract(lambda each: PackedEncoder(each, torch.float32), is_steady=True, device="cuda"),
+    "packed in float16": Contract(
+        lambda each: PackedEncoder(each, torch.float16), is_exact=False, is_steady=True, device="cuda"
+    ),
+    "training on a GPU": Contract(training_encoder, learns=True, device="cuda"),
+}
+FAMILIES = ["bert", "mpnet", "electra"]
+
+
+@pytest.fixture(params=ENCODERS)
+def contract(request):
+    found = ENCODERS[request.param]
+    if found.device == "cuda" and not (torch.cuda.is_available() and is_available(torch.device("cuda", 0))):
+        pytest.skip("needs a GPU and Triton")
+    return found
+
+
+def model_of(**options):
+    tags = TagSettings("given", ("upos", "xpos"), double_specials=True)
+    return tiny_model(**{"tags": tags, "n_positions": 24} | options)  # some sentences are cut into windows
+
+
+def vectors_of(encoder, model, sentences, graphs=True, *, device="cpu", **options):
+    """The vectors of all words, one sentence after another."""
+    batch = model.batch_of(sentences, padded_to=4).to(torch.device(device))
+    if graphs is True:
+        graphs = [each.arcs for each in sentences]
+    read = Graphs.of(graphs, model.vocabulary).to(torch.device(device)) if graphs else None
+    tags = model.given_tags(sentences).to(device) if model.settings.tags.columns else None
+    return encoder(batch.inputs, tags, read, **options)[batch.is_word].cpu()
+
+
+def both(contract, model, sentences, graphs=True, **options):
+    """The reference's vectors, and those of the encoder under test."""
+    with torch.no_grad():
+        expected = vectors_of(model.encoder, model, sentences, graphs)
+        made = contract.make(model.encoder.to(contract.device))
+        found = vectors_of(made, model, sentences, graphs, device=contract.device, **options)
+    model.encoder.cpu()
+    return expected, found
+
+
+def assert_kept(contract, expected, found):
+    if contract.is_exact:
+        torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-4)
+    else:
+        assert F.cosine_similarity(found, expected, dim=-1).median() > 0.999
+
+
+@pytest.mark.parametrize("rows_at_once", [None, 1, 3])
+@pytest.mark.parametrize("graphs", [True, False], ids=["graphs", "no graphs"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_words_have_the_vectors_of_the_reference(contract, family, graphs, rows_at_once):
+    model = model_of(family=family)
+
+    expected, found = both(contract, model, sample(12), graphs, rows_at_once=rows_at_once)
+
+    assert_kept(contract, expected, found)
+
+
+@pytest.mark.parametrize("relations", WAYS_TO_READ, ids=name_of)
+def test_a_graph_is_read_in_every_way(contract, relations):
+    model = model_of(relations=relations)
+
+    expected, found = both(contract, model, sample(6))
+
+    assert_kept(contract, expected, found)
+
+
+@profile(max_examples=15)
+@given(data=st.data())
+def test_any_graph_is_read(data):
+    model, sentences = model_of(), sample(4)
+    labels = (*model.vocabulary.labels[:4], "never-seen")
+    graphs = [Arcs(*data.draw(arcs_over(len(each), labels=labels))) for each in sentences]
+
+    for contract in ENCODERS.values():
+        if contract.device == "cpu" and contract.is_exact:
+            assert_kept(contract, *both(contract, model, sentences, graphs))
+
+
+@pytest.mark.parametrize("graphs", [True, False], ids=["graphs", "no graphs"])
+def test_a_sentence_has_the_same_vectors_to_the_last_bit_in_every_batch(contract, graphs):
+    if not contract.is_steady:
+        pytest.skip("this encoder promises nearly the same vectors: see treefine.parsing.invariance")
+    model, sentences = model_of().to(contract.device), sample(16)
+    encoder = contract.make(model.encoder)
+
+    with torch.no_grad():
+        alone = [vectors_of(encoder, model, [each], graphs, device=contract.device) for each in sentences]
+        for some in (slice(None), slice(4, 11), slice(None, None, -3)):
+            together = vectors_of(encoder, model, sentences[some], graphs, device=contract.device)
+            assert torch.equal(together, torch.cat(alone[some]))
+
+
+def test_the_model_keeps_its_weights_and_shares_the_others(contract):
+    model = model_of().to(contract.device)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+
+    with torch.no_grad():
+        vectors_of(contract.make(model.encoder), model, sample(3), device=contract.device)
+
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+
+
+def test_what_only_parses_refuses_to_learn(contract):
+    model = model_of().to(contract.device)
+    encoder = contract.make(model.encoder)
+
+    if contract.learns:
+        vectors_of(encoder, model, sample(2), device=contract.device).sum().backward()
+        assert model.encoder.pieces.weight.grad is not None
+    elif isinstance(encoder, FlatEncoder):
+        with pytest.raises(ModelError, match=r"only parses; .* Call it under torch\.no_grad"):
+            vectors_of(encoder, model, sample(2))
+    else:
+        assert not vectors_of(encoder, model, sample(2), device=contract.device).requires_grad
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_what_learns_has_the_gradients_of_the_reference(contract, family):
+    if not contract.learns:
+        pytest.skip("this encoder only parses")
+    model, sentences = model_of(family=family), sample(8)
+    for module in model.modules():  # dropout off: the point is the backward pass in training mode
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if hasattr(module, "dropout") and isinstance(module.dropout, float):
+            module.dropout = 0.0
+    model.train()
+    weights = torch.randn(sum(len(each) + 1 for each in sentences), model.encoder.width)
+
+    def gradients(encoder, device):
+        model.to(device).zero_grad()
+        (vectors_of(encoder, model, sentences, device=device) * weights).sum().backward()
+        grads = {name: each.grad for name, each in model.encoder.named_parameters()}
+        return {name: grad.cpu().clone() for name, grad in grads.items() if grad is not None}
+
+    expected = gradients(model.encoder, "cpu")
+    found = gradients(contract.make(model.encoder.to(contract.device)), contract.device)
+
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, atol=1e-3, rtol=1e-3)
+
+
+def test_the_bundled_model_has_the_same_vectors_in_eight_bits_in_every_batch():
+    model, sentences = load_model(find_model("en")), sample(12)
+    encoder = int8_encoder(model.encoder)
+
+    with torch.no_grad():
+        together = vectors_of(encoder, model, sentences)
+        assert torch.equal(together, torch.cat([vectors_of(encoder, model, [each]) for each in sentences]))

@@ -1,0 +1,105 @@
+"""Products of eight-bit numbers; the encoder of them is tested in tests/contracts/test_encoders.py."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - the customary name
+
+from tests.support.tiny import tiny_model
+from treefine.fast.int8_encoder import Int8Linear, int8_encoder, rounded_rows
+from treefine.model.folder import restored, rounded
+
+
+def some_linear(n_in, n_out, seed=1):
+    linear = nn.Linear(n_in, n_out)
+    for weight in linear.parameters():
+        weight.data = torch.randn(weight.shape, generator=torch.Generator().manual_seed(seed))
+    return linear
+
+
+def slow_product(x, linear):
+    """The product in whole numbers, one row and one column at a time."""
+    results = []
+    for row in x:
+        row_scale = row.abs().max() / 127
+        whole = [round((number / row_scale).item()) for number in row]
+        for weights, bias in zip(linear.weight, linear.bias, strict=True):
+            scale = weights.abs().max() / 127
+            total = sum(a * round((b / scale).item()) for a, b in zip(whole, weights, strict=True))
+            results.append(total * row_scale * scale + bias)
+    return torch.stack(results).view(len(x), -1)
+
+
+@torch.no_grad()
+def test_the_product_is_that_of_the_whole_numbers():
+    x, linear = torch.randn(3, 16, generator=torch.Generator().manual_seed(2)), some_linear(16, 8)
+
+    assert torch.allclose(Int8Linear([linear])(x), slow_product(x, linear), atol=1e-4)
+
+
+@torch.no_grad()
+@given(st.integers(0, 2**31), st.integers(1, 40), st.floats(1e-3, 1e3))
+def test_it_is_within_a_step_of_each_of_the_two_numbers_it_multiplies(seed, n_rows, size):
+    x = size * torch.randn(n_rows, 32, generator=torch.Generator().manual_seed(seed))
+    linear = some_linear(32, 16, seed)
+
+    found = Int8Linear([linear])(x)
+
+    steps = [each.abs().amax(-1) / 127 for each in (x, linear.weight)]  # of each row
+    exact, most = F.linear(x, linear.weight, linear.bias), [each.abs().sum(-1) for each in (x, linear.weight)]
+    bound = 0.5 * (steps[0][:, None] * most[1] + most[0][:, None] * steps[1]) + 8 * steps[0][:, None] * steps[1]
+    assert ((found - exact).abs() <= bound + 1e-5 * exact.abs().max()).all()
+
+
+@torch.no_grad()
+def test_layers_that_read_the_same_input_are_one_product():
+    x, linears = torch.randn(5, 16), [some_linear(16, 8, seed) for seed in (1, 2, 3)]
+
+    together = Int8Linear(linears)(x)
+
+    assert torch.equal(together, torch.cat([Int8Linear([each])(x) for each in linears], dim=1))
+
+
+@torch.no_grad()
+@given(st.integers(0, 2**31), st.integers(1, 60))
+def test_a_row_gets_the_same_to_the_last_bit_whatever_stands_beside_it(seed, n_rows):
+    x, layer = (
+        torch.randn(n_rows, 32, generator=torch.Generator().manual_seed(seed)),
+        Int8Linear([some_linear(32, 16)]),
+    )
+
+    whole = layer(x)
+
+    assert torch.equal(whole, torch.cat([layer(row[None]) for row in x]))
+
+
+def test_a_row_of_zeros_and_weights_of_zeros_are_no_trouble():
+    linear = some_linear(16, 8)
+    linear.weight.data[3] = 0
+
+    found = Int8Linear([linear])(torch.zeros(2, 16))
+
+    assert torch.equal(found, linear.bias.detach().expand(2, -1))
+
+
+@given(st.integers(0, 2**31))
+def test_weights_that_were_stored_in_eight_bits_are_rounded_no_second_time(seed):
+    weight = torch.randn(8, 32, generator=torch.Generator().manual_seed(seed))
+    stored = rounded({"w": weight})
+
+    rows, scale = rounded_rows(restored(stored)["w"])
+
+    assert torch.equal(rows, stored["w"])
+    assert torch.allclose(scale[:, 0], stored["w.scale"], rtol=1e-6)
+
+
+def test_all_linear_layers_of_an_encoder_are_in_eight_bits_and_its_other_weights_shared():
+    model = tiny_model()
+    model.encoder.widen = some_linear(16, 16)  # as an encoder with narrow embeddings has it
+
+    found = int8_encoder(model.encoder)
+
+    assert isinstance(found.widen, Int8Linear)
+    assert not any(isinstance(each, nn.Linear) for each in found.modules())
+    assert found.pieces.weight is model.encoder.pieces.weight
