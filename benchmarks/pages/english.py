@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import Any, Literal
 
 from benchmarks.accuracy.calibration import ARC, BOTH, LABEL, SENTENCE, WAYS
 from benchmarks.accuracy.model_rows import MEASURES, RAW, TAGGED, WORDS, by_split
@@ -20,11 +20,6 @@ from benchmarks.rows import Row, read_rows, weights_checksum
 from treefine.drawing.svg import FONTS
 from treefine.model.bundled import ABOUT, bundled_models
 from treefine.model.weight_files import LAYOUT
-
-STANZA = "https://stanfordnlp.github.io/stanza"
-TRANKIT = "https://trankit.readthedocs.io/en/latest/performance.html"
-UDPIPE_1 = "https://github.com/ufal/udpipe/blob"
-UDPIPE_2 = "https://github.com/ufal/udpipe/blob/udpipe-2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,165 +39,38 @@ class Published:
     version: str  # of the page or of its models: a date, a release or a commit
 
 
-ENGLISH_EWT = (
-    # UDPipe 1 prints one digit behind the point. With gold words it tells neither tokens nor sentences.
-    Published(
-        "UDPipe 1",
-        "2.3",
-        "raw text",
-        tokens=None,
-        sentences=77.1,
-        words=99.1,
-        upos=93.5,
-        uas=80.5,
-        las=77.5,
-        source=f"{UDPIPE_1}/a964cbfca5069211c406b172be85be6058f54855/doc/manual_model_ud-2.3.t2t",
-        version="models of 2018-11-15",
+_STANZA = "https://stanfordnlp.github.io/stanza"
+_TRANKIT = ("https://trankit.readthedocs.io/en/latest/performance.html", "commit 04a9ef1")
+_UDPIPE = "https://github.com/ufal/udpipe/blob"
+_SOURCES = {  # by system and UD: the page, and its version
+    ("UDPipe 1", "2.3"): (
+        f"{_UDPIPE}/a964cbfca5069211c406b172be85be6058f54855/doc/manual_model_ud-2.3.t2t",
+        "models of 2018-11-15",
     ),
-    Published(
-        "UDPipe 1",
-        "2.3",
-        "gold words",
-        tokens=None,
-        sentences=None,
-        words=None,
-        upos=94.4,
-        uas=84.5,
-        las=81.2,
-        source=f"{UDPIPE_1}/a964cbfca5069211c406b172be85be6058f54855/doc/manual_model_ud-2.3.t2t",
-        version="models of 2018-11-15",
-    ),
-    Published(
-        "UDPipe 1",
-        "2.3",
-        "gold words and tags",
-        tokens=None,
-        sentences=None,
-        words=None,
-        upos=None,
-        uas=87.7,
-        las=85.8,
-        source=f"{UDPIPE_1}/a964cbfca5069211c406b172be85be6058f54855/doc/manual_model_ud-2.3.t2t",
-        version="models of 2018-11-15",
-    ),
-    Published(
-        "UDPipe 1",
-        "2.5",
-        "raw text",
-        tokens=98.90,
-        sentences=77.40,
-        words=98.90,
-        upos=93.26,
-        uas=80.22,
-        las=77.03,
-        source=TRANKIT,  # UDPipe 1.2; its own manual has the same, rounded: 77.4, 98.9, 93.3, 80.2, 77.0
-        version="commit 04a9ef1",
-    ),
-    Published(
-        "Stanza",
-        "2.5",
-        "raw text",
-        tokens=99.01,
-        sentences=81.13,
-        words=99.01,
-        upos=95.40,
-        uas=86.22,
-        las=83.59,
-        source=f"{STANZA}/v100performance.html",
-        version="Stanza 1.0",
-    ),
-    Published(
-        "Trankit base",
-        "2.5",
-        "raw text",
-        tokens=98.48,
-        sentences=88.35,
-        words=98.48,
-        upos=95.95,
-        uas=90.14,
-        las=87.96,
-        source=TRANKIT,
-        version="commit 04a9ef1",
-    ),
-    Published(
-        "Trankit large",
-        "2.5",
-        "raw text",
-        tokens=98.67,
-        sentences=90.49,
-        words=98.67,
-        upos=96.65,
-        uas=91.29,
-        las=89.40,
-        source=TRANKIT,
-        version="commit 04a9ef1",
-    ),
-    Published(
-        "UDPipe 2",
-        "2.6",
-        "raw text",
-        tokens=98.95,
-        sentences=86.60,
-        words=98.95,
-        upos=96.36,
-        uas=89.55,
-        las=87.43,
-        source=f"{UDPIPE_2}/models-2.6/EVALUATION-server.txt",
-        version="models of 2020-08-30",
-    ),
-    Published(
-        "UDPipe 2",
-        "2.6",
-        "gold words",
-        tokens=100.00,
-        sentences=100.00,
-        words=100.00,
-        upos=97.29,
-        uas=92.24,
-        las=90.05,
-        source=f"{UDPIPE_2}/models-2.6/EVALUATION-server.txt",
-        version="models of 2020-08-30",
-    ),
-    Published(
-        "Stanza",
-        "2.12",
-        "raw text",
-        tokens=99.17,
-        sentences=89.16,
-        words=98.92,
-        upos=96.20,
-        uas=88.90,
-        las=86.77,
-        source=f"{STANZA}/performance.html",
-        version="Stanza 1.5.1",
-    ),
-    Published(
-        "UDPipe 2",
-        "2.17",
-        "raw text",
-        tokens=99.29,
-        sentences=88.42,
-        words=99.07,
-        upos=96.75,
-        uas=91.59,
-        las=89.91,
-        source=f"{UDPIPE_2}/models-2.17/EVALUATION-server.txt",
-        version="models of 2025-11-25",
-    ),
-    Published(
-        "UDPipe 2",
-        "2.17",
-        "gold words",
-        tokens=100.00,
-        sentences=100.00,
-        words=100.00,
-        upos=97.61,
-        uas=94.09,
-        las=92.36,
-        source=f"{UDPIPE_2}/models-2.17/EVALUATION-server.txt",
-        version="models of 2025-11-25",
-    ),
+    ("UDPipe 1", "2.5"): _TRANKIT,  # UDPipe 1.2; its own manual has the same, rounded: 77.4, 98.9, 93.3, 80.2, 77.0
+    ("Stanza", "2.5"): (f"{_STANZA}/v100performance.html", "Stanza 1.0"),
+    ("Trankit base", "2.5"): _TRANKIT,
+    ("Trankit large", "2.5"): _TRANKIT,
+    ("UDPipe 2", "2.6"): (f"{_UDPIPE}/udpipe-2/models-2.6/EVALUATION-server.txt", "models of 2020-08-30"),
+    ("Stanza", "2.12"): (f"{_STANZA}/performance.html", "Stanza 1.5.1"),
+    ("UDPipe 2", "2.17"): (f"{_UDPIPE}/udpipe-2/models-2.17/EVALUATION-server.txt", "models of 2025-11-25"),
+}
+_REPORTED: tuple[tuple[Any, ...], ...] = (  # tokens, sentences, words, UPOS, UAS and LAS
+    # UDPipe 1 prints one digit after the point. With gold words it reports neither tokens nor sentences.
+    ("UDPipe 1", "2.3", RAW, None, 77.1, 99.1, 93.5, 80.5, 77.5),
+    ("UDPipe 1", "2.3", WORDS, None, None, None, 94.4, 84.5, 81.2),
+    ("UDPipe 1", "2.3", TAGGED, None, None, None, None, 87.7, 85.8),
+    ("UDPipe 1", "2.5", RAW, 98.90, 77.40, 98.90, 93.26, 80.22, 77.03),
+    ("Stanza", "2.5", RAW, 99.01, 81.13, 99.01, 95.40, 86.22, 83.59),
+    ("Trankit base", "2.5", RAW, 98.48, 88.35, 98.48, 95.95, 90.14, 87.96),
+    ("Trankit large", "2.5", RAW, 98.67, 90.49, 98.67, 96.65, 91.29, 89.40),
+    ("UDPipe 2", "2.6", RAW, 98.95, 86.60, 98.95, 96.36, 89.55, 87.43),
+    ("UDPipe 2", "2.6", WORDS, 100.00, 100.00, 100.00, 97.29, 92.24, 90.05),
+    ("Stanza", "2.12", RAW, 99.17, 89.16, 98.92, 96.20, 88.90, 86.77),
+    ("UDPipe 2", "2.17", RAW, 99.29, 88.42, 99.07, 96.75, 91.59, 89.91),
+    ("UDPipe 2", "2.17", WORDS, 100.00, 100.00, 100.00, 97.61, 94.09, 92.36),
 )
+ENGLISH_EWT = tuple(Published(*(line + _SOURCES[line[0], line[1]])) for line in _REPORTED)
 SIDE = 220  # pixels of a square from 0 to 1
 LEFT, TOP, GAP, BOTTOM, RIGHT = 52, 84, 64, 48, 30
 COUNT, TITLE, HEADING = 8, 24, 30  # pixels from a square up to its counts and title, from the top to the heading

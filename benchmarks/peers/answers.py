@@ -104,6 +104,25 @@ def _column(path: str | Path, column: int) -> list[list[str]]:
     return found if found[-1] else found[:-1]
 
 
+def random_bert(folder: Path, tokenizer: str, layers: int, width: int) -> Path:
+    """A folder with a random BERT of this size and the tokeniser of ours."""
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    kept = folder / f"bert-{layers}x{width}"
+    if not kept.exists():
+        pieces = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+        config = BertConfig(
+            vocab_size=len(pieces),
+            num_hidden_layers=layers,
+            hidden_size=width,
+            num_attention_heads=12,
+            intermediate_size=4 * width,
+        )
+        BertModel(config).save_pretrained(kept)
+        pieces.save_pretrained(kept)
+    return kept
+
+
 def answer(build: Callable[..., Built], packages: Sequence[str]) -> None:
     """Answer requests until there are none. What libraries print goes to standard error, not among the answers."""
     answers = os.fdopen(os.dup(1), "w")

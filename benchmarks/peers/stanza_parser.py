@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.peers.answers import FILE, NETWORK, WORDS, Built, Clock, Way, answer, heads_in_file
-from benchmarks.peers.random_bert import random_bert
+from benchmarks.peers.answers import FILE, NETWORK, WORDS, Built, Clock, Way, answer, heads_in_file, random_bert
 
 N_VECTORS, VECTOR_WIDTH = 250_000, 100
 CHAR_LM = {"char_emb_dim": 100, "char_hidden_dim": 1024, "char_num_layers": 1, "char_dropout": 0.05}

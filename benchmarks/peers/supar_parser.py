@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_file, words_in_file
-from benchmarks.peers.random_bert import random_bert
+from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_file, random_bert, words_in_file
 
 
 def build(

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_file
-from benchmarks.peers.profiled import profiled
 from treefine import Parser, Sentence, TreefineError, evaluate, read_treebank, write_treebank
 from treefine.config import BATCH_PIECES, Precision
 from treefine.parsing.batches import run
 from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.results import trees
 
+TOP = 8  # kernels or operations that a profile names
+NAME = 60  # letters of a name
 MOST_LAS = 0.1  # percentage points by which the trees of a fast path may differ in LAS from the plain one's …
 MOST_TREES = {"float32": 0.0, "float16": 2.0, "bfloat16": 2.0, "int8": 5.0}  # … and percent of trees that may be others
 
@@ -125,6 +129,49 @@ def around(parser: Parser, source: str) -> dict[str, float]:
         write_treebank(sentences, Path(folder, "written.conllu"))
     lap("writing")
     return seconds
+
+
+def profiled(work: Callable[[], object], device: torch.device) -> dict[str, Any]:
+    """Seconds of one run with the profiler on, the share of it in which the device is busy, and what it does most."""
+    work()  # what is compiled or recorded once is no part of it
+    kind = ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU
+    started = time.perf_counter()
+    with profile(activities=[kind], acc_events=True) as found:
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds = time.perf_counter() - started
+    if device.type == "cuda":
+        events = [each for each in found.events() or () if each.device_type == DeviceType.CUDA]
+        spans = [(each.time_range.start, each.time_range.end) for each in events]
+        busy = covered(spans) / 1e6
+        times: Counter[str] = Counter()
+        for each in events:
+            times[each.name[:NAME]] += each.time_range.elapsed_us()
+    else:
+        times = Counter({each.key[:NAME]: each.self_cpu_time_total for each in found.key_averages()})
+        busy = sum(times.values()) / 1e6  # in operations of torch, of one thread
+    top = {name: round(us / 1e6, 4) for name, us in times.most_common(TOP)}
+    return {
+        "profiled_seconds": round(seconds, 3),
+        "busy_seconds": round(busy, 3),
+        "busy_share": round(busy / seconds, 3),
+        "top_seconds": top,
+    }
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """How much of a line is covered by spans that may overlap.
+
+    >>> covered([(0, 2), (1, 3), (5, 6)])
+    4
+    """
+    total, end = 0.0, float("-inf")
+    for start, stop in sorted(spans):
+        if stop > end:
+            total += stop - max(start, end)
+            end = stop
+    return total
 
 
 if __name__ == "__main__":

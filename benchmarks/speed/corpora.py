@@ -27,6 +27,7 @@ from benchmarks.rows import (
     read_rows,
     save_row,
 )
+from benchmarks.timing import Times
 from treefine import Sentence, TreefineError, read_treebank, write_treebank
 from treefine.treebank.raw_text import text_of
 
@@ -96,8 +97,8 @@ def _write(sentences: Sequence[Sentence], path: Path) -> str:
 def _measured(
     names: Sequence[str], one: str, folder: Path, options: argparse.Namespace, n_words: int
 ) -> dict[str, dict[str, float]]:
-    starts: dict[str, list[float]] = {engine: [] for engine in ENGINES}
-    times: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    starts: Times = {engine: [] for engine in ENGINES}
+    times: Times = {engine: [] for engine in ENGINES}
     for _ in range(options.rounds):
         for engine in ENGINES:
             starts[engine].append(_seconds([one], folder / f"{engine}-start", engine, options))

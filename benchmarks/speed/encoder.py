@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -16,6 +14,7 @@ from torch import Tensor
 
 from benchmarks.options import DEVICE, ROUNDS, ROWS_FILE, command, count, option
 from benchmarks.rows import save_row, torch_fields
+from benchmarks.timing import in_turn, median_ratio, seconds_on
 from treefine.config import RelationSettings, TransformerSettings
 from treefine.fast.buffers import Buffer, Standing
 from treefine.fast.flat_encoder import FlatEncoder
@@ -155,27 +154,22 @@ class Setting:
         with_graph, without = partial(run, self.graphs), partial(run, None)
         for work in (with_graph, without, with_graph, without):  # compiled, and memory taken
             work()
-        times = [(self._seconds(with_graph), self._seconds(without)) for _ in range(rounds)]
-        best = [min(each) for each in zip(*times, strict=True)]
+        times = in_turn({"with": with_graph, "without": without}, rounds, clock=self._seconds)
+        best = {kind: min(each) for kind, each in times.items()}
         return {
-            f"{name}_milliseconds, without graph": round(1000 * best[1], 3),
-            f"{name}, best ratio": round(best[0] / best[1], 3),
-            f"{name}, median ratio": round(statistics.median(one / other for one, other in times), 3),
+            f"{name}_milliseconds, without graph": round(1000 * best["without"], 3),
+            f"{name}, best ratio": round(best["with"] / best["without"], 3),
+            f"{name}, median ratio": round(median_ratio(times, "with", "without"), 3),
         }
 
     def _seconds(self, work: Callable[[], object]) -> float:
         repeats = 10 if self.device.type == "cuda" else 1  # the clock starts and stops while the GPU is idle
-        gc.collect()
-        self._wait()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            work()
-        self._wait()
-        return (time.perf_counter() - start) / repeats
 
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+        def repeated() -> None:
+            for _ in range(repeats):
+                work()
+
+        return seconds_on(self.device.type)(repeated) / repeats
 
     def _run(self, graphs: Graphs | None, dtype: torch.dtype, *, is_plain: bool = False) -> Tensor:
         """The vectors of the words, by weights in that precision; by the reference encoder if `is_plain`."""

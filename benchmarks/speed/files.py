@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,8 +33,9 @@ from benchmarks.options import (
 from benchmarks.peers.answers import WORDS
 from benchmarks.peers.process import Peer
 from benchmarks.peers.treefine_parser import same_trees
-from benchmarks.rows import TREEBANKS, save_row, weights_checksum
+from benchmarks.rows import TREEBANKS, model_fields, save_row, torch_fields
 from benchmarks.speed.parsers import STOP_ABOVE, SYSTEMS, given_files
+from benchmarks.timing import in_turn
 from treefine import Parser
 from treefine.fast.engine import Slot
 from treefine.fast.file_workers import (
@@ -46,7 +48,6 @@ from treefine.fast.file_workers import (
     write_part,
 )
 from treefine.fast.packed import Packed, PackedTrees, filled, pack
-from treefine.model.bundled import find_model
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.conllu import cut_treebank, read_treebank
@@ -96,29 +97,25 @@ def measure_files(options: argparse.Namespace) -> None:
             with _noted() as slots:  # compiled and captured, and the file read from the disk
                 parser.parse_file(source, target, workers=options.workers)
             result[name] |= _on_device(slots, given["n_sentences"])
-        times: dict[str, list[float]] = {name: [] for name in WAYS}
-        for _ in range(options.rounds):
-            for name, parser in parsers.items():
-                started = time.perf_counter()
-                parser.parse_file(source, target, workers=options.workers)
-                times[name].append(time.perf_counter() - started)
-        for name, each in times.items():
+        works = {
+            name: partial(parser.parse_file, source, target, workers=options.workers)
+            for name, parser in parsers.items()
+        }
+        for name, each in in_turn(works, options.rounds).items():
             seconds = statistics.median(each)
             speeds = {f"{unit}_per_second": round(given[f"n_{unit}"] / seconds) for unit in ("sentences", "words")}
             result[name] |= {"seconds": round(seconds, 3), **speeds}
             if "device_seconds" in result[name]:
                 result[name]["device_share"] = round(result[name]["device_seconds"] / seconds, 3)
         config = {
-            "device": torch.cuda.get_device_name() if options.device == "cuda" else options.device,
-            "model": Path(options.model).name,
-            "weights": weights_checksum(find_model(options.model)),
+            **model_fields(options.model),
+            **torch_fields(options.device),
             "settings": {name: [each.precision, each.stop_above] for name, each in parsers.items()},
             "file": "en_ewt test",
             "sentences": given["n_sentences"],
             "words": given["n_words"],
             "workers": default_workers() if options.workers is None else options.workers,
             "rounds": options.rounds,
-            "torch": torch.__version__,
         }
         save_row("files", config, result, path=options.rows)
         if options.python:

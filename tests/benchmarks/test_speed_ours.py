@@ -12,8 +12,7 @@ from benchmarks.peers import (
 )
 from benchmarks.peers.answers import ALL_PASSES, FILE, ONE_PASS, WORDS, parsed
 from benchmarks.peers.bare_encoder import PlainEncoder
-from benchmarks.peers.profiled import covered, profiled
-from benchmarks.peers.treefine_parser import passes, same_trees
+from benchmarks.peers.treefine_parser import covered, passes, profiled, same_trees
 from benchmarks.speed.curves import sentences_of, with_labels
 from tests.support.tiny import sample, tiny_model, tiny_parser
 from treefine import Parser, TreefineError, write_treebank
