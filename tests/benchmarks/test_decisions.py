@@ -69,10 +69,3 @@ def test_without_a_row_the_table_says_so(monkeypatch):
     monkeypatch.setattr(module, "read_rows", lambda name: [])
 
     assert module.decisions() == "Not measured yet."
-
-
-def test_the_test_set_is_not_looked_at(capsys):
-    with pytest.raises(SystemExit):
-        measure_decisions(["--split", "test"])
-
-    assert "only dev" in capsys.readouterr().err

@@ -1,11 +1,12 @@
-"""What is measured of early stops, against parsers that stop so."""
+"""Early stops, against parsers that stop so, and numbers with fewer bits."""
 
 import pytest
 
 import benchmarks.speed.trade_offs as module
+from benchmarks.accuracy.decisions import measure_decisions
 from benchmarks.accuracy.model_rows import TAGGED, WORDS, without_tags
 from benchmarks.rows import read_rows
-from benchmarks.speed.trade_offs import measure_stopping, right_words, stopping
+from benchmarks.speed.trade_offs import measure_precision, measure_stopping, right_words, stopping
 from tests.support.tiny import sample, tiny_model
 from treefine import Graph, Parser, write_treebank
 from treefine.config import TagSettings
@@ -23,12 +24,16 @@ def folder(tmp_path_factory):
     return folder
 
 
+def options(folder):
+    paths = ["--model", folder / "tiny", "--treebanks", folder, "--rows", folder / "rows.jsonl", "--device", "cpu"]
+    return list(map(str, paths))
+
+
 @pytest.fixture(scope="module")
 def row(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "LIMITS", LIMITS)
-        paths = ["--model", folder / "tiny", "--treebanks", folder, "--rows", folder / "rows.jsonl", "--device", "cpu"]
-        measure_stopping([*map(str, paths), "--limit", "12"])
+        measure_stopping([*options(folder), "--limit", "12"])
     return read_rows("stopping", path=folder / "rows.jsonl")[0]
 
 
@@ -73,8 +78,24 @@ def test_a_word_is_right_with_its_head_and_main_type():
     assert right_words(Graph.of_words([0, 1, 2], ["root", "nsubj", "obj"]), gold) == 2
 
 
-def test_only_dev_is_looked_at(capsys):
+@pytest.mark.parametrize("measure", [measure_stopping, measure_decisions])
+def test_only_dev_is_looked_at(measure, capsys):
     with pytest.raises(SystemExit):
-        measure_stopping(["--split", "test"])
+        measure(["--split", "test"])
 
     assert "only dev is looked at" in capsys.readouterr().err
+
+
+def test_a_row_tells_for_each_precision_what_it_loses_and_how_fast_it_is(folder, capsys):
+    measure_precision([*options(folder), "--limit", "8", "--rounds", "1"])
+
+    (row,) = read_rows("precision", path=folder / "rows.jsonl")
+    assert (row["config"]["sentences"], row["config"]["split"], row["config"]["device"]) == (8, "dev", "cpu")
+    assert row["result"].keys() == {WORDS, TAGGED}
+    for found in row["result"].values():
+        assert found.keys() == {"float32", "int8"}
+        exact, rounded = found["float32"], found["int8"]
+        assert (exact["LAS_lost"], exact["sentences_that_differ"], exact["times_as_fast"]) == (0, 0, 1)
+        assert abs(rounded["LAS_lost"] - (exact["LAS"] - rounded["LAS"])) < 1e-5
+        assert rounded["sentences_per_second"] > 0
+    assert "precision:" in capsys.readouterr().out
