@@ -188,12 +188,12 @@ def refine_parses(options: argparse.Namespace) -> None:
     from benchmarks.accuracy.recipes import parsed_steps, scores
     from treefine import Parser
     from treefine.parsing.initial import empty
-    from treefine.training.train import LAYOUT
+    from treefine.training.train import FolderNames
 
     folder = find_model(options.model)
-    if (folder / LAYOUT.model).is_dir():
-        folder = folder / LAYOUT.model  # of the folder of a training
-    title = folder.parent.name if folder.name == LAYOUT.model else folder.name
+    if (folder / FolderNames.model).is_dir():
+        folder = folder / FolderNames.model  # of the folder of a training
+    title = folder.parent.name if folder.name == FolderNames.model else folder.name
     weights = weights_checksum(folder)
     path = options.treebanks / options.treebank / "dev.conllu.xz"
     gold = list(islice(read_treebank(path), options.sentences))

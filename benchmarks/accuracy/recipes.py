@@ -23,11 +23,9 @@ from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_tree
 from treefine.config import BiLSTMSettings
 from treefine.model.folder import load_model
 from treefine.parsing.initial import InitialParser, empty, given
-from treefine.training.folder import begin_folder
-from treefine.training.logs import LINES
-from treefine.training.prepare import prepare_recipe, sources_of, start_of
+from treefine.training.prepare import prepare_recipe, sources_of, base_of
 from treefine.training.recipe import EMPTY, FILES, MixedSettings, Recipe, expand, find_recipe, read_recipe
-from treefine.training.train import LAYOUT, train
+from treefine.training.train import FolderNames, begin_folder, train
 
 
 @dataclass(frozen=True)
@@ -117,21 +115,21 @@ def train_run(run: Run, output: Path, device: torch.device | None = None) -> Non
     the folds beside them; other trainings that need the same find them there.
     """
     folder, sources = output / run.title, sources_of(run.recipe.initial)
-    if (folder / LAYOUT.model).exists():
+    if (folder / FolderNames.model).exists():
         return
     prepared = prepare_recipe(run.recipe)
     begin_folder(folder, prepared)
-    for name, each in prepared.starts.items():
+    for name, each in prepared.bases.items():
         start = read_run(name, (), each.recipe.training.seed)
         train_run(start, output, device)
-        _link(folder / LAYOUT.start / start.name, output / start.title)
+        _link(folder / FolderNames.bases / start.name, output / start.title)
     for name, inner in run.inner.items():
         if _is_shared(run, inner):
             train_run(inner, output, device)
-            own, folds = folder / LAYOUT.mix / name if name else folder, sources[name].folds
-            _link(own / LAYOUT.initial, output / inner.title)
+            own, folds = folder / FolderNames.mix / name if name else folder, sources[name].folds
+            _link(own / FolderNames.initial, output / inner.title)
             if folds:
-                _link(own / LAYOUT.folds, output / f"{inner.title}-{folds}folds")
+                _link(own / FolderNames.folds, output / f"{inner.title}-{folds}folds")
     for progress in train(prepared, folder, device=device):
         if progress.accuracy is not None:
             steps = " ".join(f"{las:.2%}" for las in progress.accuracy.las_by_step)
@@ -159,13 +157,13 @@ def _link(link: Path, target: Path) -> None:
 def measure_run(run: Run, options: argparse.Namespace) -> None:
     """Parse dev or test with the run's model, and save the trees and a row."""
     folder = options.output / run.title
-    if not (folder / LAYOUT.model).is_dir():
+    if not (folder / FolderNames.model).is_dir():
         raise TreefineError("There is no model to measure.", hint="Train it first: --split dev.", path=str(folder))
     settings = run.recipe.treebank
     path = expand(_of_split(settings.dev, options.split))
     gold = list(read_treebank(path, format=settings.format or None))
     parser = Parser.from_pretrained(
-        folder / LAYOUT.model,
+        folder / FolderNames.model,
         initial=expand(_of_split(run.recipe.initial.dev, options.split)) or None,
         max_steps=run.recipe.refine.max_steps,
         device=options.device,
@@ -190,7 +188,7 @@ def _starting(parser: Parser, run: Run, name: str, source: MixedSettings, option
     if source.parser == FILES:
         initial = expand(_of_split(source.dev, options.split))
     elif source.parser != EMPTY:
-        own = options.output / run.title / LAYOUT.mix / name / LAYOUT.initial / LAYOUT.model
+        own = options.output / run.title / FolderNames.mix / name / FolderNames.initial / FolderNames.model
         initial = Parser.from_pretrained(own if name in run.inner else expand(source.parser), device=options.device)
     return parser.using(initial=initial, max_steps=parser.max_steps)
 
@@ -283,7 +281,7 @@ def encoder_of(recipe: Recipe) -> str:
     """The name of the pretrained encoder, and of the recipe whose model it goes on from, if there is one."""
     if isinstance(recipe.encoder, BiLSTMSettings):
         return "bilstm"
-    name = start_of(recipe)
+    name = base_of(recipe)
     if name:
         return f"{encoder_of(read_recipe(name))}, {find_recipe(name).stem}"
     return Path(recipe.encoder.folder).name
@@ -333,12 +331,12 @@ def trained(folder: Path) -> dict[str, Any]:
     def together(pattern: str) -> float:
         return round(sum(_seconds(_metrics(each)) or 0 for each in folder.glob(pattern)), 1)
 
-    mixed = f"{LAYOUT.mix}/*"
+    mixed = f"{FolderNames.mix}/*"
     return {
-        "training_seconds": _seconds(epochs) if epochs else together(f"{LAYOUT.members}/*") or None,
-        "initial_seconds": (together(LAYOUT.initial) + together(f"{mixed}/{LAYOUT.initial}")) or None,
-        "folds_seconds": together(f"{LAYOUT.folds}/*") + together(f"{mixed}/{LAYOUT.folds}/*"),
-        "start_seconds": together(f"{LAYOUT.start}/*"),
+        "training_seconds": _seconds(epochs) if epochs else together(f"{FolderNames.members}/*") or None,
+        "initial_seconds": (together(FolderNames.initial) + together(f"{mixed}/{FolderNames.initial}")) or None,
+        "folds_seconds": together(f"{FolderNames.folds}/*") + together(f"{mixed}/{FolderNames.folds}/*"),
+        "start_seconds": together(f"{FolderNames.bases}/*"),
         "epochs_run": len(epochs) or None,
         "best_epoch": best["epoch"],
         "LAS_in_training": best["LAS"],  # of the averaged or plain weights, in the precision of the training
@@ -346,7 +344,7 @@ def trained(folder: Path) -> dict[str, Any]:
 
 
 def _metrics(folder: Path) -> list[dict[str, Any]]:
-    path = folder / LINES
+    path = folder / FolderNames.metrics
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

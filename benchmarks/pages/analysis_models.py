@@ -24,7 +24,7 @@ from treefine.evaluation.analysis.export import reduction_text as reduction
 from treefine.evaluation.analysis.refinement import LARGE, Costs, Refinement, mean, refinement_of, together
 from treefine.evaluation.scores import relative_error_reduction
 from treefine.evaluation.tables import count
-from treefine.training.train import LAYOUT
+from treefine.training.train import FolderNames
 
 NAMES = ("en_ewt", "ko_gsd", "tr_imst")  # the paper's treebanks that are here whole
 KINDS = {  # as the paper names its models; what they start from
@@ -177,7 +177,7 @@ def measure_step_times(name: str, rows: Path, device: str | None) -> None:
     costs = costs_of(parser, timed_steps(parser, gold))
     folder = Path(name)
     config = {
-        "model": folder.parent.name if folder.name == LAYOUT.model else folder.name,  # of a training's folder
+        "model": folder.parent.name if folder.name == FolderNames.model else folder.name,  # of a training's folder
         "treebank": TIMED,
         "words": sum(map(len, gold)),
         "T": parser.max_steps,

@@ -20,9 +20,9 @@ from treefine.config import TransformerSettings
 from treefine.model.bundled import ABOUT, BUNDLED, About
 from treefine.model.folder import is_model_folder, load_model, new_folder
 from treefine.model.weight_files import LAYOUT, read_weights
-from treefine.training.logs import recipe_toml
+from treefine.training.recipe import recipe_toml
 from treefine.training.recipe import read_recipe
-from treefine.training.train import LAYOUT as TRAINING
+from treefine.training.train import FolderNames
 
 MOST_BYTES = 40_000_000  # of a bundled model
 KNOWN = {"en": About("English", "UD English EWT 2.3", "CC BY-SA 4.0", "thenlper/gte-small")}
@@ -53,8 +53,8 @@ def measure_bundle(options: argparse.Namespace) -> None:
 
 def make_bundle(source: Path, target: Path, *, rows: Path = ROWS) -> None:
     """Write the bundled model in place of an older one; a row tells its size and the weights it is made of."""
-    if not is_model_folder(source) and is_model_folder(source / TRAINING.model):
-        source = source / TRAINING.model
+    if not is_model_folder(source) and is_model_folder(source / FolderNames.model):
+        source = source / FolderNames.model
     if not is_model_folder(source):
         raise TreefineError(
             "There is no model in this folder.", hint="Name a training's or a model's.", path=str(source)

@@ -38,7 +38,7 @@ from treefine.model.parser_model import ParserModel
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.initial import empty
-from treefine.training.graphs import TrainingGraphs, noised
+from treefine.training.data import TrainingGraphs, noised
 from treefine.training.learner import Learner, quick_products
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes

@@ -16,8 +16,7 @@ from tests.support.tiny_segmenter import tiny_segmenter
 from treefine import Parser, TreefineError
 from treefine.config import ConfidenceSettings, TagSettings
 from treefine.model.bundled import about
-from treefine.training.logs import recipe_toml
-from treefine.training.recipe import read_recipe
+from treefine.training.recipe import read_recipe, recipe_toml
 
 
 def notes(*changes):

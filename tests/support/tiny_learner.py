@@ -7,7 +7,7 @@ from treefine.config import BiLSTMSettings
 from treefine.model.attention import RelationAttention
 from treefine.model.scorer import SharedDropout
 from treefine.parsing.initial import empty
-from treefine.training.graphs import TrainingGraphs
+from treefine.training.data import TrainingGraphs
 from treefine.training.learner import Learner
 from treefine.training.processes import Processes
 from treefine.training.recipe import (

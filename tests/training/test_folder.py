@@ -8,9 +8,9 @@ import pytest
 from tests.support.tiny import sample
 from tests.support.trainings import SYNTR, write_recipe
 from treefine.errors import TreefineError
-from treefine.training.epochs import LAYOUT
-from treefine.training.folder import begin_folder, check_folder
+from treefine.training.epochs import FolderNames
 from treefine.training.prepare import prepare
+from treefine.training.train import begin_folder, check_folder
 from treefine.treebank.conllu import write_treebank
 
 OUT = Path("out")
@@ -63,7 +63,15 @@ def test_other_sentences_of_a_start_cannot_go_on(recipe):
 
 
 @pytest.mark.parametrize(
-    "name", [LAYOUT.start, LAYOUT.initial, LAYOUT.mix, LAYOUT.folds, LAYOUT.members, LAYOUT.checkpoints]
+    "name",
+    [
+        FolderNames.bases,
+        FolderNames.initial,
+        FolderNames.mix,
+        FolderNames.folds,
+        FolderNames.members,
+        FolderNames.checkpoints,
+    ],
 )
 def test_any_trace_of_a_training_is_known(recipe, name):
     (OUT / "recipe.json").unlink()

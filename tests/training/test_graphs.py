@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.support.generated import LABELS, random_heads
 from tests.support.tiny import sample
-from treefine.training.graphs import TrainingGraphs, noised
+from treefine.training.data import TrainingGraphs, noised
 from treefine.training.recipe import InitialSettings, MixedSettings
 from treefine.treebank.graph import Arcs
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from tests.support.tiny_learner import are_equal, blank, learn, learner_of, weights_of
 from treefine.training import learner as learn_module
-from treefine.training.dev_scores import Measure
-from treefine.training.learner import with_hidden
+from treefine.training.dev_scores import DevScorer
+from treefine.training.learner import masked
 from treefine.training.recipe import TrainingSettings
 
 MODEL, BIAFFINE = tiny_model(n_positions=40), tiny_biaffine()  # some sentences need several windows
@@ -24,7 +24,7 @@ def hidden(model, sentences, share, seed):
     """A batch, and the same with pieces hidden."""
     batch = model.batch_of(sentences)
     torch.manual_seed(seed)
-    return batch, with_hidden(batch, share, MASK)
+    return batch, masked(batch, share, MASK)
 
 
 @given(sentences=some_sentences, share=shares, seed=seeds)
@@ -69,7 +69,7 @@ def test_a_share_of_zero_changes_nothing_and_draws_nothing(model):
     state = torch.get_rng_state()
     batch = model.batch_of(SENTENCES)
 
-    assert with_hidden(batch, 0.0, MASK) is batch
+    assert masked(batch, 0.0, MASK) is batch
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -88,7 +88,7 @@ def test_the_batch_that_is_given_stays_as_it_is():
     batch = MODEL.batch_of(SENTENCES)
     pieces = batch.inputs.pieces.clone()
 
-    with_hidden(batch, 0.9, MASK)
+    masked(batch, 0.9, MASK)
 
     assert torch.equal(batch.inputs.pieces, pieces)
 
@@ -98,11 +98,11 @@ def hidden_by(learner, monkeypatch):
     found = set()
 
     def watched(batch, share, piece):
-        after = with_hidden(batch, share, piece)
+        after = masked(batch, share, piece)
         found.update(after.inputs.pieces[after.inputs.pieces != batch.inputs.pieces].tolist())
         return after
 
-    monkeypatch.setattr(learn_module, "with_hidden", watched)
+    monkeypatch.setattr(learn_module, "masked", watched)
     learn(learner, epochs=1)
     return found
 
@@ -127,8 +127,8 @@ def test_training_hides_and_measuring_does_not(make):
         return learner_of(make(), train, training=training)
 
     plain, hiding = learner(0.0), learner(0.9)
-    measure = Measure(dev, plain.model.vocabulary.labels, rule="conll18")
-    assert hiding.measure(dev, blank(dev), measure) == plain.measure(dev, blank(dev), measure)
+    scorer = DevScorer(dev, plain.model.vocabulary.labels, rule="conll18")
+    assert scorer.accuracy(hiding, blank(dev)) == scorer.accuracy(plain, blank(dev))
 
     learn(plain, epochs=1)
     learn(hiding, epochs=1)

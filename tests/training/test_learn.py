@@ -11,8 +11,8 @@ from treefine.config import RelationSettings, TagSettings
 from treefine.errors import TreefineError
 from treefine.model.batch import Graphs
 from treefine.parsing.parser import Parser
-from treefine.training.dev_scores import Measure
-from treefine.training.learner import Gold, step_loss
+from treefine.training.dev_scores import DevScorer
+from treefine.training.learner import GoldBatch, step_loss
 from treefine.training.recipe import InitialSettings, OptimiserSettings, RefineSettings, TrainingSettings
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
@@ -93,7 +93,7 @@ def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(stop, monk
     """Against autograd over the losses of all steps at once."""
     model = settled_model()
     start = [SHORT[0].arcs, *blank(SHORT[1:6])]
-    gold = Gold(Graphs.of(GOLD[:6], model.vocabulary), None)
+    gold = GoldBatch(Graphs.of(GOLD[:6], model.vocabulary), None)
     n_words = sum(map(len, SHORT[:6]))
 
     def gradients_of(update):
@@ -135,7 +135,7 @@ def test_a_step_is_taken_with_the_weights_that_the_step_before_changed(monkeypat
 
     model.load_state_dict(start)
     other = learner_of(model, SHORT, refine=RefineSettings(max_steps=2), optimiser=settings, training=ONE_BATCH)
-    gold = Gold(Graphs.of(GOLD, model.vocabulary), None)
+    gold = GoldBatch(Graphs.of(GOLD, model.vocabulary), None)
     batch, tags = model.batch_of(SHORT), model.given_tags(SHORT)
     graphs = other.decoder.graphs(model(batch, Graphs.of(blank(SHORT), model.vocabulary), tags), batch.is_word)
     first = next(other.steps(SHORT, blank(SHORT), other.tags_of(SHORT)))
@@ -180,7 +180,7 @@ def test_what_an_epoch_draws_follows_from_its_number_and_not_from_what_was_done_
     learn(learner, epochs=1)
     weights = weights_of(learner.model)
     state = {name: each.clone() for name, each in learner.optimiser.state().items()}
-    learner.measure(SHORT, GOLD, Measure(SHORT, learner.model.vocabulary.labels, rule="conll18"))
+    DevScorer(SHORT, learner.model.vocabulary.labels, rule="conll18").accuracy(learner, GOLD)
     losses = learn(learner, epochs=1, first=2)
 
     resumed = learner_of(tiny_model(seed=5), SHORT, parses=GOLD, **settings)
@@ -320,15 +320,15 @@ def test_a_gpu_may_round_products_only_while_it_learns(monkeypatch):
     monkeypatch.setattr(model, "forward", look)
     for _ in learner.epoch(1):
         between.add(torch.backends.cuda.matmul.allow_tf32)
-    learner.measure(SHORT, blank(SHORT), Measure(SHORT, model.vocabulary.labels, rule="conll18"))
+    DevScorer(SHORT, model.vocabulary.labels, rule="conll18").accuracy(learner, blank(SHORT))
 
     assert (while_learning, between, while_measuring) == ({True}, {False}, {False})
 
 
 def test_dev_sentences_too_many_for_memory_are_measured_in_halves(monkeypatch):
     learner = learner_of(model := tiny_model(), SHORT)
-    measure = Measure(SHORT, model.vocabulary.labels, rule="conll18")
-    right, forward = learner.measure(SHORT, blank(SHORT), measure), model.forward
+    scorer = DevScorer(SHORT, model.vocabulary.labels, rule="conll18")
+    right, forward = scorer.accuracy(learner, blank(SHORT)), model.forward
 
     def fail(batch, *rest, **options):
         if len(batch) > 2:
@@ -337,7 +337,7 @@ def test_dev_sentences_too_many_for_memory_are_measured_in_halves(monkeypatch):
 
     monkeypatch.setattr(model, "forward", fail)
 
-    assert learner.measure(SHORT, blank(SHORT), measure) == right
+    assert scorer.accuracy(learner, blank(SHORT)) == right
 
 
 def test_sentences_of_one_length_meet_others_in_each_epoch(monkeypatch):

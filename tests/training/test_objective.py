@@ -8,7 +8,7 @@ from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine.config import RelationSettings, TagSettings
 from treefine.model.batch import Graphs
 from treefine.parsing.refine import BatchStep
-from treefine.training.learner import Gold, step_loss
+from treefine.training.learner import GoldBatch, step_loss
 from treefine.treebank.graph import Graph
 
 KINDS = {
@@ -31,7 +31,7 @@ def short_sentences():
 
 def gold_of(model, sentences):
     graphs = Graphs.of([each.arcs for each in sentences], model.vocabulary)
-    return Gold(graphs, None if model.tagger is None else model.given_tags(sentences))
+    return GoldBatch(graphs, None if model.tagger is None else model.given_tags(sentences))
 
 
 def step_of(model, sentences, chosen):

@@ -10,7 +10,7 @@ from tests.support.trainings import SYNTR
 from treefine.errors import ConfigError
 from treefine.parsing.parser import Parser
 from treefine.training import prepare as module
-from treefine.training.prepare import prepare, start_of
+from treefine.training.prepare import base_of, prepare
 from treefine.treebank.conllu import convert_treebank, read_treebank, write_treebank
 from treefine.treebank.formats import format_of
 
@@ -52,11 +52,11 @@ def test_what_a_recipe_and_its_initial_parser_go_on_from_is_found_with_its_own_s
 
     prepared = prepare("rngtr.toml")
 
-    assert (start_of(prepared.recipe), start_of(prepared.initial)) == ("", "base.toml")
-    assert list(prepared.starts) == ["base.toml"]
-    start = prepared.starts["base.toml"]
+    assert (base_of(prepared.recipe), base_of(prepared.initial[""])) == ("", "base.toml")
+    assert list(prepared.bases) == ["base.toml"]
+    start = prepared.bases["base.toml"]
     assert [each.forms for each in start.data.train] == [each.forms for each in sample()[30:50]]
-    assert prepared.initial.treebank == prepared.recipe.treebank != start.recipe.treebank
+    assert prepared.initial[""].treebank == prepared.recipe.treebank != start.recipe.treebank
 
 
 def test_a_recipe_goes_on_from_one_that_lies_beside_it():
@@ -64,7 +64,7 @@ def test_a_recipe_goes_on_from_one_that_lies_beside_it():
     recipe("recipes/base.toml", encoder="./encoder", treebank="other")
     recipe("recipes/rngtr.toml", encoder="base.toml")
 
-    assert list(prepare("recipes/rngtr.toml").starts) == ["recipes/base.toml"]
+    assert list(prepare("recipes/rngtr.toml").bases) == ["recipes/base.toml"]
 
 
 def test_faults_of_a_start_are_told_with_all_others():
@@ -184,24 +184,24 @@ def test_a_few_sentences_that_two_treebanks_share_do_not_make_them_one():
     own, other = (list(read_treebank(f"{name}.conllu")) for name in ("own", "other"))
     write_treebank(other + own[:5], "other.conllu")
 
-    assert prepare(write_rngtr("other")).initial is not None
+    assert list(prepare(write_rngtr("other")).initial) == [""]
 
 
 def test_folds_may_go_on_from_other_sentences_and_one_parser_from_any():
-    assert prepare(write_rngtr("other")).initial is not None
-    assert prepare(write_rngtr("own", folds=0)).initial is not None
+    assert list(prepare(write_rngtr("other")).initial) == [""]
+    assert list(prepare(write_rngtr("own", folds=0)).initial) == [""]
 
 
 def test_a_start_that_only_chose_its_epoch_by_these_sentences_has_not_learned_from_them():
     Path("other-dev.conllu").write_bytes(Path("own.conllu").read_bytes())
 
-    assert prepare(write_rngtr("other")).initial is not None
+    assert list(prepare(write_rngtr("other")).initial) == [""]
 
 
 def test_the_model_itself_may_go_on_from_its_own_sentences():
     recipe("first.toml", encoder="./encoder", sections=SYNTR)
 
-    assert list(prepare(write_rngtr("other", own="first.toml")).starts) == ["first.toml", "base.toml"]
+    assert list(prepare(write_rngtr("other", own="first.toml")).bases) == ["first.toml", "base.toml"]
 
 
 # A mix
@@ -228,10 +228,9 @@ def test_the_recipes_of_a_mix_learn_from_its_sentences_by_its_seed_and_files_hav
 
     prepared = prepare(recipe("mixed.toml", encoder="./encoder", sections=sections))
 
-    assert prepared.initial is None
-    assert list(prepared.mixed) == ["syntr"]
-    assert prepared.mixed["syntr"].treebank == prepared.recipe.treebank
-    assert prepared.mixed["syntr"].training.seed == 7
+    assert list(prepared.initial) == ["syntr"]
+    assert prepared.initial["syntr"].treebank == prepared.recipe.treebank
+    assert prepared.initial["syntr"].training.seed == 7
     assert list(prepared.data.checksums) == ["own.conllu", "own-dev.conllu", "third.conllu", "third-dev.conllu"]
 
 

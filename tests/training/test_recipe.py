@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from treefine.config import BiLSTMSettings, read_settings
 from treefine.errors import ConfigError
 from treefine.training.recipe import (
-    BUNDLED,
+    BUNDLED_RECIPES,
     InitialSettings,
     MixedSettings,
     PretrainedSettings,
@@ -99,7 +99,7 @@ def test_a_recipe_as_json_is_read_back(written, initial):
     assert read_settings(Recipe, json.loads(json.dumps(asdict(recipe)))) == recipe
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted(BUNDLED.glob("*.toml"))])
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted(BUNDLED_RECIPES.glob("*.toml"))])
 def test_every_bundled_recipe_reads_and_its_initial_parsers_too(path):
     recipe = read_recipe(path.stem)
 
@@ -112,13 +112,13 @@ def test_every_bundled_recipe_reads_and_its_initial_parsers_too(path):
 
 
 def test_a_recipe_of_the_working_folder_comes_before_a_bundled_one(written):
-    bundled = next(iter(sorted(BUNDLED.glob("*.toml"))), BUNDLED / "none.toml")
+    bundled = next(iter(sorted(BUNDLED_RECIPES.glob("*.toml"))), BUNDLED_RECIPES / "none.toml")
 
     assert find_recipe(written(SYNTR, bundled.name)) == Path(bundled.name)
 
 
 def test_a_recipe_that_is_not_there_is_answered_with_the_bundled_ones(written):
-    names = ", ".join(sorted(path.stem for path in BUNDLED.glob("*.toml")))
+    names = ", ".join(sorted(path.stem for path in BUNDLED_RECIPES.glob("*.toml")))
 
     assert faults_of("nowhere") == [f"There is no recipe 'nowhere'. Name a TOML file, or one of {names}."]
 

@@ -4,14 +4,14 @@ from tests.support.tiny import sample, tiny_parser
 from tests.support.trainings import CPU
 from treefine import Constraints
 from treefine.training.data import Data
-from treefine.training.initial_parses import Source, parses_of
+from treefine.training.initial_parses import ParseSource
 from treefine.training.processes import Processes
 from treefine.training.recipe import InitialSettings
 
 
 def parses(settings, data, folder):
-    """What the source gives; no parser has to be trained for it."""
-    making = parses_of(Source("", settings, None, None, folder), data, Processes(CPU), form=None)
+    """Return the parses of a source for which no parser has to be trained."""
+    making = ParseSource("", settings, None, None, folder, data, Processes(CPU), form=None).parses()
     try:
         next(making)
     except StopIteration as end:

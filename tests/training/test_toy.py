@@ -13,9 +13,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tests.support.data import DATA
 from tests.support.trainings import metrics, weights
 from treefine.parsing.parser import Parser
-from treefine.training.graphs import noised
+from treefine.training.data import noised
 from treefine.training.recipe import read_recipe
-from treefine.training.train import LAYOUT, train
+from treefine.training.train import FolderNames, train
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.graph import Graph
 
@@ -111,12 +111,12 @@ def test_refinement_from_an_empty_graph_improves_dev_las_at_each_step_also_when_
     best = max(accuracies, key=lambda accuracy: accuracy.las)
     assert best.las_by_step[0] < ONE_PASS < REFINED < best.las_by_step[-1]
     assert list(best.las_by_step) == sorted(best.las_by_step)
-    assert share_right(whole / LAYOUT.model, toy / "dev.conllu") == pytest.approx(best.las)
+    assert share_right(whole / FolderNames.model, toy / "dev.conllu") == pytest.approx(best.las)
 
     resumed = list(train(recipe("rngtr"), killed, device=CPU))
 
     assert resumed[0].epoch == 6
-    assert resumed[-1].standing.best_epoch > 6  # so that the weights below are those of resumed epochs
+    assert resumed[-1].status.best_epoch > 6  # so that the weights below are those of resumed epochs
     assert weights(killed) == weights(whole)
     assert metrics(killed) == metrics(whole)
 
@@ -126,11 +126,11 @@ def test_refinement_improves_syntr_and_learns_from_the_errors_of_parsers_that_ha
 ):
     stages = {progress.stage: progress for progress in train(recipe("syntr-rngtr"), tmp_path, device=CPU)}
 
-    syntr = tmp_path / LAYOUT.initial / LAYOUT.model
+    syntr = tmp_path / FolderNames.initial / FolderNames.model
     assert list(stages) == ["initial parser", "fold 1 of 2", "fold 2 of 2", ""]
     assert 0.65 < share_right(syntr, toy / "dev.conllu") < ONE_PASS
-    assert share_right(tmp_path / LAYOUT.model, toy / "dev.conllu") > REFINED
-    folds = sorted((tmp_path / LAYOUT.folds).glob(f"*/{LAYOUT.parses}"))
+    assert share_right(tmp_path / FolderNames.model, toy / "dev.conllu") > REFINED
+    folds = sorted((tmp_path / FolderNames.folds).glob(f"*/{FolderNames.fold_parses}"))
     jackknifed = [sentence for fold in folds for sentence in read_treebank(fold)]
     assert agreement(jackknifed, toy / "train.conllu") < share_right(syntr, toy / "train.conllu") - 0.03
 
@@ -160,7 +160,7 @@ def test_a_model_of_a_mix_refines_each_of_its_sources_better_than_it_found_it(re
 
     *_, last = train(recipe("mixed"), tmp_path / "out", device=CPU)
 
-    parser = Parser.from_pretrained(tmp_path / "out" / LAYOUT.model, device=CPU)
+    parser = Parser.from_pretrained(tmp_path / "out" / FolderNames.model, device=CPU)
     sources = {name: str(tmp_path / f"{name}-dev.conllu") for name in ("noised", "one_sided")}
     for path in sources.values():
         assert agreement(read_treebank(path), toy / "dev.conllu") < 0.8
@@ -169,5 +169,5 @@ def test_a_model_of_a_mix_refines_each_of_its_sources_better_than_it_found_it(re
         starting = parser.using(initial=initial, max_steps=4)
         las[name] = agreement(starting.stream(read_treebank(toy / "dev.conllu")), toy / "dev.conllu")
     assert min(las.values()) > REFINED
-    assert last.standing.best_from == pytest.approx(las)
-    assert last.standing.best_las == pytest.approx(sum(las.values()) / 3)
+    assert last.status.best_from == pytest.approx(las)
+    assert last.status.best_las == pytest.approx(sum(las.values()) / 3)

@@ -18,9 +18,8 @@ from treefine.errors import TreefineError
 from treefine.parsing.parser import Parser
 from treefine.training import epochs
 from treefine.training.learner import Learner
-from treefine.training.logs import recipe_toml
 from treefine.training.prepare import prepare
-from treefine.training.recipe import PretrainedSettings, Recipe, TreebankSettings, read_recipe
+from treefine.training.recipe import PretrainedSettings, Recipe, TreebankSettings, read_recipe, recipe_toml
 from treefine.training.train import train
 
 
@@ -63,9 +62,9 @@ def test_progress_goes_on_batch_by_batch_and_ends_each_epoch_with_its_accuracy(s
 def test_the_best_epoch_is_the_one_with_the_highest_las(steps):
     measured = [step.accuracy.las for step in steps if step.stage == "" and step.accuracy is not None]
 
-    standing = steps[-1].standing
-    assert standing.best_las == max(measured)
-    assert standing.best_epoch == measured.index(max(measured)) + 1
+    status = steps[-1].status
+    assert status.best_las == max(measured)
+    assert status.best_epoch == measured.index(max(measured)) + 1
 
 
 def test_metrics_have_all_that_an_epoch_has_to_tell(folder, steps):
@@ -106,19 +105,19 @@ def test_the_card_has_recipes_that_can_be_read_back(folder, steps, tmp_path):
     outer = read_recipe(tmp_path / "outer.toml")
     assert outer.initial.parser == str(tmp_path / "syntr.toml")  # it is found beside the other
     assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
-    assert read_recipe(tmp_path / "syntr.toml") == prepared.initial
+    assert read_recipe(tmp_path / "syntr.toml") == prepared.initial[""]
 
 
 def test_the_card_says_what_was_learned_from_how_and_how_well(folder, steps):
     card = (folder / "out" / "model" / "README.md").read_text()
 
-    standing = steps[-1].standing
+    status = steps[-1].status
     for name in ("train", "dev"):
         digest = hashlib.sha256((folder / f"{name}.conllu").read_bytes()).hexdigest()
         assert f"{digest}  $HERE/{name}.conllu\n" in card
     assert f"treefine {treefine.__version__} with torch {torch.__version__} and seed 1 on 20 sentences" in card
-    assert f"LAS {standing.best_las:.2%};" in card
-    assert "LAS " + ", ".join(f"{las:.2%}" for las in standing.best_by_step) in card
+    assert f"LAS {status.best_las:.2%};" in card
+    assert "LAS " + ", ".join(f"{las:.2%}" for las in status.best_by_step) in card
     assert str(folder) not in card
 
 
@@ -141,7 +140,7 @@ def test_of_epochs_that_are_as_good_the_first_is_kept(tmp_path):
     measured = [step.accuracy.las for step in steps if step.accuracy is not None]
     assert len(measured) == 3
     assert len(set(measured)) == 1  # nothing was learned
-    assert steps[-1].standing.best_epoch == 1
+    assert steps[-1].status.best_epoch == 1
 
 
 def test_a_training_stops_when_the_best_epoch_is_too_long_ago(tmp_path):
@@ -149,7 +148,7 @@ def test_a_training_stops_when_the_best_epoch_is_too_long_ago(tmp_path):
 
     last = run(recipe, tmp_path / "out")[-1]
 
-    assert last.epoch == last.standing.best_epoch + 2 < 30
+    assert last.epoch == last.status.best_epoch + 2 < 30
 
 
 def test_a_training_does_not_stop_before_it_was_measured(tmp_path):
@@ -244,9 +243,9 @@ def test_the_saved_model_parses_dev_as_well_as_its_training_said(tmp_path, t, in
         epochs=4,
     )
 
-    standing = run(recipe, tmp_path / "out")[-1].standing
+    status = run(recipe, tmp_path / "out")[-1].status
 
     gold = list(read_treebank(tmp_path / "dev.conllu"))
     parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
     assert parser.max_steps == t
-    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(standing.best_las)
+    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(status.best_las)

@@ -43,16 +43,15 @@ def train_command(
     DIR/metrics.jsonl what was measured after each epoch.
     """
     from treefine.parsing.plan import find_device  # which loads torch
-    from treefine.training.folder import begin_folder, check_folder
     from treefine.training.prepare import prepare, settings_of
-    from treefine.training.train import LAYOUT, train
+    from treefine.training.train import FolderNames, begin_folder, check_folder, train
 
     folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
     chosen = find_device(device)
     prepared = prepare(recipe, changes or ())
     if is_first:
         check_folder(folder, prepared, is_resumed=resume)
-        for each in (prepared, *prepared.starts.values()):
+        for each in (prepared, *prepared.bases.values()):
             for warning in each.data.warnings:
                 typer.echo(f"treefine: warning: {warning}", err=True)
     if dry_run:
@@ -67,7 +66,7 @@ def train_command(
             pass
         return
     show(steps)
-    model = folder / LAYOUT.model
+    model = folder / FolderNames.model
     command = f"treefine parse --model {shlex.quote(str(model))} IN.conllu -o OUT.conllu"
     typer.echo(f"The model is in {model}. Parse with: {command}")
 
@@ -77,7 +76,7 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr  # None if standard error is closed
     if stream is None or not stream.isatty():
         for step in steps:
-            if stream is not None and step.epoch == step.standing.epoch:
+            if stream is not None and step.epoch == step.status.epoch:
                 stream.write(", ".join(_parts(step, step)) + "\n")
                 stream.flush()
         return
@@ -110,8 +109,8 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
         if accuracy.las_from:
             sources = "from " + " ".join(f"{name} {100 * las:.2f}" for name, las in accuracy.las_from.items())
     scores += [f"{name} {100 * f1:.2f}" for name, f1 in step.segmentation.items()]
-    if step.standing.best_epoch:
-        scores.append(f"best {100 * step.standing.best_las:.2f}")
+    if step.status.best_epoch:
+        scores.append(f"best {100 * step.status.best_las:.2f}")
     return [*filter(None, [step.stage, place, ", ".join(scores), sources, graphs])]
 
 

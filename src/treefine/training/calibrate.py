@@ -13,10 +13,10 @@ from treefine.parsing.parser import Parser
 from treefine.treebank.sentence import Sentence
 
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures that are looked at
-SOFTEST, STEEPEST = 0.05, 20.0  # slopes, likewise
-FARTHEST = 1e6  # scales lie between one part of this and itself
-PRIOR = 0.1  # how surprising a temperature or slope of e or 1/e is in itself: a small dev set is not believed blindly
-N_TRIALS = 60  # each leaves 62 % of the stretch in which the best value lies
+_SOFTEST, _STEEPEST = 0.05, 20.0  # slopes, likewise
+_FARTHEST = 1e6  # scales lie between one part of this and itself
+_PRIOR = 0.1  # how surprising a temperature or slope of e or 1/e is in itself: a small dev set is not believed blindly
+_N_TRIALS = 60  # each leaves 62 % of the stretch in which the best value lies
 
 
 def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
@@ -43,7 +43,7 @@ def _temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
         return 1.0
 
     def surprise(log_temperature: float) -> float:
-        total = PRIOR * log_temperature**2
+        total = _PRIOR * log_temperature**2
         for scores, right in found:
             scaled = scores.astype(np.float64) / np.exp(log_temperature)
             highest = scaled.max(-1, keepdims=True)
@@ -73,15 +73,15 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
 
     def surprise(log_scale: float, slope: float) -> float:
         faults = slope * (doubts - log_scale)  # the log-odds of a fault
-        unlikely = PRIOR * (np.log(slope) ** 2 + log_scale**2 / 10)
+        unlikely = _PRIOR * (np.log(slope) ** 2 + log_scale**2 / 10)
         return float(unlikely + np.logaddexp(0.0, np.where(is_right, faults, -faults)).sum())
 
-    far = np.log(FARTHEST)
+    far = np.log(_FARTHEST)
 
     def best_scale(log_slope: float) -> float:
         return _lowest(lambda log_scale: surprise(log_scale, np.exp(log_slope)), -far, far)
 
-    log_slope = _lowest(lambda each: surprise(best_scale(each), np.exp(each)), np.log(SOFTEST), np.log(STEEPEST))
+    log_slope = _lowest(lambda each: surprise(best_scale(each), np.exp(each)), np.log(_SOFTEST), np.log(_STEEPEST))
     return replace(
         settings, sentence_scale=float(np.exp(best_scale(log_slope))), sentence_slope=float(np.exp(log_slope))
     )
@@ -96,7 +96,7 @@ def _lowest(value: Callable[[float], float], low: float, high: float) -> float:
     golden = (5**0.5 - 1) / 2
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = value(left), value(right)
-    for _ in range(N_TRIALS):
+    for _ in range(_N_TRIALS):
         if at_left < at_right:
             high, right, at_right = right, left, at_left
             left = high - golden * (high - low)

@@ -1,4 +1,4 @@
-"""Where a training stands, on disk: written whole or not at all, never a pickle."""
+"""The folder of a training: the names in it, and checkpoints, which are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -23,8 +24,31 @@ _SCRATCH = ".new-"
 _KINDS = ("weights", "best", "optimiser")
 
 
+class FolderNames:
+    """The names of the files and folders in the folder of a training."""
+
+    recipe: Final = "recipe.json"
+    model: Final = "model"
+    checkpoints: Final = "checkpoints"
+    metrics: Final = "metrics.jsonl"
+    board: Final = "tensorboard"
+    lock: Final = ".lock"  # the file stays; only a living process can hold its lock
+
+    # Each of these folders holds trainings of its own:
+    bases: Final = "start"  # of the models that this one and its initial parsers fine-tune
+    initial: Final = "initial"  # of the initial parser
+    mix: Final = "mix"  # of the initial parsers in the mix, by name
+    members: Final = "members"  # of the models whose weights are averaged
+    folds: Final = "folds"  # of the parsers that parse the training set
+    segmenter: Final = "segmenter"
+
+    fold_parses: Final = "parses.conllu.gz"  # by the parser of a fold, of the sentences it has not seen
+    train_parses: Final = "train.conllu.gz"  # by a parser in the mix, of the training set …
+    dev_parses: Final = "dev.conllu.gz"  # … and of dev
+
+
 @dataclass(frozen=True)
-class Standing:
+class TrainingStatus:
     """How far a training is, and its best epoch so far."""
 
     epoch: int = 0  # the last one that is done
@@ -32,23 +56,23 @@ class Standing:
     best_las: float = 0.0
     best_uas: float = 0.0
     best_by_step: tuple[float, ...] = ()  # the LAS of G¹ … Gᵀ
-    best_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, where there are several
+    best_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, if there are several
     seconds: float = 0.0  # spent so far
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that the rest of a training depends on; what is random in an epoch follows from its number and the seed."""
+    """All that the rest of a training depends on; random choices follow from the seed and the epoch's number."""
 
-    standing: Standing
+    status: TrainingStatus
     weights: dict[str, Tensor]
     best: dict[str, Tensor]
     optimiser: dict[str, Tensor]
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write it beside the last one, which goes only when the new one is whole and on the disk."""
-    name = f"{_PREFIX}{checkpoint.standing.epoch:06}"
+    """Write a checkpoint beside the last one, which is removed only when the new one is complete on the disk."""
+    name = f"{_PREFIX}{checkpoint.status.epoch:06}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
@@ -57,29 +81,29 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
             for kind in _KINDS:
                 tensors = {key: each.detach().contiguous().cpu() for key, each in getattr(checkpoint, kind).items()}
                 save_file(tensors, new / f"{kind}.safetensors")
-            (new / "standing.json").write_text(json.dumps(asdict(checkpoint.standing)), encoding="utf-8")
+            (new / "standing.json").write_text(json.dumps(asdict(checkpoint.status)), encoding="utf-8")
             for file in new.iterdir():
                 with file.open("rb") as written:
-                    os.fsync(written.fileno())  # a rename can outlive a power cut that the bytes do not
+                    os.fsync(written.fileno())  # after a power cut, a rename may survive where the bytes do not
             new.rename(folder / name)
     except (OSError, SafetensorError) as error:
         reason = error.strerror or error if isinstance(error, OSError) else error
         hint = "The one before it is as it was: make room, then start the training again."
         raise TreefineError(f"No checkpoint could be written: {reason}.", hint=hint, path=str(folder)) from error
-    for old in _found(folder):
+    for old in _checkpoints(folder):
         if old.name != name:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
-    """The last one that was written, with which the learner then goes on; None where there is none."""
-    found = _found(folder)
+    """Load the last checkpoint into the learner and return it, or return None if there is none."""
+    found = _checkpoints(folder)
     if not found:
         return None
     last = found[-1]
     try:
         tensors = {kind: load_file(last / f"{kind}.safetensors") for kind in _KINDS}
-        standing = read_settings(Standing, json.loads((last / "standing.json").read_text(encoding="utf-8")))
+        status = read_settings(TrainingStatus, json.loads((last / "standing.json").read_text(encoding="utf-8")))
         wanted = learner.model.state_dict()
         for kind in ("weights", "best"):
             check_weights(tensors[kind], wanted, path=f"{kind}.safetensors")
@@ -89,12 +113,12 @@ def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
         hint = "Delete it; the training then goes on from an earlier one, or starts anew."
         raise TreefineError(f"The checkpoint is damaged ({reason}).", hint=hint, path=str(last)) from error
-    return Checkpoint(standing, **tensors)
+    return Checkpoint(status, **tensors)
 
 
-def remove_leftovers(folder: Path, *names: str) -> None:
-    """Remove what a killed process had not finished: half a checkpoint, or half of a file or folder of these names."""
-    for pattern in (f"checkpoints/{_SCRATCH}*", *(f".{name}.*" for name in names)):
+def remove_unfinished(folder: Path, *names: str) -> None:
+    """Remove what a killed process left half-written: a checkpoint, or a file or folder of one of these names."""
+    for pattern in (f"{FolderNames.checkpoints}/{_SCRATCH}*", *(f".{name}.*" for name in names)):
         for path in folder.glob(pattern):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -102,5 +126,5 @@ def remove_leftovers(folder: Path, *names: str) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _found(folder: Path) -> list[Path]:
+def _checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{_PREFIX}*"))

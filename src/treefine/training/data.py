@@ -1,18 +1,22 @@
-"""The treebanks of a recipe, read and looked over before any work starts."""
+"""What a model learns from: the sentences of its treebanks, checked before any work, and their initial graphs."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
+
+import numpy as np
 
 from treefine.config import Column
 from treefine.errors import ConfigError, TreefineError
 from treefine.evaluation.scores import rule_of
-from treefine.training.recipe import TreebankSettings, expand
+from treefine.training.recipe import InitialSettings, TreebankSettings, expand
 from treefine.treebank.conllu import read_treebank
+from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 from treefine.treebank.validate import tree_faults
 
@@ -21,7 +25,7 @@ FEWEST = 10  # sentences to learn from
 
 @dataclass(frozen=True)
 class Data:
-    """Sentences to learn from, and to choose the best epoch by."""
+    """The sentences to learn from, and the dev sentences that choose the best epoch."""
 
     train: tuple[Sentence, ...]
     dev: tuple[Sentence, ...]
@@ -30,7 +34,7 @@ class Data:
 
 
 def load_data(settings: TreebankSettings) -> Data:
-    """Read the treebanks. All that makes one of them unfit is told in one error, a line for each."""
+    """Read the treebanks; raise one error with a line for each fault."""
     faults: list[str] = []
     read = [_read(path, settings, faults) for path in settings.train]
     train = [sentence for sentences in read for sentence in sentences or ()]
@@ -45,12 +49,12 @@ def load_data(settings: TreebankSettings) -> Data:
 
 
 def checksums_of(paths: Iterable[str]) -> dict[str, str]:
-    """The SHA-256 of each file, by its path in the recipe."""
+    """Return the SHA-256 of each file, by its path in the recipe."""
     return {path: hashlib.sha256(Path(expand(path)).read_bytes()).hexdigest() for path in paths}
 
 
 def filled_columns(sentences: Iterable[Sentence]) -> set[Column]:
-    """The columns in which a word has a tag."""
+    """Return the columns in which some word has a tag."""
     found: set[Column] = set()
     for sentence in sentences:
         columns: dict[Column, tuple[str, ...]] = {"upos": sentence.upos, "xpos": sentence.xpos}
@@ -59,7 +63,7 @@ def filled_columns(sentences: Iterable[Sentence]) -> set[Column]:
 
 
 def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sentence] | None:
-    """The sentences of a file, or None if it cannot be read; what is wrong with it is added to the faults."""
+    """Return the sentences of a file, or None if it cannot be read; add its faults to the list."""
     try:
         sentences = list(read_treebank(expand(path), format=settings.format or None))
     except (TreefineError, OSError) as error:
@@ -75,7 +79,7 @@ def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sent
 
 
 def _unseen_labels(train: Iterable[Sentence], dev: Iterable[Sentence], settings: TreebankSettings) -> Iterable[str]:
-    """A warning of labels that only dev has, as its rule compares them: UD's without their subtypes."""
+    """Warn about labels that only dev has, compared as the rule compares them: UD labels without subtypes."""
     is_ud = rule_of(settings.rule).is_ud
 
     def labels(sentences: Iterable[Sentence]) -> Iterator[str]:
@@ -88,3 +92,60 @@ def _unseen_labels(train: Iterable[Sentence], dev: Iterable[Sentence], settings:
         listed = ", ".join(f"{label} ({count})" for label, count in unseen.most_common(5))
         more = f" and {len(unseen) - 5} others" if len(unseen) > 5 else ""
         yield f"{settings.dev}: the training set has no such label, so these words cannot be right: {listed}{more}."
+
+
+def fold_ranges(n_sentences: int, folds: int) -> list[range]:
+    """Cut the training set into ranges of nearly equal length; neighbours, often of one document, stay together.
+
+    >>> fold_ranges(7, 3)
+    [range(0, 2), range(2, 4), range(4, 7)]
+    """
+    bounds = [n_sentences * fold // folds for fold in range(folds + 1)]
+    return [range(first, end) for first, end in zip(bounds, bounds[1:], strict=False)]
+
+
+class TrainingGraphs:
+    """The initial graphs G⁰ of the training sentences, drawn anew for each epoch.
+
+    `parses` are those of the initial parser, or None if it is empty; `mixed` are those of the sources in the mix.
+    """
+
+    def __init__(
+        self,
+        sentences: Sequence[Sentence],
+        parses: Sequence[Arcs] | None,
+        settings: InitialSettings,
+        mixed: Mapping[str, Sequence[Arcs]] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.gold = [sentence.arcs for sentence in sentences]
+        self.blank = [Arcs((None,) * len(each), (BLANK,) * len(each)) for each in sentences]
+        self.parses = self.blank if parses is None else list(parses)
+        self.mixed = [list((mixed or {})[name]) for name in settings.mix]
+        self.labels = np.array([label for each in self.gold for label in each.labels])
+
+    def draw(self, rng: np.random.Generator) -> list[Arcs]:
+        """Return one graph per sentence: a parse of one source or another, none, or a gold tree with errors."""
+        settings = self.settings
+        shares = (settings.empty_share, settings.noised_share, *(each.share for each in settings.mix.values()))
+        kinds = np.searchsorted(list(accumulate(shares)), rng.random(len(self.parses)), side="right").tolist()
+        sources = [self.blank, self.gold, *self.mixed, self.parses]
+        graphs = [sources[kind][number] for number, kind in enumerate(kinds)]
+        for number, kind in enumerate(kinds):
+            if sources[kind] is self.gold:
+                graphs[number] = noised(graphs[number], settings.noise, self.labels, rng)
+        return graphs
+
+
+def noised(gold: Arcs, rate: float, labels: np.ndarray, rng: np.random.Generator) -> Arcs:
+    """Give about this share of the words a wrong head, a label drawn from `labels`, or both."""
+    heads, names = list(gold.heads), list(gold.labels)
+    for word in np.flatnonzero(rng.random(len(heads)) < rate).tolist():
+        kind = rng.integers(3)  # head, label, both
+        if kind != 1:
+            others = [head for head in range(len(heads) + 1) if head not in (word + 1, gold.heads[word])]
+            if others:
+                heads[word] = int(rng.choice(others))
+        if kind != 0:
+            names[word] = str(rng.choice(labels))
+    return Arcs(tuple(heads), tuple(names))

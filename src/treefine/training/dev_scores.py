@@ -1,4 +1,4 @@
-"""Dev scores after each epoch, step by step, quicker than writing trees out and reading them back."""
+"""Dev scores after each epoch, step by step, without writing the trees and reading them back."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 
+from treefine.errors import TreefineError
 from treefine.evaluation.scores import compared_labels, rule_of
 from treefine.evaluation.words import load_words
+from treefine.parsing.batches import batches, halving
+from treefine.training.learner import Learner
+from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
+
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Shares of right words. Those by step are of the graphs Gᵗ as they are, the last two of the final trees."""
+    """Shares of correct words. `las_by_step` scores the graphs Gᵗ as they are, `uas` and `las` the final trees."""
 
     las_by_step: tuple[float, ...]
     uas: float
     las: float
-    las_from: dict[str, float] = field(default_factory=dict)  # where there are several sources of G⁰: from each of them
+    las_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, if there are several
 
 
 def mean_accuracy(by_source: Mapping[str, Accuracy]) -> Accuracy:
-    """The mean over the sources of G⁰, each of which counts the same; of a single one it is its own."""
+    """Return the mean over the sources of G⁰, each of which counts the same."""
     found = list(by_source.values())
     if len(found) == 1:
         return found[0]
@@ -32,8 +39,8 @@ def mean_accuracy(by_source: Mapping[str, Accuracy]) -> Accuracy:
     return Accuracy(tuple(by_step), uas, las, {name: each.las for name, each in by_source.items()})
 
 
-class Measure:
-    """Counts right words of one treebank, whose words parser and gold share, by the rule of its corpus."""
+class DevScorer:
+    """Scores parses of the dev sentences by the rule of their corpus."""
 
     def __init__(self, sentences: Sequence[Sentence], labels: Sequence[str], *, rule: str) -> None:
         chosen = rule_of(rule)
@@ -41,19 +48,50 @@ class Measure:
         compared = compared_labels(words, is_ud=chosen.is_ud)
         ours = [label.partition(":")[0] if chosen.is_ud else label for label in labels]
         ids = {label: number for number, label in enumerate(dict.fromkeys([*ours, *compared]))}
-        self.of_label = np.array([ids[label] for label in ours])  # what each of the model's labels counts as
+        self.sentences = sentences
+        self.of_label = np.array([ids[label] for label in ours])  # the compared label of each label of the model
         counts = np.ones(len(words), dtype=bool)
         if chosen.is_left_out is not None:
             counts = np.array([not chosen.is_left_out(words, word) for word in range(len(words))], dtype=bool)
-        starts = np.cumsum([0, *map(len, sentences)])
+        ends = np.cumsum([len(sentence) for sentence in sentences])[:-1]
         self.heads = [np.array(each.heads) for each in sentences]
-        flat = np.array([ids[label] for label in compared])
-        self.labels = [flat[start:end] for start, end in zip(starts, starts[1:], strict=False)]
-        self.counts = [counts[start:end] for start, end in zip(starts, starts[1:], strict=False)]
+        self.labels = np.split(np.array([ids[label] for label in compared]), ends)
+        self.counts = np.split(counts, ends)
         self.total = max(1, int(counts.sum()))
 
     def right(self, sentence: int, heads: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
-        """How many counted words of a sentence have the right head, and how many the right label as well."""
+        """Count the words of a sentence with the right head, and those that have the right label as well."""
         has_head = (heads == self.heads[sentence]) & self.counts[sentence]
         has_both = has_head & (self.of_label[labels] == self.labels[sentence])
         return int(has_head.sum()), int(has_both.sum())
+
+    @torch.no_grad()
+    def accuracy(self, learner: Learner, arcs: Sequence[Arcs]) -> Accuracy:
+        """Refine these initial graphs with the averaged weights, if there are any, and score each step."""
+        model, max_steps = learner.model.eval(), learner.recipe.refine.max_steps
+
+        def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
+            found = np.zeros((len(numbers), max_steps + 2), dtype=np.int64)  # LAS by step, then the tree's UAS and LAS
+            chosen = [self.sentences[each] for each in numbers]
+            for step in learner.steps(chosen, [arcs[each] for each in numbers], learner.tags_of(chosen)):
+                is_last = step.t == max_steps
+                ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
+                trees = learner.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
+                graphs, trees = step.graphs.to(_CPU), trees.to(_CPU)
+                for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
+                    number = numbers[place]
+                    found[place, step.t - 1 : max_steps] = self.right(number, *graphs.words(row, length))[1]
+                    if row in ending:
+                        found[place, max_steps:] = self.right(number, *trees.words(row, length))
+            return list(found)
+
+        def too_long(number: int) -> TreefineError:
+            return self.sentences[number].error("Memory does not suffice for this sentence.", hint="Leave it out.")
+
+        sizes = [model.n_pieces(sentence) for sentence in self.sentences]
+        total = np.zeros(max_steps + 2, dtype=np.int64)
+        with learner.optimiser.averaged():
+            for numbers in batches(sizes, 4 * learner.recipe.training.batch_pieces, learner.longest):
+                total += np.sum(halving(numbers, right_words, too_long), axis=0)
+        *by_step, uas, las = (total / self.total).tolist()
+        return Accuracy(tuple(by_step), uas, las)

@@ -1,4 +1,4 @@
-"""One training: batches, the refinement loop with an update at each step, losses and masking (Sec. 3.3)."""
+"""One epoch of training: batches, masking, the refinement loop with an update at each step, and losses (Sec. 3.3)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from treefine.model.batch import Arriving, Batch, Graphs, WordInputs, sent
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
-from treefine.parsing.batches import batches, halving
+from treefine.parsing.batches import batches
 from treefine.parsing.decode import Decoder, made_trees
 from treefine.parsing.plan import is_out_of_memory
 from treefine.parsing.refine import BatchStep, Tags, refine
-from treefine.training.dev_scores import Accuracy, Measure
-from treefine.training.graphs import TrainingGraphs
+from treefine.training.data import TrainingGraphs
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
@@ -34,41 +33,41 @@ from treefine.treebank.sentence import Sentence
 _UNKNOWN_WORD = 1  # as in `Vocabulary.word_ids`
 
 
-def with_hidden(batch: Batch, share: float, hidden_piece: int) -> Batch:
-    """The batch with about this share of its pieces replaced by one that says nothing; ROOT, CLS and SEP stay.
+def masked(batch: Batch, share: float, mask_piece: int) -> Batch:
+    """Replace about this share of the pieces by `mask_piece`; ROOT, CLS and SEP stay.
 
-    A BiLSTM's words become unknown ones, and keep their characters.
+    The words of a BiLSTM become unknown words, and keep their characters.
     """
     if not share:
         return batch
     inputs = batch.inputs
     if isinstance(inputs, WordInputs):
-        is_hidden = (torch.rand(inputs.words.shape, device=inputs.words.device) < share) & (inputs.words > 0)
-        return replace(batch, inputs=replace(inputs, words=inputs.words.masked_fill(is_hidden, _UNKNOWN_WORD)))
-    is_hidden = (torch.rand(inputs.pieces.shape, device=inputs.pieces.device) < share) & (inputs.words > 0)
-    return replace(batch, inputs=replace(inputs, pieces=inputs.pieces.masked_fill(is_hidden, hidden_piece)))
+        is_masked = (torch.rand(inputs.words.shape, device=inputs.words.device) < share) & (inputs.words > 0)
+        return replace(batch, inputs=replace(inputs, words=inputs.words.masked_fill(is_masked, _UNKNOWN_WORD)))
+    is_masked = (torch.rand(inputs.pieces.shape, device=inputs.pieces.device) < share) & (inputs.words > 0)
+    return replace(batch, inputs=replace(inputs, pieces=inputs.pieces.masked_fill(is_masked, mask_piece)))
 
 
 @dataclass(frozen=True)
-class Gold:
-    """What is right for a batch."""
+class GoldBatch:
+    """The gold graphs and tags of a batch."""
 
     graphs: Graphs
-    tags: Int[Tensor, "batch word column"] | None  # counted from 1; only where tags are learned
+    tags: Int[Tensor, "batch word column"] | None  # ids count from 1; None if tags are not learned
 
-    def select(self, sentences: tuple[int, ...], n_words: int) -> Gold:
-        """That of some sentences, cut to `n_words`."""
+    def select(self, sentences: tuple[int, ...], n_words: int) -> GoldBatch:
+        """Return the gold of some sentences, cut to `n_words`."""
         if len(sentences) == len(self.graphs.heads):
             return self
         rows = sent(sentences, self.graphs.heads.device)
         tags = None if self.tags is None else self.tags[rows, :n_words]
-        return Gold(self.graphs.select(rows, n_words), tags)
+        return GoldBatch(self.graphs.select(rows, n_words), tags)
 
 
-def step_loss(step: BatchStep, gold: Gold) -> Float[Tensor, ""]:
-    """The loss of one step, summed over the words that still move: heads, labels of the right heads, and tags.
+def step_loss(step: BatchStep, gold: GoldBatch) -> Float[Tensor, ""]:
+    """Return the loss of one step, summed over the words that still move: heads, labels of the gold heads, and tags.
 
-    Tags are learned at the first step alone, whose tags are the ones that count: later steps read them.
+    Tags are learned only at the first step, because later steps read the tags that it predicts.
     """
     right = gold.select(step.sentences, step.batch.n_words)
     heads, labels = right.graphs.heads, right.graphs.labels
@@ -83,11 +82,8 @@ def _summed(scores: Float[Tensor, "batch word choice"], right: Int[Tensor, "batc
     return F.cross_entropy(scores.flatten(0, 1), right.flatten(), ignore_index=ignored, reduction="sum")
 
 
-CPU = torch.device("cpu")
-
-
 class Learner:
-    """A model that is being trained. All that is random in an epoch follows from the seed and the epoch's number."""
+    """A model in training. All random choices of an epoch follow from the seed and the epoch's number."""
 
     def __init__(
         self,
@@ -110,13 +106,13 @@ class Learner:
         encoder = model.settings.encoder
         self.longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else max(self.sizes)
         subwords = model.subwords
-        self.hidden_piece = 0 if subwords is None else subwords.unk_id if subwords.mask_id is None else subwords.mask_id
+        self.mask_piece = 0 if subwords is None else subwords.unk_id if subwords.mask_id is None else subwords.mask_id
         precision = recipe.training.precision
         is_bfloat16 = precision == "bfloat16" or (precision == "auto" and processes.device.type == "cuda")
         self.dtype = torch.bfloat16 if is_bfloat16 else torch.float32
 
     def epoch(self, number: int) -> Iterator[tuple[float, float]]:
-        """Learn from all sentences once; yield the share of the epoch that is done and the loss, batch by batch.
+        """Learn from all sentences once; yield the share of the epoch that is done and the loss after each batch.
 
         `number` counts from 1.
         """
@@ -128,7 +124,7 @@ class Learner:
         found = batches([self.sizes[each] for each in order], settings.batch_pieces, self.longest)
         self.model.train()
         self.n_moving[:] = 0
-        waiting: list[tuple[float, Callable[[], float]]] = []  # a loss is read when the next batch has been started
+        waiting: list[tuple[float, Callable[[], float]]] = []  # a loss is read while the next batch is computed
         for done, chosen in enumerate(rng.permutation(len(found)).tolist()):
             numbers = [order[each] for each in found[chosen]]
             progress = (number - 1 + done / len(found)) / settings.epochs
@@ -148,17 +144,17 @@ class Learner:
             yield share, read()
 
     def learn_from(self, numbers: Sequence[int], drawn: Sequence[Arcs], progress: float) -> Callable[[], float]:
-        """Refine one batch, learning at each step or from all of them; the loss of a word and step, to be asked for."""
+        """Refine one batch and learn; return a function that waits for the mean loss per word and step."""
         settings, optimiser = self.recipe.refine, self.optimiser
         ours = self.processes.share(numbers)
         sentences = [self.train[number] for number in ours]
         steps: Iterator[BatchStep] = iter(())
         if sentences:
             gold, tags = self._gold(sentences), self.tags_of(sentences)
-            if tags is not None and gold.tags is not None:  # what is given is not to be learned
+            if tags is not None and gold.tags is not None:  # tags that are given are not learned
                 gold = replace(gold, tags=gold.tags * (tags == 0))
             graphs = [drawn[number] for number in ours]
-            steps = self.steps(sentences, graphs, tags, stops=settings.stop, hidden=self.recipe.training.hidden)
+            steps = self.steps(sentences, graphs, tags, stops=settings.stop, mask_share=self.recipe.training.hidden)
         n_all = sum(len(self.train[number]) for number in numbers)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
         for t in range(settings.max_steps):
@@ -188,11 +184,11 @@ class Learner:
         tags: Tags | None,
         *,
         stops: bool = True,
-        hidden: float = 0.0,
+        mask_share: float = 0.0,
     ) -> Iterator[BatchStep]:
-        """The refinement of one batch, in training or not as the model is; `hidden` is a share of its pieces."""
+        """Yield the refinement steps of one batch; a share of its pieces may be masked."""
         model, device = self.model, self.processes.device
-        batch = with_hidden(model.batch_of(sentences).to(device), hidden, self.hidden_piece)
+        batch = masked(model.batch_of(sentences).to(device), mask_share, self.mask_piece)
         has_any = any(head is not None for each in arcs for head in each.heads)
         initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
         first_trees = made_trees(model, initial)
@@ -218,7 +214,7 @@ class Learner:
         )
 
     def tags_of(self, sentences: Sequence[Sentence]) -> Tags | None:
-        """The tags to read. In training, a model that predicts them has some given, so that it learns to read both."""
+        """Return the tags to read. In training, a model that predicts tags is given some, to learn to read both."""
         source = self.model.settings.tags.source
         share = self.recipe.training.given_tags if source == "predicted" and self.model.training else 0.0
         if source == "none" or (source == "predicted" and not share):
@@ -229,68 +225,36 @@ class Learner:
         return tags
 
     def _is_given(self, n_sentences: int, n_columns: int, share: float) -> Bool[Tensor, "batch 1 column"]:
-        """Which sentences have tags given: half of them have all columns, the others one."""
+        """Draw which sentences have tags given: half of them in all columns, the others in one."""
         drawn = torch.rand((2, n_sentences, 1, 1), device=self.processes.device)
         only = torch.randint(n_columns, (n_sentences, 1, 1), device=drawn.device)
         is_only = torch.arange(n_columns, device=drawn.device) == only  # [batch, 1, column]
         return (drawn[0] < share) & ((drawn[1] < 0.5) | is_only)
 
-    def _gold(self, sentences: Sequence[Sentence]) -> Gold:
+    def _gold(self, sentences: Sequence[Sentence]) -> GoldBatch:
         device = self.processes.device
         graphs = Graphs.of([sentence.arcs for sentence in sentences], self.model.vocabulary).to(device)
-        return Gold(graphs, None if self.model.tagger is None else sent(self.model.given_tags(sentences), device))
+        return GoldBatch(graphs, None if self.model.tagger is None else sent(self.model.given_tags(sentences), device))
 
     def _autocast(self) -> AbstractContextManager[None]:
-        """The precision of the recipe in training; dev is measured in the model's own, by which it will parse."""
+        """Use the recipe's precision in training; dev is scored in the precision in which the model will parse."""
         is_shorter = self.model.training and self.dtype != torch.float32
         return torch.autocast(self.processes.device.type, dtype=self.dtype, enabled=is_shorter)
 
     def moving(self) -> list[float]:
-        """The shares of the words that still moved at each step of the last epoch."""
+        """Return the share of the words that still moved at each step of the last epoch."""
         shares: list[float] = (self.n_moving / max(1, self.n_moving[0])).tolist()
         return shares
 
-    @torch.no_grad()
-    def measure(self, sentences: Sequence[Sentence], arcs: Sequence[Arcs], measure: Measure) -> Accuracy:
-        """The accuracy of the averaged weights, if there are any, step by step."""
-        self.model.eval()
-        sizes = [self.model.n_pieces(sentence) for sentence in sentences]
-        max_steps = self.recipe.refine.max_steps
-
-        def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
-            found = np.zeros((len(numbers), max_steps + 2), dtype=np.int64)  # LAS by step, then the tree's UAS and LAS
-            chosen = [sentences[each] for each in numbers]
-            for step in self.steps(chosen, [arcs[each] for each in numbers], self.tags_of(chosen)):
-                is_last = step.t == max_steps
-                ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
-                trees = self.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
-                graphs, trees = step.graphs.to(CPU), trees.to(CPU)
-                for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
-                    number = numbers[place]
-                    found[place, step.t - 1 : max_steps] = measure.right(number, *graphs.words(row, length))[1]
-                    if row in ending:
-                        found[place, max_steps:] = measure.right(number, *trees.words(row, length))
-            return list(found)
-
-        def too_long(number: int) -> TreefineError:
-            return sentences[number].error("Memory does not suffice for this sentence.", hint="Leave it out.")
-
-        with self.optimiser.averaged():
-            total = np.zeros(max_steps + 2, dtype=np.int64)
-            for numbers in batches(sizes, 4 * self.recipe.training.batch_pieces, self.longest):
-                total += np.sum(halving(numbers, right_words, too_long), axis=0)
-        *by_step, uas, las = (total / measure.total).tolist()
-        return Accuracy(tuple(by_step), uas, las)
-
     def measured_weights(self) -> dict[str, Tensor]:
-        """A copy of the weights as they are measured."""
+        """Copy the weights with which dev is scored."""
         with self.optimiser.averaged():
             return {name: each.detach().cpu().clone() for name, each in self.model.state_dict().items()}
 
 
 @contextmanager
 def quick_products() -> Iterator[None]:
-    """Let a GPU round to ten bits where it multiplies float32 matrices: enough to learn, too little to parse."""
+    """Let a GPU multiply float32 matrices in TF32: precise enough to learn, but not to parse."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
     try:

@@ -1,4 +1,4 @@
-"""What a training measured, for people and for TensorBoard, and what a model's card says about it."""
+"""The metrics of a training, as lines of JSON and for TensorBoard, and the notes in the model card."""
 
 from __future__ import annotations
 
@@ -6,30 +6,28 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from treefine.errors import TreefineError
-from treefine.training.checkpoint import Standing
+from treefine.training.checkpoint import FolderNames, TrainingStatus
 from treefine.training.data import Data
-from treefine.training.recipe import FILES, Recipe, values_of
+from treefine.training.new_model import TrainedBase
+from treefine.training.recipe import FILES, Recipe, recipe_toml
 from treefine.version import __version__
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-LINES, BOARD = "metrics.jsonl", "tensorboard"
 
+class MetricsLog:
+    """Writes metrics.jsonl and the folder `tensorboard`; without a folder, nothing.
 
-class Metrics:
-    """Writes metrics.jsonl, and the folder `tensorboard`, until it is left; without a folder nothing.
-
-    Epochs after `after_epoch` are about to be done anew: their lines go. The board is written anew from those that
-    stay, so that it never has a point twice.
+    Epochs after `after_epoch` are about to be repeated, so their lines are removed. The board is rewritten from the
+    lines that stay, so that it never has a point twice.
     """
 
     def __init__(self, folder: Path | None, *, after_epoch: int) -> None:
@@ -39,16 +37,16 @@ class Metrics:
             return
         with _reported(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            kept = [values for values in _read(folder / LINES) if values["epoch"] <= after_epoch]
-            scratch = folder / f".{LINES}.new"
+            kept = [values for values in _read(folder / FolderNames.metrics) if values["epoch"] <= after_epoch]
+            scratch = folder / f".{FolderNames.metrics}.new"
             scratch.write_text("".join(map(_line, kept)), encoding="utf-8")
-            scratch.replace(folder / LINES)
-            shutil.rmtree(folder / BOARD, ignore_errors=True)
-            self.board = _board(folder / BOARD)
+            scratch.replace(folder / FolderNames.metrics)
+            shutil.rmtree(folder / FolderNames.board, ignore_errors=True)
+            self.board = _board(folder / FolderNames.board)
             for values in kept:
                 self._show(values)
 
-    def __enter__(self) -> Metrics:
+    def __enter__(self) -> MetricsLog:
         return self
 
     def __exit__(
@@ -63,7 +61,7 @@ class Metrics:
         if self.folder is None:
             return
         with _reported(self.folder):
-            with (self.folder / LINES).open("a", encoding="utf-8") as file:
+            with (self.folder / FolderNames.metrics).open("a", encoding="utf-8") as file:
                 file.write(_line({"epoch": epoch, **values}))
             self._show({"epoch": epoch, **values})
 
@@ -80,7 +78,7 @@ def _line(values: dict[str, float]) -> str:
 
 
 def _read(path: Path) -> Iterator[dict[str, float]]:
-    """The lines that are whole; the last one of a killed training may not be."""
+    """Yield the complete lines; the last one of a killed training may be cut off."""
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
@@ -108,23 +106,14 @@ def _reported(folder: Path) -> Iterator[None]:
         raise TreefineError(f"The metrics could not be written: {reason}.", path=str(folder)) from error
 
 
-@dataclass(frozen=True)
-class Origin:
-    """The model that a training goes on from, where that was trained for it."""
-
-    folder: str
-    recipe: Recipe
-    data: Data
-
-
 def notes_of(
-    recipe: Recipe, data: Data, standing: Standing, *, inner: Mapping[str, Recipe], origin: Origin | None = None
+    recipe: Recipe, data: Data, status: TrainingStatus, *, inner: Mapping[str, Recipe], base: TrainedBase | None = None
 ) -> str:
-    """The recipe, those of its initial parsers and its start, the code's versions, checksums and the dev scores."""
-    members, scores = recipe.training.members, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
-    chosen = f"The best of {standing.epoch} epochs is number {standing.best_epoch}."
-    by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in standing.best_by_step)}"
-    if not standing.best_epoch:
+    """Return the recipes of the model, its initial parsers and its base, with versions, checksums and dev scores."""
+    members, scores = recipe.training.members, f"UAS {status.best_uas:.2%} and LAS {status.best_las:.2%}"
+    chosen = f"The best of {status.epoch} epochs is number {status.best_epoch}."
+    by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in status.best_by_step)}"
+    if not status.best_epoch:
         chosen, by_step = f"Its weights are the mean of those of {members} trainings.", ""
     lines = [
         "## Training",
@@ -148,21 +137,21 @@ def notes_of(
             "",
         ]
     if recipe.initial.mix:
-        lines += [*_notes_of_mix(recipe, standing), ""]
+        lines += [*_notes_of_mix(status), ""]
     for name, each in inner.items():
         whose = f"the parser that is mixed in as {name}" if name in recipe.initial.mix else "its initial parser"
         lines += [f"The recipe of {whose}:", "```toml", recipe_toml(each) + "```", ""]
     checksums = data.checksums
-    if origin is not None:
-        lines += ["The recipe of the model it goes on from:", "```toml", recipe_toml(origin.recipe) + "```", ""]
-        checksums = checksums | origin.data.checksums
+    if base is not None:
+        lines += ["The recipe of the model it goes on from:", "```toml", recipe_toml(base.recipe) + "```", ""]
+        checksums = checksums | base.data.checksums
     files = [f"{digest}  {path}" for path, digest in checksums.items()]
     return "\n".join([*lines, "SHA-256 of the files:", "```", *files, "```"])
 
 
-def _notes_of_mix(recipe: Recipe, standing: Standing) -> list[str]:
-    """How to use a model that refines the parses of several parsers, and how well it does."""
-    scores = ", ".join(f"{name} {las:.2%}" for name, las in standing.best_from.items())
+def _notes_of_mix(status: TrainingStatus) -> list[str]:
+    """Say how to use a model that refines the parses of several parsers, and how good it is."""
+    scores = ", ".join(f"{name} {las:.2%}" for name, las in status.best_from.items())
     return [
         "It was trained to refine the parses of several parsers, and the scores above are means over them. "
         f"LAS of the dev trees from each: {scores}. Refine such parses:",
@@ -170,25 +159,3 @@ def _notes_of_mix(recipe: Recipe, standing: Standing) -> list[str]:
         "treefine refine --model THIS_FOLDER PARSES.conllu -o BETTER.conllu",
         "```",
     ]
-
-
-def recipe_toml(recipe: Recipe) -> str:
-    """The recipe as a TOML file that `read_recipe` reads, with all settings, the defaults too."""
-    values = values_of(recipe)
-    del values["decode"]["root_label"]  # the treebank's, and not for a recipe to say
-    return "\n".join(_toml_lines(values)) + "\n"
-
-
-def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The settings of a section, then the sections within it; what is not there is left out."""
-    for key, value in values.items():
-        if not isinstance(value, dict) and value is not None:
-            yield _pair(key, value)
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from ("", f"[{prefix}{key}]", *_toml_lines(value, f"{prefix}{key}."))
-
-
-def _pair(key: str, value: object) -> str:
-    """One setting; JSON writes strings, numbers and lists of them as TOML does, but for one character."""
-    return f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")

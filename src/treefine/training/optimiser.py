@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -14,7 +14,7 @@ from treefine.training.recipe import OptimiserSettings
 
 
 class Optimiser:
-    """The updates of a model's weights. `progress`, from 0 to 1, is the share of the training that is done."""
+    """Updates the weights of a model. `progress`, from 0 to 1, is the share of the training that is done."""
 
     def __init__(self, model: ParserModel, settings: OptimiserSettings) -> None:
         self.settings = settings
@@ -45,7 +45,7 @@ class Optimiser:
             self.mean = [parameter.detach().clone() for parameter in self.parameters]
 
     def update(self, progress: float) -> None:
-        """Change the weights by their gradients, and clear these."""
+        """Update the weights by their gradients, and clear the gradients."""
         if self.settings.clip:
             nn.utils.clip_grad_norm_(self.parameters, self.settings.clip, foreach=self.has_fused)
         factor = rate_factor(progress, self.settings.warm_up)
@@ -54,14 +54,12 @@ class Optimiser:
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
-        if self.mean:  # early on the mean is short, so that it soon forgets the first weights
-            kept = min(self.settings.average, self.n_updates / (self.n_updates + 10))
-            with torch.no_grad():
-                torch._foreach_lerp_(self.mean, list(self.parameters), 1 - kept)
+        if self.mean:
+            update_mean(self.mean, self.parameters, self.settings.average, self.n_updates)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """The model with the mean of its weights, if there is one, for as long as this lasts."""
+        """Give the model the mean of its weights, if there is one, until the context ends."""
         self._swap()
         try:
             yield
@@ -71,12 +69,12 @@ class Optimiser:
     @torch.no_grad()
     def _swap(self) -> None:
         for parameter, mean in zip(self.parameters, self.mean, strict=bool(self.mean)):
-            kept = parameter.clone()  # values change places, not tensors: an LSTM's lie in one block on a GPU
+            kept = parameter.clone()  # values are swapped, not tensors: those of an LSTM lie in one block on a GPU
             parameter.copy_(mean)
             mean.copy_(kept)
 
     def state(self) -> dict[str, Tensor]:
-        """All that the next update depends on but the weights themselves, by name."""
+        """Return all that the next update depends on except the weights, by name."""
         found: dict[str, Tensor] = {"n_updates": torch.tensor(self.n_updates)}
         for number, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
             for key, value in self.adam.state.get(parameter, {}).items():
@@ -86,7 +84,7 @@ class Optimiser:
         return found
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from such a state."""
+        """Continue from such a state."""
         self.n_updates = int(state["n_updates"])
         self.adam.state.clear()
         for number, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
@@ -101,8 +99,15 @@ class Optimiser:
                 self.mean[number] = state[f"mean.{name}"].to(device, copy=True)
 
 
+@torch.no_grad()
+def update_mean(mean: Sequence[Tensor], weights: Sequence[Tensor], average: float, n_updates: int) -> None:
+    """Update a running mean of weights in place; early on it is short, so that it soon forgets the first weights."""
+    kept = min(average, n_updates / (n_updates + 10))
+    torch._foreach_lerp_(list(mean), list(weights), 1 - kept)
+
+
 def rate_factor(progress: float, warm_up: float) -> float:
-    """The share of the highest rate: up in a line, then down to zero.
+    """Return the share of the highest rate: it rises linearly, then falls to zero.
 
     >>> [rate_factor(progress, 0.2) for progress in (0.1, 0.2, 0.6, 1.0)]
     [0.5, 1.0, 0.5, 0.0]
@@ -113,7 +118,7 @@ def rate_factor(progress: float, warm_up: float) -> float:
 
 
 def _is_pretrained(model: ParserModel, name: str) -> bool:
-    """Whether a weight comes with the encoder; all others learn at the higher rate."""
+    """Tell whether a weight comes with the encoder; all others learn at the higher rate."""
     if isinstance(model.settings.encoder, BiLSTMSettings) or not name.startswith("encoder."):
         return False
     inner = name.removeprefix("encoder.")

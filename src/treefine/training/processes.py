@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from treefine.errors import TreefineError
 
-SETTLING = 0.3  # seconds; gloo's thread lets go of the last tensors late, and must not do so while Python ends
-LONGEST_WAIT = timedelta(minutes=30)  # for the others, after which one of them is taken for dead
+_SETTLING = 0.3  # seconds; gloo's thread lets go of the last tensors late, and must not do so while Python ends
+_LONGEST_WAIT = timedelta(minutes=30)  # for the others, after which one of them is taken for dead
 
 
 class Processes:
@@ -48,7 +48,7 @@ class Processes:
             try:
                 if is_on_gpu:
                     torch.cuda.set_device(self.device)
-                dist.init_process_group("nccl" if is_on_gpu else "gloo", timeout=LONGEST_WAIT)
+                dist.init_process_group("nccl" if is_on_gpu else "gloo", timeout=_LONGEST_WAIT)
             except (RuntimeError, ValueError) as error:
                 reason = str(error).partition("\n")[0]
                 raise TreefineError(
@@ -61,7 +61,7 @@ class Processes:
     ) -> None:
         if self.count > 1:
             dist.destroy_process_group()
-            time.sleep(SETTLING)
+            time.sleep(_SETTLING)
 
     @property
     def is_first(self) -> bool:

@@ -23,14 +23,54 @@ from treefine.config import (
 from treefine.errors import ConfigError
 from treefine.treebank.formats import FORMATS
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found]
+
 EMPTY, FILES = "empty", "files"  # initial parsers that are no models
+BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 
 
-def check_claims(*claims: tuple[bool, str]) -> None:
-    """Raise, all at once, what is wrong where a claim does not hold."""
+def _check(*claims: tuple[bool, str]) -> None:
+    """Raise one error with the message of every claim that does not hold."""
     faults = [fault for holds, fault in claims if not holds]
     if faults:
         raise ValueError(*faults)
+
+
+@dataclass(frozen=True, slots=True)
+class TreebankSettings:
+    """What to learn from, and what to choose the best epoch by."""
+
+    train: tuple[str, ...]  # one file, or several that are learned together
+    dev: str
+    rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # by which dev is scored
+    format: str = ""  # of all files, initial parses too; empty: told by their names
+
+    def __post_init__(self) -> None:
+        _check(
+            (bool(self.train) and all(self.train), "train names no file"),
+            (bool(self.dev), "dev names no file"),
+            ("-" not in (*self.train, self.dev), "standard input cannot be read again and again; name a file"),
+            (
+                self.format in ("", *FORMATS),
+                f"format = {json.dumps(self.format)}; choose one of {', '.join(FORMATS)}, or leave it out",
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainedSettings:
+    """The pretrained transformer to start from."""
+
+    folder: str  # of an encoder, or OWNER/NAME on a hub; or to go on from: a model's folder, or a recipe to train first
+    family: Literal["pretrained"] = "pretrained"
+    pieces: Literal["all", "cut"] = "all"  # cut: a word table of the treebank's pieces and the most frequent others
+    n_frequent: int = 8000  # how many others
+
+    def __post_init__(self) -> None:
+        _check((bool(self.folder), "folder names nothing; name that of an encoder or a model, or a recipe"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +85,7 @@ class MixedSettings:
 
     def __post_init__(self) -> None:
         claims = _source_claims(self.parser, self.folds, self.train, self.dev)
-        check_claims(*claims, (self.share > 0, "share = 0 is no share; leave this source out"))
+        _check(*claims, (self.share > 0, "share = 0 is no share; leave this source out"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +105,7 @@ class InitialSettings:
         shares = (self.empty_share, self.noised_share, *(each.share for each in self.mix.values()))
         among = "empty_share, noised_share and the shares in mix" if self.mix else "empty_share and noised_share"
         odd = [name for name in self.mix if not re.fullmatch(r"[A-Za-z0-9_]+", name)]
-        check_claims(
+        _check(
             *_source_claims(self.parser, self.folds, self.train, self.dev),
             (round(sum(shares), 9) <= 1, f"{among} together are over 1"),  # 0.2 + 0.4 + 0.3 + 0.1 is a bit more
             (self.noise <= 1, f"noise = {self.noise}; it must not be over 1"),
@@ -93,83 +133,6 @@ def _source_claims(parser: str, folds: int, train: str, dev: str) -> list[tuple[
 
 
 @dataclass(frozen=True, slots=True)
-class SegmenterTraining:
-    """How a segmenter is trained on the text of the treebank; what has a share is drawn anew each epoch."""
-
-    network: SegmenterSettings = field(default_factory=SegmenterSettings)
-    epochs: int = 40
-    rate: float = 2e-3
-    window: int = 640  # characters that are read together
-    batch_windows: int = 32  # fewer suit a small treebank: it needs some thousand updates
-    weight_decay: float = 0.01
-    average: float = 0.995  # what a running mean of the weights keeps of itself at an update
-    hidden: float = 0.05  # share of the characters that the network does not get to see; of the runs it is twice that
-    joined: float = 0.1  # share of the documents that no blank line parts from the next
-    shuffled: float = 0.5  # share of the documents whose sentences stand in another order
-    wrapped: float = 0.1  # share of the documents that have lines of some width …
-    lines: float = 0.05  # … or a sentence a line
-    lowered: float = 0.05  # share of the sentences in small letters
-    unpointed: float = 0.05  # share of the sentences without their last full stop
-
-    def __post_init__(self) -> None:
-        counts = {"epochs": self.epochs, "window": self.window, "batch_windows": self.batch_windows}
-        faults = [f"{name} = 0; it must be at least 1" for name, count in counts.items() if not count]
-        names = ("joined", "shuffled", "lowered", "unpointed")
-        shares = {name: getattr(self, name) for name in names}
-        faults += [f"{name} = {share}; it must not be over 1" for name, share in shares.items() if share > 1]
-        if self.wrapped + self.lines > 1:
-            faults.append("wrapped and lines together are over 1")
-        if self.hidden >= 0.5:
-            faults.append(f"hidden = {self.hidden}; it must be below 0.5")
-        if self.average >= 1:
-            faults.append(f"average = {self.average}; it must be below 1")
-        if faults:
-            raise ValueError(*faults)
-
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found]
-
-BUNDLED = Path(__file__).with_name("recipes")
-
-
-@dataclass(frozen=True, slots=True)
-class TreebankSettings:
-    """What to learn from, and what to choose the best epoch by."""
-
-    train: tuple[str, ...]  # one file, or several that are learned together
-    dev: str
-    rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # by which dev is scored
-    format: str = ""  # of all files, initial parses too; empty: told by their names
-
-    def __post_init__(self) -> None:
-        check_claims(
-            (bool(self.train) and all(self.train), "train names no file"),
-            (bool(self.dev), "dev names no file"),
-            ("-" not in (*self.train, self.dev), "standard input cannot be read again and again; name a file"),
-            (
-                self.format in ("", *FORMATS),
-                f"format = {json.dumps(self.format)}; choose one of {', '.join(FORMATS)}, or leave it out",
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PretrainedSettings:
-    """The pretrained transformer to start from."""
-
-    folder: str  # of an encoder, or OWNER/NAME on a hub; or to go on from: a model's folder, or a recipe to train first
-    family: Literal["pretrained"] = "pretrained"
-    pieces: Literal["all", "cut"] = "all"  # cut: a word table of the treebank's pieces and the most frequent others
-    n_frequent: int = 8000  # how many others
-
-    def __post_init__(self) -> None:
-        check_claims((bool(self.folder), "folder names nothing; name that of an encoder or a model, or a recipe"))
-
-
-@dataclass(frozen=True, slots=True)
 class RefineSettings:
     """The loop in training (Sec. 3.3)."""
 
@@ -178,7 +141,7 @@ class RefineSettings:
     update: Literal["each", "sum"] = "each"  # one update a step, or one for the sum of their losses
 
     def __post_init__(self) -> None:
-        check_claims((self.max_steps > 0, "max_steps = 0; at least one step is needed"))
+        _check((self.max_steps > 0, "max_steps = 0; at least one step is needed"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +158,7 @@ class OptimiserSettings:
     average: float = 0.0  # what a running mean of the weights keeps of itself at an update; 0: no mean
 
     def __post_init__(self) -> None:
-        check_claims(
+        _check(
             (len(self.betas) == 2 and max(self.betas) < 1, "betas must be two numbers below 1"),
             (self.average < 1, f"average = {self.average}; it must be below 1"),
             (self.warm_up <= 1, f"warm_up = {self.warm_up}; it must not be over 1"),
@@ -218,10 +181,42 @@ class TrainingSettings:
     checkpoint_minutes: float = 10.0  # written at the first end of an epoch after so long; 0: after every epoch
 
     def __post_init__(self) -> None:
-        names = ("epochs", "batch_pieces", "members", "dev_every")
-        check_claims(*((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in names))
-        check_claims((self.hidden < 1, f"hidden = {self.hidden}; it must be below 1"))
-        check_claims((self.given_tags <= 1, f"given_tags = {self.given_tags}; it must not be over 1"))
+        counts = ("epochs", "batch_pieces", "members", "dev_every")
+        _check(
+            *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
+            (self.hidden < 1, f"hidden = {self.hidden}; it must be below 1"),
+            (self.given_tags <= 1, f"given_tags = {self.given_tags}; it must not be over 1"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmenterTraining:
+    """How a segmenter is trained on the text of the treebank; what has a share is drawn anew each epoch."""
+
+    network: SegmenterSettings = field(default_factory=SegmenterSettings)
+    epochs: int = 40
+    rate: float = 2e-3
+    window: int = 640  # characters that are read together
+    batch_windows: int = 32  # fewer suit a small treebank: it needs some thousand updates
+    weight_decay: float = 0.01
+    average: float = 0.995  # what a running mean of the weights keeps of itself at an update
+    hidden: float = 0.05  # share of the characters that the network does not get to see; of the runs it is twice that
+    joined: float = 0.1  # share of the documents that no blank line parts from the next
+    shuffled: float = 0.5  # share of the documents whose sentences stand in another order
+    wrapped: float = 0.1  # share of the documents that have lines of some width …
+    lines: float = 0.05  # … or a sentence a line
+    lowered: float = 0.05  # share of the sentences in small letters
+    unpointed: float = 0.05  # share of the sentences without their last full stop
+
+    def __post_init__(self) -> None:
+        counts, shares = ("epochs", "window", "batch_windows"), ("joined", "shuffled", "lowered", "unpointed")
+        _check(
+            *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
+            *((getattr(self, name) <= 1, f"{name} = {getattr(self, name)}; it must not be over 1") for name in shares),
+            (self.wrapped + self.lines <= 1, "wrapped and lines together are over 1"),
+            (self.hidden < 0.5, f"hidden = {self.hidden}; it must be below 0.5"),
+            (self.average < 1, f"average = {self.average}; it must be below 1"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +240,7 @@ class Recipe:
         is_bilstm = isinstance(self.encoder, BiLSTMSettings)
         has_graph = self.relations.graph != "none"
         refines = has_graph and not is_bilstm
-        check_claims(
+        _check(
             (not (is_bilstm and has_graph), 'a BiLSTM reads no graph: set graph = "none" in [relations]'),
             (
                 refines or self.refine.max_steps == 1,
@@ -291,7 +286,9 @@ class Draft:
     faults: list[str]  # a line each, with the file
 
     def section(self, name: str) -> Any:
-        """The settings of one section, or None if these have a fault of their own."""
+        """Return the settings of one section, or None if the section itself has a fault."""
+        if self.recipe is not None:
+            return getattr(self.recipe, name)
         kind = get_type_hints(Recipe)[name]
         return try_settings(kind, self.values.get(name, {}))[0]
 
@@ -332,10 +329,10 @@ def find_recipe(name: str | os.PathLike[str]) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    bundled = BUNDLED / f"{path.name.removesuffix('.toml')}.toml"
+    bundled = BUNDLED_RECIPES / f"{path.name.removesuffix('.toml')}.toml"
     if path.parent == Path() and bundled.is_file():
         return bundled
-    names = ", ".join(sorted(each.stem for each in BUNDLED.glob("*.toml")))
+    names = ", ".join(sorted(each.stem for each in BUNDLED_RECIPES.glob("*.toml")))
     raise ConfigError(f"There is no recipe {os.fspath(name)!r}.", hint=f"Name a TOML file, or one of {names}.")
 
 
@@ -373,6 +370,24 @@ def _value(text: str) -> object:
     except (ValueError, RecursionError):
         return text
     return found["value"] if len(found) == 1 else text  # a second line is no part of a value
+
+
+def recipe_toml(recipe: Recipe) -> str:
+    """Return the recipe as TOML that `read_recipe` reads back, with all settings, including the defaults."""
+    values = values_of(recipe)
+    del values["decode"]["root_label"]  # the treebank's, and not for a recipe to say
+    return "\n".join(_toml_lines(values)) + "\n"
+
+
+def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the settings of a section, then the sections within it; values that are None are left out."""
+    for key, value in values.items():
+        if not isinstance(value, dict) and value is not None:
+            # JSON writes strings, numbers and lists of them as TOML does, except for one character.
+            yield f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from ("", f"[{prefix}{key}]", *_toml_lines(value, f"{prefix}{key}."))
 
 
 def expand(path: str, environment: Mapping[str, str] = os.environ) -> str:

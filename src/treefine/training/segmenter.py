@@ -1,4 +1,4 @@
-"""Train a segmenter on the running text of a treebank; the best epoch has the best words and sentences on dev."""
+"""Train a segmenter on the running text of a treebank; the best epoch has the best F1 of words and sentences on dev."""
 
 from __future__ import annotations
 
@@ -19,40 +19,43 @@ from treefine.errors import TreefineError
 from treefine.evaluation.scores import Score, load_pair, segmentation_scores
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.optimiser import rate_factor
+from treefine.training.optimiser import rate_factor, update_mean
 from treefine.training.recipe import SegmenterTraining
 from treefine.treebank.graph import Graph
 from treefine.treebank.multiword import learn_multiwords
 from treefine.treebank.raw_text import PARAGRAPH, RawText, RawToken, documents, joined, raw_sentences, raw_text
 from treefine.treebank.sentence import BLANK, Sentence
 
-Cut: TypeAlias = "list[RawToken]"  # a sentence
-BLOCK = 20  # sentences that stay together in a treebank that names no documents
-NARROWEST, WIDEST = 30, 100  # characters of a wrapped line
+_Tokens: TypeAlias = "list[RawToken]"  # of one sentence
+_BLOCK = 20  # sentences that stay together in a treebank that names no documents
+_NARROWEST, _WIDEST = 30, 100  # characters of a wrapped line
+_WARM_UP = 0.05  # share of the training in which the rate rises
+_CLIP = 1.0  # longest gradient
+NOWHERE = -100  # the target of a character that nothing is learned from
 
 
 @dataclass(frozen=True)
 class Documents:
     """Sentences that belong together, cut into tokens."""
 
-    texts: tuple[tuple[Cut, ...], ...]
+    texts: tuple[tuple[_Tokens, ...], ...]
     are_named: bool  # by the treebank; else they are blocks of its sentences, with no blank line between them
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence]) -> Documents:
-        """The documents of a treebank."""
+        """Return the documents of a treebank."""
         _, cut = raw_sentences(sentences)
         ranges = list(documents(sentences))
         are_named = len(ranges) > 1
         if not are_named:
-            ranges = [range(first, min(first + BLOCK, len(cut))) for first in range(0, len(cut), BLOCK)]
+            ranges = [range(first, min(first + _BLOCK, len(cut))) for first in range(0, len(cut), _BLOCK)]
         for each in ranges:  # what follows a document is drawn later, and its last sentence may come to stand within it
             cut[each.stop - 1] = _followed_by(cut[each.stop - 1], " ")
         return cls(tuple(tuple(cut[each.start : each.stop]) for each in ranges), are_named)
 
     def draw(self, settings: SegmenterTraining, rng: np.random.Generator) -> RawText:
-        """All documents in a new order, some of them written otherwise."""
-        text: list[Cut] = []
+        """Return all documents in a new order, some of them written in another way."""
+        text: list[_Tokens] = []
         for number in rng.permutation(len(self.texts)).tolist():
             document = [_changed(sentence, settings, rng) for sentence in self.texts[number]]
             if rng.random() < settings.shuffled:  # else the neighbours of each sentence would be learned by heart
@@ -63,8 +66,8 @@ class Documents:
         return joined(text)
 
 
-def _changed(sentence: Cut, settings: SegmenterTraining, rng: np.random.Generator) -> Cut:
-    """The sentence, or it in small letters, or it without its last full stop."""
+def _changed(sentence: _Tokens, settings: SegmenterTraining, rng: np.random.Generator) -> _Tokens:
+    """Return the sentence as it is, in lower case, or without its last full stop."""
     if rng.random() < settings.lowered:
         sentence = [RawToken(form.lower(), words, gap) for form, words, gap in sentence]
     if rng.random() < settings.unpointed and len(sentence) > 1 and sentence[-1].form in (".", "!", "?"):
@@ -72,17 +75,17 @@ def _changed(sentence: Cut, settings: SegmenterTraining, rng: np.random.Generato
     return sentence
 
 
-def _with_lines(document: list[Cut], settings: SegmenterTraining, rng: np.random.Generator) -> list[Cut]:
-    """The document in one line, or in lines of some width, or with a sentence a line."""
+def _with_lines(document: list[_Tokens], settings: SegmenterTraining, rng: np.random.Generator) -> list[_Tokens]:
+    """Return the document in one line, in lines of some width, or with one sentence per line."""
     choice = rng.random()
     if choice < settings.wrapped:
-        return _wrapped(document, int(rng.integers(NARROWEST, WIDEST)))
+        return _wrapped(document, int(rng.integers(_NARROWEST, _WIDEST)))
     if choice < settings.wrapped + settings.lines:
         return [_followed_by(sentence, "\n") for sentence in document]
     return document
 
 
-def _wrapped(document: list[Cut], width: int) -> list[Cut]:
+def _wrapped(document: list[_Tokens], width: int) -> list[_Tokens]:
     wrapped, column = [], 0
     for sentence in document:
         wrapped.append(list[RawToken]())
@@ -94,18 +97,13 @@ def _wrapped(document: list[Cut], width: int) -> list[Cut]:
     return wrapped
 
 
-def _followed_by(sentence: Cut, gap: str) -> Cut:
+def _followed_by(sentence: _Tokens, gap: str) -> _Tokens:
     return [*sentence[:-1], sentence[-1]._replace(gap=gap)]
-
-
-WARM_UP = 0.05  # share of the training in which the rate rises
-CLIP = 1.0  # longest gradient
-NOWHERE = -100  # the target of a character that nothing is learned from
 
 
 @dataclass(frozen=True)
 class SegmenterEpoch:
-    """What an epoch came to: F1 on the raw text of dev."""
+    """The result of an epoch: F1 on the raw text of dev."""
 
     epoch: int
     loss: float
@@ -114,15 +112,15 @@ class SegmenterEpoch:
     seconds: float  # since the training began
 
 
-class Gold(NamedTuple):
-    """What is to be said of each character; below zero where nothing is."""
+class CharTargets(NamedTuple):
+    """What to predict for each character; negative where nothing is predicted."""
 
     token: Int[Tensor, "batch char"]
     sentence: Float[Tensor, "batch char"]
 
 
 class SegmenterLearner:
-    """A segmenter that is being trained; after the last epoch it is that of the best. All follows from the seed."""
+    """A segmenter in training; after the last epoch it has the weights of the best one. The seed decides the result."""
 
     def __init__(
         self,
@@ -148,7 +146,7 @@ class SegmenterLearner:
         self.n_updates = 0
 
     def epochs(self) -> Iterator[SegmenterEpoch]:
-        """Learn epoch by epoch."""
+        """Train, and yield the result of each epoch."""
         best, best_accuracy, began = _copied(self.mean), -1.0, time.monotonic()
         for epoch in range(1, self.settings.epochs + 1):
             loss = self._learn(epoch)
@@ -164,7 +162,7 @@ class SegmenterLearner:
         self.mean.load_state_dict(best)
 
     def _learn(self, epoch: int) -> float:
-        """Learn from the whole text once; the mean loss."""
+        """Learn from the whole text once; return the mean loss."""
         rng = np.random.default_rng([self.seed, epoch])
         text = self.documents.draw(self.settings, rng)
         batches = list(_batches(text, self.segmenter.alphabet, self.settings, rng))
@@ -174,25 +172,23 @@ class SegmenterLearner:
             losses.append(self._update(windows.to(self.device), gold, progress))
         return float(torch.stack(losses).mean())
 
-    def _update(self, windows: Windows, gold: Gold, progress: float) -> Tensor:
+    def _update(self, windows: Windows, gold: CharTargets, progress: float) -> Tensor:
         scores = self.network(windows, hidden=self.settings.hidden)
         loss = cut_loss(scores, gold.token.to(self.device), gold.sentence.to(self.device))
         torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(self.network.parameters(), CLIP)
+        nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
         for group in self.adam.param_groups:
-            group["lr"] = self.settings.rate * rate_factor(progress, WARM_UP)
+            group["lr"] = self.settings.rate * rate_factor(progress, _WARM_UP)
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
-        # early on the mean is short, so that it soon forgets the first weights
-        kept = min(self.settings.average, self.n_updates / (self.n_updates + 10))
-        with torch.no_grad():
-            torch._foreach_lerp_(list(self.mean.parameters()), list(self.network.parameters()), 1 - kept)
+        mean, weights = list(self.mean.parameters()), list(self.network.parameters())
+        update_mean(mean, weights, self.settings.average, self.n_updates)
         return loss.detach()
 
 
 def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Segmenter:
-    """A segmenter that has learned nothing yet but the treebank's characters and multiword tokens."""
+    """Return an untrained segmenter that knows the characters and multiword tokens of the treebank."""
     alphabet = Alphabet.of(raw_text(train).text, settings.network.n_hashes)
     tokens = [token.form for sentence in train for token in sentence.tokens()]
     most_spaces = max(sum(map(str.isspace, form)) for form in tokens)
@@ -201,7 +197,7 @@ def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Seg
 
 
 def measured(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[str, Score]:
-    """Tokens, sentences and words that a segmenter finds in a text, against those of the treebank it is of."""
+    """Score the tokens, sentences and words that a segmenter finds in the text of a treebank."""
 
     def with_any_tree(sentence: Sentence) -> Sentence:  # which the scorer asks for
         return sentence.with_graph(Graph.of_words([0] + [1] * (len(sentence) - 1), [BLANK] * len(sentence)))
@@ -213,7 +209,7 @@ def measured(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[
 def cut_loss(
     scores: CutScores, token: Int[Tensor, "batch char"], sentence: Float[Tensor, "batch char"]
 ) -> Float[Tensor, ""]:
-    """That of a mean character of a token, and that of a mean end of one; a target below zero is none."""
+    """Return the mean loss of the characters of tokens plus that of the ends of tokens; skip negative targets."""
     is_token, is_end = token >= 0, sentence >= 0
     token_loss = F.cross_entropy(scores.token[is_token], token[is_token], reduction="sum")
     sentence_loss = F.binary_cross_entropy_with_logits(scores.sentence[is_end], sentence[is_end], reduction="sum")
@@ -222,22 +218,22 @@ def cut_loss(
 
 def _batches(
     text: RawText, alphabet: Alphabet, settings: SegmenterTraining, rng: np.random.Generator
-) -> Iterator[tuple[Windows, Gold]]:
-    """Windows of a text from a random place on, in random order."""
+) -> Iterator[tuple[Windows, CharTargets]]:
+    """Yield windows of a text, from a random offset on, in random order."""
     encoded, (token, sentence) = alphabet.encode(text.text), targets(text)
     size = settings.window
-    starts = np.arange(-int(rng.integers(size)), len(encoded), size).clip(0, max(0, len(encoded) - size))
-    for some in np.array_split(rng.permutation(starts), max(1, len(starts) // settings.batch_windows)):
-        places = [slice(start, start + size) for start in some.tolist()]
-        gold = Gold(*(torch.from_numpy(np.stack([each[place] for place in places])) for each in (token, sentence)))
-        yield Windows.of([encoded[place] for place in places]), gold
+    offsets = np.arange(-int(rng.integers(size)), len(encoded), size).clip(0, max(0, len(encoded) - size))
+    for some in np.array_split(rng.permutation(offsets), max(1, len(offsets) // settings.batch_windows)):
+        places = [slice(offset, offset + size) for offset in some.tolist()]
+        cut = (np.stack([each[place] for place in places]) for each in (token, sentence))
+        yield Windows.of([encoded[place] for place in places]), CharTargets(*map(torch.from_numpy, cut))
 
 
 def targets(text: RawText) -> tuple[np.ndarray, np.ndarray]:
-    """What is to be said of each character of a text: of its token, and of its sentence."""
+    """Return the targets of each character of a text: for its token, and for its sentence."""
     token, sentence = np.full(len(text.text), NOWHERE), np.full(len(text.text), -1, dtype=np.float32)
-    for (start, end), words, ends_sentence in zip(text.spans, text.words, text.ends_sentence, strict=True):
-        token[start : end - 1] = WITHIN
+    for (first, end), words, ends_sentence in zip(text.spans, text.words, text.ends_sentence, strict=True):
+        token[first : end - 1] = WITHIN
         token[end - 1] = ENDS if len(words) == 1 else ENDS_MULTIWORD
         sentence[end - 1] = ends_sentence
     return token, sentence

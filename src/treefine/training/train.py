@@ -1,46 +1,127 @@
-"""From a recipe to a model: its segmenter and initial parser first, then the parsers of the folds, then itself."""
+"""Train a model from a recipe: the segmenter, base models and initial parsers first, then the model itself."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from filelock import lock_descriptor
 
 from treefine.errors import TreefineError
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.checkpoint import Standing, remove_leftovers
-from treefine.training.epochs import LAYOUT, Progress, Start, learn
-from treefine.training.graphs import TrainingGraphs
-from treefine.training.initial_parses import Source, empty_start, kept_parses, parses_of
-from treefine.training.logs import LINES, Metrics, Origin
-from treefine.training.prepare import Prepared, prepare_recipe, start_of
+from treefine.training.checkpoint import FolderNames, TrainingStatus, remove_unfinished
+from treefine.training.data import TrainingGraphs
+from treefine.training.epochs import InitialGraphs, ModelTraining, Progress, learn
+from treefine.training.initial_parses import ParseSource
+from treefine.training.logs import MetricsLog
+from treefine.training.new_model import TrainedBase
+from treefine.training.prepare import Prepared, base_of, prepare_recipe, settings_of, sources_of
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe, SegmenterTraining
 from treefine.training.segmenter import SegmenterLearner
+from treefine.treebank.files import open_output
 
-__all__ = ["LAYOUT", "Progress", "train"]
+__all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
+
+_SHOWN = 5  # settings that differ
+_TRACES = {
+    FolderNames.recipe,
+    FolderNames.model,
+    FolderNames.checkpoints,
+    FolderNames.bases,
+    FolderNames.initial,
+    FolderNames.mix,
+    FolderNames.members,
+    FolderNames.folds,
+    FolderNames.segmenter,
+    FolderNames.metrics,
+}
 
 
 def train(
     recipe: Recipe | Prepared, output: str | os.PathLike[str], *, device: torch.device | None = None
 ) -> Iterator[Progress]:
-    """Train what the recipe says, or go on where that was cut off; the model lies in `output`/model at the end.
+    """Train a model by a recipe, or resume its training; at the end the model is in `output`/model.
 
-    Progress is yielded batch by batch. What is wrong with the recipe's files is told before the first of them.
+    Yields progress after each batch. Faults of the recipe's files are raised before the first one.
     """
     prepared = recipe if isinstance(recipe, Prepared) else prepare_recipe(recipe)
     folder = Path(output)
     chosen = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Processes(chosen) as processes, locked(folder) if processes.is_first else nullcontext():
-        segmenter = yield from _segmenter(prepared, folder / LAYOUT.segmenter, processes)
-        origins = yield from _origins(prepared, folder, processes)
-        start = yield from _start(prepared, folder, processes, origins)
-        yield from learn(prepared.recipe, prepared.data, folder, processes, replace(start, segmenter=segmenter))
+        segmenter = yield from _segmenter(prepared, folder / FolderNames.segmenter, processes)
+        bases = yield from _bases(prepared, folder, processes)
+        initial = yield from _initial(prepared, folder, processes, bases)
+        base = bases.get(base_of(prepared.recipe))
+        own = ModelTraining(prepared.recipe, prepared.data, folder, processes, initial, base=base, segmenter=segmenter)
+        yield from learn(own)
+
+
+def _segmenter(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, Segmenter | None]:
+    """Train the segmenter in the first process, if the recipe asks for one; an interrupted training begins again."""
+    settings = prepared.recipe.segmenter
+    if settings is None:
+        return None
+    model = folder / FolderNames.model
+    if not processes.same(model.exists()):
+        if processes.is_first:
+            yield from _learn_segmenter(prepared, settings, folder, processes)
+        while processes.same(False):  # so that no process waits for longer than one epoch of the first process
+            pass
+    return Segmenter.from_folder(model)
+
+
+def _learn_segmenter(
+    prepared: Prepared, settings: SegmenterTraining, folder: Path, processes: Processes
+) -> Iterator[Progress]:
+    remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
+    data, seed = prepared.data, prepared.recipe.training.seed
+    learner = SegmenterLearner(data.train, data.dev, settings, seed=seed, device=processes.device)
+    with MetricsLog(folder, after_epoch=0) as metrics:
+        for epoch in learner.epochs():
+            f1 = {name: score.f1 for name, score in epoch.scores.items()}
+            metrics.add(epoch.epoch, {"loss": epoch.loss, **f1, "seconds": epoch.seconds})
+            processes.same(True)
+            place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
+            yield Progress(*place, epoch.loss, None, TrainingStatus(epoch.epoch), epoch.seconds, segmentation=f1)
+    learner.segmenter.save(folder / FolderNames.model)
+
+
+def _bases(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, TrainedBase]]:
+    """Train the models that this one and its initial parsers fine-tune; return them by the names of their recipes."""
+    bases: dict[str, TrainedBase] = {}
+    for name, each in prepared.bases.items():
+        stem, initial = Path(name).stem, InitialGraphs.without_parser(each.recipe, each.data)
+        own = folder / FolderNames.bases / stem
+        yield from learn(ModelTraining(each.recipe, each.data, own, processes, initial, stage=f"start {stem}"))
+        bases[name] = TrainedBase(str(own / FolderNames.model), each.recipe, each.data)
+    return bases
+
+
+def _initial(
+    prepared: Prepared, folder: Path, processes: Processes, bases: Mapping[str, TrainedBase]
+) -> Generator[Progress, None, InitialGraphs]:
+    """Return the initial graphs of the model, after training the parsers that make them (Sec. 4)."""
+    data, settings, form = prepared.data, prepared.recipe.initial, prepared.recipe.treebank.format or None
+    found = {}
+    for name, each in sources_of(settings).items():
+        recipe = prepared.initial.get(name)
+        own = folder / FolderNames.mix / name if name else folder
+        source = ParseSource(name, each, recipe, bases.get(base_of(recipe)), own, data, processes, form)
+        found[name or settings.name] = yield from source.kept_parses() if name else source.parses()
+    mixed = {name: found[name].train for name in settings.mix}
+    first = found[settings.name]
+    return InitialGraphs(
+        TrainingGraphs(data.train, first.train, settings, mixed),
+        dev={name: each.dev for name, each in found.items()},
+        parser=first.parser,
+        recipes={name or settings.name: recipe for name, recipe in prepared.initial.items()},
+    )
 
 
 @contextmanager
@@ -48,7 +129,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Keep other trainings out of the folder until the context ends or this process dies."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("w")  # the file stays; only a living process can hold its lock
+        file = (folder / FolderNames.lock).open("w")
     except OSError as error:
         raise TreefineError(f"{error.strerror or error}.", path=str(folder)) from error
     with file:
@@ -59,61 +140,77 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _segmenter(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, Segmenter | None]:
-    """Train the segmenter of a recipe that asks for one, in the first process; what was cut off begins anew."""
-    settings = prepared.recipe.segmenter
-    if settings is None:
-        return None
-    model = folder / LAYOUT.model
-    if not processes.same(model.exists()):
-        if processes.is_first:
-            yield from _learn_segmenter(prepared, settings, folder, processes)
-        while processes.same(False):  # so that no process waits for longer than an epoch of the first one
-            pass
-    return Segmenter.from_folder(model)
+def check_folder(folder: Path, prepared: Prepared, *, is_resumed: bool) -> None:
+    """Raise an error if this training cannot begin in the folder or, if `is_resumed`, cannot be resumed there."""
+    try:
+        found = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
+    if _TRACES & set(found):
+        if not is_resumed:
+            hint = "Go on with it by --resume, or name another folder."
+            raise TreefineError("There is a training in this folder.", hint=hint, path=str(folder))
+        _check_same(folder / FolderNames.recipe, _settings_and_checksums(prepared))
+    elif found:
+        message = f"There is something else in this folder: {', '.join(found[:3])}{' …' if len(found) > 3 else ''}."
+        raise TreefineError(message, hint="Name a new folder, or an empty one.", path=str(folder))
 
 
-def _learn_segmenter(
-    prepared: Prepared, settings: SegmenterTraining, folder: Path, processes: Processes
-) -> Iterator[Progress]:
-    remove_leftovers(folder, LAYOUT.model, LINES)
-    data, seed = prepared.data, prepared.recipe.training.seed
-    learner = SegmenterLearner(data.train, data.dev, settings, seed=seed, device=processes.device)
-    with Metrics(folder, after_epoch=0) as metrics:
-        for epoch in learner.epochs():
-            f1 = {name: score.f1 for name, score in epoch.scores.items()}
-            metrics.add(epoch.epoch, {"loss": epoch.loss, **f1, "seconds": epoch.seconds})
-            processes.same(True)
-            share, standing = epoch.epoch / settings.epochs, Standing(epoch.epoch)
-            place = ("segmenter", epoch.epoch, settings.epochs, share)
-            yield Progress(*place, epoch.loss, None, standing, epoch.seconds, segmentation=f1)
-    learner.segmenter.save(folder / LAYOUT.model)
+def begin_folder(folder: Path, prepared: Prepared) -> None:
+    """Make the folder and write the recipe into it, unless that was done before."""
+    path = folder / FolderNames.recipe
+    if path.exists():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
+    with open_output(path) as file:
+        file.write(json.dumps(_settings_and_checksums(prepared), indent=1, ensure_ascii=False).encode() + b"\n")
 
 
-def _origins(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, Origin]]:
-    """Train the models that this one and its initial parser go on from, by the names of their recipes."""
-    origins: dict[str, Origin] = {}
-    for name, inner in prepared.starts.items():
-        own = folder / LAYOUT.start / Path(name).stem
-        start = empty_start(inner.recipe, inner.data)
-        yield from learn(inner.recipe, inner.data, own, processes, start, stage=f"start {Path(name).stem}")
-        origins[name] = Origin(str(own / LAYOUT.model), inner.recipe, inner.data)
-    return origins
+def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
+    """Return all that the result depends on: the settings, including defaults, and the checksums of the files."""
+    settings = settings_of(prepared)
+    for recipe in filter(None, settings.values()):
+        del recipe["training"]["checkpoint_minutes"]  # which changes no result
+    checksums = dict(prepared.data.checksums)
+    for base in prepared.bases.values():
+        checksums |= base.data.checksums
+    return {**settings, "checksums": checksums}
 
 
-def _start(
-    prepared: Prepared, folder: Path, processes: Processes, origins: Mapping[str, Origin]
-) -> Generator[Progress, None, Start]:
-    """What refinement starts from, with its parsers trained first where they have to be (Sec. 4)."""
-    data, settings, form = prepared.data, prepared.recipe.initial, prepared.recipe.treebank.format or None
-    recipes = prepared.mixed if prepared.initial is None else {settings.name: prepared.initial, **prepared.mixed}
-    first = Source("", settings, prepared.initial, origins.get(start_of(prepared.initial)), folder)
-    own = yield from parses_of(first, data, processes, form=form)
-    mixed = {}
-    for name, each in settings.mix.items():
-        inner = prepared.mixed.get(name)
-        source = Source(name, each, inner, origins.get(start_of(inner)), folder / LAYOUT.mix / name)
-        mixed[name] = yield from kept_parses(source, data, processes, form=form)
-    graphs = TrainingGraphs(data.train, own.train, settings, {name: each.train for name, each in mixed.items()})
-    dev = {settings.name: own.dev, **{name: each.dev for name, each in mixed.items()}}
-    return Start(graphs, dev, own.parser, recipes, origins.get(start_of(prepared.recipe)))
+def _check_same(path: Path, values: dict[str, Any]) -> None:
+    """Raise an error if the training in this folder has other settings or files."""
+    try:
+        before = dict(_flat(json.loads(path.read_text(encoding="utf-8"))))
+    except FileNotFoundError:
+        message = f"There is no {path.name}, so what was trained here is not known."
+        raise TreefineError(message, hint="Name another folder.", path=str(path.parent)) from None
+    except (OSError, ValueError, AttributeError) as error:
+        raise TreefineError(f"The file is damaged ({error}).", hint="Name another folder.", path=str(path)) from None
+    now = dict(_flat(json.loads(json.dumps(values))))
+    differing = [key for key in (*now, *(key for key in before if key not in now)) if before.get(key) != now.get(key)]
+    if differing:
+        shown = [_change(key, before.get(key), now.get(key)) for key in differing[:_SHOWN]]
+        more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
+        message = f"The training here was begun with another recipe, which differs in {', '.join(shown)}{more}."
+        raise TreefineError(message, hint="Take that one, or name another folder.", path=str(path.parent))
+
+
+def _change(key: str, before: object, now: object) -> str:
+    if key.startswith("checksums."):
+        return f"the content of {key.removeprefix('checksums.')}"
+    old, new = (json.dumps(value, ensure_ascii=False) for value in (before, now))
+    return f"{key.removeprefix('recipe.')} ({old}, now {new})"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value with its key, which includes the names of the sections."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.support.disks import full_disk
 from treefine.errors import TreefineError
-from treefine.training.logs import Metrics
+from treefine.training.logs import MetricsLog
 
 
 def lines(folder):
@@ -22,7 +22,7 @@ def points(folder, name):
 
 
 def write(folder, epochs, *, after_epoch=0, las=0.5):
-    with Metrics(folder, after_epoch=after_epoch) as metrics:
+    with MetricsLog(folder, after_epoch=after_epoch) as metrics:
         for epoch in epochs:
             metrics.add(epoch, {"LAS": las + epoch / 100, "loss": 1.0})
 
@@ -39,7 +39,7 @@ def test_each_epoch_is_a_line_and_a_point(tmp_path):
 
 
 def test_an_epoch_can_be_seen_while_the_training_goes_on(tmp_path):
-    with Metrics(tmp_path, after_epoch=0) as metrics:
+    with MetricsLog(tmp_path, after_epoch=0) as metrics:
         metrics.add(1, {"LAS": 0.5})
 
         assert lines(tmp_path) == [{"epoch": 1, "LAS": 0.5}]
@@ -83,7 +83,7 @@ def test_a_process_that_is_not_the_first_writes_nothing(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_reported_and_keeps_the_lines_before(tmp_path):
-    with Metrics(tmp_path, after_epoch=0) as metrics:
+    with MetricsLog(tmp_path, after_epoch=0) as metrics:
         metrics.add(1, {"LAS": 0.5})
         with full_disk(30), pytest.raises(TreefineError, match="The metrics could not be written: File too large"):
             metrics.add(2, {"LAS": 0.5})

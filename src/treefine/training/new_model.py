@@ -1,10 +1,10 @@
-"""The model that a training starts from: a pretrained encoder, a BiLSTM, or a trained model that goes on learning."""
+"""The model that a training begins with: on a pretrained encoder, a BiLSTM, or the weights of a trained base model."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -17,30 +17,40 @@ from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.shrink_vocabulary import cut_subwords
 from treefine.model.vocabulary import Vocabulary
+from treefine.training.data import Data
 from treefine.training.recipe import PretrainedSettings, Recipe, expand
 from treefine.treebank.sentence import Sentence
 
 _TAG_COLUMN = re.compile(r"(encoder\.tags\.|tagger\.columns\.)(\d+)")
 
 
-def start_model(recipe: Recipe, sentences: Sequence[Sentence], folder: str = "") -> ParserModel:
-    """A model for the labels and tags of these sentences, not yet trained on them.
+@dataclass(frozen=True)
+class TrainedBase:
+    """A model that was trained so that others are fine-tuned from it."""
 
-    Without a `folder` to start from it is the recipe's.
+    folder: str
+    recipe: Recipe
+    data: Data
+
+
+def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase | None = None) -> ParserModel:
+    """Return a model for the labels and tags of these sentences, not yet trained on them.
+
+    It is fine-tuned from `base`, or else from the encoder or model that the recipe names.
     """
-    model = _new_model(recipe, sentences, folder)
+    model = _untrained(recipe, sentences, base)
     model.settings = replace(model.settings, max_steps=recipe.refine.max_steps)
     return model
 
 
-def _new_model(recipe: Recipe, sentences: Sequence[Sentence], folder: str) -> ParserModel:
+def _untrained(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase | None) -> ParserModel:
     seed = recipe.training.seed
     decode = replace(recipe.decode, root_label=root_label_of(sentences))
     if isinstance(recipe.encoder, BiLSTMSettings):
         return create_biaffine_model(
             sentences, encoder=recipe.encoder, tags=recipe.tags, scorer=recipe.scorer, decode=decode, seed=seed
         )
-    found = fetch(folder or expand(recipe.encoder.folder))
+    found = fetch(base.folder if base is not None else expand(recipe.encoder.folder))
     if is_model_folder(found):
         return _continued(load_model(found), found, replace(recipe, decode=decode), sentences)
     return create_parser_model(
@@ -56,9 +66,9 @@ def _new_model(recipe: Recipe, sentences: Sequence[Sentence], folder: str) -> Pa
 
 
 def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
-    """A new model with the weights of an old one, wherever both have a place for them.
+    """Return a new model with the weights of an old one, wherever both have a place for them.
 
-    Rows that stand for a label or a tag are found by name. What the old one lacks is as in a new model.
+    Rows that stand for a label or a tag are matched by name. Weights that the old model lacks are random.
     """
     if isinstance(old.settings.encoder, BiLSTMSettings):
         raise ModelError("A biaffine model cannot go on learning on another treebank.", path=str(folder))
@@ -85,7 +95,7 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
 
 
 def _name_in(weight: str, new: ParserModel, old: ParserModel) -> str:
-    """What a weight of the new model is called in the old one, whose tags may be others; empty if it has none."""
+    """Return the name that a weight has in the old model, whose tag columns may differ, or "" if it has none."""
     found = _TAG_COLUMN.match(weight)
     if found is None:
         return weight
@@ -106,7 +116,7 @@ def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list
 
 
 def _names(weight: str, model: ParserModel) -> list[str] | None:
-    """What the rows of a weight stand for, where that is a label or a tag."""
+    """Return what the rows of a weight stand for, if that is a label or a tag."""
     labels = list(model.vocabulary.labels)
     if weight == "scorer.label_weight":
         return labels

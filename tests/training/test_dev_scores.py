@@ -12,8 +12,8 @@ from tests.support.tiny_learner import blank, learn, learner_of
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.evaluation.scores import RULES, evaluate
 from treefine.parsing.parser import Parser
-from treefine.training.dev_scores import Accuracy, Measure, mean_accuracy
-from treefine.training.graphs import noised
+from treefine.training.data import noised
+from treefine.training.dev_scores import Accuracy, DevScorer, mean_accuracy
 from treefine.training.recipe import OptimiserSettings, RefineSettings
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph
@@ -26,7 +26,7 @@ TAGS = ["NN", ".", "``", "PU", ",", "_"]
 
 @st.composite
 def gold_and_system(draw, rule):
-    """Gold sentences, and for each a system's heads and the ids of its labels; trees where the rule wants them."""
+    """GoldBatch sentences, and for each a system's heads and the ids of its labels; trees where the rule wants them."""
     gold, system = [], []
     for _ in range(draw(st.integers(1, 3))):
         n_words = draw(st.integers(1, 6))
@@ -53,16 +53,16 @@ def gold_and_system(draw, rule):
 @given(data=st.data())
 def test_the_counts_are_those_of_the_scorer_by_every_rule(rule, data):
     gold, system = data.draw(gold_and_system(rule))
-    measure = Measure(gold, KNOWN, rule=rule)
+    scorer = DevScorer(gold, KNOWN, rule=rule)
 
-    right = [measure.right(number, np.array(heads), np.array(ids)) for number, (heads, ids) in enumerate(system)]
+    right = [scorer.right(number, np.array(heads), np.array(ids)) for number, (heads, ids) in enumerate(system)]
 
     parsed = [
         sentence.with_graph(Graph.of_words(heads, [KNOWN[each] for each in ids]))
         for sentence, (heads, ids) in zip(gold, system, strict=True)
     ]
     scores = evaluate(gold, parsed, rule=rule)
-    assert measure.total == max(1, scores["LAS"].gold)
+    assert scorer.total == max(1, scores["LAS"].gold)
     assert sum(heads for heads, _ in right) == scores["UAS"].correct
     assert sum(both for _, both in right) == scores["LAS"].correct
 
@@ -74,23 +74,23 @@ def test_files_with_all_constructs_are_counted_word_by_word(name, rule):
     """Multiword tokens, empty nodes, spaces in forms, and the older formats: a copy of gold has all words right."""
     gold = list(read_treebank(DATA / name))
     labels = sorted({label for sentence in gold for label in sentence.labels})
-    measure = Measure(gold, labels, rule=rule)
+    scorer = DevScorer(gold, labels, rule=rule)
 
     right = [
-        measure.right(number, np.array(each.heads), np.array([labels.index(label) for label in each.labels]))
+        scorer.right(number, np.array(each.heads), np.array([labels.index(label) for label in each.labels]))
         for number, each in enumerate(gold)
     ]
 
     counted = evaluate(gold, gold, rule=rule)["LAS"].gold
-    assert sum(both for _, both in right) == sum(heads for heads, _ in right) == measure.total == counted
+    assert sum(both for _, both in right) == sum(heads for heads, _ in right) == scorer.total == counted
 
 
 def test_where_nothing_counts_the_accuracy_is_zero_not_an_error():
     only_punctuation = Sentence.of_words(["."]).with_graph(Graph.of_words([0], ["root"]))
-    measure = Measure([only_punctuation], KNOWN, rule="conllx")
+    scorer = DevScorer([only_punctuation], KNOWN, rule="conllx")
 
-    assert measure.right(0, np.array([0]), np.array([1])) == (0, 0)
-    assert measure.total == 1
+    assert scorer.right(0, np.array([0]), np.array([1])) == (0, 0)
+    assert scorer.total == 1
 
 
 KINDS = {
@@ -126,7 +126,7 @@ def test_the_accuracy_is_that_of_the_parser_scored_as_usual(kind):
     parser = Parser(model, initial=initial, max_steps=max_steps, device="cpu")
 
     for rule in ("conll18", "conll09"):
-        accuracy = learner.measure(sentences, arcs, Measure(sentences, model.vocabulary.labels, rule=rule))
+        accuracy = DevScorer(sentences, model.vocabulary.labels, rule=rule).accuracy(learner, arcs)
 
         scores = evaluate(sentences, parser.parse(sentences), rule=rule)
         assert accuracy.las == pytest.approx(scores["LAS"].f1)
@@ -148,7 +148,7 @@ def test_where_all_graphs_are_trees_the_last_step_is_as_good_as_the_final_trees(
     learner = learner_of(model, sentences)
     learn(learner, epochs=60)
 
-    accuracy = learner.measure(sentences, blank(sentences), Measure(sentences, model.vocabulary.labels, rule="conll18"))
+    accuracy = DevScorer(sentences, model.vocabulary.labels, rule="conll18").accuracy(learner, blank(sentences))
 
     assert accuracy.las_by_step[-1] == accuracy.las == accuracy.uas == 1
 
@@ -159,9 +159,9 @@ def test_gold_sentences_are_measured_in_their_own_order_whatever_the_batches_are
     learn(learner, epochs=2)
     labels = model.vocabulary.labels
 
-    whole = learner.measure(sentences, blank(sentences), Measure(sentences, labels, rule="conll18"))
+    whole = DevScorer(sentences, labels, rule="conll18").accuracy(learner, blank(sentences))
     learner.recipe = replace(learner.recipe, training=replace(learner.recipe.training, batch_pieces=10))
-    apart = learner.measure(sentences, blank(sentences), Measure(sentences, labels, rule="conll18"))
+    apart = DevScorer(sentences, labels, rule="conll18").accuracy(learner, blank(sentences))
 
     assert whole == apart
 
@@ -171,10 +171,10 @@ def test_what_is_measured_is_the_mean_of_the_weights_and_training_goes_on_with_t
     settings = OptimiserSettings(rate=0.05, encoder_rate=0.05, average=0.99)
     learner = learner_of(model, sentences, optimiser=settings, refine=RefineSettings(max_steps=1))
     learn(learner, epochs=2)
-    measure = Measure(sentences, model.vocabulary.labels, rule="conll18")
+    scorer = DevScorer(sentences, model.vocabulary.labels, rule="conll18")
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
 
-    accuracy = learner.measure(sentences, blank(sentences), measure)
+    accuracy = scorer.accuracy(learner, blank(sentences))
 
     assert all((before[name] == weight).all() for name, weight in model.state_dict().items())
     model.load_state_dict(learner.measured_weights())

@@ -10,9 +10,9 @@ import torch
 from tests.support.tiny import sample
 from tests.support.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
 from treefine.model.folder import load_model
-from treefine.training import start_model as start
-from treefine.training.logs import recipe_toml
+from treefine.training import new_model
 from treefine.training.prepare import prepare
+from treefine.training.recipe import recipe_toml
 from treefine.training.train import train
 from treefine.treebank.conllu import write_treebank
 
@@ -37,9 +37,9 @@ def stages(steps):
 
 def test_a_start_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path, recipe, monkeypatch):
     begun = []
-    continued = start._continued
+    continued = new_model._continued
     monkeypatch.setattr(
-        start, "_continued", lambda old, folder, *rest: (begun.append(folder), continued(old, folder, *rest))[1]
+        new_model, "_continued", lambda old, folder, *rest: (begun.append(folder), continued(old, folder, *rest))[1]
     )
 
     steps = run(recipe, tmp_path / "out")
@@ -60,9 +60,9 @@ def test_a_parser_that_is_mixed_in_goes_on_from_what_its_own_recipe_names(tmp_pa
     sections = '[initial.mix.inner]\nparser = "inner.toml"\nfolds = 2\nshare = 0.5\n'
     mixed = write_recipe(tmp_path, "mixed", sections=sections, epochs=1)
     begun = []
-    continued = start._continued
+    continued = new_model._continued
     monkeypatch.setattr(
-        start, "_continued", lambda old, folder, *rest: (begun.append(folder), continued(old, folder, *rest))[1]
+        new_model, "_continued", lambda old, folder, *rest: (begun.append(folder), continued(old, folder, *rest))[1]
     )
 
     steps = run(mixed, tmp_path / "out")

@@ -11,8 +11,8 @@ from treefine.model.batch import Graphs
 from treefine.model.create import create_biaffine_model
 from treefine.model.hf_weights import load_encoder
 from treefine.parsing.parser import Parser
+from treefine.training.new_model import new_model
 from treefine.training.recipe import PretrainedSettings, RefineSettings, TrainingSettings
-from treefine.training.start_model import start_model
 from treefine.treebank.graph import Graph
 
 NO_GRAPH = RelationSettings(graph="none")
@@ -41,7 +41,7 @@ def saved(tmp_path):
         recipe = replace(recipe_for(model), encoder=encoder)
         if changes.get("relations", model.settings.relations) != NO_GRAPH:
             changes.setdefault("refine", replace(recipe.refine, max_steps=3))
-        return start_model(replace(recipe, **changes), sentences)
+        return new_model(replace(recipe, **changes), sentences)
 
     return continue_with
 
@@ -212,7 +212,7 @@ def test_the_root_label_is_the_treebanks():
         for each in sample()
     ]
 
-    model = start_model(recipe_for(tiny_biaffine()), sentences)
+    model = new_model(recipe_for(tiny_biaffine()), sentences)
 
     assert model.settings.decode.root_label == "ROOT"
 
@@ -220,7 +220,7 @@ def test_the_root_label_is_the_treebanks():
 def test_a_biaffine_model_starts_from_the_words_of_the_treebank():
     recipe = recipe_for(tiny_biaffine())
 
-    model = start_model(recipe, sample())
+    model = new_model(recipe, sample())
 
     by_hand = create_biaffine_model(sample(), encoder=recipe.encoder, scorer=recipe.scorer, seed=1)
     assert are_equal(weights_of(model), weights_of(by_hand))
@@ -231,7 +231,7 @@ def test_a_biaffine_model_cannot_be_continued(tmp_path):
     recipe = replace(recipe_for(tiny_model()), encoder=PretrainedSettings(str(tmp_path / "old")))
 
     with pytest.raises(ModelError, match="biaffine model cannot go on"):
-        start_model(recipe, sample())
+        new_model(recipe, sample())
 
 
 @pytest.mark.parametrize("pieces", ["all", "cut"])
@@ -242,7 +242,7 @@ def test_a_pretrained_encoder_gives_its_weights(tmp_path, pieces):
         encoder=PretrainedSettings(str(tmp_path), pieces=pieces, n_frequent=5),
     )
 
-    model = start_model(recipe, sample(3))
+    model = new_model(recipe, sample(3))
 
     shape, weights = load_encoder(tmp_path)
     assert (model.settings.encoder.n_pieces < shape.n_pieces) == (pieces == "cut")
