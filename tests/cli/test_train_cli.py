@@ -15,7 +15,7 @@ from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
 from tests.support.train_commands import BIAFFINE, RNGTR, changes, refused, run, write_files
 from treefine.cli.train import show
 from treefine.parsing.parser import Parser
-from treefine.training.checkpoint import TrainingStatus
+from treefine.training.checkpoint import TrainingStanding
 from treefine.training.dev_scores import Accuracy
 from treefine.training.train import Progress
 from treefine.treebank.conllu import read_treebank, write_treebank
@@ -160,9 +160,9 @@ class Terminal(io.StringIO):
 
 
 def progress(epoch, share, *, epochs=4, done=None, las=None, las_from=None, stage="", seconds=60.0):
-    status = TrainingStatus() if done is None else TrainingStatus(epoch=done, best_epoch=done, best_las=0.75)
+    standing = TrainingStanding() if done is None else TrainingStanding(epoch=done, best_epoch=done, best_las=0.75)
     accuracy = None if las is None else Accuracy(las, 0.9, 0.74, las_from or {})
-    return Progress(stage, epoch, epochs, share, 0.5, accuracy, status, seconds)
+    return Progress(stage, epoch, epochs, share, 0.5, accuracy, standing, seconds)
 
 
 @pytest.fixture

@@ -15,7 +15,13 @@ from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe
 from treefine.errors import TreefineError
 from treefine.training import checkpoint as checkpoints
 from treefine.training import initial_parses as sources
-from treefine.training.checkpoint import Checkpoint, TrainingStatus, load_checkpoint, remove_unfinished, save_checkpoint
+from treefine.training.checkpoint import (
+    Checkpoint,
+    TrainingStanding,
+    load_checkpoint,
+    remove_unfinished,
+    save_checkpoint,
+)
 from treefine.training.prepare import prepare
 from treefine.training.recipe import OptimiserSettings
 from treefine.training.train import train
@@ -26,10 +32,10 @@ def new_learner():
 
 
 def checkpoint_of(learner, epoch):
-    status = TrainingStatus(
+    standing = TrainingStanding(
         epoch, 1, best_las=0.5, best_uas=0.6, best_by_step=(0.4, 0.5), best_from={"a": 0.1}, seconds=1.5
     )
-    return Checkpoint(status, learner.model.state_dict(), learner.measured_weights(), learner.optimiser.state())
+    return Checkpoint(standing, learner.model.state_dict(), learner.measured_weights(), learner.optimiser.state())
 
 
 @pytest.fixture
@@ -53,7 +59,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path):
     save_checkpoint(tmp_path, whole)
     loaded = load_checkpoint(tmp_path, other)
 
-    assert loaded.status == whole.status
+    assert loaded.standing == whole.standing
     assert are_equal(loaded.best, whole.best)
     assert are_equal(weights_of(other.model), weights_of(learner.model))
     assert are_equal(other.optimiser.state(), learner.optimiser.state())
@@ -74,7 +80,7 @@ def test_of_two_the_newest_is_loaded(saved):
     save_checkpoint(saved, checkpoint_of(new_learner(), 12))
     (saved / "kept").rename(saved / "checkpoint-000001")
 
-    assert load_checkpoint(saved, new_learner()).status.epoch == 12
+    assert load_checkpoint(saved, new_learner()).standing.epoch == 12
 
 
 @pytest.mark.parametrize("limit", [0, 100, 20_000], ids=lambda limit: f"{limit} bytes")
@@ -87,7 +93,7 @@ def test_a_full_disk_is_reported_and_harms_no_earlier_checkpoint(saved, limit):
     assert "File too large" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert names(saved) == ["checkpoint-000001"]
-    assert load_checkpoint(saved, new_learner()).status.epoch == 1
+    assert load_checkpoint(saved, new_learner()).standing.epoch == 1
 
 
 @pytest.mark.parametrize(
@@ -182,7 +188,7 @@ def test_a_model_that_finds_no_room_is_reported_and_saved_by_a_second_start(tmp_
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
     run(recipe, tmp_path / "whole")
     steps = train(prepare(recipe), tmp_path / "out", device=CPU)
-    while next(steps).status.epoch < 3:
+    while next(steps).standing.epoch < 3:
         pass
 
     with (
@@ -218,8 +224,8 @@ def test_parses_of_a_fold_that_find_no_room_are_reported_and_written_by_a_second
 
 
 def test_a_standing_without_a_measured_epoch_can_be_saved(saved):
-    unmeasured = replace(checkpoint_of(new_learner(), 2), status=TrainingStatus(epoch=2))
+    unmeasured = replace(checkpoint_of(new_learner(), 2), standing=TrainingStanding(epoch=2))
 
     save_checkpoint(saved, unmeasured)
 
-    assert load_checkpoint(saved, new_learner()).status == TrainingStatus(epoch=2)
+    assert load_checkpoint(saved, new_learner()).standing == TrainingStanding(epoch=2)

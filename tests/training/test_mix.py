@@ -90,9 +90,9 @@ def test_dev_is_measured_from_every_source_and_the_best_mean_is_kept(folder, ste
 
     assert [list(each.las_from) for each in measured] == [SOURCES] * 10
     assert all(each.las == pytest.approx(np.mean(list(each.las_from.values()))) for each in measured)
-    best, status = max(measured, key=lambda each: each.las), steps[-1].status
-    assert (status.best_las, status.best_from) == (best.las, best.las_from)
-    assert status.best_epoch == measured.index(best) + 1
+    best, standing = max(measured, key=lambda each: each.las), steps[-1].standing
+    assert (standing.best_las, standing.best_from) == (best.las, best.las_from)
+    assert standing.best_epoch == measured.index(best) + 1
     assert len(set(best.las_from.values())) > 1
 
 
@@ -126,7 +126,7 @@ def test_the_saved_model_refines_each_source_as_well_as_its_training_said(folder
     parser = Parser.from_pretrained(folder / "out" / "model", device="cpu")
     assert parser.initial is empty
 
-    for name, las in steps[-1].status.best_from.items():
+    for name, las in steps[-1].standing.best_from.items():
         parsed = parser.using(initial=dev_parses(folder, name), max_steps=1).parse(gold)
         assert evaluate(gold, parsed)["LAS"].f1 == pytest.approx(las), name
 
@@ -182,7 +182,7 @@ def test_the_card_has_the_recipes_and_the_las_from_each_source(folder, steps, tm
     assert outer.initial.mix["syntr"].parser == str(tmp_path / "syntr.toml")  # it is found beside the other
     assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
     assert read_recipe(tmp_path / "syntr.toml") == prepared.initial["syntr"]
-    for name, las in steps[-1].status.best_from.items():
+    for name, las in steps[-1].standing.best_from.items():
         assert f"{name} {las:.2%}" in card
     assert f"  {folder}/other-train.conllu\n" in card  # with its checksum
 
@@ -207,11 +207,11 @@ def test_a_mix_may_be_beside_a_parser_that_the_model_is_saved_with(tmp_path):
     steps = run(recipe, tmp_path / "out")
 
     assert list(Counter(step.stage for step in steps)) == ["initial parser", ""]
-    assert list(steps[-1].status.best_from) == ["parser", "none"]
+    assert list(steps[-1].standing.best_from) == ["parser", "none"]
     gold = list(read_treebank(tmp_path / "dev.conllu"))
     parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
     assert isinstance(parser.initial, Parser)
-    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].status.best_from["parser"])
+    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].standing.best_from["parser"])
 
 
 def test_the_mean_of_several_members_is_measured_from_every_source(tmp_path):

@@ -116,7 +116,7 @@ def test_refinement_from_an_empty_graph_improves_dev_las_at_each_step_also_when_
     resumed = list(train(recipe("rngtr"), killed, device=CPU))
 
     assert resumed[0].epoch == 6
-    assert resumed[-1].status.best_epoch > 6  # so that the weights below are those of resumed epochs
+    assert resumed[-1].standing.best_epoch > 6  # so that the weights below are those of resumed epochs
     assert weights(killed) == weights(whole)
     assert metrics(killed) == metrics(whole)
 
@@ -169,5 +169,5 @@ def test_a_model_of_a_mix_refines_each_of_its_sources_better_than_it_found_it(re
         starting = parser.using(initial=initial, max_steps=4)
         las[name] = agreement(starting.stream(read_treebank(toy / "dev.conllu")), toy / "dev.conllu")
     assert min(las.values()) > REFINED
-    assert last.status.best_from == pytest.approx(las)
-    assert last.status.best_las == pytest.approx(sum(las.values()) / 3)
+    assert last.standing.best_from == pytest.approx(las)
+    assert last.standing.best_las == pytest.approx(sum(las.values()) / 3)

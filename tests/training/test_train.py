@@ -62,9 +62,9 @@ def test_progress_goes_on_batch_by_batch_and_ends_each_epoch_with_its_accuracy(s
 def test_the_best_epoch_is_the_one_with_the_highest_las(steps):
     measured = [step.accuracy.las for step in steps if step.stage == "" and step.accuracy is not None]
 
-    status = steps[-1].status
-    assert status.best_las == max(measured)
-    assert status.best_epoch == measured.index(max(measured)) + 1
+    standing = steps[-1].standing
+    assert standing.best_las == max(measured)
+    assert standing.best_epoch == measured.index(max(measured)) + 1
 
 
 def test_metrics_have_all_that_an_epoch_has_to_tell(folder, steps):
@@ -111,13 +111,13 @@ def test_the_card_has_recipes_that_can_be_read_back(folder, steps, tmp_path):
 def test_the_card_says_what_was_learned_from_how_and_how_well(folder, steps):
     card = (folder / "out" / "model" / "README.md").read_text()
 
-    status = steps[-1].status
+    standing = steps[-1].standing
     for name in ("train", "dev"):
         digest = hashlib.sha256((folder / f"{name}.conllu").read_bytes()).hexdigest()
         assert f"{digest}  $HERE/{name}.conllu\n" in card
     assert f"treefine {treefine.__version__} with torch {torch.__version__} and seed 1 on 20 sentences" in card
-    assert f"LAS {status.best_las:.2%};" in card
-    assert "LAS " + ", ".join(f"{las:.2%}" for las in status.best_by_step) in card
+    assert f"LAS {standing.best_las:.2%};" in card
+    assert "LAS " + ", ".join(f"{las:.2%}" for las in standing.best_by_step) in card
     assert str(folder) not in card
 
 
@@ -140,7 +140,7 @@ def test_of_epochs_that_are_as_good_the_first_is_kept(tmp_path):
     measured = [step.accuracy.las for step in steps if step.accuracy is not None]
     assert len(measured) == 3
     assert len(set(measured)) == 1  # nothing was learned
-    assert steps[-1].status.best_epoch == 1
+    assert steps[-1].standing.best_epoch == 1
 
 
 def test_a_training_stops_when_the_best_epoch_is_too_long_ago(tmp_path):
@@ -148,7 +148,7 @@ def test_a_training_stops_when_the_best_epoch_is_too_long_ago(tmp_path):
 
     last = run(recipe, tmp_path / "out")[-1]
 
-    assert last.epoch == last.status.best_epoch + 2 < 30
+    assert last.epoch == last.standing.best_epoch + 2 < 30
 
 
 def test_a_training_does_not_stop_before_it_was_measured(tmp_path):
@@ -243,9 +243,9 @@ def test_the_saved_model_parses_dev_as_well_as_its_training_said(tmp_path, t, in
         epochs=4,
     )
 
-    status = run(recipe, tmp_path / "out")[-1].status
+    standing = run(recipe, tmp_path / "out")[-1].standing
 
     gold = list(read_treebank(tmp_path / "dev.conllu"))
     parser = Parser.from_pretrained(tmp_path / "out" / "model", device="cpu")
     assert parser.max_steps == t
-    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(status.best_las)
+    assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(standing.best_las)

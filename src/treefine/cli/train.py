@@ -76,7 +76,7 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr  # None if standard error is closed
     if stream is None or not stream.isatty():
         for step in steps:
-            if stream is not None and step.epoch == step.status.epoch:
+            if stream is not None and step.epoch == step.standing.epoch:
                 stream.write(", ".join(_parts(step, step)) + "\n")
                 stream.flush()
         return
@@ -109,8 +109,8 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
         if accuracy.las_from:
             sources = "from " + " ".join(f"{name} {100 * las:.2f}" for name, las in accuracy.las_from.items())
     scores += [f"{name} {100 * f1:.2f}" for name, f1 in step.segmentation.items()]
-    if step.status.best_epoch:
-        scores.append(f"best {100 * step.status.best_las:.2f}")
+    if step.standing.best_epoch:
+        scores.append(f"best {100 * step.standing.best_las:.2f}")
     return [*filter(None, [step.stage, place, ", ".join(scores), sources, graphs])]
 
 

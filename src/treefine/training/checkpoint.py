@@ -48,7 +48,7 @@ class FolderNames:
 
 
 @dataclass(frozen=True)
-class TrainingStatus:
+class TrainingStanding:
     """How far a training is, and its best epoch so far."""
 
     epoch: int = 0  # the last one that is done
@@ -64,7 +64,7 @@ class TrainingStatus:
 class Checkpoint:
     """All that the rest of a training depends on; random choices follow from the seed and the epoch's number."""
 
-    status: TrainingStatus
+    standing: TrainingStanding
     weights: dict[str, Tensor]
     best: dict[str, Tensor]
     optimiser: dict[str, Tensor]
@@ -72,7 +72,7 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint beside the last one, which is removed only when the new one is complete on the disk."""
-    name = f"{_PREFIX}{checkpoint.status.epoch:06}"
+    name = f"{_PREFIX}{checkpoint.standing.epoch:06}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
@@ -81,7 +81,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
             for kind in _KINDS:
                 tensors = {key: each.detach().contiguous().cpu() for key, each in getattr(checkpoint, kind).items()}
                 save_file(tensors, new / f"{kind}.safetensors")
-            (new / "standing.json").write_text(json.dumps(asdict(checkpoint.status)), encoding="utf-8")
+            (new / "standing.json").write_text(json.dumps(asdict(checkpoint.standing)), encoding="utf-8")
             for file in new.iterdir():
                 with file.open("rb") as written:
                     os.fsync(written.fileno())  # after a power cut, a rename may survive where the bytes do not
@@ -103,7 +103,7 @@ def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
     last = found[-1]
     try:
         tensors = {kind: load_file(last / f"{kind}.safetensors") for kind in _KINDS}
-        status = read_settings(TrainingStatus, json.loads((last / "standing.json").read_text(encoding="utf-8")))
+        standing = read_settings(TrainingStanding, json.loads((last / "standing.json").read_text(encoding="utf-8")))
         wanted = learner.model.state_dict()
         for kind in ("weights", "best"):
             check_weights(tensors[kind], wanted, path=f"{kind}.safetensors")
@@ -113,7 +113,7 @@ def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
         hint = "Delete it; the training then goes on from an earlier one, or starts anew."
         raise TreefineError(f"The checkpoint is damaged ({reason}).", hint=hint, path=str(last)) from error
-    return Checkpoint(status, **tensors)
+    return Checkpoint(standing, **tensors)
 
 
 def remove_unfinished(folder: Path, *names: str) -> None:

@@ -22,7 +22,7 @@ from treefine.training.calibrate import calibrated
 from treefine.training.checkpoint import (
     Checkpoint,
     FolderNames,
-    TrainingStatus,
+    TrainingStanding,
     load_checkpoint,
     remove_unfinished,
     save_checkpoint,
@@ -48,7 +48,7 @@ class Progress:
     share: float  # of the stage's epochs
     loss: float  # per word and step
     accuracy: Accuracy | None  # on dev, at the end of an epoch
-    status: TrainingStatus  # with the best epoch so far
+    standing: TrainingStanding  # with the best epoch so far
     seconds: float  # since the stage began
     segmentation: dict[str, float] = field(default_factory=dict)  # F1 of a segmenter on dev: Tokens, Sentences, Words
 
@@ -87,7 +87,7 @@ class ModelTraining:
         steps = self.recipe.refine.max_steps
         return Parser(model, initial=initial, max_steps=steps, keep="nothing", device=self.processes.device)
 
-    def save(self, model: ParserModel, status: TrainingStatus) -> None:
+    def save(self, model: ParserModel, standing: TrainingStanding) -> None:
         """Calibrate the model on dev, and save it with its initial parser and segmenter."""
         first, *_ = self.initial.dev.values()
         found = calibrated(self.parser_of_dev(model, first), self.data.dev)
@@ -99,7 +99,7 @@ class ModelTraining:
             device=self.processes.device,
             segmenter=self.segmenter,
         )
-        notes = notes_of(self.recipe, self.data, status, inner=self.initial.recipes, base=self.base)
+        notes = notes_of(self.recipe, self.data, standing, inner=self.initial.recipes, base=self.base)
         parser.save(self.folder / FolderNames.model, notes=notes)
 
 
@@ -127,7 +127,7 @@ def learn(training: ModelTraining) -> Iterator[Progress]:
             scores = evaluate(training.data.dev, parsed, rule=training.recipe.treebank.rule)
             measured[name] = Accuracy((), scores["UAS"].f1, scores["LAS"].f1)
         mean = mean_accuracy(measured)
-        training.save(model, TrainingStatus(best_las=mean.las, best_uas=mean.uas, best_from=mean.las_from))
+        training.save(model, TrainingStanding(best_las=mean.las, best_uas=mean.uas, best_from=mean.las_from))
     processes.wait()
 
 
@@ -151,17 +151,17 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
     learner = Learner(model, recipe, data.train, training.initial.train, processes, member=member)
     scorer = DevScorer(data.dev, model.vocabulary.labels, rule=recipe.treebank.rule)
     checkpoint = load_checkpoint(folder / FolderNames.checkpoints, learner)
-    status, best = (checkpoint.status, checkpoint.best) if checkpoint else (TrainingStatus(), model.state_dict())
+    standing, best = (checkpoint.standing, checkpoint.best) if checkpoint else (TrainingStanding(), model.state_dict())
     processes.wait()  # all have read the checkpoint before the first process replaces it
-    began, saved = time.monotonic() - status.seconds, time.monotonic()
-    with MetricsLog(folder if processes.is_first else None, after_epoch=status.epoch) as metrics:
-        while not _is_over(status, settings):
-            epoch, losses, epoch_began = status.epoch + 1, [], time.monotonic()
+    began, saved = time.monotonic() - standing.seconds, time.monotonic()
+    with MetricsLog(folder if processes.is_first else None, after_epoch=standing.epoch) as metrics:
+        while not _is_over(standing, settings):
+            epoch, losses, epoch_began = standing.epoch + 1, [], time.monotonic()
             for share, loss in learner.epoch(epoch):
                 _check_finite(loss, epoch)
                 losses.append(loss)
                 done, seconds = (epoch - 1 + share) / settings.epochs, time.monotonic() - began
-                yield Progress(training.stage, epoch, settings.epochs, done, _mean(losses), None, status, seconds)
+                yield Progress(training.stage, epoch, settings.epochs, done, _mean(losses), None, standing, seconds)
             _check_finite(float(sum(each.detach().sum() for each in model.parameters())), epoch)
             speed = len(data.train) / (time.monotonic() - epoch_began)
             accuracy = None
@@ -170,9 +170,9 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
                     {name: scorer.accuracy(learner, arcs) for name, arcs in training.initial.dev.items()}
                 )
                 las = processes.same(accuracy.las)  # all processes choose the same epoch
-                if not status.best_epoch or las > status.best_las:
-                    status = replace(
-                        status,
+                if not standing.best_epoch or las > standing.best_las:
+                    standing = replace(
+                        standing,
                         best_epoch=epoch,
                         best_las=las,
                         best_uas=accuracy.uas,
@@ -180,18 +180,20 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
                         best_from=accuracy.las_from,
                     )
                     best = learner.measured_weights()
-            status = replace(status, epoch=epoch, seconds=time.monotonic() - began)
+            standing = replace(standing, epoch=epoch, seconds=time.monotonic() - began)
             done, loss = epoch / settings.epochs, _mean(losses)
-            progress = Progress(training.stage, epoch, settings.epochs, done, loss, accuracy, status, status.seconds)
+            progress = Progress(
+                training.stage, epoch, settings.epochs, done, loss, accuracy, standing, standing.seconds
+            )
             metrics.add(epoch, {**_values(progress, recipe, learner), "sentences_per_second": speed})
             if processes.is_first and time.monotonic() - saved >= 60 * settings.checkpoint_minutes:
-                whole = Checkpoint(status, model.state_dict(), best, learner.optimiser.state())
+                whole = Checkpoint(standing, model.state_dict(), best, learner.optimiser.state())
                 save_checkpoint(folder / FolderNames.checkpoints, whole)
                 saved = time.monotonic()
             yield progress
     if processes.is_first:
         model.load_state_dict(best)
-        training.save(model, status)
+        training.save(model, standing)
     _finish(folder, processes)
 
 
@@ -202,10 +204,10 @@ def _finish(folder: Path, processes: Processes) -> None:
     processes.wait()
 
 
-def _is_over(status: TrainingStatus, settings: TrainingSettings) -> bool:
+def _is_over(standing: TrainingStanding, settings: TrainingSettings) -> bool:
     """Tell whether the last epoch is done, or a measured epoch shows that the best is too long ago."""
-    is_late = status.epoch - status.best_epoch > settings.patience
-    return status.epoch >= settings.epochs or (is_late and status.epoch % settings.dev_every == 0)
+    is_late = standing.epoch - standing.best_epoch > settings.patience
+    return standing.epoch >= settings.epochs or (is_late and standing.epoch % settings.dev_every == 0)
 
 
 def _values(progress: Progress, recipe: Recipe, learner: Learner) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from treefine.errors import TreefineError
-from treefine.training.checkpoint import FolderNames, TrainingStatus
+from treefine.training.checkpoint import FolderNames, TrainingStanding
 from treefine.training.data import Data
 from treefine.training.new_model import TrainedBase
 from treefine.training.recipe import FILES, Recipe, recipe_toml
@@ -107,13 +107,18 @@ def _reported(folder: Path) -> Iterator[None]:
 
 
 def notes_of(
-    recipe: Recipe, data: Data, status: TrainingStatus, *, inner: Mapping[str, Recipe], base: TrainedBase | None = None
+    recipe: Recipe,
+    data: Data,
+    standing: TrainingStanding,
+    *,
+    inner: Mapping[str, Recipe],
+    base: TrainedBase | None = None,
 ) -> str:
     """Return the recipes of the model, its initial parsers and its base, with versions, checksums and dev scores."""
-    members, scores = recipe.training.members, f"UAS {status.best_uas:.2%} and LAS {status.best_las:.2%}"
-    chosen = f"The best of {status.epoch} epochs is number {status.best_epoch}."
-    by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in status.best_by_step)}"
-    if not status.best_epoch:
+    members, scores = recipe.training.members, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
+    chosen = f"The best of {standing.epoch} epochs is number {standing.best_epoch}."
+    by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in standing.best_by_step)}"
+    if not standing.best_epoch:
         chosen, by_step = f"Its weights are the mean of those of {members} trainings.", ""
     lines = [
         "## Training",
@@ -137,7 +142,7 @@ def notes_of(
             "",
         ]
     if recipe.initial.mix:
-        lines += [*_notes_of_mix(status), ""]
+        lines += [*_notes_of_mix(standing), ""]
     for name, each in inner.items():
         whose = f"the parser that is mixed in as {name}" if name in recipe.initial.mix else "its initial parser"
         lines += [f"The recipe of {whose}:", "```toml", recipe_toml(each) + "```", ""]
@@ -149,9 +154,9 @@ def notes_of(
     return "\n".join([*lines, "SHA-256 of the files:", "```", *files, "```"])
 
 
-def _notes_of_mix(status: TrainingStatus) -> list[str]:
+def _notes_of_mix(standing: TrainingStanding) -> list[str]:
     """Say how to use a model that refines the parses of several parsers, and how good it is."""
-    scores = ", ".join(f"{name} {las:.2%}" for name, las in status.best_from.items())
+    scores = ", ".join(f"{name} {las:.2%}" for name, las in standing.best_from.items())
     return [
         "It was trained to refine the parses of several parsers, and the scores above are means over them. "
         f"LAS of the dev trees from each: {scores}. Refine such parses:",

@@ -14,7 +14,7 @@ from filelock import lock_descriptor
 
 from treefine.errors import TreefineError
 from treefine.segmenter.segmenter import Segmenter
-from treefine.training.checkpoint import FolderNames, TrainingStatus, remove_unfinished
+from treefine.training.checkpoint import FolderNames, TrainingStanding, remove_unfinished
 from treefine.training.data import TrainingGraphs
 from treefine.training.epochs import InitialGraphs, ModelTraining, Progress, learn
 from treefine.training.initial_parses import ParseSource
@@ -88,7 +88,7 @@ def _learn_segmenter(
             metrics.add(epoch.epoch, {"loss": epoch.loss, **f1, "seconds": epoch.seconds})
             processes.same(True)
             place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
-            yield Progress(*place, epoch.loss, None, TrainingStatus(epoch.epoch), epoch.seconds, segmentation=f1)
+            yield Progress(*place, epoch.loss, None, TrainingStanding(epoch.epoch), epoch.seconds, segmentation=f1)
     learner.segmenter.save(folder / FolderNames.model)
 
 
