@@ -23,7 +23,7 @@ from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_tree
 from treefine.config import BiLSTMSettings
 from treefine.model.folder import load_model
 from treefine.parsing.initial import InitialParser, empty, given
-from treefine.training.prepare import prepare_recipe, sources_of, base_of
+from treefine.training.prepare import base_of, prepare_recipe, sources_of
 from treefine.training.recipe import EMPTY, FILES, MixedSettings, Recipe, expand, find_recipe, read_recipe
 from treefine.training.train import FolderNames, begin_folder, train
 
