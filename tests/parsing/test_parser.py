@@ -221,7 +221,7 @@ def test_options_that_are_not_named_stay_as_they_are(tmp_path):
     assert other.model is parser.model
     assert parser.initial.options.batch_pieces == 77
     assert parser.initial.device == parser.device
-    assert not parser.using(is_projective=False).is_projective
+    assert not parser.using(is_projective=False).plan().decoder.is_projective
 
 
 def test_an_initial_parser_without_a_name_is_refused():
