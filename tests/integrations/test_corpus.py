@@ -22,12 +22,13 @@ from tests.test_package import loaded_by
 from treefine.cli.app import app
 from treefine.cli.inputs import Input, find_inputs
 from treefine.cli.outputs import Job, OutputOptions
-from treefine.cli.parse import Loading
+from treefine.cli.parse import ModelChoice
 from treefine.cli.stream import JobRunner
 from treefine.errors import TreefineError
 from treefine.fast.file_workers import FileParser
 from treefine.integrations.corpus.ray import BlockActor, Outcome, Share, attempts_path, share_of, waiting_message
 from treefine.integrations.corpus.run import parse_corpus
+from treefine.parsing.options import ParserOptions
 from treefine.treebank.conllu import write_treebank
 from treefine.version import __version__
 
@@ -54,9 +55,9 @@ def local(arguments, code=0):
     return result
 
 
-def new_actor(loading, **changes):
+def new_actor(choice, **changes):
     settings = {"wanted": OutputOptions(), "folder": str(Path.cwd()), "threads": 1, "workers": None}
-    return BlockActor(**{"loading": loading, "version": __version__, **settings, **changes})
+    return BlockActor(**{"choice": choice, "version": __version__, **settings, **changes})
 
 
 def outcome_of(actor, block):
@@ -78,20 +79,21 @@ def parse(text_model, capsys, no_exit):
     """The driver with actors in this process: whether all was well, and what it said."""
 
     def call(*names, kind=None, shape=None, wanted=None, size=1 << 24, skip=(), **options):
-        loading = Loading(**{"model": text_model, "steps": 2, "device": "cpu"} | options)
+        label_map, initial = options.pop("label_map", None), {"max_steps": 2, "device": "cpu"}
+        choice = ModelChoice(text_model, ParserOptions(**initial | options), label_map)
         wanted = wanted or OutputOptions(model=text_model)
 
         def parse_blocks(blocks):
-            actor, to_do = new_actor(loading, wanted=wanted), [each for each in blocks if each.target not in skip]
+            actor, to_do = new_actor(choice, wanted=wanted), [each for each in blocks if each.target not in skip]
             while to_do:
                 try:
                     yield outcome_of(actor, to_do[0])
                     to_do.pop(0)
                 except SystemExit:  # as Ray does it: another actor tries the block
-                    actor = new_actor(loading, wanted=wanted)
+                    actor = new_actor(choice, wanted=wanted)
 
         inputs = find_inputs(names, kind=kind)
-        is_right = parse_corpus(inputs, "out/", shape, wanted, loading, size=size, parse_blocks=parse_blocks)
+        is_right = parse_corpus(inputs, "out/", shape, wanted, choice, size=size, parse_blocks=parse_blocks)
         return is_right, capsys.readouterr().err
 
     return call
@@ -231,7 +233,7 @@ def test_what_another_format_has_no_place_for_is_counted_over_all_blocks(files, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 1}, "This folder was begun with steps 2, and now it is 1."),
+        ({"max_steps": 1}, "This folder was begun with steps 2, and now it is 1."),
         (
             {"wanted": OutputOptions(confidence=True)},
             "This folder was begun with confidence False, and now it is True.",
@@ -397,7 +399,9 @@ def worker(files, text_model):
     Path("out").mkdir()
 
     def call(**changes):
-        return outcome_of(new_actor(**{"loading": Loading(text_model, device="cpu"), **changes}), BLOCK)
+        return outcome_of(
+            new_actor(**{"choice": ModelChoice(text_model, ParserOptions(device="cpu")), **changes}), BLOCK
+        )
 
     return call
 
@@ -439,7 +443,7 @@ def test_what_was_to_be_told_of_such_a_block_is_told(worker):
     [
         ({"version": "0.0"}, "and the command was given to 0.0. Install the same version on all machines."),
         ({"folder": "/no/such"}, "/no/such: A worker cannot enter the folder: No such file or directory. Start from"),
-        ({"loading": Loading("nothing")}, "There is no model 'nothing'."),
+        ({"choice": ModelChoice("nothing")}, "There is no model 'nothing'."),
     ],
 )
 def test_a_worker_that_cannot_parse_says_so_and_no_other_block_is_tried_there(worker, changes, message):

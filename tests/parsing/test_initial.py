@@ -109,7 +109,7 @@ def test_a_word_without_a_head_has_no_arc(parses):
 
 def test_an_initial_parser_that_is_not_there_is_an_error():
     with pytest.raises(
-        TreefineError, match=r"There is no initial parser 'syntr'\. Choose empty, the folder of a SynTr"
+        TreefineError, match=r"There is no initial parser 'syntr'\. Choose empty, given, the folder of a SynTr"
     ):
         Parser(tiny_model(), initial="syntr", device="cpu")
 

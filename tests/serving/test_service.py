@@ -9,6 +9,7 @@ import pytest
 from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.errors import TreefineError
+from treefine.parsing.options import ParserOptions
 from treefine.serving import service as module
 from treefine.serving.middleware import (
     BusyError,
@@ -17,7 +18,7 @@ from treefine.serving.middleware import (
     TooLargeError,
     TooLateError,
 )
-from treefine.serving.requests import ParseJob, RequestOptions
+from treefine.serving.requests import ParseJob
 from treefine.serving.service import Served, Service
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
@@ -59,7 +60,7 @@ def ask_together(jobs, kind="trees", **options):
 
 
 def job(*sentences, constraints=None, **options):
-    return ParseJob(sentences=sentences, options=RequestOptions(**options), constraints=constraints or {})
+    return ParseJob(sentences=sentences, options=ParserOptions(**options), constraints=constraints or {})
 
 
 def alone(first, last):
@@ -82,7 +83,7 @@ def test_requests_with_other_options_get_their_own():
     jobs = [job(*SENTENCES[:4], **each) for each in options]
 
     parser = tiny_parser()
-    assert ask_together(jobs) == [list(each.options.apply(parser).stream(each.sentences)) for each in jobs]
+    assert ask_together(jobs) == [list(parser.using(**each.options.given).stream(each.sentences)) for each in jobs]
 
 
 def test_a_round_waits_for_requests_that_keep_coming(monkeypatch):
@@ -330,7 +331,7 @@ def test_a_server_has_a_model_and_no_model_has_two_names():
 
 
 def test_what_a_request_leaves_open_is_as_the_parser_was_made():
-    applied = RequestOptions(max_steps=1).apply(tiny_parser(is_projective=True, k=2))
+    applied = tiny_parser(is_projective=True, k=2).using(**ParserOptions(max_steps=1).given)
 
     assert (applied.is_projective, applied.k, applied.max_steps) == (True, 2, 1)
 

@@ -14,12 +14,12 @@ from treefine.cli.outputs import OutputOptions, Shape, plan_jobs
 from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
+from treefine.parsing.options import ParserOptions
 from treefine.treebank.constraints import Keep
 from treefine.treebank.formats import FORMATS
 from treefine.treebank.label_schemes import read_label_map
 
 if TYPE_CHECKING:
-    from treefine.parsing.initial import InitialParser
     from treefine.parsing.parser import Parser
 
 _Model = Annotated[
@@ -177,18 +177,28 @@ def parse_command(
     wanted = OutputOptions(show_steps, confidence, review, resume, k=k, also_read=others, model=model)
     if show_steps and stop_above is None:
         stop_above = 1.0  # who asks for the steps asks for all of them
-    loading = Loading(
-        model, initial, label_map, steps, stop_above, tags, projective, keep, k, device, precision, batch_pieces
+    options = ParserOptions(
+        initial=initial,
+        max_steps=steps,
+        stop_above=stop_above,
+        tags=tags,
+        is_projective=projective,
+        keep=keep,
+        k=k,
+        device=device,
+        precision=precision,
+        batch_pieces=batch_pieces,
     )
+    choice = ModelChoice(model, options, label_map)
     if engine == "ray":
         from treefine.integrations.corpus.run import parse_corpus  # which loads torch
 
-        if not parse_corpus(inputs, output, shape, wanted, loading, actors=actors, workers=workers):
+        if not parse_corpus(inputs, output, shape, wanted, choice, actors=actors, workers=workers):
             raise typer.Exit(1)
         return
     if actors is not None:
         raise TreefineError("--actors is for --engine ray.", hint="Leave it out, or add that.")
-    _run(inputs, output, shape, wanted, lambda: load_parser(loading), workers=workers)
+    _run(inputs, output, shape, wanted, lambda: load_parser(choice), workers=workers)
 
 
 def refine_command(
@@ -239,11 +249,19 @@ def refine_command(
     def load() -> Parser:
         from treefine.parsing.initial import given  # which loads torch
 
-        return load_parser(
-            Loading(
-                model, given, label_map, steps, stop_above, tags, projective, keep, k, device, precision, batch_pieces
-            )
+        options = ParserOptions(
+            initial=given,
+            max_steps=steps,
+            stop_above=stop_above,
+            tags=tags,
+            is_projective=projective,
+            keep=keep,
+            k=k,
+            device=device,
+            precision=precision,
+            batch_pieces=batch_pieces,
         )
+        return load_parser(ModelChoice(model, options, label_map))
 
     wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else (), model)
     _run(inputs, output, shape, wanted, load, tells_changes=True)
@@ -274,46 +292,25 @@ def _run(
 
 
 @dataclass(frozen=True)
-class Loading:
-    """A model and how it is to parse; what is None is as the model has it."""
+class ModelChoice:
+    """A model, how it parses, and names for the labels of another scheme."""
 
     model: str
-    initial: str | InitialParser | None = None
+    options: ParserOptions = ParserOptions()
     label_map: str | None = None
-    steps: int | None = None
-    stop_above: float | None = None
-    tags: TagSource | None = None
-    projective: bool = False
-    keep: Keep = "marked"
-    k: int = 1
-    device: str | None = None
-    precision: Precision | None = None
-    batch_pieces: int = BATCH_PIECES
 
 
-def load_parser(loading: Loading) -> Parser:
-    """The parser, with names for the labels of another scheme."""
+def load_parser(choice: ModelChoice) -> Parser:
+    """Load the parser; the labels of an initial parse are read by the names that the model has for them."""
     from treefine.parsing.initial import empty, renamed  # which load torch
     from treefine.parsing.parser import Parser
 
-    parser = Parser.from_pretrained(
-        loading.model,
-        initial=loading.initial,
-        max_steps=loading.steps,
-        stop_above=loading.stop_above,
-        tags=loading.tags,
-        is_projective=loading.projective,
-        keep=loading.keep,
-        k=loading.k,
-        device=loading.device,
-        precision=loading.precision,
-        batch_pieces=loading.batch_pieces,
-    )
+    parser = Parser.from_pretrained(choice.model, **choice.options.given)
     if parser.initial is empty or isinstance(parser.initial, Parser):
-        if loading.label_map is not None:
+        if choice.label_map is not None:
             raise TreefineError("--label-map is for the trees of a file.", hint="Name one with --initial.")
         return parser
     known = parser.model.vocabulary.labels
-    names = None if loading.label_map is None else read_label_map(loading.label_map, known)
+    names = None if choice.label_map is None else read_label_map(choice.label_map, known)
     named = renamed(parser.initial, known, names)
     return parser.using(initial=named, max_steps=parser.max_steps, stop_above=parser.stop_above)

@@ -25,7 +25,6 @@ from treefine.config import Precision, TagSource, read_settings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.bundled import bundled_models, find_model
 from treefine.parsing.annotate import with_confidence
-from treefine.parsing.initial import given, renamed
 from treefine.treebank.graph import ROOT, Arcs
 from treefine.treebank.raw_text import misc_of
 from treefine.treebank.sentence import BLANK, Sentence
@@ -119,7 +118,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
         options = self.options
         own = Parser.from_pretrained(folder, tags=options.tags, device=options.device, precision=options.precision)
-        initial = renamed(given, own.model.vocabulary.labels) if options.initial == "doc" else options.initial
+        initial = "given" if options.initial == "doc" else options.initial
         self._loaded = own, own.using(initial=initial, max_steps=options.max_steps, stop_above=options.stop_above)
         return self._loaded
 

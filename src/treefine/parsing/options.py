@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class ParserOptions:
     """How to parse. None leaves the choice to the model, or to the default in brackets.
 
-    initial: What to start from: "empty", the folder of a SynTr or biaffine model, a file of the same text, a Parser, or
-        a function of `treefine.parsing.initial` (the initial parser saved with the model, or nothing).
+    initial: What to start from: "empty", "given" for the trees that the sentences have, the folder of a SynTr or
+        biaffine model, a file of the same text, a Parser, or a function of `treefine.parsing.initial` (the initial
+        parser saved with the model, or nothing).
     max_steps: T (as in training; if that is not known 3, or 4 from an empty graph).
     stop_above: A sentence surer than this takes no further step (as the model was measured from an empty graph, and
         else 1: only a sentence that has converged stops).

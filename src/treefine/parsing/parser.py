@@ -23,7 +23,7 @@ from treefine.model.weight_files import LAYOUT
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import run
 from treefine.parsing.confidence import sentence_confidence
-from treefine.parsing.initial import InitialParser, empty, from_file, from_parser
+from treefine.parsing.initial import InitialParser, empty, from_file, from_parser, given, renamed
 from treefine.parsing.options import OptionValues, ParserOptions, listed_words, sentence_of
 from treefine.parsing.parse import Parse, Parses
 from treefine.parsing.plan import Plan, find_device
@@ -321,11 +321,13 @@ class Parser:
             raise ModelError("This model reads no graph, so it cannot refine an initial parse.")
         if isinstance(initial, Parser) or callable(initial):
             return initial
+        if initial == "given":
+            return renamed(given, self.model.vocabulary.labels)
         path = Path(initial)
         if path.is_dir() and os.fspath(initial):
             return Parser.from_pretrained(path, device=self.options.device, batch_pieces=self.options.batch_pieces)
         if not path.is_file():
-            hint = "Choose empty, the folder of a SynTr or biaffine model, or a file of the same text."
+            hint = "Choose empty, given, the folder of a SynTr or biaffine model, or a file of the same text."
             raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
         return from_file(os.fspath(initial))
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any, Literal, NamedTuple
 
-from treefine.config import TagSource
 from treefine.errors import TreefineError
-from treefine.parsing.initial import given, renamed
+from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import STEPS
 from treefine.segmenter.cut import Segmented
 from treefine.serving.middleware import TooLargeError
-from treefine.treebank.constraints import CONSTRAIN, Constraints, Keep
+from treefine.treebank.constraints import CONSTRAIN, Constraints
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
 
@@ -24,45 +23,7 @@ _SENTENCE_SIZE = 20  # characters that a sentence counts for beside those of its
 _MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
 _MOST_FORBIDDEN = 1_000  # heads and labels of one sentence: finding those that contradict each other takes long
 
-InitialChoice = Literal["own", "empty", "given"]
 AnswerKind = Literal["cut", "trees", "parses", "steps"]
-
-
-@dataclass(frozen=True)
-class RequestOptions:
-    """How to parse; None keeps the model's own option. Requests with equal options are parsed together."""
-
-    max_steps: int | None = None  # T
-    initial: InitialChoice = "own"  # the model's initial parser if it has one, an empty graph, or the sentences' trees
-    tags: TagSource | None = None
-    keep: Keep = "marked"
-    is_projective: bool | None = None
-    k: int | None = None
-    stop_above: float | None = None
-
-    @property
-    def work_per_word(self) -> int:
-        """Return roughly how much work a word is: refinement steps times trees."""
-        return (self.max_steps or STEPS) * (self.k or 1)
-
-    def apply(self, parser: Parser) -> Parser:
-        """Return the parser with these options; it shares the model."""
-        if self == RequestOptions():
-            return parser
-        initial = {
-            "own": None,
-            "empty": "empty",
-            "given": renamed(given, parser.model.vocabulary.labels),
-        }[self.initial]
-        return parser.using(
-            initial=initial,
-            max_steps=self.max_steps,
-            tags=self.tags,
-            keep=self.keep,
-            is_projective=self.is_projective,
-            k=self.k,
-            stop_above=self.stop_above,
-        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +32,7 @@ class ParseJob:
 
     text: str | None = None
     sentences: tuple[Sentence, ...] | None = None
-    options: RequestOptions = RequestOptions()
+    options: ParserOptions = ParserOptions()  # jobs with equal options are parsed together
     constraints: Mapping[int, Constraints] = field(default_factory=dict)  # by the number of the sentence, from 1
     lines: bool = False  # the text has one sentence per line
 
@@ -88,9 +49,14 @@ class ParseJob:
             return len(self.text)
         return sum(_SENTENCE_SIZE + sum(map(len, each.forms)) for each in self.sentences or ())
 
+    @property
+    def work_per_word(self) -> int:
+        """Return roughly how much work a word is: refinement steps times trees."""
+        return (self.options.max_steps or STEPS) * (self.options.k or 1)
+
     def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
         """Return the constraints of a sentence; for a word that the request mentions, marks in the sentence yield."""
-        own = next(CONSTRAIN[self.options.keep]([sentence]))
+        own = next(CONSTRAIN[self.options.keep or "marked"]([sentence]))
         asked = self.constraints.get(number)
         if asked is None or not own:
             return asked or own
@@ -134,7 +100,7 @@ class PendingJob:
 
     def work_of(self, sentence: Segmented) -> int:
         """Return roughly how much work a sentence is."""
-        return self.job.options.work_per_word * len(sentence.sentence)
+        return self.job.work_per_word * len(sentence.sentence)
 
     def take(self, parser: Parser, most: int, most_work: int, max_words: int) -> list[PendingSentence]:
         """Return the next sentences: at least one, and more until they are `most` or are too much work."""

@@ -9,7 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from typing_extensions import Self
 
 from treefine.config import TagSource
-from treefine.serving.requests import InitialChoice, ParseJob, RequestOptions
+from treefine.parsing.options import ParserOptions
+from treefine.serving.requests import ParseJob
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import Sentence
@@ -70,11 +71,19 @@ class _Request(_Strict):
             raise ValueError("Constraints of one sentence belong together: it is there twice.")
         return self
 
-    def options(self, initial: InitialChoice) -> RequestOptions:
+    def options(self, initial: str | None) -> ParserOptions:
         """Return how to parse it."""
         # Two digits are enough, and more requests share their options and are parsed together.
         stop_above = None if self.stop_above is None else round(self.stop_above, 2)
-        return RequestOptions(self.steps, initial, self.tags, self.keep, self.projective, self.k, stop_above)
+        return ParserOptions(
+            initial=initial,
+            max_steps=self.steps,
+            stop_above=stop_above,
+            tags=self.tags,
+            is_projective=self.projective,
+            keep=None if self.keep == "marked" else self.keep,  # which is the default
+            k=self.k,
+        )
 
     def constraints_by_sentence(self) -> dict[int, Constraints]:
         """Return the constraints by the number of the sentence."""
@@ -87,7 +96,7 @@ class StepsRequest(_Request):
     text: _Text | None = Field(None, description="Running text.", examples=["Nobody knew why."])
     words: list[list[_Text]] | None = Field(None, description="Sentences, each a list of words.")
     conllu: _Text | None = Field(None, description="Sentences in CoNLL-U.")
-    initial: InitialChoice = Field(
+    initial: Literal["own", "empty", "given"] = Field(
         "own", description="Start from the model's own initial parse, nothing, or given trees."
     )
 
@@ -101,7 +110,10 @@ class StepsRequest(_Request):
 
     def job(self) -> ParseJob:
         """Return the job for a model."""
-        options, constraints = self.options(self.initial), self.constraints_by_sentence()
+        options, constraints = (
+            self.options(None if self.initial == "own" else self.initial),
+            self.constraints_by_sentence(),
+        )
         if self.text is not None:
             return ParseJob(text=self.text, options=options, constraints=constraints)
         if self.words is not None:

@@ -16,11 +16,12 @@ from time import monotonic
 from typing import Any, cast
 
 from treefine.errors import TreefineError
+from treefine.parsing.options import ParserOptions
 from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import STRIDE
 from treefine.serving.middleware import BusyError, ServerLimits, ServerMetrics, TooLateError, UnknownModelError
-from treefine.serving.requests import AnswerKind, ParseJob, PendingJob, PendingSentence, RequestOptions
+from treefine.serving.requests import AnswerKind, ParseJob, PendingJob, PendingSentence
 from treefine.treebank.sentence import Sentence
 
 # A round parses sentences of all waiting requests. The share bounds what one request adds, so that a long request
@@ -52,7 +53,9 @@ class Service:
         self._taken: _Taken = []  # what this round parses; only the thread uses it
         self._n_failures = 0
         self._n_expected = 0  # requests that a round waits for a little longer
-        self._variant = lru_cache(maxsize=_N_VARIANTS)(lambda options: options.apply(parser))
+        self._variant = lru_cache(maxsize=_N_VARIANTS)(
+            lambda options: parser.using(**options.given) if options.given else parser
+        )
 
     def start(self) -> None:
         """Start the thread that parses, and wait until it has parsed a first sentence, which takes longer."""
@@ -158,7 +161,7 @@ class Service:
         started = monotonic()
         self._segment_together([each for each in islice(active, ROUND) if each.segmented is None and not each.is_over])
         n_sentences = self._take(active)
-        by_options: dict[tuple[AnswerKind, RequestOptions], _Taken] = defaultdict(list)
+        by_options: dict[tuple[AnswerKind, ParserOptions], _Taken] = defaultdict(list)
         for request, sentences in self._taken:
             by_options[request.kind, request.job.options].append((request, sentences))
         for (kind, options), together in by_options.items():
@@ -200,7 +203,7 @@ class Service:
                 for (request, _), found in zip(short, segmented, strict=True):
                     request.segmented = iter(found)
 
-    def _parse_together(self, kind: AnswerKind, options: RequestOptions, together: _Taken) -> None:
+    def _parse_together(self, kind: AnswerKind, options: ParserOptions, together: _Taken) -> None:
         """Parse the sentences of several requests; if one of them fails, the others do not."""
         try:
             results = iter(self._parse(kind, options, [each for _, sentences in together for each in sentences]))
@@ -218,7 +221,7 @@ class Service:
             if request.is_all_taken:
                 request.finish()
 
-    def _parse(self, kind: AnswerKind, options: RequestOptions, pending: Sequence[PendingSentence]) -> list[Any]:
+    def _parse(self, kind: AnswerKind, options: ParserOptions, pending: Sequence[PendingSentence]) -> list[Any]:
         segmented = [each.segmented for each in pending]
         if kind == "cut":
             return [each.sentence for each in segmented]

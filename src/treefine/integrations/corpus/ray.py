@@ -21,7 +21,7 @@ import torch
 import typer
 
 from treefine.cli.outputs import Job, OutputOptions
-from treefine.cli.parse import Loading, load_parser
+from treefine.cli.parse import ModelChoice, load_parser
 from treefine.cli.stream import JobRunner
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
@@ -91,7 +91,7 @@ class BlockActor:
     and repeats the block there: a process whose GPU has failed cannot use it again.
     """
 
-    loading: Loading
+    choice: ModelChoice
     wanted: OutputOptions
     folder: str  # the working directory of the command, from which the names of files are read
     threads: int  # of a CPU
@@ -129,7 +129,7 @@ class BlockActor:
     def _load(self, folder: Path) -> Parser:
         torch.set_num_threads(self.threads)
         try:
-            parser = load_parser(self.loading)
+            parser = load_parser(self.choice)
             _agree_on_numerics(folder, parser.device.type, parser.precision)
             self._files = FileParser.of(parser, self.workers)
         except TreefineError as error:
@@ -221,7 +221,7 @@ class Share(NamedTuple):
 def parse_on_ray(
     ray: Any,
     blocks: Sequence[Job],
-    loading: Loading,
+    choice: ModelChoice,
     wanted: OutputOptions,
     *,
     actors: int | None = None,
@@ -230,7 +230,12 @@ def parse_on_ray(
     """Parse blocks on the cluster that RAY_ADDRESS names, or else on this machine; yield outcomes as blocks end."""
     with _connected(ray):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        share = share_of(nodes, n_blocks=len(blocks), asked=actors, device=loading.device)
+        share = share_of(
+            nodes,
+            n_blocks=len(blocks),
+            asked=actors,
+            device=None if choice.options.device is None else str(choice.options.device),
+        )
         if message := waiting_message(ray.available_resources(), share):
             typer.echo(message, err=True)
         if workers is None and share.gpus:
@@ -238,7 +243,7 @@ def parse_on_ray(
         rows = [{"block": pickle.dumps(block)} for block in blocks]
         found = ray.data.from_items(rows, override_num_blocks=min(len(blocks), _MOST_TASKS)).map(
             BlockActor,
-            fn_constructor_args=(loading, wanted, str(Path.cwd()), share.cpus, workers, __version__),
+            fn_constructor_args=(choice, wanted, str(Path.cwd()), share.cpus, workers, __version__),
             compute=ray.data.ActorPoolStrategy(size=share.actors, max_tasks_in_flight_per_actor=1),
             num_cpus=share.cpus,
             num_gpus=share.gpus,

@@ -23,7 +23,7 @@ from filelock import lock_descriptor
 
 from treefine.cli.inputs import Input
 from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
-from treefine.cli.parse import Loading
+from treefine.cli.parse import ModelChoice
 from treefine.cli.terminal import progress
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
@@ -47,7 +47,7 @@ def parse_corpus(
     output: str,
     shape: Shape | None,
     wanted: OutputOptions,
-    loading: Loading,
+    choice: ModelChoice,
     *,
     actors: int | None = None,
     workers: int | None = None,
@@ -58,14 +58,14 @@ def parse_corpus(
 
     `parse_blocks` takes the place of Ray in tests.
     """
-    _refuse(inputs, output, wanted, loading)
+    _refuse(inputs, output, wanted, choice)
     if parse_blocks is None:
         ray = import_ray()  # before any work: a missing Ray is reported at once
-        parse_blocks = partial(parse_on_ray, ray, loading=loading, wanted=wanted, actors=actors, workers=workers)
+        parse_blocks = partial(parse_on_ray, ray, choice=choice, wanted=wanted, actors=actors, workers=workers)
     jobs = plan_jobs(inputs, output, shape, wanted)
     trees_alone = jobs[0].shape == "conllu" and not wanted.confidence and wanted.k == 1
     blocks = cut_jobs(jobs, trees_alone=trees_alone, size=size)
-    with _open_record(Path(output), blocks, _options(wanted, loading, size, trees_alone=trees_alone)):
+    with _open_record(Path(output), blocks, _options(wanted, choice, size, trees_alone=trees_alone)):
         names = _names(output)
         to_do = _missing(blocks, names)
         finished = {block.target for block in blocks} - {block.target for block in to_do}
@@ -80,7 +80,7 @@ def parse_corpus(
     return _report(outcomes, blocks, to_do, _missing(to_do, _names(output)))
 
 
-def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, loading: Loading) -> None:
+def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, choice: ModelChoice) -> None:
     """Refuse what cannot be done on many machines."""
     if not (output.endswith(("/", os.sep)) or Path(output).is_dir()):
         raise TreefineError("--engine ray writes into a folder.", hint="Name one with -o, with a slash at its end.")
@@ -88,12 +88,13 @@ def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, loading
         raise TreefineError("--engine ray reads files alone, which it can read again.", hint="Name files.")
     if wanted.review is not None:
         raise TreefineError("--review lists sentences in order, which --engine ray has not.", hint="Leave one out.")
-    if loading.device is not None and loading.device.startswith("cuda:"):
-        message = f"--device {loading.device} is one GPU, and Ray gives each worker its own."
+    device = str(choice.options.device)
+    if device.startswith("cuda:"):
+        message = f"--device {device} is one GPU, and Ray gives each worker its own."
         raise TreefineError(message, hint="Write --device cuda.")
     if wanted.resume:
         raise TreefineError("--engine ray always goes on with what is there.", hint="Leave out --resume.")
-    if loading.label_map is not None or wanted.also_read:
+    if choice.label_map is not None or wanted.also_read:
         message = "--engine ray reads no trees to start from beside its inputs."
         raise TreefineError(message, hint="Leave out --initial FILE and --label-map, or --engine ray.")
 
@@ -191,26 +192,31 @@ def _open_record(folder: Path, blocks: Sequence[Job], options: dict[str, Any]) -
         yield
 
 
-def _options(wanted: OutputOptions, loading: Loading, size: int, *, trees_alone: bool) -> dict[str, Any]:
+_FLAGS = {"max_steps": "steps", "is_projective": "projective"}  # what the command line calls options
+
+
+def _options(wanted: OutputOptions, choice: ModelChoice, size: int, *, trees_alone: bool) -> dict[str, Any]:
     """Return the options that all blocks of a folder must share. Workers see to it that devices agree."""
     own = {"confidence": wanted.confidence, "steps shown": wanted.steps}
     options = {
         "version": __version__,
         "bytes of a block": size,
-        "weights": _checksum(loading),
+        "weights": _checksum(choice),
         **own,
-        **asdict(loading),
+        "model": choice.model,
+        **{_FLAGS.get(name, name): value for name, value in asdict(choice.options).items()},
     }
-    for name in ("label_map", "device", *["batch_pieces"] * trees_alone):  # batches change the digits of confidences
-        del options[name]
-    return options
+    left_out = ("device", *["batch_pieces"] * trees_alone)  # batches change the digits of confidences
+    return {name: value for name, value in options.items() if name not in left_out}
 
 
-def _checksum(loading: Loading) -> str:
+def _checksum(choice: ModelChoice) -> str:
     """Return a checksum of the model and its initial parser: another model may get the same name."""
-    folders = [find_model(loading.model)]
-    if isinstance(loading.initial, str) and (loading.initial in bundled_models() or Path(loading.initial).is_dir()):
-        folders.append(find_model(loading.initial))
+    folders = [find_model(choice.model)]
+    if isinstance(choice.options.initial, str) and (
+        choice.options.initial in bundled_models() or Path(choice.options.initial).is_dir()
+    ):
+        folders.append(find_model(choice.options.initial))
     digest = hashlib.sha256()
     for path in (each for folder in folders for each in sorted(folder.rglob("*"))):
         if path.suffix in (".safetensors", ".json"):
