@@ -333,7 +333,7 @@ def test_a_server_has_a_model_and_no_model_has_two_names():
 def test_what_a_request_leaves_open_is_as_the_parser_was_made():
     applied = tiny_parser(is_projective=True, k=2).using(**ParserOptions(max_steps=1).given)
 
-    assert (applied.is_projective, applied.k, applied.max_steps) == (True, 2, 1)
+    assert (applied.plan().decoder.is_projective, applied.k, applied.max_steps) == (True, 2, 1)
 
 
 @pytest.mark.parametrize("name", ["max_bytes", "max_words", "queue", "queue_size", "seconds"])
