@@ -79,8 +79,9 @@ def parse(text_model, capsys, no_exit):
     """The driver with actors in this process: whether all was well, and what it said."""
 
     def call(*names, kind=None, shape=None, wanted=None, size=1 << 24, skip=(), **options):
-        label_map, initial = options.pop("label_map", None), {"max_steps": 2, "device": "cpu"}
-        choice = ModelChoice(text_model, ParserOptions(**initial | options), label_map)
+        model, label_map = options.pop("model", text_model), options.pop("label_map", None)
+        usual = {"max_steps": 2, "device": "cpu", "batch_pieces": 4000}
+        choice = ModelChoice(model, ParserOptions(**usual | options), label_map)
         wanted = wanted or OutputOptions(model=text_model)
 
         def parse_blocks(blocks):

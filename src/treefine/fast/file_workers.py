@@ -474,7 +474,7 @@ def _moved(error: TreebankError, n_before: int) -> TreebankError:
     return error
 
 
-def parse_file(
+def parse_treebank_file(
     parser: Parser,
     source: Source,
     target: str | os.PathLike[str],

@@ -29,12 +29,6 @@ def int8_encoder(encoder: TransformerEncoder) -> FlatEncoder:
     return view_of(encoder, FlatEncoder, layers=layers, widen=widen)
 
 
-def is_int8_quick() -> bool:
-    """Check whether this processor has instructions for such products (VNNI), so that torch is fast and exact."""
-    has_them = getattr(torch.cpu, "_is_vnni_supported", lambda: False)
-    return bool(torch.backends.mkldnn.is_available() and has_them())  # type: ignore[no-untyped-call]
-
-
 class Int8Linear(nn.Module):
     """Linear layers that read the same input, as one layer; weights are rounded once, inputs by row."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ModelFiles:
     """The names of the files in a model folder; a tokenizer's own are in `subwords`."""
 
     config: str = "config.json"
@@ -28,7 +28,7 @@ class Layout:
     segmenter: str = "segmenter"  # the folder of the segmenter, where it was trained with one
 
 
-LAYOUT = Layout()
+LAYOUT = ModelFiles()
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

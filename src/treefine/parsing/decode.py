@@ -11,17 +11,14 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
-from treefine.parsing.trees import best_trees, maximum_tree, projective_tree
+from treefine.parsing.trees import Heads, Weights, best_trees, maximum_tree, projective_tree
 from treefine.treebank.graph import ROOT, non_projective_words
-
-Weights = NDArray[np.float64]  # [dep, head]
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class Decoder:
             heads[row, :n_words], labels[row, :n_words] = tree.heads[0], tree.labels[0]
         return Graphs(heads, labels, graphs.has_any)
 
-    def best_heads(self, arcs: Float[Tensor, "dep head"]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def best_heads(self, arcs: Float[Tensor, "dep head"]) -> Heads:
         """The heads of the best tree of one sentence, from the scores of its arcs."""
         return self.search(self.weights(arcs))
 
@@ -127,7 +124,7 @@ class Decoder:
             return np.where(np.isneginf(weights), -math.inf, np.exp(weights))
         return weights
 
-    def search(self, weights: Weights) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def search(self, weights: Weights) -> Heads:
         """The heads of the tree with the largest sum of weights."""
         return projective_tree(weights) if self.is_projective else maximum_tree(weights)
 

@@ -14,7 +14,7 @@ from treefine.model.batch import Arriving, Batch, Graphs, sent
 from treefine.model.scorer import Scores
 
 Tags = Int[Tensor, "batch word column"]
-Score = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the last argument, here and below, is t
+Scorer = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the last argument, here and below, is t
 Decode = Callable[[Scores, Batch, int], Graphs]
 Sure = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Float[Tensor, " batch"]]  # given the words that repeat
 
@@ -34,7 +34,7 @@ class BatchStep:
 
 
 def refine(
-    score: Score,
+    score: Scorer,
     batch: Batch,
     initial: Graphs,
     *,

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Scores = NDArray[Any]  # [dep, head], both 0..n with ROOT at 0; row 0 and the diagonal are not read
+ArcScores = NDArray[Any]  # [dep, head], both 0..n with ROOT at 0; row 0 and the diagonal are not read
+Weights = NDArray[np.float64]  # [dep, head]; -inf for an arc that cannot be
 Heads = NDArray[np.int64]  # [word]; heads[0] is 0
 HUGE = 1e280  # larger scores could overflow when they are added up
 
 
-def maximum_tree(scores: Scores) -> Heads:
+def maximum_tree(scores: ArcScores) -> Heads:
     """The heads of the highest-scoring tree in which exactly one word hangs on ROOT.
 
     -inf, or NaN, marks an arc as impossible. Where no tree can do without such arcs, the one that comes back has the
@@ -35,7 +36,7 @@ def maximum_tree(scores: Scores) -> Heads:
     return heads
 
 
-def projective_tree(scores: Scores) -> Heads:
+def projective_tree(scores: ArcScores) -> Heads:
     """The heads of the highest-scoring projective tree with one root; all else is as in `maximum_tree`.
 
     >>> projective_tree(np.array([[0, 0, 0, 0], [0, 0, 5, 9], [9, 0, 0, 0], [0, 5, 9, 0]]))
@@ -48,7 +49,7 @@ def projective_tree(scores: Scores) -> Heads:
     return heads
 
 
-def _comparable(scores: Scores) -> Scores:
+def _comparable(scores: ArcScores) -> ArcScores:
     """A copy that can be added and compared, without infinities.
 
     With impossible arcs it is complex: numpy compares complex numbers by their real part, here minus the number of
@@ -69,7 +70,7 @@ def _comparable(scores: Scores) -> Scores:
     return copy * 1j - impossible if impossible.any() else copy
 
 
-def _contract(work: Scores, *, first: int) -> tuple[list[tuple[int, int]], list[int]]:
+def _contract(work: ArcScores, *, first: int) -> tuple[list[tuple[int, int]], list[int]]:
     """The best arc (word, head) into each node, and the node that each became a part of.
 
     Nodes 1..n are the words. A path grows from node to best head; where it meets itself the cycle becomes a node with
@@ -145,7 +146,7 @@ def _expand(arcs: list[tuple[int, int]], part_of: list[int], n_words: int) -> He
     return heads
 
 
-def _project(arcs: Scores, root_arcs: Scores) -> Heads:
+def _project(arcs: ArcScores, root_arcs: ArcScores) -> Heads:
     """The heads, counted from 1, of the best projective tree over words counted from 0 (Eisner 1996).
 
     An open span has an arc between its first and last word. A closed one is a word at one end with all that hangs on it
@@ -194,9 +195,6 @@ def _project(arcs: Scores, root_arcs: Scores) -> Heads:
             middle = first + int(split_last[first, width])
             spans += [(first, middle, False, False), (middle, last, False, True)]
     return heads
-
-
-Weights = NDArray[np.float64]  # [dep, head]; -inf for an arc that cannot be
 
 
 class _Part(NamedTuple):
