@@ -44,12 +44,12 @@ batch_pieces = 300
 checkpoint_minutes = 0
 {training}
 """
-STARTS, MOST_CHANGES, MOST_SECONDS = 8, 60, 0.6
+N_RUNS, MOST_CHANGES, MOST_SECONDS = 8, 60, 0.6
 CPU = torch.device("cpu")
 
 
 def write_recipe(folder: Path, name, *, sections="", optimiser="", training="", epochs=3, encoder="encoder"):
-    """A recipe beside a small treebank and the encoder to start from."""
+    """Write a recipe beside a small treebank and an encoder."""
     path = folder / f"{name}.toml"
     if not (folder / "train.conllu").exists():
         sentences = [each for each in sample() if 4 < len(each) < 20]
@@ -62,6 +62,17 @@ def write_recipe(folder: Path, name, *, sections="", optimiser="", training="", 
     text += sections + TRAINING.format(epochs=epochs, optimiser=optimiser, training=training)
     path.write_text(text)
     return path
+
+
+def write_recipe_with_base(folder: Path):
+    """Write a recipe of RNGTr over folds of SynTr; both fine-tune a model of other sentences."""
+    sentences = [each for each in sample() if 4 < len(each) < 20]
+    base = write_recipe(folder, "base", sections=SYNTR, epochs=2)
+    write_treebank(sentences[10:], folder / "other.conllu")
+    base.write_text(base.read_text().replace("train.conllu", "other.conllu"))
+    write_recipe(folder, "inner", sections=SYNTR, epochs=1, encoder="base.toml")
+    sections = 'pieces = "cut"\nn_frequent = 10\n[initial]\nparser = "inner.toml"\nfolds = 2\n'
+    return write_recipe(folder, "rngtr", sections=sections, epochs=2, encoder="base.toml")
 
 
 def run(recipe: Path, output: Path):
@@ -115,10 +126,10 @@ def _train_killed(recipe: Path, output: Path, rng):
 
 def _run_killed(recipe: Path, output: Path, seed: int):
     killed = 0
-    for start in range(STARTS):
+    for number in range(N_RUNS):
         pid = os.fork()  # much quicker than a new Python, and torch has done no work here that could be in its way
         if pid == 0:
-            _train_killed(recipe, output, random.Random(f"{seed} {start}"))
+            _train_killed(recipe, output, random.Random(f"{seed} {number}"))
         _, status = os.waitpid(pid, 0)
         if status and os.WTERMSIG(status) != signal.SIGKILL:
             sys.exit("a training failed by itself")

@@ -1,46 +1,43 @@
-"""Trainings that go on from another recipe's model, which is trained first."""
+"""Trainings that fine-tune another recipe's model, which is trained first."""
 
-import subprocess
-import sys
 from itertools import islice
 
 import pytest
 import torch
 
-from tests.support.tiny import sample
-from tests.support.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
+from tests.support.trainings import CPU, metrics, run, weights, write_recipe, write_recipe_with_base
 from treefine.model.folder import load_model
 from treefine.training import new_model
 from treefine.training.prepare import prepare
 from treefine.training.recipe import recipe_toml
 from treefine.training.train import train
-from treefine.treebank.conllu import write_treebank
 
 STAGES = ["start base", "initial parser", "fold 1 of 2", "fold 2 of 2", ""]
 
 
 @pytest.fixture
 def recipe(tmp_path):
-    """RNGTr over folds of SynTr, both going on from a model of other sentences."""
-    sentences = [each for each in sample() if 4 < len(each) < 20]
-    base = write_recipe(tmp_path, "base", sections=SYNTR, epochs=2)
-    write_treebank(sentences[10:], tmp_path / "other.conllu")
-    base.write_text(base.read_text().replace("train.conllu", "other.conllu"))
-    write_recipe(tmp_path, "inner", sections=SYNTR, epochs=1, encoder="base.toml")
-    sections = 'pieces = "cut"\nn_frequent = 10\n[initial]\nparser = "inner.toml"\nfolds = 2\n'
-    return write_recipe(tmp_path, "rngtr", sections=sections, epochs=2, encoder="base.toml")
+    return write_recipe_with_base(tmp_path)
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """Return the folders whose weights new models begin with, as a list that fills."""
+    found, continued = [], new_model._continued
+
+    def watched(old, folder, *rest):
+        found.append(folder)
+        return continued(old, folder, *rest)
+
+    monkeypatch.setattr(new_model, "_continued", watched)
+    return found
 
 
 def stages(steps):
     return list(dict.fromkeys(step.stage for step in steps))
 
 
-def test_a_start_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path, recipe, monkeypatch):
-    begun = []
-    continued = new_model._continued
-    monkeypatch.setattr(
-        new_model, "_continued", lambda old, folder, *rest: (begun.append(folder), continued(old, folder, *rest))[1]
-    )
+def test_a_base_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path, recipe, begun):
 
     steps = run(recipe, tmp_path / "out")
 
@@ -56,14 +53,9 @@ def test_a_start_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path
     assert begun == [tmp_path / "encoder"] + 4 * [base]  # initial parser, two folds, the model itself
 
 
-def test_a_parser_that_is_mixed_in_goes_on_from_what_its_own_recipe_names(tmp_path, recipe, monkeypatch):
+def test_a_parser_that_is_mixed_in_goes_on_from_what_its_own_recipe_names(tmp_path, recipe, begun):
     sections = '[initial.mix.inner]\nparser = "inner.toml"\nfolds = 2\nshare = 0.5\n'
     mixed = write_recipe(tmp_path, "mixed", sections=sections, epochs=1)
-    begun = []
-    continued = new_model._continued
-    monkeypatch.setattr(
-        new_model, "_continued", lambda old, folder, *rest: (begun.append(folder), continued(old, folder, *rest))[1]
-    )
 
     steps = run(mixed, tmp_path / "out")
 
@@ -86,7 +78,7 @@ def test_a_model_starts_with_the_weights_it_goes_on_from(tmp_path, recipe):
 
 
 @pytest.mark.parametrize("stopped", [1, 8, 14])
-def test_a_training_stopped_in_or_after_its_start_goes_on_to_the_same_result(tmp_path, recipe, stopped):
+def test_a_training_stopped_in_or_after_its_base_goes_on_to_the_same_result(tmp_path, recipe, stopped):
     whole = run(recipe, tmp_path / "whole")
 
     steps = list(islice(train(prepare(recipe), tmp_path / "out", device=CPU), stopped))
@@ -95,15 +87,3 @@ def test_a_training_stopped_in_or_after_its_start_goes_on_to_the_same_result(tmp
     assert len(steps) < len(whole)
     assert weights(tmp_path / "out") == weights(tmp_path / "whole")
     assert metrics(tmp_path / "out") == metrics(tmp_path / "whole")
-
-
-def test_a_training_with_a_start_killed_at_any_moment_goes_on_to_the_same_result(tmp_path, recipe):
-    run(recipe, tmp_path / "whole")
-
-    command = [sys.executable, "-W", "error", "-m", "tests.support.trainings", recipe, tmp_path / "killed", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 0
-    assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
-    assert metrics(tmp_path / "killed") == metrics(tmp_path / "whole")

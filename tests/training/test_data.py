@@ -4,10 +4,12 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.tiny import sample
 from treefine.errors import ConfigError
-from treefine.training.data import load_data
+from treefine.training.data import fold_ranges, load_data
 from treefine.training.recipe import TreebankSettings, expand
 from treefine.treebank.conllu import write_treebank
 
@@ -78,10 +80,12 @@ def test_several_roots_are_a_fault_in_ud_alone(files):
 
 
 @pytest.mark.parametrize(("count", "shown"), [(1, "1 sentence"), (3, "3 sentences"), (9, "9 sentences")])
-def test_too_few_sentences_are_told(files, count, shown):
+def test_too_few_sentences_are_told_and_ten_are_enough(files, count, shown):
     write_treebank(sample(count), "train.conllu")
-
     assert faults_of(files) == [f"train.conllu: {shown} to learn from, but at least 10 are needed."]
+
+    write_treebank(sample(10), "train.conllu")
+    assert len(load_data(files).train) == 10
 
 
 def test_too_few_sentences_are_told_beside_the_faults_of_a_file_that_can_be_read(files):
@@ -103,44 +107,35 @@ def test_sentences_are_not_counted_where_a_training_file_cannot_be_read(files):
     ]
 
 
-def test_ten_sentences_are_enough(files):
-    write_treebank(sample(10), "train.conllu")
-
-    assert len(load_data(files).train) == 10
-
-
-def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
-    Path("dev.conllu").write_text(TREE.replace("det", "vocative") * 2)
-
-    assert load_data(files).warnings == (
-        "dev.conllu: the training set has no such label, so these words cannot be right: vocative (2).",
-    )
-
-
-@pytest.mark.parametrize(("rule", "warned"), [("conll18", ["vocative (1)"]), ("conllx", ["det:x (1), vocative:y (1)"])])
-def test_labels_are_unseen_as_the_rule_compares_them(files, rule, warned):
-    Path("dev.conllu").write_text(TREE.replace("det", "det:x") + TREE.replace("det", "vocative:y"))
+@pytest.mark.parametrize(
+    ("rule", "train", "dev", "named"),
+    [
+        ("conll18", ["det"], ["vocative", "vocative"], "vocative (2)"),
+        ("conll18", ["det"], ["det:x", "vocative:y"], "vocative (1)"),  # UD compares labels without subtypes
+        ("conllx", ["det"], ["det:x", "vocative:y"], "det:x (1), vocative:y (1)"),
+        ("conll18", ["det:poss"], ["det"], None),
+        ("conll18", ["det"], [f"x{n}" for n in range(7)], "x0 (1), x1 (1), x2 (1), x3 (1), x4 (1) and 2 others"),
+    ],
+)
+def test_labels_of_dev_that_training_never_shows_are_a_warning(files, rule, train, dev, named):
+    Path("train.conllu").write_text("".join(TREE.replace("det", label) for label in train * 10))
+    Path("dev.conllu").write_text("".join(TREE.replace("det", label) for label in dev))
 
     warnings = load_data(TreebankSettings(files.train, files.dev, rule=rule)).warnings
 
-    assert [each.removesuffix(".").partition("cannot be right: ")[2] for each in warnings] == warned
-
-
-def test_a_main_type_of_which_training_shows_a_subtype_alone_is_no_unseen_label(files):
-    Path("train.conllu").write_text(TREE.replace("det", "det:poss") * 10)
-    Path("dev.conllu").write_text(TREE)
-
-    assert load_data(files).warnings == ()
-
-
-def test_of_many_such_labels_five_are_named(files):
-    Path("dev.conllu").write_text("".join(TREE.replace("det", f"x{number}") for number in range(7)))
-
-    (warning,) = load_data(files).warnings
-
-    assert warning.endswith("x0 (1), x1 (1), x2 (1), x3 (1), x4 (1) and 2 others.")
+    begin = "dev.conllu: the training set has no such label, so these words cannot be right: "
+    assert warnings == (() if named is None else (f"{begin}{named}.",))
 
 
 def test_names_of_variables_in_a_path_are_replaced():
     assert expand("$A/$B_1/x$A", {"A": "a", "B_1": "b"}) == "a/b/xa"
     assert expand("plain/path", {}) == "plain/path"
+
+
+@given(n_sentences=st.integers(0, 500), folds=st.integers(1, 60))
+def test_the_blocks_are_a_partition_into_nearly_equal_stretches(n_sentences, folds):
+    found = fold_ranges(n_sentences, folds)
+
+    assert len(found) == folds
+    assert [number for block in found for number in block] == list(range(n_sentences))
+    assert max(map(len, found)) - min(map(len, found)) <= 1

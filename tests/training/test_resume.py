@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.support.tiny import write_encoder
-from tests.support.trainings import SYNTR, metrics, run, weights, write_recipe
+from tests.support.trainings import SYNTR, metrics, run, weights, write_recipe, write_recipe_with_base
 
 BIAFFINE = """
 [encoder]
@@ -52,6 +52,7 @@ KINDS = [
     syntr_that_stops_early,
     rngtr_over_folds,
     rngtr_over_a_mix,
+    write_recipe_with_base,
     rngtr_with_summed_losses_and_a_cut_word_table,
     biaffine_that_is_seldom_measured,
 ]

@@ -9,14 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.tiny import sample, tiny_parser
 from tests.support.trainings import CPU, SYNTR, metrics, run, weights, write_recipe
-from treefine import evaluate, read_treebank, write_treebank
+from treefine import Constraints, evaluate, read_treebank, write_treebank
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
-from treefine.training.data import noised
+from treefine.training.data import Data, noised
 from treefine.training.dev_scores import Accuracy, DevScorer
+from treefine.training.initial_parses import ParseSource
 from treefine.training.prepare import prepare, settings_of
-from treefine.training.recipe import read_recipe
+from treefine.training.processes import Processes
+from treefine.training.recipe import InitialSettings, read_recipe
 from treefine.training.train import train
 from treefine.treebank.graph import Graph
 
@@ -230,3 +233,30 @@ def test_the_mean_of_several_members_is_measured_from_every_source(tmp_path):
     for name, las in found.items():
         parsed = parser.using(initial=dev_parses(tmp_path, name), max_steps=3).parse(gold)
         assert 100 * evaluate(gold, parsed)["LAS"].f1 == pytest.approx(float(las), abs=0.01)
+
+
+def parses_of(settings, data, folder):
+    """Return the parses of a source for which no parser has to be trained."""
+    making = ParseSource("", settings, None, None, folder, data, Processes(CPU), form=None).parses()
+    try:
+        next(making)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a parser was trained")
+
+
+def test_marks_in_the_treebank_do_not_give_its_arcs_away(tmp_path):
+    """A treebank that was corrected with marks is a treebank like all others to learn from."""
+    tiny_parser(max_steps=1).save(tmp_path / "model")
+    plain = tuple(sample(12))
+    marked = tuple(
+        Constraints(dict(enumerate(each.heads, start=1)), dict(enumerate(each.labels, start=1))).mark(each)
+        for each in plain
+    )
+    settings = InitialSettings(parser=str(tmp_path / "model"))
+
+    found = parses_of(settings, Data(marked, marked[:4], {}), tmp_path)
+
+    expected = parses_of(settings, Data(plain, plain[:4], {}), tmp_path)
+    assert (found.train, found.dev) == (expected.train, expected.dev)
+    assert any(arcs != each.arcs for arcs, each in zip(found.train, plain, strict=True))

@@ -1,4 +1,4 @@
-"""Hidden pieces: which of them, how many, and never outside training."""
+"""Masked pieces: which of them, how many, and never outside training."""
 
 import pytest
 import torch
@@ -20,18 +20,19 @@ seeds = st.integers(0, 2**32)
 some_sentences = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=5)
 
 
-def hidden(model, sentences, share, seed):
-    """A batch, and the same with pieces hidden."""
+def masked_batch(model, sentences, share, seed):
+    """Return a batch, and the same batch with pieces masked."""
     batch = model.batch_of(sentences)
     torch.manual_seed(seed)
     return batch, masked(batch, share, MASK)
 
 
 @given(sentences=some_sentences, share=shares, seed=seeds)
-def test_a_piece_of_a_word_is_kept_or_hidden_and_all_else_is_as_before(sentences, share, seed):
-    batch, found = hidden(MODEL, sentences, share, seed)
+def test_a_piece_of_a_word_is_kept_or_masked_and_all_else_is_as_before(sentences, share, seed):
+    batch, found = masked_batch(MODEL, sentences, share, seed)
 
     before, after = batch.inputs, found.inputs
+    assert torch.equal(before.pieces, MODEL.batch_of(sentences).inputs.pieces)  # the batch that was given
     is_changed = after.pieces != before.pieces
     assert (after.pieces[is_changed] == MASK).all()
     assert (before.words[is_changed] > 0).all()  # neither ROOT nor CLS, SEP or padding
@@ -42,7 +43,7 @@ def test_a_piece_of_a_word_is_kept_or_hidden_and_all_else_is_as_before(sentences
 
 @given(sentences=some_sentences, share=shares, seed=seeds)
 def test_a_bilstms_word_is_kept_or_unknown_and_keeps_its_characters(sentences, share, seed):
-    batch, found = hidden(BIAFFINE, sentences, share, seed)
+    batch, found = masked_batch(BIAFFINE, sentences, share, seed)
 
     before, after = batch.inputs, found.inputs
     is_changed = after.words != before.words
@@ -53,9 +54,9 @@ def test_a_bilstms_word_is_kept_or_unknown_and_keeps_its_characters(sentences, s
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_about_the_asked_share_is_hidden(share):
-    batch, found = hidden(MODEL, SENTENCES, share, 1)
-    words, unknown = hidden(BIAFFINE, SENTENCES, share, 1)
+def test_about_the_asked_share_is_masked(share):
+    batch, found = masked_batch(MODEL, SENTENCES, share, 1)
+    words, unknown = masked_batch(BIAFFINE, SENTENCES, share, 1)
 
     is_word = batch.inputs.words > 0
     assert (found.inputs.pieces[is_word] == MASK).float().mean() == pytest.approx(share, abs=0.03)
@@ -75,26 +76,17 @@ def test_a_share_of_zero_changes_nothing_and_draws_nothing(model):
 
 @settings(max_examples=10)
 @given(seed=seeds)
-def test_the_seed_decides_what_is_hidden(seed):
-    _, one = hidden(MODEL, SENTENCES, 0.5, seed)
-    _, again = hidden(MODEL, SENTENCES, 0.5, seed)
-    _, other = hidden(MODEL, SENTENCES, 0.5, seed + 1)
+def test_the_seed_decides_what_is_masked(seed):
+    _, one = masked_batch(MODEL, SENTENCES, 0.5, seed)
+    _, again = masked_batch(MODEL, SENTENCES, 0.5, seed)
+    _, other = masked_batch(MODEL, SENTENCES, 0.5, seed + 1)
 
     assert torch.equal(one.inputs.pieces, again.inputs.pieces)
     assert not torch.equal(one.inputs.pieces, other.inputs.pieces)
 
 
-def test_the_batch_that_is_given_stays_as_it_is():
-    batch = MODEL.batch_of(SENTENCES)
-    pieces = batch.inputs.pieces.clone()
-
-    masked(batch, 0.9, MASK)
-
-    assert torch.equal(batch.inputs.pieces, pieces)
-
-
-def hidden_by(learner, monkeypatch):
-    """What the pieces that a learner hides in an epoch have become."""
+def masked_by(learner, monkeypatch):
+    """What the pieces that a learner masks in an epoch have become."""
     found = set()
 
     def watched(batch, share, piece):
@@ -107,29 +99,29 @@ def hidden_by(learner, monkeypatch):
     return found
 
 
-def test_a_hidden_piece_is_the_encoders_mask_and_an_unknown_one_where_it_has_none(monkeypatch):
+def test_a_masked_piece_is_the_encoders_mask_and_an_unknown_one_where_it_has_none(monkeypatch):
     training = TrainingSettings(epochs=10, batch_pieces=200, hidden=0.5)
     has_mask, has_none = tiny_model(), tiny_model()
     has_none.subwords.mask_id = None
 
     assert MASK not in (None, has_none.subwords.unk_id)
-    assert hidden_by(learner_of(has_mask, SENTENCES[:10], training=training), monkeypatch) == {MASK}
+    assert masked_by(learner_of(has_mask, SENTENCES[:10], training=training), monkeypatch) == {MASK}
     learner = learner_of(has_none, SENTENCES[:10], training=training)
-    assert hidden_by(learner, monkeypatch) == {has_none.subwords.unk_id}
+    assert masked_by(learner, monkeypatch) == {has_none.subwords.unk_id}
 
 
 @pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
-def test_training_hides_and_measuring_does_not(make):
+def test_training_masks_and_measuring_does_not(make):
     train, dev = SENTENCES[:20], SENTENCES[20:30]
 
     def learner(share):
         training = TrainingSettings(epochs=10, batch_pieces=200, hidden=share)
         return learner_of(make(), train, training=training)
 
-    plain, hiding = learner(0.0), learner(0.9)
+    plain, masking = learner(0.0), learner(0.9)
     scorer = DevScorer(dev, plain.model.vocabulary.labels, rule="conll18")
-    assert scorer.accuracy(hiding, blank(dev)) == scorer.accuracy(plain, blank(dev))
+    assert scorer.accuracy(masking, blank(dev)) == scorer.accuracy(plain, blank(dev))
 
     learn(plain, epochs=1)
-    learn(hiding, epochs=1)
-    assert not are_equal(weights_of(hiding.model), weights_of(plain.model))
+    learn(masking, epochs=1)
+    assert not are_equal(weights_of(masking.model), weights_of(plain.model))

@@ -1,0 +1,163 @@
+"""The folder of a training: which training may begin or be resumed there, and its lock."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.tiny import sample
+from tests.support.trainings import CPU, SYNTR, run, weights, write_recipe
+from treefine.errors import TreefineError
+from treefine.training.prepare import prepare
+from treefine.training.train import begin_folder, check_folder, locked, train
+from treefine.treebank.conllu import write_treebank
+
+OUT = Path("out")
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """A recipe that goes on from another; the training in `out` was begun."""
+    monkeypatch.chdir(tmp_path)
+    base = write_recipe(Path(), "base", sections=SYNTR)
+    write_treebank(sample()[30:], "other.conllu")
+    base.write_text(base.read_text().replace("train.conllu", "other.conllu"))
+    path = write_recipe(Path(), "rngtr", encoder="base.toml")
+    begin_folder(OUT, prepare(path))
+    return path
+
+
+def refusal(recipe, *, is_resumed=True):
+    with pytest.raises(TreefineError) as caught:
+        check_folder(OUT, prepare(recipe), is_resumed=is_resumed)
+    return str(caught.value)
+
+
+def test_the_recipe_of_a_base_and_its_treebanks_are_kept(recipe):
+    kept = json.loads((OUT / "recipe.json").read_text())
+
+    assert kept["recipe"]["encoder"]["folder"] == "base.toml"
+    assert kept["start base"]["treebank"]["train"] == ["./other.conllu"]
+    assert set(kept["checksums"]) == {"./train.conllu", "./dev.conllu", "./other.conllu"}
+
+
+@pytest.mark.parametrize("changes", [[], ["training.checkpoint_minutes=5"]])
+def test_the_same_recipe_may_be_resumed_and_the_time_between_checkpoints_may_change(recipe, changes):
+    before = (OUT / "recipe.json").read_bytes()
+
+    check_folder(OUT, prepared := prepare(recipe, changes), is_resumed=True)
+    begin_folder(OUT, prepared)
+
+    assert (OUT / "recipe.json").read_bytes() == before
+
+
+def test_another_recipe_of_the_base_is_refused(recipe):
+    Path("base.toml").write_text(Path("base.toml").read_text().replace("epochs = 3", "epochs = 4"))
+
+    assert "which differs in start base.training.epochs (3, now 4). Take that one," in refusal(recipe)
+
+
+def test_other_sentences_of_the_base_are_refused(recipe):
+    write_treebank(sample()[31:], "other.conllu")
+
+    assert "which differs in the content of ./other.conllu. Take that one," in refusal(recipe)
+
+
+@pytest.mark.parametrize("name", ["start", "initial", "mix", "folds", "members", "checkpoints"])
+def test_any_trace_of_a_training_is_known(recipe, name):
+    (OUT / "recipe.json").unlink()
+    (OUT / name).mkdir()
+
+    assert refusal(recipe, is_resumed=False).startswith("out: There is a training in this folder.")
+
+
+def test_another_share_or_other_parses_of_a_mix_cannot_go_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = [["train.conllu", "parsed-train.conllu"], ["dev.conllu", "parsed-dev.conllu"]]
+    source = f'[initial.mix.other]\nparser = "files"\nshare = 0.5\ntrain = "{files[0][1]}"\ndev = "{files[1][1]}"\n'
+    path = write_recipe(Path(), "mixed", sections=source)
+    for gold, parses in files:
+        Path(parses).write_bytes(Path(gold).read_bytes())
+    begin_folder(OUT, prepare(path))
+    check_folder(OUT, prepare(path), is_resumed=True)
+
+    with pytest.raises(TreefineError, match=r"differs in initial.mix.other.share \(0.5, now 0.25\)"):
+        check_folder(OUT, prepare(path, ["initial.mix.other.share=0.25"]), is_resumed=True)
+    Path("parsed-dev.conllu").write_text(Path("dev.conllu").read_text().replace("\tnsubj\t", "\tobj\t"))
+    assert "which differs in the content of parsed-dev.conllu. Take that one," in refusal(path)
+
+
+def test_a_training_that_was_begun_before_there_were_mixes_may_be_resumed(recipe):
+    kept = json.loads((OUT / "recipe.json").read_text())
+    for values in (kept["recipe"], kept["start base"]):
+        del values["initial"]["mix"]
+    (OUT / "recipe.json").write_text(json.dumps(kept))
+
+    check_folder(OUT, prepare(recipe), is_resumed=True)
+
+    assert refusal(recipe, is_resumed=False).startswith("out: There is a training in this folder.")
+
+
+def test_a_second_training_is_kept_out_while_one_is_at_work_and_goes_on_after_it(tmp_path):
+    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
+    whole = run(recipe, tmp_path / "whole")
+    first = train(prepare(recipe), tmp_path / "out", device=CPU)
+    next(first)
+
+    with pytest.raises(TreefineError) as caught:
+        run(recipe, tmp_path / "out")
+    first.close()
+
+    assert str(caught.value) == (
+        f"{tmp_path}/out: Another training is at work in this folder. Wait for its end, or stop it; then go on with "
+        "--resume."
+    )
+    assert len(run(recipe, tmp_path / "out")) == len(whole)
+    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
+
+
+def test_an_error_of_the_training_itself_comes_through_as_it_is(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise FileNotFoundError(2, "No such file", "lost.conllu")
+        yield
+
+    monkeypatch.setattr("treefine.training.train.learn", fail)
+
+    with pytest.raises(FileNotFoundError, match="lost.conllu"):
+        run(write_recipe(tmp_path, "syntr", sections=SYNTR), tmp_path / "out")
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path):
+    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
+
+    with pytest.raises(TreefineError, match="train.conllu/out: Not a directory.$"):
+        run(recipe, tmp_path / "train.conllu" / "out")
+
+
+def test_a_training_works_on_a_file_system_without_locks(tmp_path, monkeypatch):
+    def fail(_, *, blocking):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("treefine.training.train.lock_descriptor", fail)
+
+    assert run(write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=1), tmp_path / "out")
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    hold = "import sys, time, pathlib; from treefine.training.train import locked\n"
+    hold += "with locked(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", hold, tmp_path], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(TreefineError, match="Another training is at work"), locked(tmp_path):
+            pass
+
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+
+        with locked(tmp_path):
+            assert (tmp_path / ".lock").exists()
