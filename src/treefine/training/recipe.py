@@ -43,10 +43,10 @@ def _check(*claims: tuple[bool, str]) -> None:
 class TreebankSettings:
     """What to learn from, and what to choose the best epoch by."""
 
-    train: tuple[str, ...]  # one file, or several that are learned together
+    train: tuple[str, ...]  # one or several files
     dev: str
-    rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # by which dev is scored
-    format: str = ""  # of all files, initial parses too; empty: told by their names
+    rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # for the dev scores
+    format: str = ""  # of all files, including initial parses; empty: by their names
 
     def __post_init__(self) -> None:
         _check(
@@ -62,9 +62,9 @@ class TreebankSettings:
 
 @dataclass(frozen=True, slots=True)
 class PretrainedSettings:
-    """The pretrained transformer to start from."""
+    """The pretrained transformer or base model to fine-tune."""
 
-    folder: str  # of an encoder, or OWNER/NAME on a hub; or to go on from: a model's folder, or a recipe to train first
+    folder: str  # of an encoder or a model, or OWNER/NAME on a hub, or a recipe to train first
     family: Literal["pretrained"] = "pretrained"
     pieces: Literal["all", "cut"] = "all"  # cut: a word table of the treebank's pieces and the most frequent others
     n_frequent: int = 8000  # how many others
@@ -75,10 +75,10 @@ class PretrainedSettings:
 
 @dataclass(frozen=True, slots=True)
 class MixedSettings:
-    """One more source of G⁰, for a share of the training sentences."""
+    """Another source of G⁰, for a share of the training sentences."""
 
     parser: str  # as in [initial]: "empty", a recipe to train first, a model folder, or "files"
-    share: float  # of the training sentences, drawn anew each epoch
+    share: float  # of the training sentences, drawn again in each epoch
     folds: int = 0  # as in [initial], for a recipe
     train: str = ""  # as in [initial], for files
     dev: str = ""
@@ -90,15 +90,15 @@ class MixedSettings:
 
 @dataclass(frozen=True, slots=True)
 class InitialSettings:
-    """G⁰: what refinement starts from. Without shares, the training set has the parser's parses alone."""
+    """G⁰, the initial graphs. Without shares, all are made by the parser."""
 
     parser: str = EMPTY  # or a recipe to train first, or a model folder; "files" for those of train and dev
-    folds: int = 0  # the training set's parses are made by so many parsers, none of which saw them; 0: by the parser
+    folds: int = 0  # number of parsers for the training set, each trained on the other folds; 0: one parser for all
     train: str = ""  # a file with another parser's parses of all training sentences …
     dev: str = ""  # … and of the dev set
-    empty_share: float = 0.0  # of the training sentences that start from no graph instead, drawn anew each epoch
-    noised_share: float = 0.0  # … from a gold tree with errors put in
-    noise: float = 0.15  # share of the words of such a tree whose arc is wrong
+    empty_share: float = 0.0  # of the training sentences whose initial graph is empty, drawn again in each epoch
+    noised_share: float = 0.0  # … whose initial graph is the gold tree with errors
+    noise: float = 0.15  # share of the words of such a tree that have a wrong arc
     mix: dict[str, MixedSettings] = field(default_factory=dict)  # by their names: the metrics and folders have these
 
     def __post_init__(self) -> None:
@@ -137,8 +137,8 @@ class RefineSettings:
     """The loop in training (Sec. 3.3)."""
 
     max_steps: int = 3  # T; the paper has 4 from an empty graph
-    stop: bool = True  # a sentence that repeats its input leaves the loop
-    update: Literal["each", "sum"] = "each"  # one update a step, or one for the sum of their losses
+    stop: bool = True  # sentences whose graph no longer changes leave the loop
+    update: Literal["each", "sum"] = "each"  # one update per step, or one for the sum of the losses
 
     def __post_init__(self) -> None:
         _check((self.max_steps > 0, "max_steps = 0; at least one step is needed"))
@@ -170,15 +170,15 @@ class TrainingSettings:
     """How long, in what batches, and with which seed."""
 
     epochs: int = 200
-    patience: int = 100  # more epochs than these without a better dev LAS end the training
-    batch_pieces: int = 1000  # padding counted
-    hidden: float = 0.0  # share of the pieces (of a BiLSTM's words) that are hidden from the model in training
-    given_tags: float = 0.0  # where tags are predicted: share of the sentences with some given, all columns or one
+    patience: int = 100  # early stopping after more epochs than this without a better dev LAS
+    batch_pieces: int = 1000  # in a batch, including padding
+    hidden: float = 0.0  # share of the pieces (for a BiLSTM, words) that are masked in training
+    given_tags: float = 0.0  # share of the sentences with given tags, in all columns or one, if tags are predicted
     seed: int = 1
-    members: int = 1  # trainings that begin alike, but draw sentences otherwise, and whose weights are averaged
+    members: int = 1  # trainings with equal first weights and other orders of sentences, whose weights are averaged
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
     dev_every: int = 1  # epochs
-    checkpoint_minutes: float = 10.0  # written at the first end of an epoch after so long; 0: after every epoch
+    checkpoint_minutes: float = 10.0  # least time between two checkpoints, written after an epoch; 0: after every epoch
 
     def __post_init__(self) -> None:
         counts = ("epochs", "batch_pieces", "members", "dev_every")
