@@ -1,4 +1,4 @@
-"""What a recipe goes on from is looked over with all else that it names, before any work."""
+"""All that a recipe names is checked before any work: its base model, initial parsers, and what folds have seen."""
 
 from collections import Counter
 from pathlib import Path
@@ -54,9 +54,9 @@ def test_what_a_recipe_and_its_initial_parser_go_on_from_is_found_with_its_own_s
 
     assert (base_of(prepared.recipe), base_of(prepared.initial[""])) == ("", "base.toml")
     assert list(prepared.bases) == ["base.toml"]
-    start = prepared.bases["base.toml"]
-    assert [each.forms for each in start.data.train] == [each.forms for each in sample()[30:50]]
-    assert prepared.initial[""].treebank == prepared.recipe.treebank != start.recipe.treebank
+    base = prepared.bases["base.toml"]
+    assert [each.forms for each in base.data.train] == [each.forms for each in sample()[30:50]]
+    assert prepared.initial[""].treebank == prepared.recipe.treebank != base.recipe.treebank
 
 
 def test_a_recipe_goes_on_from_one_that_lies_beside_it():
@@ -67,7 +67,7 @@ def test_a_recipe_goes_on_from_one_that_lies_beside_it():
     assert list(prepare("recipes/rngtr.toml").bases) == ["recipes/base.toml"]
 
 
-def test_faults_of_a_start_are_told_with_all_others():
+def test_faults_of_a_base_are_told_with_all_others():
     recipe("base.toml", encoder="./none", treebank="nowhere", sections="[training]\nepohcs = 1\n")
     recipe("syntr.toml", encoder="base.toml", sections=SYNTR + "[tags]\nsorce = 1\n")
     sections = '[initial]\nparser = "syntr.toml"\n[training]\nhiden = 0.1\n'
@@ -86,72 +86,67 @@ def test_faults_of_a_start_are_told_with_all_others():
     ]
 
 
-def test_a_start_that_is_not_there_is_told():
+def test_a_base_that_is_not_there_is_told():
     (line,) = faults(recipe("rngtr.toml", encoder="base.toml"))
 
     assert line.startswith("There is no recipe 'base.toml'. Name a TOML file, or one of ")
 
 
-def test_a_chain_of_starts_is_refused():
-    recipe("first.toml", encoder="./encoder", treebank="other")
-    recipe("second.toml", encoder="first.toml", treebank="other")
-
-    assert faults(recipe("third.toml", encoder="second.toml")) == [
-        "second.toml: A recipe to go on from must start from an encoder or a model, not from a third recipe. "
-        "Train it apart, and name its folder."
-    ]
-
-
-def test_a_recipe_that_goes_on_from_itself_is_told():
-    assert faults(recipe("self.toml", encoder="self.toml")) == ["self.toml: The recipe goes on from itself."]
+APART = "Train it apart, and name its folder."
+CHAIN = f"A recipe to go on from must start from an encoder or a model, not from a third recipe. {APART}"
+NO_INITIAL = f"A model to go on from has no initial parser. {APART}"
+NO_BIAFFINE = "A biaffine model cannot go on learning on another treebank."
+OTHER = {"encoder": "./encoder", "treebank": "other"}
+OVER_SYNTR = '[initial]\nparser = "syntr.toml"\n'
+OVER_MIX = '[initial.mix.more]\nparser = "empty"\nshare = 0.1\n'
 
 
-def test_recipes_that_go_on_from_each_other_are_told():
-    recipe("one.toml", encoder="two.toml")
-    recipe("two.toml", encoder="one.toml")
-
-    (line,) = faults("one.toml")
-
-    assert line.startswith("two.toml: A recipe to go on from must start from an encoder or a model")
-
-
-def test_a_start_with_an_initial_parser_is_refused():
-    recipe("syntr.toml", encoder="./encoder", sections=SYNTR)
-    recipe("base.toml", encoder="./encoder", treebank="other", sections='[initial]\nparser = "syntr.toml"\n')
-
-    assert faults(recipe("rngtr.toml", encoder="base.toml")) == [
-        "base.toml: A model to go on from has no initial parser. Train it apart, and name its folder."
-    ]
-
-
-def test_a_bilstm_to_go_on_from_is_refused_whether_recipe_or_model():
-    recipe("base.toml", encoder=BILSTM, treebank="other")
-    Parser(tiny_biaffine(), device="cpu").save("model")
-
-    assert faults(recipe("a.toml", encoder="base.toml")) == [
-        "base.toml: A biaffine model cannot go on learning on another treebank."
-    ]
-    assert faults(recipe("b.toml", encoder="./model")) == [
-        "model: A biaffine model cannot go on learning on another treebank."
-    ]
-
-
-def test_two_starts_of_one_name_are_refused():
+@pytest.mark.parametrize(
+    ("recipes", "fault"),
+    [
+        ({"a.toml": OTHER, "b.toml": {"encoder": "a.toml"}, "c.toml": {"encoder": "b.toml"}}, f"b.toml: {CHAIN}"),
+        ({"a.toml": {"encoder": "b.toml"}, "b.toml": {"encoder": "a.toml"}}, f"a.toml: {CHAIN}"),
+        ({"self.toml": {"encoder": "self.toml"}}, "self.toml: The recipe goes on from itself."),
+        (
+            {
+                "syntr.toml": {"encoder": "./encoder", "sections": SYNTR},
+                "base.toml": {**OTHER, "sections": OVER_SYNTR},
+                "rngtr.toml": {"encoder": "base.toml"},
+            },
+            f"base.toml: {NO_INITIAL}",
+        ),
+        (
+            {"base.toml": {**OTHER, "sections": OVER_MIX}, "rngtr.toml": {"encoder": "base.toml"}},
+            f"base.toml: {NO_INITIAL}",
+        ),
+        ({"base.toml": {"encoder": BILSTM}, "rngtr.toml": {"encoder": "base.toml"}}, f"base.toml: {NO_BIAFFINE}"),
+        ({"rngtr.toml": {"encoder": "./model"}}, f"model: {NO_BIAFFINE}"),
+        (
+            {
+                "base.toml": OTHER,
+                "x/base.toml": {**OTHER, "sections": SYNTR},
+                "syntr.toml": {"encoder": "x/base.toml", "sections": SYNTR},
+                "rngtr.toml": {"encoder": "base.toml", "sections": OVER_SYNTR},
+            },
+            "x/base.toml and base.toml: Two recipes to go on from need different names.",
+        ),
+    ],
+    ids=["chain", "circle", "itself", "initial parser", "mix", "biaffine recipe", "biaffine model", "one name"],
+)
+def test_a_base_that_cannot_be_fine_tuned_is_refused(recipes, fault):
     Path("x").mkdir()
-    recipe("base.toml", encoder="./encoder", treebank="other")
-    recipe("x/base.toml", encoder="./encoder", treebank="other", sections=SYNTR)
-    recipe("syntr.toml", encoder="x/base.toml", sections=SYNTR)
+    Parser(tiny_biaffine(), device="cpu").save("model")
+    for name, options in recipes.items():
+        recipe(name, **options)
 
-    assert faults(recipe("rngtr.toml", encoder="base.toml", sections='[initial]\nparser = "syntr.toml"\n')) == [
-        "x/base.toml and base.toml: Two recipes to go on from need different names."
-    ]
+    assert faults(name) == [fault]  # of the last one
 
 
 # What the parsers of the folds have seen
 
 
-def write_rngtr(start_treebank, *, own="./encoder", folds=2):
-    recipe("base.toml", encoder="./encoder", treebank=start_treebank, sections=SYNTR)
+def write_rngtr(base_treebank, *, own="./encoder", folds=2):
+    recipe("base.toml", encoder="./encoder", treebank=base_treebank, sections=SYNTR)
     recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
     return recipe("rngtr.toml", encoder=own, sections=f'[initial]\nparser = "syntr.toml"\nfolds = {folds}\n')
 
@@ -192,7 +187,7 @@ def test_folds_may_go_on_from_other_sentences_and_one_parser_from_any():
     assert list(prepare(write_rngtr("own", folds=0)).initial) == [""]
 
 
-def test_a_start_that_only_chose_its_epoch_by_these_sentences_has_not_learned_from_them():
+def test_a_base_that_only_chose_its_epoch_by_these_sentences_has_not_learned_from_them():
     Path("other-dev.conllu").write_bytes(Path("own.conllu").read_bytes())
 
     assert list(prepare(write_rngtr("other")).initial) == [""]
@@ -270,14 +265,6 @@ def test_folds_of_a_mix_are_refused_where_their_parsers_have_seen_the_sentences(
     )
 
     assert line.startswith("[initial.mix.a] folds: the parsers go on from base.toml, which has learned from own.conllu")
-
-
-def test_a_start_with_a_mix_is_refused():
-    recipe("base.toml", encoder="./encoder", treebank="other", sections=mix(more={"parser": '"empty"'}))
-
-    assert faults(recipe("rngtr.toml", encoder="base.toml")) == [
-        "base.toml: A model to go on from has no initial parser. Train it apart, and name its folder."
-    ]
 
 
 # Work
