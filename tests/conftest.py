@@ -14,6 +14,7 @@ import torch
 
 from tests.support.data import DATA
 from tests.support.fixtures import nlp, refine_model, refiner, run_refine, text_model  # noqa: F401
+from tests.support.shapes import start_checks
 
 # `make test` tries the same examples every time; `make fuzz` sets FUZZ and tries new ones.
 is_fuzzing = "FUZZ" in os.environ
@@ -32,6 +33,12 @@ if not is_fuzzing:
     # examples would depend on the order of the tests.
     assert callable(providers._get_local_constants)
     providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_runtest_setup(item):
+    """Check the shapes of all calls where the network itself is tested, and elsewhere of the first calls."""
+    folders = ("model", "fast", "contracts")
+    start_checks(all_calls=is_fuzzing or item.path.parent.name in folders)
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.parsing.test_stable import Noisy, Sure
-from tests.parsing.test_sure import sure_of
-from tests.support.tiny import sample, tiny_model
+from tests.parsing.test_invariance import sure_of
+from tests.support.tiny import sample, short, tiny_model
+from tests.support.wrapped_models import Sure, Wrapped, clear_labels
 from treefine.config import TagSettings
 from treefine.model import scorer as biaffine
 from treefine.model.batch import padded
@@ -111,7 +111,7 @@ def passes(model):
 
 
 def test_each_step_encodes_the_sentences_that_still_move_and_no_others():
-    model, sentences = tiny_model(scale=1.5), sample(40)
+    model, sentences = tiny_model(scale=1.5), short()
     parser = Parser(model, device="cpu", max_steps=5, batch_pieces=1)  # each alone, so that none is scored again
 
     with passes(parser.running) as found:
@@ -141,7 +141,7 @@ def test_a_sentence_that_is_sure_enough_costs_one_pass_instead_of_two():
 
 
 def test_early_stops_encode_fewer_pieces_by_what_the_steps_left_out_have():
-    model, sentences = tiny_model(scale=1.5), sample(30)
+    model, sentences = tiny_model(scale=1.5), short(20)
     parser = Parser(model, device="cpu", max_steps=4, batch_pieces=1)
     stop_above = float(np.median([sure_of(next(parser.refine(each)), None) for each in sentences]))
     n_pieces = {each.forms: sum(model.batch_of([each]).inputs.row_lengths) for each in sentences}
@@ -155,7 +155,7 @@ def test_early_stops_encode_fewer_pieces_by_what_the_steps_left_out_have():
 
 
 def test_a_tree_is_searched_for_only_where_a_sentence_ends_without_one():
-    model, sentences = tiny_model(), sample(40)
+    model, sentences = tiny_model(), short()
     parser = Parser(model, device="cpu", max_steps=3, batch_pieces=1)
     last = [each.steps[-1].heads for each in parser.stream_parses(sentences)]
     is_tree = [are_trees(torch.tensor([each]), torch.ones(1, len(each), dtype=torch.bool)).item() for each in last]
@@ -190,19 +190,18 @@ def test_labels_are_scored_once_a_step(wanted):
     assert scored == [int(each.is_word.sum()) for each in batches]
 
 
-class Clear(Noisy):
+class Clear(Wrapped):
     """A model that is sure of heads it was told for the whole batch, and asks the device for nothing."""
 
     def __init__(self, model, sentences):
-        super().__init__(model, 0.0)
+        super().__init__(model)
         heads = padded(np.concatenate([each.graph.heads[1:] for each in sentences]), list(map(len, sentences)), 0)
         self.arcs = 10 * torch.nn.functional.one_hot(torch.from_numpy(heads), heads.shape[1]).float()
 
     def forward(self, batch, graphs, tags, **rest):
         scores = self.inner(batch, graphs, tags, **rest)
-        weight = torch.zeros_like(scores.label_weight)
-        weight[:, -1, -1] = torch.arange(len(weight))
-        return replace(scores, arcs=torch.where(scores.arcs.isinf(), scores.arcs, self.arcs), label_weight=weight)
+        arcs = torch.where(scores.arcs.isinf(), scores.arcs, self.arcs)
+        return replace(scores, arcs=arcs, label_weight=clear_labels(scores))
 
 
 def items_of_batch(parser, sentences):

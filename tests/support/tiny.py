@@ -32,6 +32,11 @@ def sample(n_sentences=60):
     return list(read_treebank(SAMPLE))[:n_sentences]
 
 
+def short(n_sentences=35, *, longest=20):
+    """The first sentences of the sample that have few words; trees of long ones take long to search."""
+    return [sentence for sentence in sample() if len(sentence) <= longest][:n_sentences]
+
+
 def tiny_shape(n_pieces, *, family="bert", n_positions=128):
     return TransformerSettings(
         family=family,

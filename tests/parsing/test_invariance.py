@@ -1,0 +1,424 @@
+"""The same sentence gets the same tree, and stops at the same step, whatever else is in its batch."""
+
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import event
+from hypothesis import given as given_by_hypothesis
+from hypothesis import strategies as st
+
+from tests.support.tiny import sample, short, tiny_biaffine, tiny_model, tiny_parser
+from tests.support.wrapped_models import Noisy, Sure
+from treefine.config import DecodeSettings, ModelSettings, TagSettings, read_settings
+from treefine.errors import ConfigError, TreefineError
+from treefine.model.batch import Batch, Graphs, WordInputs
+from treefine.model.scorer import Scores
+from treefine.parsing import invariance as stable
+from treefine.parsing import plan as plans
+from treefine.parsing.decode import Decoder
+from treefine.parsing.initial import given
+from treefine.parsing.invariance import unsteadiness
+from treefine.parsing.parser import Parser
+from treefine.parsing.refine import sureness
+
+PREDICTED = TagSettings("predicted", ("upos", "xpos"))
+MODELS = {
+    "given tags": lambda: tiny_model(),
+    "predicted tags": lambda: tiny_model(tags=PREDICTED),
+    "windows": lambda: tiny_model(n_positions=16),
+    "biaffine": lambda: tiny_biaffine(),
+}
+
+
+def trees(model, sentences, batch_pieces, **options):
+    parser = Parser(model, device="cpu", batch_pieces=batch_pieces, **options)
+    return [parsed.graph for parsed in parser.parse(sentences)]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_batch_and_order_change_no_tree(kind):
+    model = MODELS[kind]()
+    sentences = short(24)
+    alone = [Parser(model, device="cpu").parse(sentence) for sentence in sentences]
+
+    for batch_pieces in (30, 200, 10_000):
+        order = list(range(len(sentences)))
+        random.Random(batch_pieces).shuffle(order)
+        parsed = Parser(model, device="cpu", batch_pieces=batch_pieces).parse([sentences[n] for n in order])
+        assert parsed == [alone[number] for number in order]
+
+
+def test_scores_of_any_size_are_compared_by_their_size():
+    model = tiny_model(tags=TagSettings("none"))
+    model.scorer.arc_head[0].bias.data += 10_000  # which moves all scores of a word alike, and rounds them coarsely
+    sentences = short(24)
+
+    assert trees(model, sentences, 4000) == trees(model, sentences, 1)
+
+
+CHAIN = [[0.0, 0, 0], [9, 0, 0], [0, 9, 0]]  # word 2 on 1 on ROOT
+TIE = [[0.0, 0, 0], [9, 0, 9], [0, 9, 0]]
+CYCLE = [[0.0, 0, 0], [0, 0, 9], [0, 9, 0]]  # of which two trees can be made that are equal
+CLEAR_CYCLE = [[0.0, 0, 0], [5, 0, 9], [0, 9, 0]]  # of which one can that leads by 5
+CLEAR = torch.tensor([[0.0, 0], [5, 0], [5, 0]])  # two labels, or tags, for each word
+DRAW = torch.tensor([[0.0, 0], [5, 0], [5, 5]])
+
+
+def scored_alone(arcs, labels, tags, initial, *, needs_trees, stop_above=1.0):
+    """Which of the sentences are scored alone, given the scores they have in a batch."""
+
+    def score(batch, graphs, _):
+        rows = [number - 2 for number in batch.lengths]
+        asked.append(rows)
+        n_words = batch.n_words
+        padded = torch.full((len(rows), n_words, n_words), -torch.inf)
+        vectors, tagged = torch.zeros((len(rows), n_words, 2)), torch.zeros((len(rows), n_words, 2))
+        for place, row in enumerate(rows):
+            padded[place, 3:, 0] = 9  # each sentence is longer than the one before by words that hang on the first
+            padded[place, 3 : row + 3, 1] = 18
+            padded[place, :3, :3] = torch.tensor(arcs[row])
+            vectors[place], tagged[place] = torch.tensor([5.0, 0]), torch.tensor([5.0, 0])
+            vectors[place, :3], tagged[place, :3] = labels[row], tags[row]
+        padded[:, range(n_words), range(n_words)] = -torch.inf
+        weight = torch.eye(2)[:, :, None].expand(2, 2, 2) / 2
+        return Scores(padded, vectors, torch.ones_like(vectors), weight, (tagged,))
+
+    asked = []
+    lengths = [row + 2 for row in range(len(arcs))]
+    shape = (len(arcs), max(lengths) + 1)
+    words = WordInputs(torch.zeros(shape).long(), torch.ones((*shape, 1)).long(), tuple(n + 1 for n in lengths))
+    heads = torch.full(shape, -1)
+    found = torch.full_like(heads, -1)
+    for row, given_heads in enumerate(initial):
+        if given_heads:
+            heads[row, 1 : lengths[row] + 1] = torch.tensor([*given_heads, *[1] * row])
+            found[row, 1 : lengths[row] + 1] = 0
+    batch, asked_for = Batch.of(words, lengths), {"needs_trees": needs_trees, "stop_above": stop_above}
+    scores = stable.stable_scores(score, Decoder(), batch, Graphs(heads, found), None, **asked_for)
+    assert set(scores.alone) == {row for rows in asked[1:] for row in rows}
+    return sorted(scores.alone)
+
+
+def test_close_heads_labels_and_tags_are_scored_alone_and_clear_ones_are_not():
+    arcs, labels, tags = [CHAIN, TIE, CHAIN, CHAIN], [CLEAR, CLEAR, DRAW, CLEAR], [CLEAR, CLEAR, CLEAR, DRAW]
+
+    assert scored_alone(arcs, labels, tags, [None] * 4, needs_trees=False) == [1, 2, 3]
+
+
+def test_what_is_no_tree_is_scored_alone_where_its_tree_is_needed():
+    two = {"arcs": [CHAIN, CYCLE], "labels": [CLEAR] * 2, "tags": [CLEAR] * 2}
+
+    assert scored_alone(**two, initial=[None, None], needs_trees=False) == []
+    assert scored_alone(**two, initial=[None, None], needs_trees=True) == [1]
+    assert scored_alone(**two, initial=[[0, 1], [2, 1]], needs_trees=False) == [1]  # it has converged: this is its end
+    assert scored_alone(**two, initial=[None, None], needs_trees=False, stop_above=0.5) == [1]  # it is sure enough
+
+
+def test_what_is_no_tree_but_has_one_that_leads_clearly_is_not_scored_alone():
+    two = {"arcs": [CYCLE, CLEAR_CYCLE], "labels": [CLEAR] * 2, "tags": [CLEAR] * 2}
+
+    assert scored_alone(**two, initial=[None, None], needs_trees=True) == [0]
+
+
+@given_by_hypothesis(st.integers(0, 10_000), st.integers(2, 6), st.booleans())
+def test_a_tree_that_leads_clearly_is_the_best_one_in_every_batch(seed, n_words, is_projective):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (n_words + 1, n_words + 1)
+    arcs = torch.randint(0, 3, shape, generator=generator) + 0.004 * torch.rand(shape, generator=generator)
+    arcs[range(n_words + 1), range(n_words + 1)] = -torch.inf
+    scores = Scores(arcs[None], *torch.ones(2, 1, n_words + 1, 1), torch.tensor([[[1.0]], [[2.0]]]))
+    decoder = Decoder(is_projective=is_projective)
+
+    is_clear = stable.leads_clearly(scores, decoder)
+
+    event(f"clear: {is_clear}")
+    if is_clear:
+        best = decoder.best_heads(arcs)
+        against = torch.ones(shape)  # in the worst batch, all that the tree has is too low, and all else too high
+        against[range(1, n_words + 1), best[1:]] = -1
+        largest = arcs.masked_fill(arcs.isinf(), 0).amax(-1, keepdim=True).clamp(min=1)
+        in_a_batch = arcs.double() + 0.499 * stable.TOLERANCE * largest * against
+        assert (decoder.best_heads(in_a_batch) == best).all()
+
+
+def test_a_tree_with_a_label_that_is_close_does_not_lead_clearly():
+    arcs = torch.tensor([CLEAR_CYCLE])
+    arcs[:, range(3), range(3)] = -torch.inf
+    words = torch.ones(1, 3, 2)
+    on_root = torch.tensor([[[1.0, 1], [1, 0], [1, 0]]])  # as head: two labels are equal for what hangs on ROOT alone
+    weight = torch.tensor([[[2.0, 0], [0, 0]], [[1, 1], [0, 0]]])
+
+    assert not stable.leads_clearly(Scores(arcs, words, on_root, weight), Decoder())
+    assert stable.leads_clearly(Scores(arcs, words, on_root.roll(2, 1), weight), Decoder())
+
+
+def test_no_tree_leads_clearly_by_probabilities_or_in_a_long_sentence():
+    arcs = torch.tensor([CLEAR_CYCLE])
+    arcs[:, range(3), range(3)] = -torch.inf
+    scores = Scores(arcs, torch.ones(1, 3, 1), torch.ones(1, 3, 1), torch.tensor([[[1.0]], [[2.0]]]))
+    n_words = stable.LONGEST_SEARCH + 1
+    chain = torch.eye(n_words + 1).roll(-1, 1)[None] * 9
+    chain[:, range(n_words + 1), range(n_words + 1)] = -torch.inf
+    long = Scores(chain.mT, torch.ones(1, n_words + 1, 1), torch.ones(1, n_words + 1, 1), scores.label_weight)
+
+    assert stable.leads_clearly(scores, Decoder())
+    assert not stable.leads_clearly(scores, Decoder(tree_over="probabilities"))
+    assert not stable.leads_clearly(long, Decoder())
+    assert stable.leads_clearly(long.only(0, n_words), Decoder())
+
+
+@pytest.mark.parametrize("first_graph", ["argmax", "tree"])
+def test_trees_are_needed_in_the_last_step_and_where_the_first_graph_is_one(first_graph, monkeypatch):
+    asked = []
+    real = plans.stable_scores
+
+    def recorded(*arguments, needs_trees, **rest):
+        asked.append(needs_trees)
+        return real(*arguments, needs_trees=needs_trees, **rest)
+
+    monkeypatch.setattr(plans, "stable_scores", recorded)
+    parser = Parser(tiny_model(decode=DecodeSettings(first_graph=first_graph)), max_steps=3, device="cpu")
+    several = [short(5)[1]] * 3  # of one length, so that they are one batch
+
+    parser.parse(several)
+    list(parser.stream_steps(several))
+    parser.using(initial=given, max_steps=3).parse(several)
+
+    assert asked == [first_graph == "tree", False, True, True, True, True, False, False, True]
+
+
+def test_close_decisions_are_made_on_scores_that_do_not_depend_on_the_batch(monkeypatch):
+    sentences = short()
+    model = tiny_model(scale=0.3)  # nearly all scores are close
+    noisy = Noisy(model, 0.4 * stable.TOLERANCE)
+
+    alone = trees(noisy, sentences, 1)
+
+    assert trees(noisy, sentences, 300) == alone
+    assert trees(noisy, sentences, 3000) == alone
+    monkeypatch.setattr(plans, "stable_scores", lambda score, _, *rest, **__: score(*rest))
+    assert trees(noisy, sentences, 300) != alone
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0, 10.0, 30.0])
+def test_scores_of_one_sentence_differ_between_batches_by_far_less_than_the_tolerance(scale):
+    model = tiny_model(scale=scale)
+    sentences = sample(16)
+    with torch.no_grad():
+        together = model(model.batch_of(sentences), None, model.given_tags(sentences)).arcs
+
+        for row, sentence in enumerate(sentences):
+            alone = model(model.batch_of([sentence]), None, model.given_tags([sentence])).arcs[0]
+            n_words = len(sentence) + 1
+            is_arc = ~torch.eye(n_words, dtype=torch.bool)
+            difference = (together[row, :n_words, :n_words] - alone)[is_arc].abs().max()
+            assert 2 * difference < 0.5 * stable.TOLERANCE * max(1, alone[is_arc].abs().max())
+
+
+def test_sentences_with_clear_scores_and_trees_are_scored_once_a_step():
+    sentences = short()
+    sure = Sure(tiny_model(n_positions=512), {sentence.forms: sentence.graph for sentence in sentences})
+
+    parsed = Parser(sure, device="cpu", batch_pieces=500).parse(sentences)
+
+    assert [each.heads for each in parsed] == [each.heads for each in sentences]
+    assert sum(sure.sizes) == 2 * len(sentences)  # once to find the tree, and once to see that it stays
+
+
+@pytest.mark.parametrize(("batch_pieces", "most"), [(4000, 1000), (30, 30)])
+def test_a_transformer_scores_no_more_at_once_on_a_cpu_than_its_cache_holds(batch_pieces, most):
+    parser = Parser(tiny_model(), device="cpu", batch_pieces=batch_pieces)
+
+    assert parser.plan().shape.most_pieces == most
+    assert parser.parse(short(15) * 3) == parser.parse(short(15)) * 3
+
+
+def test_a_bilstm_scores_as_much_at_once_on_a_cpu_as_it_is_told_to():
+    assert Parser(tiny_biaffine(), device="cpu", batch_pieces=4000).plan().shape.most_pieces == 4000
+
+
+# A sentence that is sure enough of a step takes no further one
+
+
+@st.composite
+def scored_words(draw):
+    """Scores of heads and labels of a batch, which words are dependents, and which of them repeat what was read."""
+    n_sentences, n_words, n_labels = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
+    arcs = draw(st.sampled_from([0.1, 1.0, 10.0])) * torch.randn(n_sentences, n_words, n_words + 1, generator=generator)
+    arcs[..., 1] = draw(st.sampled_from([0.0, -math.inf]))
+    labels = 3 * torch.randn(n_sentences, n_words, n_labels, generator=generator)
+    is_dependent, is_same = (torch.rand(2, n_sentences, n_words, generator=generator) < 0.7).unbind(0)
+    return arcs, labels, is_dependent, is_same
+
+
+@given_by_hypothesis(scored_words())
+def test_sureness_is_the_mean_probability_of_what_changed_where_what_did_not_counts_as_one(scored):
+    arcs, labels, is_dependent, is_same = scored
+
+    found = sureness(*scored)
+
+    for row, sure in enumerate(found.tolist()):
+        words = [word for word in range(arcs.shape[1]) if is_dependent[row, word]]
+        each = [
+            1.0
+            if is_same[row, word]
+            else float(arcs[row, word].softmax(-1).max() * labels[row, word].softmax(-1).max())
+            for word in words
+        ]
+        assert sure == pytest.approx(np.mean(each) if each else 0, abs=1e-6)
+
+
+@given_by_hypothesis(scored_words(), st.sampled_from([1e-4, 1e-2, 0.5]), st.integers(0, 1000))
+def test_noise_in_the_scores_moves_the_sureness_by_no_more_than_its_bound(scored, size, seed):
+    arcs, labels, is_dependent, is_same = scored
+    generator = torch.Generator().manual_seed(seed)
+    exact = [arcs.double(), labels.double()]
+
+    def noise(scores):
+        return torch.full(scores.shape[:-1], size, dtype=scores.dtype)
+
+    bound = unsteadiness(*exact, is_dependent, is_same, noise)
+
+    shifts = [size * (torch.rand(each.shape, generator=generator).round() - 0.5) for each in exact]
+    moved = sureness(*(each + shift for each, shift in zip(exact, shifts, strict=True)), is_dependent, is_same)
+    assert ((moved - sureness(*exact, is_dependent, is_same)).abs() <= bound + 1e-12).all()
+
+
+def test_the_bound_is_near_what_noise_can_do():
+    arcs, labels = torch.tensor([[[0.0, 1.0]]]).double(), torch.tensor([[[0.0]]]).double()
+    is_dependent, is_same = torch.tensor([[True]]), torch.tensor([[False]])
+
+    bound = float(unsteadiness(arcs, labels, is_dependent, is_same, lambda scores: torch.full((1, 1), 0.01)))
+
+    worst = torch.tensor([[[0.005, 0.995]]]).double()
+    moved = float(sureness(arcs, labels, is_dependent, is_same) - sureness(worst, labels, is_dependent, is_same))
+    assert 0.5 * bound < moved < bound
+
+
+def test_a_score_that_is_no_number_leaves_a_sentence_unsure():
+    arcs, labels = torch.tensor([[[0.0, math.nan]]]), torch.zeros(1, 1, 2)
+
+    assert not sureness(arcs, labels, torch.tensor([[True]]), torch.tensor([[False]])) > 0
+
+
+def sure_of(step, before):
+    """How sure one step of one sentence is, from what it tells."""
+    probabilities = step.arc_probabilities[1:].max(1) * step.label_probabilities[1:].max(1)
+    if before is not None:
+        old = zip(before.heads[1:], before.labels[1:], strict=True)
+        new = zip(step.graph.heads[1:], step.graph.labels[1:], strict=True)
+        probabilities[[a == b for a, b in zip(old, new, strict=True)]] = 1
+    return probabilities.mean()
+
+
+def slow_parse(parser, sentence, stop_above):
+    """The tree of the first step that is sure enough or has converged, from all steps."""
+    before = None
+    for step in parser.refine(sentence):
+        if step.converged or sure_of(step, before) > stop_above:
+            return step.tree
+        before = step.graph
+    return step.tree
+
+
+@pytest.mark.parametrize("tags", [None, PREDICTED], ids=["given tags", "predicted tags"])
+def test_a_sentence_has_the_tree_of_the_first_step_that_is_sure_enough(tags):
+    parser, sentences = Parser(tiny_model(tags=tags, scale=1.5), max_steps=4, device="cpu"), short(16)
+    stop_above = float(np.median([sure_of(next(parser.refine(each)), None) for each in sentences]))
+
+    parsed = parser.using(stop_above=stop_above).parse(sentences)
+
+    assert [each.graph for each in parsed] == [slow_parse(parser, each, stop_above) for each in sentences]
+    assert parsed != parser.parse(sentences)
+    assert parsed != parser.using(max_steps=1).parse(sentences)
+
+
+def test_all_that_is_told_of_a_sentence_is_of_the_steps_it_took():
+    parser, sentences = Parser(tiny_model(scale=1.5), max_steps=2, device="cpu"), short()
+    firsts = [sure_of(next(parser.refine(each)), None) for each in sentences]
+    parser = parser.using(stop_above=float(np.quantile(firsts, 0.95)))
+
+    parses = list(parser.stream_parses(sentences))
+
+    assert [each.sentence for each in parses] == parser.parse(sentences)
+    assert {len(each.steps) for each in parses} == {1, 2}
+    assert all(each.was_sure == (not each.converged and len(each.steps) < 2) for each in parses)
+    assert {each.was_sure for each in parses} == {True, False}
+
+
+def test_steps_that_are_asked_for_are_never_left_out():
+    parser, sentences = tiny_parser(max_steps=4), short(6)
+
+    hasty = parser.using(stop_above=0.0)
+
+    for sentence in sentences:
+        assert [step.graph for step in hasty.refine(sentence)] == [step.graph for step in parser.refine(sentence)]
+
+
+def test_by_default_a_sentence_stops_only_where_it_has_converged_and_at_zero_after_its_first_step():
+    parser, sentences = tiny_parser(max_steps=4), short(16)
+
+    assert parser.stop_above == 1.0
+    assert parser.parse(sentences) == parser.using(stop_above=1.0).parse(sentences)
+    assert parser.using(stop_above=0.0).parse(sentences) == parser.using(max_steps=1).parse(sentences)
+
+
+def test_arcs_that_were_read_and_stay_need_no_confidence():
+    parser = tiny_parser(initial=given, max_steps=8, keep="nothing")
+    parses = parser.stream_parses(short())
+    fixed = [each.sentence for each in parses if each.converged and each.steps[-1] == each.tree]
+
+    again = list(parser.using(stop_above=0.999999).stream_parses(fixed))
+
+    assert fixed
+    assert all(len(each.steps) == 1 for each in again)
+    assert all(sure_of(next(parser.refine(each)), None) < 0.999 for each in fixed if len(each) > 1)
+
+
+def test_whether_a_sentence_is_sure_enough_does_not_depend_on_its_batch(monkeypatch):
+    sentences = short(20)
+    noisy = Noisy(tiny_model(scale=1.5), 0.4 * stable.TOLERANCE)
+    parser = Parser(noisy, device="cpu", batch_pieces=300)
+    limits = [sure_of(next(parser.refine(each)), None) for each in sentences[::4]]  # what some of them have alone
+
+    for limit in limits:
+        assert trees(noisy, sentences, 300, stop_above=limit) == trees(noisy, sentences, 1, stop_above=limit)
+    monkeypatch.setattr(stable, "unsteadiness", lambda arcs, *_: -torch.ones(len(arcs)))
+    assert any(
+        trees(noisy, sentences, 300, stop_above=limit) != trees(noisy, sentences, 1, stop_above=limit)
+        for limit in limits
+    )
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan])
+def test_a_share_of_words_is_from_0_to_1(wrong):
+    with pytest.raises(TreefineError, match=r"stop_above is .*from 0 to 1; with 1 a sentence stops only where"):
+        tiny_parser(stop_above=wrong)
+
+
+def test_a_model_says_how_sure_is_sure_enough(tmp_path):
+    parser = tiny_parser()
+    parser.model.settings = replace(parser.model.settings, stop_above=0.9)
+
+    parser.save(tmp_path / "model")
+
+    loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
+    assert loaded.stop_above == 0.9
+    assert loaded.using(max_steps=2).stop_above == 0.9
+    assert loaded.using(stop_above=0.5).stop_above == 0.5
+    assert loaded.using(initial=given).stop_above == 1.0  # it was not measured from other parsers' trees
+    assert loaded.using(initial=given, stop_above=0.5).using(k=2).stop_above == 0.5
+    assert Parser.from_pretrained(tmp_path / "model", stop_above=1.0, device="cpu").stop_above == 1.0
+
+
+def test_a_model_cannot_ask_for_more_than_all_words():
+    encoder = {"family": "bilstm"}
+    values = {"encoder": encoder, "relations": {"graph": "none"}, "stop_above": 1.01}
+
+    with pytest.raises(ConfigError, match="stop_above = 1.01; it must not be over 1"):
+        read_settings(ModelSettings, values)

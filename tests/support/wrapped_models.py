@@ -1,0 +1,76 @@
+"""Models around a tiny one that change its scores, or refuse to score."""
+
+from dataclasses import replace
+
+import torch
+
+
+class Wrapped(torch.nn.Module):
+    """A model that a parser takes for the one inside it."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.inner = model
+        self.settings, self.vocabulary, self.subwords = model.settings, model.vocabulary, model.subwords
+        self.batch_of, self.given_tags = model.batch_of, model.given_tags
+        self.pieces_of, self.n_pieces, self.encoder = model.pieces_of, model.n_pieces, None
+
+
+class Crowded(Wrapped):
+    """A model that has memory for few pieces at a time."""
+
+    def __init__(self, model, most, error):
+        super().__init__(model)
+        self.most, self.error, self.refusals = most, error, 0
+
+    def forward(self, batch, graphs, tags, *, rows_at_once=None):
+        n_rows, width = batch.inputs.pieces.shape
+        if min(rows_at_once or n_rows, n_rows) * width > self.most:
+            self.refusals += 1
+            raise self.error
+        return self.inner(batch, graphs, tags, rows_at_once=rows_at_once)
+
+
+class Noisy(Wrapped):
+    """A model whose scores depend on the size of its batch, as those of a real one do, but a hundred times more."""
+
+    def __init__(self, model, size):
+        super().__init__(model)
+        self.size = size
+
+    def forward(self, batch, graphs, tags, **rest):
+        scores = self.inner(batch, graphs, tags, **rest)
+        generator = torch.Generator().manual_seed(len(batch))
+        scores.arcs.add_(self.size * (2 * torch.rand(scores.arcs.shape, generator=generator) - 1))
+        return scores
+
+
+class Sure(Wrapped):
+    """A model that is sure of the right heads."""
+
+    def __init__(self, model, graphs):
+        super().__init__(model)
+        self.graphs, self.sizes, self.batch_of = graphs, [], self.remembered
+        self.gold = {}
+
+    def remembered(self, sentences, pieces, **options):
+        batch = self.inner.batch_of(sentences, pieces, **options)
+        for sentence, pieces in zip(sentences, batch.inputs.pieces.tolist(), strict=True):
+            self.gold[tuple(piece for piece in pieces if piece)] = self.graphs[sentence.forms].heads
+        return batch
+
+    def forward(self, batch, graphs, tags, **rest):
+        self.sizes.append(len(batch))
+        scores = self.inner(batch, graphs, tags, **rest)
+        scores.arcs[:] = 0
+        for row, pieces in enumerate(batch.inputs.pieces.tolist()):
+            heads = self.gold[tuple(piece for piece in pieces if piece)]
+            scores.arcs[row, range(len(heads)), heads] = 10
+        return replace(scores, label_weight=clear_labels(scores))
+
+
+def clear_labels(scores):
+    """Weights with which no label is close to another."""
+    weight = torch.zeros_like(scores.label_weight)
+    weight[:, -1, -1] = torch.arange(len(weight))
+    return weight
