@@ -43,6 +43,7 @@ WITH_OPTIONS = {
     "outages": "server.outages",
     "fuzz": "server.fuzz",
     "page": "pages.serving",
+    "structure": "pages.structure",
 }
 WITHOUT_TREEBANKS = {"attention", "decoding", "newcomer", "tables"}
 

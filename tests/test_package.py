@@ -1,10 +1,12 @@
 """What a user imports, and what that costs."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import treefine
+from benchmarks.pages.structure import repeated_names
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -65,3 +67,35 @@ def test_every_fixture_has_its_origin_and_licence():
     for path in folder.glob("**/*"):
         name = str(path.relative_to(folder))
         assert path.name == "README.md" or path.is_dir() or "__pycache__" in name or f"`{name}`" in readme
+
+
+PACKAGE = Path(treefine.__file__).parent
+ROOT = Path(__file__).parents[1]
+
+
+def part_of_contributing(name):
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return page.partition(f"<!-- {name} -->")[2].partition("<!-- end -->")[0]
+
+
+def test_the_map_names_every_file_of_the_package_and_no_other():
+    named = []
+    for line in part_of_contributing("map").strip().splitlines()[2:]:
+        folder, _, files = line.strip("| ").split(" | ")
+        folder = folder.strip("`").removeprefix("treefine/")
+        named += [f"{folder}{name}.py" for name in re.findall(r"`(\w+)`", files)]
+
+    found = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")]
+    assert len(named) == len(set(named))
+    assert {name for name in found if not name.endswith("/__init__.py")} == set(named) - {"fast/__init__.py"}
+
+
+def test_every_file_in_the_reading_order_exists():
+    named = re.findall(r"`(\w+/\w+)`", part_of_contributing("reading order"))
+
+    assert len(named) == len(set(named)) <= 30
+    assert all((PACKAGE / f"{name}.py").is_file() for name in named)
+
+
+def test_a_public_name_is_defined_in_one_module_alone():
+    assert repeated_names(PACKAGE) == {}

@@ -14,6 +14,7 @@ from benchmarks.pages.english import ENGLISH
 from benchmarks.pages.results import RESULTS, TESTED
 from benchmarks.pages.serving import SERVING_PAGE
 from benchmarks.pages.speed import SPEED_PAGE
+from benchmarks.pages.structure import structure_table
 from benchmarks.pages.summary import SUMMARY
 from benchmarks.rows import ROOT
 from benchmarks.speed import curves
@@ -31,6 +32,7 @@ PAGES = (
     "docs/speed.md",
     "docs/serving.md",
     "docs/corpora.md",
+    "docs/design.md",
 )
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each
@@ -45,6 +47,7 @@ TABLES: dict[str, Callable[[], str]] = {
         attention,
         newcomer,
         decisions,
+        structure_table,
     )
 } | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS | SPEED_PAGE | CORPORA | SERVING_PAGE)
 FIGURES = {**english.FIGURES, **curves.FIGURES}

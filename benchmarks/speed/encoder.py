@@ -16,12 +16,12 @@ from benchmarks.options import DEVICE, ROUNDS, ROWS_FILE, command, count, option
 from benchmarks.rows import save_row, torch_fields
 from benchmarks.timing import in_turn, median_ratio, seconds_on
 from treefine.config import RelationSettings, TransformerSettings
+from treefine.fast import view_of
 from treefine.fast.buffers import Buffer, Standing
 from treefine.fast.flat_encoder import FlatEncoder
 from treefine.fast.packed import Packed
 from treefine.fast.packed_encoder import PackedEncoder, Room
 from treefine.fast.training_encoder import training_encoder
-from treefine.fast.views import view_of
 from treefine.model.batch import N_SPECIALS, Graphs, PieceInputs
 from treefine.model.encoder import TransformerEncoder
 

@@ -14,12 +14,12 @@ from tests.support.generated_inputs import WAYS_TO_READ, arcs_over, name_of
 from tests.support.tiny import sample, tiny_model
 from treefine.config import TagSettings
 from treefine.errors import ModelError
+from treefine.fast import view_of
 from treefine.fast.flat_encoder import FlatEncoder
 from treefine.fast.fused_attention import is_available
 from treefine.fast.int8_encoder import int8_encoder
 from treefine.fast.packed_encoder import PackedEncoder, Room
 from treefine.fast.training_encoder import training_encoder
-from treefine.fast.views import view_of
 from treefine.model.batch import Graphs
 from treefine.model.bundled import find_model
 from treefine.model.folder import load_model

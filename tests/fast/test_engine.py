@@ -12,12 +12,12 @@ from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inpu
 from tests.support.tiny import sample, tiny_model
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
+from treefine.fast import view_of
 from treefine.fast.buffers import Buffer, Standing
 from treefine.fast.engine import Engine, can_run
 from treefine.fast.packed import Packed, pack
 from treefine.fast.packed_encoder import PackedEncoder, Room, relate_packed
 from treefine.fast.packed_step import PackedStep
-from treefine.fast.views import view_of
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.relations import NONE, relate

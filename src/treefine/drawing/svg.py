@@ -17,7 +17,7 @@ WORD_SIZE, SMALL_SIZE = 16, 12  # of letters, in pixels: words, and all else
 STEM = 11  # how far from a word's middle its own arcs start, left and right; the arc of its head ends in the middle
 _MARGIN = 18  # around the drawing
 GAP = 18  # between two words
-BOLD = 1.1  # how much wider bold letters are
+BOLD_WIDTH = 1.1  # how much wider bold letters are
 _MAX_CELLS = 40  # of a form, tag or label, as wide as this many letters
 UNSURE = 0.8  # a confidence below this has a question mark
 NARROW, WIDE = frozenset("fijlrtI .,:;'`!|()[]{}/\\-"), frozenset("mwMW@%—…")
@@ -25,8 +25,8 @@ LEVEL = 24  # pixels from one level of arcs to the next
 CORNER = 10  # radius of an arc's corners
 ARROW = 7  # length of an arrow's head
 ASIDE = 6  # how far from a word's middle an old arc ends, beside the new one
-TITLE, TITLE_SIZE, TITLE_CELLS = 26, 14, 120  # pixels for a title and of its letters, and how long it may be
-WORDS, TAGS, TOKENS = 26, 18, 26  # pixels for a row of words, tags, multiword tokens
+_TITLE, _TITLE_SIZE, _TITLE_CELLS = 26, 14, 120  # pixels for a title and of its letters, and how long it may be
+_WORDS, _TAGS, _TOKENS = 26, 18, 26  # pixels for a row of words, tags, multiword tokens
 
 FONTS = 'system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
 
@@ -50,7 +50,7 @@ def _colors(*, paper: str, ink: str, soft: str, line: str, changed: str, unsure:
 # The background is ours, so that the drawing can be read on any page; on paper it is always light.
 STYLE = f"""
 .treefine text {{ font: {SMALL_SIZE}px {FONTS}; text-anchor: middle; white-space: pre; unicode-bidi: plaintext; }}
-.treefine .title {{ font-size: {TITLE_SIZE}px; font-weight: 600; text-anchor: start; }}
+.treefine .title {{ font-size: {_TITLE_SIZE}px; font-weight: 600; text-anchor: start; }}
 .treefine .form {{ font-size: {WORD_SIZE}px; }}
 .treefine path {{ stroke-width: 1.5; }}
 .treefine .changed path {{ stroke-width: 2.2; }}
@@ -152,7 +152,7 @@ def text_width(text: str, size: float) -> float:
 
 def label_width(arc: Arc) -> float:
     """Return the width of an arc's label, with what is shown beside it (the old one, the confidence), and some room."""
-    bold = BOLD if arc.kind is ArcKind.CHANGED else 1.0
+    bold = BOLD_WIDTH if arc.kind is ArcKind.CHANGED else 1.0
     was = text_width(f"{shown(arc.old_label)} ", SMALL_SIZE) if arc.old_label else 0.0
     return bold * text_width(shown(arc.label) + arc.sure_text, SMALL_SIZE) + was + 10
 
@@ -198,8 +198,8 @@ def svg_and_width(pictures: Sequence[Picture]) -> tuple[str, float]:
     for _, group in groupby(pictures, key=lambda picture: picture.forms):
         same_words = list(group)
         places, needed = _word_places(same_words)
-        titles = [shown(picture.title, TITLE_CELLS) for picture in same_words]
-        width = max(width, needed, *(text_width(title, TITLE_SIZE) * BOLD + 2 * _MARGIN for title in titles))
+        titles = [shown(picture.title, _TITLE_CELLS) for picture in same_words]
+        width = max(width, needed, *(text_width(title, _TITLE_SIZE) * BOLD_WIDTH + 2 * _MARGIN for title in titles))
         for picture in same_words:
             drawn, height = _draw(picture, places, _n_levels(picture))
             parts.append(f'<g transform="translate(0 {number_text(top)})">{drawn}</g>')
@@ -240,7 +240,7 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
     """Return the elements of one picture with room for that many levels of arcs, and its height."""
     arcs = arcs_of(picture)
     levels = arc_levels(arcs, len(picture.forms))
-    top = _MARGIN / 2 + (TITLE if picture.title else 0)
+    top = _MARGIN / 2 + (_TITLE if picture.title else 0)
     ground = top + LEVEL * (n_levels + 0.7 if n_levels else 0)  # where arcs end and words begin
     parts = [_text(_MARGIN, _MARGIN / 2 + 16, picture.title, "title")] if picture.title else []
     # Changed arcs come last and lie on top; labels lie on all lines, so that no line runs through one.
@@ -252,16 +252,16 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
     parts += [_label(arcs[each], sum(ends[each]) / 2, heights[each]) for each in order]
     for word, form in enumerate(picture.forms, start=1):
         parts.append(_text(places[word], ground + 18, form, "form", f' data-word="{word}"'))
-    bottom = ground + WORDS
+    bottom = ground + _WORDS
     if picture.tags:
         for word, tag in enumerate(picture.tags, start=1):
             parts.append(_text(places[word], bottom + 10, tag, "tag"))
-        bottom += TAGS
+        bottom += _TAGS
     for token in picture.multiword_tokens:
         start, end = sorted((places[token.words[0]], places[token.words[-1]]))
         line = f"M{number_text(start - STEM)} {number_text(bottom)}v4H{number_text(end + STEM)}v-4"
         parts.append(f'<path d="{line}"/>' + _text((start + end) / 2, bottom + 18, token.form, "token"))
-    return "\n".join(parts), bottom + (TOKENS if picture.multiword_tokens else 0) + _MARGIN / 2
+    return "\n".join(parts), bottom + (_TOKENS if picture.multiword_tokens else 0) + _MARGIN / 2
 
 
 def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, float]:
@@ -341,7 +341,7 @@ def _sure_class(arc: Arc) -> str:
 
 def _text(x: float, y: float, text: str, name: str, more: str = "") -> str:
     """Return a text; a browser shows the whole of it on pointing where its end was cut off."""
-    drawn = shown(text, TITLE_CELLS) if name == "title" else shown(text)
+    drawn = shown(text, _TITLE_CELLS) if name == "title" else shown(text)
     whole = f"<title>{safe_html(text)}</title>" if drawn != visible(text) else ""
     return f'<text class="{name}"{more} x="{number_text(x)}" y="{number_text(y)}">{escape(drawn)}{whole}</text>'
 

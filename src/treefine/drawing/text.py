@@ -14,7 +14,7 @@ _MAX_CELLS = 40  # of a form, tag or label: one endless word must not push the o
 _MARGIN = 2  # columns; a root's line starts here
 TO_ASCII = str.maketrans("─┄│╭├╰┬┼┴", "-.|,|`v+^")
 GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # what is left of a line halfway to the line above it
-PLAIN, BOLD, DIM, LABEL, CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes that show on dark and on light terminals
+_PLAIN, BOLD, _DIM, _LABEL, _CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes that show on dark and on light terminals
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 GAPS = ("", "  ", "  ", " ", "  ", "  ")  # before each of the cells
 HEAD = 2  # the one of the cells that holds a number
@@ -24,7 +24,7 @@ class StyledText(NamedTuple):
     """One cell of a row: what it says and its ANSI code."""
 
     text: str
-    style: str = PLAIN
+    style: str = _PLAIN
 
     def painted(self, *, color: bool) -> str:
         """Return the text in its style."""
@@ -60,7 +60,7 @@ def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False
         drawn = row.bars + row.arc.painted(color=color)
         if ascii_only:
             drawn = drawn.translate(TO_ASCII)
-        number = StyledText(row.number.rjust(number_width), DIM).painted(color=color)
+        number = StyledText(row.number.rjust(number_width), _DIM).painted(color=color)
         line = f"{number} {drawn}"
         for index, (cell, width, gap) in enumerate(zip(row.cells, widths, GAPS, strict=True)):
             if width:
@@ -86,17 +86,17 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
         arc = arcs[word].lstrip(" │")
         bars = arcs[word].removesuffix(arc)
         if word in starts:
-            number, name = f"{word}-{starts[word].words[-1]}", StyledText(shown(starts[word].form), DIM)
+            number, name = f"{word}-{starts[word].words[-1]}", StyledText(shown(starts[word].form), _DIM)
             rows.append(Row(number, arcs[word].translate(GOES_UP), StyledText(""), (name, *[StyledText("")] * 5)))
         said = (
             StyledText(shown(form)),
-            StyledText(shown(picture.tags[word - 1]) if picture.tags else "", DIM),
+            StyledText(shown(picture.tags[word - 1]) if picture.tags else "", _DIM),
             StyledText(str(graph.heads[word]) if graph else ""),
-            StyledText(shown(graph.labels[word]) if graph else "", CHANGED if word in changed else LABEL),
-            StyledText(f"{picture.confidence[word - 1]:.2f}" if picture.confidence else "", DIM),
-            StyledText(shown(notes[word]), CHANGED),
+            StyledText(shown(graph.labels[word]) if graph else "", _CHANGED if word in changed else _LABEL),
+            StyledText(f"{picture.confidence[word - 1]:.2f}" if picture.confidence else "", _DIM),
+            StyledText(shown(notes[word]), _CHANGED),
         )
-        rows.append(Row(str(word), bars, StyledText(arc, CHANGED if word in changed else PLAIN), said))
+        rows.append(Row(str(word), bars, StyledText(arc, _CHANGED if word in changed else _PLAIN), said))
     return rows
 
 

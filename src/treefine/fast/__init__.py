@@ -7,12 +7,14 @@ without a GPU loads no Triton, and one that only reads and writes files loads no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import copy
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     import os
 
     import torch
+    from torch import nn
 
     from treefine.config import Precision
     from treefine.fast.engine import Engine
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
     from treefine.parsing.plan import Plan
     from treefine.treebank.files import Source
+
+View = TypeVar("View", bound="nn.Module")
 
 _CPU_PIECES = 1000  # scored together by a transformer on a CPU; with more, the numbers no longer stay in its cache
 _CPU_PADDING = 4  # times as many words as pieces: a CPU pads words only, and word scores must not fill the memory
@@ -47,7 +51,6 @@ def batch_shape(model: ParserModel, device: torch.device, batch_pieces: int) -> 
 
 def parsing_model(model: ParserModel, device: torch.device, precision: Precision) -> ParserModel:
     """Return the model with the fastest encoder for parsing on this device in this precision."""
-    from treefine.fast.views import view_of
     from treefine.model.encoder import TransformerEncoder
     from treefine.model.parser_model import ParserModel
 
@@ -70,7 +73,6 @@ def parsing_model(model: ParserModel, device: torch.device, precision: Precision
 def training_model(model: ParserModel) -> ParserModel:
     """Return the model with an encoder that trains with less memory, and faster on a GPU; weights are shared."""
     from treefine.fast.training_encoder import training_encoder
-    from treefine.fast.views import view_of
     from treefine.model.encoder import TransformerEncoder
     from treefine.model.parser_model import ParserModel
 
@@ -108,3 +110,12 @@ def parse_file(
     from treefine.fast.file_workers import parse_treebank_file
 
     return parse_treebank_file(parser, source, target, format=format, workers=workers)
+
+
+def view_of(module: nn.Module, kind: type[View], **parts: nn.Module | None) -> View:
+    """Return a module of another class that shares the weights of this one, with some of its parts replaced."""
+    view = copy.copy(module)
+    view.__class__ = kind
+    view._modules = {**module._modules, **parts}  # a copied module shares this dictionary
+    assert isinstance(view, kind)
+    return view

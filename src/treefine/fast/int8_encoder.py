@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float, Int8
 from torch import Tensor, nn
 
+from treefine.fast import view_of
 from treefine.fast.flat_encoder import FlatEncoder
-from treefine.fast.views import view_of
 from treefine.model.attention import Attend
 from treefine.model.encoder import Layer, TransformerEncoder
 from treefine.model.folder import LARGEST

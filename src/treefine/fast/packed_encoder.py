@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from treefine.config import Precision, RelationSettings
+from treefine.fast import view_of
 from treefine.fast.fused_attention import FusedAttention, Rows
-from treefine.fast.views import view_of
 from treefine.model.attention import Attend, RelationAttention, RelationTables
 from treefine.model.batch import Graphs, PieceInputs
 from treefine.model.encoder import Layer, TransformerEncoder

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
+from treefine.fast import view_of
 from treefine.fast.fused_attention import FusedAttention, Rows, is_available
-from treefine.fast.views import view_of
 from treefine.model.attention import Attend
 from treefine.model.encoder import Layer, TransformerEncoder
 from treefine.model.relations import Relations

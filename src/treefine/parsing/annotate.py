@@ -9,12 +9,12 @@ from treefine.config import Column
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 
-CONFIDENCE, AGREEMENT = "Conf", "Agree"  # marks in MISC
+_CONFIDENCE, _AGREEMENT = "Conf", "Agree"  # marks in MISC
 
 
 def with_confidence(sentence: Sentence, words: Sequence[float], whole: float) -> Sentence:
     """The sentence with the confidence in each word in MISC, and that in all of it in a comment."""
-    sentence = _with_marks(sentence, CONFIDENCE, words, what="the confidence")
+    sentence = _with_marks(sentence, _CONFIDENCE, words, what="the confidence")
     return _with_comments(sentence, {"confidence": f"{whole:.2f}"})
 
 
@@ -22,7 +22,7 @@ def with_rank(sentence: Sentence, rank: int, n_trees: int, probability: float, a
     """One of the best trees of a sentence: a name of its own, what it is and how probable in comments, and in MISC the
     share of the steps that had each arc.
     """
-    sentence = _with_marks(sentence, AGREEMENT, agreement, what="what the steps agreed on")
+    sentence = _with_marks(sentence, _AGREEMENT, agreement, what="what the steps agreed on")
     if sentence.sent_id and rank > 1:
         named = f"# sent_id = {sentence.sent_id}-tree{rank}"
         comments = [named if _key(comment) == "sent_id" else comment for comment in sentence.comments]
