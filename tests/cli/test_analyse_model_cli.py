@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_parse_cli import failed, run
+from tests.support.commands import failed, invoke
 from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from treefine import Graph, evaluate, read_treebank
 from treefine.config import RelationSettings, TagSettings
@@ -48,7 +48,7 @@ def here(folder, monkeypatch):
 
 def analysed(*arguments):
     """The JSON of an analysis, treebank by treebank."""
-    run("analyse", *arguments, "-o", "report.json")
+    invoke("analyse", *arguments, "-o", "report.json")
     return json.loads(Path("report.json").read_text())["treebanks"]
 
 
@@ -135,7 +135,7 @@ def test_a_folder_with_a_model_is_a_model_also_where_gold_is_a_folder():
 def test_a_model_that_predicts_tags_says_why_its_first_step_converges_nowhere():
     for model, is_told in (("tagging", True), ("refiner", False)):
         (found,) = analysed("gold.conllu", "--model", model, "-o", "told.html")
-        printed = " ".join(run("analyse", "gold.conllu", "--model", model).stdout.split())
+        printed = " ".join(invoke("analyse", "gold.conllu", "--model", model).stdout.split())
 
         assert found["predicts_tags"] == is_told
         for text in (Path("told.html").read_text(), printed):
@@ -151,7 +151,7 @@ def test_so_many_corrected_and_spoiled_sentences_are_drawn(examples):
     write_treebank(last, "last.conllu")  # the model's own trees as gold: all that changed was corrected
 
     (found,) = analysed("last.conllu", "--model", "rngtr", "--steps", "2")
-    run("analyse", "last.conllu", "--model", "rngtr", "--steps", "2", "--examples", examples, "-o", "drawn.html")
+    invoke("analyse", "last.conllu", "--model", "rngtr", "--steps", "2", "--examples", examples, "-o", "drawn.html")
 
     assert len(found["corrected"]) > 2  # or the test would show nothing
     assert Path("drawn.html").read_text().count("<figcaption") == examples
@@ -170,7 +170,7 @@ def test_treebanks_of_a_folder_are_counted_together_and_each():
 
 
 def test_without_an_output_the_tables_are_printed():
-    printed = run("analyse", "gold.conllu", "--model", "rngtr", "--steps", "3").stdout
+    printed = invoke("analyse", "gold.conllu", "--model", "rngtr", "--steps", "3").stdout
 
     assert printed.startswith("gold: 12 sentences, ")
     assert "there is no t = 0: what a step corrects is told from t = 2 on" in printed
@@ -182,14 +182,14 @@ def test_without_an_output_the_tables_are_printed():
 
 
 def test_of_several_treebanks_the_summary_explains_its_tables_once():
-    printed = " ".join(run("analyse", "golds", "--model", "rngtr", "--steps", "2").stdout.split())
+    printed = " ".join(invoke("analyse", "golds", "--model", "rngtr", "--steps", "2").stdout.split())
 
     assert printed.count("million parameters") == printed.count("Converged: sentences whose graph") == 1
     assert printed.count("Run time and parameters") == 3
 
 
 def test_one_call_writes_a_page_json_and_csv():
-    run("analyse", "gold.conllu", "--model", "refiner", "-o", "r.html", "-o", "r.json", "-o", "r.csv")
+    invoke("analyse", "gold.conllu", "--model", "refiner", "-o", "r.html", "-o", "r.json", "-o", "r.csv")
 
     assert "<h1>Refinement of gold.conllu by refiner</h1>" in Path("r.html").read_text()
     with Path("r.csv").open() as file:
@@ -200,7 +200,7 @@ def test_one_call_writes_a_page_json_and_csv():
 
 
 def test_gold_may_come_from_standard_input():
-    printed = run("analyse", "-", "--model", "rngtr", "--steps", "2", input=Path("gold.conllu").read_text()).stdout
+    printed = invoke("analyse", "-", "--model", "rngtr", "--steps", "2", input=Path("gold.conllu").read_text()).stdout
 
     assert "12 sentences" in printed
 
@@ -218,7 +218,7 @@ def test_gold_may_come_from_standard_input():
 def test_a_gold_file_that_cannot_be_scored_is_told_before_a_model_is_loaded(lines, message):
     Path("bad.conllu").write_text(lines)
 
-    assert message in failed("analyse", "bad.conllu", "--model", "no-such-model")
+    assert message in failed(invoke, "analyse", "bad.conllu", "--model", "no-such-model")
 
 
 NO_GRAPH = (
@@ -249,7 +249,7 @@ NO_GRAPH = (
     ],
 )
 def test_what_has_no_steps_to_analyse_is_told_in_one_line(arguments, message):
-    assert failed("analyse", *arguments.split()) == message
+    assert failed(invoke, "analyse", *arguments.split()) == message
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_what_has_no_steps_to_analyse_is_told_in_one_line(arguments, message):
     ],
 )
 def test_an_unknown_model_and_parses_of_other_sentences_are_named(arguments, part):
-    assert part in failed("analyse", *arguments.split())
+    assert part in failed(invoke, "analyse", *arguments.split())
 
 
 def test_a_single_sentence_is_enough():
@@ -297,7 +297,7 @@ def test_initial_parses_with_older_labels_are_read_as_parse_reads_them(gold, tmp
     found = analysed(gold, "--model", "rngtr", "--initial", initial, "--steps", "2")[-1]
 
     last = files[-1]
-    run(
+    invoke(
         "parse",
         last,
         "--model",
