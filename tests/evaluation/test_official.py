@@ -3,31 +3,46 @@
 import io
 import lzma
 import random
+from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
-from benchmarks.accuracy.oracles import FAULTS, RefusedError, corrupt, damage, official, ours, udapi, udtools
+from benchmarks.accuracy.oracles import (
+    FAULTS,
+    RefusedError,
+    change_cells,
+    change_labels,
+    corrupt,
+    damage,
+    move_heads,
+    official,
+    official_script,
+    ours,
+    render,
+    udapi,
+    udtools,
+    unpack,
+)
 from tests.support.data import DATA, ud_files
 from tests.support.generated import file_pairs
-from treefine import Sentence, read_treebank
+from treefine import Sentence, evaluate, read_treebank
 from treefine.evaluation.tables import score_table
 
 VARIANTS_OF_A_FILE = 16  # 17 treebanks beside the checkout: 272 in all
+WHOLE = ("el_gdt", "fr_sequoia", "he_htb", "it_partut", "ja_gsd", "tr_imst", "ug_udt", "zh_gsd")  # in six scripts
 
 
-def sample(path, count=40) -> list[Sentence]:
-    """Sentences from all over the file, with their neighbours, so that joins make sense."""
-    sentences = list(read_treebank(path))
-    start = max(0, len(sentences) // 2 - count // 2)
-    return sentences[start : start + count]
+def sample(path, start=0) -> list[Sentence]:
+    """Ten sentences, each with its neighbours, so that joins make sense."""
+    return list(islice(read_treebank(path), start, start + 10))
 
 
 def text_of(sentences: list[Sentence]) -> str:
     return "".join(sentence.to_text() for sentence in sentences)
 
 
-@pytest.mark.parametrize("path", ud_files("*/test.conllu.xz"))
+@pytest.mark.parametrize("path", [file for name in WHOLE for file in ud_files(f"{name}/test.conllu.xz")])
 def test_a_whole_test_set_against_itself_scores_as_in_the_official_script(path):
     text = lzma.open(path).read().decode()
 
@@ -36,7 +51,7 @@ def test_a_whole_test_set_against_itself_scores_as_in_the_official_script(path):
 
 @pytest.mark.parametrize("path", ud_files("*/test.conllu.xz"))
 def test_corrupted_treebanks_score_as_in_the_official_scripts(path):
-    sentences = sample(path)
+    sentences = sample(path, 100)
     gold = text_of(sentences)
 
     for seed in range(VARIANTS_OF_A_FILE):
@@ -58,7 +73,7 @@ def test_a_corrupted_fixture_scores_as_in_the_official_scripts(seed):
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_gold", [False, True], ids=["system", "gold"])
 def test_what_the_official_script_refuses_is_refused(fault, is_gold):
-    good = text_of(sample(DATA / "en_ewt-sample.conllu", 10))
+    good = text_of(sample(DATA / "en_ewt-sample.conllu"))
     bad = FAULTS[fault](good, random.Random(1))
     files = (bad, good) if is_gold else (good, bad)
 
@@ -75,7 +90,7 @@ def test_no_damage_to_a_file_makes_the_scorers_disagree():
     text = "\n".join(line for line in lines if not line.startswith("1.1\t"))  # see the last test of this file
     accepted = 0
 
-    for seed in range(1500):
+    for seed in range(500):
         damaged = damage(text, seed)
         for gold in (text, damaged):
             try:
@@ -85,10 +100,9 @@ def test_no_damage_to_a_file_makes_the_scorers_disagree():
             assert found == official(gold, damaged), f"seed {seed}"
             accepted += 1
 
-    assert accepted > 500
+    assert accepted > 500 / 3
 
 
-@settings(max_examples=300)
 @given(file_pairs())
 def test_generated_pairs_score_as_in_the_official_scripts(files):
     expected = official(*files)
@@ -97,10 +111,8 @@ def test_generated_pairs_score_as_in_the_official_scripts(files):
     assert udtools(*files) == expected
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_an_independent_implementation_counts_the_same(seed):
-    from benchmarks.accuracy.oracles import change_cells, change_labels, move_heads, render, unpack
-
     sentences = sample(DATA / "en_ewt-sample.conllu")
     changed = unpack(sentences)
     for change in (move_heads, change_labels, change_cells):
@@ -112,9 +124,6 @@ def test_an_independent_implementation_counts_the_same(seed):
 
 
 def test_the_table_is_printed_as_the_official_script_prints_it(tmp_path):
-    from benchmarks.accuracy.oracles import official_script
-    from treefine import evaluate
-
     sentences = sample(DATA / "en_ewt-sample.conllu")
     gold, system = text_of(sentences), corrupt(sentences, 3)
     script = official_script()
