@@ -245,11 +245,7 @@ def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
             ["--rule", "conllx"],
             "s.conllu:3: (sentence 1, word 3) The word is 'd', but 'c' in gold.conllu:3.",
         ),
-        (
-            GOOD + GOOD,
-            ["--rule", "conllx"],
-            "s.conllu: The file has 2 sentences, but gold.conllu has 1.",
-        ),
+        (GOOD + GOOD, ["--rule", "conllx"], "s.conllu: The file has 2 sentences, but gold.conllu has 1."),
         (
             GOOD.replace("\t0\troot", "\t_\troot"),
             [],

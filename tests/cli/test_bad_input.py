@@ -25,19 +25,13 @@ BAD = {
         GOOD.replace("b", "é").encode("latin-1"),
         "latin1.conllu:3: (sentence 1) Byte 0xe9 is not UTF-8. Convert the file to UTF-8.",
     ),
-    "nine.conllu": (
-        GOOD.replace("root\t_", "root").encode(),
-        "nine.conllu:3: (s1) The line has 9 columns, not 10.",
-    ),
+    "nine.conllu": (GOOD.replace("root\t_", "root").encode(), "nine.conllu:3: (s1) The line has 9 columns, not 10."),
     "range.conllu": (
         GOOD.replace("\t2\tx", "\t3\tx").encode(),
         "range.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or _ for "
         "none.",
     ),
-    "twice.conllu": (
-        GOOD.replace("2\tb", "1\tb").encode(),
-        "twice.conllu:3: (s1) ID 1 is used twice; 2 is expected.",
-    ),
+    "twice.conllu": (GOOD.replace("2\tb", "1\tb").encode(), "twice.conllu:3: (s1) ID 1 is used twice; 2 is expected."),
     "cut.conllu.xz": (
         lzma.compress("".join(GOOD.replace("s1", f"s{n}") for n in range(2000)).encode())[:-40],
         "cut.conllu.xz: The compressed file ends too early. Fetch or pack it again.",

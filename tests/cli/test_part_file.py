@@ -180,8 +180,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error",
-    [TreebankError("Bad."), AlignmentError("Other words."), RuntimeError("Ours."), SystemExit("Now.")],
+    "error", [TreebankError("Bad."), AlignmentError("Other words."), RuntimeError("Ours."), SystemExit("Now.")]
 )
 def test_no_error_whatever_leaves_an_empty_part(tmp_path, error):
     before = str(error)

@@ -518,10 +518,7 @@ FILES_ONLY = "--engine ray reads files alone, which it can read again. Name file
         ("- -o out/", FILES_ONLY),
         ("Dogs! -o out/", FILES_ONLY),
         ("e.txt -o out/ --resume", "--engine ray always goes on with what is there. Leave out --resume."),
-        (
-            "e.txt -o out/ --review 0.5",
-            "--review lists sentences in order, which --engine ray has not. Leave one out.",
-        ),
+        ("e.txt -o out/ --review 0.5", "--review lists sentences in order, which --engine ray has not. Leave one out."),
         (
             "e.txt -o out/ --device cuda:1",
             "--device cuda:1 is one GPU, and Ray gives each worker its own. Write --device cuda.",
