@@ -24,13 +24,13 @@ def folder(tmp_path_factory):
     Parser(tiny_model(), device="cpu").save(place / "rngtr")
     Parser(tiny_model(), device="cpu", initial=biaffine, max_steps=2).save(place / "refiner")
     Parser(tiny_model(relations=RelationSettings(graph="none")), device="cpu").save(place / "syntr")
-    write_treebank(sample(12), place / "gold.conllu")
+    write_treebank(sample(10), place / "gold.conllu")
     (place / "golds").mkdir()
-    write_treebank(sample(5), place / "golds" / "a.conllu")
-    write_treebank(sample(12)[5:], place / "golds" / "b.conllu")
+    write_treebank(sample(4), place / "golds" / "a.conllu")
+    write_treebank(sample(10)[4:], place / "golds" / "b.conllu")
     (place / "golds" / "README.md").write_text("This is no treebank.")
     (place / "parses").mkdir()  # of one of the two
-    write_treebank(sample(5), place / "parses" / "a.conllu")
+    write_treebank(sample(4), place / "parses" / "a.conllu")
     tagged = tiny_model(tags=TagSettings(source="predicted"))
     Parser(tagged, device="cpu", initial=biaffine, max_steps=2).save(place / "tagging")
     return place
@@ -55,7 +55,7 @@ def analysed(*arguments):
 def test_scores_of_each_step_are_those_of_the_steps_trees():
     (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "2")
 
-    gold, parser = sample(12), Parser.from_pretrained("refiner", max_steps=2, device="cpu")
+    gold, parser = sample(10), Parser.from_pretrained("refiner", max_steps=2, device="cpu")
     inner = list(parser.initial.stream(gold))
     steps = [[step.tree for step in parser.refine(sentence)] for sentence in gold]
     parses = [inner] + [
@@ -73,9 +73,9 @@ def test_converged_are_sentences_whose_graph_stays_which_need_not_be_so_where_th
     (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "4")
 
     parser = Parser.from_pretrained("refiner", max_steps=4, device="cpu")
-    steps = [list(parser.refine(sentence)) for sentence in sample(12)]
+    steps = [list(parser.refine(sentence)) for sentence in sample(10)]
     stopped = [len(each) for each in steps if each[-1].converged]
-    trees = [[parsed.graph for parsed in parser.initial.stream(sample(12))]]
+    trees = [[parsed.graph for parsed in parser.initial.stream(sample(10))]]
     trees += [[each[min(t, len(each) - 1)].tree for each in steps] for t in range(4)]
     same_trees = [sum(map(Graph.__eq__, *two)) for two in zip(trees, trees[1:], strict=False)]
     assert found["converged"] == [sum(last <= t for last in stopped) for t in range(1, 5)]
@@ -90,23 +90,23 @@ def test_parameters_and_seconds_are_told():
     assert [costs["parameters"], costs["initial_parameters"]] == sizes
     assert costs["device"] == "cpu"
     assert len(costs["seconds"]) == 2
-    assert costs["sentences"][0] == 12
+    assert costs["sentences"][0] == 10
 
 
 def test_a_file_can_be_what_the_model_starts_from():
-    wrong = wrong_parses(sample(12))
+    wrong = wrong_parses(sample(10))
     write_treebank(wrong, "wrong.conllu")
 
     (found,) = analysed("gold.conllu", "--model", "rngtr", "--initial", "wrong.conllu", "--steps", "1")
 
     assert found["t"] == [0, 1]
-    assert found["attachment"]["UAS"]["f1"][0] == pytest.approx(evaluate(sample(12), wrong)["UAS"].f1)
+    assert found["attachment"]["UAS"]["f1"][0] == pytest.approx(evaluate(sample(10), wrong)["UAS"].f1)
 
 
 def test_a_folder_of_files_with_the_same_names_is_what_each_treebank_starts_from(tmp_path):
-    write_treebank(wrong_parses(sample(12)), "wrong.conllu")
-    write_treebank(wrong_parses(sample(5)), tmp_path / "a.conllu")
-    write_treebank(wrong_parses(sample(12)[5:]), tmp_path / "b.conllu")
+    write_treebank(wrong_parses(sample(10)), "wrong.conllu")
+    write_treebank(wrong_parses(sample(4)), tmp_path / "a.conllu")
+    write_treebank(wrong_parses(sample(10)[4:]), tmp_path / "b.conllu")
 
     whole, first, second = analysed("golds", "--model", "rngtr", "--initial", tmp_path, "--steps", "2")
     (one,) = analysed("gold.conllu", "--model", "rngtr", "--initial", "wrong.conllu", "--steps", "2")
@@ -117,8 +117,8 @@ def test_a_folder_of_files_with_the_same_names_is_what_each_treebank_starts_from
 
 
 def test_without_steps_the_model_takes_as_many_from_a_folder_of_parses_as_from_a_file(tmp_path):
-    write_treebank(wrong_parses(sample(5)), tmp_path / "a.conllu")
-    write_treebank(wrong_parses(sample(12)[5:]), tmp_path / "b.conllu")
+    write_treebank(wrong_parses(sample(4)), tmp_path / "a.conllu")
+    write_treebank(wrong_parses(sample(10)[4:]), tmp_path / "b.conllu")
 
     whole, *_ = analysed("golds", "--model", "rngtr", "--initial", tmp_path)
     (one,) = analysed("golds/a.conllu", "--model", "rngtr", "--initial", tmp_path / "a.conllu")
@@ -146,8 +146,8 @@ def test_a_model_that_predicts_tags_says_why_its_first_step_converges_nowhere():
 @pytest.mark.parametrize("examples", [0, 2])
 def test_so_many_corrected_and_spoiled_sentences_are_drawn(examples):
     made = Parser.from_pretrained("rngtr", device="cpu", max_steps=2)
-    steps = [[step.tree for step in made.refine(sentence)] for sentence in sample(12)]
-    last = [sentence.with_graph(trees[-1]) for sentence, trees in zip(sample(12), steps, strict=True)]
+    steps = [[step.tree for step in made.refine(sentence)] for sentence in sample(10)]
+    last = [sentence.with_graph(trees[-1]) for sentence, trees in zip(sample(10), steps, strict=True)]
     write_treebank(last, "last.conllu")  # the model's own trees as gold: all that changed was corrected
 
     (found,) = analysed("last.conllu", "--model", "rngtr", "--steps", "2")
@@ -166,13 +166,13 @@ def test_treebanks_of_a_folder_are_counted_together_and_each():
     assert whole["labels"] == one["labels"]
     assert isinstance(whole["attachment"]["LAS"]["gold"], int)
     assert whole["costs"]["sentences"] == one["costs"]["sentences"]
-    assert first["sentences"] + second["sentences"] == 12
+    assert first["sentences"] + second["sentences"] == 10
 
 
 def test_without_an_output_the_tables_are_printed():
     printed = invoke("analyse", "gold.conllu", "--model", "rngtr", "--steps", "3").stdout
 
-    assert printed.startswith("gold: 12 sentences, ")
+    assert printed.startswith("gold: 10 sentences, ")
     assert "there is no t = 0: what a step corrects is told from t = 2 on" in printed
     for title in ("Refinement by step", "Dependency types", "Projectivity", "Run time and parameters"):
         assert f"\n{title}  " in printed
@@ -202,7 +202,7 @@ def test_one_call_writes_a_page_json_and_csv():
 def test_gold_may_come_from_standard_input():
     printed = invoke("analyse", "-", "--model", "rngtr", "--steps", "2", input=Path("gold.conllu").read_text()).stdout
 
-    assert "12 sentences" in printed
+    assert "10 sentences" in printed
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_strange_text_gets_trees_and_loses_no_character(run, kind, source):
     assert all(sentence.graph.is_tree for sentence in sentences)
 
 
-@pytest.mark.parametrize("line", ["a" * 10_000, "ab " * 5_000], ids=["letters", "words"])
+@pytest.mark.parametrize("line", ["a" * 10_000, "ab " * 1_000], ids=["letters", "words"])
 def test_an_endless_word_and_an_endless_sentence_get_a_tree(run, line):
     result = run("-", "--from", "words", input=line)
 
@@ -106,13 +106,14 @@ def test_a_file_that_is_not_utf8_is_told_with_line_and_byte(run, source, content
     )
 
 
-def test_a_bad_byte_far_into_a_text_is_told_with_its_line(run):
-    # Two chunks of what is read at a time, most of it space: few words, in sentences that blank lines end, are parsed.
-    Path("in.txt").write_bytes(f"é{' ' * 60}1\n\n".encode() * 2_100 + b"x\xe9")
+def test_a_bad_byte_far_into_a_text_is_told_with_its_line(run, monkeypatch):
+    monkeypatch.setattr("treefine.cli.inputs.TEXT_CHUNK", 1 << 12)
+    # Several chunks, most of them space: few words, in sentences that blank lines end, are parsed.
+    Path("in.txt").write_bytes(f"é{' ' * 60}1\n\n".encode() * 700 + b"x\xe9")
 
     message = failed(run, "in.txt", "-o", "out.conllu", "--batch-pieces", "100")
 
-    assert message.startswith("in.txt:4201: Byte 0xe9 is not UTF-8.")
+    assert message.startswith("in.txt:1401: Byte 0xe9 is not UTF-8.")
     assert Path("out.conllu.part").exists()  # with what came before it
 
 
@@ -239,7 +240,7 @@ def test_standard_output_without_room_is_one_line(text_model):
 
 
 def test_a_reader_that_stops_early_is_no_error(text_model, tmp_path):
-    (tmp_path / "in.txt").write_text("' " * 2000)
+    (tmp_path / "in.txt").write_text("' " * 800)
 
     done = subprocess.run(
         command(text_model, f"{tmp_path}/in.txt | head -n 1"), shell=True, capture_output=True, text=True

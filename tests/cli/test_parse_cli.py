@@ -36,7 +36,7 @@ def models(saved, tmp_path, monkeypatch):
     """Work in a folder with a copy of these models and a treebank."""
     shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    write_treebank(sample(8), "in.conllu")
+    write_treebank(sample(4), "in.conllu")
 
 
 def assert_nothing_but_the_tree_changed(before, after):
@@ -74,7 +74,7 @@ def test_a_command_gives_what_the_parser_with_these_options_gives(models, comman
     out = invoke(command, "in.conllu", "--model", "rngtr", *arguments, "--device", "cpu").stdout
     from_stdin = invoke(command, "-", "--model", "rngtr", *arguments, input=Path("in.conllu").read_text()).stdout
 
-    assert read(out) == Parser.from_pretrained("rngtr", device="cpu", **options).parse(sample(8))
+    assert read(out) == Parser.from_pretrained("rngtr", device="cpu", **options).parse(sample(4))
     assert from_stdin == out
 
 
@@ -105,7 +105,7 @@ def test_no_sentence_is_lost(models, name, content):
 
     invoke("parse", "--model", "rngtr", name, "-o", "out.conllu.xz")
 
-    assert [s.forms for s in read_treebank("out.conllu.xz")] == [s.forms for s in sample(8)]
+    assert [s.forms for s in read_treebank("out.conllu.xz")] == [s.forms for s in sample(4)]
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,11 @@ def test_a_file_that_ends_after_a_line_but_before_its_heads_is_told(models):
 
 
 def test_an_initial_file_of_other_sentences_is_told_and_nothing_is_written(models):
-    write_treebank(sample(7), "short.conllu")
+    write_treebank(sample(3), "short.conllu")
 
     message = failed(invoke, "parse", "--model", "rngtr", "--initial", "short.conllu", "in.conllu", "-o", "out.conllu")
 
-    assert message.startswith("short.conllu: The file of initial parses ends before sentence 8 (in.conllu:")
+    assert message.startswith("short.conllu: The file of initial parses ends before sentence 4 (in.conllu:")
     assert not Path("out.conllu").exists()
 
 

@@ -249,7 +249,7 @@ class Counted(io.BytesIO):
 
 
 def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
-    words = [f"{number}{'-' * 100}" for number in range(500)]  # so long that few are in a buffer
+    words = [f"{number}{'-' * 100}" for number in range(200)]  # so long that few are in a buffer
     source = Counted("\n".join(words).encode())
     lags, plain = [], write.NewOutput.write
 
@@ -262,8 +262,8 @@ def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
 
     out = run("-", "--from", "words", "--steps", 1, "--batch-pieces", 20).stdout
 
-    assert len(lags) == 500
-    assert max(lags) < 250  # a buffer of bytes on the way, and the sentences of a chunk
+    assert len(lags) == 200
+    assert max(lags) < 150  # a buffer of bytes on the way, and the sentences of a chunk
     assert [sentence.forms for sentence in read(out)] == [(word,) for word in words]
 
 

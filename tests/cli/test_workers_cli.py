@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_bad_input import BAD, GOOD
-from tests.fast.test_file_to_file import ROOMS
+from tests.fast.test_engine import ROOMS, packed_plan
 from tests.support.commands import invoke
 from tests.support.tiny import sample
 from treefine.fast.engine import Engine
@@ -19,7 +19,7 @@ def run(text_model, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     write_treebank(sample(12), "in.conllu")
     if getattr(request, "param", "engine") == "engine":
-        monkeypatch.setattr(Parser, "engine", property(lambda parser: Engine(parser.plan(), ROOMS)))
+        monkeypatch.setattr(Parser, "engine", property(lambda parser: Engine(packed_plan(parser), ROOMS)))
 
     def run_with(*arguments, code=0, workers=1):
         return invoke("parse", "--model", text_model, "--device", "cpu", "--workers", workers, *arguments, code=code)

@@ -140,7 +140,7 @@ def test_without_confidence_the_trees_are_the_same(pipe, text_model):
     assert all(token._.confidence is None for doc in plain for token in doc)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.lists(st.lists(st.sampled_from(["a", "dog", *SPACES]), min_size=1, max_size=8), max_size=4))
 def test_white_space_never_changes_a_tree(pipe, nlp, sentences):
     starts = [place == 0 for sentence in sentences for place in range(len(sentence))]
@@ -162,7 +162,7 @@ def test_white_space_hangs_on_the_word_before_it_or_else_on_the_one_after_it(pip
     assert {(doc[place].dep_, doc[place].pos_, doc[place].tag_) for place in (0, 2, 3)} == {("dep", "SPACE", "_SP")}
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(odd_texts)
 @example("")
 @example(" \n\t ")
@@ -175,7 +175,7 @@ def test_of_any_text_every_sentence_gets_one_tree(pipe, text):
     check_trees(doc)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(odd_texts.filter(bool), st.booleans(), st.sampled_from([True, False, None])), max_size=12))
 def test_of_any_tokens_every_sentence_gets_one_tree_and_starts_are_kept(pipe, tokens):
     words, spaces, starts = zip(*tokens, strict=True) if tokens else ((), (), ())
@@ -406,7 +406,7 @@ def test_a_doc_is_written_as_conllu(english):
     assert "SpaceAfter=No|Conf=0." in to_conllu(doc, confidence=True)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(odd_texts.filter(lambda text: text.strip() and "\0" not in text))
 def test_conllu_gives_the_text_back(pipe, text):
     doc = pipe.make_doc(text)
