@@ -15,7 +15,7 @@ from treefine.fast.packed import PackedTrees, filled, pack
 from treefine.model.batch import Graphs
 from treefine.parsing.batches import run
 from treefine.parsing.parser import Parser
-from treefine.parsing.results import trees
+from treefine.parsing.results import steps
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
@@ -89,12 +89,12 @@ def test_filled_in_trees_and_tags_are_those_that_the_parser_gives(data, name):
     sentences = [untagged(each) if number % 2 else each for number, each in enumerate(read_treebank(data / name))][:20]
     parser = Parser(MODEL, tags="predicted", device="cpu")
     columns, vocabulary = MODEL.settings.tags.columns, MODEL.vocabulary
-    found = [parsed for _, parsed in run(parser.plan(), sentences, trees)]
+    found = [each for _, each in run(parser.plan(), sentences, steps)]
     flat = PackedTrees(
-        np.array([head for each in found for head in each.tree.heads[1:]]),
-        np.array(vocabulary.label_ids([label for each in found for label in each.tree.labels[1:]])),
+        np.array([head for each in found for head in each[-1].tree.heads[1:]]),
+        np.array(vocabulary.label_ids([label for each in found for label in each[-1].tree.labels[1:]])),
         np.array(
-            [vocabulary.tag_ids(each, [tag for p in found for tag in p.tags[i]]) for i, each in enumerate(columns)]
+            [vocabulary.tag_ids(each, [tag for p in found for tag in p[0].tags[i]]) for i, each in enumerate(columns)]
         ).T,
     )
 

@@ -18,7 +18,6 @@ from treefine.fast.packed import Packed, PackedTrees, filled, pack
 from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
 from treefine.fast.packed_step import ENDED, IS_SEARCHED, IS_TREE, PackedStep
 from treefine.model.batch import Batch, Graphs, PieceInputs, most_pieces_of_word
-from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import items_of, run_items
 from treefine.parsing.plan import Item, Plan, is_out_of_memory, refine_batch
 from treefine.parsing.refine import best_tags
@@ -172,8 +171,7 @@ class Engine:
             decided = run_items(plan, [item for item in block if item.constraints], trees)
             for item in block:
                 if item.constraints:
-                    sentence, parsed = next(decided)
-                    yield with_parse(sentence, parsed.tree.arcs, columns, parsed.tags)
+                    yield next(decided)[1]
                 else:
                     yield next(free)
 

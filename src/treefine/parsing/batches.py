@@ -90,7 +90,7 @@ Work = Callable[[Plan, Sequence[Item]], list[Result]]
 def run(
     plan: Plan, sentences: Iterable[Sentence], work: Work[Result], *, skip: int = 0
 ) -> Iterator[tuple[Sentence, Result]]:
-    """Yield each sentence with what `work` makes of it (`results.trees`, `details` or `steps`), in order.
+    """Yield each sentence with what `work` makes of it (`results.trees`, `parses` or `steps`), in order.
 
     The first `skip` sentences are left out, mostly without work. Those after them are in the same batches as without
     `skip`, so that their numbers are the same to the last digit.

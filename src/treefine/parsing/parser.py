@@ -20,14 +20,12 @@ from treefine.model.bundled import find_model
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.weight_files import LAYOUT
-from treefine.parsing.annotate import with_parse
 from treefine.parsing.batches import run
-from treefine.parsing.confidence import sentence_confidence
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser, given, renamed
 from treefine.parsing.options import OptionValues, ParserOptions, listed_words, sentence_of
 from treefine.parsing.parse import Parse, Parses
 from treefine.parsing.plan import Plan, find_device
-from treefine.parsing.results import Parsed, Step, details, steps, trees
+from treefine.parsing.results import Step, parses, steps, trees
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.constraints import Constraints, Keep, listed
@@ -127,8 +125,8 @@ class Parser:
         if self.engine is not None:
             yield from self.engine.stream_sentences(plan, told, skip=skip)
             return
-        for sentence, parsed in run(plan, told, trees, skip=skip):
-            yield self._filled(sentence, parsed)
+        for _, parsed in run(plan, told, trees, skip=skip):
+            yield parsed
 
     def parse_file(
         self,
@@ -194,22 +192,8 @@ class Parser:
                     places.append(each.spans)
                 yield each.sentence
 
-        for sentence, parsed in run(self.plan(constraints), told(), partial(details, each_step=each_step), skip=skip):
-            sure = sentence_confidence(parsed.confidence, self.model.settings.confidence)
-            filled = self._filled(sentence, parsed.parsed)
-            yield Parse(
-                filled,
-                places.popleft(),
-                parsed.confidence,
-                sure,
-                parsed.steps,
-                parsed.initial,
-                parsed.initial_confidence,
-                parsed.converged,
-                parsed.trees,
-                parsed.was_sure,
-                parsed.step_confidence,
-            )
+        for _, parse in run(self.plan(constraints), told(), partial(parses, each_step=each_step), skip=skip):
+            yield replace(parse, spans=places.popleft())
 
     def _segmenter(self) -> Segmenter:
         if self.segmenter is None:
@@ -307,10 +291,6 @@ class Parser:
     def k(self) -> int:
         """How many of the best trees a Parse has."""
         return self._plan.k
-
-    def _filled(self, sentence: Sentence, parsed: Parsed) -> Sentence:
-        """The sentence with its tree, and with the predicted tags where it had none."""
-        return with_parse(sentence, parsed.tree.arcs, self.model.settings.tags.columns, parsed.tags)
 
     def _initial_parser(
         self, initial: str | os.PathLike[str] | Parser | InitialParser | None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,12 +13,18 @@ from torch import Tensor
 from treefine.model.batch import Graphs
 from treefine.model.parser_model import ParserModel
 from treefine.model.vocabulary import UNSEEN, Vocabulary
-from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, word_confidences
+from treefine.parsing.annotate import with_parse
+from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
 from treefine.parsing.decode import Decoder
+from treefine.parsing.parse import Parse
 from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.refine import BatchStep
 from treefine.treebank.constraints import FREE, Constraints
 from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.sentence import Sentence
+
+TagNames = tuple[tuple[str, ...], ...]  # of a sentence, by column
+Listed = tuple[list[list[int]], list[list[int]]]  # heads and labels of a batch, as `Graphs.listed` returns them
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def steps_of(
     ]
 
 
-def predicted_tags(step: BatchStep, model: ParserModel) -> list[tuple[tuple[str, ...], ...]]:
+def predicted_tags(step: BatchStep, model: ParserModel) -> list[TagNames]:
     """The best tags of each sentence's words, column by column; none without a tagger."""
     names = [model.vocabulary.tags(column) for column in (model.settings.tags.columns if step.scores.tags else ())]
     best = [scores.argmax(-1).tolist() for scores in step.scores.tags]  # one copy to the host a column
@@ -83,7 +88,7 @@ def predicted_tags(step: BatchStep, model: ParserModel) -> list[tuple[tuple[str,
 
 
 def graph_of(
-    listed: tuple[list[list[int]], list[list[int]]],
+    listed: Listed,
     row: int,
     length: int,
     vocabulary: Vocabulary,
@@ -106,91 +111,76 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
     return result
 
 
-class Parsed(NamedTuple):
-    """The final tree of a sentence, and its predicted tags by column, if there are any."""
-
-    tree: Graph
-    tags: tuple[tuple[str, ...], ...]
-
-
-class Details(NamedTuple):
-    """A sentence's parse, where it started, the graph of each step, and how sure the last one is of both."""
-
-    parsed: Parsed
-    initial: Arcs
-    steps: tuple[Graph, ...]  # G¹ … Gᵀ
-    confidence: tuple[Confidence, ...]  # in each word of the tree, word 1 first
-    initial_confidence: tuple[Confidence | None, ...]  # in the arcs that it started from; None where it had none
-    converged: bool  # whether the last step repeated its input
-    trees: tuple[RankedTree, ...]  # the k best, where more than one was asked for
-    was_sure: bool  # whether it took no further step because it was sure enough of the last one
-    step_confidence: tuple[tuple[Confidence, ...], ...] = ()  # in the arcs of each step's graph, where it was asked for
-
-
 @torch.no_grad()
-def trees(plan: Plan, items: Sequence[Item]) -> list[Parsed]:
-    """The final tree of each sentence in a batch: of the step by which it converged, was sure, or T was reached."""
+def trees(plan: Plan, items: Sequence[Item]) -> list[Sentence]:
+    """Return each sentence of a batch with its final tree, and with predicted tags where it had none."""
     found: dict[int, Graph] = {}
-    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
+    tags: list[TagNames] = [()] * len(items)
     for step in refine_items(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
             tags = predicted_tags(step, plan.model)
         ending, best = _ending(plan, step)
         listed = best.listed() if ending else ([], [])
         for row in ending:
-            item = items[step.sentences[row]]
-            found[step.sentences[row]] = graph_of(
-                listed, row, len(item.sentence), plan.model.vocabulary, item.constraints
-            )
-    return [Parsed(found[row], tags[row]) for row in range(len(items))]
+            number = step.sentences[row]
+            found[number] = _graph(listed, row, items[number], plan)
+    return [_filled(items[row], found[row], tags[row], plan) for row in range(len(items))]
 
 
 @torch.no_grad()
-def details(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> list[Details]:
-    """The same trees, with the graph of each step and the confidence in each word of the tree.
+def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> list[Parse]:
+    """Return the same trees as parses, with the graph of each step and the confidence in each word of the tree.
 
-    With `each_step` also with the confidence that each step had in its own graph.
+    They do not know the places of their words in a text. With `each_step` they have the confidence that each step had
+    in its own graph.
     """
-    vocabulary, settings = plan.model.vocabulary, plan.model.settings.confidence
-    found: dict[int, Details] = {}
+    settings = plan.model.settings.confidence
+    found: dict[int, Parse] = {}
     graphs: list[list[Graph]] = [[] for _ in items]
-    step_sure: list[list[tuple[Confidence, ...]]] = [[] for _ in items]
-    tags: list[tuple[tuple[str, ...], ...]] = [()] * len(items)
+    step_confidences: list[list[tuple[Confidence, ...]]] = [[] for _ in items]
+    tags: list[TagNames] = [()] * len(items)
     for step in refine_items(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
             tags = predicted_tags(step, plan.model)
         of_step = step.graphs.listed()
         for row, number in enumerate(step.sentences):
-            length, constraints = step.batch.lengths[row], items[number].constraints
-            graphs[number].append(graph_of(of_step, row, length, vocabulary, constraints))
+            graphs[number].append(_graph(of_step, row, items[number], plan))
         if each_step:
-            said = word_confidences(step.scores, step.graphs, plan.decoder, settings).tolist()
+            of_words = word_confidences(step.scores, step.graphs, plan.decoder, settings).tolist()
             for row, number in enumerate(step.sentences):
-                step_sure[number].append(_confidences(said[row], items[number]))
+                step_confidences[number].append(_confidences(of_words[row], items[number]))
         ending, best = _ending(plan, step)
-        sure = word_confidences(step.scores, best, plan.decoder, settings).tolist() if ending else []
-        before = _sure_of_initial(plan, step, [item.initial for item in items]) if ending else []
-        listed, has_converged = best.listed(), step.converged.tolist()
+        if not ending:
+            continue
+        of_words = word_confidences(step.scores, best, plan.decoder, settings).tolist()
+        before = _initial_confidences(plan, step, [item.initial for item in items])
+        listed, converged = best.listed(), step.converged.tolist()
         for row in ending:
             number = step.sentences[row]
-            constraints, length = items[number].constraints, len(items[number].sentence)
-            words = _confidences(sure[row], items[number])
-            parsed = Parsed(graph_of(listed, row, length, vocabulary, constraints), tags[number])
-            initial, converged = items[number].initial, has_converged[row]
-            was_sure = not converged and step.t < plan.max_steps
-            ranked = _ranked(plan, step, row, parsed.tree, constraints)
-            found[number] = Details(
-                parsed,
-                initial,
-                tuple(graphs[number]),
-                words,
-                before[row],
-                converged,
-                ranked,
-                was_sure,
-                tuple(step_sure[number]),
+            item, words = items[number], _confidences(of_words[row], items[number])
+            tree = _graph(listed, row, item, plan)
+            found[number] = Parse(
+                sentence=_filled(item, tree, tags[number], plan),
+                spans=(),
+                word_confidences=words,
+                confidence=sentence_confidence(words, settings),
+                steps=tuple(graphs[number]),
+                initial=item.initial,
+                initial_confidences=before[row],
+                converged=converged[row],
+                trees=_ranked(plan, step, row, tree, item.constraints),
+                was_sure=not converged[row] and step.t < plan.max_steps,
+                step_confidences=tuple(step_confidences[number]),
             )
     return [found[number] for number in range(len(items))]
+
+
+def _graph(listed: Listed, row: int, item: Item, plan: Plan) -> Graph:
+    return graph_of(listed, row, len(item.sentence), plan.model.vocabulary, item.constraints)
+
+
+def _filled(item: Item, tree: Graph, tags: TagNames, plan: Plan) -> Sentence:
+    return with_parse(item.sentence, tree.arcs, plan.model.settings.tags.columns, tags)
 
 
 def _confidences(pairs: Sequence[Sequence[float]], item: Item) -> tuple[Confidence, ...]:
@@ -212,7 +202,7 @@ def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, constraints: Con
     return (own._replace(tree=tree), *others)[: plan.k]
 
 
-def _sure_of_initial(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> list[tuple[Confidence | None, ...]]:
+def _initial_confidences(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> list[tuple[Confidence | None, ...]]:
     """For each sentence of a step, how sure its scores are of the arcs that it started from; None where it had none.
 
     An arc whose label the model cannot read is none either: nobody can say how likely that label is.
