@@ -90,7 +90,7 @@ def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, target, message):
 
 WRITE = """
 import resource, sys
-from treefine import *
+from treefine import Sentence, TreebankError, write_treebank
 if sys.argv[1] == "out.conllu":
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
@@ -131,7 +131,7 @@ def test_equal_content_is_packed_into_equal_bytes(tmp_path):
 
 def test_a_dash_is_standard_input_and_output(data):
     content = (data / "constructs.conllu").read_bytes()
-    code = "from treefine import *; write_treebank(read_treebank('-'), '-')"
+    code = "from treefine import read_treebank, write_treebank; write_treebank(read_treebank('-'), '-')"
 
     done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, check=True)
 
