@@ -7,12 +7,14 @@ import random
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from benchmarks.accuracy.oracles import change_labels, damage, move_heads, render, unpack
+from tests.support.commands import invoke
 from treefine import read_treebank
 from treefine.cli.app import app
 from treefine.evaluation.analysis import errors as error_analysis
@@ -52,10 +54,7 @@ def files(data):
         Path(f"{name}.conllu").write_text(Path(name, "en.conllu").read_text())
 
 
-def run(*arguments, code=0, text=None):
-    result = CliRunner().invoke(app, ["analyse", *map(str, arguments)], input=text)
-    assert result.exit_code == code, result.stderr
-    return result
+run = partial(invoke, command="analyse")
 
 
 def write(**files):
@@ -208,12 +207,12 @@ def test_systems_of_the_same_file_name_are_told_apart_by_their_folders(files):
 def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
     text = Path("moved.conllu").read_text()
 
-    piped = run("gold.conllu", "-", "-o", "piped.json", text=text)
+    piped = run("gold.conllu", "-", "-o", "piped.json", input=text)
     run("gold.conllu", "moved.conllu", "-o", "named.json")
 
     assert piped.stderr == ""
     assert Path("piped.json").read_text() == Path("named.json").read_text().replace("moved", "stdin")
-    assert run("-", "-", code=1, text=text).stderr == (
+    assert run("-", "-", code=1, input=text).stderr == (
         "treefine: Standard input can be read once. Name a file for the other.\n"
     )
 
@@ -352,18 +351,8 @@ def test_one_sentence_and_a_label_never_seen_make_a_report():
     run("gold.conllu", "s.conllu", "t.conllu", "-o", "r.json", "-o", "r.html")
 
     (values,) = json.loads(Path("r.json").read_text())["treebanks"]
-    assert values["curves"]["label"]["s"][-1] == {
-        "value": "new",
-        "gold": 0,
-        "system": 1,
-        "gold_correct": 0,
-        "system_correct": 0,
-        "low": 0,
-        "high": 0,
-        "precision": 0,
-        "recall": 0,
-        "f1": 0,
-    }
+    nothing = dict.fromkeys(("gold", "gold_correct", "system_correct", "low", "high", "precision", "recall", "f1"), 0)
+    assert values["curves"]["label"]["s"][-1] == {"value": "new", "system": 1, **nothing}
     assert values["confused_labels"]["s"] == [{"gold": "y", "system": "new", "times": 1}]
 
 

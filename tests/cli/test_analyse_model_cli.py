@@ -52,7 +52,7 @@ def analysed(*arguments):
     return json.loads(Path("report.json").read_text())["treebanks"]
 
 
-def test_scores_of_each_step_are_those_of_the_steps_trees():
+def test_scores_of_each_step_are_those_of_the_steps_trees_and_parameters_and_seconds_are_told():
     (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "2")
 
     gold, parser = sample(10), Parser.from_pretrained("refiner", max_steps=2, device="cpu")
@@ -67,6 +67,10 @@ def test_scores_of_each_step_are_those_of_the_steps_trees():
     assert found["attachment"]["LAS"]["f1"] == pytest.approx(las)
     rel = [relative_error_reduction(*two) for two in zip(las, las[1:], strict=False)]
     assert found["attachment"]["LAS"]["error_reduction"] == pytest.approx(rel)
+    sizes = [sum(each.numel() for each in model.parameters()) for model in (tiny_model(), tiny_biaffine())]
+    costs = found["costs"]
+    assert [costs["parameters"], costs["initial_parameters"]] == sizes
+    assert (costs["device"], len(costs["seconds"]), costs["sentences"][0]) == ("cpu", 2, 10)
 
 
 def test_converged_are_sentences_whose_graph_stays_which_need_not_be_so_where_the_tree_stays():
@@ -80,17 +84,6 @@ def test_converged_are_sentences_whose_graph_stays_which_need_not_be_so_where_th
     same_trees = [sum(map(Graph.__eq__, *two)) for two in zip(trees, trees[1:], strict=False)]
     assert found["converged"] == [sum(last <= t for last in stopped) for t in range(1, 5)]
     assert found["converged"] != same_trees  # or the test would show nothing
-
-
-def test_parameters_and_seconds_are_told():
-    (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "2")
-
-    sizes = [sum(each.numel() for each in model.parameters()) for model in (tiny_model(), tiny_biaffine())]
-    costs = found["costs"]
-    assert [costs["parameters"], costs["initial_parameters"]] == sizes
-    assert costs["device"] == "cpu"
-    assert len(costs["seconds"]) == 2
-    assert costs["sentences"][0] == 10
 
 
 def test_a_file_can_be_what_the_model_starts_from():
@@ -114,16 +107,9 @@ def test_a_folder_of_files_with_the_same_names_is_what_each_treebank_starts_from
     assert [each["t"] for each in (whole, first, second)] == [[0, 1, 2]] * 3
     assert whole["attachment"] == one["attachment"]
     assert whole["costs"]["parameters"] == one["costs"]["parameters"]
-
-
-def test_without_steps_the_model_takes_as_many_from_a_folder_of_parses_as_from_a_file(tmp_path):
-    write_treebank(wrong_parses(sample(4)), tmp_path / "a.conllu")
-    write_treebank(wrong_parses(sample(10)[4:]), tmp_path / "b.conllu")
-
     whole, *_ = analysed("golds", "--model", "rngtr", "--initial", tmp_path)
     (one,) = analysed("golds/a.conllu", "--model", "rngtr", "--initial", tmp_path / "a.conllu")
-
-    assert whole["t"] == one["t"]
+    assert whole["t"] == one["t"]  # as many steps as the model takes
 
 
 def test_a_folder_with_a_model_is_a_model_also_where_gold_is_a_folder():
@@ -263,16 +249,8 @@ def test_an_unknown_model_and_parses_of_other_sentences_are_named(arguments, par
     assert part in failed(invoke, "analyse", *arguments.split())
 
 
-def test_a_single_sentence_is_enough():
-    write_treebank(sample(1), "one.conllu")
-
-    (found,) = analysed("one.conllu", "--model", "rngtr", "--steps", "2")
-
-    assert found["sentences"] == 1
-
-
-def test_a_gold_label_that_the_model_has_never_seen_counts_as_wrong():
-    strange = [each.with_graph(Graph.of_words(each.graph.heads[1:], ["strange"] * len(each))) for each in sample(3)]
+def test_a_single_sentence_is_enough_and_a_gold_label_that_the_model_has_never_seen_counts_as_wrong():
+    strange = [each.with_graph(Graph.of_words(each.graph.heads[1:], ["strange"] * len(each))) for each in sample(1)]
     write_treebank(strange, "strange.conllu")
 
     (found,) = analysed("strange.conllu", "--model", "rngtr", "--steps", "2")
@@ -297,17 +275,7 @@ def test_initial_parses_with_older_labels_are_read_as_parse_reads_them(gold, tmp
     found = analysed(gold, "--model", "rngtr", "--initial", initial, "--steps", "2")[-1]
 
     last = files[-1]
-    invoke(
-        "parse",
-        last,
-        "--model",
-        "rngtr",
-        "--initial",
-        tmp_path / last.name,
-        "--steps",
-        "2",
-        "-o",
-        tmp_path / "out.conllu",
-    )
+    initial = tmp_path / last.name
+    invoke("parse", last, "--model", "rngtr", "--initial", initial, "--steps", 2, "-o", tmp_path / "out.conllu")
     assert found["attachment"]["LAS"]["f1"][-1] == pytest.approx(evaluate(last, tmp_path / "out.conllu")["LAS"].f1)
     assert found["attachment"]["LAS"]["f1"][0] == 1  # what is renamed is gold

@@ -14,7 +14,7 @@ from treefine import Graph, Parser, read_treebank
 from treefine.treebank.conllu import write_treebank
 
 
-def test_the_summary_counts_what_changed_between_the_two_files_and_tells_the_most_frequent_labels(run_refine):
+def test_the_summary_counts_what_changed_and_tells_the_most_frequent_labels_and_the_steps(run_refine, refiner):
     told = summary(run_refine("in.conllu", "-o", "out.conllu"))
 
     before, after = list(read_treebank("in.conllu")), list(read_treebank("out.conllu"))
@@ -29,17 +29,12 @@ def test_the_summary_counts_what_changed_between_the_two_files_and_tells_the_mos
     old, new, number = re.fullmatch(r"(\S+) → (\S+) (\d+)", first).groups()
     assert sum((a.label, b.label) == (old, new) for a, b in words) == int(number)
     assert re.search(r", and \d+ more$", told["old and new label"])
-
-
-def test_the_summary_tells_at_which_step_the_sentences_converged(run_refine, refiner):
-    told = summary(run_refine("in.conllu", "-o", "out.conllu"))["converged"]
-
     parses = list(refiner.stream_parses(damaged(sample(10))))
     last = max(len(each.steps) for each in parses)
     n_open = sum(not each.converged for each in parses)
     assert n_open
-    assert told.endswith(f"{10 * n_open}.0 % not within {last} steps")
-    shares = [float(share) for share in re.findall(r"([\d.]+) %", told)]
+    assert told["converged"].endswith(f"{10 * n_open}.0 % not within {last} steps")
+    shares = [float(share) for share in re.findall(r"([\d.]+) %", told["converged"])]
     assert sum(shares) == pytest.approx(100)
 
 

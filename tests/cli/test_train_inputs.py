@@ -43,7 +43,8 @@ def write_parses():
 # Tags
 
 
-NO_UPOS = "[tags] No word to learn from has a tag in UPOS. Set tags.source=none"
+NO_TAGS = "[tags] No word to learn from has a tag in {}. Set tags.source=none"
+NO_UPOS = NO_TAGS.format("UPOS")
 
 
 @pytest.mark.parametrize("recipe", ["rngtr.toml", "biaffine.toml"])
@@ -55,19 +56,18 @@ def test_tags_that_no_sentence_has_are_told(recipe, source):
     run(recipe, "--output", "out", *QUICK, *changes("tags.source=none"))
 
 
-def test_the_column_that_has_tags_is_named():
-    write_treebank(blank("upos"), "train.conllu")
+@pytest.mark.parametrize(
+    ("without", "columns", "other"),
+    [("upos", ["upos"], "xpos"), ("xpos", ["upos", "xpos"], "upos")],
+    ids=["the only column", "one of two"],
+)
+def test_the_column_that_has_tags_is_named(without, columns, other):
+    write_treebank(blank(without), "train.conllu")
 
-    assert refused("rngtr.toml") == [f'{NO_UPOS}, or tags.columns=["xpos"].']
-    run("rngtr.toml", "--output", "out", *QUICK, *changes('tags.columns=["xpos"]'))
-
-
-def test_one_of_two_columns_without_tags_is_told():
-    write_treebank(blank("xpos"), "train.conllu")
-
-    assert refused("rngtr.toml", *changes('tags.columns=["upos", "xpos"]')) == [
-        '[tags] No word to learn from has a tag in XPOS. Set tags.source=none, or tags.columns=["upos"].'
+    assert refused("rngtr.toml", *changes(f"tags.columns={json.dumps(columns)}")) == [
+        f'{NO_TAGS.format(without.upper())}, or tags.columns=["{other}"].'
     ]
+    run("rngtr.toml", "--output", "out", *QUICK, *changes(f'tags.columns=["{other}"]'))
 
 
 def test_a_single_tag_is_enough():

@@ -1,4 +1,4 @@
-"""The rules of the CoNLL-X, Penn and CoNLL-2009 scorers, against NLTK, Perl and counting by hand."""
+"""Scores: how two files are aligned, what each rule counts, and what is counted for a label."""
 
 import io
 import random
@@ -10,10 +10,82 @@ from itertools import compress
 
 import pytest
 
-from treefine import AlignmentError, Graph, TreebankError, TreefineError, evaluate, read_treebank
-from treefine.evaluation.scores import RULES, Score, all_marks, load_pair
+from benchmarks.accuracy.oracles import corrupt, counts_of
+from treefine import AlignmentError, Graph, Sentence, TreebankError, TreefineError, evaluate, read_treebank
+from treefine.evaluation.pairing import align, pair_by_text
+from treefine.evaluation.scores import (
+    RULES,
+    Score,
+    all_marks,
+    head_confusions,
+    label_confusions,
+    load_pair,
+    scores_by_label,
+)
 from treefine.evaluation.significance import sentence_counts
+from treefine.evaluation.words import load_words
 from treefine.treebank.formats import CONLLX, convert
+
+# The alignment, also where there is little or nothing to align
+
+
+ONE = Sentence.of_words(["a"]).with_graph(Graph.of_words([0], ["root"]))
+TWO = Sentence.of_words(["a", "b"]).with_graph(Graph.of_words([2, 0], ["x", "root"]))
+
+
+def test_the_quick_way_for_equal_segmentation_gives_what_the_slow_one_does(data):
+    for name in ("constructs.conllu", "en_ewt-sample.conllu"):
+        words = load_words(data / name)
+
+        assert pair_by_text(words, words) == align(words, words)
+
+
+def test_nothing_against_nothing_scores_nothing():
+    assert set(evaluate([], []).values()) == {Score(0, 0, 0, 0), Score(0, 0, 0)}
+    assert evaluate([], [])["LAS"].f1 == evaluate([], [])["LAS"].aligned_accuracy == 0
+
+
+@pytest.mark.parametrize(
+    ("gold", "system", "message"),
+    [
+        ([ONE], [], "The file ends before 'a' in the gold treebank (sentence 1)."),
+        ([TWO], [ONE], "The file ends before 'b' in the gold treebank (sentence 1)."),
+        ([], [ONE], "(sentence 1, word 1) The file goes on with 'a' after the end of the gold treebank."),
+        ([ONE], [TWO], "(sentence 1, word 2) The file goes on with 'b' after the end of the gold treebank."),
+    ],
+)
+def test_more_text_on_one_side_is_an_error(gold, system, message):
+    with pytest.raises(AlignmentError) as error:
+        load_pair(gold, system)
+
+    hint = "Both files must hold the same characters; spaces and segmentation may differ."
+    assert str(error.value) == f"{message} {hint}"
+
+
+WORD = "{}\t{}\t_\t_\t_\t_\t{}\t{}\t_\t_\n"
+CLITICS = (
+    "# sent_id = s1\n# text = ab c\n1-2\tab" + "\t_" * 8 + "\n" + WORD.format(1, "a", 0, "root")
+    + WORD.format(2, "b", 1, "x") + "2.1\tnull" + "\t_" * 8 + "\n" + WORD.format(3, "c", 1, "x") + "\n"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "word"),
+    [("\tc\t", "\td\t", 7, 3), ("1-2\tab", "1-2\tax", 4, 1), ("1-2\tab", "1-2\txb", 4, 1)],
+)
+def test_the_line_of_a_word_counts_comments_multiword_tokens_and_empty_nodes(tmp_path, old, new, line, word):
+    paths = [tmp_path / "gold.conllu", tmp_path / "system.conllu"]
+    for path, text in zip(paths, (CLITICS, "\n" + CLITICS.replace(old, new)), strict=True):
+        path.write_text(text)
+    gold, system = (load_words(read_treebank(path)) for path in paths)
+
+    with pytest.raises(AlignmentError, match=rf"gold.conllu:{line}: '") as error:
+        pair_by_text(gold, system)
+
+    assert (error.value.line, error.value.word, error.value.sent_id) == (line + 1, str(word), "s1")
+
+
+# The rules of the CoNLL-X, Penn and CoNLL-2009 scorers, against NLTK, Perl and counting by hand
 
 
 def with_noise(sentences, seed):
@@ -192,3 +264,81 @@ def test_an_unknown_rule_or_metric_is_answered_with_the_known_ones(penn):
     with pytest.raises(TreefineError, match="The rule ptb has no metric 'MLAS'. Choose one of UAS, LAS, LA."):
         all_marks(load_pair(penn, penn, rule="ptb"), rule="ptb", metrics=["MLAS"])
     assert set(RULES) == {"conll18", "conllx", "ptb", "conll09"}
+
+
+# Labels and confusions
+
+
+WORDS = Sentence.of_words(["She", "saw", "him", "."], upos=["PRON", "VERB", "PRON", "PUNCT"])
+GOLD = WORDS.with_graph(Graph.of_words([2, 0, 2, 2], ["nsubj", "root", "obj", "punct"]))
+SYSTEM = WORDS.with_graph(Graph.of_words([3, 0, 2, 1], ["nsubj", "root", "nsubj", "punct"]))
+
+
+@pytest.fixture
+def pair():
+    return load_pair([GOLD], [SYSTEM])
+
+
+def test_each_label_has_its_own_score(pair):
+    assert scores_by_label(pair, all_marks(pair)["LAS"]) == {
+        "nsubj": Score(1, 2, 0, 1),
+        "obj": Score(1, 0, 0, 1),
+        "punct": Score(1, 1, 0, 1),
+        "root": Score(1, 1, 1, 1),
+    }
+
+
+def test_labels_are_confused_where_they_differ_and_heads_where_they_do(pair):
+    assert label_confusions(pair, all_marks(pair)["LAS"]) == {("obj", "nsubj"): 1}
+    assert head_confusions(pair, all_marks(pair)["UAS"]) == {("VERB", "PRON"): 2}
+
+
+def test_a_word_hung_on_root_by_mistake_is_named_so():
+    system = WORDS.with_graph(Graph.of_words([2, 3, 0, 2], ["nsubj", "obj", "root", "punct"]))
+
+    pair = load_pair([GOLD], [system])
+
+    assert head_confusions(pair, all_marks(pair)["UAS"]) == {("ROOT", "PRON"): 1, ("VERB", "ROOT"): 1}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_scores_of_all_labels_add_up_to_las(data, tmp_path, seed):
+    sentences = list(read_treebank(data / "en_ewt-sample.conllu"))
+    system = tmp_path / "system.conllu"
+    system.write_text(corrupt(sentences, seed))
+    pair = load_pair(data / "en_ewt-sample.conllu", system)
+
+    columns = zip(*map(counts_of, scores_by_label(pair, all_marks(pair)["LAS"]).values()), strict=True)
+
+    assert tuple(map(sum, columns)) == counts_of(evaluate(sentences, read_treebank(system))["LAS"])
+
+
+def test_only_whole_right_sentences_are_exact_matches():
+    halves = [Sentence.of_words(["She", "saw"]), Sentence.of_words(["him", "."])]
+    cut = [half.with_graph(Graph.of_words([2, 0], ["nsubj", "root"])) for half in halves]
+    wrong_label = GOLD.with_graph(Graph.of_words([2, 0, 2, 2], ["nsubj", "root", "iobj", "punct"]))
+
+    assert evaluate([GOLD, GOLD], [GOLD, wrong_label])["UEM"] == Score(2, 2, 2)
+    assert evaluate([GOLD, GOLD], [GOLD, wrong_label])["LEM"] == Score(2, 2, 1)
+    assert evaluate([GOLD, GOLD], [GOLD, *cut])["UEM"] == Score(2, 3, 1)
+
+
+def test_a_right_sentence_that_is_joined_to_another_is_no_exact_match():
+    one = Sentence.of_words(["Go", "!"]).with_graph(Graph.of_words([0, 1], ["root", "punct"]))
+    two = Sentence.of_words(["Now"]).with_graph(Graph.of_words([0], ["root"]))
+    joined = Sentence.of_words(["Go", "!", "Now"]).with_graph(Graph.of_words([0, 1, 1], ["root", "punct", "advmod"]))
+
+    scores = evaluate([one, two], [joined])
+
+    assert (scores["LAS"].correct, scores["LEM"]) == (2, Score(2, 1, 0))
+
+
+def test_words_that_do_not_count_are_not_confused(data):
+    gold = [next(read_treebank(data / "penn.conllx"))]
+    system = [gold[0].with_graph(Graph.of_words([1] * 9, ["x"] * 9))]
+    pair = load_pair(gold, system, rule="ptb")
+    found = all_marks(pair, rule="ptb")
+
+    assert sum(label_confusions(pair, found["LAS"], rule="ptb").values()) == 5
+    assert sum(head_confusions(pair, found["UAS"]).values()) == 5
+    assert "punct" not in scores_by_label(pair, found["LAS"], rule="ptb")
