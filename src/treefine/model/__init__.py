@@ -1,1 +1,1 @@
-"""Words to scores: sub-words, the encoder that reads a graph, and the scorer."""
+"""From words and a graph to scores: sub-words, the encoder that reads a graph, and the scorer."""

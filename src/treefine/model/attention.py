@@ -16,7 +16,7 @@ from treefine.model.relations import NONE, Relations
 
 
 class RelationTables(nn.Module):
-    """The relation embeddings of one layer, shared by its attention heads: W₁ᴸ for keys, W₂ᴸ for values."""
+    """The relation embeddings of one layer, shared by all its attention heads: W₁ᴸ for keys, W₂ᴸ for values."""
 
     def __init__(self, n_relations: int, width: int, settings: RelationSettings) -> None:
         super().__init__()
@@ -29,17 +29,17 @@ class RelationTables(nn.Module):
         nn.init.normal_(self.values, std=0.02)
 
     def key_rows(self) -> Float[Tensor, "relation width"]:
-        """The keys as Eq. 5 has them; Eq. 4 leaves the values as they are."""
+        """Return the relation keys of Eq. 5, normalised and scaled if the settings say so. Eq. 4 does neither."""
         keys = self.keys if self.norm is None else self.norm(self.keys)
         return self._with_none(keys) * self.scale
 
     def value_rows(self) -> Float[Tensor, "relation width"]:
-        """The values of Eq. 4."""
+        """Return the relation values of Eq. 4."""
         return self._with_none(self.values)
 
     @torch.no_grad()
     def fixed(self, dtype: torch.dtype) -> RelationTables:
-        """Tables whose rows are those of these, worked out once and for all."""
+        """Return tables with the same rows, computed once: norm, scale and the row of NONE are already applied."""
         plain = RelationSettings(key_norm=False, scaled=False, none="learned")
         found = RelationTables(len(self.keys), self.keys.shape[1], plain).requires_grad_(False)
         found.keys.copy_(self.key_rows())
@@ -52,9 +52,10 @@ class RelationTables(nn.Module):
 
 @runtime_checkable
 class Attend(Protocol):
-    """How the pieces of one batch attend to each other.
+    """A way for the pieces of one batch to attend to each other.
 
-    It knows the layout of the batch: here rows of one length, `PaddedAttention`. Faster layouts are in `treefine.fast`.
+    Each implementation knows one batch layout. `PaddedAttention` has rows of equal length; `treefine.fast` has faster
+    layouts.
     """
 
     def __call__(
@@ -72,7 +73,7 @@ class Attend(Protocol):
 class PaddedAttention:
     """Attention within padded rows of pieces, with or without a graph."""
 
-    bias: Float[Tensor, "row _ _ piece"]  # added to the scores: -inf for padding; MPNet adds a share by distance
+    bias: Float[Tensor, "row _ _ piece"]  # added to the scores: -inf for padding; MPNet adds a bias by distance
     relations: Relations | None
 
     def __call__(
@@ -98,19 +99,19 @@ def attend(
     tables: RelationTables | None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "row attn piece width"]:
-    """Return the new value of each piece (Eqs. 4 and 5); without relations, that of the plain encoder.
+    """Return the new value of each piece (Eqs. 4 and 5); without relations, the same as the plain encoder.
 
-    Nearly all relations are NONE, whose share is the same for every key of a query. In the scores it changes no weight,
-    so only the difference between the other relations and NONE is added. In the values it is one vector for all. That
-    leaves two cells of the matrix of pairs for each piece: as query with the piece above it, and as key of that piece.
-    No cell gets two shares that are not zero, so the result does not depend on the order of addition.
+    Nearly all relations are NONE, and NONE adds the same number to every score of a query. The softmax cancels it, so
+    only the difference between each other relation and NONE is added to the scores. In the values, NONE is one vector
+    for all pairs. Each piece then needs only two cells of the score matrix: the piece as query with the piece above it
+    as key, and the reverse. No cell gets two non-zero terms, so the order of addition does not change the result.
     """
     if relations is None or tables is None:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
     keys, values = tables.key_rows(), tables.value_rows()
     n_attention_heads, n_pieces, width = query.shape[1:]
     key_shares, value_shares = keys - keys[NONE], values - values[NONE]
-    # F.embedding, not rows[ids]: nearly all ids are NONE, and the gradient of an index adds up equal ids one by one.
+    # F.embedding, not rows[ids]: nearly all ids are NONE, and the gradient of indexing adds equal ids one by one.
     above = relations.above[:, None].expand(query.shape[:3])  # [row, attn, piece]
     places = torch.arange(n_pieces, device=query.device)
     cells = torch.cat([places * n_pieces + above, above * n_pieces + places], dim=2)  # [row, attn, up and down]
@@ -119,7 +120,7 @@ def attend(
     query_above = query.gather(2, above[..., None].expand_as(query))
     down = (query_above * F.embedding(relations.down, key_shares)[:, None]).sum(-1)
     scores = query / math.sqrt(width) @ key.transpose(-1, -2)  # [row, attn, piece, piece]
-    shares = torch.cat([up, down], dim=2).to(scores.dtype)  # where the rest runs in bfloat16
+    shares = torch.cat([up, down], dim=2).to(scores.dtype)  # the scores may be in bfloat16
     scores.view(len(query), n_attention_heads, -1).scatter_add_(2, cells, shares)
     weights = F.dropout((scores + bias).softmax(-1), dropout)
 
@@ -131,7 +132,7 @@ def attend(
 
 
 class RelationAttention(nn.Module):
-    """BERT's self-attention, to which relation embeddings join the values (Eq. 4) and the keys (Eq. 5)."""
+    """BERT's self-attention, with relation embeddings added to the values (Eq. 4) and the keys (Eq. 5)."""
 
     def __init__(self, width: int, n_attention_heads: int, dropout: float, tables: RelationTables | None) -> None:
         super().__init__()
@@ -144,7 +145,7 @@ class RelationAttention(nn.Module):
         self.relations = tables
 
     def forward(self, x: Float[Tensor, "*row piece width"], attend: Attend) -> Float[Tensor, "*row piece width"]:
-        """Return the output before residual and norm."""
+        """Return the attention output, before the residual connection and the norm."""
         query, key, value = self.project(x)
         attended = attend(query, key, value, self.relations, self.dropout if self.training else 0.0)
         output: Tensor = self.output(attended.flatten(-2))
@@ -152,7 +153,7 @@ class RelationAttention(nn.Module):
 
     def project(self, x: Float[Tensor, "*row piece width"]) -> tuple[Tensor, Tensor, Tensor]:
         """Return query, key and value of each piece, each [*row, piece, attn, width]."""
-        if torch.is_autocast_enabled(x.device.type):  # else autocast rounds x three times, and keeps each for backward
+        if torch.is_autocast_enabled(x.device.type):  # else autocast casts x three times and keeps each copy
             x = x.to(torch.get_autocast_dtype(x.device.type))
         query, key, value = (
             linear(x).unflatten(-1, (self.n_attention_heads, -1)) for linear in (self.query, self.key, self.value)

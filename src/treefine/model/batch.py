@@ -17,7 +17,7 @@ from treefine.treebank.graph import Arcs
 
 
 def sent(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
-    """The values on a device. A GPU takes them when it has done what was asked of it before, without a halt here."""
+    """Return the values on a device. The copy to a GPU is asynchronous, so the host does not wait for it."""
     tensor = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.int64)
     if device.type == "cuda" and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)
@@ -25,9 +25,9 @@ def sent(values: Tensor | Sequence[int], device: torch.device) -> Tensor:
 
 
 class Arriving:
-    """A copy of some values on its way to the host: asked for now, read later.
+    """An asynchronous copy of some values to the host: started now, read later.
 
-    What was started in between is not waited for, so a GPU has work while the host reads.
+    Reading waits for the copy but not for later GPU work, so the GPU stays busy while the host reads.
     """
 
     def __init__(self, values: Tensor) -> None:
@@ -35,7 +35,7 @@ class Arriving:
         self._event = torch.cuda.current_stream(values.device).record_event() if values.is_cuda else None
 
     def read(self) -> Tensor:
-        """The values, on the host."""
+        """Return the values on the host, after waiting for the copy."""
         if self._event is not None:
             self._event.synchronize()
         return self._copy
@@ -43,24 +43,24 @@ class Arriving:
 
 @dataclass(frozen=True)
 class Allowed:
-    """All that is not forbidden. The rows of ROOT and of padding allow everything."""
+    """Masks of the heads and labels that each word may have. The rows of ROOT and of padding allow everything."""
 
     heads: Bool[Tensor, "batch dep head"]
     labels: Bool[Tensor, "batch dep label"]
 
     def select(self, rows: Int[Tensor, " row"], n_words: int) -> Allowed:
-        """Those of some sentences, cut to `n_words`, ROOT included."""
+        """Return the masks of some sentences, cut to `n_words`, ROOT included."""
         return Allowed(self.heads[rows, :n_words, :n_words], self.labels[rows, :n_words])
 
     def to(self, device: torch.device) -> Allowed:
-        """The same on another device."""
+        """Return a copy on another device."""
         return Allowed(self.heads.to(device), self.labels.to(device))
 
 
 def padded(
     flat: Int[np.ndarray, "word ..."], lengths: Sequence[int], fill: int
 ) -> Int[np.ndarray, "sentence place ..."]:
-    """One row a sentence, ROOT's place first; it, and all after the words, is filled.
+    """Return one row per sentence, with ROOT at place 0. ROOT and the padding after the words get `fill`.
 
     >>> padded(np.array([5, 6, 7]), [1, 2], -1)
     array([[-1,  5, -1],
@@ -74,14 +74,14 @@ def padded(
 
 
 def windows(n_pieces: Sequence[int], room: int) -> list[range]:
-    """The words (from 0) of each window: one window where all fit into `room` pieces, else windows half overlapping.
+    """Return the words (from 0) of each window: one window if all fit into `room` pieces, else half-overlapping ones.
 
     No word may have more than `room` pieces.
 
     >>> windows([1, 1, 2, 1, 1, 1], 4)
     [range(0, 3), range(2, 5), range(3, 6)]
     """
-    ends = [0, *accumulate(n_pieces)]  # pieces before each word, and all of them
+    ends = [0, *accumulate(n_pieces)]  # pieces before each word, then the total
     n_words = len(n_pieces)
     found = []
     start = stop = 0
@@ -93,13 +93,13 @@ def windows(n_pieces: Sequence[int], room: int) -> list[range]:
         found.append(range(start, stop))
         middle = ends[start] + room // 2
         start = next(word for word in range(start + 1, stop + 1) if ends[word] >= middle or word == stop)
-    while start and ends[n_words] - ends[start - 1] <= room:  # the last window looks back as far as it can
+    while start and ends[n_words] - ends[start - 1] <= room:  # the last window reaches back as far as it can
         start -= 1
     return [*found, range(start, n_words)]
 
 
 def owners(n_pieces: Sequence[int], cut: Sequence[range]) -> list[int]:
-    """The window that speaks for each word: the one in which it stands farthest from an edge that cuts the sentence.
+    """Return the window each word is read from: the one where it is farthest from an edge that cuts the sentence.
 
     >>> owners([1, 1, 2, 1, 1, 1], [range(0, 3), range(2, 5), range(3, 6)])
     [0, 0, 0, 1, 2, 2]
@@ -115,21 +115,21 @@ def owners(n_pieces: Sequence[int], cut: Sequence[range]) -> list[int]:
     return [-number for _, number in best]
 
 
-N_SPECIALS = 3  # CLS, ROOT and SEP stand in each window
+N_SPECIALS = 3  # each window holds CLS, ROOT and SEP
 ROOT_PIECE = 1  # ROOT's place in each window
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """One graph a sentence, cycles allowed. A sentence whose words all lack a head has no graph."""
+    """One graph per sentence, cycles allowed. A sentence in which no word has a head has no graph."""
 
     heads: Int[Tensor, "batch word"]
-    labels: Int[Tensor, "batch word"]  # UNSEEN where the model has no such label, and where there is no head
-    has_any: bool | None = None  # whether there is a graph to be read, as far as is known; None: ask the device
+    labels: Int[Tensor, "batch word"]  # UNSEEN for a label that the model does not know, and for a word without a head
+    has_any: bool | None = None  # whether any sentence has a graph; None: only the device knows
 
     @classmethod
     def of(cls, arcs: Sequence[Arcs], vocabulary: Vocabulary) -> Graphs:
-        """The graphs as tensors."""
+        """Return the graphs as tensors."""
         lengths = [len(each.heads) for each in arcs]
         heads, labels = flat_arcs(arcs, vocabulary)
         padded_heads, padded_labels = padded(heads, lengths, NO_HEAD), padded(labels, lengths, UNSEEN)
@@ -138,40 +138,40 @@ class Graphs:
         return cls(torch.from_numpy(padded_heads), torch.from_numpy(padded_labels), has_any)
 
     def select(self, rows: Int[Tensor, " row"], n_words: int) -> Graphs:
-        """Some of the graphs, cut to `n_words`, ROOT included."""
+        """Return some of the graphs, cut to `n_words`, ROOT included."""
         return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words], self.has_any)
 
     def same_words(self, other: Graphs) -> Bool[Tensor, "batch word"]:
-        """Whether each word has the same head and label in both."""
+        """Return whether each word has the same head and label in both."""
         return (self.heads == other.heads) & (self.labels == other.labels)
 
     def listed(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Heads and labels as lists, for a host that reads them word by word: two copies for all sentences."""
+        """Return heads and labels as lists, with only two copies from the device for all sentences."""
         return self.heads.tolist(), self.labels.tolist()
 
     def words(self, row: int, n_words: int) -> tuple[np.ndarray, np.ndarray]:
-        """Heads and labels of one sentence's words, without ROOT and padding."""
+        """Return the heads and labels of one sentence's words, without ROOT and padding."""
         return self.heads[row, 1 : n_words + 1].numpy(), self.labels[row, 1 : n_words + 1].numpy()
 
     def to(self, device: torch.device) -> Graphs:
-        """The same on another device."""
+        """Return a copy on another device."""
         return Graphs(sent(self.heads, device), sent(self.labels, device), self.has_any)
 
 
 @dataclass(frozen=True)
 class PieceInputs:
-    """Rows of pieces: CLS, ROOT, the pieces of the words, SEP. A long sentence has several rows, its windows."""
+    """Rows of pieces: CLS, ROOT, the pieces of the words, SEP. A long sentence has several rows, one per window."""
 
     pieces: Int[Tensor, "row piece"]
     words: Int[Tensor, "row piece"]  # the word of each piece, 0 for ROOT; -1 for CLS, SEP and padding
     is_first: Bool[Tensor, "row piece"]  # the pieces that stand for their words, ROOT's included (Sec. 5.3)
     is_piece: Bool[Tensor, "row piece"]  # false for padding
     sentences: Int[Tensor, " row"]  # the sentence of each row
-    word_rows: Int[Tensor, "batch word"]  # where each word is read: the row …
+    word_rows: Int[Tensor, "batch word"]  # where each word's vector is read: the row …
     word_pieces: Int[Tensor, "batch word"]  # … and the piece in it
     row_lengths: tuple[int, ...]
-    row_counts: tuple[int, ...]  # rows of each sentence
-    padded_to: int = 1  # the length of all rows is a multiple of it, unless they are as long as can be
+    row_counts: tuple[int, ...]  # the number of rows of each sentence
+    padded_to: int = 1  # the row length is a multiple of this, except at the maximum length
 
     @classmethod
     def of(
@@ -184,7 +184,7 @@ class PieceInputs:
         n_positions: int,
         padded_to: int = 1,
     ) -> PieceInputs:
-        """The inputs for sentences given as the pieces of their words."""
+        """Return the inputs for sentences that are given as the pieces of their words."""
         room, most = n_positions - N_SPECIALS, most_pieces_of_word(n_positions)
         rows: list[list[int]] = []
         words: list[list[int]] = []
@@ -236,7 +236,7 @@ class PieceInputs:
         )
 
     def select(self, sentences: Sequence[int], n_words: int) -> PieceInputs:
-        """The inputs of some sentences, cut to `n_words`, ROOT included, and to their pieces."""
+        """Return the inputs of some sentences, cut to `n_words`, ROOT included, and to their longest row of pieces."""
         starts = np.cumsum([0, *self.row_counts])
         kept = [row for number in sentences for row in range(starts[number], starts[number + 1])]
         row_counts = tuple(self.row_counts[number] for number in sentences)
@@ -261,11 +261,11 @@ class PieceInputs:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are, windows included."""
+        """The number of rows, counting each window."""
         return len(self.row_lengths)
 
     def row_chunks(self, rows_at_once: int | None) -> Iterator[slice]:
-        """Slices of so many rows; all rows in one without a number."""
+        """Yield slices of `rows_at_once` rows, or one slice of all rows if it is None."""
         step = rows_at_once or self.n_rows
         for start in range(0, self.n_rows, step):
             yield slice(start, start + step)
@@ -273,26 +273,26 @@ class PieceInputs:
     def piece_tags(
         self, tags: Int[Tensor, "batch word column"] | None, rows: slice
     ) -> Int[Tensor, "row piece column"] | None:
-        """Return the tags of each piece's word, for some rows; 0 for pieces of no word."""
+        """Return the tags of each piece's word, for some rows; 0 for pieces that belong to no word."""
         if tags is None:
             return None
         words = self.words[rows]
         return tags[self.sentences[rows, None], words.clamp(min=0)] * (words > 0)[..., None]
 
     def to(self, device: torch.device) -> PieceInputs:
-        """The same on another device."""
+        """Return a copy on another device."""
         names = ("pieces", "words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")
         moved: dict[str, Any] = {name: sent(getattr(self, name), device) for name in names}
         return replace(self, **moved)
 
 
 def padded_length(n_pieces: int, padded_to: int, longest: int) -> int:
-    """How long a row of so many pieces is, padding included."""
+    """Return the length of a row of `n_pieces` pieces, padding included."""
     return min(-(-n_pieces // padded_to) * padded_to, longest)
 
 
 def most_pieces_of_word(n_positions: int) -> int:
-    """Of a word with more pieces the first ones are read, so that some words fit into the smallest window."""
+    """Return how many pieces of a word are read at most, so that several words fit into the smallest window."""
     return max(1, (n_positions - N_SPECIALS) // 4)
 
 
@@ -306,11 +306,11 @@ class WordInputs:
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, *, most_chars: int = 32) -> WordInputs:
-        """The inputs for sentences given as their words; of a long word the first characters are read."""
+        """Return the inputs for sentences that are given as words; a word's first `most_chars` characters are read."""
         lengths = tuple(len(sentence) + 1 for sentence in sentences)
         words = np.zeros((len(sentences), max(lengths, default=0)), dtype=np.int64)
         chars = np.zeros((*words.shape, most_chars), dtype=np.int64)
-        chars[:, :, 0] = 1  # ROOT and padding have one character, which is unknown
+        chars[:, :, 0] = 1  # ROOT and padding have one unknown character
         for row, sentence in enumerate(sentences):
             words[row, 1 : len(sentence) + 1] = vocabulary.word_ids(sentence)
             for number, word in enumerate(sentence, start=1):
@@ -321,11 +321,11 @@ class WordInputs:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are, one a sentence."""
+        """The number of rows, one per sentence."""
         return len(self.lengths)
 
     def select(self, sentences: Sequence[int], n_words: int) -> WordInputs:
-        """The inputs of some sentences, cut to `n_words`, ROOT included, and to their characters."""
+        """Return the inputs of some sentences, cut to `n_words`, ROOT included, and to their longest word."""
         lengths = tuple(self.lengths[number] for number in sentences)
         rows = sent(sentences, self.words.device)
         chars = self.chars[rows, :n_words]
@@ -333,7 +333,7 @@ class WordInputs:
         return WordInputs(self.words[rows, :n_words], chars[:, :, :longest], lengths)
 
     def to(self, device: torch.device) -> WordInputs:
-        """The same on another device."""
+        """Return a copy on another device."""
         return replace(self, words=sent(self.words, device), chars=sent(self.chars, device))
 
 
@@ -342,13 +342,13 @@ class Batch:
     """Sentences that are scored together."""
 
     inputs: PieceInputs | WordInputs
-    lengths: tuple[int, ...]  # words of each sentence, ROOT not counted
-    is_word: Bool[Tensor, "batch word"]  # ROOT included, padding not
-    allowed: Allowed | None = None  # where a person decided something about a sentence
+    lengths: tuple[int, ...]  # the number of words of each sentence, without ROOT
+    is_word: Bool[Tensor, "batch word"]  # true for words and ROOT, false for padding
+    allowed: Allowed | None = None  # set if the user fixed or forbade something in a sentence
 
     @classmethod
     def of(cls, inputs: PieceInputs | WordInputs, lengths: Sequence[int]) -> Batch:
-        """The batch of these inputs."""
+        """Return a batch of these inputs."""
         is_word = torch.arange(max(lengths) + 1)[None] <= torch.tensor(list(lengths))[:, None]
         return cls(inputs, tuple(lengths), is_word)
 
@@ -358,17 +358,17 @@ class Batch:
 
     @property
     def n_words(self) -> int:
-        """The words of the longest sentence, ROOT included."""
+        """The length of the longest sentence in words, ROOT included."""
         return max(self.lengths) + 1
 
     @property
     def word_places(self) -> Int[Tensor, " place"] | None:
-        """Where words and ROOT are, counted through all sentences; None without padding. No device is asked."""
+        """The flat indices of words and ROOT in the padded batch, computed on the host; None if there is no padding."""
         is_word = np.arange(self.n_words) <= np.array(self.lengths)[:, None]
         return None if is_word.all() else torch.from_numpy(np.flatnonzero(is_word))
 
     def select(self, sentences: Sequence[int]) -> Batch:
-        """Some of the sentences, without needless padding."""
+        """Return some of the sentences, without needless padding."""
         lengths = tuple(self.lengths[number] for number in sentences)
         rows = sent(sentences, self.is_word.device)
         n_words = max(lengths) + 1
@@ -376,6 +376,6 @@ class Batch:
         return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words], allowed)
 
     def to(self, device: torch.device) -> Batch:
-        """The same on another device."""
+        """Return a copy on another device."""
         allowed = None if self.allowed is None else self.allowed.to(device)
         return Batch(self.inputs.to(device), self.lengths, sent(self.is_word, device), allowed)

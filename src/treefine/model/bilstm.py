@@ -1,4 +1,4 @@
-"""The encoder of the biaffine initial parser: words, characters and tags into a BiLSTM (Dozat and Manning 2017)."""
+"""The encoder of the biaffine initial parser: a BiLSTM over words, characters and tags (Dozat and Manning 2017)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treefine.model.scorer import SharedDropout
 
 
 class BiLSTMEncoder(nn.Module):
-    """Words, their characters and tags to one vector a word. It reads no graph, and sentences may be of any length."""
+    """A BiLSTM from words, characters and tags to one vector per word. It reads no graph and has no maximum length."""
 
     def __init__(self, settings: BiLSTMSettings, *, n_words: int, n_chars: int, n_tags: tuple[int, ...] = ()) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class BiLSTMEncoder(nn.Module):
         *,
         rows_at_once: int | None = None,
     ) -> Float[Tensor, "batch word width"]:
-        """The vector of each word. `graphs` and `rows_at_once` are there for one signature's sake and not read."""
+        """Return the vector of each word. `graphs` and `rows_at_once` are ignored; all encoders share one signature."""
         del graphs, rows_at_once
         features = [self.words(inputs.words), self._spelling(inputs.chars)]
         if len(self.tags):
@@ -60,7 +60,7 @@ class BiLSTMEncoder(nn.Module):
         return x
 
     def _spelling(self, chars: Int[Tensor, "batch word char"]) -> Float[Tensor, "batch word width"]:
-        """The last states of a BiLSTM over each word's characters; words that repeat are read once."""
+        """Return the last states of a BiLSTM over each word's characters; a repeated word is encoded once."""
         words, place = torch.unique(chars.flatten(0, 1), dim=0, return_inverse=True)  # [different word, char]
         lengths = (words != 0).sum(1).cpu()
         packed = pack_padded_sequence(self.chars(words), lengths, batch_first=True, enforce_sorted=False)

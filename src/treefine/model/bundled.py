@@ -1,4 +1,4 @@
-"""The bundled parsers: their names, where they lie, and what is known of them. Asking loads no torch."""
+"""The bundled parsers: their names, folders and descriptions. Listing them does not import torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ABOUT = "about.json"  # beside a bundled model's own files
 
 @dataclass(frozen=True)
 class About:
-    """What a person wants to know of a bundled parser before using it."""
+    """What a user wants to know about a bundled parser before using it."""
 
     language: str
     treebank: str
@@ -26,18 +26,18 @@ class About:
 
 
 def bundled_models() -> dict[str, Path]:
-    """The folders of the bundled parsers, by name."""
+    """Return the folders of the bundled parsers, by name."""
     return {folder.name: folder for folder in sorted(BUNDLED.glob("*")) if (folder / LAYOUT.config).is_file()}
 
 
 def about(folder: Path) -> About:
-    """What is known of a bundled parser."""
+    """Read the description of a bundled parser."""
     path = folder / ABOUT
     return read_settings(About, read_json(path), path=str(path))
 
 
 def find_model(name: str | os.PathLike[str]) -> Path:
-    """The folder of a parser: a bundled one by its name, else a folder, else a copy of the hub's OWNER/NAME.
+    """Return the folder of a parser: a bundled one by name, else a local folder, else a copy of OWNER/NAME on the hub.
 
     A bundled name always means the bundled parser; `./en` is the folder of that name.
     """
@@ -49,6 +49,6 @@ def find_model(name: str | os.PathLike[str]) -> Path:
         bundled = f"Choose a bundled one ({', '.join(known)}), or give" if known else "None is bundled: give"
         hint = f"{bundled} the path of a folder, or OWNER/NAME on a hub."
         raise ModelError(f"There is no model {asked!r}.", hint=hint)
-    from treefine.model.folder import fetch  # which loads torch
+    from treefine.model.folder import fetch  # imports torch
 
     return fetch(name)

@@ -1,4 +1,4 @@
-"""A new model, not yet trained: a pretrained encoder, or a BiLSTM, for the labels and tags of a treebank."""
+"""Create untrained models: a pretrained encoder or a BiLSTM, with the labels and tags of a treebank."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from treefine.treebank.sentence import BLANK, Sentence
 
 
 def root_label_of(sentences: Iterable[Sentence]) -> str:
-    """The label that all words under ROOT have in a treebank, and no other word; empty without such a label."""
+    """Return the label that every word under ROOT has and no other word has; "" if there is no such label."""
     under_root: set[str] = set()
     elsewhere: set[str] = set()
     for sentence in sentences:
@@ -49,10 +49,10 @@ def create_parser_model(
     n_frequent: int | None = None,
     seed: int = 1,
 ) -> ParserModel:
-    """RNGTr (or SynTr, with `relations.graph = "none"`) over a pretrained encoder, from a folder or the hub.
+    """Create RNGTr (or SynTr, with `relations.graph = "none"`) over a pretrained encoder from a folder or the hub.
 
-    `sentences` is the training treebank: its labels and tags are the model's. With `n_frequent`, the word table is cut
-    to the pieces that the treebank uses and so many of the most frequent others.
+    `sentences` is the training treebank; the model gets its labels and tags. With `n_frequent`, the piece embeddings
+    are cut to the pieces that the treebank uses and the `n_frequent` most frequent others.
     """
     folder = fetch(encoder)
     shape, weights = load_encoder(folder)
@@ -76,7 +76,7 @@ def create_parser_model(
         model = ParserModel(settings, vocabulary, subwords)
     assert isinstance(model.encoder, TransformerEncoder)
     fill(model.encoder, weights, path=str(folder))
-    if subwords.mask_id is not None:  # what stands for an unknown word is a good beginning for ROOT
+    if subwords.mask_id is not None:  # MASK stands for an unknown word: a good initial vector for ROOT
         model.encoder.root.data.copy_(model.encoder.pieces.weight[subwords.mask_id].data)
     return model.eval()
 
@@ -90,7 +90,7 @@ def create_biaffine_model(
     decode: DecodeSettings | None = None,
     seed: int = 1,
 ) -> ParserModel:
-    """The biaffine parser of Dozat and Manning for the words, labels and tags of a treebank."""
+    """Create the biaffine parser of Dozat and Manning (2017) for the words, labels and tags of a treebank."""
     sentences = list(sentences)
     settings = ModelSettings(
         encoder or BiLSTMSettings(),

@@ -15,15 +15,15 @@ from treefine.model.batch import Graphs, PieceInputs
 from treefine.model.relations import Relations, n_relations, relate
 
 _ACTIVATIONS = {"gelu": nn.GELU(), "gelu_new": nn.GELU(approximate="tanh"), "relu": nn.ReLU()}
-_FARTHEST = 128  # pieces; MPNet does not distinguish larger distances
+_FARTHEST = 128  # in pieces; MPNet does not distinguish larger distances
 
 
 class TransformerEncoder(nn.Module):
-    """From pieces, their tags and a graph to one vector per word.
+    """A transformer from pieces, their tags and a graph to one vector per word.
 
-    Without a graph and tags this is the pretrained encoder itself, except that ROOT has a vector of its own. The
-    families differ in the names in their folders (`hf_weights`), in ELECTRA's narrow embeddings, and in MPNet's bias by
-    relative distance. Token types are all 0 here and have become part of the position embeddings.
+    Without a graph and tags it equals the pretrained encoder, except that ROOT has its own vector. The families differ
+    in their weight names (`hf_weights`), in ELECTRA's narrow embeddings, and in MPNet's bias by relative distance.
+    All token types are 0, so their embedding is part of the position embeddings.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class TransformerEncoder(nn.Module):
         *,
         rows_at_once: int | None = None,
     ) -> Float[Tensor, "batch word width"]:
-        """Return the vector of each word's first piece (Sec. 5.3), from the window that has most context for it.
+        """Return the vector of each word's first piece (Sec. 5.3), from the window that has the most context for it.
 
-        `rows_at_once` limits how many rows are encoded together, and so the memory.
+        `rows_at_once` limits how many rows are encoded together, which bounds the memory.
         """
         relations = self.relate(inputs, graphs)
         encoded = []
@@ -77,7 +77,7 @@ class TransformerEncoder(nn.Module):
         return torch.cat(encoded)[inputs.word_rows, inputs.word_pieces]
 
     def relate(self, inputs: PieceInputs, graphs: Graphs | None) -> Relations | None:
-        """Return what attention reads of the graphs; None if there is nothing to read."""
+        """Return the relations that attention reads; None if no sentence has a graph or the model reads none."""
         if graphs is None or self.relation_settings.graph == "none":
             return None
         has_any = bool((graphs.heads >= 0).any()) if graphs.has_any is None else graphs.has_any
@@ -92,7 +92,7 @@ class TransformerEncoder(nn.Module):
     ) -> Float[Tensor, "*row piece width"]:
         """Return one vector per piece, from its position, form and tags (Eq. 3).
 
-        `words` has the number of each piece's word: 0 for ROOT, less for CLS, SEP and padding.
+        `words` holds the number of each piece's word: 0 for ROOT, negative for CLS, SEP and padding.
         """
         x = torch.where((words == 0)[..., None], self.root, self.pieces(pieces))
         if self.double_specials:
@@ -105,11 +105,11 @@ class TransformerEncoder(nn.Module):
         return embedded
 
     def attention(self, is_piece: Bool[Tensor, "row piece"], relations: Relations | None, dtype: torch.dtype) -> Attend:
-        """Return how the pieces of these rows attend to each other."""
+        """Return the attention function for these rows."""
         return PaddedAttention(self.bias(is_piece, dtype), relations)
 
     def bias(self, is_piece: Bool[Tensor, "row piece"], dtype: torch.dtype) -> Float[Tensor, "row _ _ piece"]:
-        """Return what is added to the attention scores: padding is masked, and MPNet adds a bias by distance."""
+        """Return the bias on the attention scores: -inf masks padding, and MPNet adds a bias by distance."""
         bias = torch.zeros(is_piece.shape, dtype=dtype, device=is_piece.device)
         bias = bias.masked_fill(~is_piece, -math.inf)[:, None, None]  # [row, 1, 1, piece]
         if self.buckets is not None:
@@ -120,9 +120,9 @@ class TransformerEncoder(nn.Module):
         return bias
 
     def bias_by_distance(self, n_pieces: int) -> Float[Tensor, "attn distance"]:
-        """Return what MPNet adds to a score for the distance from query to key, from 1 - n_pieces to n_pieces - 1.
+        """Return MPNet's bias for each distance from query to key, from 1 - n_pieces to n_pieces - 1.
 
-        Near distances have a bucket each, far ones share buckets by logarithm.
+        Each small distance has its own bucket; large distances share logarithmic buckets.
         """
         assert self.buckets is not None
         distance = torch.arange(1 - n_pieces, n_pieces, device=self.buckets.weight.device)
@@ -135,7 +135,7 @@ class TransformerEncoder(nn.Module):
 
 
 class Layer(nn.Module):
-    """One layer: attention, then a feed-forward network, each with residual and norm."""
+    """One transformer layer: attention, then a feed-forward network, each with a residual connection and a norm."""
 
     def __init__(self, settings: TransformerSettings, relations: RelationSettings, n_labels: int) -> None:
         super().__init__()
@@ -154,14 +154,14 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x: Float[Tensor, "*row piece width"], attend: Attend) -> Float[Tensor, "*row piece width"]:
-        """Return the next layer's input."""
+        """Return the output of the layer."""
         x = self.attention_norm(x + self.dropout(self.attention(x, attend)))
         output: Tensor = self.outer_norm(x + self.dropout(self.outer(self.activation(self.inner(x)))))
         return output
 
 
 class TagEmbedding(nn.Module):
-    """One vector per tag; tag 0, which means none or never seen, is the zero vector."""
+    """One vector per tag. Tag 0, which means no tag or an unknown one, has the zero vector."""
 
     def __init__(self, n_tags: int, width: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Save and load model folders, here or on a hub. Weights are safetensors; nothing is ever unpickled."""
+"""Save and load model folders, local or on the hub. Weights are safetensors; nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TAGS = {
 
 
 def model_card(model: ParserModel, notes: str = "") -> str:
-    """What the model is, what it reads, and how to use it, in the hub's Markdown."""
+    """Return the model card in the hub's Markdown: what the model is, what it reads, and how to use it."""
     settings = model.settings
     encoder = settings.encoder
     if isinstance(encoder, BiLSTMSettings):
@@ -68,13 +68,13 @@ def model_card(model: ParserModel, notes: str = "") -> str:
     )
 
 
-SCALE = ".scale"  # ends the name of what a rounded weight's rows are multiplied by
-NARROWEST = 16  # a shorter row would hardly be smaller with a scale of its own
+SCALE = ".scale"  # suffix of the name under which the row scales of an int8 weight are stored
+NARROWEST = 16  # a shorter row with its own scale would hardly be smaller
 LARGEST = 127
 
 
 def rounded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Each matrix as int8 with a scale for each row, by which its largest number is ±127; all else as float16."""
+    """Return each matrix as int8 with one scale per row, so that its largest number is ±127; the rest as float16."""
     found: dict[str, Tensor] = {}
     for name, weight in weights.items():
         if weight.dim() < 2 or weight.size(-1) < NARROWEST:
@@ -87,7 +87,7 @@ def rounded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def restored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights in float32, whichever way they were stored. What was not rounded stays in its place."""
+    """Return the weights in float32, however they were stored. Integers without a scale are returned unchanged."""
     found = {}
     for name, weight in weights.items():
         scale = weights.get(name + SCALE)
@@ -104,7 +104,7 @@ def _is_rounded(weight: Tensor | None) -> bool:
 
 
 class _NoFirstNumbers(TorchFunctionMode):
-    """Lets `torch.nn.init` do nothing: for weights without memory it would load torch's compiler, for a second."""
+    """Makes `torch.nn.init` do nothing: on meta tensors it would import torch's compiler, which takes a second."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -116,16 +116,16 @@ class _NoFirstNumbers(TorchFunctionMode):
 
 @contextmanager
 def unfilled() -> Iterator[None]:
-    """Modules made within have weights with a shape and nothing else."""
+    """Create modules on the meta device: their weights have a shape but no memory."""
     with torch.device("meta"), _NoFirstNumbers():
         yield
 
 
-FORMAT = 1  # of the folder; a higher one was saved by a later treefine
+FORMAT = 1  # the version of the folder format; a later treefine may write a higher one
 
 
 def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: str) -> None:
-    """Write the files of a model into a folder that is there."""
+    """Write the files of a model into an existing folder."""
     config = {"treefine": __version__, "format": FORMAT, **asdict(model.settings)}
     write_json(folder / LAYOUT.config, config)
     write_json(folder / LAYOUT.vocabulary, asdict(model.vocabulary))
@@ -137,14 +137,14 @@ def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: 
         if not each.isfinite().all():
             raise ModelError(f"The weight {name} holds a number that is not finite in {dtype}; nothing was saved.")
     save_file(stored, folder / LAYOUT.weights, metadata={"format": "pt"})
-    (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # the library lets only the owner read it
+    (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # safetensors lets only the owner read it
     if model.subwords is not None:
         model.subwords.save(folder)
     (folder / LAYOUT.card).write_text(model_card(model, notes), encoding="utf-8")
 
 
 def load_model(folder: Path) -> ParserModel:
-    """The model of a folder; a missing or damaged file, or weights that do not fit, are a ModelError by name."""
+    """Load the model of a folder. A missing or damaged file, or weights that do not fit, raise a ModelError."""
     path = folder / LAYOUT.config
     config = read_json(path)
     if not _is_ours(config):
@@ -174,7 +174,7 @@ def load_model(folder: Path) -> ParserModel:
 
 
 def fetch(name: str | os.PathLike[str]) -> Path:
-    """The folder of this name, or a copy of the hub's model of this name; a local folder touches no network."""
+    """Return the local folder of this name, or download the hub's model. A local folder needs no network."""
     folder, hub_name = Path(name), os.fspath(name)
     if folder.is_dir() and hub_name:
         return folder
@@ -190,7 +190,7 @@ def fetch(name: str | os.PathLike[str]) -> Path:
     except (HFValidationError, RepositoryNotFoundError):
         hint = "Give the path of a folder, or OWNER/NAME of a model on the hub."
         raise ModelError(f"There is no model {hub_name!r}, neither a folder nor on the hub.", hint=hint) from None
-    except Exception as error:  # the hub's client lets through whatever its network layers raise
+    except Exception as error:  # the hub's client passes on any error of its network layers
         raise ModelError(
             f"There is no folder {hub_name!r} here, and the hub cannot be reached ({type(error).__name__}).",
             hint="Give the path of a folder, or try again with a network connection.",
@@ -198,7 +198,7 @@ def fetch(name: str | os.PathLike[str]) -> Path:
 
 
 def push_folder(folder: Path, name: str, *, is_private: bool) -> str:
-    """Upload a model folder to the hub; the address it has there."""
+    """Upload a model folder to the hub and return its address there."""
     from huggingface_hub import HfApi
 
     api = HfApi()
@@ -227,11 +227,11 @@ def _read_vocabulary(path: Path) -> Vocabulary:
 
 @contextmanager
 def new_folder(target: Path, *, may_be_replaced: Callable[[Path], bool] | None = None) -> Iterator[Path]:
-    """A folder to fill, which takes the target's place at the end: that of nothing, or of a folder we wrote.
+    """Yield a temporary folder to fill, which replaces the target at the end.
 
-    `may_be_replaced` tells the latter; without it that is the folder of a parser.
+    The target must not exist, or `may_be_replaced` must accept it; by default that is an empty or parser folder.
     """
-    target = target.resolve()  # through a link, to the folder it names
+    target = target.resolve()  # follow a link to the folder it names
     try:
         if target.exists() and not (may_be_replaced or _may_be_replaced)(target):
             hint = "Choose another folder."
@@ -250,7 +250,7 @@ def new_folder(target: Path, *, may_be_replaced: Callable[[Path], bool] | None =
 
 
 def _may_be_replaced(target: Path) -> bool:
-    """Whether a folder is empty, or a model of ours and nothing else."""
+    """Return whether a folder is empty, or holds a treefine model and nothing else."""
     if not target.is_dir():
         return False
     names = {path.name for path in target.iterdir()}
@@ -262,7 +262,7 @@ def _may_be_replaced(target: Path) -> bool:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether a folder holds a model of treefine's, not just an encoder."""
+    """Return whether a folder holds a treefine model, not just an encoder."""
     return (folder / LAYOUT.config).is_file() and _is_ours(read_json(folder / LAYOUT.config))
 
 

@@ -1,4 +1,4 @@
-"""Pretrained encoders in Hugging Face folders: their settings and names become ours, here and nowhere else."""
+"""Read pretrained encoders from Hugging Face folders. Only this module knows their settings and weight names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".Laye
 
 
 def load_encoder(folder: Path) -> tuple[TransformerSettings, dict[str, Tensor]]:
-    """The settings of a pretrained encoder and its weights under our names, in fp32."""
+    """Return the settings of a pretrained encoder, and its weights in fp32 under our names."""
     config = read_json(folder / "config.json")
     path = str(folder / "config.json")
     kind, pad_id = config.get("model_type"), config.get("pad_token_id", 1)
@@ -62,7 +62,7 @@ def load_encoder(folder: Path) -> tuple[TransformerSettings, dict[str, Tensor]]:
     weights = translate(_read_weights(folder), family, path=str(folder))
     if family == "roberta" and type(pad_id) is not int:
         raise ModelError(f"pad_token_id is {pad_id!r}; it must be a whole number.", path=path)
-    # Positions start after the padding's in RoBERTa, and in MPNet where that is 1; the type of every piece is 0.
+    # RoBERTa and MPNet count positions from pad_id + 1 (MPNet's pad_id is 1). Every piece has token type 0.
     offset = pad_id + 1 if family == "roberta" else 2 if family == "mpnet" else 0
     weights["positions.weight"] = weights["positions.weight"][offset:]
     if "token_types.weight" in weights:
@@ -71,7 +71,7 @@ def load_encoder(folder: Path) -> tuple[TransformerSettings, dict[str, Tensor]]:
 
 
 def translate(weights: Mapping[str, Tensor], family: Family, *, path: str = "") -> dict[str, Tensor]:
-    """The weights of the base model under our names; heads for other tasks are left out."""
+    """Return the weights of the base model under our names, without the heads for other tasks."""
     prefix = f"{family}."
     if any(name.startswith(prefix) for name in weights):
         weights = {name.removeprefix(prefix): each for name, each in weights.items() if name.startswith(prefix)}
@@ -156,7 +156,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def fill(module: torch.nn.Module, weights: Mapping[str, Tensor], *, path: str) -> None:
-    """Put all the weights into the module; it may have parameters of its own that an encoder's folder has not."""
+    """Load all the weights into the module. They need not include its parameters for ROOT, tags and relations."""
     own = {name for name in module.state_dict() if name == "root" or name.startswith("tags.") or ".relations." in name}
     check_weights(weights, module.state_dict(), may_lack=frozenset(own), path=path)
     module.load_state_dict(dict(weights), strict=False)

@@ -1,4 +1,4 @@
-"""Encoder and scorer in one: words, tags and a graph to scores (Eqs. 1 and 7)."""
+"""The whole network, encoder and scorer: from words, tags and a graph to scores (Eqs. 1 and 7)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from treefine.treebank.sentence import Sentence
 
 
 class ParserModel(nn.Module):
-    """The network of RNGTr, SynTr or the biaffine parser, as its settings say."""
+    """The network of RNGTr, SynTr or the biaffine parser, depending on its settings."""
 
     def __init__(self, settings: ModelSettings, vocabulary: Vocabulary, subwords: Subwords | None = None) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class ParserModel(nn.Module):
         columns = settings.tags.columns if settings.tags.source != "none" else ()
         n_tags = tuple(len(vocabulary.tags(column)) for column in columns)
         n_labels = len(vocabulary.labels)
-        self.encoder: TransformerEncoder | BiLSTMEncoder  # or one of `treefine.fast` that gives the same vectors
+        self.encoder: TransformerEncoder | BiLSTMEncoder  # or one of `treefine.fast`
         if isinstance(settings.encoder, BiLSTMSettings):
             self.encoder = BiLSTMEncoder(
                 settings.encoder, n_words=len(vocabulary.words), n_chars=len(vocabulary.chars), n_tags=n_tags
@@ -62,20 +62,20 @@ class ParserModel(nn.Module):
         *,
         rows_at_once: int | None = None,
     ) -> Scores:
-        """The scores of a batch: RNGTr's given a graph, SynTr's without one; tags only where some are to be read."""
+        """Return the scores of a batch: RNGTr's with graphs, SynTr's without. `tags` are the tags to read, if any."""
         words = self.encoder(batch.inputs, tags, graphs, rows_at_once=rows_at_once)
-        with torch.autocast(words.device.type, enabled=False):  # an encoder may run in bfloat16, scores never do
+        with torch.autocast(words.device.type, enabled=False):  # the encoder may run in bfloat16, the scorer never
             words = words.float()
             parses_on_cpu = words.device.type == "cpu" and not torch.is_grad_enabled()
             scores: Scores = self.scorer(words, batch.is_word, batch.word_places if parses_on_cpu else None)
             return scores if self.tagger is None else replace(scores, tags=self.tagger(words))
 
     def pieces_of(self, sentence: Sentence) -> list[tuple[int, ...]] | None:
-        """Cut the words of a sentence into pieces; None for a BiLSTM."""
+        """Split the words of a sentence into pieces; None for a BiLSTM."""
         return None if self.subwords is None else self.subwords.pieces_of(sentence.forms)
 
     def n_pieces(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
-        """Return how many pieces of a sentence are read, with CLS, ROOT and SEP; for a BiLSTM its words and ROOT."""
+        """Return how many pieces of a sentence are read, CLS, ROOT and SEP included; for a BiLSTM, words and ROOT."""
         encoder = self.settings.encoder
         pieces = self.pieces_of(sentence) if pieces is None else pieces
         if pieces is None or not isinstance(encoder, TransformerSettings):
@@ -90,9 +90,9 @@ class ParserModel(nn.Module):
         *,
         padded_to: int = 1,
     ) -> Batch:
-        """Return the sentences as tensors; the lengths of rows of pieces are multiples of `padded_to`.
+        """Return the sentences as tensors; the length of a row of pieces is a multiple of `padded_to`.
 
-        `pieces` are those of each sentence's words, if they have been cut already.
+        `pieces` holds the pieces of each sentence's words, if they are already known.
         """
         inputs: PieceInputs | WordInputs
         if self.subwords is None or isinstance(self.settings.encoder, BiLSTMSettings):
@@ -113,6 +113,6 @@ class ParserModel(nn.Module):
         return Batch.of(inputs, [len(sentence) for sentence in sentences])
 
     def given_tags(self, sentences: Sequence[Sentence]) -> Int[Tensor, "batch word column"]:
-        """The ids of the tags that the sentences have, in the columns that the model reads."""
+        """Return the ids of the sentences' own tags, in the columns that the model reads."""
         flat = flat_tags(sentences, self.vocabulary, self.settings.tags.columns)
         return torch.from_numpy(padded(flat, [len(sentence) for sentence in sentences], 0))

@@ -16,33 +16,33 @@ NONE = 0
 
 @dataclass(frozen=True)
 class Relations:
-    """What attention reads of a graph. A piece has at most one piece above it, so two ids per piece say it all."""
+    """The graph as attention reads it. A piece has at most one piece above it, so two ids per piece are enough."""
 
-    above: Int[Tensor, "*row piece"]  # the piece above each piece, counted in its row; the piece itself without one
-    up: Int[Tensor, "*row piece"]  # the relation of a piece, as query, to the piece above it; NONE without one
+    above: Int[Tensor, "*row piece"]  # the index in its row of the piece above each piece; its own index if none
+    up: Int[Tensor, "*row piece"]  # the relation of a piece, as query, to the piece above it; NONE if none
     down: Int[Tensor, "*row piece"]  # the relation of the piece above it, as query, to the piece
-    has_graph: Bool[Tensor, " rows"]  # a row without a graph is encoded as by the plain encoder
+    has_graph: Bool[Tensor, " rows"]  # a row without a graph is encoded as in the plain encoder
 
     def __getitem__(self, rows: slice) -> Relations:
-        """Return some of the rows."""
+        """Return the relations of some rows."""
         return Relations(self.above[rows], self.up[rows], self.down[rows], self.has_graph[rows])
 
 
 def n_relations(n_labels: int, settings: RelationSettings) -> int:
-    """Return the rows of a relation table: NONE, then each kind of arc downwards, then each kind upwards."""
+    """Return the number of rows in a relation table: NONE, then each kind of arc downwards, then each kind upwards."""
     return 2 * n_kinds_of(n_labels, settings) + 1
 
 
 def n_kinds_of(n_labels: int, settings: RelationSettings) -> int:
-    """Count the kinds of arcs: the labels (or one kind for all), and from a word's first piece to its other pieces."""
+    """Count the kinds of arcs: one per label (or one in all), and one from a word's first piece to its other pieces."""
     return (n_labels if settings.graph == "labelled" else 1) + 1
 
 
 def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: RelationSettings) -> Relations:
     """Return the relations between the pieces of each row, from the graphs of the sentences (Fig. 2).
 
-    An arc joins the first pieces of two words, if both are in the row; each other piece hangs on the first piece of its
-    word. A model of labelled graphs ignores an arc whose label it has never seen.
+    An arc joins the first pieces of two words, if both are in the row. Each other piece is attached to the first piece
+    of its word. A model of labelled graphs ignores an arc with an unknown label.
     """
     n_kinds = n_kinds_of(n_labels, settings)
     n_rows, n_pieces = inputs.pieces.shape
@@ -51,7 +51,7 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
     words = inputs.words.clamp(min=0)  # [row, piece]
     n_words = graphs.heads.shape[1]
     first_piece = torch.full((n_rows, n_words + 1), -1, device=device)  # of each word; -1: in another window
-    # The other pieces are written to an extra place that is never read: leaving them out would make the host wait.
+    # Other pieces are written to an extra column that is never read: boolean indexing would make the host wait.
     first_piece.scatter_(1, torch.where(inputs.is_first, inputs.words, n_words), places)
 
     heads = graphs.heads[inputs.sentences].gather(1, words)  # [row, piece]
@@ -80,8 +80,8 @@ def relation_ids(
 ) -> tuple[Int[Tensor, "*row piece"], Int[Tensor, "*row piece"]]:
     """Return the relation of each piece to the piece above it, and of that piece to this one (Sec. 3.1.2).
 
-    A relation is `kind + 1` where the query is the head and `kind + 1 + n_kinds` where it is the dependent. Of two
-    words that are each other's head (`is_mutual`), each sees its own head, or neither does if such arcs are erased.
+    A relation is `kind + 1` if the query is the head and `kind + 1 + n_kinds` if it is the dependent. If two words are
+    each other's head (`is_mutual`), each one sees only its own head, or neither does if the settings erase such arcs.
     """
     is_up = is_related & ~is_mutual if settings.two_cycles == "erased" else is_related
     up = torch.where(is_up, kinds + 1 + n_kinds, NONE)

@@ -1,4 +1,4 @@
-"""The scorer: four MLPs, a biaffine form for arcs and one for labels (Eq. 6, Sec. 3.2.1), and a tagger."""
+"""The scorer: four MLPs, a biaffine form for arcs, one for labels (Eq. 6, Sec. 3.2.1), and a tagger."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from torch import Tensor, nn
 from treefine.config import ScorerSettings
 from treefine.model.batch import Allowed
 
-WORDS_AT_ONCE = 64  # on a CPU
+WORDS_AT_ONCE = 64  # per matrix product on a CPU, see `label_scores`
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What the network says of a batch: a score for each arc, and label scores for the heads that are asked for."""
+    """The scores of one batch: one per arc; label scores are computed on request, for given heads."""
 
-    arcs: Float[Tensor, "batch dep head"]  # -inf for heads that are no words, and for a word itself
+    arcs: Float[Tensor, "batch dep head"]  # -inf for a head that is padding, and for the word itself
     label_dep: Float[Tensor, "batch dep width"]
     label_head: Float[Tensor, "batch head width"]
     label_weight: Float[Tensor, "label width width"]
-    tags: tuple[Float[Tensor, "batch word _"], ...] = ()  # a score for each tag, by column
-    alone: Mapping[int, Scores] = field(default_factory=dict)  # sentences that were scored alone (see `stable`)
-    allowed: Bool[Tensor, "batch dep label"] | None = None  # labels; None for all
-    words: Int[Tensor, " place"] | None = None  # which places are words, counted through all, if others are left out
+    tags: tuple[Float[Tensor, "batch word _"], ...] = ()  # one score per tag, one tensor per column
+    alone: Mapping[int, Scores] = field(default_factory=dict)  # sentences scored on their own (`parsing.invariance`)
+    allowed: Bool[Tensor, "batch dep label"] | None = None  # a mask of labels; None allows all
+    words: Int[Tensor, " place"] | None = None  # flat indices of the words, if label scores skip padding
 
     @property
     def arc_log_probabilities(self) -> Float[Tensor, "batch dep head"]:
-        """Of each head, for each dependent."""
+        """The log-probability of each head, for each dependent."""
         return self.arcs.log_softmax(-1)
 
     @cached_property
     def best_heads(self) -> Int[Tensor, "batch dep"]:
-        """The best head of each word, taken alone."""
+        """The highest-scoring head of each word, regardless of the other words."""
         return self.arcs.argmax(-1)
 
     @cached_property
     def best_labels(self) -> Float[Tensor, "batch dep label"]:
-        """The score of each label for the best heads; several ask for these, and they are worked out once."""
+        """The score of each label for the best heads, computed once because several callers need it."""
         return self.labels(self.best_heads)
 
     def labels(self, heads: Int[Tensor, "batch dep"]) -> Float[Tensor, "batch dep label"]:
-        """The score of each label, if these are the heads. Those of ROOT and of padding mean nothing."""
+        """Return the score of each label, given these heads. The rows of ROOT and of padding mean nothing."""
         index = heads.clamp(min=0)[..., None].expand(-1, -1, self.label_head.shape[-1])
         head = self.label_head.gather(1, index)  # [batch, dep, width]
         if self.words is None:
@@ -62,12 +62,12 @@ class Scores:
         return labels
 
     def arc_labels(self, words: Int[Tensor, " arc"], heads: Int[Tensor, " arc"]) -> Float[Tensor, "arc label"]:
-        """The score of each label for some arcs of one sentence, whose scores these are alone."""
+        """Return the score of each label for some arcs. The batch must hold a single sentence."""
         labels = label_scores(self.label_dep[:, words], self.label_head[:, heads], self.label_weight)[0]
         return labels if self.allowed is None else labels.masked_fill(~self.allowed[0, words], -math.inf)
 
     def only(self, row: int, n_words: int) -> Scores:
-        """Those of one sentence, cut to its words, ROOT included."""
+        """Return the scores of one sentence, cut to its words, ROOT included."""
         if row in self.alone:
             return self.alone[row]
         part = slice(row, row + 1), slice(n_words)
@@ -77,11 +77,11 @@ class Scores:
         return Scores(arcs, self.label_dep[part], self.label_head[part], self.label_weight, tags, allowed=allowed)
 
     def within(self, allowed: Allowed) -> Scores:
-        """The same with -inf for all that is not allowed."""
+        """Return the scores with -inf for every head and label that is not allowed."""
         return replace(self, arcs=self.arcs.masked_fill(~allowed.heads, -math.inf), allowed=allowed.labels)
 
     def with_rows(self, rows: Mapping[int, Scores]) -> Scores:
-        """A copy in which some sentences have other scores, each of which holds that sentence alone."""
+        """Return a copy in which some sentences have other scores. Each value of `rows` holds that sentence alone."""
         if not rows:
             return self
         arcs, dep, head = self.arcs.clone(), self.label_dep.clone(), self.label_head.clone()
@@ -95,7 +95,7 @@ class Scores:
         merged = replace(
             self, arcs=arcs, label_dep=dep, label_head=head, tags=tuple(tags), alone={**self.alone, **rows}
         )
-        if "best_labels" in vars(self):  # those of the other sentences are worked out already
+        if "best_labels" in vars(self):  # the other sentences' labels are already computed
             labels = self.best_labels.clone()
             for row, other in rows.items():
                 labels[row, : other.arcs.shape[1]] = other.best_labels[0]
@@ -111,7 +111,7 @@ class SharedDropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Float[Tensor, "*batch word width"]) -> Float[Tensor, "*batch word width"]:
-        """The input, scaled and in part zero while training."""
+        """Return the input; in training, with some dimensions zeroed and the rest scaled up."""
         if not self.training or not self.rate:
             return x
         keep = torch.empty_like(x[..., :1, :]).bernoulli_(1 - self.rate)
@@ -119,7 +119,7 @@ class SharedDropout(nn.Module):
 
 
 class BiaffineScorer(nn.Module):
-    """Word vectors to scores, for the encoder that reads a graph and for the BiLSTM alike."""
+    """The scorer of a model: from word vectors of either encoder to arc and label scores (Eq. 6)."""
 
     def __init__(self, width: int, n_labels: int, settings: ScorerSettings) -> None:
         super().__init__()
@@ -142,9 +142,9 @@ class BiaffineScorer(nn.Module):
         is_word: Bool[Tensor, "batch word"],
         places: Int[Tensor, " place"] | None = None,
     ) -> Scores:
-        """The scores of all arcs between words; labels are scored when asked for.
+        """Return the scores of all arcs between words; labels are scored on request.
 
-        `places` says where words are, counted through all sentences, if no time is to be spent on padding.
+        `places` holds the flat indices of the words. If it is given, no time is spent on padding.
         """
         if places is None:
             parts = list(self._parts(words))
@@ -157,7 +157,7 @@ class BiaffineScorer(nn.Module):
         return Scores(arcs, label_dep, label_head, self.label_weight, words=places)
 
     def _parts(self, words: Float[Tensor, "*batch word width"]) -> Iterator[Float[Tensor, "*batch word _"]]:
-        """The vectors of each word as dependent and as head, for arcs and for labels."""
+        """Yield the vectors of each word as dependent and as head, for arcs and then for labels."""
         yield with_one(self.arc_dep(words)) @ self.arc_weight
         yield self.arc_head(words)
         yield with_one(self.label_dep(words))
@@ -169,9 +169,9 @@ def label_scores(
     head: Float[Tensor, "batch dep width"],
     weight: Float[Tensor, "label width width"],
 ) -> Float[Tensor, "batch dep label"]:
-    """The score of each label for each word and its head: a biaffine form a label (Eq. 6).
+    """Return the score of each label for each word and its head, with one biaffine form per label (Eq. 6).
 
-    On the way, each word has a vector for each label. A CPU takes few words at once, so that these stay in its cache.
+    The intermediate result has one vector per word and label. A CPU takes few words at a time to keep it in its cache.
     """
     if dep.device.type != "cpu":
         return torch.einsum("bdi,lij,bdj->bdl", dep, weight, head)
@@ -187,18 +187,18 @@ def label_scores(
 def _padded(
     flat: Float[Tensor, "word width"], places: Int[Tensor, " word"], shape: torch.Size
 ) -> Float[Tensor, "batch place width"]:
-    """What words have, in their places; zeros where there are none."""
+    """Return the vectors of the words at their places in the padded batch, with zeros for padding."""
     rows = flat.new_zeros(shape.numel(), flat.shape[1])
     return rows.index_copy_(0, places, flat).view(*shape, -1)
 
 
 def with_one(x: Float[Tensor, "*batch word width"]) -> Float[Tensor, "*batch word wider"]:
-    """Each vector with a 1 behind it, so that a biaffine form has linear terms as well."""
+    """Append a 1 to each vector, which gives a biaffine form its linear terms."""
     return torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
 
 
 class Tagger(nn.Module):
-    """Word vectors to a score for each tag of each column; the first tag has the id 1, as 0 is no tag."""
+    """A tagger: from word vectors to one score per tag of each column. The first tag has id 1; 0 is no tag."""
 
     def __init__(self, width: int, n_tags: tuple[int, ...], dropout: float) -> None:
         super().__init__()
@@ -206,6 +206,6 @@ class Tagger(nn.Module):
         self.columns = nn.ModuleList(nn.Linear(width, number) for number in n_tags)
 
     def forward(self, words: Float[Tensor, "batch word width"]) -> tuple[Float[Tensor, "batch word _"], ...]:
-        """The scores, column by column."""
+        """Return the scores, one tensor per column."""
         words = self.dropout(words)
         return tuple(column(words) for column in self.columns)

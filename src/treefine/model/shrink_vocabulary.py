@@ -1,4 +1,4 @@
-"""Shrink a word table to the pieces that a treebank uses and the most frequent others (XLM-R has 250,000 in all)."""
+"""Shrink a vocabulary to the pieces that a treebank uses and the most frequent others (XLM-R has 250,000 pieces)."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from treefine.model.subwords import Subwords
 
 _Model = dict[str, Any]  # the "model" of a tokenizer.json
 _Added = dict[str, Any]  # one of its "added_tokens"
-_UNUSED = re.compile(r"\[unused\d+\]")  # BERT's spare rows have low ids and have learned nothing
+_UNUSED = re.compile(r"\[unused\d+\]")  # BERT's spare pieces have low ids but are untrained
 _BYTES = {f"<0x{byte:02X}>" for byte in range(256)}  # as SentencePiece writes them
 
 
 def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> tuple[Subwords, list[int]]:
     """Return subwords that give `words` the same pieces from a smaller vocabulary, and the old id of each new piece.
 
-    The word table becomes `old_table[old_ids]`. These pieces are kept: the pieces of `words`; special and added pieces;
-    the `n_frequent` most frequent others (Unigram: by score; WordPiece and BPE: by id, the order they were learned in);
-    and the shorter pieces that other words fall back to: all single characters of the scripts of `words`, bytes, and
-    for BPE the two parts of each piece.
+    The embedding table becomes `old_table[old_ids]`. These pieces are kept: the pieces of `words`; special and added
+    pieces; the `n_frequent` most frequent others (Unigram: by score; WordPiece and BPE: by id, the order in which they
+    were learned); and the shorter pieces that other words fall back to: all single characters of the scripts of
+    `words`, bytes, and for BPE the two parts of each piece.
 
-    The pieces of `words` cannot change, although others are gone:
+    Removing the other pieces cannot change the pieces of `words`:
 
-    - WordPiece takes the longest piece that fits, again and again. The longest one was used, so it is kept, and no
-      longer one appears. A word that fits nowhere and is unknown as a whole still fits nowhere.
-    - Unigram takes the path of the highest score. Its pieces and their scores are kept and nothing better appears: a
-      character that has lost its own piece may now be unknown, but for less than that piece scored. That price is
-      counted from the lowest score in the vocabulary, so the piece with that score is kept too.
-    - BPE applies the merge of the lowest rank, again and again. Each merge that was applied is kept, with its order,
-      and the others that are left were there before: the lowest rank is the same one at every step.
+    - WordPiece repeatedly takes the longest piece that fits. That piece is kept, and no longer piece is added. A word
+      that no pieces spell, and that is therefore unknown, stays unknown.
+    - Unigram takes the path with the highest score. The pieces of that path keep their scores, and no better path is
+      added: a character that lost its piece may become unknown, but this scores lower than the piece did. The score of
+      an unknown character depends on the lowest score in the vocabulary, so the piece with that score is kept too.
+    - BPE repeatedly applies the merge with the lowest rank. Every applied merge is kept, the order is the same, and no
+      merge is added, so the same merge has the lowest rank at every step.
     """
     settings = json.loads(subwords.tokenizer.to_str())
     model: _Model = settings["model"]
@@ -56,7 +56,7 @@ def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> t
     frequent = set(islice(others, n_frequent))
     settings["model"], old_ids = _cut(model, _with_fallbacks(model, kept | frequent))
     settings["added_tokens"], outside = _renumbered(settings["added_tokens"], old_ids)
-    settings |= {"post_processor": None, "truncation": None, "padding": None}  # they hold ids, and we use none of them
+    settings |= {"post_processor": None, "truncation": None, "padding": None}  # they hold old ids, and we use none
     tokenizer = Tokenizer.from_str(json.dumps(settings, ensure_ascii=False))
     return Subwords(tokenizer, subwords.settings), old_ids + outside
 
@@ -74,7 +74,7 @@ def _most_frequent_first(model: _Model) -> list[str]:
 
 
 def _needed_by(model: _Model) -> set[str]:
-    """Return the unknown piece of the model, and the piece that sets the price of an unknown character."""
+    """Return the unknown piece of the model, and for Unigram the piece that sets the score of unknown characters."""
     if model["type"] != "Unigram":
         return {model["unk_token"]} & set(model["vocab"])
     unknown = [] if model["unk_id"] is None else [model["vocab"][model["unk_id"]]]
@@ -82,13 +82,13 @@ def _needed_by(model: _Model) -> set[str]:
 
 
 def _merges(model: _Model) -> list[tuple[str, str, str]]:
-    """Return the left part, the right part and the whole of each merge; none if the model is not BPE."""
+    """Return the left part, the right part and the result of each merge; nothing if the model is not BPE."""
     start = len(model.get("continuing_subword_prefix") or "")
     return [(left, right, left + right[start:]) for left, right in model.get("merges", ())]
 
 
 def _with_fallbacks(model: _Model, pieces: set[str]) -> set[str]:
-    """Return the pieces and the shorter ones that can replace them, not all of which are in the vocabulary."""
+    """Return the pieces and the shorter ones that can replace them. Some of these may not be in the vocabulary."""
     found = _with_parts(_merges(model), pieces)
     before = {"", model.get("continuing_subword_prefix") or ""}
     after = {"", model.get("end_of_word_suffix") or ""}
@@ -97,7 +97,7 @@ def _with_fallbacks(model: _Model, pieces: set[str]) -> set[str]:
 
 
 def _with_parts(merges: list[tuple[str, str, str]], pieces: set[str]) -> set[str]:
-    """Return the pieces, the two parts of each (of every merge that gives it), the parts of those, and so on."""
+    """Return the pieces and, recursively, the two parts of every merge that results in one of them."""
     parts: defaultdict[str, set[str]] = defaultdict(set)
     for left, right, whole in merges:
         parts[whole] |= {left, right}

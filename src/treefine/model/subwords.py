@@ -14,12 +14,12 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from treefine.errors import ModelError
 from treefine.model.weight_files import read_json
 
-MAX_WORD_PIECES = 24  # only the first piece is decoded, and one word must not fill a window of 512
+MAX_WORD_PIECES = 24  # only the first piece is decoded, and one word must not fill a window
 _MAX_CACHED_WORDS = 200_000
-_MAX_CACHED_LENGTH = 64  # characters of a word in the cache: longer words hardly repeat
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")  # as they are saved
+_MAX_CACHED_LENGTH = 64  # characters; longer words hardly repeat
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")  # the files that `Subwords.save` writes
 
-# For each special piece the settings that may name it, and its customary names.
+# For each special piece: the settings that may name it, and its usual names.
 _SPECIAL = {
     "cls": (("cls_token", "bos_token"), ("[CLS]", "<s>")),
     "sep": (("sep_token", "eos_token"), ("[SEP]", "</s>")),
@@ -30,10 +30,10 @@ _SPECIAL = {
 
 
 class Subwords:
-    """The pieces of words, and the ids of the special pieces.
+    """A sub-word tokenizer with a cache of words, and the ids of its special pieces.
 
-    Padding and truncation of the given tokenizer are switched off. `settings` names the special pieces as
-    tokenizer_config.json does, for example {"cls_token": "<s>"}; `path` is the place in error messages.
+    It switches off padding and truncation of the given tokenizer. `settings` names the special pieces as
+    tokenizer_config.json does, for example {"cls_token": "<s>"}; `path` is the path shown in error messages.
     """
 
     def __init__(self, tokenizer: Tokenizer, settings: Mapping[str, object] | None = None, *, path: str = "") -> None:
@@ -51,7 +51,7 @@ class Subwords:
         self._n_ids = 1 + max(tokenizer.get_vocab().values())
         self.is_byte_level = _is_byte_level(tokenizer)
         self._cache: dict[str, tuple[int, ...]] = {}
-        try:  # a character in no vocabulary: does the tokenizer have its unknown piece?
+        try:  # a character in no vocabulary: fails if the tokenizer has no unknown piece
             tokenizer.encode("\U0010ffff", add_special_tokens=False)
         except Exception as error:
             raise ModelError(f"The tokenizer cannot encode unknown text ({error}).", hint=_WAY_OUT, path=path) from None
@@ -75,7 +75,7 @@ class Subwords:
         return {f"{role}_token": piece for role, piece in self.special.items()}
 
     def save(self, folder: Path) -> None:
-        """Write all that `from_folder` needs to the folder, which is created if needed."""
+        """Write all files that `from_folder` needs, and create the folder if needed."""
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.settings}
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ class Subwords:
             raise ModelError(f"The tokenizer could not be written: {error.strerror}.", path=str(folder)) from error
 
     def __len__(self) -> int:
-        """Return the number of rows of a word table: the highest id plus one."""
+        """Return the number of rows of the embedding table: the highest id plus one."""
         return self._n_ids
 
     def __reduce__(self) -> tuple[type[Subwords], tuple[Tokenizer, dict[str, str]]]:
@@ -105,7 +105,7 @@ class Subwords:
         found = dict(zip(new, (tuple(ids[:MAX_WORD_PIECES]) for ids in self.all_pieces_of(new)), strict=True))
         cache.update((word, pieces) for word, pieces in found.items() if len(word) <= _MAX_CACHED_LENGTH)
         if len(cache) > _MAX_CACHED_WORDS:
-            self._cache = {}  # not cleared: another thread may be reading it
+            self._cache = {}  # a new one: another thread may be reading the old one
         return [found[word] if word in found else cache[word] for word in words]
 
     def all_pieces_of(self, words: Sequence[str]) -> list[list[int]]:
@@ -139,7 +139,7 @@ _WAY_OUT = "Save it with a fast tokenizer: AutoTokenizer.from_pretrained(...).sa
 
 
 def _special_pieces(tokenizer: Tokenizer, settings: Mapping[str, object], path: str) -> dict[str, str]:
-    """Return the piece of each role: as the settings say, or else by its customary name."""
+    """Return the special piece of each role: the one in the settings, or else the one with the usual name."""
     found = {}
     for role, (keys, customary) in _SPECIAL.items():
         named = [value.get("content") if isinstance(value, dict) else value for value in map(settings.get, keys)]
@@ -159,7 +159,7 @@ def _is_byte_level(tokenizer: Tokenizer) -> bool:
 
 
 def _settings_in(path: Path) -> dict[str, object]:
-    """Return the values of the file that are not null; none if the file does not exist."""
+    """Return the values of the file that are not null; an empty dictionary if the file does not exist."""
     return {key: value for key, value in read_json(path).items() if value is not None} if path.exists() else {}
 
 
@@ -181,7 +181,7 @@ def _read_wordpiece(path: Path, settings: Mapping[str, object]) -> Tokenizer:
     strip_accents = settings.get("strip_accents")
     tokenizer.normalizer = BertNormalizer(
         handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
-        strip_accents=None if strip_accents is None else bool(strip_accents),  # None: where letters are lower-cased
+        strip_accents=None if strip_accents is None else bool(strip_accents),  # None: strip if lower-casing
         lowercase=bool(settings.get("do_lower_case", True)),
     )
     tokenizer.pre_tokenizer = BertPreTokenizer()

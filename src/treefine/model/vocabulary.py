@@ -18,7 +18,7 @@ from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 UNSEEN = -1  # the id of a label that the model has no name for
-NO_HEAD = -1  # of ROOT, of padding, and of a word whose head is not given
+NO_HEAD = -1  # the head of ROOT, of padding, and of a word whose head is not given
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Vocabulary:
     def label_ids(self, labels: Sequence[str]) -> list[int]:
         """Return the id of each label: that of the known label that `read_as` finds for it, or UNSEEN."""
         ids = self._ids["labels"]
-        unknown = set(labels).difference(ids)  # not remembered between calls: a server is sent any number of them
+        unknown = set(labels).difference(ids)  # not cached: a server may receive any number of them
         if unknown:
             ids = ids | {label: ids.get(read_as(label, ids), UNSEEN) for label in unknown}
         return [ids[label] for label in labels]
@@ -82,12 +82,12 @@ class Vocabulary:
         return self._ids["labels"].get(label)
 
     def tag_ids(self, column: Column, tags: Sequence[str]) -> list[int]:
-        """Return the id of each tag, counted from 1; 0 for no tag and for an unknown one."""
+        """Return the id of each tag, counted from 1; 0 for a missing or unknown tag."""
         ids = self._ids[column]
         return [ids.get(tag, -1) + 1 for tag in tags]
 
     def tags(self, column: Column) -> tuple[str, ...]:
-        """Return the tags of a column; the first one has the id 1."""
+        """Return the tags of a column; the first one has id 1."""
         return self.upos if column == "upos" else self.xpos
 
     def word_ids(self, words: Sequence[str]) -> list[int]:
@@ -104,7 +104,7 @@ class Vocabulary:
 def flat_arcs(
     arcs: Sequence[Arcs], vocabulary: Vocabulary
 ) -> tuple[Int[np.ndarray, " word"], Int[np.ndarray, " word"]]:
-    """Return the head and the label id of each word; NO_HEAD and UNSEEN where it has none.
+    """Return the head and the label id of each word, or NO_HEAD and UNSEEN if it has none.
 
     >>> flat_arcs([Arcs((2, 0), ("det", "root")), Arcs((None,), ("root",))], Vocabulary(labels=("root",)))
     (array([ 2,  0, -1], dtype=int32), array([-1,  0, -1], dtype=int32))
@@ -119,7 +119,7 @@ def flat_arcs(
 def flat_tags(
     sentences: Sequence[Sentence], vocabulary: Vocabulary, columns: Sequence[Column]
 ) -> Int[np.ndarray, "word column"]:
-    """Return the tag ids of the words, one column per column of tags; 0 where a word has no tag."""
+    """Return the tag ids of the words, with one column per tag column; 0 for a word without a tag."""
     ids = np.zeros((sum(map(len, sentences)), len(columns)), np.int32)
     for place, column in enumerate(columns):
         tags = chain.from_iterable(each.upos if column == "upos" else each.xpos for each in sentences)

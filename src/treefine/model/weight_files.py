@@ -1,4 +1,4 @@
-"""The files of model folders: their names, and how JSON and safetensors are read; each fault is a ModelError."""
+"""The files of model folders: their names, and readers of JSON and safetensors that raise a ModelError on any fault."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The names of the files in a model folder; a tokenizer's own are in `subwords`."""
+    """The names of the files in a model folder; the tokenizer's files are named in `subwords`."""
 
     config: str = "config.json"
     vocabulary: str = "vocabulary.json"
     weights: str = "model.safetensors"
     card: str = "README.md"
-    initial: str = "initial"  # the folder of the initial parser, where the model has one of its own
-    segmenter: str = "segmenter"  # the folder of the segmenter, where it was trained with one
+    initial: str = "initial"  # the folder of the initial parser, if the model has its own
+    segmenter: str = "segmenter"  # the folder of the segmenter, if it was trained with one
 
 
 LAYOUT = ModelFiles()
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; a damaged or missing one is a ModelError."""
+    """Read the tensors of a safetensors file. A damaged or missing file raises a ModelError."""
     if not path.exists():
         pickled = [each.name for each in path.parent.glob("*.bin")]
         hint = "Weights are read from safetensors alone"
         hint += f", not from the pickle {pickled[0]}: save the model in that format." if pickled else "."
         raise ModelError("There is no such file.", hint=hint, path=str(path))
-    from safetensors.torch import load_file  # which loads torch, and a tokenizer needs none
+    from safetensors.torch import load_file  # here, because it imports torch, which a tokenizer does not need
 
     try:
         return load_file(path)
@@ -48,7 +48,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; anything else is a ModelError."""
+    """Read a JSON object. Anything else raises a ModelError."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -66,14 +66,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """A value as JSON that a person can read."""
+    """Write a value as human-readable JSON."""
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def check_weights(
     weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, may_lack: frozenset[str] = frozenset(), path: str
 ) -> None:
-    """Refuse weights that are missing, of no use, of another shape, or no numbers, by name."""
+    """Raise a ModelError that names all weights that are missing, surplus, of the wrong shape, or not finite."""
     missing = sorted(wanted.keys() - weights.keys() - may_lack)
     surplus = sorted(weights.keys() - wanted.keys())
     wrong = [
@@ -93,7 +93,7 @@ def check_weights(
 
 
 def shown_shape(weight: Tensor) -> str:
-    """The shape of a weight as a message shows it."""
+    """Format the shape of a weight for an error message."""
     return " × ".join(map(str, weight.shape)) if weight.dim() else "a number"
 
 
