@@ -99,6 +99,14 @@ def test_on_a_gpu_replayed_steps_give_the_trees_of_the_parser(kind):
         assert [each.to_text() for each in parser.stream(sentences)] == expected
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("precision", ["float16", "float32"])
+def test_on_a_gpu_asking_for_confidence_changes_no_tree(precision):
+    parser = Parser.from_pretrained("en", device="cuda", precision=precision)
+
+    assert list(parser.stream(sample())) == [each.sentence for each in parser.stream_parses(sample())]
+
+
 def test_the_engine_starts_from_an_initial_parse():
     from treefine.parsing.initial import given as given_arcs
 
