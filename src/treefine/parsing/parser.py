@@ -71,7 +71,7 @@ class Parser:
 
         Options that are left out stay, but T and `stop_above` follow a new `initial`.
         """
-        if options.get("device", self.device) != self.device:
+        if find_device(options.get("device") or self.device) != self.device:
             raise TreefineError("The model is on another device.", hint="Load it on that device.")
         own = replace(self.options, initial=self.initial, device=self.device)
         other = Parser(self.model, segmenter=self.segmenter, **own.updated(options).given)

@@ -1,0 +1,40 @@
+"""What a caller asks of a parser."""
+
+from dataclasses import fields
+
+import pytest
+
+from tests.support.tiny import tiny_parser
+from treefine.errors import TreefineError
+from treefine.parsing.options import OptionValues, ParserOptions
+
+
+def test_keyword_arguments_are_the_fields_of_the_options():
+    names = [each.name for each in fields(ParserOptions)]
+
+    assert list(OptionValues.__annotations__) == names
+    assert [OptionValues.__annotations__[each.name].__forward_arg__ for each in fields(ParserOptions)] == [
+        each.type for each in fields(ParserOptions)
+    ]
+
+
+def test_only_options_that_are_not_none_are_given():
+    assert ParserOptions().given == {}
+    assert ParserOptions(k=2, is_projective=False).given == {"k": 2, "is_projective": False}
+
+
+def test_steps_and_stop_follow_a_new_initial_parser_unless_they_are_given_too():
+    options = ParserOptions(max_steps=2, stop_above=0.9, k=3)
+
+    assert options.updated({"tags": "none"}) == ParserOptions(max_steps=2, stop_above=0.9, k=3, tags="none")
+    assert options.updated({"initial": "empty"}) == ParserOptions(initial="empty", k=3)
+    assert options.updated({"initial": "empty", "max_steps": 1}) == ParserOptions(initial="empty", max_steps=1, k=3)
+    assert options.updated({"initial": None}) == options
+
+
+def test_an_unknown_option_and_another_device_are_refused():
+    with pytest.raises(TypeError, match="max_step"):
+        tiny_parser(max_step=2)
+    with pytest.raises(TreefineError, match=r"The model is on another device\. Load it on that device\."):
+        tiny_parser().using(device="cpu:0")
+    assert tiny_parser().using(device="cpu").device.type == "cpu"
