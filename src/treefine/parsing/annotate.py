@@ -1,4 +1,4 @@
-"""What a parser has to say of a sentence beside its tree, in MISC and in comments."""
+"""Write a parser's results into a sentence: arcs and tags into columns, confidences into MISC and comments."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from treefine.config import Column
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 
-_CONFIDENCE, _AGREEMENT = "Conf", "Agree"  # marks in MISC
+_CONFIDENCE, _AGREEMENT = "Conf", "Agree"  # keys in MISC
 
 
 def with_confidence(sentence: Sentence, words: Sequence[float], whole: float) -> Sentence:
-    """The sentence with the confidence in each word in MISC, and that in all of it in a comment."""
+    """Return the sentence with each word's confidence in MISC and the confidence of the whole in a comment."""
     sentence = _with_marks(sentence, _CONFIDENCE, words, what="the confidence")
     return _with_comments(sentence, {"confidence": f"{whole:.2f}"})
 
 
 def with_rank(sentence: Sentence, rank: int, n_trees: int, probability: float, agreement: Sequence[float]) -> Sentence:
-    """One of the best trees of a sentence: a name of its own, what it is and how probable in comments, and in MISC the
-    share of the steps that had each arc.
+    """Return one of the k best trees with its own sent_id, and with its rank and probability in comments.
+
+    MISC gets the share of the steps that agreed with each arc.
     """
     sentence = _with_marks(sentence, _AGREEMENT, agreement, what="what the steps agreed on")
     if sentence.sent_id and rank > 1:
@@ -40,7 +41,7 @@ def _with_marks(sentence: Sentence, name: str, numbers: Sequence[float], *, what
 
 
 def _with_comments(sentence: Sentence, values: dict[str, str]) -> Sentence:
-    """The sentence with these comments at the end, in place of older ones of the same names."""
+    """Return the sentence with these comments at the end; they replace older ones with the same keys."""
     kept = [comment for comment in sentence.comments if _key(comment) not in values]
     return replace(sentence, comments=(*kept, *(f"# {key} = {value}" for key, value in values.items())))
 
@@ -50,7 +51,7 @@ def _key(comment: str) -> str:
 
 
 def noted(note: str, mark: str) -> str:
-    """MISC with one more mark, in place of an older one of the same name.
+    """Return MISC with one more mark, which replaces an older one with the same key.
 
     >>> noted("_", "Conf=0.97"), noted("Conf=0.10|SpaceAfter=No", "Conf=0.97")
     ('Conf=0.97', 'SpaceAfter=No|Conf=0.97')
@@ -61,7 +62,7 @@ def noted(note: str, mark: str) -> str:
 
 
 def with_parse(sentence: Sentence, arcs: Arcs, columns: Sequence[Column], tags: Sequence[Sequence[str]]) -> Sentence:
-    """The sentence with these arcs, and with the tags of these columns, if there are any, where it had none."""
+    """Return the sentence with these arcs, and with these tags, if any, for words that had no tag."""
     sentence = sentence.with_arcs(arcs)
     for column, new in zip(columns, tags, strict=False):
         index = sentence.format.upos if column == "upos" else sentence.format.xpos

@@ -1,4 +1,4 @@
-"""Run sentences through a model in batches, and return them in the order they came."""
+"""Run sentences through a model in batches of similar length, and return the results in input order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from treefine.treebank.sentence import Sentence
 Member = TypeVar("Member")
 Result = TypeVar("Result")
 
-CHUNK_BATCHES = 16  # batches' worth of sentences that are sorted by length together
-MOST_SENTENCES = 4096  # in such a chunk
+CHUNK_BATCHES = 16  # sentences are sorted by length within a chunk of about this many batches …
+MOST_SENTENCES = 4096  # … or this many sentences
 
 
 def chunks(items: Iterable[Member], size: Callable[[Member], int], batch_pieces: int) -> Iterator[list[Member]]:
-    """Cut a stream into chunks, large enough to hold sentences of similar length and small enough for the memory."""
+    """Cut a stream into chunks, large enough to contain sentences of similar length, small enough for memory."""
     chunk: list[Member] = []
     total = 0
     for item in items:
@@ -39,9 +39,10 @@ def chunks(items: Iterable[Member], size: Callable[[Member], int], batch_pieces:
 def batches(
     sizes: Sequence[int], batch_pieces: int, longest: int, *, with_padding: int | None = None
 ) -> list[list[int]]:
-    """Choose which sentences to score together, by similar length; one longer than `longest` is alone.
+    """Choose which sentences to score together, by similar length. A sentence longer than `longest` is alone.
 
-    Padding counts as pieces, unless `with_padding` says how much a batch may come to with it.
+    `batch_pieces` limits the pieces of a batch, padding included. With `with_padding`, `batch_pieces` limits the pieces
+    without padding, and `with_padding` the pieces with it.
 
     >>> batches([3, 9, 2, 3], 8, longest=8)
     [[2, 0], [3], [1]]
@@ -69,7 +70,7 @@ def halving(
     work: Callable[[Sequence[int]], list[Result]],
     on_one: Callable[[int], TreefineError],
 ) -> list[Result]:
-    """Return what `work` makes of each number; if memory runs out, halve them, and raise `on_one` for one alone."""
+    """Return the results of `work`. If memory runs out, halve the numbers; if one alone is too much, raise `on_one`."""
     try:
         return work(numbers)
     except (MemoryError, RuntimeError) as error:
@@ -77,7 +78,7 @@ def halving(
             raise
         if len(numbers) == 1:
             raise on_one(numbers[0]) from error
-    gc.collect()  # the error held on to the tensors of its frames
+    gc.collect()  # the traceback kept the tensors of its frames alive
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     middle = len(numbers) // 2
@@ -90,10 +91,10 @@ Work = Callable[[Plan, Sequence[Item]], list[Result]]
 def run(
     plan: Plan, sentences: Iterable[Sentence], work: Work[Result], *, skip: int = 0
 ) -> Iterator[tuple[Sentence, Result]]:
-    """Yield each sentence with what `work` makes of it (`results.trees`, `parses` or `steps`), in order.
+    """Yield each sentence with its result of `work` (`results.trees`, `parses` or `steps`), in order.
 
-    The first `skip` sentences are left out, mostly without work. Those after them are in the same batches as without
-    `skip`, so that their numbers are the same to the last digit.
+    The first `skip` sentences are left out, mostly without being parsed. The other sentences are in the same batches as
+    without `skip`, so their scores are the same to the last digit.
     """
     return run_items(plan, items_of(plan, sentences), work, skip=skip)
 
@@ -101,7 +102,7 @@ def run(
 def run_items(
     plan: Plan, items: Iterable[Item], work: Work[Result], *, skip: int = 0
 ) -> Iterator[tuple[Sentence, Result]]:
-    """Do the same for sentences whose initial parses and constraints are known."""
+    """Do the same as `run` for sentences whose initial parses and constraints are known."""
     encoder, most = plan.model.settings.encoder, plan.shape.most_pieces
     longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else most
     cut = (item._replace(pieces=plan.model.pieces_of(item.sentence)) for item in items)
@@ -128,7 +129,7 @@ def run_items(
 
 
 def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
-    """Yield each sentence with its initial parse and its constraints; refuse those that do not fit the sentence."""
+    """Yield each sentence with its initial parse and its constraints; raise an error if they do not fit it."""
     ours, for_initial, for_constraints = tee(sentences, 3)
     parses, decided = plan.initial(for_initial), plan.constrain(for_constraints)
     for sentence in ours:
@@ -144,7 +145,7 @@ def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
             check_constraints(sentence, constraints, plan.decoder, plan.model.vocabulary)
             arcs = named_as_given(arcs, constraints, plan.model.vocabulary)
         yield Item(sentence, arcs, constraints)
-    for _ in parses:  # where there are more, some know why that is wrong
+    for _ in parses:  # asking for one more also lets the iterator raise a clearer error of its own
         raise TreefineError("The initial parser gave more parses than there are sentences.")
     for _ in decided:
         raise TreefineError("There are constraints for more sentences than there are.")

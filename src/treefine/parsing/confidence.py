@@ -21,7 +21,7 @@ from treefine.parsing.trees import best_trees, log_sum_of_trees
 from treefine.treebank.constraints import FREE, Constraints
 from treefine.treebank.graph import Graph
 
-LEAST = 1e-12  # the doubt of a word that is sure: a sentence of such words is sure as well
+LEAST = 1e-12  # probabilities are clipped to [LEAST, 1 - LEAST] before their logarithm is taken
 
 
 class Confidence(NamedTuple):
@@ -32,16 +32,16 @@ class Confidence(NamedTuple):
 
     @property
     def both(self) -> float:
-        """That head and label are right."""
+        """The probability that head and label are right."""
         return self.arc * self.label
 
 
 def word_confidences(
     scores: Scores, trees: Graphs, decoder: Decoder, settings: ConfidenceSettings
 ) -> Float[Tensor, "batch word two"]:
-    """The confidence in the head and in the label of each word of these trees; those of ROOT and padding mean nothing.
+    """Return the confidence in the head and in the label of each word; the rows of ROOT and padding mean nothing.
 
-    A temperature changes no choice: it only makes the probabilities of all choices more or less alike.
+    The temperatures calibrate the probabilities and change no decision.
     """
     heads, labels = trees.heads.clamp(min=0), trees.labels.clamp(min=0)
     arcs = (scores.arcs / settings.arc_temperature).softmax(-1)
@@ -51,10 +51,10 @@ def word_confidences(
 
 
 def sentence_confidence(words: Iterable[Confidence], settings: ConfidenceSettings) -> float:
-    """The probability that all heads and labels of a sentence are right.
+    """Return the probability that all heads and labels of a sentence are right.
 
-    Words are wrong together, so their product is too low. What it says of a sentence is the sum of the words' doubts,
-    -log p; the odds of a fault are a power of that sum.
+    Errors of words are correlated, so the product of their probabilities is too low. Instead, the odds of an error in
+    the sentence are a power of the sum of -log p over its words.
 
     >>> sentence_confidence([Confidence(1.0, 1.0)], ConfidenceSettings()) > 0.999
     True
@@ -67,7 +67,7 @@ def sentence_confidence(words: Iterable[Confidence], settings: ConfidenceSetting
 
 
 def doubt_of(words: Iterable[Confidence]) -> float:
-    """The sum of -log p over the words of a sentence."""
+    """Return the sum of -log p over the words of a sentence."""
     return sum(-math.log(max(LEAST, min(1 - LEAST, word.both))) for word in words)
 
 
@@ -78,12 +78,12 @@ class RankedTree(NamedTuple):
     """One of the k best trees of a sentence, with the best labels for its heads."""
 
     tree: Graph
-    probability: float  # of its heads, among all trees with one root that obey what was decided
+    probability: float  # of its heads, among all trees with one root that satisfy the constraints
     label_probability: float  # that all labels are right, if all heads are
 
     @property
     def both(self) -> float:
-        """That all heads and labels are right."""
+        """The probability that all heads and labels are right."""
         return self.probability * self.label_probability
 
 
@@ -95,10 +95,10 @@ def ranked_trees(
     k: int,
     constraints: Constraints = FREE,
 ) -> tuple[RankedTree, ...]:
-    """The k best trees of one sentence; fewer where there are no more.
+    """Return the k best trees of one sentence, or all of them if there are fewer.
 
-    The best one has the largest sum that the decoder maximises, as in every parse. Probabilities are calibrated as
-    those of words are: arcs count by their scores over the temperature, and trees by the product of their arcs.
+    The first tree is the one that the decoder finds for every parse. Probabilities are calibrated as for words: arc
+    scores are divided by the temperature, and the probability of a tree is the normalised product of its arcs'.
     """
     arcs = scores.arcs[0].double()
     log_arcs = (arcs / settings.arc_temperature).log_softmax(-1).cpu().numpy()
@@ -120,7 +120,7 @@ def ranked_trees(
 def _labelled(
     scores: Scores, decoder: Decoder, settings: ConfidenceSettings, vocabulary: Vocabulary, pairs: Sequence[Pair]
 ) -> tuple[dict[Pair, str], dict[Pair, float]]:
-    """The best label of each arc, and the logarithm of its probability. Most arcs are in all trees, and scored once."""
+    """Return the best label of each arc and its log-probability. Trees share most arcs, so each arc is scored once."""
     words, heads = torch.tensor(pairs, device=scores.arcs.device).T
     labels = decoder.obeying(scores.arc_labels(words, heads), heads)
     best = labels.argmax(-1)
@@ -130,7 +130,7 @@ def _labelled(
 
 
 def agreement(tree: Graph, steps: Sequence[Graph]) -> tuple[float, ...]:
-    """For each word of a tree, the share of the steps whose graph has the same head and label for it.
+    """Return, for each word of a tree, the share of the steps whose graph has the same head and label for it.
 
     >>> first, second = Graph.of_words([2, 0], ["obj", "root"]), Graph.of_words([2, 0], ["nsubj", "root"])
     >>> agreement(second, [first, second])

@@ -1,4 +1,4 @@
-"""What a person decided, as what the decoder may choose; and whether any tree obeys it."""
+"""Turn a user's constraints into masks for the decoder, and check that some tree satisfies them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import Sentence
 
 Mask = NDArray[np.bool_]
-MOST_TOLD = 8  # decisions in an error
-MOST_WORK = 50_000_000  # arcs and decisions looked at to find those that contradict each other: ten seconds or so
+MOST_TOLD = 8  # decisions listed in an error message
+MOST_WORK = 50_000_000  # arcs and decisions visited to find a contradiction: about ten seconds
 
 
 def named_as_given(arcs: Arcs, constraints: Constraints, vocabulary: Vocabulary) -> Arcs:
-    """Initial arcs in which a label that is kept has the name that was given, not the one that it was read by.
+    """Return the initial arcs with constrained labels spelled as the user gave them, not as the model reads them.
 
-    So a label of another scheme that stays is no change.
+    A kept label of another label scheme is then not reported as a change.
     """
     labels = list(arcs.labels)
     for word, label in constraints.labels.items():
@@ -37,7 +37,7 @@ def named_as_given(arcs: Arcs, constraints: Constraints, vocabulary: Vocabulary)
 def allowed_of(
     constraints: Sequence[Constraints], lengths: Sequence[int], decoder: Decoder, vocabulary: Vocabulary
 ) -> Allowed | None:
-    """What each sentence of a batch may choose from; None where nothing was decided about any."""
+    """Return the allowed heads and labels of each sentence of a batch; None if no sentence has constraints."""
     if not any(constraints):
         return None
     n_words = max(lengths) + 1
@@ -51,9 +51,9 @@ def allowed_of(
 
 
 def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary: Vocabulary) -> tuple[Mask, Mask]:
-    """[dep, head] and [dep, label]: what is allowed.
+    """Return the masks of allowed heads [dep, head] and labels [dep, label].
 
-    By the root label's rule, a decision about a word's label may say whether the word is a root.
+    Because of the root label rule, a decision about a word's label can determine whether the word is the root.
     """
     n_labels = len(vocabulary.labels)
     root_label = decoder.root_label if n_labels > 1 else None
@@ -66,7 +66,7 @@ def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary:
     for word, names in constraints.not_labels.items():
         labels[word, [label for label in map(vocabulary.label_id, names) if label is not None]] = False
     for word, name in constraints.labels.items():
-        (label,) = vocabulary.label_ids([name])  # of one that is unknown, the network says nothing
+        (label,) = vocabulary.label_ids([name])  # for an unknown label the network has no scores
         labels[word] = np.arange(n_labels) == label if label != UNSEEN else True
         if name in constraints.not_labels.get(word, ()):
             labels[word] = False
@@ -78,7 +78,7 @@ def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary:
 
 
 def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Decoder, vocabulary: Vocabulary) -> None:
-    """Refuse decisions that no tree obeys, and name the words whose decisions cannot hold together."""
+    """Raise an error if no tree satisfies the decisions; it lists the ones that contradict each other."""
     _check_words(sentence, constraints)
     atoms = [*_atoms(constraints)]
     for atom in atoms:
@@ -141,7 +141,7 @@ def _joined(atoms: Sequence[_Atom]) -> Constraints:
 
 
 def _obvious(constraints: Constraints, n_words: int) -> list[_Atom]:
-    """Heads that make a cycle, or two roots: found at once, however many decisions there are."""
+    """Return the decided heads that form a cycle or two roots, which are fast to find; empty if there are none."""
     for cycle in find_cycles([constraints.heads.get(word, ROOT) for word in range(n_words + 1)]):
         return [_Atom(word, head=constraints.heads[word]) for word in cycle]
     roots = [word for word, head in constraints.heads.items() if head == ROOT]
@@ -149,7 +149,7 @@ def _obvious(constraints: Constraints, n_words: int) -> list[_Atom]:
 
 
 def _work(n_words: int, n_atoms: int, decoder: Decoder) -> int:
-    """What it takes to see whether a tree obeys: of all its arcs, and for a projective one much more if it is long."""
+    """Estimate the work of one check: all arcs and decisions, and much more for a long projective tree."""
     n_arcs = (n_words + 1) ** 2
     return n_atoms + (n_arcs * (1 + n_words // 100) if decoder.is_projective else n_arcs)
 
@@ -157,9 +157,10 @@ def _work(n_words: int, n_atoms: int, decoder: Decoder) -> int:
 def _smallest(
     atoms: list[_Atom], is_possible: Callable[[Sequence[_Atom]], bool], n_trials: int
 ) -> tuple[list[_Atom], bool]:
-    """A part of the decisions that is impossible, and whether it is possible without any one of them.
+    """Return a subset of the decisions that is impossible, and whether it is minimal.
 
-    Ever smaller stretches are left out wherever the rest stays impossible, labels first, until the trials are used up.
+    Runs of decisions are left out, labels first, if the rest stays impossible. The runs get shorter until they are
+    single decisions or the trials are used up.
     """
     size = len(atoms) // 2
     while size:

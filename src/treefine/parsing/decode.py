@@ -1,4 +1,4 @@
-"""Scores to graphs: argmax between steps, the best tree at the end (Sec. 3.2.2)."""
+"""Turn scores into graphs: argmax between steps, the highest-scoring tree at the end (Sec. 3.2.2)."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from treefine.treebank.graph import ROOT, non_projective_words
 
 @dataclass(frozen=True)
 class Decoder:
-    """How a model's scores become graphs."""
+    """The rules by which a model's scores become graphs and trees."""
 
-    root_label: int | None = None  # a word has it if and only if its head is ROOT; None for no such rule
+    root_label: int | None = None  # a word has it if and only if its head is ROOT; None: no such rule
     tree_over: Literal["log-probabilities", "probabilities"] = "log-probabilities"
     is_projective: bool = False
 
     @classmethod
     def of(cls, model: ParserModel, *, is_projective: bool = False) -> Decoder:
-        """The one that a model's settings ask for."""
+        """Return the decoder for a model's settings."""
         settings = model.settings.decode
         root_label = model.vocabulary.label_id(settings.root_label) if settings.root_rule == "exact" else None
         return cls(root_label, settings.tree_over, is_projective)
 
     def graphs(self, scores: Scores, is_word: Bool[Tensor, "batch word"], *, as_trees: Collection[int] = ()) -> Graphs:
-        """The best head of each word and the best label for it; the graphs may have cycles and several roots.
+        """Return the best head of each word with its best label; the graphs may have cycles and several roots.
 
-        The sentences in `as_trees` have their best trees instead.
+        The sentences in `as_trees` get their highest-scoring trees instead.
         """
         graphs = labelled(scores.best_heads, self.best_labels(scores), is_word)
         return self.trees(scores, graphs, is_word, rows=as_trees) if as_trees else graphs
 
     def best_labels(self, scores: Scores) -> Float[Tensor, "batch word label"]:
-        """The scores of the labels for the best heads, -inf where the root label's rule forbids one."""
+        """Return the label scores for the best heads, with -inf for labels that the root label rule forbids."""
         return self.obeying(scores.best_labels, scores.best_heads)
 
     def allowed_labels(self, scores: Scores, heads: Int[Tensor, "batch word"]) -> Float[Tensor, "batch word label"]:
-        """The scores of the labels for these heads, -inf where the root label's rule forbids one."""
+        """Return the label scores for these heads, with -inf for labels that the root label rule forbids."""
         return self.obeying(scores.labels(heads), heads)
 
     def labels_of(self, scores: Scores, graphs: Graphs) -> Float[Tensor, "batch word label"]:
-        """The same for the heads of graphs: only sentences with other heads than the best ones are scored anew."""
+        """Return the same for the heads of graphs; only sentences whose heads are not the best are scored again."""
         heads = graphs.heads.clamp(min=0)
         differs = ((heads != scores.best_heads) & (graphs.heads >= 0)).any(1).tolist()
         rows = [row for row, is_one in enumerate(differs) if is_one]
@@ -69,7 +69,7 @@ class Decoder:
     def obeying(
         self, labels: Float[Tensor, "*arcs label"], heads: Int[Tensor, "*arcs"]
     ) -> Float[Tensor, "*arcs label"]:
-        """The scores of labels, -inf where the root label's rule forbids one for a head."""
+        """Return the label scores, with -inf for labels that the root label rule forbids with these heads."""
         if self.root_label is None or labels.shape[-1] == 1:
             return labels
         is_root_label = torch.arange(labels.shape[-1], device=labels.device) == self.root_label
@@ -83,7 +83,10 @@ class Decoder:
         *,
         rows: Collection[int] | None = None,
     ) -> Graphs:
-        """For each sentence (or those in `rows`) the highest-scoring tree with one root; a graph may be it already."""
+        """Return the highest-scoring tree with one root for each sentence (or those in `rows`).
+
+        A graph that is already a tree is that tree.
+        """
         wrong = [row for row in self.not_trees(graphs, is_word) if rows is None or row in rows]
         if not wrong:
             return graphs
@@ -97,11 +100,11 @@ class Decoder:
         return Graphs(heads, labels, graphs.has_any)
 
     def best_heads(self, arcs: Float[Tensor, "dep head"]) -> Heads:
-        """The heads of the best tree of one sentence, from the scores of its arcs."""
+        """Return the heads of the highest-scoring tree of one sentence, from its arc scores."""
         return self.search(self.weights(arcs))
 
     def lead(self, arcs: Float[Tensor, "dep head"]) -> float:
-        """By how much the best tree of one sentence beats all others, in the sum that it maximises."""
+        """Return by how much the total weight of the best tree of one sentence exceeds that of the second best."""
         weights = self.weights(arcs)
         words = np.arange(1, len(weights))
         totals = [float(weights[words, heads[1:]].sum()) for heads in islice(best_trees(weights, self.search), 2)]
@@ -110,14 +113,14 @@ class Decoder:
         return totals[0] - totals[1]
 
     def has_tree(self, allowed: Bool[np.ndarray, "dep head"]) -> bool:
-        """Whether there is a tree of these arcs alone."""
+        """Return whether there is a tree of allowed arcs only."""
         heads = self.search(np.where(allowed, 0.0, -math.inf))
         return bool(allowed[np.arange(1, len(heads)), heads[1:]].all())
 
     def weights(self, arcs: Float[Tensor, "dep head"]) -> Weights:
-        """What the best tree has the largest sum of; -inf for an arc that cannot be."""
-        scores: Weights = arcs.cpu().double().numpy()  # few numbers, for which torch's threads are too many
-        with np.errstate(invalid="ignore"):  # of words that may have no head at all
+        """Return the arc weights whose sum the best tree maximises; -inf for an impossible arc."""
+        scores: Weights = arcs.cpu().double().numpy()  # so few numbers are faster without torch's threads
+        with np.errstate(invalid="ignore"):  # a word may have no possible head
             scores = scores - scores.max(axis=-1, keepdims=True)
             weights: Weights = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
         if self.tree_over == "probabilities":
@@ -125,15 +128,15 @@ class Decoder:
         return weights
 
     def search(self, weights: Weights) -> Heads:
-        """The heads of the tree with the largest sum of weights."""
+        """Return the heads of the tree with the largest sum of weights."""
         return projective_tree(weights) if self.is_projective else maximum_tree(weights)
 
     def not_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> list[int]:
-        """The sentences whose graph is no tree with one root, or not projective where it has to be."""
+        """Return the sentences whose graph is not a tree with one root, or not projective although it must be."""
         return [row for row, is_one in enumerate(self.are_trees(graphs, is_word).tolist()) if not is_one]
 
     def are_trees(self, graphs: Graphs, is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:
-        """Whether each sentence's graph is a tree with one root, and projective where it has to be."""
+        """Return whether each sentence's graph is a tree with one root, and projective if it must be."""
         is_tree = are_trees(graphs.heads, is_word)
         if not self.is_projective:
             return is_tree
@@ -148,14 +151,14 @@ class Decoder:
 def labelled(
     heads: Int[Tensor, "batch word"], labels: Float[Tensor, "batch word label"], is_word: Bool[Tensor, "batch word"]
 ) -> Graphs:
-    """These heads, each with the best of the labels that are scored for it."""
+    """Return the graphs with these heads and the highest-scoring label for each."""
     is_dependent = dependents(is_word)
     labels = labels.argmax(-1)
     return Graphs(torch.where(is_dependent, heads, NO_HEAD), torch.where(is_dependent, labels, UNSEEN), has_any=True)
 
 
 def made_trees(model: ParserModel, initial: Graphs) -> list[int]:
-    """The sentences whose first graph has to be a tree: none, or as the model is set those that start without one."""
+    """Return the sentences whose first graph must be a tree: those that start without a graph, if the model says so."""
     if model.settings.decode.first_graph == "argmax":
         return []
     rows: list[int] = (initial.heads < 0).all(1).nonzero()[:, 0].tolist()
@@ -163,7 +166,7 @@ def made_trees(model: ParserModel, initial: Graphs) -> list[int]:
 
 
 def are_trees(heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:
-    """Whether each sentence's heads make a tree with one root: going up in ever longer strides, all reach ROOT."""
+    """Return whether each sentence's heads form a tree with one root: all words reach ROOT, in steps that double."""
     is_dependent = dependents(is_word)
     above = torch.where(is_dependent, heads, ROOT)
     has_one_root = ((above == ROOT) & is_dependent).sum(1) == 1
@@ -173,7 +176,7 @@ def are_trees(heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch wor
 
 
 def dependents(is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, "batch word"]:
-    """The words without ROOT and padding."""
+    """Return the mask of words without ROOT and padding."""
     is_dependent = is_word.clone()
     is_dependent[:, ROOT] = False
     return is_dependent

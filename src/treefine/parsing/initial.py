@@ -1,4 +1,4 @@
-"""Initial parses G⁰ (Sec. 4): none, what the sentences have already, those of a file, or another parser's."""
+"""Initial parses G⁰ (Sec. 4): empty, the trees of the sentences themselves, those of a file, or another parser's."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 InitialParser = Callable[[Iterable[Sentence]], Iterator[Arcs]]
-"""For each sentence of a stream the arcs to start from, in the same order. An initial parser is deterministic."""
+"""A deterministic function that yields the initial arcs of each sentence of a stream, in order."""
 
-MOST_NAMES = 2_000  # labels whose reading is remembered: a server sees whatever anyone sends
+MOST_NAMES = 2_000  # labels in the cache; a server may receive any number of different labels
 
 
 def empty(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-    """No graph: the first step is the plain encoder's."""
+    """Yield arcs without heads: there is no graph, and the first step uses the plain encoder."""
     for sentence in sentences:
         yield Arcs((None,) * len(sentence), (BLANK,) * len(sentence))
 
 
 def given(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-    """The heads and labels that the sentences have; a word whose HEAD is blank has no arc."""
+    """Yield the heads and labels of the sentences themselves; a word whose HEAD is blank has no arc."""
     for sentence in sentences:
         yield sentence.arcs
 
 
 def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> InitialParser:
-    """The trees of another parser, such as SynTr or the biaffine one: `parse` is its `stream`."""
+    """Return the trees of another parser, such as SynTr or the biaffine one; `parse` is its `stream`."""
 
     def initial(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         return given(parse(sentences))
@@ -39,7 +39,7 @@ def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> In
 
 
 def from_file(path: str, *, format: str | None = None) -> InitialParser:
-    """The trees of a treebank file over the same text; words and sentences may be cut otherwise (`transferred`)."""
+    """Return the trees of a treebank file of the same text; its segmentation may differ (see `transferred`)."""
 
     def initial(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         return transferred(sentences, read_treebank(path, format=format), path)
@@ -49,7 +49,7 @@ def from_file(path: str, *, format: str | None = None) -> InitialParser:
 
 @dataclass(frozen=True)
 class Renamed:
-    """What `renamed` gives."""
+    """An initial parser with its labels mapped to known ones; see `renamed`."""
 
     initial: InitialParser
     known: Collection[str]
@@ -57,7 +57,7 @@ class Renamed:
     _found: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-        """The arcs of each sentence."""
+        """Yield the arcs of each sentence."""
         for heads, labels in self.initial(sentences):
             yield Arcs(heads, tuple(map(self._name, heads, labels)))
 
@@ -73,9 +73,9 @@ class Renamed:
 
 
 def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> Renamed:
-    """The arcs of another initial parser, with those of the known labels that its labels are read as (`read_as`).
+    """Return an initial parser whose labels are mapped to the known labels they are read as (`read_as`).
 
-    The known labels are those of a model: `parser.model.vocabulary.labels`. The names go before all else, as those of
-    `read_label_map` do.
+    The known labels are those of a model, `parser.model.vocabulary.labels`. The mapping `names` takes precedence, like
+    that of `read_label_map`.
     """
     return Renamed(initial, known, names)

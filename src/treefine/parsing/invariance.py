@@ -1,15 +1,18 @@
-"""The same tree whatever else is in the batch.
+"""Batch invariance: give a sentence the same tree whatever else is in its batch.
 
 Padding changes no score in exact arithmetic: masked keys have weight zero, and no operation mixes sentences. In
-floating point the order of a sum depends on the shape of the tensors, so scores differ by some ε between batches; it
-grows with the scores (in fp32 some millionths of the largest, as the tests measure). A decision whose two best
-candidates are farther apart than 2 ε falls the same way in every batch. For any other one, the sentence is scored again
-alone; alone its tensors have one shape, so its scores are always the same. By induction over the steps, each graph is a
-function of the sentence alone, as long as 2 ε is less than TOLERANCE times the largest score of the word in question.
-Where a sentence's best heads are no tree, its tree is found by search. Trees are compared by the sum of their arcs, so
-the best one is the same in every batch if it leads by more than the sum of what its words' scores may differ by.
-How sure a sentence is of a step, and so whether it takes another, is a mean of probabilities; how far that can move is
-bounded in `unsteadiness`, and what is nearer to the limit is close as well.
+floating point the order of a sum depends on the tensor shapes, so scores differ by some ε between batches. ε grows with
+the scores (in fp32 it is a few millionths of the largest, as the tests measure). If the two best candidates of a
+decision differ by more than 2 ε, the decision is the same in every batch. Otherwise it is close, and the sentence is
+scored again alone. Alone its tensors always have the same shape, so its scores are always the same. By induction over
+the steps, each graph depends only on the sentence, if 2 ε is less than TOLERANCE times the word's largest score.
+
+If a sentence's best heads do not form a tree, a search finds its tree. Trees are compared by the sum of their arc
+scores, so the best tree is the same in every batch if it leads by more than the sum of its words' score differences.
+
+Whether a sentence takes another step depends on its sureness, a mean of probabilities. `unsteadiness` bounds how much
+it can differ between batches. A sentence whose sureness is closer than that to the limit is also scored alone.
+
 A sentence cut into windows is always alone. (Only when memory runs out are its windows encoded in other groups.)
 """
 
@@ -26,8 +29,8 @@ from treefine.model.scorer import Scores
 from treefine.parsing.decode import Decoder, dependents, labelled
 from treefine.parsing.refine import Tags, log_best, mean_of_words, stopping, sureness
 
-TOLERANCE = 1e-4  # between the best and the second best score, for each unit of the largest one
-LONGEST_SEARCH = 100  # words; a longer sentence may need so many searches that scoring it again takes less time
+TOLERANCE = 1e-4  # the smallest safe difference of the two best scores, relative to the largest one
+LONGEST_SEARCH = 100  # words; for a longer sentence, scoring it again may be faster than the search
 
 
 def stable_scores(
@@ -40,10 +43,10 @@ def stable_scores(
     needs_trees: bool,
     stop_above: float = 1.0,
 ) -> Scores:
-    """The scores of a batch, those of close decisions from scoring their sentences alone.
+    """Return the scores of a batch, in which sentences with a close decision are scored alone.
 
-    Where a sentence is to have a tree and its best heads are none, it is close unless its tree leads clearly. It is to
-    have one with `needs_trees`, or if this step is its last.
+    A sentence needs a tree with `needs_trees`, or if this step is its last. If it needs a tree and its best heads do
+    not form one, it counts as close unless its tree leads clearly.
     """
     scores = score(batch, graphs, tags)
     if len(batch) == 1:
@@ -74,7 +77,7 @@ def stable_scores(
 def close_calls(
     scores: Scores, labels: Float[Tensor, "batch word label"], is_word: Bool[Tensor, "batch word"]
 ) -> Bool[Tensor, " batch"]:
-    """The sentences in which a head, a label for it or a tag wins by too little to win in every batch."""
+    """Return the sentences in which some head, label or tag does not lead by enough to win in every batch."""
     is_close = torch.stack([_is_close(each) for each in (scores.arcs, labels, *scores.tags)]).any(0)
     is_close = is_close & is_word
     is_close[:, 0] = False
@@ -82,10 +85,10 @@ def close_calls(
 
 
 def leads_clearly(scores: Scores, decoder: Decoder) -> bool:
-    """Whether one sentence's best tree, and each of its labels, win by enough to win in every batch."""
+    """Return whether one sentence's best tree and all its labels lead by enough to win in every batch."""
     n_words = scores.arcs.shape[1] - 1
     if n_words > LONGEST_SEARCH or decoder.tree_over != "log-probabilities":
-        return False  # probabilities do not change evenly with the scores, so that no sum bounds their difference
+        return False  # differences of scores do not bound those of sums of probabilities
     heads = torch.from_numpy(decoder.best_heads(scores.arcs[0]))[None].to(scores.arcs.device)
     if bool(_is_close(decoder.allowed_labels(scores, heads))[0, 1:].any()):
         return False
@@ -96,11 +99,11 @@ def _is_close(scores: Float[Tensor, "batch word choice"]) -> Bool[Tensor, "batch
     if scores.shape[-1] == 1:
         return torch.zeros(scores.shape[:-1], dtype=torch.bool, device=scores.device)
     best, second = scores.topk(2, dim=-1).values.unbind(-1)
-    return ~(best - second > _least_lead(scores))  # so written, what is not a number is close
+    return ~(best - second > _least_lead(scores))  # written so that NaN counts as close
 
 
 def _least_lead(scores: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word"]:
-    """By how much a word's best choice has to win."""
+    """Return by how much each word's best choice has to lead."""
     return TOLERANCE * scores.masked_fill(scores.isinf(), 0).abs().amax(-1).clamp(min=1)
 
 
@@ -111,9 +114,9 @@ def unsteadiness(
     is_same: Bool[Tensor, "batch dep"],
     noise: Callable[[Float[Tensor, "batch dep choice"]], Float[Tensor, "batch dep"]],
 ) -> Float[Tensor, " batch"]:
-    """Return by how much the sureness may differ if the difference of any two scores of a word may differ by its noise.
+    """Return by how much the sureness can differ if the difference of any two scores of a word can differ by its noise.
 
-    The log odds of the best choice then differ by the noise x at most, and its probability p by x eˣ (1 - p).
+    The log odds of the best choice then differ by at most the noise x, and its probability p by at most x eˣ (1 - p).
     """
     moved = [noise(each) * noise(each).exp() * -log_best(each).expm1() for each in (arcs, labels)]
     return mean_of_words(torch.where(is_same, 0, moved[0] + moved[1]), is_dependent)

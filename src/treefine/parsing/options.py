@@ -1,4 +1,4 @@
-"""What a caller asks of a parser: its options, and sentences or words."""
+"""The options of a parser, and the forms in which it accepts sentences."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParserOptions:
-    """How to parse. None leaves the choice to the model, or to the default in brackets.
+    """The options of a parser. None stands for the model's own value, or for the default in parentheses.
 
-    initial: What to start from: "empty", "given" for the trees that the sentences have, the folder of a SynTr or
+    initial: The initial parse: "empty", "given" for the trees of the sentences themselves, the folder of a SynTr or
         biaffine model, a file of the same text, a Parser, or a function of `treefine.parsing.initial` (the initial
-        parser saved with the model, or nothing).
-    max_steps: T (as in training; if that is not known 3, or 4 from an empty graph).
-    stop_above: A sentence surer than this takes no further step (as the model was measured from an empty graph, and
-        else 1: only a sentence that has converged stops).
-    tags: "given" reads the tags of the sentences, "predicted" predicts them, "none" does without (as in training).
-    is_projective: Whether trees must be projective (no).
-    keep: What a person decided and must stay: what marks in MISC say ("marked"), every head and label that is filled in
+        parser saved with the model, else "empty").
+    max_steps: T (as in training; if unknown, 3, or 4 from an empty graph).
+    stop_above: A sentence surer than this takes no further step (from an empty graph, the value measured for the model;
+        otherwise 1: a sentence stops only when it has converged).
+    tags: "given" reads the tags of the sentences, "predicted" predicts them, "none" uses no tags (as in training).
+    is_projective: Whether trees must be projective (False).
+    keep: Which of the user's decisions to keep: those marked in MISC ("marked"), every head and label that is filled in
         ("given"), or "nothing" ("marked").
-    k: How many of the best trees a Parse has (1).
-    device: A device of torch (a GPU if there is one).
-    precision: The numbers that the encoder runs with: on a CPU float32 or int8, on a GPU float32, float16 or bfloat16
-        (the model's own, for which its loss was measured). All that a parser returns is computed in this precision.
+    k: The number of best trees in a Parse (1).
+    device: A torch device (a GPU if there is one).
+    precision: The precision of the encoder: float32 or int8 on a CPU; float32, float16 or bfloat16 on a GPU (the
+        model's own, for which its loss was measured). Everything a parser returns is computed in this precision.
     batch_pieces: How many pieces are scored together, padding included (`config.BATCH_PIECES`).
     """
 
@@ -58,7 +58,7 @@ class ParserOptions:
         return cast("OptionValues", {name: value for name, value in values.items() if value is not None})
 
     def updated(self, changes: OptionValues) -> ParserOptions:
-        """Return these options with some changed; T and `stop_above` follow a new `initial` unless they are given."""
+        """Return these options with some changed. A new `initial` resets T and `stop_above` unless they are given."""
         given = ParserOptions(**changes).given
         kept = replace(self, max_steps=None, stop_above=None) if "initial" in given else self
         return replace(kept, **given)
@@ -80,7 +80,7 @@ class OptionValues(TypedDict, total=False):
 
 
 def sentence_of(words: Sentence | Sequence[str]) -> Sentence:
-    """Return the sentence itself, or one of these words."""
+    """Return the sentence itself, or a new sentence of these words."""
     if isinstance(words, Sentence):
         return words
     listed = listed_words(words)
@@ -91,7 +91,7 @@ def sentence_of(words: Sentence | Sequence[str]) -> Sentence:
 
 
 def listed_words(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[Sentence | Sequence[str] | str]:
-    """Return the words, or sentences, as a list; refuse text that is not cut into words."""
+    """Return the words or sentences as a list; raise an error for text that is not split into words."""
     if not isinstance(words, Iterable):
         raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
     if isinstance(words, str):

@@ -1,4 +1,4 @@
-"""Parse: a sentence as a parser gives it back, with its place in the text, how sure each arc is, and its steps."""
+"""Parse: a parsed sentence with its place in the text, the confidence in each arc, and its refinement steps."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class ParsedWord(NamedTuple):
     xpos: str
     head: int
     label: str
-    start: int  # its characters in the text that was parsed, from here …
-    end: int  # … to before this; the words of a multiword token share theirs
+    start: int  # the offset of its first character in the parsed text …
+    end: int  # … and the offset after its last one; the words of a multiword token share both
     arc_confidence: float  # the probability that the head is right …
-    label_confidence: float  # … and that the label is, if the head is
+    label_confidence: float  # … and that the label is right, given that the head is
 
     @property
     def confidence(self) -> float:
@@ -40,17 +40,17 @@ class ParsedWord(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A word whose head or label is not the one that it started with."""
+    """A word whose head or label differs from the initial parse."""
 
     word: int  # its number, from 1
     form: str
-    old_head: int | None  # in G⁰; None where that had no arc for the word
+    old_head: int | None  # in G⁰; None if it had no arc for the word
     old_label: str
     head: int
     label: str
-    before: float | None  # how sure the parser is, after its last step, of the old head and label, if it read them …
-    after: float  # … and of the new ones
-    step: int | None  # the first t whose graph has the new arc; None where only the tree has it
+    before: float | None  # after the last step, the confidence in the old head and label, if the parser read them …
+    after: float  # … and in the new ones
+    step: int | None  # the first t whose graph has the new arc; None if only the tree has it
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,38 +58,38 @@ class Parse:
     """One sentence with its tags and its tree."""
 
     sentence: Sentence
-    spans: tuple[Span, ...]  # of each word in the text that was parsed; of words that were cut already, in `text`
+    spans: tuple[Span, ...]  # of each word in the parsed text; if the input was words, in `text`
     word_confidences: tuple[Confidence, ...]
-    confidence: float  # the probability that all heads and labels are right, if its words and its ends are
-    steps: tuple[Graph, ...]  # G¹ … Gᵀ; they may have cycles, and the last is mostly the tree
-    initial: Arcs  # G⁰, without any head where the parser started from nothing
-    initial_confidences: tuple[Confidence | None, ...]  # in its arcs, after the last step; None where none was read
-    converged: bool  # whether the last step repeated its input, so that a further one would too
-    trees: tuple[RankedTree, ...] = ()  # the k best, the tree itself first; none where one alone was asked for
-    was_sure: bool = False  # whether it took no further step because it was sure enough of the last one
-    step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # of each step in its own arcs, where it was asked for
+    confidence: float  # the probability that all heads and labels are right, given the segmentation
+    steps: tuple[Graph, ...]  # G¹ … Gᵀ; they may have cycles, and the last one is mostly the tree
+    initial: Arcs  # G⁰; no word has a head if the parser started from an empty graph
+    initial_confidences: tuple[Confidence | None, ...]  # in the arcs of G⁰, after the last step; None: no arc was read
+    converged: bool  # whether the last step repeated its input, so that a further step would too
+    trees: tuple[RankedTree, ...] = ()  # the k best, starting with the tree itself; empty if k is 1
+    was_sure: bool = False  # whether it stopped early because it was sure enough
+    step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # of each step in its own arcs, if requested
 
     def __len__(self) -> int:
         """Return the number of words."""
         return len(self.sentence)
 
     def __repr__(self) -> str:
-        """Return the text and the number of words, which is what a list of sentences is looked through for."""
+        """Return the text, the number of words and the confidence, so that a list of parses is easy to scan."""
         return f"<Parse {self.text!r}, {len(self)} words, confidence {self.confidence:.2f}>"
 
     @property
     def start(self) -> int:
-        """Where the first word begins in the text that was parsed."""
+        """The offset of the first word in the parsed text."""
         return self.spans[0][0]
 
     @property
     def end(self) -> int:
-        """Where the last word ends there."""
+        """The offset after the last word in the parsed text."""
         return self.spans[-1][1]
 
     @property
     def text(self) -> str:
-        """The sentence as it was written, line breaks as spaces."""
+        """The sentence as written, with line breaks as spaces."""
         return own_text(self.sentence)
 
     @property
@@ -99,17 +99,17 @@ class Parse:
 
     @property
     def upos(self) -> tuple[str, ...]:
-        """Universal tags."""
+        """The universal tags."""
         return self.sentence.upos
 
     @property
     def xpos(self) -> tuple[str, ...]:
-        """Tags of the treebank's own."""
+        """The treebank-specific tags."""
         return self.sentence.xpos
 
     @property
     def tree(self) -> Graph:
-        """Heads and labels."""
+        """The heads and labels of the parse."""
         return self.sentence.graph
 
     @property
@@ -124,7 +124,7 @@ class Parse:
 
     @property
     def words(self) -> tuple[ParsedWord, ...]:
-        """The words with all that was found out about them."""
+        """The words with their tags, arcs, offsets and confidences."""
         columns = (self.forms, self.upos, self.xpos, self.heads, self.labels)
         places = ([span[side] for span in self.spans] for side in (0, 1))
         sure = ([each[side] for each in self.word_confidences] for side in (0, 1))
@@ -132,12 +132,12 @@ class Parse:
 
     @property
     def agreement(self) -> tuple[float, ...]:
-        """For each word, the share of the steps that had its head and label."""
+        """The share of the steps that had the word's final head and label, for each word."""
         return agreement(self.tree, self.steps)
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The words whose head or label is not that of G⁰; all of them where the parser started from nothing."""
+        """The words whose head or label differs from G⁰; all words if the parser started from an empty graph."""
         old = zip(*self.initial, self.initial_confidences, strict=True)
         return tuple(
             Change(
@@ -156,17 +156,17 @@ class Parse:
         )
 
     def to_conllu(self, *, confidence: bool = False) -> str:
-        """The sentence in CoNLL-U (or the format it came in), with `Conf=0.97` in MISC if asked for."""
+        """Return the sentence in CoNLL-U (or its input format), with `Conf=0.97` in MISC if `confidence` is set."""
         return (self.with_confidence() if confidence else self.sentence).to_text()
 
     def with_confidence(self) -> Sentence:
-        """The sentence with each word's confidence in MISC, and its own in a comment; its format must have MISC."""
+        """Return the sentence with confidences in MISC and in a comment. Its format must have a MISC column."""
         return with_confidence(self.sentence, [each.both for each in self.word_confidences], self.confidence)
 
     def ranked_sentences(self, *, confidence: bool = False) -> list[Sentence]:
-        """The sentence with each of its k best trees: told apart by their sent_id, and in comments.
+        """Return the sentence with each of its k best trees, which differ in their sent_id and comments.
 
-        In MISC stands the share of the steps that had a word's head and label, as Agree=0.67.
+        MISC holds the share of the steps that had a word's head and label, such as Agree=0.67.
         """
         first = self.with_confidence() if confidence else self.sentence
         sentences = [first, *(self.sentence.with_graph(each.tree) for each in self.trees[1:])]
@@ -176,11 +176,11 @@ class Parse:
         ]
 
     def to_json(self) -> str:
-        """All of it as one line of JSON."""
+        """Return the parse as one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as values that JSON knows."""
+        """Return the parse as values that JSON can represent."""
         words = [
             {name: _rounded(value) for name, value in word._asdict().items()}
             | {"confidence": _rounded(word.confidence)}
@@ -203,18 +203,18 @@ class Parse:
         return whole | ({"multiword_tokens": tokens} if tokens else {})
 
     def to_text(self, *, steps: bool = False, color: bool = False, ascii_only: bool = False) -> str:
-        """The tree, or each step, drawn for a terminal."""
+        """Draw the tree, or each step, for a terminal."""
         drawn = (draw_text(each, color=color, ascii_only=ascii_only) for each in self.pictures(steps=steps))
         return "\n".join(drawn)
 
     def to_svg(self, *, steps: bool = False) -> str:
-        """A picture of the tree, or of each step with what it changed, as a whole SVG file."""
+        """Return a complete SVG file that shows the tree, or each step with its changes."""
         return draw_svg(self.pictures(steps=steps))
 
     def pictures(self, *, steps: bool = False) -> list[Picture]:
-        """What is drawn of it: the tree, or all graphs from the initial one to the tree.
+        """Return the pictures to draw: of the tree, or with `steps` of all graphs from the initial one to the tree.
 
-        Where the k best trees were asked for, these are drawn for the tree, with what differs from the first.
+        If the parse has k best trees, they are drawn instead of the tree, with their differences from the first.
         """
         tokens = tuple(self.sentence.tokens())
         sure = tuple(each.both for each in self.word_confidences)
@@ -237,7 +237,7 @@ class Parse:
         return [*drawn[:-1], replace(drawn[-1], confidence=sure)]
 
     def changed_picture(self) -> Picture:
-        """The tree with what it changed in G⁰. What a word had no arc or no label for is drawn as if it were old."""
+        """Return a picture of the tree with its changes to G⁰; arcs and labels missing in G⁰ are not marked."""
         picture = self.pictures()[0]
         pairs = list(zip(*self.initial, self.heads, self.labels, strict=True))
         heads = [head if old is None else old for old, _, head, _ in pairs]
@@ -245,29 +245,29 @@ class Parse:
         return replace(picture, before=Graph.of_words(heads, labels))
 
     def _repr_html_(self) -> str:
-        """A notebook shows the picture, and lets the reader move along a long one."""
+        """Return the picture for a notebook; a long one can be scrolled."""
         return f'<div style="overflow-x:auto">{self.to_svg()}</div>'
 
     def to_html(self, *, steps: bool = False) -> str:
-        """Its part of a page: the picture, and a table of the words."""
+        """Return this parse's part of an HTML page: the picture and a table of the words."""
         pictures = self.pictures(steps=steps)
         return page_part(pictures[:1], others=pictures[1:]) if self.trees and not steps else page_part(pictures)
 
 
 class Parses(list[Parse]):
-    """The sentences of a text; a notebook shows them one below the other."""
+    """The parses of a text; a notebook shows them one below the other."""
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table with one row a word (`treefine.parsing.table` has the columns)."""
+        """Return a pyarrow.Table with one row per word (`treefine.parsing.table` lists the columns)."""
         return table_of(self, Content(confidence=True, trees=any(parse.trees for parse in self)))
 
     def to_pandas(self) -> Any:
-        """The same as a pandas.DataFrame."""
+        """Return the same table as a pandas.DataFrame."""
         import_package("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """The same as a polars.DataFrame."""
+        """Return the same table as a polars.DataFrame."""
         return import_package("polars").from_arrow(self.to_arrow())
 
     def _repr_html_(self) -> str:

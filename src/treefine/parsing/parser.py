@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Parser:
-    """A loaded model, ready to parse: words in, trees out. `ParserOptions` says what the options are."""
+    """A loaded model that parses words or text into trees. `ParserOptions` documents the options."""
 
     def __init__(
         self, model: ParserModel, *, segmenter: Segmenter | None = None, **options: Unpack[OptionValues]
@@ -50,16 +50,16 @@ class Parser:
         self.model = model.eval().to(find_device(self.options.device))
         self.initial = self._initial_parser(self.options.initial)
         start = self.initial
-        if isinstance(start, Parser):  # it respects no marks: what was decided is put into its graph afterwards
+        if isinstance(start, Parser):  # it ignores marks: decisions are put into its graph afterwards
             start = from_parser(start.using(keep="nothing").stream)
         self._plan = Plan.of(self.model, self.options, start)
-        self._twin: Parser | None = None  # a parser that runs the same model in the same precision
+        self._twin: Parser | None = None  # a parser with the same model and precision; they share `running`
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], **options: Unpack[OptionValues]) -> Parser:
-        """Return the parser of a bundled model, a model folder, or a hub's OWNER/NAME; only a hub needs a network."""
+        """Load a bundled model, a model folder, or OWNER/NAME from the hub. Only the hub needs a network."""
         folder = find_model(name)
-        options["device"] = find_device(options.get("device"))  # a wrong one is reported before anything is read
+        options["device"] = find_device(options.get("device"))  # report a wrong device before reading any file
         if options.get("initial") is None and (folder / LAYOUT.initial).is_dir():
             options["initial"] = folder / LAYOUT.initial
         has_segmenter = (folder / LAYOUT.segmenter).is_dir()
@@ -67,9 +67,9 @@ class Parser:
         return cls(load_model(folder), segmenter=segmenter, **options)
 
     def using(self, **options: Unpack[OptionValues]) -> Parser:
-        """Return a parser of the same model with other options, on the same device.
+        """Return a parser with the same model and device but other options.
 
-        Options that are left out stay, but T and `stop_above` follow a new `initial`.
+        Options that are left out stay the same, except that a new `initial` resets T and `stop_above`.
         """
         if find_device(options.get("device") or self.device) != self.device:
             raise TreefineError("The model is on another device.", hint="Load it on that device.")
@@ -93,10 +93,10 @@ class Parser:
         *,
         constraints: Constraints | Iterable[Constraints] | None = None,
     ) -> Sentence | list[Sentence]:
-        """One sentence (a list of words, or a Sentence of a treebank) with its tree; or a list of them with theirs.
+        """Parse one sentence (a list of words, or a Sentence of a treebank) or a list of sentences.
 
-        `constraints` are arcs and labels to keep or to avoid in it, or for a list those of each; with them nothing else
-        is kept.
+        `constraints` holds the arcs and labels to keep or avoid: one Constraints for one sentence, or one for each in
+        a list. It replaces the option `keep`.
         """
         decided = [constraints] if isinstance(constraints, Constraints) else constraints
         if isinstance(sentences, Sentence):
@@ -116,10 +116,10 @@ class Parser:
         constraints: Iterable[Constraints] | None = None,
         skip: int = 0,
     ) -> Iterator[Sentence]:
-        """The sentences with their trees, in the order they came, some thousands held at a time.
+        """Yield the sentences with their trees, in order, with a few thousand in memory at a time.
 
-        All that a sentence holds stays, but for heads, labels, the enhanced arcs that restate them, and tags that were
-        blank and have been predicted. The first `skip` sentences are left out.
+        Only heads and labels change, the enhanced arcs that repeat them, and blank tags that the model predicts. The
+        first `skip` sentences are left out.
         """
         plan, told = self.plan(constraints), map(sentence_of, sentences)
         if self.engine is not None:
@@ -136,40 +136,40 @@ class Parser:
         format: str | None = None,
         workers: int | None = None,
     ) -> int:
-        """Write a treebank with its trees to `target`, which appears once it is whole; return the number of sentences.
+        """Parse a treebank into `target`, which appears once it is complete; return the number of sentences.
 
-        `source` and `format` are those of `read_treebank`. On a GPU, `workers` processes read and write beside the
-        model; by default about as many as there are cores, once a file is long enough. On a CPU there are none.
+        `source` and `format` are those of `read_treebank`. On a GPU, `workers` processes read and write files while the
+        model runs; by default about one per core if the file is long enough. On a CPU there are no workers.
         """
         return fast.parse_file(self, source, target, format=format, workers=workers)
 
     def __call__(self, text: str) -> Parses:
-        """The sentences of a text with their tags and trees, where they stand in it, and how sure the parser is."""
+        """Parse a text: return its sentences with tags, trees, offsets in the text, and confidences."""
         if not isinstance(text, str):
             raise TreefineError("A text is a string.", hint="Words that are cut already go to `parse`.")
         return Parses(self.stream_text([text]))
 
     def stream_text(self, chunks: Iterable[str]) -> Iterator[Parse]:
-        """The same for a text that comes in chunks, such as an open file's; where these are cut makes no difference."""
+        """Parse a text that comes in chunks, such as an open file; chunk borders make no difference."""
         return self.stream_segmented(self.segment(chunks))
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Parse]:
-        """The same for a text that has one sentence a line, as an open file gives them, with their ends."""
+        """Parse a text with one sentence per line; as from an open file, lines include their line ends."""
         return self.stream_segmented(self.segment_lines(lines))
 
     def stream_parses(
         self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
     ) -> Iterator[Parse]:
-        """The sentences with all that the parser says of them; places are those in the sentence's own text."""
+        """Parse sentences into full Parses. Offsets refer to the sentence's own text."""
         found = (Segmented(each, spans_in(own_text(each), each)) for each in map(sentence_of, sentences))
         return self.stream_segmented(found, constraints=constraints)
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
-        """The sentences of a text that comes in chunks, cut into words and not yet parsed."""
+        """Segment a text that comes in chunks into sentences and words, without parsing it."""
         return self._segmenter().stream(chunks)
 
     def segment_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
-        """The same for a text that has one sentence a line."""
+        """Segment a text with one sentence per line into words, without parsing it."""
         return self._segmenter().stream_lines(lines)
 
     def stream_segmented(
@@ -180,11 +180,11 @@ class Parser:
         skip: int = 0,
         each_step: bool = False,
     ) -> Iterator[Parse]:
-        """Sentences that a segmenter found with all that the parser says of them, but for the first `skip`.
+        """Parse the sentences of a segmenter into full Parses, except the first `skip`.
 
-        With `each_step` also how sure each step was of its own graph.
+        With `each_step`, a Parse also has the confidence of each step in its own graph.
         """
-        places: deque[tuple[Span, ...]] = deque()  # of sentences that are being parsed
+        places: deque[tuple[Span, ...]] = deque()  # of the sentences being parsed
 
         def told() -> Iterator[Sentence]:
             for number, each in enumerate(found):
@@ -202,18 +202,18 @@ class Parser:
         return self.segmenter
 
     def refine(self, sentence: Sentence | Sequence[str], *, constraints: Constraints | None = None) -> Iterator[Step]:
-        """The steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities."""
+        """Yield the steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities."""
         for _, found in self.stream_steps([sentence], constraints=None if constraints is None else [constraints]):
             yield from found
 
     def stream_steps(
         self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
     ) -> Iterator[tuple[Sentence, list[Step]]]:
-        """Each sentence with all its steps, in the order they came."""
+        """Yield each sentence with all its steps, in order."""
         return run(self.plan(constraints), map(sentence_of, sentences), steps)
 
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
-        """Write a model folder that can be moved; it appears once it is whole, in place of an older model.
+        """Write a self-contained model folder, which appears once it is complete and replaces an older model.
 
         `dtype` is float32, float16 for half the size, or int8 for a quarter. `notes` go into the model card. The model
         of an initial parser is saved with it. Options, and initial parses from a file or a function, are not saved.
@@ -230,7 +230,7 @@ class Parser:
             return push_folder(Path(folder), name, is_private=private)
 
     def _write(self, folder: Path, dtype: torch.dtype, notes: str) -> None:
-        """Write the model, its segmenter and its initial parser into a folder that exists."""
+        """Write the model, its segmenter and its initial parser into an existing folder."""
         write_model(self.model, folder, dtype=dtype, notes=notes)
         if isinstance(self.initial, Parser):
             (folder / LAYOUT.initial).mkdir()
@@ -240,56 +240,56 @@ class Parser:
             self.segmenter.write(folder / LAYOUT.segmenter)
 
     def plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
-        """Return how sentences are parsed, for what runs them another way."""
-        self.running.settings = self.model.settings  # calibration changes those of a model that has run
+        """Return the plan by which sentences are parsed, for code that runs batches itself."""
+        self.running.settings = self.model.settings  # calibration may have changed them since
         constrain = self._plan.constrain if constraints is None else listed(constraints)
         return replace(self._plan, model=self.running, constrain=constrain)
 
     @cached_property
     def running(self) -> ParserModel:
-        """The model as it runs on this device in this precision; `model` has the weights as they are saved."""
+        """The model as it runs on this device in this precision; `model` holds the weights that are saved."""
         if self._twin is not None:
             return self._twin.running
         return fast.parsing_model(self.model, self.device, self.precision)
 
     @cached_property
     def engine(self) -> Engine | None:
-        """What finds trees on a GPU; None where sentences are parsed batch by batch."""
+        """The engine that parses on a GPU; None if sentences are parsed batch by batch."""
         return fast.engine_of(self.plan())
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return self._plan.device
 
     @property
     def max_steps(self) -> int:
-        """T."""
+        """T, the maximum number of refinement steps."""
         return self._plan.max_steps
 
     @property
     def stop_above(self) -> float:
-        """How sure a sentence must be to take no further step."""
+        """The sureness above which a sentence takes no further step."""
         return self._plan.stop_above
 
     @property
     def tags(self) -> TagSource:
-        """Where tags come from."""
+        """The source of the tags."""
         return self._plan.tags
 
     @property
     def precision(self) -> Precision:
-        """The numbers that the encoder runs with."""
+        """The precision of the encoder."""
         return self._plan.precision
 
     @property
     def keep(self) -> Keep:
-        """What a person decided and must stay."""
+        """Which of the user's decisions are kept."""
         return self._plan.keep
 
     @property
     def k(self) -> int:
-        """How many of the best trees a Parse has."""
+        """The number of best trees in a Parse."""
         return self._plan.k
 
     def _initial_parser(
@@ -313,8 +313,8 @@ class Parser:
 
 
 def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
-    """Return the bundled parser of this name, or that of a folder or a hub's model: text in, trees out.
+    """Load the parser of a bundled model, a folder, or OWNER/NAME on the hub.
 
-    `ParserOptions` says what the options are.
+    `ParserOptions` documents the options.
     """
     return Parser.from_pretrained(name, **options)

@@ -1,4 +1,4 @@
-"""Options resolved for one model, and the refinement of one batch by them."""
+"""Resolve the options for one model into a plan, and refine one batch by it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
-STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not know its own …
-STEPS_FROM_EMPTY = 4  # … with one more to make the first graph
+STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not record its own …
+STEPS_FROM_EMPTY = 4  # … plus one step that creates the first graph
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How sentences are parsed: `ParserOptions` with nothing left open. It also says what the options mean."""
+    """The options of one parser, fully resolved: `ParserOptions` with every default filled in."""
 
     model: ParserModel
     device: torch.device
@@ -50,7 +50,7 @@ class Plan:
 
     @classmethod
     def of(cls, model: ParserModel, options: ParserOptions, initial: InitialParser) -> Plan:
-        """Resolve options for a model; what cannot be done is refused."""
+        """Resolve options for a model; raise an error for options that it does not support."""
         device = find_device(options.device)
         starts_empty = initial is empty
         keep: Keep = options.keep or "marked"
@@ -79,11 +79,11 @@ class Plan:
 
     @property
     def predicts_tags(self) -> bool:
-        """Whether the model's tagger fills in the tags that are not read from the sentences."""
+        """Whether the model's tagger predicts the tags that the sentences lack."""
         return self.tags != "none" and self.model.settings.tags.source == "predicted"
 
     def size(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
-        """Return the pieces of a sentence in a batch, padding included; for a BiLSTM its words."""
+        """Return the number of pieces of a sentence in a batch, padding included; for a BiLSTM, of words and ROOT."""
         n_pieces, encoder = self.model.n_pieces(sentence, pieces), self.model.settings.encoder
         if not isinstance(encoder, TransformerSettings):
             return n_pieces
@@ -91,7 +91,7 @@ class Plan:
 
 
 def find_device(name: str | torch.device | None) -> torch.device:
-    """Return the device of this name; without a name a GPU if there is one."""
+    """Return the device of this name, or by default a GPU if there is one."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -106,7 +106,7 @@ def find_device(name: str | torch.device | None) -> torch.device:
 
 
 def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bool) -> int:
-    """Return T: as asked for, or else as the model was trained."""
+    """Return T: the requested value, or by default that of the model's training."""
     reads_graph, trained = model.settings.reads_graph, model.settings.max_steps
     if max_steps is None:
         return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if starts_empty else STEPS)
@@ -118,9 +118,9 @@ def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: b
 
 
 def resolved_stop(stop_above: float | None, model: ParserModel, *, starts_empty: bool) -> float:
-    """Return how sure a sentence must be to take no further step: as asked for, or else as the model was measured.
+    """Return the sureness above which a sentence stops: the requested value, or the one measured for the model.
 
-    It was measured from an empty graph; another parser's trees are refined until nothing changes.
+    It was measured from an empty graph. Another parser's trees are refined until nothing changes.
     """
     if stop_above is None:
         return model.settings.stop_above if starts_empty else 1.0
@@ -131,7 +131,7 @@ def resolved_stop(stop_above: float | None, model: ParserModel, *, starts_empty:
 
 
 def resolved_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
-    """Return where tags come from: as asked for, or else as the model was trained."""
+    """Return the source of the tags: the requested one, or by default that of the model's training."""
     source = model.settings.tags.source
     if tags is None:
         return source
@@ -144,9 +144,9 @@ def resolved_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
 
 
 def resolved_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:
-    """Return the numbers that the model runs with on this device: as asked for, or else those it was measured with.
+    """Return the precision on this device: the requested one, or by default the one that the model was measured with.
 
-    A processor without instructions for eight-bit products only gets int8 if it is asked for: it is no faster there.
+    A CPU without int8 instructions uses int8 only on request, because it is no faster there.
     """
     if precision is None:
         own: Precision = getattr(model.settings.precision, device.type, "float32")
@@ -159,25 +159,25 @@ def resolved_precision(precision: Precision | None, model: ParserModel, device: 
 
 
 def precisions_of(model: ParserModel, device: torch.device) -> tuple[Precision, ...]:
-    """Return the numbers that the model can run with on this device."""
+    """Return the precisions that the model supports on this device."""
     by_device = get_type_hints(PrecisionSettings) if isinstance(model.settings.encoder, TransformerSettings) else {}
     return get_args(by_device[device.type]) if device.type in by_device else ("float32",)
 
 
 class Item(NamedTuple):
-    """A sentence to parse, what to start from, and what a person decided about it."""
+    """A sentence to parse, with its initial arcs and the user's constraints."""
 
     sentence: Sentence
     initial: Arcs
     constraints: Constraints
-    pieces: Sequence[Sequence[int]] | None = None  # of each word, once they are cut
+    pieces: Sequence[Sequence[int]] | None = None  # of each word, once known
 
 
 def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Iterator[BatchStep]:
     """Yield the refinement steps of one batch of sentences.
 
-    With `wants_trees` the caller reads the trees of each step, not only the last; sentences then stop only where they
-    have converged.
+    With `wants_trees` the caller reads the trees of every step, not only of the last. Sentences then stop only when
+    they have converged.
     """
     model, decoder = plan.model, plan.decoder
     sentences = [item.sentence for item in items]
@@ -192,7 +192,7 @@ def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Ite
 def refine_batch(
     plan: Plan, batch: Batch, initial: Graphs, tags: Tags | None, *, wants_trees: bool
 ) -> Iterator[BatchStep]:
-    """Yield the refinement steps of what is already a batch."""
+    """Yield the refinement steps of sentences that are already a batch."""
     decoder, first_trees = plan.decoder, made_trees(plan.model, initial)
     stop_above = 1.0 if wants_trees else plan.stop_above
 
@@ -222,7 +222,7 @@ def refine_batch(
 
 
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
-    """Score a batch; the windows of one long sentence are encoded in as many parts as memory requires."""
+    """Score a batch. The windows of a single long sentence are encoded in as many parts as memory requires."""
     rows_at_once = min(batch.inputs.n_rows, plan.shape.windows_at_once) if len(batch) == 1 else None
     while True:
         try:
@@ -236,7 +236,7 @@ def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Score
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Check whether memory ran out, on a GPU or on this machine."""
+    """Return whether the error means that memory ran out, on the GPU or on the host."""
     if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
         return True
     signs = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")

@@ -1,4 +1,4 @@
-"""The loop: score, decode, and again with the new graph, until nothing changes (Eq. 1, Sec. 3.3)."""
+"""The refinement loop: score, decode, and repeat with the new graph until nothing changes (Eq. 1, Sec. 3.3)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from treefine.model.batch import Arriving, Batch, Graphs, sent
 from treefine.model.scorer import Scores
 
 Tags = Int[Tensor, "batch word column"]
-Scorer = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the last argument, here and below, is t
+Scorer = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the int, here and below, is t
 Decode = Callable[[Scores, Batch, int], Graphs]
-Sure = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Float[Tensor, " batch"]]  # given the words that repeat
+Sure = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Float[Tensor, " batch"]]  # given the unchanged words
 
 
 @dataclass(frozen=True)
 class BatchStep:
-    """One step of all the sentences that still moved. Training takes its loss from `scores`, parsing its trees."""
+    """One step of the sentences that have not stopped. Training computes its loss from `scores`, parsing its trees."""
 
     t: int
-    sentences: tuple[int, ...]  # which of the batch these are
+    sentences: tuple[int, ...]  # their numbers in the original batch
     batch: Batch
     scores: Scores
     graphs: Graphs  # Gᵗ
-    tags: Tags | None  # what the next step reads
+    tags: Tags | None  # those that the next step reads
     converged: Bool[Tensor, " batch"]  # sentences whose next step would repeat this one
-    ended: Bool[Tensor, " batch"]  # sentences whose last step this is
+    ended: Bool[Tensor, " batch"]  # sentences for which this is the last step
 
 
 def refine(
@@ -46,14 +46,14 @@ def refine(
     sure: Sure | None = None,
     stop_above: float = 1.0,
 ) -> Iterator[BatchStep]:
-    """Yield G¹ … Gᵀ. A sentence that has ended (`stopping`) leaves the batch; later steps cost only what still moves.
+    """Yield G¹ … Gᵀ. A sentence that has ended (see `stopping`) leaves the batch, so later steps cost less.
 
-    Without `stops` no sentence leaves before T. That changes what is learned but no parse, because the next step would
-    repeat this one. `sure` returns the sureness of each sentence; without it a sentence only ends if it has converged.
+    Without `stops`, no sentence leaves before T. That changes training but no parse, because a converged sentence only
+    repeats itself. `sure` returns the sureness of each sentence; without it, a sentence ends only if it has converged.
 
-    `score` may change from step to step: in training the caller updates the weights before it asks for the next step.
-    With `predict_tags` the later steps read the first step's tags for words that have none in `tags`. Those tags are
-    new to the second step, so a sentence with such words does not converge before it.
+    `score` may change from step to step: in training, the caller updates the weights before it asks for the next step.
+    With `predict_tags`, later steps read the tags predicted in the first step for words that have none in `tags`. These
+    tags are new to the second step, so a sentence with such words cannot converge in the first.
     """
     sentences, graphs = tuple(range(len(batch))), initial
     for t in range(1, max_steps + 1):
@@ -68,7 +68,7 @@ def refine(
             has_new_tags = is_new.flatten(1).any(1)
         of_sentence = None if sure is None else sure(scores, batch, is_same)
         converged, leaves = stopping(is_same, has_new_tags, of_sentence, stop_above=stop_above)
-        arriving = Arriving(leaves)  # read after the caller has given a GPU more to do, such as an update
+        arriving = Arriving(leaves)  # read after the caller has queued more GPU work, such as an update
         yield BatchStep(t, sentences, batch, scores, refined, tags, converged, (leaves & stops) | (t == max_steps))
         graphs = refined
         if not stops or t == max_steps:
@@ -98,11 +98,11 @@ def stopping(
     *,
     stop_above: float,
 ) -> Stopping:
-    """Decide which sentences stop: the one rule of the loop, of the engine on a GPU, and of `invariance`.
+    """Decide which sentences stop. This loop, the GPU engine and `invariance` all use this rule.
 
     A sentence has converged if each word repeats the head and label that the step read (`is_same`, true for ROOT and
-    padding) and the next step reads no new tags. It has also ended if it is surer than `stop_above`; what a further
-    step would have changed then stays.
+    padding) and the next step reads no new tags. It also ends if it is surer than `stop_above`; it then forgoes what a
+    further step might have changed.
     """
     converged = is_same.all(1)
     if has_new_tags is not None:
@@ -116,27 +116,27 @@ def sureness(
     is_dependent: Bool[Tensor, "batch dep"],
     is_same: Bool[Tensor, "batch dep"],
 ) -> Float[Tensor, " batch"]:
-    """Return the share of each sentence's words that a further step is expected to leave as they are.
+    """Return the share of each sentence's words that a further step is expected to leave unchanged.
 
-    A word counts with the probability of its best head and the best label for it, or as 1 if these are what the step
-    read (`is_same`). `labels` are scored for the best heads. A score that is not a number leaves the sentence unsure.
+    A word counts with the probability of its best head and label, or as 1 if the step read the same head and label
+    (`is_same`). `labels` are the label scores for the best heads. A sentence with a NaN score is never sure.
 
-    A further step can only change words, and costs as much as the sentence is long. It pays if many words are in doubt,
-    not if one is: hence the mean over words, not the minimum or the product.
+    A further step costs time in proportion to the sentence's length. It pays off if many words are in doubt, not if one
+    is. Hence the mean over words, not the minimum or the product.
     """
     best = (log_best(arcs) + log_best(labels)).exp()  # [batch, dep]
     return mean_of_words(torch.where(is_same, 1, best), is_dependent)
 
 
 def log_best(scores: Float[Tensor, "batch dep choice"]) -> Float[Tensor, "batch dep"]:
-    """Return the log probability of each word's best choice."""
+    """Return the log-probability of each word's best choice."""
     return scores.amax(-1) - scores.logsumexp(-1)
 
 
 def mean_of_words(
     of_words: Float[Tensor, "batch dep"], is_dependent: Bool[Tensor, "batch dep"]
 ) -> Float[Tensor, " batch"]:
-    """Return the mean of each sentence, without ROOT and padding."""
+    """Return the mean over each sentence's words, without ROOT and padding."""
     return torch.where(is_dependent, of_words, 0).sum(1) / is_dependent.sum(1).clamp(min=1)
 
 

@@ -1,4 +1,4 @@
-"""What a batch gives: trees, trees with details, or every step."""
+"""The results of one batch: trees, full parses, or every step."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from treefine.treebank.constraints import FREE, Constraints
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import Sentence
 
-TagNames = tuple[tuple[str, ...], ...]  # of a sentence, by column
-Listed = tuple[list[list[int]], list[list[int]]]  # heads and labels of a batch, as `Graphs.listed` returns them
+TagNames = tuple[tuple[str, ...], ...]  # the tags of one sentence, by column
+Listed = tuple[list[list[int]], list[list[int]]]  # the heads and labels of a batch, from `Graphs.listed`
 
 
 @dataclass(frozen=True)
 class Step:
-    """Step t of a sentence: its graph, the tree that would be its parse if this were the last step, and how sure."""
+    """Step t of one sentence: its graph, its scores, and the tree that would be the parse if it stopped here."""
 
     t: int
     graph: Graph  # Gᵗ; it may have cycles
     tree: Graph
     converged: bool  # whether a further step would repeat this one
-    arc_scores: Float[np.ndarray, "dep head"]  # 0 is ROOT; -inf for a word itself
+    arc_scores: Float[np.ndarray, "dep head"]  # 0 is ROOT; -inf on the diagonal
     label_scores: Float[np.ndarray, "dep label"]  # for the heads of `graph`
-    labels: tuple[str, ...]  # the names of that last axis
-    tags: tuple[tuple[str, ...], ...] = ()  # predicted in this step, by column; empty without a tagger
+    labels: tuple[str, ...]  # the names along the label axis
+    tags: tuple[tuple[str, ...], ...] = ()  # those predicted in this step, by column; empty without a tagger
 
     @property
     def arc_probabilities(self) -> Float[np.ndarray, "dep head"]:
-        """Of each head, for each dependent; ROOT's row means nothing."""
+        """The probability of each head, for each dependent; ROOT's row means nothing."""
         return _softmax(self.arc_scores)
 
     @property
     def label_probabilities(self) -> Float[np.ndarray, "dep label"]:
-        """Of each label, for the heads of `graph`; ROOT's row means nothing."""
+        """The probability of each label, for the heads of `graph`; ROOT's row means nothing."""
         return _softmax(self.label_scores)
 
 
 def steps_of(
     step: BatchStep, decoder: Decoder, model: ParserModel, constraints: Sequence[Constraints] = ()
 ) -> list[Step]:
-    """A batch's step, sentence by sentence."""
+    """Split the step of a batch into one Step per sentence."""
     decided = constraints or [FREE] * len(step.batch)
     trees = decoder.trees(step.scores, step.graphs, step.batch.is_word)
     labels, tags = decoder.labels_of(step.scores, step.graphs), predicted_tags(step, model)
@@ -75,9 +75,9 @@ def steps_of(
 
 
 def predicted_tags(step: BatchStep, model: ParserModel) -> list[TagNames]:
-    """The best tags of each sentence's words, column by column; none without a tagger."""
+    """Return the best tags of each sentence's words, column by column; empty without a tagger."""
     names = [model.vocabulary.tags(column) for column in (model.settings.tags.columns if step.scores.tags else ())]
-    best = [scores.argmax(-1).tolist() for scores in step.scores.tags]  # one copy to the host a column
+    best = [scores.argmax(-1).tolist() for scores in step.scores.tags]  # one copy to the host per column
     return [
         tuple(
             tuple(known[tag] for tag in of_column[row][1 : length + 1])
@@ -94,7 +94,7 @@ def graph_of(
     vocabulary: Vocabulary,
     constraints: Constraints = FREE,
 ) -> Graph:
-    """One sentence's graph, its labels by name; those that a person gave are told as they were given."""
+    """Return one sentence's graph with label names; labels that the user gave keep their spelling."""
     heads, labels = (each[row][1 : length + 1] for each in listed)
     names = [constraints.labels.get(word, vocabulary.labels[label]) for word, label in enumerate(labels, start=1)]
     return Graph.of_words(heads, names)
@@ -113,7 +113,7 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 
 @torch.no_grad()
 def trees(plan: Plan, items: Sequence[Item]) -> list[Sentence]:
-    """Return each sentence of a batch with its final tree, and with predicted tags where it had none."""
+    """Return each sentence of a batch with its final tree, and with predicted tags for words that had none."""
     found: dict[int, Graph] = {}
     tags: list[TagNames] = [()] * len(items)
     for step in refine_items(plan, items, wants_trees=False):
@@ -129,10 +129,9 @@ def trees(plan: Plan, items: Sequence[Item]) -> list[Sentence]:
 
 @torch.no_grad()
 def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> list[Parse]:
-    """Return the same trees as parses, with the graph of each step and the confidence in each word of the tree.
+    """Return the same trees as Parses, with the graph of each step and the confidence in each word of the tree.
 
-    They do not know the places of their words in a text. With `each_step` they have the confidence that each step had
-    in its own graph.
+    Their `spans` are empty. With `each_step`, they also have the confidence of each step in its own graph.
     """
     settings = plan.model.settings.confidence
     found: dict[int, Parse] = {}
@@ -184,28 +183,28 @@ def _filled(item: Item, tree: Graph, tags: TagNames, plan: Plan) -> Sentence:
 
 
 def _confidences(pairs: Sequence[Sequence[float]], item: Item) -> tuple[Confidence, ...]:
-    """The confidence in each word, ROOT left out; of a label that a person gave, nobody is in doubt."""
+    """Return the confidence in each word, without ROOT; a label that the user gave has confidence 1."""
     given = item.constraints.labels
     words = pairs[1 : len(item.sentence) + 1]
     return tuple(Confidence(arc, 1.0 if word in given else label) for word, (arc, label) in enumerate(words, start=1))
 
 
 def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, constraints: Constraints) -> tuple[RankedTree, ...]:
-    """The k best trees of a sentence, where more than one is asked for; the first is its parse."""
+    """Return the k best trees of a sentence, starting with its parse; empty if k is 1."""
     if plan.k == 1:
         return ()
     scores, settings = step.scores.only(row, step.batch.lengths[row] + 1), plan.model.settings.confidence
     trees = ranked_trees(scores, plan.decoder, settings, plan.model.vocabulary, plan.k, constraints)
-    # Of trees, or of labels, that are equal but for rounding another may have won.
+    # Among trees or labels that are equal up to rounding, the search may have found another first.
     own = next((each for each in trees if each.tree.heads == tree.heads), trees[0])
     others = [each for each in trees if each.tree.heads != tree.heads]
     return (own._replace(tree=tree), *others)[: plan.k]
 
 
 def _initial_confidences(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> list[tuple[Confidence | None, ...]]:
-    """For each sentence of a step, how sure its scores are of the arcs that it started from; None where it had none.
+    """Return the confidence of a step in the initial arcs of its sentences; None for a word without an initial arc.
 
-    An arc whose label the model cannot read is none either: nobody can say how likely that label is.
+    It is also None for an arc with an unknown label, because the model has no score for that label.
     """
     started = [arcs[number] for number in step.sentences]
     if all(head is None for each in started for head in each.heads):
@@ -224,7 +223,7 @@ def _initial_confidences(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> l
 
 
 def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
-    """The rows whose last step this is, and their trees."""
+    """Return the rows for which this is the last step, and the graphs of the batch with their trees filled in."""
     ending = {row for row, is_done in enumerate(step.ended.tolist()) if is_done}
     if not ending:
         return ending, step.graphs
@@ -233,7 +232,7 @@ def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
 
 @torch.no_grad()
 def steps(plan: Plan, items: Sequence[Item]) -> list[list[Step]]:
-    """All steps of each sentence of a batch."""
+    """Return all steps of each sentence of a batch."""
     found: list[list[Step]] = [[] for _ in items]
     for step in refine_items(plan, items, wants_trees=True):
         decided = [items[number].constraints for number in step.sentences]

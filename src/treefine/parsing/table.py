@@ -1,6 +1,6 @@
 """Turn sentences into an Arrow table with one row per word, for pandas, Polars and Parquet.
 
-This module knows nothing of files. It loads pyarrow when a table is asked for, and never torch.
+This module reads and writes no files. It imports pyarrow only when a table is built, and never imports torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
 
 ROWS = 50_000  # rows in a batch, which is a row group of Parquet
-CHARACTERS = 1 << 26  # after which a batch ends: Arrow counts the bytes of a column in 31 bits
+CHARACTERS = 1 << 26  # a batch ends after so many: Arrow addresses the bytes of a column with 31 bits
 
 CellValue = str | int | float | None
 _Cells = dict[str, Sequence[CellValue]]  # by column
@@ -75,7 +75,7 @@ INITIAL = (
 
 
 class Placed(Protocol):
-    """A sentence and the places of its words: a Parse, or what a segmenter found."""
+    """A sentence with the offsets of its words: a Parse, or the result of a segmenter."""
 
     @property
     def sentence(self) -> Sentence:
@@ -83,12 +83,12 @@ class Placed(Protocol):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The characters of each word."""
+        """The offsets of each word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a table has besides the words and their trees; all of it needs Parses."""
+    """The optional columns of a table, besides the words and their trees; each of them needs Parses."""
 
     confidence: bool = False
     trees: bool = False  # the k best of each sentence
@@ -102,10 +102,10 @@ class Content:
 
 
 def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) -> Any:
-    """Return a pyarrow.Table with one row per word, of Parses or of the Sentences of a treebank.
+    """Return a pyarrow.Table with one row per word, from Parses or from the Sentences of a treebank.
 
-    Parses also have columns for the confidence, and rows for each of the k best trees if the parser gave several. With
-    `initial` they also have the heads and labels that refinement started from.
+    Parses also have confidence columns, and rows for each of the k best trees if there are several. With `initial`,
+    they also have the heads and labels of the initial parse.
     """
     found = iter(sentences)
     first = next(found, None)
@@ -117,13 +117,13 @@ def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) ->
 
 
 def table_of(sentences: Iterable[Placed | Sentence], content: Content) -> Any:
-    """Return a pyarrow.Table with this content."""
+    """Return a pyarrow.Table with these optional columns."""
     blocks = list(record_batches(sentences, content))
     return import_package("pyarrow").Table.from_batches(blocks, schema_of(content)).unify_dictionaries()
 
 
 def schema_of(content: Content, about: Mapping[str, object] | None = None) -> Any:
-    """Return the pyarrow.Schema of a table, with `about` in its metadata, as JSON under `treefine`."""
+    """Return the pyarrow.Schema of a table, with `about` as JSON in its metadata under `treefine`."""
     arrow = import_package("pyarrow")
     types = {"dictionary": arrow.dictionary(arrow.int32(), arrow.string())}
     fields = [
@@ -136,7 +136,7 @@ def schema_of(content: Content, about: Mapping[str, object] | None = None) -> An
 
 
 def record_batches(sentences: Iterable[Placed | Sentence], content: Content, *, size: int = ROWS) -> Iterator[Any]:
-    """Yield pyarrow.RecordBatches of about `size` rows and whole sentences; only one is in memory at a time."""
+    """Yield pyarrow.RecordBatches of whole sentences and about `size` rows; only one is in memory at a time."""
     record_batch, schema = import_package("pyarrow").record_batch, schema_of(content)
     cells: dict[str, list[CellValue]] = {column.name: [] for column in content.columns}
     n_characters = 0
@@ -164,7 +164,7 @@ def import_package(package: Literal["pyarrow", "pyarrow.parquet", "pandas", "pol
 
 
 def _placed(each: Placed | Sentence, content: Content) -> tuple[Sentence, Sequence[Span]]:
-    """Return the sentence and the characters of each of its words."""
+    """Return the sentence and the offsets of its words."""
     if isinstance(each, Sentence) and not (content.confidence or content.trees or content.initial):
         return each, spans_in(own_text(each), each)
     if isinstance(each, Sentence) or not hasattr(each, "spans"):
@@ -174,9 +174,9 @@ def _placed(each: Placed | Sentence, content: Content) -> tuple[Sentence, Sequen
 
 
 def _blocks(each: Placed | Sentence, cells: _Cells, content: Content) -> Iterator[_Cells]:
-    """Yield the rows of one sentence, column by column; then those of its other trees, if they are wanted.
+    """Yield the rows of one sentence, column by column; then those of its other trees, if the content has trees.
 
-    `cells` are the columns that every sentence has.
+    `cells` holds the columns that every sentence has.
     """
     parse = cast("Parse", each)
     if content.confidence:
@@ -247,12 +247,12 @@ def _forms_of(heads: Sequence[int | None], forms: Sequence[str]) -> list[CellVal
 
 def _tokens(sentence: Sentence) -> list[CellValue]:
     """Return the multiword token of each word, or None for a word that is not part of one."""
-    if len(sentence.columns[0]) == len(sentence):  # true of most sentences: all lines are words
+    if len(sentence.columns[0]) == len(sentence):  # as in most sentences: all lines are words
         return [None] * len(sentence)
     tokens = ((token.form if len(token.words) > 1 else None, len(token.words)) for token in sentence.tokens())
     return [form for form, n_words in tokens for _ in range(n_words)]
 
 
 def _count_characters(sentence: Sentence) -> int:
-    """Return about how many characters the strings of a sentence have."""
+    """Return the approximate number of characters in a sentence's strings."""
     return sum(sum(map(len, column)) for column in sentence.columns) + sum(map(len, sentence.comments))

@@ -1,4 +1,4 @@
-"""The trees of every step of a whole treebank, and how long each step took: what a refinement analysis counts."""
+"""Compute and time the trees of every step of a treebank, for the analysis of refinement."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class TimedTree(NamedTuple):
 
 @dataclass(frozen=True)
 class TimedSteps:
-    """The steps of all sentences, and their time; a sentence that has converged has no further steps."""
+    """The steps of all sentences and their times. A sentence that has converged has no further steps."""
 
-    initial: list[Arcs] | None  # G⁰; None where no word of any sentence had a head
-    steps: list[list[TimedTree]]  # of each sentence: t = 1 …
+    initial: list[Arcs] | None  # G⁰; None if no word of any sentence had a head
+    steps: list[list[TimedTree]]  # of each sentence, for t = 1 …
     initial_seconds: float
-    seconds: tuple[float, ...]  # of t = 1 … T: scores, graphs and trees; the first also cuts words into pieces
-    sentences: tuple[int, ...]  # that were refined in t = 1 … T
-    predicts_tags: bool  # where t = 1 does, a sentence that lacked tags does not converge by it
+    seconds: tuple[float, ...]  # for t = 1 … T: scores, graphs and trees; t = 1 includes the split into pieces
+    sentences: tuple[int, ...]  # how many sentences were refined in t = 1 … T
+    predicts_tags: bool  # if so, a sentence that lacks tags cannot converge in t = 1
 
     @property
     def first(self) -> int:
@@ -42,13 +42,13 @@ class TimedSteps:
 
     @property
     def trees(self) -> list[list[Arcs]]:
-        """The trees of each t from `first` on; one that has converged keeps its last."""
+        """The trees of each t from `first` on; a sentence that has converged keeps its last tree."""
         by_step = [[found[min(t, len(found) - 1)].tree for found in self.steps] for t in range(len(self.seconds))]
         return by_step if self.initial is None else [self.initial, *by_step]
 
     @property
     def converged(self) -> list[int]:
-        """How many sentences had converged by each t after `first`."""
+        """The number of sentences that had converged by each t after `first`."""
         stopped = [len(found) for found in self.steps if found[-1].converged]
         return [sum(each <= t for each in stopped) for t in range(self.first + 1, len(self.seconds) + 1)]
 
@@ -56,9 +56,9 @@ class TimedSteps:
 def timed_steps(
     parser: Parser, sentences: Sequence[Sentence], *, on_sentences: Callable[[int], None] = lambda _: None
 ) -> TimedSteps:
-    """Refine the sentences with a tree at every step, as the paper's analyses do, and take the time of each t.
+    """Refine the sentences with a tree at every step, as the paper's analyses do, and measure the time of each t.
 
-    `on_sentences` hears how many more are done.
+    `on_sentences` is called with the number of sentences that have just been finished.
     """
     start = _now(parser.device)
     if isinstance(parser.initial, Parser):
@@ -78,7 +78,7 @@ def timed_steps(
                 tree = graph_of(trees, row, length, plan.model.vocabulary)
                 found[step.sentences[row]].append(TimedTree(tree.arcs, converged))
             ends.append(_now(plan.device))
-        for t in range(len(ends) - 1):  # now, since a batch that memory does not suffice for is done again in halves
+        for t in range(len(ends) - 1):  # only now: a batch that runs out of memory is repeated in halves
             seconds[t] += ends[t + 1] - ends[t]
             refined[t] += sum(len(each) > t for each in found)
         on_sentences(len(items))
@@ -92,7 +92,7 @@ def timed_steps(
 
 
 def _now(device: torch.device) -> float:
-    """Seconds on a clock, once the device has done what it was told."""
+    """Return the time in seconds, after the device has finished its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

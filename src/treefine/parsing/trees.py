@@ -1,4 +1,4 @@
-"""Find the best tree (Chu-Liu/Edmonds, or Eisner for projective trees) and the k best."""
+"""Find the highest-scoring tree (Chu-Liu/Edmonds, or Eisner for projective trees) and the k best trees."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 ArcScores = NDArray[Any]  # [dep, head], both 0..n with ROOT at 0; row 0 and the diagonal are not read
-Weights = NDArray[np.float64]  # [dep, head]; -inf for an arc that cannot be
+Weights = NDArray[np.float64]  # [dep, head]; -inf for an impossible arc
 Heads = NDArray[np.int64]  # [word]; heads[0] is 0
-HUGE = 1e280  # larger scores could overflow when they are added up
+HUGE = 1e280  # sums of larger scores could overflow
 
 
 def maximum_tree(scores: ArcScores) -> Heads:
-    """The heads of the highest-scoring tree in which exactly one word hangs on ROOT.
+    """Return the heads of the highest-scoring tree in which exactly one word is attached to ROOT.
 
-    -inf, or NaN, marks an arc as impossible. Where no tree can do without such arcs, the one that comes back has the
-    fewest of them and, of those, the highest score of its other arcs. Of equal trees it is always the same one.
+    -inf or NaN marks an impossible arc. If every tree needs such arcs, the result has as few of them as possible and
+    then the highest sum of its other arcs. Ties are always broken the same way.
 
     >>> maximum_tree(np.array([[0, 0, 0], [6, 0, 5], [8, 1, 0]]))  # both words would rather hang on ROOT
     array([0, 2, 0])
@@ -29,7 +29,7 @@ def maximum_tree(scores: ArcScores) -> Heads:
     if len(work) == 1:
         return np.zeros(1, np.int64)
     np.fill_diagonal(work, -np.inf)
-    # Mostly the best tree with any number of roots has one, and it is found sooner.
+    # The best tree with any number of roots mostly has one root, and it is faster to find.
     heads = _expand(*_contract(work.copy(), first=0), n_words=len(work) - 1)
     if np.count_nonzero(heads[1:] == 0) > 1:
         heads = _expand(*_contract(work, first=1), n_words=len(work) - 1)
@@ -37,7 +37,7 @@ def maximum_tree(scores: ArcScores) -> Heads:
 
 
 def projective_tree(scores: ArcScores) -> Heads:
-    """The heads of the highest-scoring projective tree with one root; all else is as in `maximum_tree`.
+    """Return the heads of the highest-scoring projective tree with one root; otherwise like `maximum_tree`.
 
     >>> projective_tree(np.array([[0, 0, 0, 0], [0, 0, 5, 9], [9, 0, 0, 0], [0, 5, 9, 0]]))
     array([0, 2, 0, 2])
@@ -50,10 +50,10 @@ def projective_tree(scores: ArcScores) -> Heads:
 
 
 def _comparable(scores: ArcScores) -> ArcScores:
-    """A copy that can be added and compared, without infinities.
+    """Return a copy of the scores without infinities, so that sums can be compared.
 
-    With impossible arcs it is complex: numpy compares complex numbers by their real part, here minus the number of
-    impossible arcs, and only then by their imaginary part, here the score.
+    If there are impossible arcs, the copy is complex: numpy compares complex numbers by their real part, here minus the
+    number of impossible arcs, and then by their imaginary part, here the score.
     """
     copy = np.array(scores, dtype=np.float64)
     if copy.ndim != 2 or copy.shape[0] != copy.shape[1] or not len(copy):
@@ -71,22 +71,22 @@ def _comparable(scores: ArcScores) -> ArcScores:
 
 
 def _contract(work: ArcScores, *, first: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """The best arc (word, head) into each node, and the node that each became a part of.
+    """Return the best arc (word, head) into each node, and the node that each node was contracted into.
 
-    Nodes 1..n are the words. A path grows from node to best head; where it meets itself the cycle becomes a node with
-    the next number, and an arc into that node counts as much as it gains over the arc that it would replace. It ends at
-    ROOT, or at a path that did. With `first` 1 ROOT waits until all words are one node: this makes the root single,
-    with no penalty added that would cost precision.
-    A node has a row in `work`, which is overwritten; columns stay those of words, so that n words take O(n²) time.
+    Nodes 1..n are the words. A path grows from each node to its best head. If the path forms a cycle, the cycle becomes
+    a new node with the next number, and an arc into it scores the gain over the arc that it would replace. The path
+    ends at ROOT, or at an earlier path that reached ROOT. With `first` 1, ROOT is ignored until all words are one node.
+    This enforces a single root without a penalty that would cost precision.
+    Each node has a row in `work`, which is overwritten. Columns remain those of words, so n words take O(n²) time.
     """
     columns, n_words = np.arange(len(work)), len(work) - 1
     best_head = work[:, first:].argmax(axis=1) + first
     best = work[columns, best_head]  # [row]
-    ends_at: NDArray[np.int32] | None = None  # [row, head]: the word in the node; before the first cycle the row's own
+    ends_at: NDArray[np.int32] | None = None  # [row, head]: the word in the node; None (the row's own) before a cycle
     arcs = list(enumerate(best_head.tolist()))
     rows, part_of = columns.tolist(), [0] * len(work)  # [node]
     words_of = [[word] for word in rows]  # [node]
-    node_of = columns.tolist()  # [word]: the largest node around it
+    node_of = columns.tolist()  # [word]: the largest node that contains it
     is_settled = [True] + [False] * n_words  # [word]: whether a path from it to ROOT has been found
     for start in range(1, len(work)):
         path, place = [node_of[start]], {node_of[start]: 0}
@@ -133,7 +133,7 @@ def _contract(work: ArcScores, *, first: int) -> tuple[list[tuple[int, int]], li
 
 
 def _expand(arcs: list[tuple[int, int]], part_of: list[int], n_words: int) -> Heads:
-    """The heads of the words, from the largest node down: its arc is also that of each smaller node around the word."""
+    """Return the heads of the words, from the largest node down; an arc into a node also enters its inner nodes."""
     heads = np.zeros(n_words + 1, np.int64)
     entered = [False] * len(arcs)
     for node in range(len(arcs) - 1, 0, -1):
@@ -147,11 +147,11 @@ def _expand(arcs: list[tuple[int, int]], part_of: list[int], n_words: int) -> He
 
 
 def _project(arcs: ArcScores, root_arcs: ArcScores) -> Heads:
-    """The heads, counted from 1, of the best projective tree over words counted from 0 (Eisner 1996).
+    """Return the heads, counted from 1, of the best projective tree over words counted from 0 (Eisner 1996).
 
-    An open span has an arc between its first and last word. A closed one is a word at one end with all that hangs on it
-    on that side. `first` in a name says that the span's first word is its head, `last` that its last word is; tables
-    are [first word, width] or, if their name ends in `_at_last`, [last word, width], so that all sums are of slices.
+    An open span has an arc between its first and last word. A closed span is a word at one end with all its descendants
+    on that side. `first` in a name means that the span's first word is its head, `last` that its last word is. Tables
+    are [first word, width] or, if the name ends in `_at_last`, [last word, width], so that all sums are over slices.
     """
     n = len(arcs)
     open_first, open_last_at_last, closed_first, closed_first_at_last, closed_last, closed_last_at_last = (
@@ -198,25 +198,25 @@ def _project(arcs: ArcScores, root_arcs: ArcScores) -> Heads:
 
 
 class _Part(NamedTuple):
-    """Trees whose first words have certain heads, and whose next word has none of some: the best once it is known.
+    """A set of trees: their first words have fixed heads, and the next word must not have certain heads.
 
-    Parts are compared by their first fields: the largest sum first, and of equal ones the part that was made first.
+    Parts are ordered by their first two fields: the largest sum first, and among equal sums the oldest part.
     """
 
-    cost: float  # minus the sum, or minus what bounds it
+    cost: float  # minus the sum of the best tree, or minus an upper bound of it
     number: int
-    heads: Heads | None  # None while it is not known
-    n_fixed: int  # so many words have the heads of `like` …
+    heads: Heads | None  # the best tree; None until it is known
+    n_fixed: int  # the first `n_fixed` words have the heads of `like` …
     like: Heads
-    without: tuple[int, ...]  # … and the next one has none of these
+    without: tuple[int, ...]  # … and the next word has none of these
 
 
 def best_trees(weights: Weights, search: Callable[[Weights], Heads]) -> Iterator[Heads]:
-    """All trees, the one with the largest sum of weights first; `search` finds the best one of such weights.
+    """Yield all trees in descending order of their sum of weights; `search` finds the best tree for given weights.
 
-    After each tree, the others that share its part of all trees are parted by the first word whose arc they lack
-    (Lawler 1972). A part is searched only when the sum of its words' best arcs, which its best tree cannot beat, is
-    larger than the next tree's: so few searches are needed where most heads are clear.
+    After each tree, the rest of its part is split by the first word whose head differs from the tree's (Lawler 1972).
+    The sum of each word's best arc bounds the sum of any tree in a part. A part is searched only when this bound
+    exceeds the next known tree, so few searches are needed if most heads are clear.
     """
     words = np.arange(1, len(weights))
     parts = [_Part(-math.inf, 0, None, 0, np.zeros(len(weights), np.int64), ())]
@@ -240,7 +240,7 @@ def best_trees(weights: Weights, search: Callable[[Weights], Heads]) -> Iterator
 
 
 def _bounds(within: Weights, heads: Heads) -> list[float]:
-    """For each word: the sum of the best arcs if the words before it have these heads and it has another one."""
+    """Return, for each word, the sum of the best arcs if it gets another head and the words before it keep theirs."""
     words = np.arange(1, len(within))
     best, chosen = within[1:].max(-1), within[words, heads[1:]]
     others = within[1:].copy()
@@ -251,7 +251,7 @@ def _bounds(within: Weights, heads: Heads) -> list[float]:
 
 
 def _within(weights: Weights, part: _Part) -> Weights:
-    """The weights with -inf for all arcs that the trees of a part cannot have."""
+    """Return the weights with -inf for all arcs that the trees of a part cannot have."""
     within: Weights = weights.copy()
     np.fill_diagonal(within, -math.inf)
     rows = np.arange(1, part.n_fixed + 1)
@@ -263,17 +263,17 @@ def _within(weights: Weights, part: _Part) -> Weights:
 
 
 def log_sum_of_trees(weights: Weights) -> float:
-    """The logarithm of the sum of exp(sum of weights) over all trees with one root.
+    """Return the logarithm of the sum of exp(sum of weights) over all trees with one root.
 
-    By the matrix-tree theorem this is a determinant, which is found here by leaving out one word after another: what
-    went through a word goes past it. Nothing is subtracted, and all is done in logarithms, so nothing is lost however
-    improbable the trees are beside graphs with cycles. ROOT has one word, which is the one that is left.
+    By the matrix-tree theorem this is a determinant. It is computed by eliminating one word after another: the paths
+    through a word become arcs past it. The sums are in log space without any subtraction, so no precision is lost,
+    however improbable trees are compared to graphs with cycles. The last word that remains is the one under ROOT.
     """
     roots, arcs = weights[1:, 0].copy(), weights[1:, 1:].copy()  # [word], [dep, head]
     np.fill_diagonal(arcs, -math.inf)
     log_sum = 0.0
     while len(arcs) > 1:
-        # The word with the most weight on other words: one that can be nothing but the root comes last.
+        # Eliminate the word with the most weight on other words, so that a word that must be the root comes last.
         totals = np.logaddexp.reduce(arcs, axis=1)
         word = int(totals.argmax())
         total = totals[word]
