@@ -169,7 +169,7 @@ WARM_UP = 50  # sentences: the first ones take longer
 def measure_step_times(name: str, rows: Path, device: str | None) -> None:
     """Refine en_ewt dev with a model, and save the seconds of each step as a row."""
     from treefine import Parser
-    from treefine.cli.analyse_model import costs_of
+    from treefine.cli.analyse import costs_of
     from treefine.parsing.timed import timed_steps
 
     parser, gold = Parser.from_pretrained(name, device=device), gold_of(TIMED)

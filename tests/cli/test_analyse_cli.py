@@ -388,10 +388,8 @@ def test_torch_is_not_loaded():
 
 
 def test_a_model_is_handed_over_with_all_its_options(monkeypatch):
-    from treefine.cli import analyse_model
-
     heard = {}
-    monkeypatch.setattr(analyse_model, "analyse_model", lambda gold, **options: heard.update(options, gold=gold))
+    monkeypatch.setattr("treefine.cli.analyse.analyse_model", lambda gold, **options: heard.update(options, gold=gold))
 
     options = ["--initial", "empty", "--steps", "2", "--tags", "none", "--device", "cpu", "--examples", "3"]
     run("dev", "--model", "m", *options, "-o", "r.csv")

@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treefine.cli.systems import FormatOption, RuleOption, find_treebanks, system_names, total_size
 from treefine.cli.terminal import progress
+from treefine.cli.treebanks import FormatOption, RuleOption, find_treebanks, system_names, total_size
 from treefine.config import TagSource
 from treefine.drawing.characters import visible
-from treefine.errors import TreebankError, TreefineError
+from treefine.errors import ModelError, TreebankError, TreefineError
+from treefine.evaluation.scores import rule_of
 from treefine.evaluation.tables import count
+from treefine.evaluation.words import load_words
+from treefine.model.weight_files import LAYOUT
+from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import not_written, open_output
+from treefine.treebank.sentence import BLANK, Sentence
 
 if TYPE_CHECKING:
     from treefine.evaluation.analysis.errors import ParsedTreebank
+    from treefine.evaluation.analysis.refinement import Costs
+    from treefine.parsing.parser import Parser
+    from treefine.parsing.timed import TimedSteps
 
 _ENDINGS = (".html", ".json", ".csv")
 
@@ -91,8 +99,6 @@ def analyse_command(
     if model is not None:
         if systems:
             raise TreefineError("--model takes the place of systems.", hint="Name one or the other.")
-        from treefine.cli.analyse_model import analyse_model  # which loads torch
-
         analyse_model(
             gold,
             model=model,
@@ -117,7 +123,7 @@ def analyse_command(
 def _analyse_files(
     gold: str, systems: Sequence[str], outputs: Sequence[str], *, rule: str, format: str | None, examples: int
 ) -> None:
-    from treefine.evaluation.analysis import export  # this and the next load numpy
+    from treefine.evaluation.analysis import export, pages  # these load numpy and jinja2
     from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
 
     if gold == "-" and "-" in systems:
@@ -135,21 +141,118 @@ def _analyse_files(
     with progress("Resampling", count_resamplings(len(treebanks), len(names)) or None) as advance:
         analyses = analyse(treebanks, examples=examples, on_progress=advance)
     title = f"{', '.join(names)} against {visible(gold) if gold != '-' else 'standard input'}"
-
-    def page() -> Iterator[str]:
-        from treefine.evaluation.analysis.pages import report_page  # which loads jinja2
-
-        return report_page(analyses, title)
-
     reports = {
-        ".html": page,
+        ".html": lambda: pages.report_page(analyses, title),
         ".json": lambda: [export.analysis_json(analyses, title)],
         ".csv": lambda: [export.analysis_csv(analyses)],
     }
-    write_reports(outputs, reports, lambda: export.analysis_text(analyses))
+    _write_reports(outputs, reports, lambda: export.analysis_text(analyses))
 
 
-def write_reports(
+def analyse_model(
+    gold: str,
+    *,
+    model: str,
+    outputs: Sequence[str],
+    initial: str | None,
+    steps: int | None,
+    tags: TagSource | None,
+    device: str | None,
+    rule: str,
+    format: str | None,
+    examples: int,
+) -> None:
+    """Parse the words of gold with the model, and write what each step did to the outputs, or print a summary.
+
+    `initial` is what the model starts from, as in parse. If gold is a folder of treebanks, it may also be a folder of
+    parses whose files have the same names.
+    """
+    from treefine.evaluation.analysis import export, pages
+    from treefine.evaluation.analysis.errors import TOGETHER
+    from treefine.evaluation.analysis.refinement import refinement_of, sum_costs, together
+    from treefine.parsing.initial import from_file, renamed  # this and the next two load torch
+    from treefine.parsing.parser import Parser
+    from treefine.parsing.timed import timed_steps
+
+    parses = initial if initial is not None and _has_parses(gold, initial) else None
+    files = find_treebanks(gold, {"initial": parses} if parses else {}, format=format)
+    file = initial if initial is not None and Path(initial).is_file() else None
+    if file and len(files) > 1:
+        hint = "Name a folder of parses whose files have the same names."
+        message = f"This is one file of initial parses, but {gold} holds {len(files)} treebanks."
+        raise TreefineError(message, hint=hint, path=file)
+    treebanks = [_read_gold(each.gold, rule, format) for each in files]
+    start = "empty" if parses else initial  # each treebank has its own parses
+    parser = Parser.from_pretrained(model, initial=start, max_steps=steps, tags=tags, device=device)
+    if not parser.model.settings.reads_graph:
+        hint = "Parse with it, and name the parses after GOLD instead."
+        raise ModelError("This model reads no graph, so it has no refinement steps to analyse.", hint=hint, path=model)
+    found = []
+    with progress("Refining", sum(map(len, treebanks))) as advance:
+        for each, sentences in zip(files, treebanks, strict=True):
+            if own := each.systems.get("initial", file):
+                start_from = renamed(from_file(own, format=format), parser.model.vocabulary.labels)
+                parser = parser.using(initial=start_from, max_steps=steps if parses else parser.max_steps)
+            timed = timed_steps(parser, sentences, on_sentences=lambda number: advance(number, sentences=number))
+            if len(timed.trees) < 2:
+                hint = "Take more --steps, or start from a parse with --initial."
+                raise TreefineError("There is one step and no initial parse, so nothing is refined.", hint=hint)
+            counted = refinement_of(
+                sentences,
+                timed.trees,
+                first=timed.first,
+                name=each.name,
+                rule=rule,
+                converged=timed.converged,
+                predicts_tags=timed.predicts_tags,
+            )
+            found.append((counted, costs_of(parser, timed)))
+    if len(found) > 1:
+        found.insert(0, (together([each for each, _ in found], name=TOGETHER), sum_costs([each for _, each in found])))
+    title = f"Refinement of {Path(gold).name if gold != '-' else 'standard input'} by {Path(model).name}"
+    reports = {
+        ".html": lambda: pages.refinement_page(found, title, examples=examples),
+        ".json": lambda: [export.refinement_json(found, title)],
+        ".csv": lambda: [export.refinement_csv(found)],
+    }
+    _write_reports(outputs, reports, lambda: export.refinement_text(found))
+
+
+def _has_parses(gold: str, initial: str) -> bool:
+    """Return whether gold and initial are folders of treebanks; a folder with a config.json is a model."""
+    are_folders = Path(gold).is_dir() and Path(initial).is_dir() and initial not in ("", "empty")
+    return are_folders and not Path(initial, LAYOUT.config).exists()
+
+
+def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:
+    """Read the gold sentences of a treebank, and raise an error if they cannot be scored."""
+    sentences = list(read_treebank(path, format=format))
+    load_words(sentences, is_ud=rule_of(rule).is_ud)
+    if all(label == BLANK for sentence in sentences for label in sentence.labels):
+        hint = "Name a treebank with labels: an analysis of steps is one of heads and labels."
+        raise TreebankError("No word of the gold file has a label.", hint=hint, path=path)
+    return sentences
+
+
+def costs_of(parser: Parser, timed: TimedSteps) -> Costs:
+    """Return how long the steps took, and how large the models are."""
+    from torch.cuda import get_device_name
+
+    from treefine.evaluation.analysis.refinement import Costs
+
+    models = [each.model for each in (parser, parser.initial) if isinstance(each, type(parser))]
+    parameters = [sum(weight.numel() for weight in model.parameters()) for model in models]
+    return Costs(
+        get_device_name(parser.device) if parser.device.type == "cuda" else parser.device.type,
+        parameters[0],
+        sum(parameters[1:]),
+        timed.initial_seconds if timed.first == 0 else None,
+        timed.seconds,
+        timed.sentences,
+    )
+
+
+def _write_reports(
     outputs: Sequence[str], reports: Mapping[str, Callable[[], Iterable[str]]], summary: Callable[[], str]
 ) -> None:
     """Write each output with the report that has its ending; without outputs, print the summary."""

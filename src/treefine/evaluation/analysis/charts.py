@@ -29,7 +29,7 @@ _LARGEST = 1e15  # beyond it pixels lose their meaning
 _TICKS = 6  # about as many on an axis
 
 # All in pixels, unless they say otherwise.
-_TEXT_SIZE, _TITLE_SIZE = 13, 14  # of letters; a chart is 400 wide, so on a phone of 360 they are 12 pixels high
+TEXT_SIZE, TITLE_SIZE = 13, 14  # of letters; a chart is 400 wide, so on a phone of 360 they are 12 pixels high
 _WIDTH, _MARGIN = 400, 12
 _INNER = _WIDTH - 2 * _MARGIN
 _PLOT_HEIGHT, _STEPS_HEIGHT = 190, 120
@@ -199,7 +199,7 @@ def draw_rows(
     label_heights = [top - 6, bottom + _LINE - 4] if len(names) > _LONG_ROWS else [top - 6]
     for place, tick in zip(places, ticks, strict=True):
         parts.append(_grid((place, top), (place, bottom), is_strong=_is_zero_inside(tick, ticks)))
-    for index in fitting(places, [text_width(label, _TEXT_SIZE) for label in labels]):
+    for index in fitting(places, [text_width(label, TEXT_SIZE) for label in labels]):
         parts += [_text(places[index], height, labels[index]) for height in label_heights]
     if any(counts):
         parts.append(_text(_WIDTH - _MARGIN, top - 6, "n", "end"))
@@ -381,11 +381,11 @@ def _is_zero_inside(tick: float, ticks: Sequence[float]) -> bool:
 
 def _heading(title: str, names: Sequence[str], y_title: str) -> tuple[list[str], float]:
     """Return title, legend (if there are names) and title of the value axis, and the height where they end."""
-    parts = [_text(_MARGIN, 22, _fitted(title, _INNER, BOLD_WIDTH * _TITLE_SIZE), "title", whole=title)]
+    parts = [_text(_MARGIN, 22, _fitted(title, _INNER, BOLD_WIDTH * TITLE_SIZE), "title", whole=title)]
     x, y = float(_MARGIN), 22.0 + _LINE if names else 22.0
     for number, name in enumerate(names):
         said = _fitted(name, _INNER - _SWATCH - 6)
-        width = _SWATCH + 6 + text_width(said, _TEXT_SIZE)
+        width = _SWATCH + 6 + text_width(said, TEXT_SIZE)
         if x > _MARGIN and x + width > _WIDTH - _MARGIN:
             x, y = _MARGIN, y + _LINE
         line = f'<path class="line" d="M{number_text(x)} {number_text(y)}h{_SWATCH}"{dash(number)}/>'
@@ -399,10 +399,10 @@ def _heading(title: str, names: Sequence[str], y_title: str) -> tuple[list[str],
 
 
 def _widest(texts: Sequence[str]) -> float:
-    return max((text_width(each, _TEXT_SIZE) for each in texts), default=0.0)
+    return max((text_width(each, TEXT_SIZE) for each in texts), default=0.0)
 
 
-def _fitted(said: str, room: float, size: float = _TEXT_SIZE) -> str:
+def _fitted(said: str, room: float, size: float = TEXT_SIZE) -> str:
     """Return the text as it is drawn, or as much of it as there is room for, in pixels."""
     limit = max(1, int(room / (0.3 * size)))  # columns of letters, if all were narrow
     while limit > 1 and text_width(shown(said, limit), size) > room:

@@ -172,6 +172,17 @@ def together(refinements: Sequence[Refinement], *, name: str) -> Refinement:
     return replace(_added(refinements, name), corrected=corrected, spoiled=spoiled)
 
 
+def sum_costs(costs: Sequence[Costs]) -> Costs:
+    """Add the seconds and the sentences of one model over several treebanks."""
+    initial = [each.initial_seconds for each in costs if each.initial_seconds is not None]
+    return replace(
+        costs[0],
+        initial_seconds=sum(initial) if initial else None,
+        seconds=tuple(map(sum, zip(*(each.seconds for each in costs), strict=True))),
+        sentences=tuple(map(sum, zip(*(each.sentences for each in costs), strict=True))),
+    )
+
+
 def mean(refinements: Sequence[Refinement], *, name: str) -> Refinement:
     """Average the counts of several models (seeds) over the same treebank; the examples are the first model's."""
     found = _added(refinements, name, parts=len(refinements))
