@@ -242,7 +242,10 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
     levels = arc_levels(arcs, len(picture.forms))
     top = _MARGIN / 2 + (_TITLE if picture.title else 0)
     ground = top + LEVEL * (n_levels + 0.7 if n_levels else 0)  # where arcs end and words begin
-    parts = [_text(_MARGIN, _MARGIN / 2 + 16, picture.title, "title")] if picture.title else []
+    parts = []
+    if picture.title:
+        title = shown(picture.title, _TITLE_CELLS)
+        parts.append(text_element(_MARGIN, _MARGIN / 2 + 16, title, "title", whole=picture.title))
     # Changed arcs come last and lie on top; labels lie on all lines, so that no line runs through one.
     order = sorted(range(len(arcs)), key=lambda index: (arcs[index].kind is ArcKind.CHANGED, levels[index]))
     heights = [ground - LEVEL * (level + 0.2) for level in levels]
@@ -251,16 +254,18 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
         parts.append(_arc(arcs[each], ends[each], heights[each], ground, _describe(arcs[each], picture)))
     parts += [_label(arcs[each], sum(ends[each]) / 2, heights[each]) for each in order]
     for word, form in enumerate(picture.forms, start=1):
-        parts.append(_text(places[word], ground + 18, form, "form", f' data-word="{word}"'))
+        of_word = f' data-word="{word}"'
+        parts.append(text_element(places[word], ground + 18, shown(form), "form", whole=form, more=of_word))
     bottom = ground + _WORDS
     if picture.tags:
         for word, tag in enumerate(picture.tags, start=1):
-            parts.append(_text(places[word], bottom + 10, tag, "tag"))
+            parts.append(text_element(places[word], bottom + 10, shown(tag), "tag", whole=tag))
         bottom += _TAGS
     for token in picture.multiword_tokens:
         start, end = sorted((places[token.words[0]], places[token.words[-1]]))
         line = f"M{number_text(start - STEM)} {number_text(bottom)}v4H{number_text(end + STEM)}v-4"
-        parts.append(f'<path d="{line}"/>' + _text((start + end) / 2, bottom + 18, token.form, "token"))
+        form = text_element((start + end) / 2, bottom + 18, shown(token.form), "token", whole=token.form)
+        parts.append(f'<path d="{line}"/>{form}')
     return "\n".join(parts), bottom + (_TOKENS if picture.multiword_tokens else 0) + _MARGIN / 2
 
 
@@ -339,11 +344,11 @@ def _sure_class(arc: Arc) -> str:
     return "sure unsure" if arc.sure is not None and arc.sure < UNSURE else "sure"
 
 
-def _text(x: float, y: float, text: str, name: str, more: str = "") -> str:
-    """Return a text; a browser shows the whole of it on pointing where its end was cut off."""
-    drawn = shown(text, _TITLE_CELLS) if name == "title" else shown(text)
-    whole = f"<title>{safe_html(text)}</title>" if drawn != visible(text) else ""
-    return f'<text class="{name}"{more} x="{number_text(x)}" y="{number_text(y)}">{escape(drawn)}{whole}</text>'
+def text_element(x: float, y: float, drawn: str, name: str = "", *, whole: str = "", more: str = "") -> str:
+    """Return a text as it is drawn; a browser shows the whole of it on pointing where its end was cut off."""
+    title = f"<title>{safe_html(whole)}</title>" if whole and drawn != visible(whole) else ""
+    kind = f' class="{name}"' if name else ""
+    return f'<text{kind}{more} x="{number_text(x)}" y="{number_text(y)}">{escape(drawn)}{title}</text>'
 
 
 def number_text(value: float) -> str:

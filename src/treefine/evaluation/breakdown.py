@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, compress
 from typing import TypeAlias
 
 from treefine.errors import TreefineError
-from treefine.evaluation.pairing import UNALIGNED, AlignedWords
-from treefine.evaluation.scores import Marks, all_marks, compared_labels, rule_of
+from treefine.evaluation.pairing import AlignedWords
+from treefine.evaluation.scores import all_marks, compared_labels, rule_of
 from treefine.evaluation.words import AT_ROOT, WordColumns
 from treefine.treebank.graph import distances_to_root, non_projective_words
 
@@ -56,28 +57,20 @@ def breakdown(pairs: Mapping[str, AlignedWords], by: str, *, rule: str = "conll1
     bins = []
     for name, pair in pairs.items():
         found = all_marks(pair, rule=rule, metrics=("UAS", "LAS"))
-        ours, theirs = (_grouped(PROPERTIES[by](words, rule), width) for words in (pair.gold, pair.system))
-        counted = found["LAS"]
-        gold = Counter(value for value, counts in zip(ours, counted.gold, strict=True) if counts)
-        system = Counter(value for value, counts in zip(theirs, counted.system, strict=True) if counts)
-        right = {metric: _right(pair, each, ours, theirs) for metric, each in found.items()}
+        ours, theirs = (
+            [-(-value // width) * width if isinstance(value, int) else value for value in PROPERTIES[by](words, rule)]
+            for words in (pair.gold, pair.system)
+        )
+        gold, system = Counter(compress(ours, found["LAS"].gold)), Counter(compress(theirs, found["LAS"].system))
+        gold_right, system_right = {}, {}
+        for metric, marks in found.items():
+            gold_right[metric] = Counter(compress(ours, marks.correct))
+            system_right[metric] = Counter(theirs[word] for word in compress(pair.system_of, marks.correct))
         for value in sorted(gold | system, key=lambda value: (isinstance(value, str), value)):
-            gold_correct = {metric: each[0][value] for metric, each in right.items()}
-            system_correct = {metric: each[1][value] for metric, each in right.items()}
+            gold_correct = {metric: right[value] for metric, right in gold_right.items()}
+            system_correct = {metric: right[value] for metric, right in system_right.items()}
             bins.append(Bin(name, value, gold[value], system[value], gold_correct, system_correct))
     return bins
-
-
-def _right(
-    pair: AlignedWords, found: Marks, ours: list[Value], theirs: list[Value]
-) -> tuple[Counter[Value], Counter[Value]]:
-    """Count the right words by their property in the gold file and by that in the system file."""
-    pairs = [(g, s) for g, s in enumerate(pair.system_of) if s != UNALIGNED and found.correct[g]]
-    return Counter(ours[g] for g, _ in pairs), Counter(theirs[s] for _, s in pairs)
-
-
-def _grouped(values: list[Value], width: int) -> list[Value]:
-    return [-(-value // width) * width if isinstance(value, int) else value for value in values]
 
 
 def _heads_by_sentence(words: WordColumns) -> Iterator[tuple[range, list[int]]]:
@@ -112,21 +105,6 @@ def _distance_to_root(words: WordColumns, rule: str) -> list[Value]:
     return ["cycle" if distance < 0 else distance for distance in distances]
 
 
-def _sentence_length(words: WordColumns, rule: str) -> list[Value]:
-    """Return the number of words in the sentence."""
-    return [len(sentence) for sentence in words.sentence_words() for _ in sentence]
-
-
-def _label(words: WordColumns, rule: str) -> list[Value]:
-    """Return the label, as the rule compares it."""
-    return [*compared_labels(words, is_ud=rule_of(rule).is_ud)]
-
-
-def _tag(words: WordColumns, rule: str) -> list[Value]:
-    """Return UPOS, or XPOS where that is blank."""
-    return [*words.tags()]
-
-
 def _arc_projectivity(words: WordColumns, rule: str) -> list[Value]:
     """Return whether all words between dependent and head descend from the head."""
     values: list[Value] = ["projective"] * len(words)
@@ -138,19 +116,17 @@ def _arc_projectivity(words: WordColumns, rule: str) -> list[Value]:
 
 def _tree_projectivity(words: WordColumns, rule: str) -> list[Value]:
     """Return whether all arcs of the sentence are projective."""
-    values: list[Value] = ["projective"] * len(words)
-    for sentence, heads in _heads_by_sentence(words):
-        if non_projective_words(heads):
-            values[sentence.start : sentence.stop] = ["non-projective"] * len(sentence)
-    return values
+    sentences = _heads_by_sentence(words)
+    kinds = (["non-projective" if non_projective_words(heads) else "projective"] * len(own) for own, heads in sentences)
+    return [*chain.from_iterable(kinds)]
 
 
 PROPERTIES: Mapping[str, Callable[[WordColumns, str], list[Value]]] = {
     "dependency length": _dependency_length,
     "distance to root": _distance_to_root,
-    "sentence length": _sentence_length,
-    "label": _label,
-    "tag": _tag,
+    "sentence length": lambda words, rule: [len(sentence) for sentence in words.sentence_words() for _ in sentence],
+    "label": lambda words, rule: [*compared_labels(words, is_ud=rule_of(rule).is_ud)],
+    "tag": lambda words, rule: [*words.tags()],
     "arc direction": _arc_direction,
     "arc projectivity": _arc_projectivity,
     "tree projectivity": _tree_projectivity,

@@ -6,9 +6,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from itertools import compress
-from operator import and_, eq
+from operator import eq
 from typing import TypeAlias
 
 from treefine.errors import TreefineError
@@ -87,11 +87,6 @@ def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> d
         "function words": same_function_words,
     }
     return {kind: compare[kind]() for kind in kinds}
-
-
-def right_words(metric: str, counted: list[bool], agreements: Mapping[str, list[bool]]) -> list[bool]:
-    """Return which gold words count and are right under the metric."""
-    return reduce(lambda a, b: list(map(and_, a, b)), [agreements[each] for each in AGREEMENTS[metric]], counted)
 
 
 def _function_words(words: WordColumns, described: Sequence[FunctionWord]) -> list[tuple[FunctionWord, ...]]:
@@ -250,7 +245,14 @@ def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[st
     metrics = metrics or chosen.metrics
     kinds = {kind for metric in metrics for kind in AGREEMENTS[metric]}
     agreements = agreements_of(pair, kinds, is_ud=chosen.is_ud)
-    return {metric: _marks(pair, chosen, metric, agreements) for metric in metrics}
+    found = {}
+    for metric in metrics:
+        gold = _counted(pair.gold, chosen, metric)
+        # Where words are paired by number, the gold file decides what is punctuation.
+        system = gold if chosen.is_left_out else _counted(pair.system, chosen, metric)
+        agreeing = [gold, *[agreements[kind] for kind in AGREEMENTS[metric]]]
+        found[metric] = Marks(gold, system, [*map(all, zip(*agreeing, strict=True))])
+    return found
 
 
 def all_scores(pair: AlignedWords, found: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
@@ -262,19 +264,16 @@ def all_scores(pair: AlignedWords, found: Mapping[str, Marks], *, rule: str = "c
 
 def segmentation_scores(pair: AlignedWords) -> dict[str, Score]:
     """Return scores of tokens and sentences that have the same characters in both files, and of aligned words."""
+
+    def span_score(gold: Sequence[tuple[int, int]], system: Sequence[tuple[int, int]]) -> Score:
+        return Score(len(gold), len(system), len(set(gold) & set(system)))
+
     aligned = len(pair.system_of) - pair.system_of.count(UNALIGNED)
     return {
-        "Tokens": _span_score(pair.gold.tokens, pair.system.tokens),
-        "Sentences": _span_score(pair.gold.sentences, pair.system.sentences),
+        "Tokens": span_score(pair.gold.tokens, pair.system.tokens),
+        "Sentences": span_score(pair.gold.sentences, pair.system.sentences),
         "Words": Score(len(pair.gold), len(pair.system), aligned),
     }
-
-
-def _marks(pair: AlignedWords, rule: Rule, metric: str, agreements: Mapping[str, list[bool]]) -> Marks:
-    gold = _counted(pair.gold, rule, metric)
-    # Where words are paired by number, the gold file decides what is punctuation.
-    system = gold if rule.is_left_out else _counted(pair.system, rule, metric)
-    return Marks(gold, system, right_words(metric, gold, agreements))
 
 
 def _counted(words: WordColumns, rule: Rule, metric: str) -> list[bool]:
@@ -290,10 +289,6 @@ def _score(pair: AlignedWords, found: Marks) -> Score:
     return Score(gold, sum(found.system), sum(found.correct), aligned=gold - unaligned)
 
 
-def _span_score(gold: Sequence[tuple[int, int]], system: Sequence[tuple[int, int]]) -> Score:
-    return Score(len(gold), len(system), len(set(gold) & set(system)))
-
-
 def _exact_match(pair: AlignedWords, found: Marks) -> Score:
     """Return the score of sentences that both files have, with the same words, all of which are right."""
     system_words = dict(zip(pair.system.sentences, map(len, pair.system.sentence_words()), strict=True))
@@ -307,12 +302,10 @@ def _exact_match(pair: AlignedWords, found: Marks) -> Score:
 def scores_by_label(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> dict[str, Score]:
     """Return the score of each label, from the marks of LAS; the most frequent gold label comes first."""
     ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
-    gold = Counter(label for label, counts in zip(ours, found.gold, strict=True) if counts)
-    system = Counter(label for label, counts in zip(theirs, found.system, strict=True) if counts)
-    correct = Counter(label for label, is_right in zip(ours, found.correct, strict=True) if is_right)
-    aligned = Counter(
-        label for label, counts, s in zip(ours, found.gold, pair.system_of, strict=True) if counts and s != UNALIGNED
-    )
+    gold, system = Counter(compress(ours, found.gold)), Counter(compress(theirs, found.system))
+    correct = Counter(compress(ours, found.correct))
+    pairs = zip(compress(ours, found.gold), compress(pair.system_of, found.gold), strict=True)
+    aligned = Counter(label for label, system_word in pairs if system_word != UNALIGNED)
     order = sorted(gold | system, key=lambda label: (-gold[label], label))
     return {label: Score(gold[label], system[label], correct[label], aligned[label]) for label in order}
 

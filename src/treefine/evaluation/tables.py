@@ -113,8 +113,11 @@ def confusion_table(confusions: Counter[tuple[str, str]], *, kind: str = "", mos
     return Table((f"gold {kind}".rstrip(), f"system {kind}".rstrip(), "times"), rows)
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """Return one row per system, compared with the first; the systems that tie for the best score are bold."""
+def comparison_table(comparison: Comparison, *, digits: int = 2) -> Table:
+    """Return one row per system, compared with the first; the systems that tie for the best score are bold.
+
+    `digits` are those of the relative error reduction (RER).
+    """
     first = next(iter(comparison.scores))
     rows: list[tuple[TableCell, ...]] = []
     for name, score in comparison.scores.items():
@@ -124,7 +127,7 @@ def comparison_table(comparison: Comparison) -> Table:
             reduction = relative_error_reduction(before, score)
             cells = (
                 f"{100 * (score - before):+.2f}",
-                None if reduction is None else f"{100 * reduction:+.2f} %",
+                None if reduction is None else f"{100 * reduction:+.{digits}f} %",
                 f"{difference.randomisation:.4f}",
                 f"{difference.bootstrap:.4f}",
             )
@@ -145,6 +148,11 @@ def score_json(score: Score) -> dict[str, Any]:
     return {name: getattr(score, name) for name in shares} | asdict(score)
 
 
+def scores_json(scores: Mapping[str, Score]) -> dict[str, Any]:
+    """Return the shares and counts of each score."""
+    return {name: score_json(score) for name, score in scores.items()}
+
+
 def evaluation_json(
     scores: Mapping[str, Score],
     labels: Mapping[str, Score] | None,
@@ -153,9 +161,9 @@ def evaluation_json(
     most: int,
 ) -> dict[str, Any]:
     """Return scores, and scores of labels and confusions if they were counted."""
-    result: dict[str, Any] = {"scores": {name: score_json(score) for name, score in scores.items()}}
+    result: dict[str, Any] = {"scores": scores_json(scores)}
     if labels is not None:
-        result["labels"] = {name: score_json(score) for name, score in labels.items()}
+        result["labels"] = scores_json(labels)
     for kind, counted in confusions.items():
         result[f"confused_{kind}s"] = confusion_table(counted, most=most).to_records()
     return result

@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from functools import partial
 from importlib.resources import files
 from itertools import groupby, pairwise
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-from treefine.drawing.characters import safe_html, visible
-from treefine.drawing.svg import BOLD_WIDTH, number_text, shown, text_width, whole_svg
+from treefine.drawing.characters import safe_html
+from treefine.drawing.svg import BOLD_WIDTH, number_text, shown, text_element, text_width, whole_svg
+from treefine.evaluation.analysis.curves import merged
 
-Name = TypeVar("Name")
 Limits: TypeAlias = tuple[float, float]  # beyond which no value can lie; round numbers
 _Pixels: TypeAlias = tuple[float, float]  # from the left and from the top
 _Scale: TypeAlias = Callable[[float], float]  # from a value to its pixel
@@ -26,13 +26,11 @@ PERCENT: Limits = (0, 100)
 MOST_BANDS = 3  # lines; the bands of so many are faint, since they lie on one another, and more have none
 _ANY: Limits = (-math.inf, math.inf)
 _LARGEST = 1e15  # beyond it pixels lose their meaning
-_TICKS = 6  # about as many on an axis
 
 # All in pixels, unless they say otherwise.
 TEXT_SIZE, TITLE_SIZE = 13, 14  # of letters; a chart is 400 wide, so on a phone of 360 they are 12 pixels high
 _WIDTH, _MARGIN = 400, 12
 _INNER = _WIDTH - 2 * _MARGIN
-_PLOT_HEIGHT, _STEPS_HEIGHT = 190, 120
 _LINE = 18  # from one line of text to the next
 _MIDDLE = 4.5  # from the middle of a line of text down to the foot of its letters
 _RADIUS, _SMALL_RADIUS = 3.6, 2.4  # of a marker; the small one where points stand closer than this:
@@ -99,21 +97,6 @@ class Line:
         return {mark.x_text: mark for mark in self.marks}
 
 
-def draw_steps(
-    lines: Sequence[Line], *, title: str, y_title: str, y_format: str = "{:.1f}", limits: Limits = _ANY
-) -> str:
-    """Draw a low chart over the refinement steps; t = 0 is the initial graph."""
-    return draw_lines(
-        lines,
-        title=title,
-        x_title="step t",
-        y_title=y_title,
-        y_format=y_format,
-        limits=limits,
-        plot_height=_STEPS_HEIGHT,
-    )
-
-
 def draw_lines(
     lines: Sequence[Line],
     *,
@@ -123,7 +106,7 @@ def draw_lines(
     y_format: str = "{:.1f}",
     limits: Limits = _ANY,
     apart: Collection[str] = (),
-    plot_height: float = _PLOT_HEIGHT,
+    plot_height: float = 190,
 ) -> str:
     """Draw lines over numbers, or over names if any x is one; names stand in the order of the lines' points.
 
@@ -142,14 +125,17 @@ def draw_lines(
     height_of = _scale(ticks[0], ticks[-1], bottom, top)
     for tick, label in zip(ticks, labels, strict=True):
         y = height_of(tick)
-        parts.append(_grid((left, y), (right, y), is_strong=_is_zero_inside(tick, ticks)))
-        parts.append(_text(left - 8, y + _MIDDLE, label, "end"))
+        parts.append(_grid((left, y), (right, y), is_zero=tick == 0 and ticks[0] < 0 < ticks[-1]))
+        parts.append(text_element(left - 8, y + _MIDDLE, label, "end"))
     along = _scale(min(xs.values(), default=0), max(xs.values(), default=0), left + _INSIDE, right - _INSIDE)
     places = {name: along(x) for name, x in xs.items()}
     runs = [_runs(line, places, apart) for line in lines]
-    for number, each in enumerate(runs if has_bands else []):
-        kind = "band" if len(lines) < MOST_BANDS else "band faint"
-        parts += [_band(number, kind, run, places, height_of) for run in each if len(run) > 1]
+    for number, run in [(number, run) for number, each in enumerate(runs) for run in each if has_bands]:
+        ends_of = [(places[mark.x_text], *map(height_of, mark.band)) for mark in run if mark.band]
+        if len(run) > 1 and ends_of:
+            outline = [(x, high) for x, _, high in ends_of] + [(x, low) for x, low, _ in reversed(ends_of)]
+            kind = "band" if len(lines) < MOST_BANDS else "band faint"
+            parts.append(f'<g class="{line_class(number)}"><path class="{kind}" d="{_polyline(outline)}z"/></g>')
     radius = _RADIUS if places and (right - left) / len(places) >= _CLOSE else _SMALL_RADIUS
     for number, line in enumerate(lines):
         for run in runs[number]:
@@ -162,9 +148,13 @@ def draw_lines(
                 parts.append(_point(number, (x, height_of(mark.y)), said, radius=radius, reach=reach))
         if ends:
             y = height_of(line.by_place[[*xs][-1]].y) + _MIDDLE
-            parts.append(_text(right, y, ends[number], "name start", whole=line.name))
+            parts.append(text_element(right, y, ends[number], "name start", whole=line.name))
     below, height = _x_labels(lines, places, (left + right) / 2, bottom, x_title)
     return _whole_svg(title, [*parts, *below], height + _MARGIN)
+
+
+# A low chart over the refinement steps; t = 0 is the initial graph.
+draw_steps = partial(draw_lines, x_title="step t", plot_height=120)
 
 
 def draw_rows(
@@ -198,17 +188,17 @@ def draw_rows(
     bottom = top + row_height * len(names)
     label_heights = [top - 6, bottom + _LINE - 4] if len(names) > _LONG_ROWS else [top - 6]
     for place, tick in zip(places, ticks, strict=True):
-        parts.append(_grid((place, top), (place, bottom), is_strong=_is_zero_inside(tick, ticks)))
+        parts.append(_grid((place, top), (place, bottom), is_zero=tick == 0 and ticks[0] < 0 < ticks[-1]))
     for index in fitting(places, [text_width(label, TEXT_SIZE) for label in labels]):
-        parts += [_text(places[index], height, labels[index]) for height in label_heights]
+        parts += [text_element(places[index], height, labels[index]) for height in label_heights]
     if any(counts):
-        parts.append(_text(_WIDTH - _MARGIN, top - 6, "n", "end"))
+        parts.append(text_element(_WIDTH - _MARGIN, top - 6, "n", "end"))
     for row, name in enumerate(names):
         middle = top + row_height * (row + 0.5)
         end = middle + row_height / 2
         parts.append(_grid((_MARGIN, end), (_WIDTH - _MARGIN, end)))
-        parts.append(_text(left - 8, middle + _MIDDLE, drawn_names[row], "name end", whole=name))
-        parts.append(_text(_WIDTH - _MARGIN, middle + _MIDDLE, counts[row], "end"))
+        parts.append(text_element(left - 8, middle + _MIDDLE, drawn_names[row], "name end", whole=name))
+        parts.append(text_element(_WIDTH - _MARGIN, middle + _MIDDLE, counts[row], "end"))
         for number, line in enumerate(lines):
             if mark := marks[number].get(name):
                 y = middle + _LANE * (number - (len(lines) - 1) / 2)
@@ -229,22 +219,6 @@ def _x_values(lines: Sequence[Line]) -> dict[str, float]:
     return {name: rank for rank, name in enumerate(merged([*line.by_place] for line in lines))}
 
 
-def merged(orders: Iterable[Sequence[Name]]) -> list[Name]:
-    """Merge several lists, so that each name stands after the one before it in its own list.
-
-    >>> merged([["1", "2", "5+"], ["1", "3", "5+"]])
-    ['1', '3', '2', '5+']
-    """
-    order: list[Name] = []
-    for names in orders:
-        place = 0
-        for name in names:
-            if name not in order:
-                order.insert(place, name)
-            place = order.index(name) + 1
-    return order
-
-
 def _runs(line: Line, places: Mapping[str, float], apart: Collection[str]) -> list[list[Mark]]:
     """Return the points of a line from left to right, cut where it lacks one and around those that stand apart."""
     marks = line.by_place
@@ -253,13 +227,6 @@ def _runs(line: Line, places: Mapping[str, float], apart: Collection[str]) -> li
         return name in marks, name if name in apart else ""
 
     return [[marks[name] for name in run] for (has_mark, _), run in groupby(places, key=kind) if has_mark]
-
-
-def _band(number: int, kind: str, run: Sequence[Mark], places: Mapping[str, float], height_of: _Scale) -> str:
-    """Return the area between the low and the high ends of the points, as far as they have them."""
-    ends = [(places[mark.x_text], *map(height_of, mark.band)) for mark in run if mark.band]
-    outline = [(x, high) for x, _, high in ends] + [(x, low) for x, low, _ in reversed(ends)]
-    return f'<g class="{line_class(number)}"><path class="{kind}" d="{_polyline(outline)}z"/></g>' if ends else ""
 
 
 def _names_at_ends(lines: Sequence[Line], places: Sequence[str], pixels: float) -> list[str]:
@@ -280,14 +247,14 @@ def _x_labels(
     counts = [_count([line.by_place.get(name) for line in lines]) for name in places]
     kept = fitting(pixels, [_widest(two) for two in zip(labels, counts, strict=True)])
     bottom = top + _LINE
-    parts = [_text(pixels[index], bottom, labels[index]) for index in kept]
+    parts = [text_element(pixels[index], bottom, labels[index]) for index in kept]
     if any(counts[index] for index in kept):
         bottom += _LINE
-        parts.append(_text(_MARGIN, bottom, "n", "start"))
-        parts += [_text(pixels[index], bottom, counts[index]) for index in kept]
+        parts.append(text_element(_MARGIN, bottom, "n", "start"))
+        parts += [text_element(pixels[index], bottom, counts[index]) for index in kept]
     bottom += _LINE + 2
     said = x_title if places else f"{x_title} (no data)"
-    parts.append(_text(middle, bottom, _fitted(said, 2 * min(middle, _WIDTH - middle)), whole=said))
+    parts.append(text_element(middle, bottom, _fitted(said, 2 * min(middle, _WIDTH - middle)), whole=said))
     return parts, bottom
 
 
@@ -337,16 +304,12 @@ def nice_ticks(values: Sequence[float], *, limits: Limits = _ANY) -> list[float]
         room = max(1.0, abs(low) / 10)
         least, most = limits
         low, high = max(low - room, min(low, least)), min(high + room, max(high, most))
-    step = _nice_step((high - low) / _TICKS)
+    least = (high - low) / 6  # for about as many ticks
+    power = 10.0 ** math.floor(math.log10(least))
     slack = 1e-9  # so that 0.3 / 0.1 is 3
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - slack))
     numbers = range(math.floor(low / step + slack), math.ceil(high / step - slack) + 1)
     return [round(number * step, 12) for number in numbers]
-
-
-def _nice_step(least: float) -> float:
-    """Return the smallest of 1, 2, 5, 10, 20 … or 0.5, 0.2 … that is not less."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
 
 
 def tick_labels(ticks: Sequence[float], form: str) -> list[str]:
@@ -375,13 +338,9 @@ def fitting(places: Sequence[float], widths: Sequence[float], *, gap: float = 6.
     return range(min(1, len(places)))
 
 
-def _is_zero_inside(tick: float, ticks: Sequence[float]) -> bool:
-    return tick == 0 and ticks[0] < 0 < ticks[-1]
-
-
 def _heading(title: str, names: Sequence[str], y_title: str) -> tuple[list[str], float]:
     """Return title, legend (if there are names) and title of the value axis, and the height where they end."""
-    parts = [_text(_MARGIN, 22, _fitted(title, _INNER, BOLD_WIDTH * TITLE_SIZE), "title", whole=title)]
+    parts = [text_element(_MARGIN, 22, _fitted(title, _INNER, BOLD_WIDTH * TITLE_SIZE), "title", whole=title)]
     x, y = float(_MARGIN), 22.0 + _LINE if names else 22.0
     for number, name in enumerate(names):
         said = _fitted(name, _INNER - _SWATCH - 6)
@@ -391,10 +350,10 @@ def _heading(title: str, names: Sequence[str], y_title: str) -> tuple[list[str],
         line = f'<path class="line" d="M{number_text(x)} {number_text(y)}h{_SWATCH}"{dash(number)}/>'
         drawn = f'<path class="marker" d="{marker(number, x + _SWATCH / 2, y, _RADIUS)}"/>'
         parts.append(f'<g class="{line_class(number)}">{line}{drawn}</g>')
-        parts.append(_text(x + _SWATCH + 6, y + _MIDDLE, said, "name start", whole=name))
+        parts.append(text_element(x + _SWATCH + 6, y + _MIDDLE, said, "name start", whole=name))
         x += width + 16
     y += _LINE + 6
-    parts.append(_text(_MARGIN, y, _fitted(y_title, _INNER), "start", whole=y_title))
+    parts.append(text_element(_MARGIN, y, _fitted(y_title, _INNER), "start", whole=y_title))
     return parts, y + 12
 
 
@@ -410,13 +369,6 @@ def _fitted(said: str, room: float, size: float = TEXT_SIZE) -> str:
     return shown(said, limit)
 
 
-def _text(x: float, y: float, drawn: str, name: str = "", *, whole: str = "") -> str:
-    """Return a text that was made safe; a browser shows the whole of it on pointing where its end was cut off."""
-    more = f"<title>{safe_html(whole)}</title>" if whole and drawn != visible(whole) else ""
-    kind = f' class="{name}"' if name else ""
-    return f'<text{kind} x="{number_text(x)}" y="{number_text(y)}">{escape(drawn)}{more}</text>'
-
-
 def _point(number: int, at: _Pixels, said: str, *, radius: float = _RADIUS, reach: Sequence[_Pixels] = ()) -> str:
     """Return the marker of a line with what is said of it, on the line of its reach if it has one."""
     band = f'<path class="line reach" d="{_polyline(reach)}"/>' if reach else ""
@@ -424,8 +376,8 @@ def _point(number: int, at: _Pixels, said: str, *, radius: float = _RADIUS, reac
     return f'<g class="{line_class(number)}"><title>{safe_html(said)}</title>{band}{drawn}</g>'
 
 
-def _grid(start: _Pixels, end: _Pixels, *, is_strong: bool = False) -> str:
-    return f'<path class="{"zero" if is_strong else "grid"}" d="{_polyline((start, end))}"/>'
+def _grid(start: _Pixels, end: _Pixels, *, is_zero: bool = False) -> str:
+    return f'<path class="{"zero" if is_zero else "grid"}" d="{_polyline((start, end))}"/>'
 
 
 def _polyline(places: Iterable[_Pixels]) -> str:

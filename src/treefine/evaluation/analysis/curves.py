@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treefine.evaluation.breakdown import Value
-from treefine.evaluation.pairing import UNALIGNED, AlignedWords
+from treefine.evaluation.pairing import AlignedWords
 from treefine.evaluation.scores import Marks
 from treefine.evaluation.significance import SLICE, draw_weights, sentence_of_each_word
 
+Name = TypeVar("Name")
 _BAND = 0.95
 # The lowest number of each point. A point reaches up to the next one, and the last has no end: long arcs, deep words
 # and long sentences are rare, so several numbers share a point.
@@ -88,10 +90,6 @@ class Tally:
     sentences: _Integers  # of each entry: the gold sentence, from 0
     cells: _Integers  # of each entry: 4 * kind + column; these are gold, system, gold correct, system correct
 
-    def totals(self) -> _Integers:
-        """Return how many words each column of each kind has. [kind, 4]."""
-        return np.bincount(self.cells, minlength=4 * len(self.kinds)).reshape(-1, 4)
-
 
 def tally(
     by: str, pair: AlignedWords, found: Marks, gold_values: Sequence[Value], system_values: Sequence[Value]
@@ -103,18 +101,12 @@ def tally(
     ours = np.array([kind_of.get(value, -1) for value in gold_values], dtype=np.int64)
     theirs = np.array([kind_of.get(value, -1) for value in system_values], dtype=np.int64)
     gold_sentences, system_sentences = sentence_of_each_word(pair)
-    gold_counts, system_counts = np.array(found.gold, dtype=bool), np.array(found.system, dtype=bool)
-    system_of = np.array(pair.system_of, dtype=np.int64)
-    right = np.array(found.correct, dtype=bool) & (system_of != UNALIGNED)
-    right_system = system_of[right]
-    sentences = [
-        gold_sentences[gold_counts],
-        system_sentences[system_counts],
-        gold_sentences[right],
-        gold_sentences[right],  # a right word is drawn with its gold sentence
-    ]
-    columns = [ours[gold_counts], theirs[system_counts], ours[right], theirs[right_system]]
+    in_gold, in_system, right = (np.array(each, dtype=bool) for each in (found.gold, found.system, found.correct))
+    right_system = np.array(pair.system_of, dtype=np.int64)[right]
+    columns = [ours[in_gold], theirs[in_system], ours[right], theirs[right_system]]
     cells = [4 * kind + column for column, kind in enumerate(columns)]
+    of_right = gold_sentences[right]  # a right word is drawn with its gold sentence
+    sentences = [gold_sentences[in_gold], system_sentences[in_system], of_right, of_right]
     return Tally(tuple(kinds), len(pair.gold.sentences), np.concatenate(sentences), np.concatenate(cells))
 
 
@@ -131,6 +123,22 @@ def join(tallies: Sequence[Tally]) -> Tally:
     return Tally(tuple(kinds), n_sentences, np.concatenate(sentences), np.concatenate(cells))
 
 
+def merged(orders: Iterable[Sequence[Name]]) -> list[Name]:
+    """Merge several lists, so that each name stands after the one before it in its own list.
+
+    >>> merged([["1", "2", "5+"], ["1", "3", "5+"]])
+    ['1', '3', '2', '5+']
+    """
+    order: list[Name] = []
+    for names in orders:
+        place = 0
+        for name in names:
+            if name not in order:
+                order.insert(place, name)
+            place = order.index(name) + 1
+    return order
+
+
 def draw_curves(
     tallies: Mapping[str, Mapping[str, Tally]], *, samples: int, seed: int
 ) -> dict[str, dict[str, tuple[Point, ...]]]:
@@ -144,12 +152,9 @@ def draw_curves(
 
 
 def _points(by: str, counted: Tally, low: _Floats, high: _Floats) -> tuple[Point, ...]:
-    rows = zip(counted.kinds, counted.totals().tolist(), low.tolist(), high.tolist(), strict=True)
-    points = [
-        Point(kind, gold, system, gold_correct, system_correct, low, high)
-        for kind, (gold, system, gold_correct, system_correct), low, high in rows
-        if gold or system
-    ]
+    totals = np.bincount(counted.cells, minlength=4 * len(counted.kinds)).reshape(-1, 4)
+    rows = zip(counted.kinds, totals.tolist(), low.tolist(), high.tolist(), strict=True)
+    points = [Point(kind, *words, *band) for kind, words, *band in rows if words[0] or words[1]]
     if by in LOWEST:
         order = {point_of(by, number): number for number in reversed((0, *LOWEST[by]))}
         return tuple(sorted(points, key=lambda point: order.get(point.value, np.inf)))  # words of a cycle last

@@ -11,8 +11,8 @@ from typing import cast
 
 import numpy as np
 
-from treefine.evaluation.analysis.curves import Point, Tally, draw_curves, join, tally
-from treefine.evaluation.breakdown import PROPERTIES
+from treefine.evaluation.analysis.curves import Point, Tally, draw_curves, join, merged, tally
+from treefine.evaluation.breakdown import PROPERTIES, Value
 from treefine.evaluation.pairing import AlignedWords
 from treefine.evaluation.scores import Score, all_marks, all_scores, head_confusions, label_confusions, rule_of
 from treefine.evaluation.significance import Comparison, Counts, compare_counts, sentence_counts
@@ -154,6 +154,11 @@ class Analysis:
         shown = _MAIN_METRICS if self.metric == "LAS" else _METRICS_WITHOUT_LABELS
         return [metric for metric in shown if metric in self.scores[self.systems[0]]]
 
+    def points_by_value(self, by: str) -> dict[Value, list[Point | None]]:
+        """Return the points of each kind, one for each system, or None where a system has no point."""
+        curves = [{point.value: point for point in points} for points in self.curves[by].values()]
+        return {value: [curve.get(value) for curve in curves] for value in merged([*curve] for curve in curves)}
+
 
 def analyse(
     treebanks: Sequence[ParsedTreebank],
@@ -176,11 +181,11 @@ def analyse(
     """
     metric = "UAS" if any(each.paths_without_labels() for each in treebanks) else "LAS"
     counted = [_count(each, metric) for each in treebanks]
-    wholes = [([*treebanks], _sum(counted))] if len(counted) > 1 else []
-    return [
-        _analysis(parts, each, metric, examples, seed, on_progress)
-        for parts, each in [*wholes, *(([part], each) for part, each in zip(treebanks, counted, strict=True))]
-    ]
+    parts = [([treebank], each) for treebank, each in zip(treebanks, counted, strict=True)]
+    if len(parts) > 1:
+        whole = {system: _sum([each[system] for each in counted]) for system in counted[0]}
+        parts.insert(0, ([*treebanks], whole))
+    return [_analysis(of, each, metric, examples, seed, on_progress) for of, each in parts]
 
 
 def count_resamplings(n_treebanks: int, n_systems: int) -> int:
@@ -191,100 +196,90 @@ def count_resamplings(n_treebanks: int, n_systems: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What is counted in one treebank, and adds up over several."""
+    """What is counted of one system in one treebank, and adds up over several treebanks."""
 
-    n_words: int
-    scores: dict[str, dict[str, Score]]
-    tallies: dict[str, dict[str, Tally]]  # by property and system
-    label_confusions: dict[str, Counter[tuple[str, str]]]
-    head_confusions: dict[str, Counter[tuple[str, str]]]
-    cycles: dict[str, int]
-    counts: dict[str, Counts]  # by system: the words of each sentence
+    scores: dict[str, Score]  # by metric
+    tallies: dict[str, Tally]  # by property
+    labels: Counter[tuple[str, str]]  # confused
+    heads: Counter[tuple[str, str]]
+    cycles: int
+    counts: Counts  # the words of each sentence
 
 
-def _count(treebank: ParsedTreebank, metric: str) -> _Counted:
+def _count(treebank: ParsedTreebank, metric: str) -> dict[str, _Counted]:
+    """Return what is counted of each system."""
     rule, gold = treebank.rule, treebank.gold_words
-    properties = [by for by in PROPERTIES if by != "label" or metric == "LAS"]
-    gold_values = {by: PROPERTIES[by](gold, rule) for by in properties}
-    counted = _Counted(len(gold), {}, {by: {} for by in properties}, {}, {}, {}, {})
+    gold_values = {by: of(gold, rule) for by, of in PROPERTIES.items() if by != "label" or metric == "LAS"}
+    counted = {}
     for system, pair in treebank.pairs.items():
         found = all_marks(pair, rule=rule)
-        counted.scores[system] = all_scores(pair, found, rule=rule)
-        counted.counts[system] = sentence_counts(pair, found[metric])
-        counted.cycles[system] = treebank.count_cycles(system)
-        counted.head_confusions[system] = head_confusions(pair, found["UAS"])
-        if metric == "LAS":
-            counted.label_confusions[system] = label_confusions(pair, found["LAS"], rule=rule)
-        for by in properties:
-            values = PROPERTIES[by](pair.system, rule)
-            counted.tallies[by][system] = tally(by, pair, found[metric], gold_values[by], values)
+        counted[system] = _Counted(
+            all_scores(pair, found, rule=rule),
+            {
+                by: tally(by, pair, found[metric], values, PROPERTIES[by](pair.system, rule))
+                for by, values in gold_values.items()
+            },
+            label_confusions(pair, found["LAS"], rule=rule),
+            head_confusions(pair, found["UAS"]),
+            treebank.count_cycles(system),
+            sentence_counts(pair, found[metric]),
+        )
     return counted
 
 
-def _sum(counted: Sequence[_Counted]) -> _Counted:
-    """Add the counts of several treebanks."""
-    one = counted[0]
-
-    def added(confusions: Sequence[Mapping[str, Counter[tuple[str, str]]]]) -> dict[str, Counter[tuple[str, str]]]:
-        return {system: sum((each[system] for each in confusions), Counter()) for system in confusions[0]}
-
+def _sum(parts: Sequence[_Counted]) -> _Counted:
+    """Add what is counted of one system in several treebanks."""
     return _Counted(
-        sum(each.n_words for each in counted),
-        {
-            system: {metric: _sum_scores([each.scores[system][metric] for each in counted]) for metric in scores}
-            for system, scores in one.scores.items()
-        },
-        {
-            by: {system: join([each.tallies[by][system] for each in counted]) for system in systems}
-            for by, systems in one.tallies.items()
-        },
-        added([each.label_confusions for each in counted]),
-        added([each.head_confusions for each in counted]),
-        {system: sum(each.cycles[system] for each in counted) for system in one.cycles},
-        {system: np.concatenate([each.counts[system] for each in counted]) for system in one.counts},
+        {metric: _sum_scores([each.scores[metric] for each in parts]) for metric in parts[0].scores},
+        {by: join([each.tallies[by] for each in parts]) for by in parts[0].tallies},
+        sum((each.labels for each in parts), Counter()),
+        sum((each.heads for each in parts), Counter()),
+        sum(each.cycles for each in parts),
+        np.concatenate([each.counts for each in parts]),
     )
 
 
 def _sum_scores(scores: Sequence[Score]) -> Score:
-    gold, system, correct = (
-        sum(column) for column in zip(*[(s.gold, s.system, s.correct) for s in scores], strict=True)
-    )
     aligned = [each.aligned for each in scores if each.aligned is not None]
+    gold, system, correct = np.sum([(each.gold, each.system, each.correct) for each in scores], axis=0).tolist()
     return Score(gold, system, correct, sum(aligned) if aligned else None)
 
 
 def _analysis(
     treebanks: Sequence[ParsedTreebank],
-    counted: _Counted,
+    counted: Mapping[str, _Counted],
     metric: str,
     examples: int,
     seed: int,
     on_progress: Callable[[int], None] | None,
 ) -> Analysis:
+    counts = {system: each.counts for system, each in counted.items()}
+    tallies: dict[str, dict[str, Tally]] = {}
+    for system, each in counted.items():
+        for by, words in each.tallies.items():
+            tallies.setdefault(by, {})[system] = words
     comparison = None
-    if len(counted.counts) > 1:
-        comparison = compare_counts(
-            counted.counts, metric=metric, samples=TEST_SAMPLES, seed=seed, on_progress=on_progress
-        )
+    if len(counts) > 1:
+        comparison = compare_counts(counts, metric=metric, samples=TEST_SAMPLES, seed=seed, on_progress=on_progress)
     return Analysis(
         name=treebanks[0].name if len(treebanks) == 1 else TOGETHER,
-        systems=tuple(counted.counts),
+        systems=tuple(counted),
         rule=treebanks[0].rule,
         metric=metric,
         n_sentences=sum(len(each.gold) for each in treebanks),
-        n_words=counted.n_words,
-        scores=counted.scores,
-        curves=draw_curves(counted.tallies, samples=BAND_SAMPLES, seed=seed),
-        label_confusions=counted.label_confusions,
-        head_confusions=counted.head_confusions,
-        cycles=counted.cycles,
+        n_words=sum(len(each.gold_words) for each in treebanks),
+        scores={system: each.scores for system, each in counted.items()},
+        curves=draw_curves(tallies, samples=BAND_SAMPLES, seed=seed),
+        label_confusions={system: each.labels for system, each in counted.items() if metric == "LAS"},
+        head_confusions={system: each.heads for system, each in counted.items()},
+        cycles={system: each.cycles for system, each in counted.items()},
         comparison=comparison,
-        differences=largest_differences(treebanks, counted.counts, most=examples),
+        differences=_largest_differences(treebanks, counts, examples),
     )
 
 
-def largest_differences(
-    treebanks: Sequence[ParsedTreebank], counts: Mapping[str, Counts], *, most: int
+def _largest_differences(
+    treebanks: Sequence[ParsedTreebank], counts: Mapping[str, Counts], most: int
 ) -> tuple[SentenceDifference, ...]:
     """Return, for the first system and each other one, the sentences with the largest gains, then the largest losses.
 
@@ -295,30 +290,24 @@ def largest_differences(
     places = [(treebank, number) for treebank in treebanks for number in range(len(treebank.gold))]
     found = []
     for other in others or [first]:
+        systems = (first, other) if others else (first,)
         n_words, right = counts[other][:, 0], counts[other][:, 2]
         gains = right - (counts[first][:, 2] if others else n_words)
-        chosen = [*_largest(gains, most), *_largest(-gains, most)]
-        for place in chosen:
-            treebank, number = places[place]
-            systems = (first, other) if others else (first,)
-            sentence = treebank.gold[number]
-            found.append(
-                SentenceDifference(
-                    sentence.sent_id,
-                    number + 1,
-                    treebank.name,
-                    first if others else None,
-                    other,
-                    sentence,
-                    {system: treebank.sentences_at(system, number) for system in systems},
-                    {system: int(counts[system][place, 2]) for system in systems},
-                    int(n_words[place]),
+        for sign in (1, -1):
+            order = np.argsort(-sign * gains, kind="stable")[:most]  # of equal ones, the earlier first
+            for place in order[sign * gains[order] > 0].tolist():
+                treebank, number = places[place]
+                found.append(
+                    SentenceDifference(
+                        treebank.gold[number].sent_id,
+                        number + 1,
+                        treebank.name,
+                        first if others else None,
+                        other,
+                        treebank.gold[number],
+                        {system: treebank.sentences_at(system, number) for system in systems},
+                        {system: int(counts[system][place, 2]) for system in systems},
+                        int(n_words[place]),
+                    )
                 )
-            )
     return tuple(found)
-
-
-def _largest(gains: Counts, most: int) -> list[int]:
-    """Return the places of the largest numbers above 0, the largest first; of equal ones, the earlier."""
-    order = np.argsort(-gains, kind="stable")[:most]
-    return [place for place in order.tolist() if gains[place] > 0]

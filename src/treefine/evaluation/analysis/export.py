@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from textwrap import fill
@@ -24,6 +25,7 @@ from treefine.evaluation.tables import (
     confusion_table,
     count,
     score_json,
+    scores_json,
 )
 
 if TYPE_CHECKING:
@@ -63,14 +65,11 @@ def analysis_text(analyses: Sequence[Analysis]) -> str:
 
 
 def _curve_table(analysis: Analysis, by: str) -> Table:
-    curves = {system: {point.value: point for point in points} for system, points in analysis.curves[by].items()}
-    values = dict.fromkeys(value for points in curves.values() for value in points)
     rows = []
-    for value in values:
-        points = [curve.get(value) for curve in curves.values()]
-        gold = next(point.gold for point in points if point is not None)
-        rows.append((value, gold, *[None if point is None else f"{100 * point.f1:.2f}" for point in points]))
-    return Table((f"{analysis.metric} by {by}", "gold words", *curves), tuple(rows))
+    for value, points in analysis.points_by_value(by).items():
+        gold = next(point.gold for point in points if point)
+        rows.append((value, gold, *[f"{100 * point.f1:.2f}" if point else None for point in points]))
+    return Table((f"{analysis.metric} by {by}", "gold words", *analysis.systems), tuple(rows))
 
 
 def analysis_json(analyses: Sequence[Analysis], title: str) -> str:
@@ -83,6 +82,9 @@ def _report_json(title: str, treebanks: Sequence[dict[str, Any]]) -> str:
 
 
 def _analysis_values(analysis: Analysis) -> dict[str, Any]:
+    def confused(confusions: Mapping[str, Counter[tuple[str, str]]]) -> dict[str, Any]:
+        return {system: confusion_table(each).to_records() for system, each in confusions.items()}
+
     return {
         "name": analysis.name,
         "rule": analysis.rule,
@@ -90,20 +92,13 @@ def _analysis_values(analysis: Analysis) -> dict[str, Any]:
         "sentences": analysis.n_sentences,
         "words": analysis.n_words,
         "systems": list(analysis.systems),
-        "scores": {
-            system: {metric: score_json(score) for metric, score in scores.items()}
-            for system, scores in analysis.scores.items()
-        },
+        "scores": {system: scores_json(scores) for system, scores in analysis.scores.items()},
         "curves": {
             by: {system: [_point_values(point) for point in points] for system, points in curves.items()}
             for by, curves in analysis.curves.items()
         },
-        "confused_labels": {
-            system: confusion_table(each).to_records() for system, each in analysis.label_confusions.items()
-        },
-        "confused_heads": {
-            system: confusion_table(each).to_records() for system, each in analysis.head_confusions.items()
-        },
+        "confused_labels": confused(analysis.label_confusions),
+        "confused_heads": confused(analysis.head_confusions),
         "sentences_with_cycles": analysis.cycles,
         "comparison": None if analysis.comparison is None else comparison_json(analysis.comparison),
         "differences": [_difference_values(each) for each in analysis.differences],
@@ -115,18 +110,10 @@ def _point_values(point: Point) -> dict[str, Any]:
 
 
 def _difference_values(each: SentenceDifference) -> dict[str, Any]:
-    return {
-        "treebank": each.treebank,
-        "sent_id": each.sent_id,
-        "number": each.number,
-        "first": each.first,
-        "other": each.other,
-        "difference": each.difference,
-        "words": each.n_words,
-        "correct": each.correct,
-        "gold": _tree_values(each.gold),
-        "trees": {system: [_tree_values(tree) for tree in trees] for system, trees in each.trees.items()},
-    }
+    names = ("treebank", "sent_id", "number", "first", "other", "difference", "correct")
+    trees = {system: [_tree_values(tree) for tree in trees] for system, trees in each.trees.items()}
+    own = {name: getattr(each, name) for name in names}
+    return own | {"words": each.n_words, "gold": _tree_values(each.gold), "trees": trees}
 
 
 def _tree_values(sentence: Sentence) -> dict[str, Any]:
@@ -142,10 +129,8 @@ def analysis_csv(analyses: Sequence[Analysis]) -> str:
 def _error_rows(analysis: Analysis) -> Iterator[dict[str, TableCell]]:
     for system, scores in analysis.scores.items():
         for metric, score in scores.items():
-            counts = {"gold": score.gold, "predicted": score.system}
-            correct = {"gold_correct": score.correct, "predicted_correct": score.correct}
-            shares = {"precision": score.precision, "recall": score.recall, "f1": score.f1}
-            yield {"table": "score", "system": system, "value": metric, **counts, **correct, **shares}
+            counts = {"predicted": score.system, "gold_correct": score.correct, "predicted_correct": score.correct}
+            yield score_json(score) | counts | {"table": "score", "system": system, "value": metric}
     for by, curves in analysis.curves.items():
         for system, points in curves.items():
             for point in points:
@@ -303,7 +288,11 @@ def refinement_json(found: Sequence[tuple[Refinement, Costs]], title: str) -> st
 
 def _refinement_values(refinement: Refinement, costs: Costs) -> dict[str, Any]:
     def all_of(kinds: Mapping[str, StepCounts]) -> dict[str, Any]:
-        return {name: _counts_values(counts) for name, counts in kinds.items()}
+        return {
+            name: asdict(counts)
+            | {"f1": counts.f1, "error_reduction": counts.reductions, "total_error_reduction": counts.total}
+            for name, counts in kinds.items()
+        }
 
     return {
         "name": refinement.name,
@@ -318,11 +307,6 @@ def _refinement_values(refinement: Refinement, costs: Costs) -> dict[str, Any]:
         "spoiled": [example.gold.sent_id or example.gold.number for example in refinement.spoiled],
         "costs": asdict(costs),
     }
-
-
-def _counts_values(counts: StepCounts) -> dict[str, Any]:
-    reductions = {"error_reduction": counts.reductions, "total_error_reduction": counts.total}
-    return asdict(counts) | {"f1": counts.f1} | reductions
 
 
 def refinement_csv(found: Sequence[tuple[Refinement, Costs]]) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -22,7 +22,6 @@ from treefine.evaluation.analysis.charts import (
     draw_lines,
     draw_rows,
     draw_steps,
-    merged,
 )
 from treefine.evaluation.analysis.curves import Point
 from treefine.evaluation.analysis.errors import EXAMPLES, Analysis, SentenceDifference
@@ -35,9 +34,9 @@ from treefine.evaluation.analysis.export import (
     summary_of,
 )
 from treefine.evaluation.analysis.refinement import Costs, Example, Refinement, ranked_labels
-from treefine.evaluation.scores import relative_error_reduction, rule_of
+from treefine.evaluation.scores import rule_of
 from treefine.evaluation.significance import Comparison
-from treefine.evaluation.tables import Table, TableCell
+from treefine.evaluation.tables import Table, TableCell, comparison_table
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -60,15 +59,7 @@ _GOLD_NAME = "gold"
 _SUMMARY_CELLS = 100  # of a sentence's text, in columns of letters
 
 
-class _Chart(NamedTuple):
-    svg: Markup
-    table: Table  # its numbers; the note is the caption
-
-
-class _SentenceEntry(NamedTuple):
-    id: str
-    description: str
-    figure: Markup | None  # None where the sentence is drawn elsewhere on the page
+_Chart: TypeAlias = tuple[Markup, Table]  # the table has its numbers, and the caption as its note
 
 
 @cache
@@ -131,39 +122,24 @@ def _summary(analysis: Analysis) -> str:
 
 def _scores_table(analysis: Analysis) -> Table:
     """Return F1 of each system: first the metric that is compared, with how far the others are from the first."""
-    comparison, metric = analysis.comparison, analysis.metric
-    others = [each for each in analysis.main_metrics if each != metric]
-    rows = [
-        (
-            name,
-            _percent(analysis.scores[name][metric].f1),
-            *(_against_first(comparison, name) if comparison else ()),
-            *[_percent(analysis.scores[name][each].f1) for each in others],
-        )
-        for name in analysis.systems
-    ]
-    header = ("system", metric, *(("difference", "error reduction", "p") if comparison else ()), *others)
-    note = "All scores are F1 in %."
-    bold: frozenset[tuple[int, int]] = frozenset()
-    if comparison:
-        bold = frozenset((row, 1) for row, name in enumerate(analysis.systems) if name in comparison.best_group)
+    metric, note, bold = analysis.metric, "All scores are F1 in %.", frozenset[tuple[int, int]]()
+    header: tuple[str, ...] = ("system", metric)
+    rows: list[tuple[TableCell, ...]]
+    rows = [(name, _percent(scores[metric].f1)) for name, scores in analysis.scores.items()]
+    if comparison := analysis.comparison:
+        compared = comparison_table(comparison, digits=1)
+        header += ("difference", "error reduction", "p")
+        rows, bold = [row[: len(header)] for row in compared.rows], compared.bold
         note += (
             f" Bold: the best {metric}, and what an approximate randomisation test over sentences"
             f" ({comparison.samples:,} samples, α = {comparison.alpha:g}) does not tell from it. Compared with the"
             f" first system: the difference in {metric}, the share of its errors that are avoided, and the probability"
             f" p of as large a difference by chance."
         )
-    return Table(header, tuple(rows), "Scores", note, bold=bold)
-
-
-def _against_first(comparison: Comparison, name: str) -> tuple[str, str, str]:
-    first = next(iter(comparison.scores))
-    if name == first:
-        return "", "", ""
-    before, after = comparison.scores[first], comparison.scores[name]
-    reduction = relative_error_reduction(before, after)
-    share = "" if reduction is None else f"{100 * reduction:+.1f} %"
-    return f"{100 * (after - before):+.2f}", share, f"{comparison.between(first, name).randomisation:.4f}"
+    others = [each for each in analysis.main_metrics if each != metric]
+    more = [[_percent(scores[each].f1) for each in others] for scores in analysis.scores.values()]
+    rows = [(*row, *cells) for row, cells in zip(rows, more, strict=True)]
+    return Table((*header, *others), tuple(rows), "Scores", note, bold=bold)
 
 
 def _percent(share: float) -> str:
@@ -209,7 +185,7 @@ def _curve_chart(analysis: Analysis, by: str) -> _Chart:
         apart=APART,
     )
     hidden = f" The bands of more than {MOST_BANDS} systems hide one another: the table has them."
-    return _Chart(Markup(svg), _points_table(analysis, by, hidden if len(analysis.systems) > MOST_BANDS else ""))
+    return Markup(svg), _points_table(analysis, by, hidden if len(analysis.systems) > MOST_BANDS else "")
 
 
 def _rows_chart(analysis: Analysis, by: str) -> _Chart:
@@ -218,7 +194,7 @@ def _rows_chart(analysis: Analysis, by: str) -> _Chart:
     title, x_title = f"{analysis.metric} by {by}", f"{analysis.metric}, F1 in %"
     svg = draw_rows(names[:MOST_ROWS], lines, title=title, x_title=x_title, limits=PERCENT)
     left_out = f" Drawn are the {MOST_ROWS} most frequent of {len(names)}." if len(names) > MOST_ROWS else ""
-    return _Chart(Markup(svg), _points_table(analysis, by, left_out))
+    return Markup(svg), _points_table(analysis, by, left_out)
 
 
 def _lines(analysis: Analysis, by: str) -> list[Line]:
@@ -234,46 +210,41 @@ def _lines(analysis: Analysis, by: str) -> list[Line]:
 def _points_table(analysis: Analysis, by: str, more: str) -> Table:
     """Return all points of one property: a row for each kind, some columns for each system."""
     columns = ("words", "precision", "recall", "F1", "95 % band")
-    curves = {name: {point.value: point for point in points} for name, points in analysis.curves[by].items()}
     rows = []
-    for value in merged([*points] for points in curves.values()):
-        found = [points.get(value) for points in curves.values()]
-        cells = [cell for point in found for cell in (_point_cells(point) if point else [""] * len(columns))]
-        rows.append((value, next(point.gold for point in found if point), *cells))
+    for value, points in analysis.points_by_value(by).items():
+        cells: list[TableCell] = []
+        for point in points:
+            if point:
+                shares = [f"{100 * share:.1f}" for share in (point.precision, point.recall, point.f1)]
+                cells += [point.system, *shares, f"{100 * point.low:.1f} to {100 * point.high:.1f}"]
+            else:
+                cells += [None] * len(columns)
+        rows.append((value, next(point.gold for point in points if point), *cells))
     return Table(
-        (by, "gold words", *columns * len(curves)),
+        (by, "gold words", *columns * len(analysis.systems)),
         tuple(rows),
         f"By {by}",
         f"{analysis.metric} by {by}: {DEFINITIONS[by]}.{more}",
-        groups=(("", 2), *[(name, len(columns)) for name in curves]),
+        groups=(("", 2), *[(name, len(columns)) for name in analysis.systems]),
     )
 
 
-def _point_cells(point: Point) -> list[str]:
-    shares = [f"{100 * share:.1f}" for share in (point.precision, point.recall, point.f1)]
-    return [str(point.system), *shares, f"{100 * point.low:.1f} to {100 * point.high:.1f}"]
-
-
 def _confusion_tables(analysis: Analysis) -> Iterator[tuple[str, Table]]:
-    kinds = {
-        "label": (analysis.label_confusions, "How often a word with one label in gold was given another one."),
-        "head": (
-            analysis.head_confusions,
-            "How often a word was hung on a wrong word: the tag of the right head, and that of the head it was given.",
-        ),
-    }
-    for kind, (confusions, note) in kinds.items():
-        if not confusions:
-            continue
+    heads = "How often a word was hung on a wrong word: the tag of the right head, and that of the head it was given."
+    kinds = (
+        ("label", analysis.label_confusions, "How often a word with one label in gold was given another one."),
+        ("head", analysis.head_confusions, heads),
+    )
+    for kind, confusions, note in kinds:
         total: Counter[tuple[str, str]] = sum(confusions.values(), Counter())
         most = [pair for pair, _ in total.most_common(MOST_CONFUSIONS)]
-        rows: tuple[tuple[TableCell, ...], ...] = tuple(
-            (a, b, *[counted[a, b] for counted in confusions.values()]) for a, b in most
-        )
+        rows: tuple[tuple[TableCell, ...], ...]
+        rows = tuple((*pair, *[counted[pair] for counted in confusions.values()]) for pair in most)
         if len(total) > MOST_CONFUSIONS:
             note += f" The {MOST_CONFUSIONS} most frequent of {len(total):,} kinds."
         header = (f"gold {kind}", f"given {kind}", *confusions)
-        yield f"{kind.capitalize()}s", Table(header, tuple(rows), f"Confused {kind}s", note, n_names=2)
+        if confusions:
+            yield f"{kind.capitalize()}s", Table(header, rows, f"Confused {kind}s", note, n_names=2)
 
 
 def _key(each: SentenceDifference) -> tuple[str, int, str]:
@@ -287,13 +258,14 @@ def _heading(each: SentenceDifference) -> str:
     return f"{better} is better than {worse}"
 
 
-def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) -> _SentenceEntry:
+def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) -> dict[str, Any]:
+    """Return a sentence with its figure, or with none where it is drawn elsewhere on the page."""
     text = each.gold.text or " ".join(each.gold.forms)
     right = ", ".join(f"{name} {correct}" for name, correct in each.correct.items())
     place = each.sent_id or f"{each.treebank}, sentence {each.number}"
     shown = f"{each.difference:+}: {right} of {each.n_words} words right ({place}). {shorten(text, _SUMMARY_CELLS)}"
-    is_drawn_here = id.startswith(own_ids)
-    return _SentenceEntry(id, shown, _difference_figure(each, analysis) if is_drawn_here else None)
+    figure = _difference_figure(each, analysis) if id.startswith(own_ids) else None
+    return {"id": id, "description": shown, "figure": figure}
 
 
 def _difference_figure(each: SentenceDifference, analysis: Analysis) -> Markup:
