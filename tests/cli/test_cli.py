@@ -1,8 +1,9 @@
-"""The commands as a user calls them."""
+"""The commands as a user calls them; those that parse, analyse and train have files of their own."""
 
 import json
 import random
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.accuracy.oracles import change_labels, move_heads, render, unpack
-from tests.support.commands import invoke
+from tests.support.commands import failed, invoke
 from treefine import read_treebank
 
 
@@ -156,3 +157,104 @@ def test_the_version_is_the_packages(tmp_path):
     import treefine
 
     assert invoke("--version").stdout == f"treefine {treefine.__version__}\n"
+
+
+# models: the list of bundled models
+
+
+ABOUT = {
+    "language": "English",
+    "treebank": "UD_English-EWT 2.3",
+    "licence": "CC BY-SA 4.0",
+    "encoder": "small",
+    "scores": {"UAS": 88.5, "LAS": 86.25},
+}
+
+
+@pytest.fixture
+def bundled(tmp_path, monkeypatch):
+    folder = tmp_path / "models"
+    (folder / "en" / "segmenter").mkdir(parents=True)
+    (folder / "en" / "config.json").write_text("{}")
+    (folder / "en" / "segmenter" / "weights").write_bytes(b"0" * 1_999_998)
+    (folder / "en" / "about.json").write_text(json.dumps(ABOUT))
+    monkeypatch.setattr("treefine.model.bundled.BUNDLED", folder)
+    return folder
+
+
+def test_each_model_has_a_row_with_all_that_is_known_of_it(bundled):
+    header, _, row = invoke("models").stdout.splitlines()
+
+    assert header.split() == ["name", "language", "treebank", "licence", "encoder", "size", "scores"]
+    assert row == "en    English   UD_English-EWT 2.3  CC BY-SA 4.0  small    2.0 MB  UAS 88.50, LAS 86.25"
+
+
+def test_the_same_is_given_as_json(bundled):
+    (found,) = json.loads(invoke("models", "--json").stdout)
+
+    size = sum(path.stat().st_size for path in bundled.rglob("*") if path.is_file())
+    assert found == {"name": "en", "bytes": size, **ABOUT}
+
+
+def test_where_none_is_bundled_that_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path)
+
+    assert invoke("models").stdout == "No model is bundled.\n"
+    assert invoke("models", "--json").stdout == "[]\n"
+
+
+def test_a_damaged_description_is_told(bundled):
+    (bundled / "en" / "about.json").write_text("{")
+
+    assert "about.json:1: The file is damaged: it is no JSON." in failed(invoke, "models")
+
+
+def test_listing_models_loads_no_torch():
+    code = "from treefine.cli.app import app; app(['models'], standalone_mode=False)\nimport sys\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code + "print(*sys.modules)"], capture_output=True, check=True, text=True
+    )
+
+    assert not {"torch", "numpy", "rich"} & {name.partition(".")[0] for name in done.stdout.split()}
+
+
+# serve, as far as it goes before it listens; tests/serving has the rest
+
+
+@pytest.fixture
+def no_server(monkeypatch):
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: pytest.fail("it listens"))
+
+
+@pytest.mark.parametrize("name", ["uvicorn", "fastapi", "prometheus_client", "python_multipart"])
+def test_a_missing_package_is_answered_with_the_command_that_installs_it(monkeypatch, no_server, name):
+    for module in [each for each in sys.modules if each.startswith("treefine.serving")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, name, None)
+
+    assert "pip install 'treefine[serve]'" in failed(invoke, "serve")
+
+
+def test_a_port_that_is_taken_is_told_before_any_model_is_read(monkeypatch, no_server):
+    monkeypatch.setattr("treefine.parsing.parser.Parser.from_pretrained", lambda *_, **__: pytest.fail("read"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        message = failed(invoke, "serve", "--port", port)
+
+    assert message.startswith(f"Nothing can listen at 127.0.0.1:{port}: ")
+    assert message.endswith("Choose another with --port or --host.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--model", "nope"], "There is no model 'nope'."),
+        (["--model", "en", "--model", "old/en"], "Two models are called 'en'. Give each a name of its own"),
+        (["--model", "=en"], "'=en' has no name."),
+        (["--host", "256.0.0.1"], "Nothing can listen at 256.0.0.1:8080: "),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_one_line(no_server, arguments, said):
+    assert said in failed(invoke, "serve", *arguments)

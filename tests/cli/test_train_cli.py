@@ -96,17 +96,7 @@ def test_changes_hold_and_the_resolved_recipe_is_kept(files):
     assert list(kept["checksums"]) == ["train.conllu", "dev.conllu"]
 
 
-def test_a_dry_run_prints_all_settings_and_writes_nothing(files):
-    result = run("biaffine.toml", "--output", "out", "--dry-run", "--set", "training.seed=5")
-
-    shown = json.loads(result.stdout)
-    assert shown["recipe"]["training"]["seed"] == 5
-    assert "checkpoint_minutes" in shown["recipe"]["training"]
-    assert shown["initial parser"] is None
-    assert not Path("out").exists()
-
-
-def test_a_dry_run_prints_the_settings_of_the_initial_parser_of_a_start_and_of_the_sources_of_a_mix(encoder):
+def test_a_dry_run_prints_all_settings_also_those_of_parsers_to_be_trained_before_and_writes_nothing(encoder):
     write_treebank(sample()[40:], "other.conllu")
     Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu").replace("epochs = 2", "epochs = 7"))
     Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml") + '[initial]\nparser = "biaffine.toml"\n')
@@ -117,10 +107,14 @@ def test_a_dry_run_prints_the_settings_of_the_initial_parser_of_a_start_and_of_t
     assert shown["initial parser"]["encoder"]["word_width"] == 8
     assert shown["initial parser"]["training"]["seed"] == 5  # which is the recipe's
     assert shown["start base"]["training"]["epochs"] == 7
+    assert shown["recipe"]["training"]["seed"] == 5
+    assert "checkpoint_minutes" in shown["recipe"]["training"]
     Path("mixed.toml").write_text(RNGTR + '[initial.mix.first]\nparser = "biaffine.toml"\nshare = 0.25\n')
     mixed = json.loads(run("mixed.toml", "--output", "out", "--dry-run", "--set", "initial.mix.first.share=0.5").stdout)
     assert mixed["recipe"]["initial"]["mix"]["first"]["share"] == 0.5
     assert mixed["mixed first"]["encoder"]["word_width"] == 8
+    assert json.loads(run("biaffine.toml", "--output", "out", "--dry-run").stdout)["initial parser"] is None
+    assert not Path("out").exists()
 
 
 def test_labels_of_dev_that_training_never_shows_are_a_warning(files):

@@ -12,11 +12,11 @@ from treefine.drawing.characters import visible
 from treefine.drawing.svg import text_width
 from treefine.evaluation import analysis
 from treefine.evaluation.analysis.charts import (
+    _TEXT_SIZE,
+    _TITLE_SIZE,
     DASHES,
     MARKERS,
     PERCENT,
-    TEXT_SIZE,
-    TITLE_SIZE,
     Line,
     Mark,
     dash,
@@ -133,12 +133,12 @@ def test_no_text_and_no_point_of_any_chart_leaves_it(lines, title):
         width, height = (float(drawn(svg).get(each)) for each in ("width", "height"))
         for each in drawn(svg).iter(SVG + "text"):
             kind = each.get("class", "")
-            size = 1.1 * TITLE_SIZE if kind == "title" else TEXT_SIZE
+            size = 1.1 * _TITLE_SIZE if kind == "title" else _TEXT_SIZE
             x, wide = float(each.get("x")), text_width(each.text or "", size)
             left = x if kind in ("title", "start", "name start") else x - wide if "end" in kind else x - wide / 2
             assert left >= -1
             assert left + wide <= width + 1
-            assert TEXT_SIZE - 4 <= float(each.get("y")) <= height
+            assert _TEXT_SIZE - 4 <= float(each.get("y")) <= height
         for path in drawn(svg).iter(SVG + "path"):
             x, y = map(float, NUMBER.findall(path.get("d"))[:2])
             assert 0 <= x <= width
@@ -471,5 +471,5 @@ def test_every_rule_of_the_style_is_for_charts_alone_and_print_is_light():
 
 
 def test_letters_are_drawn_as_large_as_they_are_measured():
-    assert f"text {{ font: {TEXT_SIZE}px " in STYLE
-    assert f".title {{ font-size: {TITLE_SIZE}px; " in STYLE
+    assert f"text {{ font: {_TEXT_SIZE}px " in STYLE
+    assert f".title {{ font-size: {_TITLE_SIZE}px; " in STYLE

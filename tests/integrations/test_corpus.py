@@ -15,11 +15,10 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.support.commands import failed, invoke
 from tests.support.tiny import sample
 from tests.test_package import loaded_by
-from treefine.cli.app import app
 from treefine.cli.inputs import Input, find_inputs
 from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import ModelChoice
@@ -42,17 +41,11 @@ def files(tmp_path, monkeypatch):
     """A folder with treebanks and texts."""
     monkeypatch.chdir(tmp_path)
     write_treebank(sample(8), "a.conllu")
-    local(["convert", "a.conllu", "b.conllx"])
+    invoke("convert", "a.conllu", "b.conllx")
     Path("c.txt").write_text("Dogs bark.\nNobody knew why.\n" * 40)
     Path("d.txt.gz").write_bytes(gzip.compress(b"The old man the boats. Nobody came.\n\nReally? Yes"))
     Path("e.txt").write_text("It sleeps\n\nWhy?")
     return tmp_path
-
-
-def local(arguments, code=0):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.stderr
-    return result
 
 
 def new_actor(choice, **changes):
@@ -142,7 +135,7 @@ def test_a_corpus_is_parsed_as_by_the_local_engine(files, parse, text_model, nam
 
     is_right, said = parse(*names, **asked | {"wanted": wanted})
 
-    local(["parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2, *options])
+    invoke("parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2, *options)
     assert is_right
     assert re.fullmatch(r"\d+ blocks parsed, \d+ sentences\n", said)
     assert len(outputs("out")) == n_outputs
@@ -228,7 +221,7 @@ def test_what_another_format_has_no_place_for_is_counted_over_all_blocks(files, 
 
     whole = ["parse", "g.conll09", "--format", "conllu", "-o", "g.conllu", "--model", text_model, "--device", "cpu"]
     assert len(outputs("out")) > 3
-    assert said.splitlines()[:-1] == local(whole).stderr.splitlines() != []
+    assert said.splitlines()[:-1] == invoke(*whole).stderr.splitlines() != []
 
 
 @pytest.mark.parametrize(
@@ -531,7 +524,7 @@ FILES_ONLY = "--engine ray reads files alone, which it can read again. Name file
     ],
 )
 def test_what_cannot_be_done_on_many_machines_is_refused(files, arguments, message):
-    assert local(["parse", *arguments.split(), "--engine", "ray"], code=1).stderr == f"treefine: {message}\n"
+    assert failed(invoke, "parse", *arguments.split(), "--engine", "ray") == message
     assert not Path("out").exists()
 
 
@@ -544,11 +537,10 @@ def test_a_missing_ray_and_actors_without_ray_are_told(files, monkeypatch):
     for name in ("RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_BACKEND_LOG_LEVEL"):
         monkeypatch.setenv(name, "0")
 
-    assert local(["parse", "e.txt", "--engine", "ray", "-o", "out/"], code=1).stderr == (
-        "treefine: Ray is not installed. Install it: pip install 'treefine[ray]'\n"
-    )
-    assert local(["parse", "e.txt", "--actors", 2], code=1).stderr == (
-        "treefine: --actors is for --engine ray. Leave it out, or add that.\n"
+    missing = failed(invoke, "parse", "e.txt", "--engine", "ray", "-o", "out/")
+    assert missing == "Ray is not installed. Install it: pip install 'treefine[ray]'"
+    assert failed(invoke, "parse", "e.txt", "--actors", 2) == (
+        "--actors is for --engine ray. Leave it out, or add that."
     )
 
 
@@ -641,6 +633,6 @@ def test_a_killed_run_is_gone_on_with_and_a_killed_worker_replaced(files, text_m
     assert process.returncode == 0, said
     assert re.fullmatch(r"[1-3] of 4 blocks finished before\n[1-3] blocks? parsed, \d+ sentences\n", said)
     assert printed == ""
-    local(["parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2])
+    invoke("parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2)
     assert outputs("out") == outputs("local")
     assert {path.name for path in Path("out").iterdir() if not path.name.startswith(".treefine.")} == set(names)
