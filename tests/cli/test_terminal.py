@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from treefine.cli.outputs import Pen, pen_for_stdout
 from treefine.cli.terminal import progress
-from treefine.cli.write import Pen, pen_for_stdout
 
 TEXT = "Dogs bark."
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import failed, invoke, read
-from treefine.cli import inputs, write
+from treefine.cli import inputs, outputs
 from treefine.treebank.sentence import Sentence
 
 TEXT = "The old man the boats. Nobody came.\n\nReally? Yes"
@@ -100,7 +100,7 @@ def test_one_svg_holds_all_sentences_by_name(run, nlp):
 
 
 def test_an_svg_of_too_many_sentences_is_refused(run, monkeypatch):
-    monkeypatch.setattr(write, "_MOST_IN_SVG", 2)
+    monkeypatch.setattr(outputs, "_MOST_IN_SVG", 2)
 
     result = run("words.txt", "--from", "words", "-o", "x.svg", code=1)
 
@@ -251,13 +251,13 @@ class Counted(io.BytesIO):
 def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
     words = [f"{number}{'-' * 100}" for number in range(200)]  # so long that few are in a buffer
     source = Counted("\n".join(words).encode())
-    lags, plain = [], write.NewOutput.write
+    lags, plain = [], outputs.NewOutput.write
 
     def write_and_count(self, text):
         lags.append(source.n_read - len(lags))
         plain(self, text)
 
-    monkeypatch.setattr(write.NewOutput, "write", write_and_count)
+    monkeypatch.setattr(outputs.NewOutput, "write", write_and_count)
     monkeypatch.setattr(inputs, "open_source", lambda name, on_bytes: nullcontext(source))
 
     out = run("-", "--from", "words", "--steps", 1, "--batch-pieces", 20).stdout
@@ -269,7 +269,7 @@ def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
 
 def test_a_sentence_shows_at_once_on_standard_output(tmp_path):
     with (tmp_path / "out").open("wb") as out:
-        write.NewOutput(out, is_flushed=True).write("Dogs\n")
+        outputs.NewOutput(out, is_flushed=True).write("Dogs\n")
 
         assert (tmp_path / "out").read_text() == "Dogs\n"
 

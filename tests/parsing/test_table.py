@@ -273,7 +273,7 @@ def test_a_table_of_a_treebank_loads_no_torch_and_the_command_no_table_package()
 
     assert "pyarrow" in of_treebank
     assert not {"torch", "polars"} & set(of_treebank)  # pyarrow itself looks for pandas
-    assert not {"pyarrow", "pandas", "polars"} & set(loaded_by("from treefine.cli import app, write"))
+    assert not {"pyarrow", "pandas", "polars"} & set(loaded_by("from treefine.cli import app, outputs"))
 
 
 def test_the_page_tells_of_each_column():

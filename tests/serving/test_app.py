@@ -9,8 +9,7 @@ from fastapi.testclient import TestClient
 from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_app import tiny_tagging_parser
 from treefine.serving import schema
-from treefine.serving.api import LARGE_REQUEST
-from treefine.serving.app import create_app
+from treefine.serving.app import LARGE_REQUEST, create_app
 from treefine.serving.middleware import LOOPBACK, SAFE_HEADERS, ServerLimits
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints

@@ -18,8 +18,7 @@ from treefine.serving.middleware import (
     TooLargeError,
     TooLateError,
 )
-from treefine.serving.requests import ParseJob
-from treefine.serving.service import Served, Service
+from treefine.serving.service import ParseJob, Served, Service
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
@@ -45,7 +44,7 @@ def ask_all(service, jobs, kind="trees"):
     """
 
     async def ask():
-        asking = asyncio.gather(*(getattr(service, kind)(each) for each in jobs), return_exceptions=True)
+        asking = asyncio.gather(*(service.ask(each, kind) for each in jobs), return_exceptions=True)
         if service._thread is None:
             await asyncio.sleep(0)  # each has entered the queue then
             await asyncio.to_thread(service.start)
@@ -149,7 +148,7 @@ def test_a_long_request_does_not_hold_up_a_short_one(monkeypatch):
 
     async def ask(service):
         async def one(name, asked):
-            answer = await service.trees(asked)
+            answer = await service.ask(asked, "trees")
             order.append(name)
             return answer
 
@@ -267,11 +266,11 @@ def test_what_takes_too_long_is_told_and_what_nobody_waits_for_is_not_parsed(mon
 
 def test_stopping_finishes_what_is_under_way_and_takes_no_more():
     async def ask(service):
-        waiting = [asyncio.ensure_future(service.trees(job(each))) for each in SENTENCES[:8]]
+        waiting = [asyncio.ensure_future(service.ask(job(each), "trees")) for each in SENTENCES[:8]]
         await asyncio.sleep(0)
         await asyncio.to_thread(service.stop)
         with pytest.raises(BusyError):
-            await service.trees(job(SENTENCES[0]))
+            await service.ask(job(SENTENCES[0]), "trees")
         return await asyncio.gather(*waiting)
 
     with service_of() as service:

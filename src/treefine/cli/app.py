@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 import treefine
 from treefine.cli.analyse import analyse_command
 from treefine.cli.parse import parse_command, refine_command
-from treefine.cli.serve import serve
+from treefine.cli.serve import serve_command
 from treefine.cli.train import train_command
 from treefine.cli.treebanks import JsonOption, compare_command, convert_command, evaluate_command, validate_command
 from treefine.drawing.characters import visible
@@ -103,62 +103,40 @@ def _model_table(found: Sequence[dict[str, Any]]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-_COMMANDS = (  # in the order of `treefine --help`, each with its examples
-    (
-        "parse",
-        parse_command,
-        'treefine parse "Nobody knew why." --show-steps',
-        "treefine parse *.txt -o parsed/ --confidence --resume",
-    ),
-    (
-        "refine",
-        refine_command,
-        "treefine refine stanza.conllu -o better.conllu --changes changes.html",
-        "treefine refine stanza.conllu --model models/en --steps 1 --review 0.8",
-    ),
-    ("models", models_command, "treefine models", "treefine models --json"),
-    (
-        "serve",
-        serve,
-        "treefine serve",
-        "treefine serve --model en --model tr=models/tr-imst --host 0.0.0.0 --port 80",
-    ),
-    (
-        "train",
-        train_command,
-        "treefine train recipe.toml --output runs/first",
-        "treefine train recipe.toml --output runs/second --set training.seed=2 --device cuda:1 --resume",
-    ),
-    (
-        "evaluate",
-        evaluate_command,
-        "treefine evaluate gold.conllu system.conllu",
-        "treefine evaluate wsj.conllx parsed.conllx --rule ptb --labels --confusions 10",
-    ),
-    (
-        "compare",
-        compare_command,
-        "treefine compare gold.conllu syntr.conllu rngtr.conllu",
-        "treefine compare gold.conllu a.conllu b.conllu --metric UAS --alpha 0.05 --markdown",
-    ),
-    (
-        "analyse",
-        analyse_command,
-        "treefine analyse gold.conllu syntr.conllu rngtr.conllu -o report.html -o report.json",
-        "treefine analyse dev/ --model models/multi -o refinement.html",
-    ),
-    (
-        "validate",
-        validate_command,
-        "treefine validate *.conllu",
-        "treefine validate --format conllx --json wsj.txt",
-    ),
-    (
-        "convert",
-        convert_command,
-        "treefine convert german.conll09 german.conllu --from conll09-predicted",
-        "treefine convert train.conllu train.parquet",
-    ),
-)
-for _name, _command, *_lines in _COMMANDS:
+_EXAMPLES = """
+treefine parse "Nobody knew why." --show-steps
+treefine parse *.txt -o parsed/ --confidence --resume
+treefine refine stanza.conllu -o better.conllu --changes changes.html
+treefine refine stanza.conllu --model models/en --steps 1 --review 0.8
+treefine models
+treefine models --json
+treefine serve
+treefine serve --model en --model tr=models/tr-imst --host 0.0.0.0 --port 80
+treefine train recipe.toml --output runs/first
+treefine train recipe.toml --output runs/second --set training.seed=2 --device cuda:1 --resume
+treefine evaluate gold.conllu system.conllu
+treefine evaluate wsj.conllx parsed.conllx --rule ptb --labels --confusions 10
+treefine compare gold.conllu syntr.conllu rngtr.conllu
+treefine compare gold.conllu a.conllu b.conllu --metric UAS --alpha 0.05 --markdown
+treefine analyse gold.conllu syntr.conllu rngtr.conllu -o report.html -o report.json
+treefine analyse dev/ --model models/multi -o refinement.html
+treefine validate *.conllu
+treefine validate --format conllx --json wsj.txt
+treefine convert german.conll09 german.conllu --from conll09-predicted
+treefine convert train.conllu train.parquet
+"""
+for _command in (  # in the order of `treefine --help`
+    parse_command,
+    refine_command,
+    models_command,
+    serve_command,
+    train_command,
+    evaluate_command,
+    compare_command,
+    analyse_command,
+    validate_command,
+    convert_command,
+):
+    _name = _command.__name__.removesuffix("_command")
+    _lines = [line for line in _EXAMPLES.splitlines() if line.split()[1:2] == [_name]]
     app.command(_name, epilog=_examples(*_lines))(_command)

@@ -1,23 +1,39 @@
-"""Plan which inputs go into which output and in which shape; report what is impossible before work starts."""
+"""What a command writes: which inputs go into which output, in which shape, and how it is written there.
+
+First the plan, which reports what is impossible before work starts; then the shapes; then tables.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from treefine.cli.changes import kind_of
 from treefine.cli.inputs import Input
-from treefine.cli.part_file import part_of
-from treefine.cli.write import check_table
+from treefine.cli.part_file import JSON_LINES, TREEBANK, Part, open_part, part_of
+from treefine.drawing.characters import visible
+from treefine.drawing.html import page_end, page_start
+from treefine.drawing.svg import draw_svg
+from treefine.drawing.text import BOLD, StyledText
 from treefine.errors import TreebankError, TreefineError
-from treefine.treebank.files import COMPRESSED, not_written
-from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, suffix_of
-from treefine.treebank.sentence import CONLLU, Format
+from treefine.parsing.table import Content, Placed, import_package, record_batches, schema_of
+from treefine.treebank.conllu import texts_in_file
+from treefine.treebank.files import COMPRESSED, not_written, open_output
+from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, losses, suffix_of
+from treefine.treebank.sentence import BLANK, CONLLU, Format, Sentence
+from treefine.version import __version__
+
+if TYPE_CHECKING:
+    from treefine.parsing.parse import Parse
+    from treefine.parsing.parser import Parser
 
 Shape = Literal["tree", "conllu", "json", "svg", "html", "parquet"]
 _ENDINGS: dict[Shape, tuple[str, ...]] = {  # the first one is that of the files in a folder
@@ -28,6 +44,9 @@ _ENDINGS: dict[Shape, tuple[str, ...]] = {  # the first one is that of the files
     "parquet": (".parquet",),
 }
 _OTHER_OUTPUT = "Name another output file."
+_MOST_IN_SVG = 200  # sentences; no program opens a larger picture
+_BETWEEN_SEPARATORS = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # the text of a cell or line
+_BOXES = "─┄│╭├╰┬┼┴…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +228,190 @@ def _is_same(path: str, other: str) -> bool:
     if Path(path).exists() and Path(other).exists():
         return Path(path).samefile(other)
     return Path(path).resolve() == Path(other).resolve()
+
+
+class Pen(NamedTuple):
+    """What the output can show."""
+
+    encoding: str = "utf-8"
+    color: bool = False
+    ascii_only: bool = False
+
+
+def pen_for_stdout() -> Pen:
+    """Choose colour on a terminal, unless NO_COLOR or TERM forbids it, and ASCII if its encoding has no boxes."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        _BOXES.encode(encoding)
+        ascii_only = False
+    except UnicodeEncodeError:
+        ascii_only = True
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return Pen(encoding, sys.stdout.isatty() and not is_plain, ascii_only)
+
+
+@dataclass
+class NewOutput:
+    """An output that starts empty."""
+
+    stream: BinaryIO
+    encoding: str = "utf-8"
+    is_terminal: bool = False  # make control characters of the input visible
+    is_flushed: bool = False  # show each sentence at once
+    skip: int = 0  # sentences that it already has
+
+    def write(self, text: str) -> None:
+        """Add the text of a sentence."""
+        if self.is_terminal:
+            text = _BETWEEN_SEPARATORS.sub(lambda found: visible(found[0]), text)
+        self.stream.write(text.encode(self.encoding, "backslashreplace"))
+        if self.is_flushed:
+            self.stream.flush()
+
+
+@contextmanager
+def open_sink(job: Job, *, is_resumed: bool) -> Iterator[NewOutput | Part]:
+    """Open the output of a job, to which texts of sentences are written; a file appears once it is complete."""
+    if job.target == "-":
+        with open_stdout(job.shape) as sink:
+            yield sink
+    elif job.can_be_resumed:
+        records = JSON_LINES if job.shape == "json" else TREEBANK
+        with open_part(job.target, records, is_resumed=is_resumed) as part:
+            yield part
+    else:
+        with open_output(job.target, is_synced=job.is_block) as stream:
+            yield NewOutput(stream)
+
+
+@contextmanager
+def open_stdout(shape: Shape) -> Iterator[NewOutput]:
+    """Open standard output, in the encoding of the terminal for drawn trees and in UTF-8 for the rest."""
+    with open_output("-") as stream:
+        is_drawn = shape == "tree"
+        encoding = pen_for_stdout().encoding if is_drawn else "utf-8"
+        yield NewOutput(stream, encoding, is_terminal=sys.stdout.isatty() and not is_drawn, is_flushed=True)
+
+
+def texts_of_parses(
+    parses: Iterator[Parse], job: Job, options: OutputOptions, *, is_start: bool = True
+) -> Iterator[str]:
+    """Yield the output in the shape of the job; without `is_start` a treebank has other sentences before these."""
+    if job.shape == "tree":
+        return _as_trees(parses, pen_for_stdout() if job.target == "-" else Pen(), steps=options.steps)
+    if job.shape == "json":
+        return (parse.to_json() + "\n" for parse in parses)
+    if job.shape == "svg":
+        return _as_svg(parses, steps=options.steps)
+    if job.shape == "html":
+        title = job.inputs[0].name if len(job.inputs) == 1 and job.inputs[0].is_file else "Parsed by treefine"
+        return _as_html(parses, title=title, steps=options.steps)
+    if options.k > 1:
+        ranked = (each.ranked_sentences(confidence=options.confidence) for each in parses)
+        return texts_in_file(chain.from_iterable(ranked), is_start=is_start)
+    sentences = (each.with_confidence() if options.confidence else each.sentence for each in parses)
+    return texts_in_file(sentences, is_start=is_start)
+
+
+def _as_trees(parses: Iterable[Parse], pen: Pen, *, steps: bool) -> Iterator[str]:
+    """Draw each tree, or all its steps, under a line that names the sentence, with a blank line between two."""
+    for number, parse in enumerate(parses):
+        name = visible(parse.sentence.sent_id or str(number + 1), ascii_only=pen.ascii_only)
+        sure = "" if parse.trees else f", confidence {parse.confidence:.2f}"  # each of several trees has its own
+        heading = StyledText(name + sure, BOLD).painted(color=pen.color)
+        drawn = parse.to_text(steps=steps, color=pen.color, ascii_only=pen.ascii_only)
+        yield "\n" * bool(number) + f"{heading}\n{drawn}"
+
+
+def _as_svg(parses: Iterable[Parse], *, steps: bool) -> Iterator[str]:
+    """Draw one picture with all sentences below one another, each under its name if there are several."""
+    found = []
+    for parse in parses:
+        found.append(parse)
+        if len(found) > _MOST_IN_SVG:
+            hint = "Choose --format html, which has no end."
+            raise TreefineError(f"One SVG of more than {_MOST_IN_SVG} sentences is too large.", hint=hint)
+    pictures = []
+    for number, parse in enumerate(found, start=1):
+        first, *others = parse.pictures(steps=steps)
+        if len(found) > 1:
+            name = parse.sentence.sent_id or str(number)
+            first = replace(first, title=f"{name}: {first.title}" if first.title else name)
+        pictures += [first, *others]
+    yield draw_svg(pictures)
+
+
+def _as_html(parses: Iterable[Parse], *, title: str, steps: bool) -> Iterator[str]:
+    """Write one page with a section for each sentence."""
+    yield page_start(title)
+    for parse in parses:
+        yield parse.to_html(steps=steps)
+    yield page_end()
+
+
+def check_table(target: str) -> None:
+    """Raise an error if no table can be written to this target, or pyarrow is missing."""
+    if target == "-":
+        raise TreefineError("A table goes into a file.", hint="Name one with -o, such as -o out.parquet.")
+    suffix = Path(target).suffix.lower()
+    if suffix in COMPRESSED:
+        raise TreefineError("Parquet is packed already.", hint=f"Name it without {suffix}.", path=target)
+    import_package("pyarrow.parquet")
+
+
+def write_table(
+    sentences: Iterable[Placed | Sentence],
+    target: str | os.PathLike[str],
+    content: Content,
+    about: Mapping[str, object] | None = None,
+    *,
+    is_synced: bool = False,
+) -> None:
+    """Write a table of the sentences, with `about` in its schema; the file appears once it is complete."""
+    schema = schema_of(content, {"version": __version__} | dict(about or {}))
+    parquet = import_package("pyarrow.parquet")
+    with open_output(target, is_synced=is_synced) as stream:
+        writer = parquet.ParquetWriter(stream, schema, compression="zstd")
+        try:
+            for batch in record_batches(sentences, content):
+                writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+            writer.close()
+        finally:
+            writer.is_open = False  # else it would try to finish the file that an error has removed
+
+
+def about_parser(parser: Parser, model: str) -> dict[str, object]:
+    """Return what the trees of a table depend on: the name of the model, and the options of the parser."""
+    return {
+        "model": model,
+        "max_steps": parser.max_steps,
+        "stop_above": parser.stop_above,
+        "tags": parser.tags,
+        "is_projective": bool(parser.options.is_projective),
+        "keep": parser.keep,
+        "k": parser.k,
+        "precision": parser.precision,
+    }
+
+
+def convert_to_table(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> Counter[str]:
+    """Write a treebank as a table; return how many things of each kind the table has no place for."""
+    lost: Counter[str] = Counter()
+
+    def counted() -> Iterator[Sentence]:
+        for sentence in sentences:
+            lost.update(_losses(sentence))
+            yield sentence
+
+    write_table(counted(), target, Content())
+    return lost
+
+
+def _losses(sentence: Sentence) -> Counter[str]:
+    lost = losses(sentence, CONLLU)
+    if sentence.format.is_ud:
+        lost["comment"] = len(sentence.comments) - (sentence.text is not None) - bool(sentence.sent_id)
+        lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
+        for name, column in (("DEPS", sentence.format.deps), ("MISC", sentence.format.misc)):
+            lost[name] = sum(cell != BLANK for cell in sentence.column(column))
+    return +lost

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -198,7 +197,7 @@ def parse_command(
         return
     if actors is not None:
         raise TreefineError("--actors is for --engine ray.", hint="Leave it out, or add that.")
-    _run(inputs, output, shape, wanted, lambda: load_parser(choice), workers=workers)
+    _run(inputs, output, shape, wanted, choice, workers=workers)
 
 
 def refine_command(
@@ -245,26 +244,20 @@ def refine_command(
     """
     found = find_inputs(sources or (), kind=kind, may_be_text=False)
     inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
-
-    def load() -> Parser:
-        from treefine.parsing.initial import given  # which loads torch
-
-        options = ParserOptions(
-            initial=given,
-            max_steps=steps,
-            stop_above=stop_above,
-            tags=tags,
-            is_projective=projective,
-            keep=keep,
-            k=k,
-            device=device,
-            precision=precision,
-            batch_pieces=batch_pieces,
-        )
-        return load_parser(ModelChoice(model, options, label_map))
-
+    options = ParserOptions(
+        initial="given",
+        max_steps=steps,
+        stop_above=stop_above,
+        tags=tags,
+        is_projective=projective,
+        keep=keep,
+        k=k,
+        device=device,
+        precision=precision,
+        batch_pieces=batch_pieces,
+    )
     wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else (), model)
-    _run(inputs, output, shape, wanted, load, tells_changes=True)
+    _run(inputs, output, shape, wanted, ModelChoice(model, options, label_map), tells_changes=True)
 
 
 def _run(
@@ -272,7 +265,7 @@ def _run(
     output: str,
     shape: Shape | None,
     wanted: OutputOptions,
-    load: Callable[[], Parser],
+    choice: ModelChoice,
     *,
     tells_changes: bool = False,
     workers: int | None = None,
@@ -287,7 +280,7 @@ def _run(
             return
     from treefine.cli.stream import run_jobs  # which loads numpy and tokenizers
 
-    if not run_jobs(load(), jobs, wanted, tells_changes=tells_changes, workers=workers):
+    if not run_jobs(load_parser(choice), jobs, wanted, tells_changes=tells_changes, workers=workers):
         raise typer.Exit(1)
 
 
@@ -302,10 +295,13 @@ class ModelChoice:
 
 def load_parser(choice: ModelChoice) -> Parser:
     """Load the parser; the labels of an initial parse are read by the names that the model has for them."""
-    from treefine.parsing.initial import empty, renamed  # which load torch
+    from treefine.parsing.initial import empty, given, renamed  # which load torch
     from treefine.parsing.parser import Parser
 
-    parser = Parser.from_pretrained(choice.model, **choice.options.given)
+    options = choice.options
+    if options.initial == "given":
+        options = replace(options, initial=given)  # whose labels are renamed below
+    parser = Parser.from_pretrained(choice.model, **options.given)
     if parser.initial is empty or isinstance(parser.initial, Parser):
         if choice.label_map is not None:
             raise TreefineError("--label-map is for the trees of a file.", hint="Name one with --initial.")

@@ -20,7 +20,7 @@ from treefine.errors import TreefineError
 _MISSING = "Install it with: pip install 'treefine[serve]'"
 
 
-def serve(
+def serve_command(
     models: Annotated[
         list[str] | None,
         typer.Option(

@@ -13,9 +13,16 @@ import typer
 
 from treefine.cli.changes import Changes, open_changes
 from treefine.cli.inputs import Numbering, bytes_in, open_source, read_input
-from treefine.cli.outputs import Job, OutputOptions
+from treefine.cli.outputs import (
+    Job,
+    OutputOptions,
+    about_parser,
+    open_sink,
+    open_stdout,
+    texts_of_parses,
+    write_table,
+)
 from treefine.cli.terminal import Advance, Review, progress
-from treefine.cli.write import about_parser, open_sink, open_stdout, texts_of_parses, write_table
 from treefine.drawing.characters import visible
 from treefine.errors import EmptyError, TreefineError
 from treefine.evaluation import tables

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
+from treefine.cli.outputs import check_table, convert_to_table
 from treefine.cli.terminal import progress
-from treefine.cli.write import check_table, convert_to_table
 from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables

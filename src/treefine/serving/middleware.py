@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from time import perf_counter
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treefine.errors import TreefineError
@@ -95,24 +94,24 @@ def body_too_large(max_bytes: int) -> TooLargeError:
     return TooLargeError(f"The request is larger than {max_bytes:,} bytes.", hint=hint)
 
 
-def status_of(error: TreefineError) -> int:
-    """Return the HTTP status for an error."""
-    return error.status if isinstance(error, ServingError) else 400
-
-
-def error_body(error: TreefineError) -> dict[str, Any]:
-    """Return the JSON for an error: the message, the hint, and the place where it is known."""
-    found: dict[str, Any] = {
-        "status": status_of(error),
+def error_answer(
+    error: TreefineError, *, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return the answer for an error: its HTTP status, the message, the hint, and the place where it is known."""
+    if isinstance(error, BusyError):
+        headers = {"Retry-After": str(error.retry_after)}
+    status = status or (error.status if isinstance(error, ServingError) else 400)
+    found = {
+        "status": status,
         "message": error.message,
         "hint": error.hint or None,
         "line": error.line,
         "sent_id": error.sent_id or None,
         "sentence": error.sentence,
         "word": error.word or None,
-        "models": list(error.models) if isinstance(error, UnknownModelError) else None,
+        "models": error.models if isinstance(error, UnknownModelError) else None,
     }
-    return {"error": {name: value for name, value in found.items() if value is not None}}
+    return JSONResponse({"error": {name: each for name, each in found.items() if each is not None}}, status, headers)
 
 
 class ServerMetrics:
@@ -187,12 +186,14 @@ class Gate:
         if self.hosts is not None and host_name(headers.get("host", "")) not in self.hosts:
             # A page on the web may point a host name of its own at this machine, so only known names are answered.
             hint = "Start the server with --allow-host for other names."
-            await _refuse(TreefineError("This server does not answer to that host name.", hint=hint), send)
+            error = TreefineError("This server does not answer to that host name.", hint=hint)
+            await error_answer(error)(scope, receive, send)
             return
         body = _Body(receive, self.limits.max_bytes)
-        if body.is_too_long(headers.get("content-length", "0")):
+        announced = headers.get("content-length", "0")
+        if announced.isdecimal() and int(announced) > self.limits.max_bytes:
             await body.drain()
-            await _refuse(body_too_large(self.limits.max_bytes), send)
+            await error_answer(body_too_large(self.limits.max_bytes))(scope, receive, send)
             return
         answering = asyncio.ensure_future(self.app(scope, body.receive, send))
         gone = asyncio.ensure_future(body.gone())
@@ -220,10 +221,6 @@ class _Body:
         await self._is_read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
-
-    def is_too_long(self, content_length: str) -> bool:
-        """Return whether the Content-Length header announces too many bytes."""
-        return content_length.isdecimal() and int(content_length) > self._max_bytes
 
     async def receive(self) -> Message:
         """Return the next part, or raise an HTTPException, the only kind that FastAPI passes on to our handlers."""
@@ -255,10 +252,3 @@ def host_name(host: str) -> str:
     """
     name = host.lower()
     return name[: name.find("]") + 1] if name.startswith("[") else name.partition(":")[0]
-
-
-async def _refuse(error: TreefineError, send: Send) -> None:
-    body = json.dumps(error_body(error)).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status_of(error), "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from io import BytesIO
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,7 @@ from typing_extensions import Self
 
 from treefine.config import TagSource
 from treefine.parsing.options import ParserOptions
-from treefine.serving.requests import ParseJob
+from treefine.serving.service import ParseJob
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import Sentence
@@ -71,23 +72,21 @@ class _Request(_Strict):
             raise ValueError("Constraints of one sentence belong together: it is there twice.")
         return self
 
-    def options(self, initial: str | None) -> ParserOptions:
-        """Return how to parse it."""
-        # Two digits are enough, and more requests share their options and are parsed together.
-        stop_above = None if self.stop_above is None else round(self.stop_above, 2)
-        return ParserOptions(
+    def _job(
+        self, initial: str | None, *, text: str | None = None, sentences: Iterable[Sentence] | None = None
+    ) -> ParseJob:
+        options = ParserOptions(
             initial=initial,
             max_steps=self.steps,
-            stop_above=stop_above,
+            # Two digits are enough, and more requests share their options and are parsed together.
+            stop_above=None if self.stop_above is None else round(self.stop_above, 2),
             tags=self.tags,
             is_projective=self.projective,
             keep=None if self.keep == "marked" else self.keep,  # which is the default
             k=self.k,
         )
-
-    def constraints_by_sentence(self) -> dict[int, Constraints]:
-        """Return the constraints by the number of the sentence."""
-        return {each.sentence: each.constraints() for each in self.constraints}
+        constraints = {each.sentence: each.constraints() for each in self.constraints}
+        return ParseJob(text, None if sentences is None else tuple(sentences), options, constraints)
 
 
 class StepsRequest(_Request):
@@ -110,17 +109,12 @@ class StepsRequest(_Request):
 
     def job(self) -> ParseJob:
         """Return the job for a model."""
-        options, constraints = (
-            self.options(None if self.initial == "own" else self.initial),
-            self.constraints_by_sentence(),
-        )
+        initial = None if self.initial == "own" else self.initial
         if self.text is not None:
-            return ParseJob(text=self.text, options=options, constraints=constraints)
+            return self._job(initial, text=self.text)
         if self.words is not None:
-            sentences = tuple(map(Sentence.of_words, self.words))
-        else:
-            sentences = conllu_sentences(self.conllu or "")
-        return ParseJob(sentences=sentences, options=options, constraints=constraints)
+            return self._job(initial, sentences=map(Sentence.of_words, self.words))
+        return self._job(initial, sentences=conllu_sentences(self.conllu or ""))
 
 
 class ParseRequest(StepsRequest):
@@ -137,8 +131,7 @@ class RefineRequest(_Request):
 
     def job(self) -> ParseJob:
         """Return the job for a model."""
-        sentences, options = conllu_sentences(self.conllu), self.options("given")
-        return ParseJob(sentences=sentences, options=options, constraints=self.constraints_by_sentence())
+        return self._job("given", sentences=conllu_sentences(self.conllu))
 
 
 def conllu_sentences(conllu: str) -> tuple[Sentence, ...]:
@@ -244,24 +237,25 @@ class SteppedJson(RefinedJson):
     graphs: list[DrawnGraphJson]
 
 
-class ParseAnswer(BaseModel):
+class _Answer(BaseModel):
+    model: str
+
+
+class ParseAnswer(_Answer):
     """The answer of /v1/parse."""
 
-    model: str
     sentences: list[SentenceJson]
 
 
-class RefineAnswer(BaseModel):
+class RefineAnswer(_Answer):
     """The answer of /v1/refine."""
 
-    model: str
     sentences: list[RefinedJson]
 
 
-class StepsAnswer(BaseModel):
+class StepsAnswer(_Answer):
     """The answer of /v1/steps."""
 
-    model: str
     sentences: list[SteppedJson]
 
 

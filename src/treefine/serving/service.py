@@ -7,21 +7,32 @@ import logging
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from io import StringIO
 from itertools import islice
 from threading import Condition, Event, Thread
 from time import monotonic
-from typing import Any, cast
+from typing import Any, Literal
 
 from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
-from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
+from treefine.parsing.plan import STEPS
+from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import STRIDE
-from treefine.serving.middleware import BusyError, ServerLimits, ServerMetrics, TooLateError, UnknownModelError
-from treefine.serving.requests import AnswerKind, ParseJob, PendingJob, PendingSentence
+from treefine.serving.middleware import (
+    BusyError,
+    ServerLimits,
+    ServerMetrics,
+    TooLargeError,
+    TooLateError,
+    UnknownModelError,
+)
+from treefine.treebank.constraints import CONSTRAIN, Constraints
+from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
 
 # A round parses sentences of all waiting requests. The share bounds what one request adds, so that a long request
@@ -32,9 +43,117 @@ MOST_FAILURES = 3  # rounds in a row that fail unexpectedly before the model cou
 _MOST_GATHERS = 10  # times the gathering time that a round is delayed at most while more requests keep coming
 _N_VARIANTS = 8  # parsers with other options that are kept; on a GPU each has its own buffers
 _WARM_UP_WORDS = 60  # in the sentence that a model parses before it is ready
+_SENTENCE_SIZE = 20  # characters that a sentence counts for beside those of its words, as it takes memory too
+_MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
+_MOST_FORBIDDEN = 1_000  # heads and labels of one sentence: finding those that contradict each other takes long
 
-_Taken = list[tuple[PendingJob, list[PendingSentence]]]
+AnswerKind = Literal["cut", "trees", "parses", "steps"]
 _logger = logging.getLogger("treefine.serving")
+
+
+@dataclass(frozen=True)
+class ParseJob:
+    """Either a text to segment and parse, or sentences that are cut into words, with options and constraints."""
+
+    text: str | None = None
+    sentences: tuple[Sentence, ...] | None = None
+    options: ParserOptions = ParserOptions()  # jobs with equal options are parsed together
+    constraints: Mapping[int, Constraints] = field(default_factory=dict)  # by the number of the sentence, from 1
+    lines: bool = False  # the text has one sentence per line
+
+    @cached_property
+    def size(self) -> int:
+        """Return roughly how much input there is, in characters."""
+        if self.text is not None:
+            return len(self.text)
+        return sum(_SENTENCE_SIZE + sum(map(len, each.forms)) for each in self.sentences or ())
+
+    @property
+    def work_per_word(self) -> int:
+        """Return roughly how much work a word is: refinement steps times trees."""
+        return (self.options.max_steps or STEPS) * (self.options.k or 1)
+
+    def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
+        """Return the constraints of a sentence; for a word that the request mentions, marks in the sentence yield."""
+        own = next(CONSTRAIN[self.options.keep or "marked"]([sentence]))
+        asked = self.constraints.get(number)
+        if asked is None or not own:
+            return asked or own
+        words = {word for column in _columns(asked) for word in column}
+        kept = ({word: value for word, value in column.items() if word not in words} for column in _columns(own))
+        return Constraints(*({**ours, **theirs} for ours, theirs in zip(kept, _columns(asked), strict=True)))
+
+    def segment(self, parser: Parser) -> Iterator[Segmented]:
+        """Yield the sentences; a text is segmented on the way."""
+        if self.text is None:
+            return (Segmented(each, spans_in(own_text(each), each)) for each in self.sentences or ())
+        if self.lines:
+            return parser.segment_lines(StringIO(self.text, newline="\n"))
+        return parser.segment([self.text])
+
+
+@dataclass(eq=False)
+class PendingJob:
+    """A job that waits for its answer."""
+
+    job: ParseJob
+    kind: AnswerKind
+    answer: Future[list[Any]] = field(default_factory=Future)  # done too if its time is up
+    segmented: Iterator[Segmented] | None = None  # the sentences still to come; None before the first is segmented
+    taken: list[tuple[Segmented, Constraints]] = field(default_factory=list)  # the sentences of this round
+    n_taken: int = 0  # sentences of all rounds
+    results: list[Any] = field(default_factory=list)
+    is_all_taken: bool = False
+
+    def take(self, parser: Parser, most: int, max_words: int) -> int:
+        """Take the next sentences: at least one, and more until they are `most` or too much work; return the work."""
+        if self.segmented is None:
+            self.segmented = self.job.segment(parser)
+        self.taken, work = [], 0
+        while len(self.taken) < most and work < SHARE_WORK:
+            found = next(self.segmented, None)
+            if found is None:
+                self._end()
+                break
+            self.n_taken += 1
+            self.taken.append((found, self._checked_constraints(found.sentence, max_words)))
+            work += self.job.work_per_word * len(found.sentence)
+        return work
+
+    def _checked_constraints(self, sentence: Sentence, max_words: int) -> Constraints:
+        """Return the constraints of the sentence just taken, or refuse it."""
+        if len(sentence) > max_words:
+            hint = f"This server takes {max_words:,}. Cut it, or parse it with `treefine parse`."
+            raise TooLargeError(f"Sentence {self.n_taken:,} has {len(sentence):,} words.", hint=hint)
+        if self.kind == "steps" and self.n_taken > _MOST_DRAWN:
+            hint = "Ask for fewer at once, or for /v1/parse."
+            raise TooLargeError(f"There are more than {_MOST_DRAWN} sentences to draw.", hint=hint)
+        constraints = self.job.constraints_of(self.n_taken, sentence)
+        if constraints.n_forbidden > _MOST_FORBIDDEN:
+            message = f"In sentence {self.n_taken:,} more than {_MOST_FORBIDDEN:,} arcs or labels are forbidden."
+            raise TooLargeError(message)
+        return constraints
+
+    def _end(self) -> None:
+        self.is_all_taken = True
+        beyond = [number for number in self.job.constraints if not 1 <= number <= self.n_taken]
+        if beyond:
+            message = f"There are constraints for sentence {beyond[0]:,}, and {self.n_taken:,} sentences."
+            raise TreefineError(message, hint="Sentences are counted from 1.")
+
+    def fail(self, error: Exception) -> None:
+        """Answer with an error, if somebody still waits."""
+        with suppress(InvalidStateError):
+            self.answer.set_exception(error)
+
+    def finish(self) -> None:
+        """Answer with the results, if somebody still waits."""
+        with suppress(InvalidStateError):  # its time may be up at this very moment
+            self.answer.set_result(self.results)
+
+
+def _columns(constraints: Constraints) -> tuple[Mapping[int, Any], ...]:
+    return constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels
 
 
 class Service:
@@ -50,7 +169,7 @@ class Service:
         self._speed = 10_000.0  # characters per second, a moving average
         self._thread: Thread | None = None
         self._is_ready = Event()
-        self._taken: _Taken = []  # what this round parses; only the thread uses it
+        self._taken: list[PendingJob] = []  # what this round parses; only the thread uses it
         self._n_failures = 0
         self._n_expected = 0  # requests that a round waits for a little longer
         self._variant = lru_cache(maxsize=_N_VARIANTS)(
@@ -85,27 +204,12 @@ class Service:
             self._metrics.refused.labels(self.name).inc()
             raise BusyError(max(1, min(60, math.ceil(self._open_size / self._speed))))
 
-    async def cut(self, job: ParseJob) -> list[Sentence]:
-        """Return the sentences of a text, cut into words and not parsed."""
-        return cast(list[Sentence], await self._ask(job, "cut"))
-
-    async def trees(self, job: ParseJob) -> list[Sentence]:
-        """Return the sentences with their trees."""
-        return cast(list[Sentence], await self._ask(job, "trees"))
-
-    async def parses(self, job: ParseJob) -> list[Parse]:
-        """Return the parses with confidence and steps."""
-        return cast(list[Parse], await self._ask(job, "parses"))
-
-    async def steps(self, job: ParseJob) -> list[Parse]:
-        """Return the parses with the confidence in the arcs of each step too."""
-        return cast(list[Parse], await self._ask(job, "steps"))
-
-    async def _ask(self, job: ParseJob, kind: AnswerKind) -> list[Any]:
-        request = PendingJob(job, kind, Future(), job.size)
+    async def ask(self, job: ParseJob, kind: AnswerKind) -> list[Any]:
+        """Return the sentences that are only cut, those with trees, or the parses, with confidences of each step."""
+        request = PendingJob(job, kind)
         with self._condition:
-            self.check_room(request.size)
-            self._note_open(1, request.size)
+            self.check_room(job.size)
+            self._note_open(1, job.size)
             self._queue.append(request)
             self._condition.notify_all()
         try:
@@ -115,7 +219,7 @@ class Service:
             raise TooLateError(message, hint="Ask for less at once, or later.") from None
         finally:
             with self._condition:
-                self._note_open(-1, -request.size)
+                self._note_open(-1, -job.size)
 
     def _note_open(self, n_requests: int, size: int) -> None:
         self._n_open += n_requests
@@ -137,7 +241,7 @@ class Service:
             except Exception as error:  # none is expected here, and none may end the thread
                 _logger.exception("%s: a round failed", self.name)
                 self._n_failures += 1
-                for request in [*active, *(each for each, _ in self._taken)]:
+                for request in [*active, *self._taken]:
                     request.fail(error)
                 active.clear()
 
@@ -159,14 +263,16 @@ class Service:
     def _round(self, active: deque[PendingJob]) -> None:
         """Parse some sentences of each request; unfinished requests go to the end of the line."""
         started = monotonic()
-        self._segment_together([each for each in islice(active, ROUND) if each.segmented is None and not each.is_over])
+        self._segment_together(
+            [each for each in islice(active, ROUND) if each.segmented is None and not each.answer.done()]
+        )
         n_sentences = self._take(active)
-        by_options: dict[tuple[AnswerKind, ParserOptions], _Taken] = defaultdict(list)
-        for request, sentences in self._taken:
-            by_options[request.kind, request.job.options].append((request, sentences))
-        for (kind, options), together in by_options.items():
-            self._parse_together(kind, options, together)
-        n_answered = sum(request.is_all_taken for request, _ in self._taken)
+        by_options: dict[tuple[AnswerKind, ParserOptions], list[PendingJob]] = defaultdict(list)
+        for request in self._taken:
+            by_options[request.kind, request.job.options].append(request)
+        for together in by_options.values():
+            self._parse_together(together)
+        n_answered = sum(request.is_all_taken for request in self._taken)
         self._n_expected = n_answered // 2  # many clients ask again as soon as they have an answer
         if n_sentences:
             self._note_round(n_sentences, monotonic() - started)
@@ -179,16 +285,15 @@ class Service:
             if n_sentences >= ROUND or n_work >= ROUND_WORK:
                 break
             request = active.popleft()
-            if request.is_over:
+            if request.answer.done():
                 continue
             try:
-                found = request.take(self.parser, min(SHARE, ROUND - n_sentences), SHARE_WORK, self.limits.max_words)
+                n_work += request.take(self.parser, min(SHARE, ROUND - n_sentences), self.limits.max_words)
             except Exception as error:
                 self._fail(request, error)
                 continue
-            n_sentences += len(found)
-            n_work += sum(request.work_of(each.segmented) for each in found)
-            self._taken.append((request, found))
+            n_sentences += len(request.taken)
+            self._taken.append(request)
             if not request.is_all_taken:
                 active.append(request)
         return n_sentences
@@ -203,32 +308,33 @@ class Service:
                 for (request, _), found in zip(short, segmented, strict=True):
                     request.segmented = iter(found)
 
-    def _parse_together(self, kind: AnswerKind, options: ParserOptions, together: _Taken) -> None:
-        """Parse the sentences of several requests; if one of them fails, the others do not."""
+    def _parse_together(self, together: Sequence[PendingJob]) -> None:
+        """Parse the sentences of requests with the same options; if one of them fails, the others do not."""
         try:
-            results = iter(self._parse(kind, options, [each for _, sentences in together for each in sentences]))
+            results = iter(self._parse(together))
         except Exception as error:
             if len(together) == 1:
-                self._fail(together[0][0], error)
+                self._fail(together[0], error)
                 return
             middle = len(together) // 2
             for half in (together[:middle], together[middle:]):
-                self._parse_together(kind, options, half)
+                self._parse_together(half)
             return
         self._n_failures = 0
-        for request, sentences in together:
-            request.results += [next(results) for _ in sentences]
+        for request in together:
+            request.results += islice(results, len(request.taken))
             if request.is_all_taken:
                 request.finish()
 
-    def _parse(self, kind: AnswerKind, options: ParserOptions, pending: Sequence[PendingSentence]) -> list[Any]:
-        segmented = [each.segmented for each in pending]
+    def _parse(self, together: Sequence[PendingJob]) -> list[Any]:
+        kind, parser = together[0].kind, self._variant(together[0].job.options)
+        segmented = [found for request in together for found, _ in request.taken]
+        constraints = [each for request in together for _, each in request.taken]
+        sentences = [each.sentence for each in segmented]
         if kind == "cut":
-            return [each.sentence for each in segmented]
-        parser = self._variant(options)
-        constraints = [each.constraints for each in pending]
+            return sentences
         if kind == "trees":
-            return list(parser.stream([each.sentence for each in segmented], constraints=constraints))
+            return list(parser.stream(sentences, constraints=constraints))
         return list(parser.stream_segmented(segmented, constraints=constraints, each_step=kind == "steps"))
 
     def _fail(self, request: PendingJob, error: Exception) -> None:
@@ -238,7 +344,7 @@ class Service:
         request.fail(error)
 
     def _note_round(self, n_sentences: int, seconds: float) -> None:
-        parsed = [each.segmented.sentence for _, sentences in self._taken for each in sentences]
+        parsed = [each.sentence for request in self._taken for each, _ in request.taken]
         n_characters = sum(len(form) + 1 for sentence in parsed for form in sentence.forms)
         self._speed += 0.2 * (n_characters / max(seconds, 1e-6) - self._speed)
         self._metrics.round_sentences.labels(self.name).observe(n_sentences)

@@ -1,6 +1,6 @@
 """The API of UDPipe as LINDAT serves it: clients written for that only change the address.
 
-First the parameters and routes, then the formats that are read and written.
+First the parameters and routes, then the formats that are read and written, then the names of models.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -20,10 +22,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.parser import Parser
-from treefine.serving.requests import ParseJob
 from treefine.serving.schema import ERRORS, conllu_sentences
-from treefine.serving.service import Served, Service
-from treefine.serving.udpipe_names import model_meant
+from treefine.serving.service import ParseJob, Served, Service
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import gap_of, raw_text, text_of
 from treefine.treebank.sentence import BLANK, PLAIN, Sentence
@@ -166,13 +166,13 @@ async def _found(wanted: UDPipeRequest, service: Service) -> tuple[Sequence[Sent
     is_asked = wanted.is_tagged or wanted.is_parsed
     if wanted.tokenizer is not None:
         asked = ParseJob(text=wanted.data, lines="presegmented" in wanted.tokenizer)
-        found = await (service.trees(asked) if is_asked else service.cut(asked))
+        found = await service.ask(asked, "trees" if is_asked else "cut")
         return await run_in_threadpool(_cut, found, wanted.tokenizer), found
     before = await run_in_threadpool(read_sentences, wanted.data, wanted.input)
     if not is_asked:
         return before, before
     untagged = await run_in_threadpool(_without_tags, before, service.parser) if wanted.is_tagged else before
-    return before, await service.trees(ParseJob(sentences=tuple(untagged)))
+    return before, await service.ask(ParseJob(sentences=tuple(untagged)), "trees")
 
 
 def _cut(found: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
@@ -395,3 +395,56 @@ def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
             covered = int(last or first)
             misc[line] = "|".join([note for note in (misc[line], next(notes)) if note != BLANK])
     return replace(sentence, columns=(*sentence.columns[:-1], tuple(misc)))
+
+
+@cache
+def _language_codes() -> Mapping[str, str]:
+    """Return the code that Universal Dependencies uses, by that code, the code of ISO 639-3, and UDPipe's name."""
+    rows = files("treefine.serving").joinpath("languages.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return {name: names[0] for names in (row.split("\t") for row in rows) for name in names}
+
+
+def model_meant(asked: str, names: Sequence[str]) -> str:
+    """Return the one of these models that is meant, or `asked` itself if none fits.
+
+    A name is a language, then perhaps a treebank and a version. As with UDPipe, the part of a name before a hyphen
+    stands for the whole, and the first model wins. A language may have any of its names, versions are ignored, and a
+    name without a treebank fits a model with one.
+
+    >>> model_meant("english-ewt-ud-2.5-191206", ["tr_imst", "en"])
+    'en'
+    >>> model_meant("tur", ["tr_boun", "tr_imst"]), model_meant("turkish-imst", ["tr_boun", "tr_imst"])
+    ('tr_boun', 'tr_imst')
+    >>> model_meant("turkish-penn", ["tr_boun", "tr_imst"]), model_meant("", ["en"])
+    ('turkish-penn', '')
+    >>> model_meant("en", ["en-gum", "en"]), model_meant("english-gum", ["en", "en_gum"])
+    ('en', 'en_gum')
+    """
+    if not asked or asked in names:
+        return asked
+    for name in names:
+        if name.startswith(f"{asked}-"):
+            return name
+    language, treebank = _language_and_treebank(asked)
+    same = [name for name in names if _language_and_treebank(name)[0] == language]
+    fitting = [name for name in same if not treebank or _language_and_treebank(name)[1] in ("", treebank)]
+    return min(fitting, key=lambda name: _language_and_treebank(name)[1] != treebank, default=asked)
+
+
+def _language_and_treebank(name: str) -> tuple[str, str]:
+    """Return the code of the language, and the treebank if the name has one.
+
+    >>> (
+    ...     _language_and_treebank("ancient_greek-perseus-ud-2.5-191206"),
+    ...     _language_and_treebank("en_ewt-ud-2.15-241121"),
+    ...     _language_and_treebank("czech-ud-2.0-170801"),
+    ... )
+    (('grc', 'perseus'), ('en', 'ewt'), ('cs', ''))
+    """
+    language, _, rest = name.lower().partition("-")
+    treebank = rest.partition("-")[0]
+    codes = _language_codes()
+    if language not in codes:
+        language, _, found = language.partition("_")
+        treebank = found or treebank
+    return codes.get(language, language), "" if treebank == "ud" else treebank
