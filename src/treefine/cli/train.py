@@ -7,14 +7,13 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
     from treefine.training.train import Progress
 
 
@@ -80,7 +79,12 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
                 stream.write(", ".join(_parts(step, step)) + "\n")
                 stream.flush()
         return
-    with _bar(stream) as bar:
+    from rich.console import Console  # as in `progress`
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(10), TextColumn("{task.description}", markup=False))  # a few short lines
+    with Bar(*columns, console=Console(file=stream)) as bar:
         row = bar.add_task("", total=1.0)
         last: Progress | None = None
         measured: Progress | None = None
@@ -99,7 +103,7 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
     """Describe a training: its stage, progress, time left and scores; `measured` has the newest dev scores."""
     place = f"epoch {step.epoch} of {step.epochs}"
     if step.share:
-        place += f", {_duration(step.seconds * (1 / step.share - 1))} left"
+        place += f", {timedelta(seconds=round(step.seconds * (1 / step.share - 1)))} left"
     scores, graphs, sources = [f"loss {step.loss:.3f}"], "", ""
     if measured is not None and measured.accuracy is not None:
         accuracy = measured.accuracy
@@ -112,22 +116,3 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
     if step.standing.best_epoch:
         scores.append(f"best {100 * step.standing.best_las:.2f}")
     return [*filter(None, [step.stage, place, ", ".join(scores), sources, graphs])]
-
-
-def _duration(seconds: float) -> str:
-    """Format a time as hours, minutes and seconds.
-
-    >>> _duration(3725.3)
-    '1:02:05'
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-
-
-def _bar(stream: TextIO) -> Bar:
-    from rich.console import Console  # as in `progress`
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(10), TextColumn("{task.description}", markup=False))  # a few short lines
-    return Bar(*columns, console=Console(file=stream))

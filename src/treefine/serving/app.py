@@ -156,7 +156,19 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
     @router.get("/v1/models", tags=["server"])
     async def models() -> list[ModelJson]:
         """List the models that can be asked."""
-        return [_model_json(service, is_default=service.name == served.default) for service in served]
+        return [
+            ModelJson(
+                name=service.name,
+                is_default=service.name == served.default,
+                labels=list(service.parser.model.vocabulary.labels),
+                max_steps=service.parser.max_steps,
+                reads_graph=service.parser.model.settings.reads_graph,
+                has_segmenter=service.parser.segmenter is not None,
+                predicts_tags=service.parser.model.settings.tags.source == "predicted",
+                has_initial_parser=isinstance(service.parser.initial, Parser),
+            )
+            for service in served
+        ]
 
     @router.get("/health", response_model=HealthJson, responses={503: {"model": HealthJson}}, tags=["server"])
     async def health() -> Response:
@@ -227,21 +239,6 @@ def _json_answer(service: Service, sentences: Iterable[dict[str, Any]]) -> Respo
     # Pydantic would check for every client what we made ourselves; tests check it instead.
     body = json.dumps({"model": service.name, "sentences": list(sentences)}, ensure_ascii=False)
     return Response(body, media_type="application/json")
-
-
-def _model_json(service: Service, *, is_default: bool) -> ModelJson:
-    parser = service.parser
-    settings = parser.model.settings
-    return ModelJson(
-        name=service.name,
-        is_default=is_default,
-        labels=list(parser.model.vocabulary.labels),
-        max_steps=parser.max_steps,
-        reads_graph=settings.reads_graph,
-        has_segmenter=parser.segmenter is not None,
-        predicts_tags=settings.tags.source == "predicted",
-        has_initial_parser=isinstance(parser.initial, type(parser)),
-    )
 
 
 def graphs_of(parse: Parse) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl
@@ -152,27 +152,24 @@ def udpipe_routes(served: Served) -> APIRouter:
 
 async def _result(wanted: UDPipeRequest, service: Service) -> str:
     """Return the text of the answer."""
-    before, found = await _found(wanted, service)
+    before: Sequence[Sentence]
+    found: Sequence[Sentence]
+    is_asked = wanted.is_tagged or wanted.is_parsed
+    if wanted.tokenizer is not None:
+        asked = ParseJob(text=wanted.data, lines="presegmented" in wanted.tokenizer)
+        found = await service.ask(asked, "trees" if is_asked else "cut")
+        before = await run_in_threadpool(_cut, found, wanted.tokenizer)
+    else:
+        before = found = await run_in_threadpool(read_sentences, wanted.data, wanted.input)
+        if is_asked:
+            untagged = await run_in_threadpool(_without_tags, before, service.parser) if wanted.is_tagged else before
+            found = await service.ask(ParseJob(sentences=tuple(untagged)), "trees")
 
     def written() -> str:
         sentences = [_with_stages(old, new, wanted) for old, new in zip(before, found, strict=True)]
         return write_sentences(sentences, wanted.output, wanted.output_options, model=service.name)
 
     return await run_in_threadpool(written)
-
-
-async def _found(wanted: UDPipeRequest, service: Service) -> tuple[Sequence[Sentence], Sequence[Sentence]]:
-    """Return the sentences as they were given or cut, and as the model annotates them if a stage asks for it."""
-    is_asked = wanted.is_tagged or wanted.is_parsed
-    if wanted.tokenizer is not None:
-        asked = ParseJob(text=wanted.data, lines="presegmented" in wanted.tokenizer)
-        found = await service.ask(asked, "trees" if is_asked else "cut")
-        return await run_in_threadpool(_cut, found, wanted.tokenizer), found
-    before = await run_in_threadpool(read_sentences, wanted.data, wanted.input)
-    if not is_asked:
-        return before, before
-    untagged = await run_in_threadpool(_without_tags, before, service.parser) if wanted.is_tagged else before
-    return before, await service.ask(ParseJob(sentences=tuple(untagged)), "trees")
 
 
 def _cut(found: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
@@ -216,24 +213,21 @@ def _check_stages(wanted: UDPipeRequest, service: Service) -> None:
 
 async def _parameters(request: Request, max_bytes: int) -> dict[str, str]:
     """Return the parameters of the query string and of the body; the body wins."""
-    params = _pairs(request.scope["query_string"])
-    if request.method != "POST":
-        return params
+    pairs = partial(parse_qsl, keep_blank_values=True, errors="strict")
     kind = request.headers.get("content-type", "")
-    if kind.lower().startswith("multipart/form-data"):
-        return params | await _parts(request, kind, max_bytes)
-    body = await request.body()
-    if body and not kind.lower().startswith("application/x-www-form-urlencoded"):
-        hint = "Send application/x-www-form-urlencoded or multipart/form-data."
-        raise TreefineError(f"A body of the type {kind[:80]!r} is not understood.", hint=hint)
-    return params | _pairs(body)
-
-
-def _pairs(raw: bytes) -> dict[str, str]:
     try:
-        return dict(parse_qsl(raw.decode(), keep_blank_values=True, errors="strict"))
+        params = dict(pairs(request.scope["query_string"].decode()))
+        if request.method != "POST":
+            return params
+        if kind.lower().startswith("multipart/form-data"):
+            return params | await _parts(request, kind, max_bytes)
+        body = await request.body()
+        if body and not kind.lower().startswith("application/x-www-form-urlencoded"):
+            hint = "Send application/x-www-form-urlencoded or multipart/form-data."
+            raise TreefineError(f"A body of the type {kind[:80]!r} is not understood.", hint=hint)
+        return params | dict(pairs(body.decode()))
     except UnicodeDecodeError as error:
-        raise _not_utf8() from error
+        raise TreefineError("The request is not UTF-8.", hint="Send text in that encoding.") from error
 
 
 async def _parts(request: Request, kind: str, max_bytes: int) -> dict[str, str]:
@@ -249,23 +243,16 @@ async def _parts(request: Request, kind: str, max_bytes: int) -> dict[str, str]:
         form = await parser.parse()
     except MultiPartException as error:
         raise TreefineError("The multipart body cannot be read.", hint=error.message) from error
+    found = {}
     try:
-        return {name: await _text(value) for name, value in form.multi_items()}
+        for name, part in form.multi_items():
+            if isinstance(part, UploadFile):
+                found[name] = (await part.read()).decode()
+            else:
+                found[name] = with_line_feeds(part.encode("latin-1").decode())
     finally:
         await form.close()
-
-
-async def _text(part: UploadFile | str) -> str:
-    try:
-        if isinstance(part, UploadFile):
-            return (await part.read()).decode()
-        return with_line_feeds(part.encode("latin-1").decode())
-    except UnicodeDecodeError as error:
-        raise _not_utf8() from error
-
-
-def _not_utf8() -> TreefineError:
-    return TreefineError("The request is not UTF-8.", hint="Send text in that encoding.")
+    return found
 
 
 def checked_format(asked: str, known: Sequence[str], name: str) -> tuple[str, tuple[str, ...]]:
@@ -311,7 +298,8 @@ def write_sentences(sentences: Sequence[Sentence], format: str, options: Iterabl
     shows_paragraphs = format == "plaintext" or "paragraphs" in options
     return "".join(
         [
-            ("\n" if number and shows_paragraphs and _starts_paragraph(each) else "") + _written(each, format)
+            ("\n" if number and shows_paragraphs and any(map(_PARAGRAPH_START.match, each.comments)) else "")
+            + _written(each, format)
             for number, each in enumerate(sentences)
         ]
     )
@@ -380,10 +368,6 @@ def _written(sentence: Sentence, format: str) -> str:
     if format == "vertical":
         return "\n".join(sentence.forms) + "\n\n"
     return "".join([token.form + " " * bool(gap_of(token.misc)) for token in sentence.tokens()]).rstrip(" ") + "\n"
-
-
-def _starts_paragraph(sentence: Sentence) -> bool:
-    return any(map(_PARAGRAPH_START.match, sentence.comments))
 
 
 def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
