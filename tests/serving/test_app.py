@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_app import tiny_tagging_parser
 from treefine.serving import schema
-from treefine.serving.app import LARGE_REQUEST, create_app
-from treefine.serving.middleware import LOOPBACK, SAFE_HEADERS, ServerLimits
+from treefine.serving.app import LARGE_REQUEST, LOOPBACK, SAFE_HEADERS, create_app
+from treefine.serving.service import ServerLimits
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints
 

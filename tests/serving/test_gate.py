@@ -6,7 +6,7 @@ import threading
 
 from tests.support.tiny import tiny_parser
 from treefine.serving.app import create_app
-from treefine.serving.middleware import ServerLimits
+from treefine.serving.service import ServerLimits
 
 BODY = json.dumps({"words": [["a", "dog"]], "format": "conllu"}).encode()
 

@@ -11,14 +11,16 @@ from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
 from treefine.serving import service as module
-from treefine.serving.middleware import (
+from treefine.serving.service import (
     BusyError,
+    ParseJob,
+    Served,
     ServerLimits,
     ServerMetrics,
+    Service,
     TooLargeError,
     TooLateError,
 )
-from treefine.serving.service import ParseJob, Served, Service
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence

@@ -17,8 +17,6 @@ import typer
 from treefine.config import Precision
 from treefine.errors import TreefineError
 
-_MISSING = "Install it with: pip install 'treefine[serve]'"
-
 
 def serve_command(
     models: Annotated[
@@ -67,13 +65,14 @@ def serve_command(
     try:
         import uvicorn
 
-        from treefine.serving.app import create_app
+        from treefine.serving.app import LOOPBACK, create_app
+        from treefine.serving.service import ServerLimits
 
         import_module("python_multipart")  # Starlette imports it only when a form arrives
     except ImportError as error:
-        raise TreefineError(f"The server needs {error.name}.", hint=_MISSING) from error
+        hint = "Install it with: pip install 'treefine[serve]'"
+        raise TreefineError(f"The server needs {error.name}.", hint=hint) from error
     from treefine.parsing.parser import Parser  # which loads torch
-    from treefine.serving.middleware import LOOPBACK, ServerLimits
 
     named = _named(models or ["en"])
     limits = ServerLimits(max_bytes=max_bytes, max_words=max_words, queue=queue, seconds=seconds)

@@ -1,30 +1,31 @@
 """create_app: serve parsers through the JSON API, the UDPipe API and the page.
 
-First the app and its answers to errors, then the routes of the JSON API, then the graphs that the page steps through.
+First the app, then the routes of the JSON API, the answers to errors, and the gate that every request passes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import asynccontextmanager, suppress
+from time import perf_counter
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from treefine.drawing.picture import Picture
-from treefine.drawing.svg import draw_frames
 from treefine.errors import TreefineError
 from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
-from treefine.serving.middleware import Gate, ServerLimits, ServerMetrics, body_too_large, error_answer
-from treefine.serving.page import docs_routes, page_routes
+from treefine.serving.page import docs_routes, graphs_of, page_routes
 from treefine.serving.schema import (
     ERRORS,
     HealthJson,
@@ -36,10 +37,19 @@ from treefine.serving.schema import (
     StepsAnswer,
     StepsRequest,
 )
-from treefine.serving.service import ParseJob, Served, Service
+from treefine.serving.service import (
+    BusyError,
+    ParseJob,
+    Served,
+    ServerLimits,
+    ServerMetrics,
+    Service,
+    ServingError,
+    TooLargeError,
+    UnknownModelError,
+)
 from treefine.serving.udpipe_api import udpipe_routes
 from treefine.treebank.conllu import texts_in_file
-from treefine.treebank.graph import Arcs, Graph, changed_words
 from treefine.version import __version__
 
 _DESCRIPTION = (
@@ -47,6 +57,17 @@ _DESCRIPTION = (
     "repeats until nothing changes. Requests that come together are parsed together."
 )
 _SEE_DOCS = "See /docs for what can be asked."
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+SAFE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+# Of a body that is too large, read and drop up to 32 times the limit: many clients read no answer before they are done.
+_DRAIN_FACTOR = 32
 LARGE_REQUEST = 20_000  # characters; longer ones are read and written in another thread, so as not to hold up others
 
 _Value = TypeVar("_Value")
@@ -97,36 +118,6 @@ def create_app(
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])
     return app
-
-
-async def _answer_our_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, TreefineError)
-    return error_answer(error)
-
-
-async def _answer_invalid_request(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    faults = []
-    for each in error.errors():
-        place = ".".join(str(part) for part in each["loc"][1:] if isinstance(part, str | int))
-        faults.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
-    message = "; ".join(faults[:5]).encode(errors="backslashreplace").decode()
-    return error_answer(TreefineError(message, hint=_SEE_DOCS), status=422)
-
-
-async def _answer_status(request: Request, error: Exception) -> Response:
-    """Answer a request for an unknown route, or one whose body cannot be read."""
-    assert isinstance(error, HTTPException)
-    if error.status_code == 413:
-        return error_answer(body_too_large(request.app.state.limits.max_bytes))
-    unknown = TreefineError(str(error.detail), hint=_SEE_DOCS)
-    return error_answer(unknown, status=error.status_code, headers=error.headers)
-
-
-async def _answer_failure(_: Request, error: Exception) -> Response:
-    """Answer where the server itself fails; the details are in its log and do not leave the machine."""
-    message = "The server failed at this request; others are not harmed."
-    return error_answer(TreefineError(message, hint="Please tell its operator."), status=500)
 
 
 def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
@@ -241,65 +232,165 @@ def _json_answer(service: Service, sentences: Iterable[dict[str, Any]]) -> Respo
     return Response(body, media_type="application/json")
 
 
-def graphs_of(parse: Parse) -> list[dict[str, Any]]:
-    """Return as JSON values G⁰, the graph of each step, and the tree if the last step has another graph.
-
-    All drawings have their words in the same places. In G⁰ some words, or all, may have no head.
-    """
-    pictures = _pictures(parse)
-    drawn = zip(pictures, draw_frames(pictures), strict=True)
-    return [_graph_json(t, picture, svg) for t, (picture, svg) in enumerate(drawn)]
+async def _answer_our_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, TreefineError)
+    return error_answer(error)
 
 
-def _graph_json(t: int, picture: Picture, svg: str) -> dict[str, Any]:
-    graph = picture.graph or Graph.of_words([], [])
-    heads = [None if word in picture.unattached else head for word, head in enumerate(graph.arcs.heads, start=1)]
-    return {
-        "t": t,
-        "title": picture.title,
-        "heads": heads,
-        "labels": list(graph.arcs.labels),
-        "changed": sorted(picture.changed),
-        "confidence": [round(each, 4) for each in picture.confidence] or None,
-        "svg": svg,
+async def _answer_invalid_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    faults = []
+    for each in error.errors():
+        place = ".".join(str(part) for part in each["loc"][1:] if isinstance(part, str | int))
+        faults.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
+    message = "; ".join(faults[:5]).encode(errors="backslashreplace").decode()
+    return error_answer(TreefineError(message, hint=_SEE_DOCS), status=422)
+
+
+async def _answer_status(request: Request, error: Exception) -> Response:
+    """Answer a request for an unknown route, or one whose body cannot be read."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 413:
+        return error_answer(body_too_large(request.app.state.limits.max_bytes))
+    unknown = TreefineError(str(error.detail), hint=_SEE_DOCS)
+    return error_answer(unknown, status=error.status_code, headers=error.headers)
+
+
+async def _answer_failure(_: Request, error: Exception) -> Response:
+    """Answer where the server itself fails; the details are in its log and do not leave the machine."""
+    message = "The server failed at this request; others are not harmed."
+    return error_answer(TreefineError(message, hint="Please tell its operator."), status=500)
+
+
+def body_too_large(max_bytes: int) -> TooLargeError:
+    """Return the error for a body of more bytes than that."""
+    hint = "Send the text in several requests, or parse it with `treefine parse`."
+    return TooLargeError(f"The request is larger than {max_bytes:,} bytes.", hint=hint)
+
+
+def error_answer(
+    error: TreefineError, *, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return the answer for an error: its HTTP status, the message, the hint, and the place where it is known."""
+    if isinstance(error, BusyError):
+        headers = {"Retry-After": str(error.retry_after)}
+    status = status or (error.status if isinstance(error, ServingError) else 400)
+    found = {
+        "status": status,
+        "message": error.message,
+        "hint": error.hint or None,
+        "line": error.line,
+        "sent_id": error.sent_id or None,
+        "sentence": error.sentence,
+        "word": error.word or None,
+        "models": error.models if isinstance(error, UnknownModelError) else None,
     }
+    return JSONResponse({"error": {name: each for name, each in found.items() if each is not None}}, status, headers)
 
 
-def _pictures(parse: Parse) -> list[Picture]:
-    steps = parse.pictures(steps=True)
-    if None in parse.initial.heads:  # `pictures` leaves out an incomplete initial graph
-        steps = [_initial_picture(parse, steps[0]), _first_picture(parse, steps[0]), *steps[1:]]
-    of_steps = parse.step_confidences or ((),) * len(parse.steps)
-    confidences = ((), *of_steps, parse.word_confidences)  # G⁰, each step, and the tree if it has its own picture
-    return [
-        replace(picture, confidence=picture.confidence or tuple(each.both for each in words), shows_confidence=True)
-        for picture, words in zip(steps, confidences, strict=False)
-    ]
+class Gate:
+    """ASGI middleware that checks hosts and body sizes, adds safe headers, and counts answers."""
+
+    def __init__(
+        self, app: ASGIApp, *, limits: ServerLimits, metrics: ServerMetrics, hosts: Collection[str] | None
+    ) -> None:
+        self.app, self.limits, self.metrics = app, limits, metrics
+        self.hosts = None if hosts is None else frozenset(map(host_name, hosts))  # None: any
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the app, or refuse it here."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = perf_counter()
+        status = 499  # unless an answer is sent: the client has hung up
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in SAFE_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._pass_on(scope, receive, send_with_headers)
+        except ClientDisconnect:  # before its whole body was read; nobody got what may have been sent
+            status = 499
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self.metrics.answers.labels(route, status).inc()
+            self.metrics.seconds.labels(route).observe(perf_counter() - started)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if self.hosts is not None and host_name(headers.get("host", "")) not in self.hosts:
+            # A page on the web may point a host name of its own at this machine, so only known names are answered.
+            hint = "Start the server with --allow-host for other names."
+            error = TreefineError("This server does not answer to that host name.", hint=hint)
+            await error_answer(error)(scope, receive, send)
+            return
+        body = _Body(receive, self.limits.max_bytes)
+        announced = headers.get("content-length", "0")
+        if announced.isdecimal() and int(announced) > self.limits.max_bytes:
+            await body.drain()
+            await error_answer(body_too_large(self.limits.max_bytes))(scope, receive, send)
+            return
+        answering = asyncio.ensure_future(self.app(scope, body.receive, send))
+        gone = asyncio.ensure_future(body.gone())
+        try:
+            await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():  # the client has hung up, so other requests should not wait behind this one
+                answering.cancel()
+            with suppress(asyncio.CancelledError):
+                await answering
+        finally:
+            gone.cancel()
+            answering.cancel()
 
 
-def _initial_picture(parse: Parse, like: Picture) -> Picture:
-    """Return the picture of a G⁰ in which some words, or all, have no arc."""
-    heads, labels = parse.initial
-    bare = frozenset(word for word, head in enumerate(heads, start=1) if head is None)
-    n_arcs = len(heads) - len(bare)
-    title = f"initial graph: {n_arcs} of {len(heads)} words have a head" if n_arcs else "initial graph: empty"
-    graph = Graph.of_words([head or 0 for head in heads], labels)
-    return replace(like, graph=graph, before=None, unattached=bare, title=title, confidence=())
+class _Body:
+    """Count the bytes of a body while it is read."""
+
+    def __init__(self, receive: Receive, max_bytes: int) -> None:
+        self._receive, self._max_bytes, self._n_read = receive, max_bytes, 0
+        self._has_more = True
+        self._is_read = asyncio.Event()
+
+    async def gone(self) -> None:
+        """Return once the client has hung up after its whole request was read."""
+        await self._is_read.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def receive(self) -> Message:
+        """Return the next part, or raise an HTTPException, the only kind that FastAPI passes on to our handlers."""
+        message = await self._next()
+        if self._n_read > self._max_bytes:
+            await self.drain()
+            raise HTTPException(413)
+        return message
+
+    async def drain(self) -> None:
+        """Read and drop the rest, up to a multiple of the limit."""
+        while self._has_more and self._n_read < self._max_bytes * _DRAIN_FACTOR:
+            await self._next()
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        self._n_read += len(message.get("body", b""))
+        self._has_more = message["type"] == "http.request" and message.get("more_body", False)
+        if not self._has_more:
+            self._is_read.set()
+        return message
 
 
-def _first_picture(parse: Parse, first: Picture) -> Picture:
-    """Return the picture of G¹ after such a G⁰: a word that had no arc counts as unchanged."""
-    assert first.graph is not None
-    if set(parse.initial.heads) == {None}:
-        return replace(first, title=f"{first.title}: the first arcs")
-    before = _completed(parse.initial, first.graph)
-    n_changed = len(changed_words(before, first.graph))
-    title = f"{first.title}: {n_changed or 'no'} arc{'s' * (n_changed > 1)} changed"
-    return replace(first, before=before, title=title)
+def host_name(host: str) -> str:
+    """Return the name in a Host header, without the port.
 
-
-def _completed(arcs: Arcs, graph: Graph) -> Graph:
-    """Return these arcs as a graph; a word without one gets its arc in `graph`."""
-    pairs = zip(*arcs, graph.heads[1:], graph.labels[1:], strict=True)
-    filled = [(new, new_label) if old is None else (old, label) for old, label, new, new_label in pairs]
-    return Graph.of_words([head for head, _ in filled], [label for _, label in filled])
+    >>> host_name("LOCALHOST:8080"), host_name("[::1]:80"), host_name("127.0.0.1")
+    ('localhost', '[::1]', '127.0.0.1')
+    """
+    name = host.lower()
+    return name[: name.find("]") + 1] if name.startswith("[") else name.partition(":")[0]

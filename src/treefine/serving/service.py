@@ -1,4 +1,7 @@
-"""One model behind a server: a single thread uses the model and parses the requests of all clients together."""
+"""One model behind a server: a single thread uses the model and parses the requests of all clients together.
+
+First its limits, errors and metrics, then what a request asks for, then the model.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from io import StringIO
 from itertools import islice
@@ -17,20 +20,14 @@ from threading import Condition, Event, Thread
 from time import monotonic
 from typing import Any, Literal
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
 from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import STEPS
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import STRIDE
-from treefine.serving.middleware import (
-    BusyError,
-    ServerLimits,
-    ServerMetrics,
-    TooLargeError,
-    TooLateError,
-    UnknownModelError,
-)
 from treefine.treebank.constraints import CONSTRAIN, Constraints
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
@@ -46,9 +43,99 @@ _WARM_UP_WORDS = 60  # in the sentence that a model parses before it is ready
 _SENTENCE_SIZE = 20  # characters that a sentence counts for beside those of its words, as it takes memory too
 _MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
 _MOST_FORBIDDEN = 1_000  # heads and labels of one sentence: finding those that contradict each other takes long
+_SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_SENTENCES_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 AnswerKind = Literal["cut", "trees", "parses", "steps"]
 _logger = logging.getLogger("treefine.serving")
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """A request beyond a limit is refused at once with an error, and others are not affected."""
+
+    max_bytes: int = 1_000_000  # in the body of a request: 413
+    max_words: int = 1_000  # in a sentence: 413; the time grows with the square of its length
+    queue: int = 256  # requests per model that wait or are being parsed: 503
+    queue_size: int = 20_000_000  # characters in all these requests: 503
+    seconds: float = 60  # from a request that has been read to its answer: 504
+    gather: float = 0.003  # seconds that a model waits for one more request to parse with those it has
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value < 0 or (value == 0 and each.name != "gather"):
+                raise TreefineError(f"{each.name} is {value}.", hint="Give a number above 0.")
+
+
+class ServingError(TreefineError):
+    """This server does not do what was asked, or not now."""
+
+    status = 400
+
+
+class UnknownModelError(ServingError):
+    """No model of that name is loaded."""
+
+    status = 404
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.models = tuple(known)
+        super().__init__(f"There is no model {name[:80]!r} here.", hint=f"Choose {' or '.join(known)}.")
+
+
+class TooLargeError(ServingError):
+    """The request is larger than the server accepts."""
+
+    status = 413
+
+
+class BusyError(ServingError):
+    """The queue is full."""
+
+    status = 503
+
+    def __init__(self, retry_after: int) -> None:
+        self.retry_after = retry_after  # seconds
+        super().__init__("The queue is full.", hint=f"Ask again in {retry_after} s.")
+
+
+class TooLateError(ServingError):
+    """The request took longer than the server allows."""
+
+    status = 504
+
+
+class ServerMetrics:
+    """The Prometheus metrics of one app; two apps in a process do not share them."""
+
+    CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+
+        def counter(name: str, help_text: str, *labels: str) -> Counter:
+            return Counter(f"treefine_{name}", help_text, labels, registry=registry)
+
+        def histogram(name: str, help_text: str, label: str, buckets: Sequence[float] = _SECONDS_BUCKETS) -> Histogram:
+            return Histogram(f"treefine_{name}", help_text, [label], buckets=buckets, registry=registry)
+
+        self.answers = counter("answers", "Answers by route and HTTP status.", "route", "status")
+        self.seconds = histogram("answer_seconds", "From a request to its answer.", "route")
+        self.sentences = counter("sentences", "Sentences parsed.", "model")
+        self.words = counter("words", "Words parsed.", "model")
+        self.queue = Gauge(
+            "treefine_open_requests", "Requests that wait or are being parsed.", ["model"], registry=registry
+        )
+        self.refused = counter("refused", "Requests that found the queue full.", "model")
+        self.round_sentences = histogram(
+            "round_sentences", "Sentences that were parsed together.", "model", _SENTENCES_BUCKETS
+        )
+        self.round_seconds = histogram("round_seconds", "How long that took.", "model")
+
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)
 
 
 @dataclass(frozen=True)
