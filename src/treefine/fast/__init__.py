@@ -1,8 +1,8 @@
 """The same results, faster: the only package that treats CPUs and GPUs differently.
 
 The rest of treefine calls the functions of this module and imports nothing else from the package, except that engines
-and file workers also read sentences and write trees. Each function loads only what it chooses, so that a process
-without a GPU loads no Triton, and one that only reads and writes files loads no torch.
+and file workers also read sentences and write trees. Each function imports only the modules it selects. A process
+without a GPU therefore does not import Triton, and one that only reads and writes files does not import torch.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 View = TypeVar("View", bound="nn.Module")
 
-_CPU_PIECES = 1000  # scored together by a transformer on a CPU; with more, the numbers no longer stay in its cache
-_CPU_PADDING = 4  # times as many words as pieces: a CPU pads words only, and word scores must not fill the memory
-_PADDED_TO = 4  # pieces: rows have multiples of this length, so that many sentences of one length attend together
-_WINDOWS_AT_ONCE = 8  # of a sentence too long for the encoder
-_WINDOWS_ON_CPU = 1  # whose cache holds few
+_CPU_PIECES = 1000  # in a batch of a transformer on a CPU; a larger batch does not fit into the cache
+_CPU_PADDING = 4  # times that size with padding: a CPU pads only words, but word scores must not fill the memory
+_PADDED_TO = 4  # row lengths are multiples of this many pieces, so that more sentences of equal length attend together
+_WINDOWS_AT_ONCE = 8  # of a sentence that is too long for the encoder
+_WINDOWS_ON_CPU = 1  # the same on a CPU, because of its small cache
 
 
 class BatchShape(NamedTuple):
-    """How large a batch may be on a device, and how its rows are padded."""
+    """The maximum size of a batch on a device, and how its rows are padded."""
 
     most_pieces: int  # in a batch
-    with_padding: int | None  # what a batch may come to with padding, where that is not counted among its pieces
-    padded_to: int  # the lengths of rows are multiples of this
-    windows_at_once: int  # of one long sentence
+    with_padding: int | None  # the limit with padding, if `most_pieces` does not count padding; else None
+    padded_to: int  # row lengths are multiples of this
+    windows_at_once: int  # how many windows of one long sentence are encoded together
 
 
 def batch_shape(model: ParserModel, device: torch.device, batch_pieces: int) -> BatchShape:
-    """Choose the shape of batches: `batch_pieces` in all, or fewer where that is faster."""
+    """Choose the shape of batches: `batch_pieces` pieces, or fewer if that is faster."""
     if device.type != "cpu" or model.subwords is None:
         return BatchShape(batch_pieces, None, 1, _WINDOWS_AT_ONCE)
     most = min(batch_pieces, _CPU_PIECES)
@@ -71,7 +71,7 @@ def parsing_model(model: ParserModel, device: torch.device, precision: Precision
 
 
 def training_model(model: ParserModel) -> ParserModel:
-    """Return the model with an encoder that trains with less memory, and faster on a GPU; weights are shared."""
+    """Return the model with an encoder that trains with less memory, and faster on a GPU; it shares the weights."""
     from treefine.fast.training_encoder import training_encoder
     from treefine.model.encoder import TransformerEncoder
     from treefine.model.parser_model import ParserModel
@@ -82,7 +82,7 @@ def training_model(model: ParserModel) -> ParserModel:
 
 
 def engine_of(plan: Plan) -> Engine | None:
-    """Return what finds trees on a GPU; None where sentences have to be parsed batch by batch."""
+    """Return the engine that parses on a GPU; None if sentences must be parsed batch by batch."""
     if plan.device.type != "cuda":
         return None
     from treefine.fast.engine import Engine, can_run
@@ -91,7 +91,7 @@ def engine_of(plan: Plan) -> Engine | None:
 
 
 def is_int8_quick() -> bool:
-    """Check whether this processor has instructions for eight-bit products (VNNI), so that torch is fast and exact."""
+    """Return whether this CPU has int8 instructions (VNNI), with which torch's int8 products are fast and exact."""
     import torch
 
     has_them = getattr(torch.cpu, "_is_vnni_supported", lambda: False)
@@ -106,7 +106,7 @@ def parse_file(
     format: str | None = None,
     workers: int | None = None,
 ) -> int:
-    """Do what `Parser.parse_file` does."""
+    """Parse a treebank file; see `Parser.parse_file`."""
     from treefine.fast.file_workers import parse_treebank_file
 
     return parse_treebank_file(parser, source, target, format=format, workers=workers)

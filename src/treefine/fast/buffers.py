@@ -1,4 +1,4 @@
-"""Sentences as flat arrays, and the buffers in which they travel to a device and back."""
+"""Sentences as flat arrays, and the buffers that carry them to the device and the results back."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Numbers = Int[np.ndarray, " number"]
 
 
 class Standing:
-    """Sentences on their way: what is known of each, and the graph that its next step reads.
+    """The state of the sentences being parsed: their pieces and words, and the graph that the next step reads.
 
-    Each is held as it will lie in a buffer, with ROOT before its words and with CLS, ROOT and SEP among its pieces.
-    Sentences have numbers that count up from 0 and stay; `drop` forgets the first ones.
+    Each sentence has the layout of a buffer, with ROOT before its words, and with CLS, ROOT and SEP among its pieces.
+    Sentences are numbered from 0, and the numbers never change; `drop` forgets the first ones.
     """
 
     BY_PIECE = ("pieces", "places", "kinds", "words")
@@ -31,15 +31,15 @@ class Standing:
     BY_SENTENCE = ("n_pieces", "n_words", "t", "has_graph", "lacks_tags", "is_forced", "is_done")
 
     def __init__(self, special: tuple[int, int, int], n_columns: int) -> None:
-        self.special = special  # the pieces CLS, ROOT (any) and SEP
-        self.first = self.first_word = 0  # the number of the first sentence, and of the first word, that are held
+        self.special = special  # the pieces CLS, ROOT (any piece) and SEP
+        self.first = self.first_word = 0  # the numbers of the first sentence and the first word that are held
         names = (*self.BY_PIECE, *self.BY_WORD, *self.BY_SENTENCE)
         self.arrays = {name: np.zeros(0, np.int32) for name in names}
         self.arrays |= {name: np.zeros((0, n_columns), np.int32) for name in ("tags", "best_tags")}
         self._index()
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """One of the arrays."""
+        """Return one of the arrays."""
         return self.arrays[name]
 
     def __len__(self) -> int:
@@ -50,13 +50,13 @@ class Standing:
         self.piece_starts, self.word_starts = starts_of(self["n_pieces"]), starts_of(self["n_words"])
 
     def add(self, packed: Packed, most: int) -> Numbers:
-        """Hold more sentences, and return their numbers; of a word's pieces the first `most` are read."""
+        """Add sentences and return their numbers; only the first `most` pieces of a word are read."""
         pieces, counts, lengths = packed.pieces, packed.counts, packed.lengths
         if len(counts) and counts.max() > most:
             in_word = np.arange(len(pieces)) - np.repeat(starts_of(counts), counts)
             pieces, counts = pieces[in_word < most], np.minimum(counts, most)
         new = self._words(packed, counts)
-        of_word = np.ones(len(new["numbers"]), np.int32)  # pieces of each, ROOT included
+        of_word = np.ones(len(new["numbers"]), np.int32)  # pieces of each word, ROOT included
         of_word[new["numbers"] > 0] = counts
         n_words = lengths + 1
         n_pieces = 2 + (np.add.reduceat(of_word, starts_of(n_words)) if len(packed) else lengths)
@@ -82,7 +82,7 @@ class Standing:
         return np.arange(number, number + len(packed))
 
     def _words(self, packed: Packed, counts: np.ndarray) -> dict[str, np.ndarray]:
-        """What is known of each word, ROOT put before those of each sentence."""
+        """Return the arrays by word, with ROOT before the words of each sentence."""
         starts, n_words = starts_of(packed.lengths), packed.lengths + 1
         numbers = ranges(np.zeros_like(n_words), n_words)
         given = {"heads": (packed.heads, NO_HEAD), "labels": (packed.labels, UNSEEN)}
@@ -119,15 +119,15 @@ class Standing:
 
 @dataclass(frozen=True)
 class _Array:
-    """A named stretch of the integers that travel together."""
+    """A named part of a buffer's tensor."""
 
     name: str
     size: int
-    columns: int = 0  # 0 for a list
+    columns: int = 0  # 0 for a one-dimensional array
 
 
 class Buffer:
-    """All that goes to the device for one step in one tensor of integers, and all that comes back in another."""
+    """The inputs of one step, in one integer tensor on the host and one on the device, so that one copy is enough."""
 
     def __init__(self, room: Room, n_columns: int, n_searched: int, device: torch.device) -> None:
         self.room, self.n_columns, self.n_searched, self.device = room, n_columns, n_searched, device
@@ -144,8 +144,8 @@ class Buffer:
         self.sent = torch.zeros(size, dtype=torch.int32, pin_memory=is_cuda)
         self.on_device = torch.zeros(size, dtype=torch.int32, device=device)
         self.host = {name: part.numpy() for name, part in self._parts(self.sent).items()}
-        self.numbers: Numbers = np.zeros(0, np.int64)  # of the sentences that are in it
-        self.words: Numbers = np.zeros(0, np.int64)  # where their words stand among all there have been
+        self.numbers: Numbers = np.zeros(0, np.int64)  # of the sentences in the buffer
+        self.words: Numbers = np.zeros(0, np.int64)  # the positions of their words, counted over the whole stream
 
     def _parts(self, whole: Tensor) -> dict[str, Tensor]:
         found, start = {}, 0
@@ -158,14 +158,14 @@ class Buffer:
         return found
 
     def inputs(self) -> StepInputs:
-        """The tensors of the device, as a step reads them."""
+        """Return the device tensors as the inputs of a step."""
         parts: Mapping[str, Tensor] = self._parts(self.on_device.long())
         names = PackedInputs.__dataclass_fields__
         packed = PackedInputs(**{name: parts[name] for name in names})
         return StepInputs(packed, parts["forced"], parts["lacks_tags"], parts["is_last"])
 
     def fill(self, standing: Standing, numbers: Numbers, *, last: int) -> None:
-        """Lay these sentences end to end; `last` is T."""
+        """Copy these sentences into the buffer, end to end; `last` is T."""
         host, rows = self.host, numbers - standing.first
         n_pieces, n_words, t = standing["n_pieces"][rows], standing["n_words"][rows], standing["t"][rows]
         starts, word_starts = starts_of(n_pieces), starts_of(n_words)
@@ -188,7 +188,7 @@ class Buffer:
 
 
 class Arrays(NamedTuple):
-    """The outputs of a step (see StepOutputs) on the host."""
+    """The outputs of a step (see StepOutputs) as arrays on the host."""
 
     heads: np.ndarray
     labels: np.ndarray
@@ -199,7 +199,7 @@ class Arrays(NamedTuple):
 
 
 class Answer:
-    """What came back of a step, as arrays of the host."""
+    """The outputs of one step in one integer tensor on the host, for the inputs of a Buffer."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
@@ -216,12 +216,12 @@ class Answer:
         self.received = torch.zeros(sum(self._sizes), dtype=torch.int32, pin_memory=is_cuda)
 
     def joined(self, outputs: StepOutputs) -> Int[Tensor, " number"]:
-        """All outputs in one tensor of the device."""
+        """Return all outputs in one tensor on the device."""
         whole = (outputs.heads, outputs.labels, outputs.tags.flatten(), outputs.states, outputs.searched)
         return torch.cat([*(each.int() for each in whole), outputs.arcs.flatten().view(torch.int32)])
 
     def arrays(self) -> Arrays:
-        """What it says, until the next step overwrites it."""
+        """Return views of the outputs, which the next step overwrites."""
         heads, labels, tags, states, searched, arcs = np.split(self.received.numpy(), np.cumsum(self._sizes)[:-1])
         room, n_searched = self.buffer.room, self.buffer.n_searched
         tags = tags.reshape(room.pieces, self.buffer.n_columns)
@@ -235,13 +235,13 @@ def _put(target: np.ndarray, values: np.ndarray, *, fill: int = 0) -> None:
 
 
 def starts_of(sizes: np.ndarray) -> Numbers:
-    """Where each of these stretches starts, if they lie end to end."""
+    """Return where each range starts if ranges of these sizes are laid end to end."""
     starts: Numbers = np.cumsum(sizes) - sizes
     return starts
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> Numbers:
-    """The numbers of all stretches, one after another.
+    """Return the numbers of all ranges, one after another.
 
     >>> ranges(np.array([5, 1]), np.array([2, 3])).tolist()
     [5, 6, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""Many sentences to trees at the speed of the encoder: what a GPU runs instead of `parsing.batches`."""
+"""The engine that parses streams of sentences on a GPU, in place of `parsing.batches`, at the encoder's speed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from treefine.parsing.refine import best_tags
 from treefine.parsing.results import trees
 from treefine.treebank.sentence import Sentence
 
-WARM_UPS = 2  # runs before a graph is captured: libraries choose and allocate in the first ones
+WARM_UPS = 2  # runs before a CUDA graph is captured: libraries select kernels and allocate memory in the first ones
 
 
 class Lane:
-    """Buffers for sentences of up to some length: as many as are on their way at a time, in whichever thread."""
+    """The slots for sentences up to some length. It creates a new slot if all are in use; threads may share it."""
 
     def __init__(self, step: PackedStep, room: Room, n_columns: int, n_searched: int, plan: Plan) -> None:
         self.step, self.room, self.plan = step, room, plan
@@ -37,7 +37,7 @@ class Lane:
         self._lock = threading.Lock()
 
     def start(self, standing: Standing, numbers: Numbers) -> Slot:
-        """Send sentences to the device, and wait for nothing; the slot is the caller's until it is handed back."""
+        """Start a step for these sentences without waiting; the caller owns the slot until `hand_back`."""
         with self._lock:
             slot = self.free.pop() if self.free else None
         if slot is None:
@@ -47,13 +47,13 @@ class Lane:
         return slot
 
     def hand_back(self, slot: Slot) -> None:
-        """Let others have a slot whose answer has been read."""
+        """Return a slot for reuse, after its answer has been read."""
         with self._lock:
             self.free.append(slot)
 
 
 class Slot:
-    """A buffer, the answer to it, and the graph that leads from one to the other."""
+    """A buffer, its answer, and the CUDA graph that computes one from the other."""
 
     def __init__(self, lane: Lane, buffer: Buffer) -> None:
         self.lane, self.buffer, self.answer = lane, buffer, Answer(buffer)
@@ -61,7 +61,7 @@ class Slot:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def start(self) -> None:
-        """Send the buffer, have a step done, and ask for the answer."""
+        """Queue the copy of the buffer to the device, one step, and the copy of the answer back."""
         if not self.is_cuda:
             self.buffer.on_device.copy_(self.buffer.sent)
             self.answer.received.copy_(self._run())
@@ -76,20 +76,20 @@ class Slot:
             self.event.record()
 
     def finish(self) -> Arrays:
-        """The answer, once it is there; it stands until the slot is started again."""
+        """Wait for the answer and return it; it is valid until the slot is started again."""
         if self.is_cuda:
             self.event.synchronize()
         return self.answer.arrays()
 
     def _device(self) -> AbstractContextManager[object]:
-        """Streams, events and graphs are made for the current GPU, which may be another one."""
+        """Make the buffer's GPU the current one, for which streams, events and graphs are created."""
         return torch.cuda.device(self.buffer.device) if self.is_cuda else nullcontext()
 
     def _run(self) -> torch.Tensor:
         return self.answer.joined(self.lane.step(self.buffer.inputs(), self.buffer.room, self.buffer.n_searched))
 
     def _capture(self) -> None:
-        """Record the step. Others may use the GPU meanwhile, from other threads."""
+        """Capture the step as a CUDA graph. Other threads may use the GPU meanwhile."""
         try:
             self.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self.buffer.on_device.copy_(self.buffer.sent)
@@ -110,20 +110,20 @@ class Slot:
             raise TreefineError("Memory does not suffice for a buffer on this device.", hint=hint) from error
 
 
-SEARCHES = 1 << 17  # scores that come back with an answer, of sentences whose trees are to be searched
-IN_FLIGHT = 2  # buffers: the device works on one while the host is busy with the other
+SEARCHES = 1 << 17  # arc scores in an answer, for sentences that need a tree search
+IN_FLIGHT = 2  # buffers in flight: the device works on one while the host handles the other
 BLOCK = 512  # sentences that are packed together
-MOST_HELD = 1 << 15  # sentences that may wait for a buffer to be full, or for those before them
+MOST_HELD = 1 << 15  # sentences that may wait for a full buffer or for earlier sentences
 
 
 def can_run(plan: Plan) -> bool:
-    """Check whether the engine can do what this plan asks; it sees no constraints."""
+    """Return whether the engine supports this plan. Sentences with constraints bypass it in any case."""
     has_argmax = plan.model.settings.decode.first_graph == "argmax" and not plan.decoder.is_projective
     return isinstance(plan.model.encoder, PackedEncoder) and has_argmax
 
 
 class Engine:
-    """A model on a device, ready for any number of sentences."""
+    """A model on a device that parses streams of any length."""
 
     def __init__(self, plan: Plan, rooms: tuple[Room, ...] = ROOMS) -> None:
         settings, subwords = plan.model.settings, plan.model.subwords
@@ -136,20 +136,20 @@ class Engine:
         self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)
         step = PackedStep(plan)
         rooms = tuple(room._replace(longest=min(room.longest, self.n_positions)) for room in rooms)
-        self.longest = max(room.longest for room in rooms)  # pieces of a sentence; a longer one is parsed by `run`
+        self.longest = max(room.longest for room in rooms)  # in pieces; a longer sentence is parsed alone
         self.lanes = [
             Lane(step, room, self.n_columns, min(room.sentences, max(4, SEARCHES // room.longest**2)), plan)
             for room in rooms
         ]
 
     def stream(self, blocks: Iterable[Packed]) -> Iterator[PackedTrees]:
-        """Yield the trees of each block of sentences, in order; some blocks are read ahead."""
+        """Yield the trees of each block of sentences, in order. It reads some blocks ahead."""
         return _Run(self, blocks).results()
 
     def stream_sentences(self, plan: Plan, sentences: Iterable[Sentence], *, skip: int = 0) -> Iterator[Sentence]:
         """Yield the sentences with their trees, without the first `skip`.
 
-        Sentences about which a person decided something do not go through the engine.
+        Sentences with constraints do not go through the engine.
         """
         model = plan.model
         assert model.subwords is not None
@@ -177,23 +177,23 @@ class Engine:
 
 
 class _Run:
-    """One stream's sentences on their way through the lanes."""
+    """One stream of sentences on its way through the lanes."""
 
     def __init__(self, engine: Engine, blocks: Iterable[Packed]) -> None:
         self.engine, self.plan = engine, engine.plan
         self.source, self.has_more = iter(blocks), True
-        self.fault: Exception | None = None  # of the source
+        self.fault: Exception | None = None  # raised by the source
         self.standing = Standing(engine.special, engine.n_columns)
-        self.sizes: deque[int] = deque()  # of the blocks that are held
+        self.sizes: deque[int] = deque()  # of the blocks not yet yielded
         self.pools = [Pool(lane) for lane in engine.lanes]
         self.flying: deque[Slot] = deque()
 
     def results(self) -> Iterator[PackedTrees]:
-        """The trees of each block; what is wrong with the source is raised behind all that came before it."""
+        """Yield the trees of each block. An error of the source is raised after all results before it."""
         try:
             yield from self._results()
         finally:
-            for slot in self.flying:  # where nobody asks any more
+            for slot in self.flying:  # if the caller stopped early
                 slot.finish()
                 slot.lane.hand_back(slot)
         if self.fault is not None:
@@ -203,7 +203,7 @@ class _Run:
         while self.has_more or self.sizes:
             self._read()
             pool = next((pool for pool in self.pools if pool.is_full), None)
-            if pool is None and not self.flying:  # no more is to come, or too much is held
+            if pool is None and not self.flying:  # the source is at its end, or too many sentences are held
                 pool = max(self.pools, key=lambda each: each.n_pieces)
             if pool is not None and pool.n_pieces and len(self.flying) < IN_FLIGHT:
                 self.flying.append(pool.lane.start(self.standing, pool.take()))
@@ -213,7 +213,7 @@ class _Run:
                 yield self._leave(self.sizes.popleft())
 
     def _read(self) -> None:
-        """Hold more sentences until some buffer can be filled."""
+        """Read more sentences until some buffer can be filled."""
         standing = self.standing
         while self.has_more and len(standing) < MOST_HELD and not any(pool.is_full for pool in self.pools):
             try:
@@ -221,7 +221,7 @@ class _Run:
             except StopIteration:
                 self.has_more = False
                 return
-            except Exception as error:  # what came before it is not to be lost
+            except Exception as error:  # raised later, so that earlier results are not lost
                 self.has_more, self.fault = False, error
                 return
             numbers = standing.add(packed, self.engine.most)
@@ -232,7 +232,7 @@ class _Run:
             self._wait(numbers[n_pieces <= self.engine.longest])
 
     def _wait(self, numbers: Numbers, *, first: bool = False) -> None:
-        """Put sentences into the pools of their lengths."""
+        """Put sentences into the pools for their lengths."""
         n_pieces = self.standing["n_pieces"][numbers - self.standing.first]
         shortest = 0
         for pool in self.pools:
@@ -241,7 +241,7 @@ class _Run:
             shortest = pool.lane.room.longest
 
     def _finish(self, slot: Slot) -> None:
-        """Take over the answer to a buffer: sentences end, or wait for their next step."""
+        """Process the answer to a buffer: each sentence ends or waits for its next step."""
         standing, buffer, answer = self.standing, slot.buffer, slot.finish()
         rows, words, n_words = buffer.numbers - standing.first, buffer.words - standing.first_word, len(buffer.words)
         of_word = buffer.host["sentences"][:n_words]
@@ -250,7 +250,7 @@ class _Run:
         is_ending = state & ENDED > 0
         is_done = is_forced | (is_ending & (state & IS_TREE > 0))
         goes_on = ~is_ending & ~is_forced
-        is_new = (is_done | goes_on)[of_word]  # the others are to have their trees searched, or wait for that
+        is_new = (is_done | goes_on)[of_word]  # the others need a tree search, now or later
         standing["heads"][words[is_new]] = answer.heads[:n_words][is_new]
         standing["labels"][words[is_new]] = answer.labels[:n_words][is_new]
         if self.plan.predicts_tags:
@@ -268,7 +268,7 @@ class _Run:
         slot.lane.hand_back(slot)
 
     def _search(self, row: int, arcs: np.ndarray) -> None:
-        """Find the heads of the best tree; what is left to find are labels for them."""
+        """Find the heads of the best tree; one more step then finds their labels."""
         standing = self.standing
         start, size = standing.word_starts[row], standing["n_words"][row]
         heads = self.plan.decoder.best_heads(torch.from_numpy(arcs[:size, :size]))
@@ -276,7 +276,7 @@ class _Run:
         standing["is_forced"][row] = 1
 
     def _leave(self, n_sentences: int) -> PackedTrees:
-        """The trees of the first block, which is held no longer."""
+        """Return the trees of the first block and drop it."""
         standing = self.standing
         n_words = standing["n_words"][:n_sentences].sum()
         is_word = standing["numbers"][:n_words] > 0
@@ -286,7 +286,7 @@ class _Run:
 
     @torch.no_grad()
     def _alone(self, number: int) -> None:
-        """Parse a sentence that is too long for any room as `run` does."""
+        """Parse a sentence that is too long for any room, as `parsing.batches` would."""
         standing, plan, subwords = self.standing, self.plan, self.plan.model.subwords
         assert subwords is not None
         row = number - standing.first
@@ -319,11 +319,11 @@ class _Run:
 
 
 class Pool:
-    """Sentences that wait for a lane."""
+    """The sentences that wait for one lane."""
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
-        self.waiting: deque[tuple[Numbers, Numbers]] = deque()  # sentences, and their pieces
+        self.waiting: deque[tuple[Numbers, Numbers]] = deque()  # sentences and their numbers of pieces
         self.n_pieces = self.n_sentences = 0
 
     @property
@@ -332,14 +332,14 @@ class Pool:
         return self.n_pieces >= self.lane.room.pieces or self.n_sentences >= self.lane.room.sentences
 
     def add(self, numbers: Numbers, n_pieces: Numbers, *, first: bool) -> None:
-        """Let sentences wait behind the others, or before them."""
+        """Add sentences at the end of the queue, or with `first` at its start."""
         if len(numbers):
             (self.waiting.appendleft if first else self.waiting.append)((numbers, n_pieces))
             self.n_pieces += int(n_pieces.sum())
             self.n_sentences += len(numbers)
 
     def take(self) -> Numbers:
-        """As many of the first ones as go into a buffer."""
+        """Remove and return as many sentences from the start of the queue as fit into a buffer."""
         room, taken, left, n_left = self.lane.room, [], self.lane.room.pieces, self.lane.room.sentences
         while self.waiting and n_left:
             numbers, n_pieces = self.waiting.popleft()

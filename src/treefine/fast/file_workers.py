@@ -1,8 +1,8 @@
-"""Parse treebank files on a GPU while worker processes read, tokenise and write beside the model.
+"""Parse treebank files on a GPU while worker processes read, tokenise and write.
 
 This process cuts a file into parts of whole sentences. A worker reads a part and packs it into arrays, the engine finds
-the trees, and a worker reads the part again and writes it with its trees. Reading a part again costs about as much as
-sending its sentences here and back, and lets this process handle nothing but arrays and text. Workers import this
+the trees, and a worker reads the part again and writes it with its trees. Reading a part twice costs about as much as
+sending its sentences to this process and back, and this process then handles only arrays and text. Workers import this
 module, so it must not import torch.
 """
 
@@ -69,7 +69,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What a worker needs to know about the parser."""
+    """The settings of the parser that a worker needs."""
 
     tokenizer: str  # as JSON
     special: Mapping[str, str]  # the special pieces of the tokenizer: Subwords.settings
@@ -83,7 +83,7 @@ class WorkerSettings:
 
     @classmethod
     def of(cls, parser: Parser) -> WorkerSettings | None:
-        """Return the settings for this parser, or None if a packed part does not hold all that the parser reads."""
+        """Return the settings for this parser, or None if it reads more than a packed part holds."""
         model, initial = parser.model, parser.initial
         names = None
         if isinstance(initial, Renamed):
@@ -113,7 +113,7 @@ class FilePart(NamedTuple):
     to: str | None = None  # the output format, if it differs
 
     def sentences(self, *, number: int = 1) -> Iterator[Sentence]:
-        """Yield the sentences, numbered from `number`; raise the first fault."""
+        """Yield the sentences, numbered from `number`; raise an error at the first fault."""
         for read in read_stretch(self.stretch, FORMATS[self.format], self.path, number=number):
             if not isinstance(read, Sentence):
                 raise read.faults[0]
@@ -125,7 +125,7 @@ class FilePart(NamedTuple):
 
 
 class PackedPart(NamedTuple):
-    """The sentences of a part before its first fault. Faults and warnings number sentences from the part's first."""
+    """The sentences of a part before its first fault. Faults and warnings count sentences from the part's start."""
 
     packed: Packed
     fault: TreebankError | None
@@ -139,11 +139,11 @@ class WrittenPart(NamedTuple):
 
     first: str  # the first sentence
     rest: str
-    gap: str  # what separates it from the sentences of another file; usually nothing
+    gap: str  # the separator before sentences of another file; usually empty
 
 
 class Scribe:
-    """Reads and writes parts of files, in a worker or in this process."""
+    """A reader and writer of file parts, in a worker or in this process."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
@@ -183,7 +183,7 @@ class Scribe:
 
 
 def write_part(sentences: Sequence[Sentence], *, is_start: bool) -> WrittenPart:
-    """Return the text of sentences in a file; `is_start` if the file begins with them."""
+    """Return the text of sentences in a file; `is_start` says whether the file begins with them."""
     first, *rest = texts_in_file(sentences, is_start=is_start)
     return WrittenPart(first, "".join(rest), gap_after(sentences[-1].layout))
 
@@ -198,19 +198,19 @@ def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError
 
 
 def default_workers(n_cores: int | None = None) -> int:
-    """Return how many workers suit this number of cores, by default the cores that this process may use."""
+    """Return a good number of workers for this number of cores, by default those that this process may use."""
     if n_cores is None:
         n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(0, min(_MOST_WORKERS, n_cores - _OTHER_CORES))
 
 
 def run_tasks() -> None:
-    """Run the tasks that arrive on standard input until it is closed; the main function of a worker.
+    """Run the tasks that arrive on standard input until it is closed. This is the main function of a worker.
 
-    A worker therefore ends with the process that started it, even if that one is killed.
+    A worker therefore ends with the process that started it, even if that process is killed.
     """
     tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # so that nothing a library prints gets between the answers
+    os.dup2(2, 1)  # so that output printed by a library does not mix with the answers
     with suppress(EOFError, BrokenPipeError, pickle.UnpicklingError):
         scribe = Scribe(pickle.load(tasks))
         while True:
@@ -238,7 +238,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             env=os.environ | _ENVIRONMENT,
         )
-        self._unsent: WorkerSettings | None = settings  # sent by a thread: it blocks until the process reads it
+        self._unsent: WorkerSettings | None = settings  # sent by a thread, as it blocks until the worker reads
 
     def run(self, method: Callable[..., _Value], arguments: tuple[Any, ...]) -> _Value:
         """Run a method of the worker's Scribe and return its result."""
@@ -258,19 +258,19 @@ class _Worker:
 
 
 class WorkerPool:
-    """An executor whose threads each wait for a worker; it starts the workers once there is enough input."""
+    """A pool of workers, with one thread waiting for each; the workers start once there is enough input."""
 
     def __init__(self, settings: WorkerSettings, n_workers: int, *, start_after: int = _START_AFTER) -> None:
-        self.ahead = 2 * n_workers + 1  # parts to read before they are needed
+        self.ahead = 2 * n_workers + 1  # how many parts to read ahead
         self.workers: list[_Worker] = []
         self._settings, self._n_workers, self._start_after = settings, n_workers, start_after
         self._n_bytes = 0
-        self._scribe: Scribe | None = None  # for what this process does itself
+        self._scribe: Scribe | None = None  # for tasks that this process runs itself
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._threads = ThreadPoolExecutor(max(1, n_workers))
 
     def read(self, part: FilePart) -> Future[PackedPart]:
-        """Have a part read."""
+        """Start to read a part."""
         self._n_bytes += len(part.stretch.data)
         if not self.workers and self._n_bytes > self._start_after:
             for _ in range(self._n_workers):
@@ -298,7 +298,7 @@ class WorkerPool:
             self._idle.put(worker)
 
     def close(self) -> None:
-        """Kill the workers, which have nothing to lose."""
+        """Kill the workers; they hold no state worth saving."""
         for worker in self.workers:
             worker.process.kill()
         self._threads.shutdown(cancel_futures=True)
@@ -309,7 +309,7 @@ class WorkerPool:
 
 @dataclass
 class FileReport:
-    """What a run finds on the way."""
+    """The observations of a run: information lost in the output format, warnings, and progress."""
 
     lost: Counter[str] = field(default_factory=Counter)  # what the output format cannot represent
     on_warning: Callable[[TreefineError], None] = lambda _: None  # called for the first sentence without tags
@@ -317,16 +317,16 @@ class FileReport:
 
 
 class FileParser:
-    """Parses the parts of files with an engine and workers; close it by leaving its context."""
+    """A parser of file parts with an engine and workers; a context manager that stops the workers at its end."""
 
     def __init__(self, pool: WorkerPool, engine: _Engine, parse: _Parse) -> None:
         self.pool, self._engine, self._parse = pool, engine, parse
 
     @classmethod
     def of(cls, parser: Parser, workers: int | None = None) -> FileParser | None:
-        """Return the FileParser for a parser, or None if workers are of no use to it, as on a CPU.
+        """Return the FileParser for a parser, or None if it cannot use workers, as on a CPU.
 
-        If no number of workers is given, `default_workers` start once the input is long enough.
+        If no number of workers is given, `default_workers()` of them start once the input is long enough.
         """
         n_workers = default_workers() if workers is None else workers
         if not n_workers or parser.engine is None or (settings := WorkerSettings.of(parser)) is None:
@@ -343,9 +343,9 @@ class FileParser:
         self.pool.close()
 
     def texts(self, parts: Iterable[FilePart], report: FileReport, *, skip: int = 0) -> Iterator[str]:
-        """Yield the text of the output, some sentences at a time, without the first `skip` sentences.
+        """Yield the text of the output, a few sentences at a time, without the first `skip` sentences.
 
-        The first sentence of each part comes alone. A fault of the input is raised after all the text before it.
+        The first sentence of each part comes alone. An error in the input is raised after all the text before it.
         """
         run, gap = _Run(parts, self.pool, self._parse, report, skip), ""
         for first, rest, next_gap in run.written(self._engine):
@@ -372,9 +372,9 @@ class _Run:
     def __init__(
         self, parts: Iterable[FilePart], pool: WorkerPool, parse: _Parse, report: FileReport, skip: int
     ) -> None:
-        self.fault: TreefineError | None = None  # of the input, behind everything that was read
+        self.fault: TreefineError | None = None  # of the input, after everything that was read
         self._parts, self._pool, self._parse, self._report = parts, pool, parse, report
-        self._skip = skip  # sentences that are still to be left out
+        self._skip = skip  # how many sentences are still to be left out
         self._n_sentences = 0  # read so far from the current file
         self._is_start = not skip
         self._is_warned = False
@@ -411,7 +411,7 @@ class _Run:
             yield read.packed
 
     def _read(self) -> Iterator[tuple[_Block, PackedPart]]:
-        """Yield each part and what was read from it, while the pool reads the parts after it."""
+        """Yield each part with its packed sentences, while the pool reads the parts after it."""
         for part, reading in _drawn_ahead(self._submitted(), self._pool.ahead):
             read = reading.result()
             yield self._noted(part, read), read
@@ -425,7 +425,7 @@ class _Run:
             self._source_fault = error
 
     def _noted(self, part: FilePart, read: PackedPart) -> _Block:
-        """Count the sentences of a part and report what was found in it."""
+        """Count the sentences of a part, and report its losses, warnings and faults."""
         if part.stretch.line == 1:  # the first part of a file
             self._n_sentences = 0
         n_sentences, n_before = len(read.packed), self._n_sentences
@@ -444,7 +444,7 @@ class _Run:
         return block
 
     def _finished(self, *, n_left: int) -> Iterator[WrittenPart]:
-        """Yield what is written by now, in order; wait until at most `n_left` parts are left."""
+        """Yield the parts that are written, in order; wait until at most `n_left` parts are left."""
         while self._writing and (len(self._writing) > n_left or self._writing[0][1].done()):
             block, writing = self._writing.popleft()
             yield writing.result()
@@ -459,7 +459,7 @@ class _Run:
 
 
 def _drawn_ahead(items: Iterable[_Value], n: int) -> Iterator[_Value]:
-    """Yield the items in order; the n - 1 items after each one are drawn before it is yielded."""
+    """Yield the items in order, but draw the n - 1 items after each one before yielding it."""
     held: deque[_Value] = deque()
     for item in items:
         held.append(item)
@@ -469,7 +469,7 @@ def _drawn_ahead(items: Iterable[_Value], n: int) -> Iterator[_Value]:
 
 
 def _moved(error: TreebankError, n_before: int) -> TreebankError:
-    """Number the sentence of an error as in its file, which has `n_before` sentences before the part."""
+    """Renumber the sentence of an error from its part to its file, which has `n_before` sentences before the part."""
     error.sentence = None if error.sentence is None else error.sentence + n_before
     return error
 

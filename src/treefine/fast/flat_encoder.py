@@ -1,7 +1,7 @@
 """Encode rows of pieces laid end to end, for parsing on a CPU.
 
-Only attention looks beyond a single piece, so no row is padded to the length of the longest: rows of one length attend
-together, block by block, and all other work runs over all pieces at once.
+Only attention looks beyond a single piece, so rows need no padding to the length of the longest row. Rows of equal
+length attend together, as a block; everything else is computed over all pieces at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FlatEncoder(TransformerEncoder):
         *,
         rows_at_once: int | None = None,
     ) -> Float[Tensor, "batch word width"]:
-        """Return the vector of each word's first piece; without gradients."""
+        """Return the vector of each word's first piece, without gradients."""
         if torch.is_grad_enabled():
             hint = "Call it under torch.no_grad(); train with the model itself, in float32."
             raise ModelError("This encoder only parses; nothing can be learned with it.", hint=hint)
@@ -60,40 +60,40 @@ class FlatEncoder(TransformerEncoder):
 
 
 class Block(NamedTuple):
-    """Rows of one length."""
+    """Rows of equal length."""
 
-    rows: Int[np.ndarray, " row"]  # which of the inputs' rows these are
-    start: int  # the first of their pieces
+    rows: Int[np.ndarray, " row"]  # their numbers among the inputs' rows
+    start: int  # their first piece
     length: int  # of each row, padding included
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.rows)
 
     @property
     def stop(self) -> int:
-        """Where its pieces end."""
+        """The end of its pieces."""
         return self.start + self.n_rows * self.length
 
     def of(self, x: Float[Tensor, "piece attn width"]) -> Float[Tensor, "row attn place width"]:
-        """The pieces of the block as rows."""
+        """Return the pieces of the block as rows."""
         return x[self.start : self.stop].view(self.n_rows, self.length, *x.shape[1:]).transpose(1, 2)
 
 
 @dataclass(frozen=True)
 class FlatRows:
-    """Where the pieces of some rows are when they are laid end to end, shorter rows first."""
+    """The layout of some rows that are laid end to end, shorter rows first."""
 
-    index: Int[Tensor, " piece"]  # where each piece is among all the inputs' pieces
+    index: Int[Tensor, " piece"]  # the index of each piece in the padded inputs
     rows: Int[Tensor, " piece"]  # the row of each piece …
     places: Int[Tensor, " piece"]  # … and its place in that row
-    starts: Int[Tensor, " row"]  # the first piece of each of the inputs' rows; only those of the rows asked for count
+    starts: Int[Tensor, " row"]  # the first piece of each of the inputs' rows; valid only for the chosen rows
     blocks: tuple[Block, ...]
 
     @classmethod
     def of(cls, inputs: PieceInputs, chosen: slice) -> FlatRows:
-        """Those of the chosen rows. Each is as long as its own pieces ask for, not as the longest row."""
+        """Lay out the chosen rows. The length of a row depends on its own pieces, not on the longest row."""
         width = inputs.pieces.shape[1]
         numbers = range(inputs.n_rows)[chosen]
         lengths = np.array([padded_length(inputs.row_lengths[n], inputs.padded_to, width) for n in numbers])
@@ -113,7 +113,7 @@ class FlatRows:
         return cls(**{name: torch.from_numpy(array) for name, array in arrays.items()}, blocks=blocks)
 
     def take(self, padded: Int[Tensor, "row place"]) -> Int[Tensor, " piece"]:
-        """What the pieces have of something that is padded."""
+        """Return the values of the pieces from a padded tensor."""
         return padded.flatten()[self.index]
 
     def __len__(self) -> int:
@@ -123,21 +123,21 @@ class FlatRows:
 
 @dataclass(frozen=True)
 class FlatRelations:
-    """`Relations` of pieces laid end to end, and the bias of all pairs in one tensor, to which they are added."""
+    """`Relations` of pieces laid end to end, and one tensor with the bias of all pairs, to which they are added."""
 
-    above: Int[Tensor, " piece"]  # counted through all pieces
+    above: Int[Tensor, " piece"]  # an index among all pieces
     up: Int[Tensor, " piece"]
     down: Int[Tensor, " piece"]
     has_graph: Float[Tensor, "piece 1 1"]  # 1 or 0
-    cells: Int[Tensor, " up_and_down"]  # where in the bias a piece is query to the piece above it; where it is its key
-    bias: Float[Tensor, "_ cell"]  # of each attention head, or of all
+    cells: Int[Tensor, " up_and_down"]  # in the bias: each piece as query with the piece above it; then the reverse
+    bias: Float[Tensor, "_ cell"]  # one row per attention head, or one row for all
 
     @classmethod
     def of(cls, relations: Relations, rows: FlatRows, biases: Sequence[Float[Tensor, "_ _ _ _"]]) -> FlatRelations:
         """Lay the relations of some rows end to end."""
         above, up, down = (rows.take(each) for each in (relations.above, relations.up, relations.down))
         lengths = np.repeat([each.length for each in rows.blocks], [each.n_rows for each in rows.blocks])
-        before = np.repeat(np.cumsum(lengths**2) - lengths**2, lengths)  # the cells of the rows before
+        before = np.repeat(np.cumsum(lengths**2) - lengths**2, lengths)  # the cells of earlier rows
         first, length = torch.from_numpy(before), torch.from_numpy(np.repeat(lengths, lengths))
         cells = torch.cat([first + rows.places * length + above, first + above * length + rows.places])
         pairs = [
@@ -150,7 +150,7 @@ class FlatRelations:
 
 @dataclass(frozen=True)
 class FlatAttention:
-    """Attention within rows laid end to end: torch's own, block by block, and a correction where there are arcs."""
+    """Attention within rows laid end to end: torch's attention, block by block, with corrections for the arcs."""
 
     rows: FlatRows
     biases: Sequence[Float[Tensor, "_ _ _ _"]]  # of each block
@@ -183,17 +183,17 @@ class FlatAttention:
         values: Float[Tensor, "relation width"],
         relations: FlatRelations,
     ) -> Float[Tensor, "piece attn width"]:
-        """Put the shares of the arcs in the scores into the mask of torch's own attention.
+        """Attend with a graph: add the arcs' terms of the scores to the mask of torch's attention.
 
-        That attention never holds the weights of all pairs. The two weights of each piece that the values need are
-        computed again, from the sums that it returns.
+        That attention never stores the weights of all pairs. The values need two weights per piece, which are computed
+        again from the log-sums that it returns.
         """
         n_attn, width = query.shape[1:]
         above, cells = relations.above, relations.cells.expand(n_attn, -1)
         key_shares, value_shares = keys - keys[NONE], values - values[NONE]
         query_above, key_above = query.index_select(0, above), key.index_select(0, above)
 
-        # Products are written over each other: to ask for memory takes longer than to multiply.
+        # All products reuse one buffer: allocating memory takes longer than multiplying.
         product = torch.empty_like(query_above)
         up_share = torch.mul(query, F.embedding(relations.up, key_shares)[:, None], out=product).sum(
             -1
@@ -202,7 +202,7 @@ class FlatAttention:
         shares = relations.bias.expand(n_attn, -1).clone().scatter_add_(1, cells, torch.cat([up_share, down_share]).T)
         found, log_sums = self._attended(query, key, value, shares)
 
-        up_share, down_share = shares.gather(1, cells).T.chunk(2)  # what the bias adds is in these
+        up_share, down_share = shares.gather(1, cells).T.chunk(2)  # these include the bias
         up = key_above.mul_(query).sum(-1).mul_(1 / math.sqrt(width)).add_(up_share).sub_(log_sums).exp_()
         down = query_above.mul_(key).sum(-1).mul_(1 / math.sqrt(width)).add_(down_share)
         down = down.sub_(log_sums.index_select(0, above)).exp_()
@@ -219,7 +219,7 @@ class FlatAttention:
         value: Float[Tensor, "piece attn width"],
         shares: Float[Tensor, "attn cell"],
     ) -> tuple[Float[Tensor, "piece attn width"], Float[Tensor, "piece attn"]]:
-        """Return what torch's attention gives, and for each piece the logarithm of the sum that divides its weights."""
+        """Return the output of torch's attention, and for each piece the logarithm of its softmax denominator."""
         attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         found, sums, first = [], [], 0
         for block in self.rows.blocks:

@@ -1,7 +1,7 @@
-"""Attend within rows of pieces laid end to end, with or without a graph, in one kernel of a GPU.
+"""Attend within rows of pieces laid end to end, with or without a graph, in one GPU kernel.
 
-`model.attention.attend` is the reference: nearly all relations are NONE, so a graph adds two cells for each piece. Here
-the two are added while the scores are in registers, and nothing of pieces × pieces is written or kept.
+`model.attention.attend` is the reference: nearly all relations are NONE, so a graph changes two cells per piece. Here
+the two cells are changed while the scores are in registers, and no matrix of pieces × pieces is ever stored.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from torch import Tensor
 from treefine.model.attention import RelationTables, attend
 from treefine.model.relations import NONE, Relations
 
-QUERIES, KEYS = 32, 32  # of a block. They do not depend on the batch, and so no result does
-WARPS = 2  # one for 16 queries, as many as the hardware multiplies at once; twice as many in float32
-FORWARD_QUERIES, FORWARD_WARPS = 64, 4  # on the way there in half precision, which needs fewer registers
-TABLE_PIECES, TABLE_RELATIONS, TABLE_WARPS = 64, 64, 4  # of a block in the gradients of tables
-_NARROWEST = 16  # that a GPU's matrix product takes
-N_SHARES = 5  # numbers that a table row is multiplied by, for each piece and attention head
+QUERIES, KEYS = 32, 32  # block size; it does not depend on the batch, so neither does any result
+WARPS = 2  # one per 16 queries, the tile height of the hardware; twice as many in float32
+FORWARD_QUERIES, FORWARD_WARPS = 64, 4  # in the forward pass in half precision, which needs fewer registers
+TABLE_PIECES, TABLE_RELATIONS, TABLE_WARPS = 64, 64, 4  # block size for the gradients of relation tables
+_NARROWEST = 16  # the smallest width of a matrix product on a GPU
+N_SHARES = 5  # coefficients of table rows, per piece and attention head
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Where each row stands among the pieces. A row of length 0 is skipped; pieces of no row get zeros."""
+    """The position of each row among the pieces. A row of length 0 is skipped; pieces outside all rows get zeros."""
 
     starts: Int[Tensor, " row"]
     lengths: Int[Tensor, " row"]
-    longest: int  # no row is longer; known without asking the device
-    by_distance: Float[Tensor, "attn distance"] | None = None  # added to scores: of distance -reach … reach (MPNet)
+    longest: int  # an upper bound of the lengths, known on the host
+    by_distance: Float[Tensor, "attn distance"] | None = None  # bias for distances -reach … reach (MPNet)
 
     @classmethod
     def padded(cls, is_piece: Bool[Tensor, "row piece"], by_distance: Tensor | None = None) -> Rows:
-        """Rows of one size, which begin with their pieces."""
+        """Return rows of equal size, in which padding follows the pieces."""
         n_rows, n_pieces = is_piece.shape
         starts = torch.arange(0, n_rows * n_pieces, max(1, n_pieces), device=is_piece.device)[:n_rows]
         by_distance = None if by_distance is None else by_distance.contiguous()
@@ -49,9 +49,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class FusedAttention:
-    """Attention within rows of pieces: one kernel on a GPU; elsewhere padded, as the reference.
+    """Attention within rows of pieces: one kernel on a GPU; elsewhere the padded reference implementation.
 
-    The pieces are laid end to end, or padded; in both cases the relations have the same layout.
+    The pieces may be laid end to end or padded; the relations have the same layout as the pieces.
     """
 
     rows: Rows
@@ -65,7 +65,7 @@ class FusedAttention:
         tables: RelationTables | None,
         dropout: float = 0.0,
     ) -> Float[Tensor, "*row piece attn width"]:
-        """Return the new value of each piece. Padding, which nobody reads, gets zeros."""
+        """Return the new value of each piece. Padding, which is never read, gets zeros."""
         flat = [each.flatten(0, -3) for each in (query, key, value)]  # [piece, attn, width]
         if not is_available(query.device):
             return self._padded(flat, tables).view_as(query)
@@ -85,7 +85,7 @@ class FusedAttention:
         places = torch.arange(rows.longest, device=query.device)
         is_piece: Bool[Tensor, "row place"] = places < rows.lengths[:, None]
         index = torch.where(is_piece, rows.starts[:, None] + places, 0)
-        is_masked = ~is_piece & is_piece.any(1, keepdim=True)  # an empty row masks nothing, or it would have no weights
+        is_masked = ~is_piece & is_piece.any(1, keepdim=True)  # an empty row masks nothing, to avoid NaN
         bias = torch.zeros(is_piece.shape, dtype=query.dtype, device=query.device).masked_fill(is_masked, -math.inf)
         bias = bias[:, None, None]  # [row, 1, 1, place]
         if rows.by_distance is not None:
@@ -105,9 +105,9 @@ class FusedAttention:
 
 @dataclass(frozen=True)
 class RowRelations:
-    """`Relations` of pieces laid end to end, with the rows of a layer's tables: what the kernels read."""
+    """`Relations` of pieces laid end to end, with the rows of a layer's tables, as the kernels read them."""
 
-    above: Int[Tensor, " piece"]  # counted in its own row
+    above: Int[Tensor, " piece"]  # an index in the piece's own row
     up: Int[Tensor, " piece"]
     down: Int[Tensor, " piece"]
     has_graph: Bool[Tensor, " row"]
@@ -117,19 +117,19 @@ class RowRelations:
 
 @cache
 def is_available(device: torch.device) -> bool:
-    """Whether the kernels run there: on a GPU that multiplies bfloat16, where Triton is installed and can compile."""
+    """Return whether the kernels run on a device: a GPU with bfloat16, if Triton is installed and can compile."""
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0) and _compiles(device)
 
 
 def _compiles(device: torch.device) -> bool:
-    """Whether a kernel can be made: Triton needs a C compiler, which not every machine has. If not, that is told."""
+    """Return whether Triton can compile a kernel, and warn if not: it needs a C compiler, which may be missing."""
     query = torch.zeros(1, 1, _NARROWEST, dtype=torch.float16, device=device)
     row = torch.ones(1, dtype=torch.int32, device=device)
     try:
         attend_rows(query, query, query, rows=Rows(row - 1, row, 1))
-    except Exception as error:  # of whatever library is missing
+    except Exception as error:  # its type depends on what is missing
         warnings.warn(f"Triton cannot compile here, so attention is slower: {error}", RuntimeWarning, stacklevel=3)
         return False
     return True
@@ -144,7 +144,7 @@ def attend_rows(
     relations: RowRelations | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "piece attn width"]:
-    """What each piece attends to in its row; without relations as the plain encoder."""
+    """Return the new value of each piece from its row; without relations, the same as the plain encoder."""
     if query.stride() != key.stride() or query.stride() != value.stride() or query.stride(2) != 1:
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     seed = torch.randint(2**31 - 1, (1,), dtype=torch.int32, device=query.device) if dropout else None
@@ -190,7 +190,7 @@ class _Call:
 
     @property
     def shape(self) -> dict[str, Any]:
-        """What a kernel is compiled for."""
+        """The compile-time arguments of a kernel."""
         return _widths(self.query) | {
             "QUERIES": QUERIES,
             "KEYS": KEYS,
@@ -198,7 +198,7 @@ class _Call:
             "READS_DISTANCE": self.rows.by_distance is not None,
             "DROPS": self.dropout > 0,
             "num_warps": WARPS * (2 if self.query.dtype == torch.float32 else 1),
-            "num_stages": 1,  # most rows are one or two blocks long: there is nothing to fetch ahead
+            "num_stages": 1,  # most rows are one or two blocks long, so prefetching is of no use
         }
 
     def grid(self, block: int) -> tuple[int, int, int]:
@@ -262,7 +262,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _backward(call: _Call, out: Tensor, log_sums: Tensor, grad: Tensor) -> Sequence[Tensor | None]:
-    """The gradients of query, key, value, key rows, value rows and the bias by distance."""
+    """Return the gradients of query, key, value, key rows, value rows and the bias by distance."""
     from treefine.fast import fused_kernels
 
     n_pieces, n_attn, width = out.shape
@@ -307,13 +307,13 @@ def _backward(call: _Call, out: Tensor, log_sums: Tensor, grad: Tensor) -> Seque
 
 
 def _with_none(shares: Float[Tensor, "relation width"]) -> Float[Tensor, "relation width"]:
-    """The gradient of a table from that of its rows less NONE's; NONE's own holds what it has apart from them."""
+    """Return the gradient of a table, from the gradients of the differences `row - NONE` and of NONE on its own."""
     shares[NONE] -= shares.sum(0) - shares[NONE]
     return shares
 
 
 def _folded(of_distance: Float[Tensor, "attn distance"], reach: int) -> Float[Tensor, "attn near"]:
-    """The gradients of distances up to `reach`; those beyond belong to the last one on their side."""
+    """Return the gradients of distances up to `reach`; larger distances count as the last one on their side."""
     beyond = of_distance.shape[1] // 2 - reach
     if beyond <= 0:
         return torch.nn.functional.pad(of_distance, (-beyond, -beyond))

@@ -1,8 +1,8 @@
-"""Attention over rows of pieces and a graph as Triton kernels, and its gradients. `fused_attention` calls them."""
+"""Triton kernels for attention over rows of pieces with a graph, and its gradients. `fused_attention` calls them."""
 
 from __future__ import annotations
 
-from typing import no_type_check  # else jaxtyping wraps, in tests, what Triton has to read
+from typing import no_type_check  # in tests, jaxtyping would otherwise wrap functions that Triton has to read
 
 import triton
 import triton.language as tl
@@ -20,7 +20,7 @@ def forward(
     WIDTH: tl.constexpr, PADDED: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
     READS_GRAPH: tl.constexpr, READS_DISTANCE: tl.constexpr, DROPS: tl.constexpr, KEEPS_SUMS: tl.constexpr,
 ):  # fmt: skip
-    """The values that each query of a block attends to, with a running softmax over blocks of keys."""
+    """Compute the new values of a block of queries, with a running softmax over blocks of keys."""
     attn, n_attn, row = tl.program_id(1), tl.num_programs(1), tl.program_id(2)
     length = tl.load(lengths + row).to(tl.int32)
     first = tl.program_id(0) * QUERIES
@@ -39,8 +39,8 @@ def forward(
         random_i = random_of_query(seed, start, i, attn, n_attn)
 
     highest = tl.full([QUERIES], float("-inf"), tl.float32)
-    total = tl.zeros([QUERIES], tl.float32)  # of the weights before dropout
-    kept_total = tl.zeros([QUERIES], tl.float32)  # and after it
+    total = tl.zeros([QUERIES], tl.float32)  # the sum of the weights before dropout …
+    kept_total = tl.zeros([QUERIES], tl.float32)  # … and after it
     up_weight, down_weight = tl.zeros([QUERIES], tl.float32), tl.zeros([QUERIES], tl.float32)
     attended = tl.zeros([QUERIES, PADDED], tl.float32)
     for before in range(0, length, KEYS):
@@ -87,7 +87,7 @@ def forward(
 @triton.jit
 @no_type_check
 def vectors_at(start, places, is_there, d, stride, WIDTH: tl.constexpr):
-    """The vectors at some places, zeros where there are none."""
+    """Load the vectors at some places; zeros if `is_there` is false."""
     mask = is_there[:, None] & (d < WIDTH)[None, :]
     return tl.load(start + places[:, None] * stride + d[None, :], mask=mask, other=0.0)
 
@@ -95,7 +95,7 @@ def vectors_at(start, places, is_there, d, stride, WIDTH: tl.constexpr):
 @triton.jit
 @no_type_check
 def related(above, ids, places, is_there):
-    """The piece above each piece, and the relation between the two; -1 where that is NONE."""
+    """Load the piece above each piece, or -1 if the relation is NONE, and the relation between the two."""
     relations = tl.load(ids + places, mask=is_there, other=NO_RELATION).to(tl.int32)
     pieces = tl.load(above + places, mask=is_there, other=-1).to(tl.int32)
     return tl.where(relations == NO_RELATION, -1, pieces), relations
@@ -104,28 +104,31 @@ def related(above, ids, places, is_there):
 @triton.jit
 @no_type_check
 def table_rows(table, relations, d, WIDTH: tl.constexpr):
-    """The rows of some relations in a table."""
+    """Load the table rows of some relations."""
     return tl.load(table + relations[:, None] * WIDTH + d[None, :], mask=(d < WIDTH)[None, :], other=0.0)
 
 
 @triton.jit
 @no_type_check
 def row_of_none(table, d, WIDTH: tl.constexpr):
-    """The row of NONE, as float32."""
+    """Load the table row of NONE as float32."""
     return tl.load(table + NO_RELATION * WIDTH + d, mask=d < WIDTH, other=0.0).to(tl.float32)
 
 
 @triton.jit
 @no_type_check
 def product(x, y):
-    """Each vector times one other."""
+    """Return the dot product of each vector of x with its vector of y."""
     return tl.sum(x.to(tl.float32) * y.to(tl.float32), 1)
 
 
 @triton.jit
 @no_type_check
 def added_shares(x, with_up, with_none, downs, is_up, is_down, PRECISION: tl.constexpr):
-    """Each vector times the row of its relation to each key, less NONE's; one key is above it, others are below it."""
+    """Return each vector's product with the row of its relation to each key, minus the product with NONE's row.
+
+    It is zero except for the key above the vector's piece and the keys below it.
+    """
     with_down = tl.dot(x, tl.trans(downs), input_precision=PRECISION) - with_none[:, None]
     return tl.where(is_up, with_up[:, None], 0.0) + tl.where(is_down, with_down, 0.0)
 
@@ -133,7 +136,7 @@ def added_shares(x, with_up, with_none, downs, is_up, is_down, PRECISION: tl.con
 @triton.jit
 @no_type_check
 def share_of_distance(table, i, j, attn, reach):
-    """What the distance from each query to each key adds to the score; all beyond `reach` count as there."""
+    """Load the bias for the distance from each query to each key; distances are clipped to `reach`."""
     distance = tl.minimum(tl.maximum(j[None, :] - i[:, None], -reach), reach)
     return tl.load(table + attn * (2 * reach + 1) + distance + reach).to(tl.float32)
 
@@ -141,14 +144,14 @@ def share_of_distance(table, i, j, attn, reach):
 @triton.jit
 @no_type_check
 def random_of_query(seed, start, i, attn, n_attn):
-    """Bits of its own for each query and attention head."""
+    """Return independent random bits for each query and attention head."""
     return tl.randint(tl.load(seed), ((start + i) * n_attn + attn).to(tl.int32)).to(tl.uint32, bitcast=True)
 
 
 @triton.jit
 @no_type_check
 def dropout_factor(random_i, j, rate):
-    """What dropout multiplies each weight by. A hash of the query's bits and the key is cheaper than bits for each."""
+    """Return the dropout factor of each weight. Hashing the query's bits with the key is cheaper than new bits."""
     x = random_i[:, None] + j.to(tl.uint32)[None, :] * 0x9E3779B9
     x = (x ^ (x >> 16)) * 0x85EBCA6B
     x = (x ^ (x >> 13)) * 0xC2B2AE35
@@ -165,7 +168,7 @@ def backward_of_queries(
     WIDTH: tl.constexpr, PADDED: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
     READS_GRAPH: tl.constexpr, READS_DISTANCE: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a block of queries, and what the table rows of their `up` relations are multiplied by."""
+    """Compute the gradients of a block of queries, and the coefficients of the table rows of their `up` relations."""
     attn, n_attn, row = tl.program_id(1), tl.num_programs(1), tl.program_id(2)
     length = tl.load(lengths + row).to(tl.int32)
     first = tl.program_id(0) * QUERIES
@@ -228,7 +231,7 @@ def backward_of_queries(
             up_weight += tl.sum(tl.where(is_up, kept, 0.0), 1)
             kept_total += tl.sum(kept, 1)
         if READS_DISTANCE:
-            # Apart for each query, to be summed up later: many cells of a block have one distance.
+            # Stored per query and summed later, because many cells of a block have the same distance.
             slot = at_sums[:, None] * (2 * longest - 1) + (j[None, :] - i[:, None] + longest - 1)
             tl.store(grad_by_distance + slot, grad_scores, mask=is_cell)
 
@@ -250,7 +253,7 @@ def backward_of_keys(
     WIDTH: tl.constexpr, PADDED: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
     READS_GRAPH: tl.constexpr, READS_DISTANCE: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a block of keys and values, and what the table rows of their `down` relations are multiplied by."""
+    """Compute the gradients of a block of keys and values, and the coefficients of their `down` relations' rows."""
     attn, n_attn, row = tl.program_id(1), tl.num_programs(1), tl.program_id(2)
     length = tl.load(lengths + row).to(tl.int32)
     first = tl.program_id(0) * KEYS
@@ -324,10 +327,10 @@ def backward_of_tables(
     grad_key_rows, grad_value_rows,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, PIECES: tl.constexpr, RELATIONS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The part of one block of pieces in the gradients of a block of table rows, by products with one share a cell."""
+    """Compute what one block of pieces adds to the gradients of a block of table rows, from the coefficients."""
     p, d = tl.program_id(0) * PIECES + tl.arange(0, PIECES), tl.arange(0, PADDED)
     above_p = tl.load(above_at + p, mask=p < n_pieces, other=-1)
-    is_piece = above_p >= 0  # others stand in no row
+    is_piece = above_p >= 0  # others are in no row
     relations = tl.program_id(1) * RELATIONS + tl.arange(0, RELATIONS)
     up_p = tl.load(up + p, mask=is_piece, other=NO_RELATION)
     down_p = tl.load(down + p, mask=is_piece, other=NO_RELATION)

@@ -1,7 +1,7 @@
-"""Encode with products of eight-bit numbers: several times as fast on a CPU that has instructions for them.
+"""Encode with int8 matrix products, several times as fast on a CPU with instructions for them.
 
-Weights are rounded by row, as they are stored (`model.folder`), and inputs by piece. Sums of whole numbers are exact,
-so the numbers of a piece do not depend on how many others are multiplied with it.
+Weights are quantised by row, as they are stored (`model.folder`), and inputs by piece. Integer sums are exact, so the
+vector of a piece does not depend on the other pieces in the product.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from treefine.model.attention import Attend
 from treefine.model.encoder import Layer, TransformerEncoder
 from treefine.model.folder import LARGEST
 
-_TINY = torch.finfo(torch.float32).tiny  # so that a row of zeros can be divided by its largest number
+_TINY = torch.finfo(torch.float32).tiny  # a lower bound of scales, so that a row of zeros can be divided
 
 
 @torch.no_grad()
 def int8_encoder(encoder: TransformerEncoder) -> FlatEncoder:
-    """Return an encoder with its linear layers in eight bits; all other weights are shared."""
+    """Return an encoder with its linear layers in int8; it shares all other weights."""
     layers = nn.ModuleList(Int8Layer(each) for each in encoder.layers if isinstance(each, Layer))
     widen = None if encoder.widen is None else Int8Linear([encoder.widen])
     return view_of(encoder, FlatEncoder, layers=layers, widen=widen)
 
 
 class Int8Linear(nn.Module):
-    """Linear layers that read the same input, as one layer; weights are rounded once, inputs by row."""
+    """Linear layers with the same input, merged into one int8 layer; weights are quantised once, inputs by row."""
 
     def __init__(self, linears: Sequence[nn.Linear]) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Int8Linear(nn.Module):
         self.bias = torch.cat([each.bias.detach() for each in linears])
 
     def forward(self, x: Float[Tensor, "*place input"], *, in_place: bool = False) -> Float[Tensor, "*place output"]:
-        """Return nearly what the layers give, one after the other. With `in_place` the input may be overwritten."""
+        """Return the outputs of the layers, concatenated and rounded. With `in_place` the input may be overwritten."""
         rows, scale = rounded_rows(x.flatten(0, -2), in_place=in_place)
         whole = torch._int_mm(rows, self.weight)
         product = whole.view(torch.float32)
@@ -51,14 +51,14 @@ class Int8Linear(nn.Module):
 def rounded_rows(
     x: Float[Tensor, "row width"], *, in_place: bool = False
 ) -> tuple[Int8[Tensor, "row width"], Float[Tensor, "row 1"]]:
-    """Return each row in whole numbers, the largest of them ±127, and what to multiply them by."""
+    """Return each row as integers up to ±127, and the scale by which to multiply it."""
     largest = torch.maximum(x.amax(-1, keepdim=True), x.amin(-1, keepdim=True).neg_())
     scale = largest.div_(LARGEST).clamp_(min=_TINY)
     return torch.div(x, scale, out=x if in_place else None).round_().to(torch.int8), scale
 
 
 class Int8Layer(nn.Module):
-    """`Layer` in eight bits; its norms, and the attention between its products, stay in float32."""
+    """`Layer` with linear layers in int8; norms and attention stay in float32."""
 
     def __init__(self, layer: Layer) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Int8Layer(nn.Module):
         self.relations = None if attention.relations is None else attention.relations.fixed(torch.float32)
 
     def forward(self, x: Float[Tensor, "piece width"], attend: Attend) -> Float[Tensor, "piece width"]:
-        """Return the next layer's input."""
+        """Return the output of the layer."""
         query, key, value = self.projections(x).unflatten(-1, (3, self.n_attention_heads, -1)).unbind(1)
         attended = attend(query, key, value, self.relations, 0.0)
         x = self.attention_norm(self.output(attended.flatten(1), in_place=True).add_(x))
@@ -79,7 +79,7 @@ class Int8Layer(nn.Module):
         return output
 
     def _activated(self, x: Tensor) -> Tensor:
-        """Apply the activation, in place where torch can."""
+        """Apply the activation, in place if torch can."""
         if isinstance(self.activation, nn.GELU):
             return torch.ops.aten.gelu_(x, approximate=self.activation.approximate)  # type: ignore[no-any-return]
         activated: Tensor = self.activation(x)

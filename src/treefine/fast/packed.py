@@ -1,4 +1,4 @@
-"""Sentences and trees as flat numpy arrays; workers use this module, so it does not import torch."""
+"""Sentences and trees as flat numpy arrays. Worker processes use this module, so it does not import torch."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from treefine.treebank.sentence import Sentence
 class Packed:
     """Sentences as the engine reads them."""
 
-    pieces: Int[np.ndarray, " piece"]  # of words alone: CLS, ROOT and SEP are not among them
-    counts: Int[np.ndarray, " word"]  # pieces of each word, one at least
-    lengths: Int[np.ndarray, " sentence"]  # words of each sentence, one at least
-    heads: Int[np.ndarray, " word"]  # of the initial graph, counted in its sentence; 0 is ROOT, NO_HEAD where none
-    labels: Int[np.ndarray, " word"]  # UNSEEN where there is none, or none that the model has
-    tags: Int[np.ndarray, "word column"] | None = None  # that are given; 0 for none. None where no tags are read
+    pieces: Int[np.ndarray, " piece"]  # of words only, without CLS, ROOT and SEP
+    counts: Int[np.ndarray, " word"]  # the number of pieces of each word, at least one
+    lengths: Int[np.ndarray, " sentence"]  # the number of words of each sentence, at least one
+    heads: Int[np.ndarray, " word"]  # in the initial graph, counted in the sentence; 0 is ROOT, NO_HEAD if none
+    labels: Int[np.ndarray, " word"]  # UNSEEN for a missing or unknown label
+    tags: Int[np.ndarray, "word column"] | None = None  # the given tags, 0 for a missing one; None if none are read
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -35,7 +35,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class PackedTrees:
-    """The trees of such sentences, and the tags of their words where a model predicts them."""
+    """The trees of packed sentences, and the tags of their words if the model predicts them."""
 
     heads: Int[np.ndarray, " word"]  # counted in the sentence; 0 is ROOT
     labels: Int[np.ndarray, " word"]
@@ -51,7 +51,7 @@ def pack(
     reads_tags: bool,
     arcs: Sequence[Arcs] | None = None,
 ) -> Packed:
-    """The sentences as the engine reads them: with the tags that they have if `reads_tags`, and with initial arcs."""
+    """Pack sentences for the engine, with their own tags if `reads_tags`, and with initial arcs if given."""
     forms = list(chain.from_iterable(sentence.forms for sentence in sentences))
     pieces = subwords.pieces_of(forms)
     if arcs is None:
@@ -71,7 +71,7 @@ def pack(
 def filled(
     sentences: Iterable[Sentence], trees: PackedTrees, vocabulary: Vocabulary, columns: Sequence[Column]
 ) -> Iterator[Sentence]:
-    """The sentences with their trees, and with the tags that were predicted where they had none."""
+    """Yield the sentences with their trees, and with predicted tags for words that had none."""
     heads, labels = trees.heads.tolist(), _named(trees.labels, vocabulary.labels)
     tags = []
     if trees.tags is not None:

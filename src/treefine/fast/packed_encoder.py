@@ -1,6 +1,6 @@
-"""Encode sentences laid end to end in buffers of fixed size: no padding, and shapes that never change.
+"""Encode sentences laid end to end in buffers of fixed size, without padding within a buffer.
 
-All products have one shape, so the vectors of a sentence do not depend on the other sentences in its buffer.
+All matrix products have the same shape, so a sentence's vectors do not depend on the other sentences in its buffer.
 """
 
 from __future__ import annotations
@@ -24,56 +24,56 @@ from treefine.model.batch import Graphs, PieceInputs
 from treefine.model.encoder import Layer, TransformerEncoder
 from treefine.model.relations import Relations, n_kinds_of, relation_ids
 
-SPECIAL, FIRST, REST = 0, 1, 2  # kinds of pieces: CLS, SEP or nothing; the first piece of a word or ROOT; another piece
+SPECIAL, FIRST, REST = 0, 1, 2  # kinds of pieces: CLS, SEP or unused; first piece of a word, or ROOT; other piece
 
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def dtype_of(precision: Precision) -> torch.dtype:
-    """Return the numbers of torch that a precision of the settings names."""
+    """Return the torch dtype of a precision."""
     return _DTYPES[precision]
 
 
 class Room(NamedTuple):
-    """What a buffer holds at most."""
+    """The capacity of a buffer."""
 
     pieces: int
     sentences: int
-    longest: int  # pieces of a sentence, and words of it with ROOT
+    longest: int  # the maximum length of a sentence, in pieces and also in words with ROOT
 
 
 PIECES = 8192  # in a buffer
-ROOMS = (Room(PIECES, 512, 64), Room(PIECES // 2, 64, 512))  # each sentence goes into the first that is long enough
+ROOMS = (Room(PIECES, 512, 64), Room(PIECES // 2, 64, 512))  # each sentence goes into the first that fits it
 
 
 @dataclass(frozen=True)
 class PackedInputs:
-    """Sentences in a buffer. Each word, and ROOT before the words of its sentence, has a place in the buffer."""
+    """The sentences in a buffer. Each word has a place in the buffer, and ROOT a place before its sentence's words."""
 
     pieces: Int[Tensor, " piece"]
     places: Int[Tensor, " piece"]  # of each piece in its sentence
     kinds: Int[Tensor, " piece"]
-    words: Int[Tensor, " piece"]  # the word of each piece, counted in the buffer; of CLS and SEP their sentence's ROOT
+    words: Int[Tensor, " piece"]  # the place of each piece's word in the buffer; for CLS and SEP, that of ROOT
     starts: Int[Tensor, " sentence"]  # the first piece of each sentence …
-    n_pieces: Int[Tensor, " sentence"]  # … and how many there are; none where the buffer has room left
-    word_starts: Int[Tensor, " sentence"]  # where each sentence's ROOT is
+    n_pieces: Int[Tensor, " sentence"]  # … and its number of pieces; 0 for an unused sentence slot
+    word_starts: Int[Tensor, " sentence"]  # the place of each sentence's ROOT
     n_words: Int[Tensor, " sentence"]  # with ROOT
     has_graph: Int[Tensor, " sentence"]
     sentences: Int[Tensor, " word"]  # the sentence of each word
     numbers: Int[Tensor, " word"]  # the number of each word in its sentence; 0 is ROOT
-    first_pieces: Int[Tensor, " word"]  # counted in the buffer
-    heads: Int[Tensor, " word"]  # of the graph that is read, by their numbers in the sentence; NO_HEAD where none
+    first_pieces: Int[Tensor, " word"]  # indices in the buffer
+    heads: Int[Tensor, " word"]  # in the graph that is read, as numbers in the sentence; NO_HEAD if none
     labels: Int[Tensor, " word"]
     tags: Int[Tensor, "word column"]
 
     @property
     def head_places(self) -> Int[Tensor, " word"]:
-        """Where each word's head is in the buffer; ROOT for a word without one."""
+        """The place of each word's head in the buffer; that of ROOT for a word without a head."""
         return self.in_buffer(self.heads)
 
     def in_buffer(self, heads: Int[Tensor, " word"]) -> Int[Tensor, " word"]:
-        """The places of heads that are given by their numbers in the sentence."""
+        """Return the places in the buffer of heads that are given as numbers in the sentence."""
         return self.word_starts[self.sentences] + heads.clamp(min=0)
 
     @property
@@ -83,12 +83,12 @@ class PackedInputs:
 
     @property
     def piece_tags(self) -> Int[Tensor, "piece column"]:
-        """The tags of each piece's word; 0 for pieces of no word. ROOT has tag 0 as well."""
+        """The tags of each piece's word; 0 for ROOT and for pieces that belong to no word."""
         return self.tags[self.words] * (self.kinds != SPECIAL)[:, None]
 
 
 def relate_packed(inputs: PackedInputs, n_labels: int, settings: RelationSettings) -> Relations:
-    """Return the relations that `relate` gives, for sentences that have one window each."""
+    """Return the same relations as `relate`, for sentences with one window each."""
     n_kinds = n_kinds_of(n_labels, settings)
     words, places = inputs.words, inputs.places
     first_places = places[inputs.first_pieces]  # [word]
@@ -108,7 +108,7 @@ def relate_packed(inputs: PackedInputs, n_labels: int, settings: RelationSetting
 
 
 class PackedEncoder(nn.Module):
-    """`TransformerEncoder` in another precision, over buffers of pieces laid end to end; it only parses."""
+    """`TransformerEncoder` in a given precision, over buffers of pieces laid end to end; for parsing only."""
 
     def __init__(self, encoder: TransformerEncoder, dtype: torch.dtype, rooms: Sequence[Room] = ROOMS) -> None:
         super().__init__()
@@ -133,9 +133,9 @@ class PackedEncoder(nn.Module):
         *,
         rows_at_once: int | None = None,
     ) -> Float[Tensor, "batch word width"]:
-        """Return the vector of each word's first piece (Sec. 5.3), from as many buffers as the rows fill.
+        """Return the vector of each word's first piece (Sec. 5.3), using as many buffers as the rows fill.
 
-        `rows_at_once` is not read: a buffer has one size.
+        `rows_at_once` is ignored, because buffers have a fixed size.
         """
         del rows_at_once
         relations, piece_tags = self.encoder.relate(inputs, graphs), inputs.piece_tags(tags, slice(None))
@@ -177,7 +177,7 @@ class PackedEncoder(nn.Module):
         tags: Int[Tensor, "piece column"] | None,
         attend: Attend,
     ) -> Float[Tensor, "piece width"]:
-        """Return the vectors of the pieces of a buffer, from what `TransformerEncoder.embed` reads."""
+        """Return the vectors of the pieces of a buffer, from the inputs of `TransformerEncoder.embed`."""
         x: Tensor = self.encoder.embed(pieces, words, places, tags)
         for layer in self.encoder.layers:
             x = layer(x, attend)
@@ -189,15 +189,15 @@ class LaidRows:
     """Some rows of a batch, laid end to end in a buffer; the rest of the buffer is unused."""
 
     room: Room
-    rows: Int[Tensor, " row"]  # which of the batch's rows these are
-    index: Int[Tensor, " used"]  # where each of their pieces is among all padded pieces of the batch
+    rows: Int[Tensor, " row"]  # their numbers in the batch
+    index: Int[Tensor, " used"]  # the index of each of their pieces in the padded batch
     places: Int[Tensor, " piece"]  # of each piece in its row
     starts: Int[Tensor, " sentence"]  # the first piece of each row …
-    lengths: Int[Tensor, " sentence"]  # … and how many there are
+    lengths: Int[Tensor, " sentence"]  # … and its number of pieces
 
     @classmethod
     def of(cls, inputs: PieceInputs, rows: Sequence[int], room: Room) -> LaidRows:
-        """Lay some rows into a buffer that has room for them."""
+        """Lay some rows end to end in a buffer with enough room."""
         lengths = np.array([inputs.row_lengths[row] for row in rows])
         starts = np.cumsum(lengths) - lengths
         places = np.arange(lengths.sum()) - np.repeat(starts, lengths)
@@ -216,18 +216,18 @@ class LaidRows:
         )
 
     def take(self, padded: Tensor, *, unused: int = 0) -> Tensor:
-        """Return what the pieces of the buffer have of a tensor that is [row, piece, …]."""
+        """Return the values of the buffer's pieces from a tensor [row, piece, …]; unused places get `unused`."""
         used = padded.flatten(0, 1)[self.index]
         return torch.cat([used, used.new_full((self.room.pieces - len(used), *used.shape[1:]), unused)])
 
     def take_rows(self, of_rows: Bool[Tensor, " row"]) -> Bool[Tensor, " sentence"]:
-        """Return what the rows of the buffer have of a tensor of all rows."""
+        """Return the values of the buffer's rows from a tensor with one value per row of the batch."""
         used = of_rows[self.rows]
         return torch.cat([used, used.new_zeros(self.room.sentences - len(used))])
 
 
 def fitted_rows(lengths: Sequence[int], rooms: Sequence[Room]) -> Iterator[tuple[Room, list[int]]]:
-    """Yield rows that go into one buffer together: each into the first room that is long enough for it."""
+    """Yield the rows of each buffer. A row goes into the first room that is long enough for it."""
     shortest = 0
     for room in rooms:
         rows: list[int] = []
@@ -246,14 +246,14 @@ def fitted_rows(lengths: Sequence[int], rooms: Sequence[Room]) -> Iterator[tuple
 
 
 class MergedAttention(RelationAttention):
-    """`RelationAttention` with one product for query, key and value, and tables that are computed once."""
+    """`RelationAttention` with one matrix product for query, key and value, and with precomputed tables."""
 
     weight: Tensor
     bias: Tensor
 
     @classmethod
     def of(cls, attention: RelationAttention, tables: RelationTables | None) -> MergedAttention:
-        """Merge the projections of an attention."""
+        """Merge the query, key and value projections of an attention module."""
         merged = view_of(attention, cls, relations=tables)
         three = (attention.query, attention.key, attention.value)
         merged.weight = torch.cat([each.weight for each in three])

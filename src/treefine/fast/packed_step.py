@@ -1,4 +1,4 @@
-"""One step of refinement for a buffer of sentences, all of it on the device (Eqs. 1 to 6, Sec. 3.2.2)."""
+"""One refinement step for a buffer of sentences, entirely on the device (Eqs. 1 to 6, Sec. 3.2.2)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from treefine.parsing.decode import are_trees, dependents
 from treefine.parsing.plan import Plan
 from treefine.parsing.refine import stopping, sureness
 
-ENDED, IS_TREE, IS_SEARCHED = 1, 2, 4  # what a step says of a sentence, added up
+ENDED, IS_TREE, IS_SEARCHED = 1, 2, 4  # bit flags of a sentence's state after a step
 
 
 @dataclass(frozen=True)
 class StepInputs:
-    """What a step reads of a buffer beside the sentences themselves."""
+    """The inputs of one step: the sentences of a buffer, and what the step has to do for each."""
 
     packed: PackedInputs
-    forced: Int[Tensor, " word"]  # heads that were found by search, where only labels for them are wanted; else NO_HEAD
-    lacks_tags: Int[Tensor, " sentence"]  # whether this step predicts tags that the next one is to read
-    is_last: Int[Tensor, " sentence"]  # whether it is step T of the sentence
+    forced: Int[Tensor, " word"]  # heads found by tree search, for which the step only finds labels; else NO_HEAD
+    lacks_tags: Int[Tensor, " sentence"]  # whether this step predicts tags that the next step reads
+    is_last: Int[Tensor, " sentence"]  # whether this is step T of the sentence
 
 
 @dataclass(frozen=True)
 class StepOutputs:
-    """What comes back of a step."""
+    """The outputs of one step."""
 
     heads: Int[Tensor, " word"]
     labels: Int[Tensor, " word"]
     tags: Int[Tensor, "word column"]
     states: Int[Tensor, " sentence"]
-    searched: Int[Tensor, " search"]  # sentences that end here and whose best heads are no tree, if IS_SEARCHED
-    arcs: Float[Tensor, "search dep head"]  # their scores
+    searched: Int[Tensor, " search"]  # sentences that end without a tree, if their state has IS_SEARCHED
+    arcs: Float[Tensor, "search dep head"]  # their arc scores
 
 
 class PackedStep(nn.Module):
-    """A model in the precision that the encoder is to run in; scores are always float32."""
+    """One step of a model as a module. The encoder runs in the plan's precision, the scorer always in float32."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -53,8 +53,8 @@ class PackedStep(nn.Module):
 
     @torch.no_grad()
     def forward(self, inputs: StepInputs, room: Room, n_searched: int) -> StepOutputs:
-        """The next graph of each sentence, whether it is the same, a tree, and sure."""
-        with torch.autocast(inputs.forced.device.type, enabled=False):  # whatever the caller is within
+        """Return the next graph of each sentence, and whether the sentence has ended and the graph is a tree."""
+        with torch.autocast(inputs.forced.device.type, enabled=False):  # even if the caller enabled it
             return self._stepped(inputs, room, n_searched)
 
     def _stepped(self, inputs: StepInputs, room: Room, n_searched: int) -> StepOutputs:

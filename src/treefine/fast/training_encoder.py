@@ -1,4 +1,4 @@
-"""Encode while training: attention fused on a GPU, and the widest tensor of each layer computed twice, not kept."""
+"""The encoder for training: fused attention on a GPU, and the widest tensor of each layer recomputed, not stored."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def training_encoder(encoder: TransformerEncoder) -> TrainingEncoder:
-    """Return an encoder that computes the same with less memory; all weights are shared, and follow each update."""
+    """Return an encoder that computes the same with less memory. It shares all weights, so it follows each update."""
     layers = nn.ModuleList(view_of(each, RecomputingLayer) for each in encoder.layers)
     return view_of(encoder, TrainingEncoder, layers=layers)
 
 
 class TrainingEncoder(TransformerEncoder):
-    """`TransformerEncoder` with fused attention where the device has it."""
+    """`TransformerEncoder` with fused attention if the device supports it."""
 
     def attention(self, is_piece: Bool[Tensor, "row piece"], relations: Relations | None, dtype: torch.dtype) -> Attend:
-        """Return how the pieces of these rows attend to each other."""
+        """Return the attention function for these rows."""
         if relations is None or not is_available(is_piece.device):
             return super().attention(is_piece, relations, dtype)
         by_distance = None if self.buckets is None else self.bias_by_distance(is_piece.shape[1])
@@ -37,10 +37,10 @@ class TrainingEncoder(TransformerEncoder):
 
 
 class RecomputingLayer(Layer):
-    """`Layer` that computes its activation again for the backward pass."""
+    """`Layer` that recomputes its activation in the backward pass."""
 
     def forward(self, x: Float[Tensor, "*row piece width"], attend: Attend) -> Float[Tensor, "*row piece width"]:
-        """Return the next layer's input."""
+        """Return the output of the layer."""
         if not self.dropout.training:
             return super().forward(x, attend)
         x = self.attention_norm(x + self.dropout(self.attention(x, attend)))
@@ -52,13 +52,13 @@ class RecomputingLayer(Layer):
 def linear_of_activation(
     linear: nn.Linear, activation: Activation, x: Float[Tensor, "*place input"]
 ) -> Float[Tensor, "*place output"]:
-    """Return `linear(activation(x))`, keeping only `x` for the backward pass."""
+    """Return `linear(activation(x))`, storing only `x` for the backward pass."""
     output: Tensor = _LinearOfActivation.apply(x, linear.weight, linear.bias, activation)  # type: ignore[no-untyped-call]
     return output
 
 
 class _LinearOfActivation(torch.autograd.Function):
-    """The function and its gradients; weights are rounded to the precision of `x`, as autocast rounds them."""
+    """`linear_of_activation` with its gradients; weights are cast to the dtype of `x`, as autocast does."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, activation: Activation) -> Tensor:
