@@ -1,6 +1,6 @@
 """Encode with int8 matrix products, several times as fast on a CPU with instructions for them.
 
-Weights are quantised by row, as they are stored (`model.folder`), and inputs by piece. Integer sums are exact, so the
+Weights are quantised by row, as `model.folder.rounded` stores them, and inputs by piece. Integer sums are exact, so the
 vector of a piece does not depend on the other pieces in the product.
 """
 

@@ -104,7 +104,7 @@ def _is_rounded(weight: Tensor | None) -> bool:
 
 
 class _NoFirstNumbers(TorchFunctionMode):
-    """Makes `torch.nn.init` do nothing: on meta tensors it would import torch's compiler, which takes a second."""
+    """A mode in which `torch.nn.init` does nothing: on meta tensors it would import torch's compiler for a second."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

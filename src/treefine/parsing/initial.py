@@ -30,7 +30,7 @@ def given(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
 
 
 def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> InitialParser:
-    """Return the trees of another parser, such as SynTr or the biaffine one; `parse` is its `stream`."""
+    """Return an initial parser that uses another parser, such as SynTr or the biaffine one; `parse` is its `stream`."""
 
     def initial(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         return given(parse(sentences))
@@ -39,7 +39,7 @@ def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> In
 
 
 def from_file(path: str, *, format: str | None = None) -> InitialParser:
-    """Return the trees of a treebank file of the same text; its segmentation may differ (see `transferred`)."""
+    """Return an initial parser that reads a treebank file of the same text; segmentation may differ (`transferred`)."""
 
     def initial(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         return transferred(sentences, read_treebank(path, format=format), path)
