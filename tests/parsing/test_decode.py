@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.parsing.test_tree import every_tree, total
+from tests.parsing.test_trees import every_tree, total
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD
 from treefine.parsing import decode

@@ -1,18 +1,25 @@
-"""What a parser gives back for a text: words with their places, tags, arcs, how sure it is, and how it got there."""
+"""What a parser gives back for a text: words with places, tags and arcs, how sure it is, and what has changed."""
 
 import json
+import math
+import random
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from tests.support.generated import random_heads
 from tests.support.tiny import sample, tiny_model
 from tests.support.tiny_segmenter import tiny_segmenter
-from treefine import ModelError, Parser, Sentence, TreefineError, read_treebank
-from treefine.config import TagSettings
-from treefine.parsing.initial import given as given_trees
+from treefine import Graph, ModelError, Parser, Sentence, TreefineError, read_treebank
+from treefine.config import ConfidenceSettings, DecodeSettings, TagSettings
+from treefine.parsing.confidence import Confidence
+from treefine.parsing.initial import empty, given
+from treefine.parsing.parse import Change, Parse
+from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import spans_in
 
 TEXT = "Dogs bark. Don't you\n\nhear them?  "
@@ -42,7 +49,7 @@ def test_a_text_becomes_sentences_whose_words_have_tags_heads_labels_and_places(
     assert [word.start for word in words] == sorted(word.start for word in words)
 
 
-@given(st.text(max_size=60))
+@for_all(st.text(max_size=60))
 def test_places_rebuild_any_text(nlp, text):
     parses = nlp(text)
 
@@ -108,7 +115,7 @@ def test_json_says_all_of_it(nlp):
 
 
 def test_pictures_show_the_tree_or_each_step(nlp):
-    (parse,) = nlp.using(initial=given_trees).stream_parses(sample(1))
+    (parse,) = nlp.using(initial=given).stream_parses(sample(1))
 
     whole, steps = parse.pictures(), parse.pictures(steps=True)
 
@@ -153,3 +160,254 @@ def test_a_parser_without_a_segmenter_and_a_text_that_is_none_are_refused(nlp):
         Parser(tiny_model(), device="cpu")("Dogs bark.")
     with pytest.raises(TreefineError, match=r"A text is a string. Words that are cut already go to `parse`."):
         nlp(["Dogs", "bark"])
+
+
+# What refinement changed
+
+WORDS = ["Dogs", "bark", "loudly"]
+TREE = Graph.of_words([2, 0, 2], ["nsubj", "root", "advmod"])
+SURE = (Confidence(0.5, 0.5), Confidence(1.0, 1.0), Confidence(0.8, 0.5))
+
+
+def parse(initial, *steps, before=SURE, converged=True):
+    sentence = Sentence.of_words(WORDS).with_graph(TREE)
+    return Parse(sentence, ((0, 4), (5, 9), (10, 16)), SURE, 0.3, steps or (TREE,), initial, before, converged)
+
+
+def damaged(sentences, seed=1):
+    """The sentences with some heads and labels changed, and some arcs left out."""
+    dice = random.Random(seed)
+    for sentence in sentences:
+        heads = [dice.choice([head, head, dice.randrange(len(sentence) + 1)]) for head in sentence.heads]
+        labels = [dice.choice([label, label, "obl", "unheard:of"]) for label in sentence.labels]
+        yield sentence.with_graph(Graph.of_words(heads, labels))
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return Parser(tiny_model(scale=1.5), initial=given, max_steps=3, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def parses(parser):
+    return list(parser.stream_parses(damaged(sample(20))))
+
+
+def test_a_change_has_the_old_and_the_new_arc_and_how_sure_each_is():
+    old = Arcs((2, 0, 1), ("obj", "root", "advmod"))
+    before = (Confidence(0.5, 0.25), Confidence(1.0, 1.0), Confidence(0.25, 0.5))
+
+    assert parse(old, before=before).changes == (
+        Change(1, "Dogs", 2, "obj", 2, "nsubj", 0.125, 0.25, 1),
+        Change(3, "loudly", 1, "advmod", 2, "advmod", 0.125, 0.4, 1),
+    )
+
+
+def test_a_word_that_had_no_arc_has_changed_from_nothing():
+    old = Arcs((None, 0, 2), ("_", "root", "advmod"))
+
+    assert parse(old, before=(None, SURE[1], SURE[2])).changes == (
+        Change(1, "Dogs", None, "_", 2, "nsubj", None, 0.25, 1),
+    )
+
+
+def test_what_stays_is_no_change():
+    assert parse(TREE.arcs).changes == ()
+
+
+def test_the_step_of_a_change_is_the_first_that_has_the_new_arc():
+    old = Arcs((3, 0, 2), ("nsubj", "root", "advmod"))
+    other = Graph.of_words([3, 0, 2], ["nsubj", "root", "advmod"])
+    half = Graph.of_words([2, 0, 2], ["obj", "root", "advmod"])
+
+    assert [each.step for each in parse(old, half, TREE, other, TREE).changes] == [2]
+    assert [each.step for each in parse(old, other, half).changes] == [None]  # the tree alone has it
+
+
+@pytest.mark.parametrize(
+    ("heads", "labels", "changed"),
+    [((2, 0, 1), ("obj", "root", "advmod"), {1, 3}), ((0, 0, 2), ("root", "root", "advmod"), {1})],
+    ids=["on words", "on ROOT"],
+)
+def test_the_picture_of_the_changes_shows_what_was_there_before(heads, labels, changed):
+    picture = parse(Arcs(heads, labels)).changed_picture()
+
+    assert picture.graph == TREE
+    assert picture.before == Graph.of_words(heads, labels)
+    assert picture.changed == changed
+
+
+def test_a_word_that_had_no_arc_is_drawn_as_it_is():
+    picture = parse(Arcs((None, 0, 1), ("_", "root", "advmod")), before=(None, SURE[1], SURE[2])).changed_picture()
+
+    assert picture.changed == {3}
+
+
+def test_the_changes_are_those_between_the_input_and_the_output(parses):
+    for each, before in zip(parses, damaged(sample(20)), strict=True):
+        changed = {change.word for change in each.changes}
+
+        for word, (old, new) in enumerate(zip(before.words, each.words, strict=True), start=1):
+            assert (word in changed) == ((old.head, old.label) != (new.head, new.label))
+    assert sum(len(each.changes) for each in parses) > 20
+
+
+def test_new_arcs_are_at_least_as_likely_as_old_ones_where_the_best_graph_is_the_tree(parses):
+    for each in parses:
+        for change in each.changes:
+            if each.steps[-1] == each.tree and change.before is not None:
+                assert change.before < change.after  # argmax: the best head, and its best label
+
+
+def test_a_sentence_has_converged_if_its_last_graph_is_the_one_before(parser, parses):
+    for each, before in zip(parses, damaged(sample(20)), strict=True):
+        graphs = [before.arcs, *[graph.arcs for graph in each.steps]]
+
+        assert each.converged == (graphs[-1] == graphs[-2])
+    assert {each.converged for each in parses} == {True, False}
+    assert all(len(each.steps) == 3 for each in parses if not each.converged)
+
+
+def test_a_parse_that_starts_from_its_own_fixed_point_converges_at_once_and_changes_nothing(parser, parses):
+    fixed = next(each for each in parses if each.converged and each.steps[-1] == each.tree)
+
+    (again,) = parser.stream_parses([fixed.sentence])
+
+    assert again.converged
+    assert (again.changes, len(again.steps)) == ((), 1)
+    assert again.initial_confidences == again.word_confidences
+
+
+def confidence_by_hand(step, word, head, label, settings):
+    """From the scores of a step that had this word's head: two softmaxes at their temperatures."""
+
+    def softmax(scores):
+        exponents = np.exp(scores - scores.max())
+        return exponents / exponents.sum()
+
+    arc = softmax(step.arc_scores[word] / settings.arc_temperature)[head]
+    names = list(step.labels)
+    return arc, softmax(step.label_scores[word] / settings.label_temperature)[names.index(label)]
+
+
+def test_the_confidence_in_an_old_arc_is_that_of_the_last_step_at_its_temperature(parser, parses):
+    settings = parser.model.settings.confidence
+    n_checked = 0
+    for each, before in zip(parses, damaged(sample(20)), strict=True):
+        *_, last = parser.refine(before)
+        for word, (old, sure) in enumerate(zip(before.words, each.initial_confidences, strict=True), start=1):
+            if old.label == "unheard:of":
+                continue
+            arc, label = confidence_by_hand(last, word, old.head, old.label, settings)
+            assert sure.arc == pytest.approx(arc, abs=1e-5)
+            if old.head == last.graph.heads[word]:  # the step tells the labels' scores for its own heads alone
+                assert sure.label == pytest.approx(label, abs=1e-5)
+                n_checked += 1
+    assert n_checked > 5
+
+
+def test_temperatures_hold_for_the_old_arcs_too(parser, parses):
+    settings = parser.model.settings
+    warm = ConfidenceSettings(arc_temperature=4.0, label_temperature=2.0)
+    parser.model.settings = replace(settings, confidence=warm)
+    try:
+        warmer = list(parser.stream_parses(damaged(sample(20))))
+    finally:
+        parser.model.settings = settings
+
+    assert [each.tree for each in warmer] == [each.tree for each in parses]
+    assert warmer[0].initial_confidences != parses[0].initial_confidences
+
+
+def test_of_a_label_that_the_model_has_no_name_for_nobody_can_say_how_likely_it_is(parses):
+    unheard = [
+        sure
+        for each, before in zip(parses, damaged(sample(20)), strict=True)
+        for sure, label in zip(each.initial_confidences, before.labels, strict=True)
+        if label == "unheard:of"
+    ]
+
+    assert len(unheard) > 10
+    assert set(unheard) == {None}
+
+
+def test_an_unknown_subtype_is_believed_as_much_as_its_main_type(parser):
+    sentence = sample(1)[0]
+    other = sentence.with_graph(Graph.of_words(sentence.heads, [f"{label}:odd" for label in sentence.labels]))
+
+    first, second = parser.stream_parses([sentence, other])
+
+    main = ["" if ":" in label else label for label in sentence.labels]
+    pairs = zip(main, first.initial_confidences, second.initial_confidences, strict=True)
+    assert all(a == b for label, a, b in pairs if label)
+
+
+def test_a_root_label_where_it_cannot_be_is_not_believed(parser):
+    rules = Parser(tiny_model(decode=DecodeSettings(root_rule="exact")), initial=given, device="cpu")
+    sentence = sample(1)[0]
+    wrong = sentence.with_graph(Graph.of_words(sentence.heads, ["root"] * len(sentence)))
+
+    (found,) = rules.stream_parses([wrong])
+
+    sure = {head == 0: each.label for head, each in zip(sentence.heads, found.initial_confidences, strict=True)}
+    assert sure == {True: 1.0, False: 0.0}
+
+
+def test_where_some_words_had_no_arc_no_old_one_of_theirs_is_believed(parser):
+    def every_other(sentences):
+        for sentence in sentences:
+            heads = tuple(head if word % 2 else None for word, head in enumerate(sentence.heads))
+            yield Arcs(heads, sentence.labels)
+
+    for each in parser.using(initial=every_other).stream_parses(sample(3)):
+        assert [sure is None for sure in each.initial_confidences] == [word % 2 == 0 for word in range(len(each))]
+        assert all(change.before is None for change in each.changes if change.old_head is None)
+
+
+def test_from_nothing_every_arc_is_new_and_no_old_one_is_believed(parser):
+    nothing = parser.using(initial=empty)
+
+    for each in nothing.stream_parses(sample(3)):
+        assert each.initial_confidences == (None,) * len(each)
+        assert len(each.changes) == len(each)
+        assert {change.before for change in each.changes} == {None}
+
+
+def test_sentences_that_end_at_different_steps_keep_their_own_old_arcs(parser):
+    """The batch shrinks on the way: each row must be looked up by the sentence that it is of."""
+    sentences = [*damaged(sample(8)), *sample(12)[8:]]
+
+    together = list(parser.stream_parses(sentences))
+    alone = [next(parser.stream_parses([each])) for each in sentences]
+
+    assert len({len(each.steps) for each in together}) > 1
+    for one, other in zip(together, alone, strict=True):
+        assert [c[:6] for c in one.changes] == [c[:6] for c in other.changes]
+        for a, b in zip(one.initial_confidences, other.initial_confidences, strict=True):
+            assert a == pytest.approx(b, abs=1e-5)
+
+
+@st.composite
+def arcs_over(draw, n_words):
+    heads = [draw(st.none() | st.integers(0, n_words)) for _ in range(n_words)]
+    return Arcs(tuple(heads), tuple(draw(st.sampled_from(["obj", "nsubj", "_", "odd"])) for _ in heads))
+
+
+@for_all(st.data())
+def test_any_start_and_any_tree_make_changes_that_lead_from_one_to_the_other(data):
+    n_words = data.draw(st.integers(1, 6))
+    start = data.draw(arcs_over(n_words))
+    tree = Graph.of_words(data.draw(random_heads(n_words)), ["nsubj"] * n_words)
+    sure = tuple(Confidence(0.5, 0.5) for _ in range(n_words))
+    before = tuple(None if head is None else Confidence(0.25, 1.0) for head in start.heads)
+    sentence = Sentence.of_words(["x"] * n_words).with_graph(tree)
+    found = Parse(sentence, ((0, 1),) * n_words, sure, 0.5, (tree,), start, before, True)
+
+    changed = list(zip(*start, strict=True))
+    for change in found.changes:
+        assert changed[change.word - 1] == (change.old_head, change.old_label)
+        changed[change.word - 1] = (change.head, change.label)
+        assert (change.before is None) == (change.old_head is None)
+        assert math.isclose(change.after, 0.25)
+    assert changed == list(zip(*tree.arcs, strict=True))
+    assert found.changed_picture().graph == tree

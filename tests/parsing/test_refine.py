@@ -1,18 +1,18 @@
-"""The loop of Eq. 1, against the same loop written for one sentence."""
+"""The loop of Eq. 1, against the same loop written for one sentence; and what it can learn."""
 
 import pytest
 import torch
 
-from tests.support.tiny import sample, tiny_model
+from tests.support.tiny import sample, short, tiny_biaffine, tiny_model
+from tests.support.tiny_learner import blank, learn, learner_of, without_dropout
 from treefine.config import RelationSettings, TagSettings
 from treefine.model.batch import Graphs
 from treefine.parsing.decode import Decoder
+from treefine.parsing.initial import given
+from treefine.parsing.parser import Parser
 from treefine.parsing.refine import refine
-from treefine.treebank.graph import Arcs, Graph
-
-
-def blank(sentences):
-    return [Arcs((None,) * len(sentence), ("_",) * len(sentence)) for sentence in sentences]
+from treefine.training.recipe import OptimiserSettings, RefineSettings, TrainingSettings
+from treefine.treebank.graph import Graph
 
 
 def run(model, sentences, arcs, *, max_steps, tags=None, predict_tags=False):
@@ -60,11 +60,22 @@ def slow_loop(model, sentence, arcs, max_steps):
     return steps
 
 
+def fixed_points(model, sentences, found):
+    """Of several sentences that have converged: these, and the graphs they ended with."""
+    fixed = []
+    for sentence, (*_, (_, heads, labels, converged)) in zip(sentences, found, strict=True):
+        if converged:
+            names = [model.vocabulary.labels[label] for label in labels]
+            fixed.append((sentence, Graph.of_words(heads, names).arcs))
+    assert len(fixed) > 3
+    return [list(each) for each in zip(*fixed, strict=True)]
+
+
 @pytest.mark.parametrize("start", ["empty", "gold"])
 @pytest.mark.parametrize("graph", ["labelled", "unlabelled"])
 def test_a_batch_takes_the_steps_that_each_sentence_takes_alone(start, graph):
     model = tiny_model(relations=RelationSettings(graph=graph), scale=1.5)
-    sentences = sample(30)
+    sentences = short(30)
     arcs = blank(sentences) if start == "empty" else [sentence.arcs for sentence in sentences]
 
     found, _ = run(model, sentences, arcs, max_steps=6, tags=model.given_tags(sentences))
@@ -75,7 +86,7 @@ def test_a_batch_takes_the_steps_that_each_sentence_takes_alone(start, graph):
 
 def test_a_sentence_that_repeats_its_input_leaves_the_batch():
     model = tiny_model(scale=1.5)
-    sentences = sample(30)
+    sentences = short(30)
 
     found, sizes = run(model, sentences, blank(sentences), max_steps=8, tags=model.given_tags(sentences))
 
@@ -88,18 +99,12 @@ def test_a_sentence_that_repeats_its_input_leaves_the_batch():
 
 def test_the_loop_stops_when_all_sentences_have_converged():
     model = tiny_model(scale=1.5)
-    sentences = sample(30)
-    fixed = []
-    for sentence, steps in zip(sentences, run(model, sentences, blank(sentences), max_steps=8)[0], strict=True):
-        *_, (_, heads, labels, converged) = steps
-        if converged:
-            names = [model.vocabulary.labels[label] for label in labels]
-            fixed.append((sentence, Graph.of_words(heads, names).arcs))
+    sentences = short(30)
+    fixed = fixed_points(model, sentences, run(model, sentences, blank(sentences), max_steps=8)[0])
 
-    found, sizes = run(model, *map(list, zip(*fixed, strict=True)), max_steps=8)
+    found, sizes = run(model, *fixed, max_steps=8)
 
-    assert len(fixed) > 3
-    assert sizes == [len(fixed)]
+    assert sizes == [len(fixed[0])]
     assert all(len(steps) == 1 and steps[0][-1] for steps in found)
 
 
@@ -145,18 +150,12 @@ def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():
 
 def test_nothing_has_converged_before_its_tags_were_read():
     model = tiny_model(tags=TagSettings("predicted"), scale=1.5)
-    sentences = sample(30)
-    first, _ = run(model, sentences, blank(sentences), max_steps=8)  # without reading tags
-    fixed = []
-    for sentence, steps in zip(sentences, first, strict=True):
-        *_, (_, heads, labels, converged) = steps
-        if converged:
-            names = [model.vocabulary.labels[label] for label in labels]
-            fixed.append((sentence, Graph.of_words(heads, names).arcs))
+    sentences = short(30)
+    without_tags, _ = run(model, sentences, blank(sentences), max_steps=8)
+    fixed = fixed_points(model, sentences, without_tags)
 
-    found, _ = run(model, *map(list, zip(*fixed, strict=True)), max_steps=8, predict_tags=True)
+    found, _ = run(model, *fixed, max_steps=8, predict_tags=True)
 
-    assert len(fixed) > 3
     assert all(len(steps) > 1 and not steps[0][-1] for steps in found)
 
 
@@ -187,17 +186,70 @@ def test_tags_that_are_given_are_read_at_every_step_and_only_the_others_predicte
 
 def test_a_sentence_whose_tags_are_all_given_may_converge_at_once():
     model = tiny_model(tags=TagSettings("predicted"), scale=1.5)
-    sentences = sample(30)
+    sentences = short(30)
     tags = model.given_tags(sentences)
     first, _ = run(model, sentences, blank(sentences), max_steps=8, tags=tags)
-    fixed = {
-        number: Graph.of_words(heads, [model.vocabulary.labels[label] for label in labels]).arcs
-        for number, (*_, (_, heads, labels, converged)) in enumerate(first)
-        if converged
-    }
-    chosen = [sentences[number] for number in fixed]
+    chosen, arcs = fixed_points(model, sentences, first)
 
-    found, _ = run(model, chosen, list(fixed.values()), max_steps=8, tags=model.given_tags(chosen), predict_tags=True)
+    found, _ = run(model, chosen, arcs, max_steps=8, tags=model.given_tags(chosen), predict_tags=True)
 
-    assert len(fixed) > 3
     assert all(len(steps) == 1 for steps in found)
+
+
+# What the loop can learn
+
+KINDS = {
+    "rngtr": lambda: tiny_model(scale=1.0),
+    "unlabelled": lambda: tiny_model(relations=RelationSettings("unlabelled", none="zero"), scale=1.0),
+    "syntr": lambda: tiny_model(relations=RelationSettings(graph="none"), scale=1.0),
+    "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos", "xpos")), scale=1.0),
+    "biaffine": lambda: tiny_biaffine(scale=1.0),
+}
+
+
+def is_learned(model, sentences, found, gold, **options):
+    """Train on one batch until what is found is gold."""
+    training = TrainingSettings(epochs=200, batch_pieces=10_000)
+    rates = OptimiserSettings(rate=0.02, encoder_rate=0.02)
+    learner = learner_of(without_dropout(model), sentences, training=training, optimiser=rates, **options)
+    for first in range(1, 200, 10):
+        learn(learner, epochs=10, first=first)
+        model.eval()
+        if found() == gold:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_few_sentences_can_be_learned_by_heart(kind):
+    sentences = [sentence for sentence in sample() if len(sentence) < 15][:6]
+    model = KINDS[kind]()
+    parser = Parser(model, device="cpu")
+
+    def found():
+        return [each.graph for each in parser.parse(sentences)], [next(parser.refine(each)).tags for each in sentences]
+
+    gold = (
+        [each.graph for each in sentences],
+        [(each.upos, each.xpos) if kind == "tagger" else () for each in sentences],
+    )
+    assert is_learned(model, sentences, found, gold)
+
+
+def test_what_only_the_graph_tells_can_be_learned_from_it():
+    """Six words that are all alike: nothing but the initial graph says which head is right."""
+    model = tiny_model(scale=1.0)
+    words = sample(1)[0].of_words(["dog"] * 6, upos=["NOUN"] * 6)
+    trees = [
+        Graph.of_words(heads, ["root" if head == 0 else "flat" for head in heads])
+        for heads in ([0, 1, 2, 3, 4, 5], [2, 3, 4, 5, 6, 0], [0, 1, 1, 1, 1, 1], [6, 6, 6, 6, 6, 0])
+    ]
+    sentences = [words.with_graph(tree) for tree in trees]
+    refiner = Parser(model, initial=given, device="cpu")
+
+    def refined():
+        return [each.graph for each in refiner.parse(sentences)]
+
+    arcs = [sentence.arcs for sentence in sentences]
+    assert is_learned(model, sentences, refined, trees, parses=arcs, refine=RefineSettings(max_steps=1))
+    assert len({each.graph for each in Parser(model, device="cpu", max_steps=1).parse(sentences)}) == 1

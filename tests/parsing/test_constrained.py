@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.parsing.test_tree import every_tree
+from tests.parsing.test_trees import every_tree
 from tests.support.generated import random_heads
 from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Graph, Parser, Sentence, TreebankError, TreefineError

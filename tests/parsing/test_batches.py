@@ -1,0 +1,154 @@
+"""A stream of sentences cut into batches, which are halved where memory runs out."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.tiny import sample, short, tiny_parser
+from tests.support.wrapped_models import Crowded
+from treefine import fast
+from treefine.errors import TreefineError
+from treefine.parsing.batches import CHUNK_BATCHES, MOST_SENTENCES, batches, chunks, run
+from treefine.parsing.parser import Parser
+from treefine.segmenter.cut import Segmented
+
+SIZES = st.lists(st.integers(1, 30), max_size=40)
+
+
+@given(SIZES, st.integers(1, 100), st.integers(1, 30))
+def test_every_sentence_is_in_one_batch_that_is_no_larger_than_asked_for(sizes, batch_pieces, longest):
+    found = batches(sizes, batch_pieces, longest)
+
+    assert sorted(number for batch in found for number in batch) == list(range(len(sizes)))
+    for batch in found:
+        most = max(sizes[number] for number in batch)
+        assert len(batch) == 1 or (len(batch) * most <= batch_pieces and most <= longest)
+
+
+@given(SIZES, st.integers(1, 100), st.integers(1, 30), st.integers(1, 4))
+def test_padding_that_is_counted_apart_has_a_bound_of_its_own(sizes, batch_pieces, longest, times):
+    most = times * batch_pieces
+
+    found = batches(sizes, batch_pieces, longest, with_padding=most)
+
+    assert sorted(number for batch in found for number in batch) == list(range(len(sizes)))
+    for one, following in zip(found, [*found, []][1:], strict=True):
+        lengths = [sizes[number] for number in one]
+        assert len(one) == 1 or (sum(lengths) <= batch_pieces and len(one) * max(lengths) <= most)
+        assert len(one) == 1 or max(lengths) <= longest
+        if following and (size := sizes[following[0]]) <= longest:  # a batch ends only where one more is too much
+            assert sum(lengths) + size > batch_pieces or (len(one) + 1) * size > most
+
+
+def test_sentences_of_like_length_are_together():
+    assert batches([5, 1, 5, 1], 10, longest=100) == [[1, 3], [0, 2]]
+
+
+@given(SIZES, st.integers(1, 5))
+def test_chunks_are_the_stream_in_stretches_of_many_batches(sizes, batch_pieces):
+    found = list(chunks(sizes, lambda size: size, batch_pieces))
+
+    assert [size for chunk in found for size in chunk] == sizes
+    for chunk in found[:-1]:
+        assert sum(chunk) >= CHUNK_BATCHES * batch_pieces > sum(chunk[:-1])
+
+
+def test_a_chunk_of_short_sentences_is_bounded_too():
+    found = list(chunks([1] * 10_000, lambda size: size, 1_000_000))
+
+    assert [len(chunk) for chunk in found] == [MOST_SENTENCES, MOST_SENTENCES, 10_000 - 2 * MOST_SENTENCES]
+
+
+# Sentences that are left out change nothing for the others: they stay in their batches
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return tiny_parser(max_steps=1, batch_pieces=60)
+
+
+@pytest.mark.parametrize("skip", [0, 1, 15, 17])
+def test_the_rest_is_as_it_would_be_with_those_before_it(parser, skip):
+    found = [Segmented(sentence, ((0, 0),) * len(sentence)) for sentence in sample(16)]
+
+    assert list(parser.stream_segmented(found, skip=skip)) == list(parser.stream_segmented(found))[skip:]
+    assert list(parser.stream(sample(16), skip=skip)) == list(parser.stream(sample(16)))[skip:]
+
+
+def scored_together(parser, skip):
+    """Which sentences are scored together, and which come out."""
+    scored = []
+
+    def work(plan, items):
+        scored.append(tuple(item.sentence.number for item in items))
+        return [None] * len(items)
+
+    found = [sentence.number for sentence, _ in run(parser.plan(), sample(60), work, skip=skip)]
+    return scored, found
+
+
+@pytest.mark.parametrize("skip", range(0, 64, 7))
+def test_what_is_scored_is_in_the_same_batches_and_most_of_the_rest_is_not_scored(parser, skip):
+    """Floating-point sums depend on the company, and a confidence must be the same to its last digit."""
+    whole, all_found = scored_together(parser, 0)
+
+    scored, found = scored_together(parser, skip)
+
+    assert found == all_found[skip:]
+    assert scored == whole[len(whole) - len(scored) :]
+    assert len(whole) > 16
+    assert skip - (60 - sum(map(len, scored))) <= 40  # those of the chunk that the first one stands in
+
+
+# Memory
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes."),
+    ],
+    ids=repr,
+)
+def test_when_memory_runs_out_the_batch_is_halved_and_nothing_is_lost(parser, error):
+    crowded = Crowded(parser.model, 200, error)
+    together = 8 * short(2)  # sentences of one length are in one batch
+
+    parsed = Parser(crowded, device="cpu", max_steps=1, batch_pieces=4000).parse(together)
+
+    assert crowded.refusals
+    assert parsed == 8 * parser.parse(short(2))
+
+
+def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart(parser, monkeypatch):
+    monkeypatch.setattr(fast, "_WINDOWS_ON_CPU", 8)  # which takes one at a time anyway
+    long = [form for sentence in sample(5) for form in sentence.forms]
+    crowded = Crowded(parser.model, 128, MemoryError())
+
+    parsed = Parser(crowded, device="cpu", max_steps=1).parse(long)
+
+    assert crowded.refusals
+    assert parsed == parser.parse(long)
+
+
+def test_when_memory_does_not_suffice_for_one_sentence_that_is_told(parser):
+    crowded = Crowded(parser.model, 1, MemoryError())
+
+    with pytest.raises(TreefineError) as error:
+        Parser(crowded, device="cpu").parse(sample(2)[1])
+
+    assert str(error.value).endswith(
+        "-0002) Memory does not suffice for this sentence. Choose another device, or a smaller model."
+    )
+    assert crowded.refusals == 1  # what cannot be cut is not tried again
+
+
+def test_other_errors_are_not_taken_for_want_of_memory(parser):
+    crowded = Crowded(parser.model, 1, RuntimeError("something else"))
+
+    with pytest.raises(RuntimeError, match="something else"):
+        Parser(crowded, device="cpu").parse(["A", "dog"])
