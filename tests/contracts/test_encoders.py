@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from tests.support.generated_inputs import WAYS_TO_READ, arcs_over, name_of
-from tests.support.tiny import sample, tiny_model
+from tests.support.tiny import sample, short, tiny_model
 from treefine.config import TagSettings
 from treefine.errors import ModelError
 from treefine.fast import view_of
@@ -99,7 +99,7 @@ def assert_kept(contract, expected, found):
 def test_words_have_the_vectors_of_the_reference(contract, family, graphs, rows_at_once):
     model = model_of(family=family)
 
-    expected, found = both(contract, model, sample(12), graphs, rows_at_once=rows_at_once)
+    expected, found = both(contract, model, sample(6), graphs, rows_at_once=rows_at_once)
 
     assert_kept(contract, expected, found)
 
@@ -108,7 +108,7 @@ def test_words_have_the_vectors_of_the_reference(contract, family, graphs, rows_
 def test_a_graph_is_read_in_every_way(contract, relations):
     model = model_of(relations=relations)
 
-    expected, found = both(contract, model, sample(6))
+    expected, found = both(contract, model, sample(3))
 
     assert_kept(contract, expected, found)
 
@@ -116,7 +116,7 @@ def test_a_graph_is_read_in_every_way(contract, relations):
 @profile(max_examples=15)
 @given(data=st.data())
 def test_any_graph_is_read(data):
-    model, sentences = model_of(), sample(4)
+    model, sentences = model_of(), short(3)
     labels = (*model.vocabulary.labels[:4], "never-seen")
     graphs = [Arcs(*data.draw(arcs_over(len(each), labels=labels))) for each in sentences]
 
@@ -129,7 +129,7 @@ def test_any_graph_is_read(data):
 def test_a_sentence_has_the_same_vectors_to_the_last_bit_in_every_batch(contract, graphs):
     if not contract.is_steady:
         pytest.skip("this encoder promises nearly the same vectors: see treefine.parsing.invariance")
-    model, sentences = model_of().to(contract.device), sample(16)
+    model, sentences = model_of().to(contract.device), short(16)
     encoder = contract.make(model.encoder)
 
     with torch.no_grad():
@@ -192,7 +192,7 @@ def test_what_learns_has_the_gradients_of_the_reference(contract, family):
 
 
 def test_the_bundled_model_has_the_same_vectors_in_eight_bits_in_every_batch():
-    model, sentences = load_model(find_model("en")), sample(12)
+    model, sentences = load_model(find_model("en")), short(12)
     encoder = int8_encoder(model.encoder)
 
     with torch.no_grad():

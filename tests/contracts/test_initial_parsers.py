@@ -9,15 +9,16 @@ from treefine.parsing.initial import empty, from_file, from_parser, given, renam
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import write_treebank
 
-N_SENTENCES = 12
+N_SENTENCES = 5
 
 
-@pytest.fixture(params=["empty", "given", "renamed", "file", "syntr", "biaffine", "rngtr"])
-def initial(request, tmp_path):
+@pytest.fixture(scope="module", params=["empty", "given", "renamed", "file", "syntr", "biaffine", "rngtr"])
+def initial(request, tmp_path_factory):
     """An initial parser for the first sentences of the sample."""
     if request.param == "file":
-        write_treebank(sample(N_SENTENCES), tmp_path / "parses.conllu")
-        return from_file(str(tmp_path / "parses.conllu"))
+        path = tmp_path_factory.mktemp("initial") / "parses.conllu"
+        write_treebank(sample(N_SENTENCES), path)
+        return from_file(str(path))
     if request.param in ("empty", "given", "renamed"):
         return {"empty": empty, "given": given, "renamed": renamed(given, ("dep",), {"obj": "dep"})}[request.param]
     model = {

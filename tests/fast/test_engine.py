@@ -9,7 +9,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
-from tests.support.tiny import sample, tiny_model
+from tests.support.tiny import sample, short, tiny_model
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
 from treefine.fast import view_of
@@ -48,6 +48,7 @@ def by_parser(parser, sentences):
     return [each.to_text() for each in parser.stream(sentences)]
 
 
+PARSER = parser_of()
 KINDS = {
     "bert": {},
     "mpnet": {"family": "mpnet"},
@@ -73,7 +74,7 @@ def test_the_engine_gives_the_trees_and_tags_of_the_parser(kind):
     model = dict(KINDS[kind])
     options = model.pop("options", {})
     parser = parser_of(model, **options)
-    sentences = sample(24)
+    sentences = sample(10)
     sentences = [each.with_tags(upos=["_" if n % 3 else tag for n, tag in enumerate(each.upos)]) for each in sentences]
 
     assert by_engine(parser, sentences) == by_parser(parser, sentences)
@@ -82,7 +83,7 @@ def test_the_engine_gives_the_trees_and_tags_of_the_parser(kind):
 def test_sentences_that_fit_the_encoder_but_no_room_are_parsed_too():
     parser = parser_of()
 
-    assert by_engine(parser, sample(12), (Room(64, 4, 16),)) == by_parser(parser, sample(12))
+    assert by_engine(parser, sample(6), (Room(64, 4, 16),)) == by_parser(parser, sample(6))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -112,18 +113,18 @@ def test_the_engine_starts_from_an_initial_parse():
 
     parser = parser_of(initial=given_arcs, max_steps=2)
 
-    found = by_engine(parser, sample(24))
+    found = by_engine(parser, sample(10))
 
-    assert found == by_parser(parser, sample(24))
-    assert found != by_engine(parser.using(initial="empty", max_steps=2), sample(24))
+    assert found == by_parser(parser, sample(10))
+    assert found != by_engine(parser.using(initial="empty", max_steps=2), sample(10))
 
 
 @profile(max_examples=8)
 @given(data=st.data())
 def test_neither_blocks_nor_room_nor_company_change_a_tree(data):
-    parser = parser_of()
+    parser = PARSER
     plan, model = packed_plan(parser), parser.model
-    sentences = data.draw(st.lists(st.sampled_from(sample(30)), min_size=1, max_size=30))
+    sentences = data.draw(st.lists(st.sampled_from(short()), min_size=1, max_size=20))
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sentences)))) - {len(sentences)})
     blocks = [sentences[a:b] for a, b in zip([0, *cuts], [*cuts, len(sentences)], strict=True)]
     room = data.draw(st.sampled_from([Room(64, 3, 64), Room(100, 40, 64), Room(512, 5, 64)]))
@@ -220,7 +221,7 @@ def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is
             passes.append(int((inputs.packed.n_words > 0).sum())) or forward(self, inputs, room, n)
         ),
     )
-    sentences = [each for each in sample(40) if len(each) < 12]  # none of them is cut into windows
+    sentences = short(longest=11)  # none of them is cut into windows
 
     list(engine.stream_sentences(engine.plan, sentences))
 
@@ -233,7 +234,7 @@ def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is
 def test_all_that_a_step_sends_and_gets_back_is_in_one_tensor_each_way():
     parser = parser_of()
     engine = Engine(packed_plan(parser), ROOMS)
-    list(engine.stream_sentences(engine.plan, sample(24)))
+    list(engine.stream_sentences(engine.plan, sample(10)))
 
     for slot in (slot for lane in engine.lanes for slot in lane.free):
         room, n_columns, n_searched = slot.buffer.room, slot.buffer.n_columns, slot.buffer.n_searched
@@ -247,7 +248,7 @@ def test_no_more_than_two_buffers_of_a_length_are_on_their_way_and_all_come_back
     parser = parser_of()
     engine = Engine(packed_plan(parser), ROOMS)
 
-    list(engine.stream_sentences(engine.plan, sample(60)))
+    list(engine.stream_sentences(engine.plan, sample(30)))
 
     assert all(1 <= len(lane.free) <= 2 for lane in engine.lanes)
 
@@ -256,7 +257,7 @@ def test_streams_may_be_read_in_turn_or_left():
     parser = parser_of()
     engine = Engine(packed_plan(parser), ROOMS)
     model = parser.model
-    blocks = [pack([each], model.subwords, model.vocabulary, ("upos",), reads_tags=True) for each in sample(20)]
+    blocks = [pack([each], model.subwords, model.vocabulary, ("upos",), reads_tags=True) for each in short(12)]
     left = engine.stream(blocks)
     next(left)
     first, second = engine.stream(blocks), engine.stream(blocks[::-1])

@@ -1,12 +1,15 @@
+"""What the network reads: pieces in windows, words, batches and graphs as tensors."""
+
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.generated_inputs import CLS, LABELS, PAD, SEP, arcs_over, inputs_of, sentences_in_pieces
-from treefine.model.batch import N_SPECIALS, ROOT_PIECE, Batch, Graphs, PieceInputs, WordInputs
+from treefine.model.batch import N_SPECIALS, ROOT_PIECE, Batch, Graphs, PieceInputs, WordInputs, owners, windows
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary
 from treefine.treebank.graph import Arcs
 
@@ -246,3 +249,75 @@ def test_the_places_of_words_leave_padding_out(lengths):
 
     assert (places is None) == bool(batch.is_word.all())
     assert places is None or places.tolist() == batch.is_word.flatten().nonzero()[:, 0].tolist()
+
+
+# Windows
+
+
+@st.composite
+def words_and_room(draw):
+    """The number of pieces of each word, and a room into which each of them fits."""
+    n_pieces = draw(st.lists(st.integers(1, 6), max_size=40))
+    room = draw(st.integers(max(n_pieces, default=1), 60))
+    return n_pieces, room
+
+
+@given(words_and_room())
+def test_windows_hold_every_word_and_overlap_by_half_but_for_the_words_at_their_edges(case):
+    n_pieces, room = case
+
+    cut = windows(n_pieces, room)
+
+    assert {word for window in cut for word in window} == set(range(len(n_pieces)))
+    assert all(sum(n_pieces[word] for word in window) <= room for window in cut)
+    assert (cut == [range(len(n_pieces))]) == (sum(n_pieces) <= room)  # one that fits is not cut
+    for one, other in pairwise(cut):
+        shared = sum(n_pieces[word] for word in range(other.start, one.stop))
+        assert shared > room - room // 2 - 2 * max(n_pieces)
+    assert cut[-1].start == 0 or sum(n_pieces[cut[-1].start - 1 :]) > room  # the last is as full as the others
+
+
+@given(words_and_room())
+def test_windows_go_forward_and_none_lies_within_another_if_no_word_fills_half_of_one(case):
+    n_pieces, room = case
+    assume(max(n_pieces, default=1) <= max(1, room // 2))
+
+    cut = windows(n_pieces, room)
+
+    assert all(one.start < other.start and one.stop < other.stop for one, other in pairwise(cut))
+
+
+def test_windows_of_one_piece_a_word_share_half_a_window():
+    assert windows([1] * 10, 4) == [range(0, 4), range(2, 6), range(4, 8), range(6, 10)]
+    assert windows([], 1) == [range(0)]
+    assert windows([1], 1) == [range(1)]
+
+
+def naive_distance(n_pieces, window, word):
+    """Pieces between a word and the nearer edge of a window; an edge of the sentence itself is no edge."""
+    left = sum(n_pieces[window.start : word]) if window.start > 0 else float("inf")
+    right = sum(n_pieces[word + 1 : window.stop]) if window.stop < len(n_pieces) else float("inf")
+    return min(left, right)
+
+
+@given(words_and_room())
+def test_the_owner_of_a_word_is_the_window_in_which_it_stands_farthest_from_a_cut(case):
+    n_pieces, room = case
+    cut = windows(n_pieces, room)
+
+    found = owners(n_pieces, cut)
+
+    assert len(found) == len(n_pieces)
+    for word, owner in enumerate(found):
+        assert word in cut[owner]
+        best = max(naive_distance(n_pieces, window, word) for window in cut if word in window)
+        assert naive_distance(n_pieces, cut[owner], word) == best
+    assert found == sorted(found)
+
+
+def test_five_thousand_words_have_some_twenty_windows():
+    n_pieces = [1 + word % 3 for word in range(5000)]
+
+    cut = windows(n_pieces, 509)
+
+    assert len(cut) == pytest.approx(sum(n_pieces) / (509 / 2), abs=3)

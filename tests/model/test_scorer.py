@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import settings as profile
 from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - the customary name
 
@@ -48,8 +49,10 @@ def one_behind(vector):
 
 
 sentence_lengths = st.lists(st.integers(1, 5), min_size=1, max_size=3)
+few_examples = profile(max_examples=profile().max_examples // 4)  # each has many pairs of words
 
 
+@few_examples
 @given(lengths=sentence_lengths, seed=st.integers(0, 100))
 def test_the_score_of_an_arc_is_a_biaffine_form_with_a_term_for_the_head_alone(lengths, seed):
     scorer, (words, is_word) = scorer_with(seed), words_of(lengths, seed)
@@ -66,6 +69,7 @@ def test_the_score_of_an_arc_is_a_biaffine_form_with_a_term_for_the_head_alone(l
                 torch.testing.assert_close(arcs[row, dep, head], expected, atol=1e-4, rtol=1e-5)
 
 
+@few_examples
 @given(lengths=sentence_lengths, seed=st.integers(0, 100), data=st.data())
 def test_the_score_of_a_label_is_a_biaffine_form_with_terms_for_either_word_alone(lengths, seed, data):
     scorer, (words, is_word) = scorer_with(seed), words_of(lengths, seed)
@@ -151,6 +155,7 @@ def test_rows_of_other_scores_take_the_place_of_a_sentences_own():
     scorer, other = scorer_with(1), scorer_with(2)
     words, is_word = words_of([4, 2, 3])
     scores, alone = scorer(words, is_word), other(words[1:2, :2], is_word[1:2, :2])
+    before = scores.arcs.clone()
     heads = torch.tensor([[0, 2, 0, 1], [0, 0, 0, 0], [0, 2, 0, 0]])
 
     merged = scores.with_rows({1: alone})
@@ -160,6 +165,8 @@ def test_rows_of_other_scores_take_the_place_of_a_sentences_own():
     assert (merged.arcs[1, :, 2:] == -math.inf).all()
     assert torch.equal(merged.labels(heads)[1, :2], alone.labels(heads[1:2, :2])[0])  # to the last bit
     assert torch.equal(merged.labels(heads)[[0, 2]], scores.labels(heads)[[0, 2]])
+    assert torch.equal(scores.arcs, before)  # those they were copied from are left alone
+    assert scores.with_rows({}) is scores
 
 
 def test_rows_of_other_scores_are_kept_when_others_follow():
@@ -172,22 +179,6 @@ def test_rows_of_other_scores_are_kept_when_others_follow():
 
     for row in (0, 1):
         assert torch.equal(merged.labels(heads)[row], alone[row].labels(heads[row : row + 1])[0])
-
-
-def test_no_rows_of_other_scores_leave_the_scores_as_they_are():
-    scores = scorer_with()(*words_of([3]))
-
-    assert scores.with_rows({}) is scores
-
-
-def test_other_scores_leave_those_they_were_copied_from_alone():
-    words, is_word = words_of([3, 3])
-    scores = scorer_with(1)(words, is_word)
-    before = scores.arcs.clone()
-
-    scores.with_rows({0: scorer_with(2)(words[:1], is_word[:1])})
-
-    assert torch.equal(scores.arcs, before)
 
 
 # Dropout

@@ -1,0 +1,73 @@
+"""New models, from a pretrained encoder and a treebank."""
+
+import pytest
+import torch
+
+from tests.support.tiny import sample, write_encoder
+from treefine.model.create import create_biaffine_model, create_parser_model, root_label_of
+from treefine.parsing.parser import Parser
+from treefine.treebank.conllu import read_treebank
+from treefine.treebank.graph import Graph
+from treefine.treebank.sentence import Sentence
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "electra", "mpnet"])
+@pytest.mark.parametrize("n_frequent", [None, 20])
+def test_a_new_model_is_made_of_a_pretrained_encoder_and_a_treebank(tmp_path, family, n_frequent):
+    write_encoder(tmp_path / "encoder", family)
+
+    model = create_parser_model(tmp_path / "encoder", sample(), n_frequent=n_frequent)
+
+    parser = Parser(model, device="cpu")
+    parser.save(tmp_path / "model")
+    parsed = Parser.from_pretrained(tmp_path / "model", device="cpu").parse(sample(5))
+    assert parsed == parser.parse(sample(5))
+    assert "acl:relcl" in model.vocabulary.labels
+
+
+def test_the_same_seed_makes_the_same_model_and_leaves_the_callers_random_numbers_alone(tmp_path):
+    write_encoder(tmp_path / "encoder", "bert")
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+
+    one, two = (create_parser_model(tmp_path / "encoder", sample(5), seed=3).state_dict() for _ in range(2))
+    third, fourth = (create_biaffine_model(sample(5), seed=3).state_dict() for _ in range(2))
+
+    assert torch.rand(1) == expected
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert all(torch.equal(third[name], fourth[name]) for name in third)
+
+
+def test_a_cut_word_table_scores_the_words_of_the_treebank_as_before(tmp_path):
+    write_encoder(tmp_path / "encoder", "xlm-roberta")
+    whole = create_parser_model(tmp_path / "encoder", sample(20))
+
+    cut = create_parser_model(tmp_path / "encoder", sample(20), n_frequent=0)
+
+    assert cut.settings.encoder.n_pieces < whole.settings.encoder.n_pieces
+    with torch.no_grad():
+        vectors = [model.encoder(model.batch_of(sample(20)).inputs, None, None) for model in (whole, cut)]
+    torch.testing.assert_close(*vectors)
+
+
+def test_the_root_label_of_a_new_model_is_the_treebanks(data):
+    german = list(read_treebank(data / "german.conll09"))
+    mixed = [sentence.with_graph(Graph(sentence.graph.heads, ("", *["dep"] * len(sentence)))) for sentence in sample(3)]
+
+    assert root_label_of(sample()) == "root"
+    assert root_label_of([Sentence.of_words(["Hi"]).with_graph(Graph.of_words([0], ["_"]))]) == ""
+    assert create_biaffine_model(sample()).settings.decode.root_label == "root"
+    assert create_biaffine_model(german).settings.decode.root_label == "ROOT"
+    assert create_biaffine_model(mixed).settings.decode.root_label == ""
+
+
+def test_an_encoder_on_the_hub_is_fetched_by_its_name(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    write_encoder(tmp_path / "encoder", "electra")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **_: str(tmp_path / name.split("/")[1]))
+
+    model = create_parser_model("owner/encoder", sample(5))
+
+    assert model.settings.encoder.family == "electra"

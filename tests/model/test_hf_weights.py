@@ -1,0 +1,396 @@
+"""Pretrained encoders in folders of the reference library: what is read, and what is refused."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.support.generated_inputs import LABELS
+from tests.support.messages import assert_told
+from tests.support.tiny import TOKENIZERS, read_config, write_encoder
+from treefine.config import RelationSettings, TransformerSettings
+from treefine.errors import TreefineError
+from treefine.model.encoder import TransformerEncoder
+from treefine.model.hf_weights import fill, load_encoder, translate
+
+transformers = pytest.importorskip("transformers")
+
+
+def weights_in(folder):
+    return folder / "model.safetensors"
+
+
+def write_config(folder, **changes):
+    (folder / "config.json").write_text(json.dumps(read_config(folder) | changes))
+
+
+# What folders look like
+
+
+def assert_same_weights(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert torch.equal(found[name], expected[name]), name
+
+
+@pytest.mark.parametrize(
+    ("family", "head"),
+    [
+        ("bert", "AutoModelForMaskedLM"),
+        ("bert", "AutoModelForPreTraining"),
+        ("bert", "AutoModelForTokenClassification"),
+        ("roberta", "AutoModelForMaskedLM"),
+        ("xlm-roberta", "AutoModelForMaskedLM"),
+        ("electra", "AutoModelForMaskedLM"),  # the generator
+        ("electra", "AutoModelForPreTraining"),  # the discriminator
+        ("mpnet", "AutoModelForMaskedLM"),
+    ],
+)
+def test_an_encoder_that_was_saved_with_a_task_head_is_loaded_without_it(family, head, tmp_path):
+    reference = write_encoder(tmp_path / "plain", family)
+    whole = getattr(transformers, head).from_config(reference.config)
+    missing, _ = whole.base_model.load_state_dict(reference.state_dict(), strict=False)
+    whole.save_pretrained(tmp_path / "whole")
+
+    shape, weights = load_encoder(tmp_path / "whole")
+
+    plain_shape, plain_weights = load_encoder(tmp_path / "plain")
+    assert not missing
+    assert any(name.startswith(f"{whole.base_model_prefix}.") for name in load_file(weights_in(tmp_path / "whole")))
+    assert shape == plain_shape
+    assert_same_weights(weights, plain_weights)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_half_precision_are_read_as_single_precision(dtype, tmp_path):
+    reference = write_encoder(tmp_path / "whole", "bert")
+    _, whole = load_encoder(tmp_path / "whole")
+    reference.to(dtype).save_pretrained(tmp_path / "half")
+
+    _, half = load_encoder(tmp_path / "half")
+
+    assert {each.dtype for each in half.values()} == {torch.float32}
+    name = "layers.1.attention.query.weight"
+    assert torch.equal(half[name], whole[name].to(dtype).float())
+    torch.testing.assert_close(half["positions.weight"], whole["positions.weight"], atol=1e-2, rtol=1e-2)
+
+
+def test_a_folder_in_several_shards_is_read_whole(tmp_path):
+    reference = write_encoder(tmp_path / "one", "roberta")
+    reference.save_pretrained(tmp_path / "many", max_shard_size="5KB")
+
+    shape, weights = load_encoder(tmp_path / "many")
+
+    assert len(list((tmp_path / "many").glob("model-*.safetensors"))) > 2
+    assert not weights_in(tmp_path / "many").exists()
+    expected_shape, expected = load_encoder(tmp_path / "one")
+    assert shape == expected_shape
+    assert_same_weights(weights, expected)
+
+
+def test_the_settings_are_those_of_the_config_and_the_tables(tmp_path):
+    write_encoder(tmp_path, "electra")
+    write_config(
+        tmp_path, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3, layer_norm_eps=1e-5, hidden_act="relu"
+    )
+
+    shape, _ = load_encoder(tmp_path)
+
+    assert shape == TransformerSettings(
+        family="electra",
+        n_pieces=TOKENIZERS["electra"]().get_vocab_size(),
+        n_positions=66,
+        n_layers=2,
+        width=16,
+        n_attention_heads=2,
+        inner_width=24,
+        embedding_width=8,
+        activation="relu",
+        norm_eps=1e-5,
+        n_buckets=0,
+        dropout=0.2,
+        attention_dropout=0.3,
+    )
+
+
+def test_the_norms_of_older_folders_are_called_gamma_and_beta(tmp_path):
+    write_encoder(tmp_path, "bert")
+    _, expected = load_encoder(tmp_path)
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): each
+        for name, each in load_file(weights_in(tmp_path)).items()
+    }
+    old["embeddings.position_ids"] = torch.arange(66)[None]
+    save_file(old, weights_in(tmp_path))
+
+    _, weights = load_encoder(tmp_path)
+
+    assert_same_weights(weights, expected)
+
+
+def test_the_token_types_become_part_of_the_positions(tmp_path):
+    reference = write_encoder(tmp_path, "bert")
+
+    _, weights = load_encoder(tmp_path)
+
+    embeddings = reference.embeddings
+    expected = embeddings.position_embeddings.weight + embeddings.token_type_embeddings.weight[0]
+    torch.testing.assert_close(weights["positions.weight"], expected.detach())
+    assert "token_types.weight" not in weights
+
+
+@pytest.mark.parametrize("pad_token_id", [0, 1, 4])
+def test_the_positions_of_roberta_start_behind_that_of_the_padding(pad_token_id, tmp_path):
+    reference = write_encoder(tmp_path, "roberta")
+    write_config(tmp_path, pad_token_id=pad_token_id)
+
+    shape, weights = load_encoder(tmp_path)
+
+    assert shape.n_positions == 66 - pad_token_id - 1
+    embeddings = reference.embeddings
+    expected = embeddings.position_embeddings.weight[pad_token_id + 1] + embeddings.token_type_embeddings.weight[0]
+    torch.testing.assert_close(weights["positions.weight"][0], expected.detach())
+
+
+@pytest.mark.parametrize("family", ["bert", "electra"])
+def test_the_positions_of_bert_and_electra_start_at_0_whatever_their_padding(family, tmp_path):
+    write_encoder(tmp_path, family)
+    write_config(tmp_path, pad_token_id=None)
+
+    shape, _ = load_encoder(tmp_path)
+
+    assert shape.n_positions == 66
+
+
+def test_the_positions_of_mpnet_start_at_2_whatever_its_padding(tmp_path):
+    reference = write_encoder(tmp_path, "mpnet")
+    write_config(tmp_path, pad_token_id=0)
+
+    _, weights = load_encoder(tmp_path)
+
+    torch.testing.assert_close(weights["positions.weight"], reference.embeddings.position_embeddings.weight.data[2:])
+
+
+# What is wrong with folders
+
+NO_FILE = "There is no such file. Weights are read from safetensors alone"
+NO_JSON = "The file is damaged: it is no JSON. Copy or download it again."
+NO_NAMES = "DIR/model.safetensors.index.json: The file is damaged: it names no files. Copy or download it again."
+UNFIT = "DIR: The weights do not fit the model; "
+NOT_ITS_CONFIG = " The weights do not belong to the config.json beside them."
+UNKNOWN_USE = "DIR: The encoder has weights of no known use: encoder.layer.0."
+NOT_ITS_FAMILY = " Its layers are not those of the family that its config.json names."
+KINDS = "Choose one of the kinds bert, roberta, xlm-roberta, camembert, electra, mpnet."
+
+
+def load_and_fill(folder):
+    shape, weights = load_encoder(folder)
+    fill(TransformerEncoder(shape, RelationSettings(), n_labels=len(LABELS)), weights, path=str(folder))
+
+
+def error_of(folder):
+    """What loading and filling says, without the folder's name."""
+    with pytest.raises(TreefineError) as caught:
+        load_and_fill(folder)
+    return str(caught.value).replace(str(folder), "DIR")
+
+
+def config_of(content):
+    return lambda folder: (folder / "config.json").write_bytes(content)
+
+
+def config_with(**changes):
+    return lambda folder: write_config(folder, **changes)
+
+
+def config_without(name):
+    def change(folder):
+        config = read_config(folder)
+        del config[name]
+        (folder / "config.json").write_text(json.dumps(config))
+
+    return change
+
+
+def a_folder_named(name):
+    """Put a folder where a file should be."""
+
+    def change(folder):
+        (folder / name).unlink()
+        (folder / name).mkdir()
+
+    return change
+
+
+def index_of(weight_map):
+    def change(folder):
+        weights_in(folder).unlink()
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+    return change
+
+
+def weights_of(damage):
+    """Change the bytes of the file of weights."""
+    return lambda folder: weights_in(folder).write_bytes(damage(weights_in(folder).read_bytes()))
+
+
+def weights_with(**changes):
+    """Change some weights, by their names with double underscores for dots; None leaves one out."""
+
+    def change(folder):
+        new = {name.replace("__", "."): weight for name, weight in changes.items()}
+        weights = load_file(weights_in(folder)) | new
+        save_file({name: each for name, each in weights.items() if each is not None}, weights_in(folder))
+
+    return change
+
+
+def other_family(folder):
+    write_config(folder, model_type="mpnet" if read_config(folder)["model_type"] == "bert" else "bert")
+
+
+FAULTS = [
+    (
+        lambda folder: (folder / "config.json").unlink(),
+        "DIR/config.json: There is no such file. Is this a model folder?",
+    ),
+    (a_folder_named("config.json"), "DIR/config.json: The file cannot be read (Is a directory)."),
+    (config_of(b'{\n "model_type": "bert",\n "hidden_si'), f"DIR/config.json:3: {NO_JSON}"),
+    (config_of(b""), f"DIR/config.json:1: {NO_JSON}"),
+    (config_of(b'["bert"]'), "DIR/config.json: The file is damaged: it is no JSON object."),
+    *[
+        (config_of(content), f"DIR/config.json: {NO_JSON}")
+        for content in (b"\xff\xfe{}", b'{"n": ' + b"9" * 5000 + b"}", b"[" * 100_000)
+    ],
+    *[
+        (
+            config_with(model_type=kind),
+            f"DIR/config.json: model_type is {kind!r}, which is no encoder that can be used. {KINDS}",
+        )
+        for kind in ("gpt2", None, ["bert"])
+    ],
+    *[
+        (config_without(name), f"DIR/config.json: {name} is missing.")
+        for name in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    ],
+    *[
+        (config_with(**changes), f"DIR/config.json: The settings have 1 fault: {fault}")
+        for changes, fault in [
+            ({"num_attention_heads": 3}, "a width of 16 cannot be shared by 3 attention heads"),
+            ({"num_attention_heads": 0}, "a width of 16 cannot be shared by 0 attention heads"),
+            ({"num_hidden_layers": "two"}, 'n_layers = "two"; it must be a whole number'),
+            ({"hidden_dropout_prob": 1.5}, "dropout = 1.5; it must be below 1"),
+            ({"layer_norm_eps": None}, "norm_eps = null; it must be a number"),
+        ]
+    ],
+    *[
+        (config_with(**{name: kind}), f"DIR/config.json: An encoder with {name} '{kind}' cannot be used.")
+        for name, kind in [
+            ("position_embedding_type", "relative_key"),
+            ("position_embedding_type", "relative_key_query"),
+            ("hidden_act", "silu"),
+        ]
+    ],
+    (lambda folder: weights_in(folder).unlink(), f"DIR/model.safetensors: {NO_FILE}."),
+    (
+        lambda folder: weights_in(folder).rename(folder / "pytorch_model.bin"),
+        f"DIR/model.safetensors: {NO_FILE}, not from the pickle pytorch_model.bin: save the model in that format.",
+    ),
+    *[
+        (weights_of(damage), "DIR/model.safetensors: The file is damaged (…). Copy or download it again.")
+        for damage in (lambda content: content[:-9], lambda content: b"", lambda content: b"\x80\x02" * 50)
+    ],
+    (a_folder_named("model.safetensors"), "DIR/model.safetensors: The file is damaged (…"),
+    (index_of({"a": "model-00001-of-00002.safetensors"}), f"DIR/model-00001-of-00002.safetensors: {NO_FILE}."),
+    *[(index_of(names), NO_NAMES) for names in (None, [], {"a": 5}, {"a": None}, "model.safetensors")],
+    (
+        weights_with(encoder__layer__1__output__dense__bias=None),
+        f"{UNFIT}missing: layers.1.outer.bias.{NOT_ITS_CONFIG}",
+    ),
+    (
+        weights_with(encoder__layer__0__intermediate__dense__weight=torch.zeros(25, 16)),
+        f"{UNFIT}layers.0.inner.weight is 25 × 16 instead of 24 × 16.{NOT_ITS_CONFIG}",
+    ),
+    *[
+        (
+            weights_with(**{f"embeddings__{name}_embeddings__weight": None}),
+            f"DIR: The encoder has no weights for its {ours}.",
+        )
+        for name, ours in (("word", "pieces"), ("position", "positions"))
+    ],
+    (other_family, f"{UNKNOWN_USE}attention.…{NOT_ITS_FAMILY}"),
+    (
+        weights_with(encoder__layer__0__adapter__weight=torch.zeros(2)),
+        f"{UNKNOWN_USE}adapter.weight.{NOT_ITS_FAMILY}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), FAULTS, ids=[message[:60] for _, message in FAULTS])
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_what_is_wrong_with_a_folder_is_told_with_the_file_and_the_name(family, change, message, tmp_path):
+    write_encoder(tmp_path, family)
+    change(tmp_path)
+
+    assert_told(error_of(tmp_path), message)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [
+        (
+            "bert",
+            {"num_hidden_layers": 3},
+            f"{UNFIT}missing: layers.2.attention.key.bias, layers.2.attention.key.weight, "
+            "layers.2.attention.output.bias, layers.2.attention.output.weight, "
+            f"layers.2.attention.query.bias and 11 more.{NOT_ITS_CONFIG}",
+        ),
+        ("bert", {"num_hidden_layers": 1}, f"{UNFIT}surplus: layers.1.attention.key.bias, …"),
+        ("roberta", {"pad_token_id": None}, "DIR/config.json: pad_token_id is None; it must be a whole number."),
+        ("roberta", {"pad_token_id": "1"}, "DIR/config.json: pad_token_id is '1'; it must be a whole number."),
+    ],
+)
+def test_a_config_that_does_not_belong_to_the_weights_is_told(family, changes, message, tmp_path):
+    write_encoder(tmp_path, family)
+    write_config(tmp_path, **changes)
+
+    assert_told(error_of(tmp_path), message)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (66, 15), (2, 3, 16)])
+@pytest.mark.parametrize("name", ["word_embeddings", "position_embeddings", "token_type_embeddings"])
+def test_a_table_of_another_shape_is_refused(name, shape, tmp_path):
+    write_encoder(tmp_path, "bert")
+    weights_with(**{f"embeddings.{name}.weight": torch.zeros(shape)})(tmp_path)
+
+    found = error_of(tmp_path)
+
+    assert found.startswith("DIR: The encoder's tables do not fit each other; pieces.weight is ")
+    assert f".weight is {' × '.join(map(str, shape)) or 'a number'}" in found
+
+
+def test_what_is_filled_may_have_a_root_tags_and_relations_of_its_own(tmp_path):
+    write_encoder(tmp_path, "bert")
+    shape, weights = load_encoder(tmp_path)
+    encoder = TransformerEncoder(shape, RelationSettings(), n_labels=3, n_tags=(4,))
+    before = {name: each.clone() for name, each in encoder.state_dict().items()}
+
+    fill(encoder, weights, path="")
+
+    own = {name for name, each in encoder.state_dict().items() if torch.equal(each, before[name])}
+    assert own == before.keys() - weights.keys()
+    assert all(name == "root" or name.startswith("tags.") or ".relations." in name for name in own)
+
+
+def test_heads_for_other_tasks_are_left_out_where_there_is_no_prefix():
+    pieces, positions = torch.zeros(3, 2), torch.zeros(4, 2)
+    weights = {
+        "embeddings.word_embeddings.weight": pieces,
+        "embeddings.position_embeddings.weight": positions,
+        "cls.predictions.bias": torch.zeros(3),
+        "pooler.dense.weight": torch.zeros(2, 2),
+    }
+
+    assert translate(weights, "bert").keys() == {"pieces.weight", "positions.weight"}
