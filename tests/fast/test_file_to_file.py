@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.cli.test_bad_input import BAD, GOOD
+from tests.fast.test_engine import packed_plan
 from tests.support.data import DATA
 from tests.support.generated import conllu_files
 from tests.support.tiny import SAMPLE, sample, tiny_biaffine, tiny_model, tiny_parser
@@ -43,7 +44,7 @@ MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot
 def file_parser(parser, n_workers=0):
     """A FileParser with an engine on a CPU; without workers this process reads and writes itself."""
     pool = WorkerPool(WorkerSettings.of(parser), n_workers, start_after=0)
-    return FileParser(pool, Engine(parser.plan(), ROOMS).stream, parser.stream)
+    return FileParser(pool, Engine(packed_plan(parser), ROOMS).stream, parser.stream)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def workers():
 @pytest.fixture
 def with_engine(monkeypatch):
     """READING with an engine, as on a GPU."""
-    monkeypatch.setattr(READING, "engine", Engine(READING.plan(), ROOMS))
+    monkeypatch.setattr(READING, "engine", Engine(packed_plan(READING), ROOMS))
     return READING
 
 
