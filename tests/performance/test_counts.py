@@ -232,7 +232,7 @@ def test_trees_are_copied_once_and_scores_never(n_sentences):
     with Waits() as waits:
         found = trees(parser.plan(), items_of_batch(parser, sentences))
 
-    assert [each.tree.heads for each in found] == [each.graph.heads for each in sentences]
+    assert [each.graph.heads for each in found] == [each.graph.heads for each in sentences]
     assert waits.number == 2 + 2 + 2 + 2  # in the step; which end, and which are trees; heads and labels; tags
     assert waits.bytes == n_sentences * (3 + 2) + 8 * n_sentences * n_words * (2 + 2)
 
