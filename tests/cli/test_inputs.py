@@ -1,6 +1,7 @@
 """What an argument is, and what a file or a stream holds."""
 
 import io
+import itertools
 import os
 from pathlib import Path
 from threading import Thread
@@ -124,7 +125,7 @@ def test_a_pipe_with_a_name_is_read_once(tmp_path):
     writer = Thread(target=pipe.write_text, args=["# sent_id = s\n" + ROW + "\n" + ROW + "\n"])
     writer.start()
 
-    found = list(reading.read_input(*find_inputs([str(pipe)]), None, lambda amount: None, reading.Numbering()))
+    found = list(reading.read_input(*find_inputs([str(pipe)]), None, lambda amount: None, itertools.count(1)))
     writer.join()
 
     assert [each.sentence.forms for each in found] == [("Dogs",), ("Dogs",)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.disks import full_disk
 from tests.support.generated import conllu_files
-from treefine.cli.part_file import JSON_LINES, TREEBANK, open_part
+from treefine.cli.part_file import open_part
 from treefine.errors import AlignmentError, TreebankError, TreefineError
 from treefine.treebank.conllu import read_treebank, texts_in_file
 from treefine.treebank.sentence import Sentence
@@ -20,7 +20,7 @@ WHOLE = "".join(texts_in_file(SENTENCES)).encode()
 
 
 def write(target, sentences, *, is_resumed):
-    with open_part(target, TREEBANK, is_resumed=is_resumed) as part:
+    with open_part(target, is_json=False, is_resumed=is_resumed) as part:
         for text in texts_in_file(sentences[part.skip :], is_start=not part.skip):
             part.write(text)
         return part.skip
@@ -61,7 +61,7 @@ def test_json_lines_cut_at_any_byte_are_gone_on_with_to_the_same_bytes(tmp_path_
     cut = data.draw(st.integers(0, len(whole)))
     target.with_name("out.json.part").write_bytes(whole[:cut])
 
-    with open_part(target, JSON_LINES, is_resumed=True) as part:
+    with open_part(target, is_json=True, is_resumed=True) as part:
         for line in lines[part.skip :]:
             part.write(line)
 
@@ -135,7 +135,7 @@ def test_a_part_of_other_or_more_sentences_is_refused_and_stays(tmp_path, senten
 )
 def test_an_error_on_the_way_leaves_the_part_and_says_how_to_go_on(tmp_path, error, message):
     def fail():
-        with open_part(tmp_path / "out", TREEBANK, is_resumed=False) as part:
+        with open_part(tmp_path / "out", is_json=False, is_resumed=False) as part:
             part.write(SENTENCES[0].to_text())
             raise error
 
@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_the_part_and_says_how_to_go_on(tmp_path):
 
 @pytest.mark.parametrize("is_resumed", [True, False])
 def test_a_second_run_on_the_same_file_is_refused_and_does_no_harm(tmp_path, is_resumed):
-    with open_part(tmp_path / "out", TREEBANK, is_resumed=False) as part:
+    with open_part(tmp_path / "out", is_json=False, is_resumed=False) as part:
         for text in texts_in_file(SENTENCES):
             part.write(text)
         with pytest.raises(TreefineError, match="out: Another run is writing this file. Wait for its end") as error:
@@ -185,7 +185,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
 def test_no_error_whatever_leaves_an_empty_part(tmp_path, error):
     before = str(error)
 
-    with pytest.raises(type(error)) as raised, open_part(tmp_path / "out", TREEBANK, is_resumed=False):
+    with pytest.raises(type(error)) as raised, open_part(tmp_path / "out", is_json=False, is_resumed=False):
         raise error
 
     assert str(raised.value) == before

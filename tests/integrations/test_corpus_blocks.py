@@ -1,6 +1,7 @@
 """A corpus is cut into blocks, and what they give, one after another, is what the whole gives."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.generated import conllu_files
-from treefine.cli.inputs import Input, Numbering, Section, open_source, read_input
+from treefine.cli.inputs import Input, Section, open_source, read_input
 from treefine.cli.outputs import Job
 from treefine.errors import TreebankError, TreefineError
 from treefine.integrations.corpus.blocks import bytes_of, cut_jobs, place_in_file, sections_of
@@ -34,7 +35,7 @@ def sections(source, size):
 
 
 def sentences_in(source, parser=None):
-    numbered = Numbering(source.section.n_before if source.section else 0)
+    numbered = itertools.count(source.section.n_before + 1 if source.section else 1)
     return [each.sentence for each in read_input(source, parser, lambda _: None, numbered)]
 
 

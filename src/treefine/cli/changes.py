@@ -280,19 +280,15 @@ def _row(parse: Parse, change: Change) -> str:
             return "no arc"
         return f"{head} {parse.forms[head - 1] if head else 'ROOT'}: {'no label' if label == BLANK else label}"
 
+    number, text = 'class="number"', 'dir="auto"'
     before = "" if change.before is None else f"{change.before:.2f}"
     cells = (
-        ("number", str(change.word)),
-        ("", change.form),
-        ("", arc(change.old_head, change.old_label)),
-        ("number", before),
-        ("", arc(change.head, change.label)),
-        ("number", f"{change.after:.2f}"),
-        ("number", "tree" if change.step is None else str(change.step)),
+        (number, str(change.word)),
+        (text, change.form),
+        (text, arc(change.old_head, change.old_label)),
+        (number, before),
+        (text, arc(change.head, change.label)),
+        (number, f"{change.after:.2f}"),
+        (number, "tree" if change.step is None else str(change.step)),
     )
-    return "<tr>" + "".join(_cell(style, said) for style, said in cells) + "</tr>"
-
-
-def _cell(style: str, said: str) -> str:
-    how = f'class="{style}"' if style else 'dir="auto"'
-    return f"<td {how}>{escape(visible(said))}</td>"
+    return "<tr>" + "".join(f"<td {how}>{escape(visible(said))}</td>" for how, said in cells) + "</tr>"

@@ -112,16 +112,14 @@ def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None)
     """Open the bytes of an input; a text and the section of a file are held in memory."""
     if source.text is not None:
         yield io.BytesIO(source.text.encode())
-        return
-    if source.section is None:
+    elif source.section is None:
         with open_input(source.name, on_bytes=on_bytes) as stream:
             yield stream
-        return
-    start, stop, _ = source.section
-    with open_input(source.name) as stream:
-        stream.seek(start)
-        data = stream.read(stop - start)
-    yield io.BytesIO(data)
+    else:
+        with open_input(source.name) as stream:
+            stream.seek(source.section.start)
+            data = stream.read(source.section.stop - source.section.start)
+        yield io.BytesIO(data)
 
 
 def kind_by_name(path: str) -> InputKind | None:
@@ -148,26 +146,10 @@ def bytes_in(inputs: Sequence[Input]) -> int | None:
     return total or None
 
 
-class Numbering:
-    """Numbers the sentences that have no sent_id of their own, continuing from one input to the next."""
-
-    def __init__(self, count: int = 0) -> None:
-        self.count = count
-
-    def numbered(self, sentence: Sentence) -> Sentence:
-        """Return the sentence with the next number as its sent_id."""
-        self.count += 1
-        comments = tuple(
-            f"# sent_id = {self.count}" if comment.startswith("# sent_id = ") else comment
-            for comment in sentence.comments
-        )
-        return replace(sentence, comments=comments)
-
-
 def read_input(
-    source: Input, parser: Parser, on_bytes: Callable[[int], None], numbering: Numbering
+    source: Input, parser: Parser, on_bytes: Callable[[int], None], numbers: Iterator[int]
 ) -> Iterator[Segmented]:
-    """Yield the sentences of an input; the parser's segmenter splits text, and `numbering` gives it sent_ids."""
+    """Yield the sentences of an input; the parser's segmenter splits text, and sentences of text get these numbers."""
     from treefine.segmenter.cut import Segmented  # which loads torch
 
     path, kind = "", source.kind or "text"
@@ -177,18 +159,18 @@ def read_input(
             kind, head = (source.kind, b"") if source.kind is not None else _look(stream)
             stream = cast(BinaryIO, io.BufferedReader(Rejoined(head, stream, path)))
         if kind == "text":
-            yield from _segmented(parser.segment, _decoded(stream, path), path, numbering)
+            yield from _segmented(parser.segment, _decoded(stream, path), path, numbers)
         elif kind == "lines":
-            yield from _segmented(parser.segment_lines, utf8_lines(stream, path), path, numbering)
+            yield from _segmented(parser.segment_lines, utf8_lines(stream, path), path, numbers)
         else:
             is_words = kind == "words"
             for sentence in read_words(stream, path) if is_words else read_treebank(stream, format=kind):
                 spans = spans_in(own_text(sentence), sentence)
-                yield Segmented(numbering.numbered(sentence) if is_words else sentence, spans)
+                yield Segmented(_numbered(sentence, next(numbers)) if is_words else sentence, spans)
 
 
 def _segmented(
-    segment: Callable[[Iterable[str]], Iterator[Segmented]], chunks: Iterable[str], path: str, numbering: Numbering
+    segment: Callable[[Iterable[str]], Iterator[Segmented]], chunks: Iterable[str], path: str, numbers: Iterator[int]
 ) -> Iterator[Segmented]:
     """Yield the sentences of a text, each with its number and the line of the file that it starts in."""
     newlines: deque[int] = deque()  # the offsets of those that were read and that no sentence has passed yet
@@ -206,9 +188,15 @@ def _segmented(
         while newlines and newlines[0] < found.spans[0][0]:
             newlines.popleft()
             line += 1
-        yield replace(found, sentence=replace(numbering.numbered(found.sentence), path=path, line=line))
+        yield replace(found, sentence=replace(_numbered(found.sentence, next(numbers)), path=path, line=line))
     if is_empty:
         raise EmptyError("There is no word in the text.", path=path)
+
+
+def _numbered(sentence: Sentence, number: int) -> Sentence:
+    """Return the sentence with this number as its sent_id."""
+    own, comments = "# sent_id = ", sentence.comments
+    return replace(sentence, comments=tuple(f"{own}{number}" if each.startswith(own) else each for each in comments))
 
 
 def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:

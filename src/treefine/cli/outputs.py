@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from treefine.cli.changes import kind_of
 from treefine.cli.inputs import Input
-from treefine.cli.part_file import JSON_LINES, TREEBANK, Part, open_part, part_of
+from treefine.cli.part_file import Part, open_part, part_of
 from treefine.drawing.characters import visible
 from treefine.drawing.html import page_end, page_start
 from treefine.drawing.svg import draw_svg
@@ -276,8 +276,7 @@ def open_sink(job: Job, *, is_resumed: bool) -> Iterator[NewOutput | Part]:
         with open_stdout(job.shape) as sink:
             yield sink
     elif job.can_be_resumed:
-        records = JSON_LINES if job.shape == "json" else TREEBANK
-        with open_part(job.target, records, is_resumed=is_resumed) as part:
+        with open_part(job.target, is_json=job.shape == "json", is_resumed=is_resumed) as part:
             yield part
     else:
         with open_output(job.target, is_synced=job.is_block) as stream:

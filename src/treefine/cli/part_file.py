@@ -10,9 +10,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -20,14 +19,6 @@ from filelock import lock_descriptor
 
 from treefine.errors import AlignmentError, TreefineError
 from treefine.treebank.files import COMPRESSED, not_written, open_output
-
-
-@dataclass(frozen=True)
-class Records:
-    """How a file separates its sentences."""
-
-    one_per_line: bool  # else a blank line follows each
-    words_of: Callable[[bytes], list[str]]  # the words of a sentence in the file
 
 
 class _LastSentence(NamedTuple):
@@ -41,8 +32,8 @@ class _LastSentence(NamedTuple):
 class Part:
     """An open part file; it already has the first `skip` sentences."""
 
-    def __init__(self, file: BinaryIO, path: Path, records: Records, kept: _LastSentence | None) -> None:
-        self._file, self._path, self._records, self._kept = file, path, records, kept
+    def __init__(self, file: BinaryIO, path: Path, kept: _LastSentence | None) -> None:
+        self._file, self._path, self._kept = file, path, kept
         self.skip = 0 if kept is None else kept.number - 1  # the last one is written again, to compare it
 
     def write(self, text: str) -> None:
@@ -50,7 +41,7 @@ class Part:
         data = text.encode()
         if self._kept is not None:
             number, start, record = self._kept
-            if self._records.words_of(data) != self._records.words_of(record):
+            if _words_of(data) != _words_of(record):
                 raise self._other(f"Sentence {number:,} is not that of the input.")
             self._file.truncate(start)
             self._kept = None
@@ -85,10 +76,11 @@ def part_of(target: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def open_part(target: str | os.PathLike[str], records: Records, *, is_resumed: bool) -> Iterator[Part]:
+def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool) -> Iterator[Part]:
     """Open a part to write sentences to; at the end it replaces the target, and after an error it stays.
 
-    A resumed part keeps the complete sentences of an older part; else the older part is overwritten.
+    A sentence of JSON is one line; a blank line ends any other. A resumed part keeps the complete sentences of an
+    older part; else the older part is overwritten.
     """
     path, name = part_of(target), os.fspath(target)
     try:
@@ -98,7 +90,7 @@ def open_part(target: str | os.PathLike[str], records: Records, *, is_resumed: b
     try:
         if not is_resumed:
             file.truncate(0)
-        part = Part(file, path, records, _last_sentence(file, records) if is_resumed else None)
+        part = Part(file, path, _last_sentence(file, is_json=is_json) if is_resumed else None)
         yield part
         part.finish(Path(target).resolve())
     except BaseException as error:
@@ -142,7 +134,7 @@ def _locked(path: Path, name: str) -> BinaryIO:
         file.close()  # another process has just renamed it to its target
 
 
-def _last_sentence(file: BinaryIO, records: Records) -> _LastSentence | None:
+def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:
     """Find the last complete sentence of a part, reading it line by line."""
     file.seek(0)
     number = position = start = 0
@@ -153,7 +145,7 @@ def _last_sentence(file: BinaryIO, records: Records) -> _LastSentence | None:
         if not is_blank and not is_within:
             is_within, start = True, position
         position += len(line)
-        if is_within and line.endswith(b"\n") and (is_blank or records.one_per_line):
+        if is_within and line.endswith(b"\n") and (is_blank or is_json):
             number += 1
             found = (start if number > 1 else 0, position)  # a file may start with blank lines
             is_within = False
@@ -164,17 +156,12 @@ def _last_sentence(file: BinaryIO, records: Records) -> _LastSentence | None:
     return _LastSentence(number, found[0], file.read(found[1] - found[0]))
 
 
-def _words_of_rows(record: bytes) -> list[str]:
+def _words_of(record: bytes) -> list[str]:
+    """Return the words of a sentence, which is a JSON object or rows between tabs."""
+    if record.startswith(b"{"):
+        try:
+            return [word["form"] for word in json.loads(record)["words"]]
+        except (ValueError, LookupError, TypeError):
+            return []
     rows = (line.split("\t") for line in record.decode(errors="replace").split("\n"))
     return [row[1] for row in rows if row[0].isdecimal() and len(row) > 1]
-
-
-def _words_of_object(record: bytes) -> list[str]:
-    try:
-        return [word["form"] for word in json.loads(record)["words"]]
-    except (ValueError, LookupError, TypeError):
-        return []
-
-
-TREEBANK = Records(one_per_line=False, words_of=_words_of_rows)
-JSON_LINES = Records(one_per_line=True, words_of=_words_of_object)

@@ -7,12 +7,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import typer
 
 from treefine.cli.changes import Changes, open_changes
-from treefine.cli.inputs import Numbering, bytes_in, open_source, read_input
+from treefine.cli.inputs import bytes_in, open_source, read_input
 from treefine.cli.outputs import (
     Job,
     OutputOptions,
@@ -179,12 +180,12 @@ class JobRunner:
         They are converted before they are parsed, so that predicted tags find their column.
         """
         section, tags = job.inputs[0].section, self.parser.model.settings.tags
-        numbering = Numbering(0 if section is None else section.n_before)
+        numbers = count(1 if section is None else section.n_before + 1)
         needs_tags = self.parser.tags == "given" and tags.source != "predicted" and bool(tags.columns)
         lost = None if job.form is None else self.lost.setdefault(job.form, Counter())
         for source in job.inputs:
             with self._empty_is_reported():
-                for found in read_input(source, self.parser, self.advance, numbering):
+                for found in read_input(source, self.parser, self.advance, numbers):
                     if needs_tags and (warning := missing_tags(found.sentence, tags.columns)) is not None:
                         self.on_warning(warning)
                         needs_tags = False  # one warning is enough

@@ -164,7 +164,10 @@ def _operation(path: str, method: str, operation: Mapping[str, Any], description
         parts.append(f"<p>The body is <code>{escape(kind)}</code>.</p>\n")
         fields += _fields(content["schema"], description)
     if fields:
-        rows = "".join(_field(*each) for each in {field[0]: field for field in fields}.values())
+        rows = "".join(
+            f"<tr><td><code>{escape(name)}</code></td><td>{escape(_type(schema))}</td><td>{escape(said)}</td></tr>\n"
+            for name, schema, said in {field[0]: field for field in fields}.values()
+        )
         heading = "<tr><th>name</th><th>value</th><th>meaning</th></tr>"
         parts.append(f'<div class="scroll" tabindex="0"><table>\n{heading}\n{rows}</table></div>\n')
     if path in _EXAMPLES:
@@ -183,10 +186,6 @@ def _fields(schema: Mapping[str, Any], description: Mapping[str, Any]) -> Iterat
         schema = description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     for name, each in schema.get("properties", {}).items():
         yield name, each, each.get("description", "")
-
-
-def _field(name: str, schema: Mapping[str, Any], said: str) -> str:
-    return f"<tr><td><code>{escape(name)}</code></td><td>{escape(_type(schema))}</td><td>{escape(said)}</td></tr>\n"
 
 
 def _type(schema: Mapping[str, Any]) -> str:

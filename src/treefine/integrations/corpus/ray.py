@@ -49,15 +49,11 @@ class Outcome:
     fault: str = ""  # why the block was not written
     is_worker_unfit: bool = False  # whether the worker cannot parse any block
 
-    def to_json(self) -> str:
-        """Return the outcome as JSON."""
-        return json.dumps(asdict(self))
-
     def save(self) -> None:
         """Write what is to be reported beside the output, so that a later run reports it too."""
         if self.empty or self.warnings or self.lost:
             with open_output(report_path(self.target), is_synced=True) as stream:
-                stream.write(self.to_json().encode())
+                stream.write(json.dumps(asdict(self)).encode())
         else:
             report_path(self.target).unlink(missing_ok=True)
 
@@ -113,7 +109,7 @@ class BlockActor:
                     self._parse(self._parser or self._load(Path(block.target).parent), block, outcome)
         except TreefineError as error:
             outcome.fault, outcome.is_worker_unfit = str(error), isinstance(error, UnfitError)
-        return {"outcome": outcome.to_json()}
+        return {"outcome": json.dumps(asdict(outcome))}
 
     def _enter_folder(self) -> None:
         if self.version != __version__:

@@ -197,12 +197,12 @@ _FLAGS = {"max_steps": "steps", "is_projective": "projective"}  # what the comma
 
 def _options(wanted: OutputOptions, choice: ModelChoice, size: int, *, trees_alone: bool) -> dict[str, Any]:
     """Return the options that all blocks of a folder must share. Workers see to it that devices agree."""
-    own = {"confidence": wanted.confidence, "steps shown": wanted.steps}
     options = {
         "version": __version__,
         "bytes of a block": size,
         "weights": _checksum(choice),
-        **own,
+        "confidence": wanted.confidence,
+        "steps shown": wanted.steps,
         "model": choice.model,
         **{_FLAGS.get(name, name): value for name, value in asdict(choice.options).items()},
     }
