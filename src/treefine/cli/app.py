@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -75,20 +74,18 @@ def main_options(
 
 def models_command(as_json: JsonOption = False) -> None:
     """List the bundled models, with their scores on the test set of their treebank."""
-    found = [_described(name, folder) for name, folder in bundled_models().items()]
+    found = []
+    for name, folder in bundled_models().items():
+        known = asdict(about(folder))
+        scores = known.pop("scores")
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        found.append({"name": name, **known, "bytes": size, "scores": scores})
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
     elif found:
         typer.echo(_model_table(found))
     else:
         typer.echo("No model is bundled.")
-
-
-def _described(name: str, folder: Path) -> dict[str, Any]:
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    known = asdict(about(folder))
-    scores = known.pop("scores")
-    return {"name": name, **known, "bytes": size, "scores": scores}
 
 
 def _model_table(found: Sequence[dict[str, Any]]) -> str:

@@ -110,10 +110,8 @@ def create_app(
     app.include_router(udpipe_routes(served))
     app.include_router(page_routes())
     app.include_router(docs_routes(app))
-    app.add_exception_handler(TreefineError, _answer_our_error)
-    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
-    app.add_exception_handler(HTTPException, _answer_status)
-    app.add_exception_handler(Exception, _answer_failure)
+    for kind in (TreefineError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _answer_error)
     app.add_middleware(Gate, limits=limits, metrics=metrics, hosts=hosts)
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])
@@ -232,32 +230,22 @@ def _json_answer(service: Service, sentences: Iterable[dict[str, Any]]) -> Respo
     return Response(body, media_type="application/json")
 
 
-async def _answer_our_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, TreefineError)
-    return error_answer(error)
-
-
-async def _answer_invalid_request(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    faults = []
-    for each in error.errors():
-        place = ".".join(str(part) for part in each["loc"][1:] if isinstance(part, str | int))
-        faults.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
-    message = "; ".join(faults[:5]).encode(errors="backslashreplace").decode()
-    return error_answer(TreefineError(message, hint=_SEE_DOCS), status=422)
-
-
-async def _answer_status(request: Request, error: Exception) -> Response:
-    """Answer a request for an unknown route, or one whose body cannot be read."""
-    assert isinstance(error, HTTPException)
-    if error.status_code == 413:
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """Answer with an error; the details of an unexpected one are in the log and do not leave the machine."""
+    if isinstance(error, TreefineError):
+        return error_answer(error)
+    if isinstance(error, RequestValidationError):
+        faults = []
+        for each in error.errors():
+            place = ".".join(map(str, each["loc"][1:]))
+            faults.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
+        message = "; ".join(faults[:5]).encode(errors="backslashreplace").decode()
+        return error_answer(TreefineError(message, hint=_SEE_DOCS), status=422)
+    if isinstance(error, HTTPException) and error.status_code == 413:
         return error_answer(body_too_large(request.app.state.limits.max_bytes))
-    unknown = TreefineError(str(error.detail), hint=_SEE_DOCS)
-    return error_answer(unknown, status=error.status_code, headers=error.headers)
-
-
-async def _answer_failure(_: Request, error: Exception) -> Response:
-    """Answer where the server itself fails; the details are in its log and do not leave the machine."""
+    if isinstance(error, HTTPException):  # an unknown route, or a body that cannot be read
+        unknown = TreefineError(str(error.detail), hint=_SEE_DOCS)
+        return error_answer(unknown, status=error.status_code, headers=error.headers)
     message = "The server failed at this request; others are not harmed."
     return error_answer(TreefineError(message, hint="Please tell its operator."), status=500)
 

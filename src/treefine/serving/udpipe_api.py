@@ -34,7 +34,6 @@ OUTPUTS = ("conllu", "horizontal", "plaintext", "vertical")
 _PARAGRAPH_START = re.compile(r"#\s*new(doc|par)\b")
 _NO_BREAK_SPACE = "\u00a0"  # in `horizontal`, stands for a space within a word
 _PREFIXES = ("", "/api", "/services/udpipe/api")  # that clients put between the address and the route
-_ACKNOWLEDGEMENTS = (f"treefine {__version__}",)  # UDPipe lists URLs here, which no client reads
 _MAX_PARTS = 100  # of a multipart body
 
 
@@ -124,7 +123,8 @@ def udpipe_routes(served: Served) -> APIRouter:
         service = served.find(model_meant(wanted.model, served.names))
         _check_stages(wanted, service)
         result = await _result(wanted, service)
-        answer = ProcessAnswer(model=service.name, acknowledgements=list(_ACKNOWLEDGEMENTS), result=result)
+        thanks = [f"treefine {__version__}"]  # UDPipe lists URLs here, which no client reads
+        answer = ProcessAnswer(model=service.name, acknowledgements=thanks, result=result)
         return JSONResponse(answer.model_dump())
 
     async def models() -> ModelsAnswer:
