@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.commands import invoke
 from tests.support.tiny import sample
+from treefine.parsing.results import trees
 from treefine.treebank.conllu import write_treebank
 
 WORDS = "".join(f"Dogs {'really ' * (number % 7)}bark {number}\n" for number in range(12))
@@ -75,9 +76,12 @@ def test_skipped_sentences_are_not_parsed(run, monkeypatch):
     run(*KINDS["conllu"])
     Path("out.conllu").rename("out.conllu.part")
     parsed = []
-    monkeypatch.setattr(
-        "treefine.parsing.parser.Parser._filled", lambda self, sentence, _: parsed.append(sentence) or sentence
-    )
+
+    def heard(plan, items):
+        parsed.extend(item.sentence for item in items)
+        return trees(plan, items)
+
+    monkeypatch.setattr("treefine.parsing.parser.trees", heard)
 
     run(*KINDS["conllu"], "--resume")
 
