@@ -272,7 +272,7 @@ def test_a_worker_imports_neither_the_script_of_the_user_nor_modules_of_the_curr
     for name in ("pickle", "signal", "subprocess"):
         (tmp_path / "here" / f"{name}.py").write_text("raise SystemExit('imported')")
     (tmp_path / "script.py").write_text(
-        "from tests.fast.test_file_to_file import GOOD, READING, file_parser, texts\n"
+        "from tests.fast.test_file_workers import GOOD, READING, file_parser, texts\n"
         "with file_parser(READING, 1) as files:\n"
         "    print(texts(files, GOOD.encode()).count('# sent_id'))\n"
     )
