@@ -17,7 +17,6 @@ from benchmarks.accuracy.calibration import ARC, BOTH, LABEL, SENTENCE, WAYS
 from benchmarks.accuracy.model_rows import MEASURES, RAW, TAGGED, WORDS, by_split
 from benchmarks.markdown import NONE, Line, Lines, percent, table
 from benchmarks.rows import Row, read_rows, weights_checksum
-from treefine.drawing.svg import FONTS
 from treefine.model.bundled import ABOUT, bundled_models
 from treefine.model.weight_files import LAYOUT
 
@@ -91,8 +90,9 @@ def _colors(*, paper: str, ink: str, soft: str, line: str, bar: str, point: str)
 .reliability .point {{ fill: {point}; }}"""
 
 
+_FONTS = 'system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
 STYLE = f"""
-.reliability text {{ font: 11px {FONTS}; text-anchor: middle; }}
+.reliability text {{ font: 11px {_FONTS}; text-anchor: middle; }}
 .reliability .title {{ font-size: 13px; font-weight: 600; text-anchor: start; }}
 .reliability .end {{ text-anchor: end; }}
 .reliability .count {{ font-size: 9px; }}

@@ -5,61 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
+from importlib.resources import files
 
 from treefine.drawing.characters import safe_html
 from treefine.drawing.picture import Picture
-from treefine.drawing.svg import FONTS, svg_and_width
+from treefine.drawing.svg import svg_and_width
 from treefine.drawing.text import draw_text
 
 PRINTED = 960  # pixels; paper has about 640 (A4, margins of 2 cm), so the 12-pixel letters of a drawing get 6 points
 LONG = 200  # words; of more, arcs over a row of words cannot be followed
 
-PAGE_STYLE = f"""
-:root {{ color-scheme: light dark; }}
-body {{ font: 16px/1.5 {FONTS}; max-width: 80rem; margin: 0 auto; padding: 1rem 1.5rem; counter-reset: sentence; }}
-h1 {{ font-size: 1.5rem; }}
-h2 {{ font-size: 1.1rem; overflow-wrap: anywhere; }}
-h2::before {{ counter-increment: sentence; content: counter(sentence) ". "; }}
-section {{ margin: 2rem 0; }}
-figure {{ --paper: #ffffff; margin: 0.5rem 0; border: 1px solid #81818155; border-radius: 6px; }}
-figure svg {{ display: block; }}
-figure .treefine > .paper {{ fill: none; }}
-figure pre {{ margin: 0; padding: 0.5rem 0.8rem; font: 0.85rem/1.15 monospace; }}
-figure.long {{ max-height: 40rem; }}
-figure.long p {{ margin: 0.5rem 0.8rem; }}
-.scroll {{ --paper: Canvas; max-width: 100%; }}
-/* A shadow at a side tells that there is more; at the end of the way, what moves with the content covers it. */
-figure, .scroll {{
-  overflow: auto;
-  background:
-    linear-gradient(to right, var(--paper) 40%, transparent) left / 2.5rem 100% no-repeat local,
-    linear-gradient(to left, var(--paper) 40%, transparent) right / 2.5rem 100% no-repeat local,
-    linear-gradient(to right, #818b9890, transparent) left / 1rem 100% no-repeat scroll,
-    linear-gradient(to left, #818b9890, transparent) right / 1rem 100% no-repeat scroll,
-    var(--paper);
-}}
-summary {{ cursor: pointer; }}
-:focus-visible {{ outline: 2px solid #bc4c00; outline-offset: 2px; }}
-table {{ border-collapse: collapse; margin: 0.5rem 0; font-size: 0.9rem; }}
-th, td {{ text-align: start; padding: 0.1rem 0.8rem; border-bottom: 1px solid #81818155; }}
-td {{ max-width: 24rem; overflow-wrap: break-word; }}
-td.number {{ text-align: end; font-variant-numeric: tabular-nums; }}
-@media screen {{ figure.wide pre {{ display: none; }} h2 {{ max-height: 12rem; overflow: auto; }} }}
-@media screen and (prefers-color-scheme: dark) {{ figure {{ --paper: #151b23; }} }}
-@media print {{
-  :root {{ color-scheme: light; }}
-  body {{ padding: 0; max-width: none; }}
-  figure, figure pre, tr {{ break-inside: avoid; }}
-  h2 {{ break-after: avoid; }}
-  figure, .scroll {{ overflow: visible; background: none; }}
-  figure svg {{ max-width: 100%; height: auto; }}
-  figure.wide svg {{ display: none; }}
-  figure.wide, figure.long {{ display: flex; flex-wrap: wrap; break-inside: auto; max-height: none; }}
-  figure pre {{ font-size: 7pt; white-space: pre-wrap; overflow-wrap: anywhere; }}
-  figure p, figure figcaption {{ flex-basis: 100%; }}
-  details::details-content {{ content-visibility: visible; block-size: auto; }}
-}}
-"""
+PAGE_STYLE = "\n" + files(__package__).joinpath("page.css").read_text(encoding="utf-8")
 
 
 def page_start(title: str, *, style: str = "") -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from html import escape
+from importlib.resources import files
 from itertools import groupby
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from treefine.drawing.characters import cells, is_right_to_left, safe_html, shor
 from treefine.drawing.picture import Picture
 from treefine.treebank.graph import ROOT
 
-WORD_SIZE, SMALL_SIZE = 16, 12  # of letters, in pixels: words, and all else
+WORD_SIZE, SMALL_SIZE = 16, 12  # of letters, in pixels, as in tree.css: words, and all else
 STEM = 11  # how far from a word's middle its own arcs start, left and right; the arc of its head ends in the middle
 _MARGIN = 18  # around the drawing
 GAP = 18  # between two words
@@ -28,42 +29,9 @@ ASIDE = 6  # how far from a word's middle an old arc ends, beside the new one
 _TITLE, _TITLE_SIZE, _TITLE_CELLS = 26, 14, 120  # pixels for a title and of its letters, and how long it may be
 _WORDS, _TAGS, _TOKENS = 26, 18, 26  # pixels for a row of words, tags, multiword tokens
 
-FONTS = 'system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif'
-
-
-def _colors(*, paper: str, ink: str, soft: str, line: str, changed: str, unsure: str) -> str:
-    # No variables: many viewers of SVG, browsers aside, do not know them.
-    return f"""
-.treefine .paper {{ fill: {paper}; }}
-.treefine text {{ fill: {soft}; }}
-.treefine .title, .treefine .form, .treefine .same text {{ fill: {ink}; }}
-.treefine path {{ stroke: {line}; fill: none; }}
-.treefine .head {{ fill: {line}; stroke: none; }}
-.treefine .changed path {{ stroke: {changed}; }}
-.treefine .changed .head {{ fill: {changed}; stroke: none; }}
-.treefine .changed text {{ fill: {changed}; }}
-.treefine .changed .was, .treefine .sure {{ fill: {soft}; }}
-.treefine .unsure {{ fill: {unsure}; }}"""
-
-
 # Every rule is under "treefine", since a style in a page or notebook holds for all that is on it.
 # The background is ours, so that the drawing can be read on any page; on paper it is always light.
-STYLE = f"""
-.treefine text {{ font: {SMALL_SIZE}px {FONTS}; text-anchor: middle; white-space: pre; unicode-bidi: plaintext; }}
-.treefine .title {{ font-size: {_TITLE_SIZE}px; font-weight: 600; text-anchor: start; }}
-.treefine .form {{ font-size: {WORD_SIZE}px; }}
-.treefine path {{ stroke-width: 1.5; }}
-.treefine .changed path {{ stroke-width: 2.2; }}
-.treefine .changed text {{ font-weight: 600; }}
-.treefine .old path {{ stroke-dasharray: 4 3; }}
-.treefine .was {{ font-weight: 400; text-decoration: line-through; }}
-.treefine .sure {{ font-weight: 400; }}
-.treefine .unsure {{ font-weight: 600; }}
-{_colors(paper="#ffffff", ink="#1f2328", soft="#59636e", line="#818b98", changed="#bc4c00", unsure="#9a6700")}
-@media screen and (prefers-color-scheme: dark) {{
-{_colors(paper="#151b23", ink="#f0f6fc", soft="#a3adb8", line="#7d8793", changed="#ff9e57", unsure="#e3b341")}
-}}
-"""
+STYLE = "\n" + files(__package__).joinpath("tree.css").read_text(encoding="utf-8")
 
 
 class ArcKind(Enum):
@@ -87,7 +55,12 @@ class Arc(NamedTuple):
     @property
     def sure_text(self) -> str:
         """Return how sure the parser is, as it stands behind the label."""
-        return "" if self.sure is None else f" {self.sure:.2f}{'?' * (self.sure < UNSURE)}"
+        return "" if self.sure is None else f" {self.sure:.2f}{'?' * self.is_unsure}"
+
+    @property
+    def is_unsure(self) -> bool:
+        """Return whether the parser is less sure than `UNSURE`."""
+        return self.sure is not None and self.sure < UNSURE
 
     @property
     def span(self) -> range:
@@ -270,28 +243,23 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
 
 
 def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, float]:
-    """Return where the line of an arc starts and ends, from the left; an arrow from ROOT starts above its end."""
-    end = places[arc.word] + _shift(arc, picture, places)
+    """Return where the line of an arc starts and ends, from the left; an arrow from ROOT starts above its end.
+
+    An old arc ends beside the new one, on the side where the two do not cross.
+    """
+    here, from_ = places[arc.word], places[arc.head]
+    end = here
+    if arc.kind is ArcKind.OLD and picture.graph is not None:
+        new_head = picture.graph.heads[arc.word]
+        goes_left, new_is_left = from_ < here, places[new_head] < here
+        if arc.head == ROOT:
+            goes_left = not new_is_left
+        elif goes_left == new_is_left and new_head != ROOT:
+            goes_left ^= abs(from_ - here) > abs(places[new_head] - here)
+        end += -ASIDE if goes_left else ASIDE
     if arc.head == ROOT:
         return end, end
-    return places[arc.head] + (STEM if places[arc.head] < places[arc.word] else -STEM), end
-
-
-def _shift(arc: Arc, picture: Picture, places: Sequence[float]) -> float:
-    """Return how far from the middle of its word an arc ends; an old one ends beside the new one."""
-    if arc.kind is not ArcKind.OLD or picture.graph is None:
-        return 0.0
-    here = places[arc.word]
-    new_head = picture.graph.heads[arc.word]
-    is_left, new_is_left = places[arc.head] < here, places[new_head] < here
-    if arc.head == ROOT:
-        goes_left = not new_is_left
-    elif is_left == new_is_left and new_head != ROOT:
-        is_outer = abs(places[arc.head] - here) > abs(places[new_head] - here)
-        goes_left = is_left != is_outer
-    else:
-        goes_left = is_left
-    return -ASIDE if goes_left else ASIDE
+    return from_ + (STEM if from_ < here else -STEM), end
 
 
 def _arc(arc: Arc, ends: tuple[float, float], height: float, ground: float, title: str) -> str:
@@ -329,7 +297,7 @@ def _label(arc: Arc, middle: float, height: float) -> str:
     corner = f'x="{number_text(middle - width / 2)}" y="{number_text(height - 8)}"'
     box = f'<rect class="paper" {corner} width="{number_text(width)}" height="16"/>'
     was = f'<tspan class="was">{escape(shown(arc.old_label))}</tspan> ' if arc.old_label else ""
-    sure = f'<tspan class="{_sure_class(arc)}">{arc.sure_text}</tspan>' if arc.sure is not None else ""
+    sure = f'<tspan class="sure{" unsure" * arc.is_unsure}">{arc.sure_text}</tspan>' if arc.sure_text else ""
     text = f'<text x="{number_text(middle)}" y="{number_text(height + 4)}">{was}{escape(shown(arc.label))}{sure}</text>'
     return f"<g {_attributes(arc)}>{box}{text}</g>"
 
@@ -338,10 +306,6 @@ def _attributes(arc: Arc) -> str:
     """Return how an arc is drawn and which one it is, for its line and its label."""
     label = safe_html(arc.label)
     return f'class="{arc.kind.value}" data-word="{arc.word}" data-head="{arc.head}" data-label="{label}"'
-
-
-def _sure_class(arc: Arc) -> str:
-    return "sure unsure" if arc.sure is not None and arc.sure < UNSURE else "sure"
 
 
 def text_element(x: float, y: float, drawn: str, name: str = "", *, whole: str = "", more: str = "") -> str:

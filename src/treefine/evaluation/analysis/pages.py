@@ -23,7 +23,6 @@ from treefine.evaluation.analysis.charts import (
     draw_rows,
     draw_steps,
 )
-from treefine.evaluation.analysis.curves import Point
 from treefine.evaluation.analysis.errors import EXAMPLES, Analysis, SentenceDifference
 from treefine.evaluation.analysis.export import (
     LEAST_WORDS,
@@ -38,7 +37,7 @@ from treefine.evaluation.scores import rule_of
 from treefine.evaluation.significance import Comparison
 from treefine.evaluation.tables import Table, TableCell, comparison_table
 from treefine.treebank.graph import Arcs, Graph
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.sentence import BLANK
 
 DEFINITIONS = {  # of each property
     "dependency length": "the distance in words between a word and its head, 1 for neighbours; ROOT for a root word",
@@ -55,7 +54,6 @@ APART = ("ROOT",)  # ROOT has no length, so the curve of lengths does not run to
 MOST_ROWS = 20  # of a chart by label or tag; the table has all
 MOST_CONFUSIONS = 15
 _CURVE_UNITS = {"dependency length": "words", "distance to root": "arcs", "sentence length": "words"}
-_GOLD_NAME = "gold"
 _SUMMARY_CELLS = 100  # of a sentence's text, in columns of letters
 
 
@@ -191,20 +189,20 @@ def _curve_chart(analysis: Analysis, by: str) -> _Chart:
 def _rows_chart(analysis: Analysis, by: str) -> _Chart:
     lines = _lines(analysis, by)
     names = [*dict.fromkeys(mark.x_text for line in lines for mark in line.marks)]
-    title, x_title = f"{analysis.metric} by {by}", f"{analysis.metric}, F1 in %"
-    svg = draw_rows(names[:MOST_ROWS], lines, title=title, x_title=x_title, limits=PERCENT)
+    x_title = f"{analysis.metric}, F1 in %"
+    svg = draw_rows(names[:MOST_ROWS], lines, title=f"{analysis.metric} by {by}", x_title=x_title, limits=PERCENT)
     left_out = f" Drawn are the {MOST_ROWS} most frequent of {len(names)}." if len(names) > MOST_ROWS else ""
     return Markup(svg), _points_table(analysis, by, left_out)
 
 
 def _lines(analysis: Analysis, by: str) -> list[Line]:
     """Return the curves to draw, in percent. Points without gold words, where nothing can be found, are left out."""
-
-    def mark(point: Point) -> Mark:
-        return Mark(point.value, 100 * point.f1, 100 * point.low, 100 * point.high, point.gold)
-
-    curves = analysis.curves[by].items()
-    return [Line(system, tuple(mark(point) for point in points if point.gold)) for system, points in curves]
+    lines = []
+    for system, points in analysis.curves[by].items():
+        found = [point for point in points if point.gold]
+        marks = [Mark(each.value, 100 * each.f1, 100 * each.low, 100 * each.high, each.gold) for each in found]
+        lines.append(Line(system, tuple(marks)))
+    return lines
 
 
 def _points_table(analysis: Analysis, by: str, more: str) -> Table:
@@ -271,7 +269,8 @@ def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) 
 def _difference_figure(each: SentenceDifference, analysis: Analysis) -> Markup:
     """Draw the gold tree and then those of the systems, with what is wrong in them."""
     gold = each.gold
-    pictures = [Picture(gold.forms, _tags(gold), gold.graph, tokens=tuple(gold.tokens()), title=_GOLD_NAME)]
+    tags = gold.upos if set(gold.upos) != {BLANK} else gold.xpos
+    pictures = [Picture(gold.forms, tags, gold.graph, tokens=tuple(gold.tokens()), title="gold")]
     for name, sentences in each.trees.items():
         for sentence in sentences:
             title, right = f"{name}: {each.correct[name]} of {each.n_words} words right", None
@@ -281,7 +280,7 @@ def _difference_figure(each: SentenceDifference, analysis: Analysis) -> Markup:
                 title += "; its words are not those of gold"
             tokens = tuple(sentence.tokens())
             pictures.append(
-                Picture(sentence.forms, (), sentence.graph, right, tokens=tokens, title=title, before_name=_GOLD_NAME)
+                Picture(sentence.forms, (), sentence.graph, right, tokens=tokens, title=title, before_name="gold")
             )
     return Markup(tree_figure(pictures, "Gold and systems"))
 
@@ -295,10 +294,6 @@ def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:
 
     pairs = zip(gold.labels, system.labels, strict=True)
     return Graph(gold.heads, tuple([b if counted(a) == counted(b) else a for a, b in pairs]))
-
-
-def _tags(sentence: Sentence) -> tuple[str, ...]:
-    return sentence.upos if set(sentence.upos) != {BLANK} else sentence.xpos
 
 
 def refinement_page(

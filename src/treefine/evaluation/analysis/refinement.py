@@ -6,19 +6,18 @@ error is what an F-score lacks to 1, and `reductions` are the shares of the erro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 
 from treefine.evaluation.breakdown import PROPERTIES
 from treefine.evaluation.pairing import AlignedWords
-from treefine.evaluation.scores import Marks, Score, all_marks, relative_error_reduction, rule_of, scores_by_label
+from treefine.evaluation.scores import Score, all_marks, relative_error_reduction, rule_of, scores_by_label
 from treefine.evaluation.words import AT_ROOT, WordColumns, load_words
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 STEP_METRICS = ("UAS", "LAS")
-PROJECTIVE, NON_PROJECTIVE = "projective", "non-projective"
 LARGE = 10_000  # sentences: a training set with more is "high-resource" in the paper
 
 
@@ -119,31 +118,43 @@ def refinement_of(
     pairs = [step_pair(words, step) for step in trees]
     marks = [all_marks(pair, rule=rule, metrics=STEP_METRICS) for pair in pairs]
     of_labels = [scores_by_label(pair, each["LAS"], rule=rule) for pair, each in zip(pairs, marks, strict=True)]
-    no_word = Score(0, 0, 0)
-    labels = {label for scores in of_labels for label in scores}
     kinds = PROPERTIES["tree projectivity"](words, rule)
     if converged is None:
         converged = [sum(map(Arcs.__eq__, *two)) for two in pairwise(trees)]
-    at_first, at_last = (_wrong_words(words, each["LAS"]) for each in (marks[0], marks[-1]))
-    order = sorted(range(len(gold)), key=lambda number: len(gold[number]))
 
-    def examples(wrong: Sequence[int], right: Sequence[int]) -> tuple[Example, ...]:
-        chosen = [number for number in order if wrong[number] and not right[number]]
-        return tuple([Example(gold[each], trees[0][each], trees[-1][each], wrong[each]) for each in chosen])
+    def counts(metric: str, chosen: Sequence[bool]) -> StepCounts:
+        """Count the chosen words; gold and system have the same words."""
+        n_words = sum(compress(marks[0][metric].gold, chosen))
+        right = [sum(compress(each[metric].correct, chosen)) for each in marks]
+        return StepCounts(n_words, (n_words,) * len(marks), tuple(right))
+
+    def label_counts(label: str) -> StepCounts:
+        scores = [each.get(label, Score(0, 0, 0)) for each in of_labels]
+        return StepCounts(
+            scores[0].gold, tuple([each.system for each in scores]), tuple([each.correct for each in scores])
+        )
+
+    def examples(first_is_wrong: bool) -> tuple[Example, ...]:
+        """Return the sentences of which one tree, the first or the last, is wrong and the other is right."""
+        found = []
+        for number, span in enumerate(words.sentence_words()):
+            at = slice(span.start, span.stop)
+            first, last = (sum(each["LAS"].gold[at]) - sum(each["LAS"].correct[at]) for each in (marks[0], marks[-1]))
+            wrong, other = (first, last) if first_is_wrong else (last, first)
+            if wrong and not other:
+                found.append(Example(gold[number], trees[0][number], trees[-1][number], wrong))
+        return tuple(sorted(found, key=lambda example: len(example.gold)))
 
     return Refinement(
         name,
         first,
         len(gold),
-        {metric: _step_counts([_score(each[metric], None) for each in marks]) for metric in STEP_METRICS},
-        {label: _step_counts([scores.get(label, no_word) for scores in of_labels]) for label in sorted(labels)},
-        {
-            kind: _step_counts([_score(each["LAS"], [kind == found for found in kinds]) for each in marks])
-            for kind in (NON_PROJECTIVE, PROJECTIVE)
-        },
+        {metric: counts(metric, [True] * len(words)) for metric in STEP_METRICS},
+        {label: label_counts(label) for label in sorted({label for scores in of_labels for label in scores})},
+        {kind: counts("LAS", [kind == found for found in kinds]) for kind in ("non-projective", "projective")},
         tuple(converged),
-        corrected=examples(at_first, at_last),
-        spoiled=examples(at_last, at_first),
+        corrected=examples(True),
+        spoiled=examples(False),
         predicts_tags=predicts_tags,
     )
 
@@ -208,56 +219,30 @@ def _added(refinements: Sequence[Refinement], name: str, *, parts: int = 1) -> R
         raise ValueError("refinements with an initial parse and without one cannot be counted together")
     n_trees = max(len(each.steps) for each in refinements)
 
+    def total(numbers: Iterable[float]) -> float:
+        return sum(numbers) / parts if parts > 1 else sum(numbers)  # counts of one part stay whole numbers
+
+    def by_step(several: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+        longer = [each + each[-1:] * (n_trees - len(each)) for each in several]
+        return tuple([total(step) for step in zip(*longer, strict=True)])
+
     def added(of: Callable[[Refinement], Mapping[str, StepCounts]]) -> dict[str, StepCounts]:
-        names = sorted({name for each in refinements for name in of(each)})
-        no_word = StepCounts(0, (0,), (0,))
-        return {name: _sum([of(each).get(name, no_word) for each in refinements], n_trees, parts) for name in names}
+        found = {}
+        for kind in sorted({kind for each in refinements for kind in of(each)}):
+            counts = [of(each).get(kind, StepCounts(0, (0,), (0,))) for each in refinements]
+            columns = ([each.system for each in counts], [each.correct for each in counts])
+            found[kind] = StepCounts(total(each.gold for each in counts), *map(by_step, columns))
+        return found
 
-    def converged(step: int) -> float:
-        """Count the sentences that the step left unchanged; that is all of them after the last step of a model."""
-        counts = [each.converged[step] if step < len(each.converged) else each.n_sentences for each in refinements]
-        return _divided(sum(counts), parts)
-
+    # All sentences have converged after the last step of a model.
+    converged = [(*each.converged, each.n_sentences) for each in refinements]
     return Refinement(
         name,
         refinements[0].first,
-        _divided(sum(each.n_sentences for each in refinements), parts),
+        total(each.n_sentences for each in refinements),
         added(lambda each: each.attachment),
         added(lambda each: each.labels),
         added(lambda each: each.projectivity),
-        tuple(map(converged, range(n_trees - 1))),
+        by_step(converged)[:-1],
         predicts_tags=any(each.predicts_tags for each in refinements),
     )
-
-
-def _sum(several: Sequence[StepCounts], n_trees: int, parts: int) -> StepCounts:
-    def added(counts: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-        longer = [each + each[-1:] * (n_trees - len(each)) for each in counts]
-        return tuple([_divided(sum(step), parts) for step in zip(*longer, strict=True)])
-
-    gold = _divided(sum(each.gold for each in several), parts)
-    return StepCounts(gold, added([each.system for each in several]), added([each.correct for each in several]))
-
-
-def _divided(total: float, parts: int) -> float:
-    """Divide the total; with one part it stays a whole number."""
-    return total if parts == 1 else total / parts
-
-
-def _step_counts(scores: Sequence[Score]) -> StepCounts:
-    return StepCounts(scores[0].gold, tuple(score.system for score in scores), tuple(score.correct for score in scores))
-
-
-def _score(found: Marks, chosen: Sequence[bool] | None) -> Score:
-    """Score the words that count, all or those chosen; gold and system have the same words."""
-    if chosen is None:
-        return Score(sum(found.gold), sum(found.gold), sum(found.correct))
-    n_words = sum(counts and is_chosen for counts, is_chosen in zip(found.gold, chosen, strict=True))
-    correct = sum(is_right and is_chosen for is_right, is_chosen in zip(found.correct, chosen, strict=True))
-    return Score(n_words, n_words, correct)
-
-
-def _wrong_words(words: WordColumns, found: Marks) -> list[int]:
-    """Return how many words of each sentence count and are wrong."""
-    spans = [slice(each.start, each.stop) for each in words.sentence_words()]
-    return [sum(found.gold[span]) - sum(found.correct[span]) for span in spans]
