@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -41,6 +41,7 @@ RuleOption = Annotated[
 FormatOption = Annotated[
     str | None, typer.Option("--format", help=f"Format of the files; else told by their names. {FORMAT_NAMES}")
 ]
+_FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -71,8 +72,12 @@ def evaluate_command(
             confused["label"] = label_confusions(pair, found["LAS"], rule=rule)
             confused["head"] = head_confusions(pair, found["UAS"])
     if as_json:
-        values = tables.evaluation_json(scores, by_label, confused, most=confusions)
-        _print_json({"gold": gold, "system": system, "rule": rule} | values)
+        values: dict[str, Any] = {"gold": gold, "system": system, "rule": rule, "scores": tables.scores_json(scores)}
+        if by_label is not None:
+            values["labels"] = tables.scores_json(by_label)
+        for kind, counted in confused.items():
+            values[f"confused_{kind}s"] = tables.confusion_table(counted, most=confusions).to_records()
+        _print_json(values)
         return
     typer.echo(tables.score_table(scores))
     if by_label is not None:
@@ -136,7 +141,7 @@ def validate_command(
             for fault in validate(path, format=format, on_bytes=advance):
                 faults += 1
                 if as_json:
-                    as_values.append(tables.error_json(fault))
+                    as_values.append({name: getattr(fault, name) for name in _FAULT_FIELDS})
                 else:
                     typer.echo(str(fault))
     if as_json:

@@ -19,7 +19,10 @@ def visible(text: str, *, ascii_only: bool = False) -> str:
     """
     if text.isprintable() and (text.isascii() or not ascii_only):
         return text
-    return "".join(_escape(each) if _acts(each) or (ascii_only and not each.isascii()) else each for each in text)
+    return "".join(
+        each.encode("unicode_escape").decode() if _acts(each) or (ascii_only and not each.isascii()) else each
+        for each in text
+    )
 
 
 def safe_html(text: str) -> str:
@@ -33,10 +36,6 @@ def safe_html(text: str) -> str:
 
 def _acts(character: str) -> bool:
     return unicodedata.category(character) in ACTING or character in DIRECTION_MARKS or character in NOT_IN_XML
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def cells(text: str) -> int:

@@ -31,7 +31,8 @@ def pair_by_text(gold: WordColumns, system: WordColumns) -> AlignedWords:
     """
     if gold.characters != system.characters:
         raise _different_text(gold, system)
-    if _is_same_segmentation(gold, system):
+    # If the spans agree, multiword tokens do, since only their words share a span.
+    if gold.spans == system.spans and [*map(str.lower, gold.forms)] == [*map(str.lower, system.forms)]:
         return AlignedWords(gold, system, list(range(len(gold))), list(range(len(gold))))
     return align(gold, system)
 
@@ -47,13 +48,9 @@ def pair_by_number(gold: WordColumns, system: WordColumns) -> AlignedWords:
             if form != other:
                 message = f"The word is {other!r}, but {form!r} in {_at(gold, gold_place.of_word(number))}."
                 raise AlignmentError(message, path=system.name, **place.of_word(number))
-        raise AlignmentError(
-            f"The sentence has {len(b)} words, but {len(a)} in {_at(gold, gold_place._asdict())}.",
-            path=system.name,
-            line=place.line,
-            sent_id=place.sent_id,
-            sentence=place.sentence,
-        )
+        message = f"The sentence has {len(b)} words, but {len(a)} in {_at(gold, gold_place._asdict())}."
+        line, sent_id, number = place[:3]
+        raise AlignmentError(message, path=system.name, line=line, sent_id=sent_id, sentence=number)
     if len(gold.sentences) != len(system.sentences):
         message = f"The file has {len(system.sentences)} sentences, but {_name(gold)} has {len(gold.sentences)}."
         raise AlignmentError(message, path=system.name)
@@ -67,13 +64,6 @@ def _name(gold: WordColumns) -> str:
 def _at(gold: WordColumns, place: dict[str, Any]) -> str:
     """Return a place in the gold file as text; sentences need not come from a file."""
     return f"{gold.name}:{place['line']}" if gold.name else f"the gold treebank (sentence {place['sentence']})"
-
-
-def _is_same_segmentation(gold: WordColumns, system: WordColumns) -> bool:
-    """Return whether spans and forms agree; then multiword tokens do, since only their words share a span."""
-    if gold.spans != system.spans:
-        return False
-    return gold.forms == system.forms or [*map(str.lower, gold.forms)] == [*map(str.lower, system.forms)]
 
 
 def align(gold: WordColumns, system: WordColumns) -> AlignedWords:

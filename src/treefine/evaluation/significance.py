@@ -123,42 +123,36 @@ def _differences(
     on_progress: Callable[[int], None] | None,
 ) -> dict[tuple[str, str], Difference]:
     """Compare each two systems. Drawing costs most, so each sample is drawn once and summed once per system."""
-    pairs = list(combinations(counts, 2))
-    whole = {name: each.sum(axis=0) for name, each in counts.items()}
-    observed = {(a, b): float(f1(whole[b]) - f1(whole[a])) for a, b in pairs}
+    names = list(counts)
+    pairs = list(combinations(range(len(names)), 2))
     columns = np.concatenate(list(counts.values()), axis=1)  # [sentence, 3 * system]
-
-    def summed(draws: NDArray[np.float64]) -> dict[str, Counts]:
-        """Return the totals of each system in each sample. [sample, 3]."""
-        totals = (draws @ columns).reshape(len(draws), len(counts), 3)
-        return {name: totals[:, number] for number, name in enumerate(counts)}
-
+    whole = columns.sum(axis=0).reshape(len(names), 3)
+    observed = {(a, b): float(f1(whole[b]) - f1(whole[a])) for a, b in pairs}
     as_far_by_swapping = dict.fromkeys(pairs, 0)
-    slices: dict[str, list[NDArray[np.float64]]] = {name: [] for name in counts}
+    slices = []
     for start in range(0, samples, SLICE):
         size = min(SLICE, samples - start)
-        chosen = summed(draw_swaps(rng, size, len(columns)))
+        swapped = (draw_swaps(rng, size, len(columns)) @ columns).reshape(size, len(names), 3)
         for a, b in pairs:
-            swapped = swapped_differences(whole[a], whole[b], chosen[a], chosen[b])
-            as_far_by_swapping[a, b] += _as_far(swapped, observed[a, b])
-        for name, totals in summed(draw_weights(rng, size, len(columns))).items():
-            slices[name].append(f1(totals))
+            differences = swapped_differences(whole[a], whole[b], swapped[:, a], swapped[:, b])
+            as_far_by_swapping[a, b] += _as_far(differences, observed[a, b])
+        slices.append(f1((draw_weights(rng, size, len(columns)) @ columns).reshape(size, len(names), 3)))
         if on_progress:
             on_progress(size * len(pairs))
-    drawn = {name: np.concatenate(each) for name, each in slices.items()}  # F1 in each sample
-    differences = {}
+    drawn = np.concatenate(slices)  # [sample, system]
+    found = {}
     for (a, b), difference in observed.items():
-        as_far_by_drawing = _as_far(drawn[b] - drawn[a] - difference, difference)
-        low, high = np.quantile(drawn[b] - drawn[a], [alpha / 2, 1 - alpha / 2])
-        differences[a, b] = Difference(
-            a,
-            b,
+        sampled = drawn[:, b] - drawn[:, a]
+        low, high = np.quantile(sampled, [alpha / 2, 1 - alpha / 2]).tolist()
+        found[names[a], names[b]] = Difference(
+            names[a],
+            names[b],
             difference,
             randomisation=(as_far_by_swapping[a, b] + 1) / (samples + 1),
-            bootstrap=(as_far_by_drawing + 1) / (samples + 1),
-            interval=(float(low), float(high)),
+            bootstrap=(_as_far(sampled - difference, difference) + 1) / (samples + 1),
+            interval=(low, high),
         )
-    return differences
+    return found
 
 
 def _as_far(distances: NDArray[np.float64], observed: float) -> int:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from treefine.errors import TreefineError
 from treefine.evaluation.scores import Score, relative_error_reduction
 
 if TYPE_CHECKING:
@@ -43,11 +42,6 @@ class Table:
     n_names: int = 1  # columns of names
     groups: tuple[tuple[str, int], ...] = ()  # headings over several columns, with how many, on a page
     bold: frozenset[tuple[int, int]] = frozenset()  # row and column of each bold cell, from 0
-
-    @classmethod
-    def of_records(cls, header: tuple[str, ...], records: Iterable[Mapping[str, TableCell]]) -> Table:
-        """Return the table of rows that name their cells; a cell that a row lacks is empty."""
-        return cls(header, tuple(tuple(record.get(name) for name in header) for record in records))
 
     def to_text(self, *, is_terminal: bool = False) -> str:
         """Return aligned columns. Bold cells have a star, since plain text has no bold; a terminal shows both."""
@@ -153,22 +147,6 @@ def scores_json(scores: Mapping[str, Score]) -> dict[str, Any]:
     return {name: score_json(score) for name, score in scores.items()}
 
 
-def evaluation_json(
-    scores: Mapping[str, Score],
-    labels: Mapping[str, Score] | None,
-    confusions: Mapping[str, Counter[tuple[str, str]]],
-    *,
-    most: int,
-) -> dict[str, Any]:
-    """Return scores, and scores of labels and confusions if they were counted."""
-    result: dict[str, Any] = {"scores": scores_json(scores)}
-    if labels is not None:
-        result["labels"] = scores_json(labels)
-    for kind, counted in confusions.items():
-        result[f"confused_{kind}s"] = confusion_table(counted, most=most).to_records()
-    return result
-
-
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison with the difference of each two systems."""
 
@@ -188,11 +166,6 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "not_significantly_different_from_best": sorted(comparison.best_group),
         "differences": [difference_json(each) for each in comparison.differences.values()],
     }
-
-
-def error_json(error: TreefineError) -> dict[str, Any]:
-    """Return the fields of an error: its place, its message and what to do about it."""
-    return {name: getattr(error, name) for name in ("path", "line", "sent_id", "sentence", "word", "message", "hint")}
 
 
 def losses_line(lost: Mapping[str, int], title: str) -> str:

@@ -153,7 +153,9 @@ def _add_tokens(words: WordColumns, sentence: Sentence, position: int) -> str:
     texts: list[str] = []
     forms = sentence.forms
     for token in sentence.tokens():
-        text = _without_spaces(token.form)
+        text = token.form
+        if not text.isalnum():
+            text = "".join([each for each in text if unicodedata.category(each) != "Zs"])
         if not text:
             raise sentence.error("FORM is empty or all spaces.", word=token.words[0])
         texts.append(text)
@@ -165,7 +167,3 @@ def _add_tokens(words: WordColumns, sentence: Sentence, position: int) -> str:
         words.spans.extend([span] * len(token.words))
         words.in_multiword.extend([is_multiword] * len(token.words))
     return "".join(texts)
-
-
-def _without_spaces(form: str) -> str:
-    return form if form.isalnum() else "".join([each for each in form if unicodedata.category(each) != "Zs"])

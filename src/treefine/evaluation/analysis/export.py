@@ -122,8 +122,8 @@ def _tree_values(sentence: Sentence) -> dict[str, Any]:
 
 def analysis_csv(analyses: Sequence[Analysis]) -> str:
     """Return one row per score, point, confusion, pair of systems and sentence; the column `table` says which."""
-    rows = ({"treebank": analysis.name, **row} for analysis in analyses for row in _error_rows(analysis))
-    return Table.of_records(_ERROR_COLUMNS, rows).to_csv()
+    records = ({"treebank": analysis.name, **row} for analysis in analyses for row in _error_rows(analysis))
+    return Table(_ERROR_COLUMNS, tuple([tuple(map(row.get, _ERROR_COLUMNS)) for row in records])).to_csv()
 
 
 def _error_rows(analysis: Analysis) -> Iterator[dict[str, TableCell]]:

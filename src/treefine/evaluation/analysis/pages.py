@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -57,9 +57,6 @@ _CURVE_UNITS = {"dependency length": "words", "distance to root": "arcs", "sente
 _SUMMARY_CELLS = 100  # of a sentence's text, in columns of letters
 
 
-_Chart: TypeAlias = tuple[Markup, Table]  # the table has its numbers, and the caption as its note
-
-
 @cache
 def _templates() -> Environment:
     """Return the templates. They escape all text, and show characters that would act on the page as escapes."""
@@ -94,14 +91,13 @@ def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
 def _error_view(analysis: Analysis, ids: Mapping[tuple[str, int, str], str], own_ids: str) -> dict[str, Any]:
     """Return what the template shows of one analysis."""
     pairs = [_pairs_table(analysis.comparison)] if analysis.comparison else []
-    curves = [by for by in analysis.curves if by in _CURVE_UNITS]
     return {
         "name": analysis.name,
         "summary": _summary(analysis),
         "scores": _scores_table(analysis),
         "more_scores": [*pairs, _metrics_table(analysis)],
-        "curves": [_curve_chart(analysis, by) for by in curves],
-        "kinds": [_rows_chart(analysis, by) for by in analysis.curves if by not in _CURVE_UNITS],
+        "curves": [_chart(analysis, by) for by in analysis.curves if by in _CURVE_UNITS],
+        "kinds": [_chart(analysis, by) for by in analysis.curves if by not in _CURVE_UNITS],
         "confusions": list(_confusion_tables(analysis)),
         "sentences": [
             (heading, [_entry(each, analysis, ids[_key(each)], own_ids) for each in group])
@@ -173,36 +169,24 @@ def _metrics_table(analysis: Analysis) -> Table:
     return Table(header, tuple(rows), f"All {len(metrics)} metrics", groups=groups)
 
 
-def _curve_chart(analysis: Analysis, by: str) -> _Chart:
-    svg = draw_lines(
-        _lines(analysis, by),
-        title=f"{analysis.metric} by {by}",
-        x_title=f"{by} ({_CURVE_UNITS[by]})",
-        y_title=f"{analysis.metric}, F1 in %",
-        limits=PERCENT,
-        apart=APART,
-    )
-    hidden = f" The bands of more than {MOST_BANDS} systems hide one another: the table has them."
-    return Markup(svg), _points_table(analysis, by, hidden if len(analysis.systems) > MOST_BANDS else "")
-
-
-def _rows_chart(analysis: Analysis, by: str) -> _Chart:
-    lines = _lines(analysis, by)
-    names = [*dict.fromkeys(mark.x_text for line in lines for mark in line.marks)]
-    x_title = f"{analysis.metric}, F1 in %"
-    svg = draw_rows(names[:MOST_ROWS], lines, title=f"{analysis.metric} by {by}", x_title=x_title, limits=PERCENT)
-    left_out = f" Drawn are the {MOST_ROWS} most frequent of {len(names)}." if len(names) > MOST_ROWS else ""
-    return Markup(svg), _points_table(analysis, by, left_out)
-
-
-def _lines(analysis: Analysis, by: str) -> list[Line]:
-    """Return the curves to draw, in percent. Points without gold words, where nothing can be found, are left out."""
+def _chart(analysis: Analysis, by: str) -> tuple[Markup, Table]:
+    """Draw F1 in percent by one property: lines over numbers, or rows of names. The table has all points."""
     lines = []
     for system, points in analysis.curves[by].items():
-        found = [point for point in points if point.gold]
+        found = [point for point in points if point.gold]  # where gold has no words, nothing can be found
         marks = [Mark(each.value, 100 * each.f1, 100 * each.low, 100 * each.high, each.gold) for each in found]
         lines.append(Line(system, tuple(marks)))
-    return lines
+    title, f1, more = f"{analysis.metric} by {by}", f"{analysis.metric}, F1 in %", ""
+    if unit := _CURVE_UNITS.get(by):
+        svg = draw_lines(lines, title=title, x_title=f"{by} ({unit})", y_title=f1, limits=PERCENT, apart=APART)
+        if len(lines) > MOST_BANDS:
+            more = f" The bands of more than {MOST_BANDS} systems hide one another: the table has them."
+    else:
+        names = [*dict.fromkeys(mark.x_text for line in lines for mark in line.marks)]
+        svg = draw_rows(names[:MOST_ROWS], lines, title=title, x_title=f1, limits=PERCENT)
+        if len(names) > MOST_ROWS:
+            more = f" Drawn are the {MOST_ROWS} most frequent of {len(names)}."
+    return Markup(svg), _points_table(analysis, by, more)
 
 
 def _points_table(analysis: Analysis, by: str, more: str) -> Table:
