@@ -73,27 +73,17 @@ def tree_figure(pictures: Sequence[Picture], name: str, *, caption: str = "") ->
 
 def _table(picture: Picture) -> str:
     """Return number, word, tag, head, label and confidence of each word, as far as they are given."""
-    graph = picture.graph
-    names = ["", "word", *["tag"] * bool(picture.tags), *["head", "label"] * (graph is not None)]
-    names += ["confidence"] * bool(picture.confidence)
-    rows = ["<tr>" + "".join(f'<th scope="col">{name}</th>' for name in names) + "</tr>"]
-    for word, form in enumerate(picture.forms, start=1):
-        cells = [_number(str(word)), _cell(form)]
-        if picture.tags:
-            cells.append(_cell(picture.tags[word - 1]))
-        if graph is not None:
-            head = graph.heads[word]
-            cells += [_cell(f"{head} {picture.forms[head - 1] if head else 'ROOT'}"), _cell(graph.labels[word])]
-        if picture.confidence:
-            cells.append(_number(f"{picture.confidence[word - 1]:.2f}"))
-        rows.append("<tr>" + "".join(cells) + "</tr>")
-    table = "\n".join(rows)
+    columns: dict[str, Sequence[str]] = {"": [*map(str, range(1, len(picture.forms) + 1))], "word": picture.forms}
+    if picture.tags:
+        columns["tag"] = picture.tags
+    if (graph := picture.graph) is not None:
+        heads = ["ROOT", *picture.forms]
+        columns |= {"head": [f"{head} {heads[head]}" for head in graph.heads[1:]], "label": graph.labels[1:]}
+    if picture.confidence:
+        columns["confidence"] = [f"{each:.2f}" for each in picture.confidence]
+    kinds = ['class="number"' if name in ("", "confidence") else 'dir="auto"' for name in columns]
+    rows = [[f'<th scope="col">{name}</th>' for name in columns]]
+    for cells in zip(*columns.values(), strict=True):
+        rows.append([f"<td {kind}>{safe_html(cell)}</td>" for kind, cell in zip(kinds, cells, strict=True)])
+    table = "\n".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return f'<div class="scroll" tabindex="0" role="group" aria-label="Words"><table>\n{table}\n</table></div>'
-
-
-def _cell(text: str) -> str:
-    return f'<td dir="auto">{safe_html(text)}</td>'
-
-
-def _number(text: str) -> str:
-    return f'<td class="number">{text}</td>'

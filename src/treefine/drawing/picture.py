@@ -76,14 +76,13 @@ def step_pictures(
     step 1: 1 arc changed
     step 2: no arc changed
     """
+    first = 1 if initial is None else 0
+    drawn = [*graphs] if initial is None else [initial, *graphs]
     pictures = []
-    before = None
-    steps = list(enumerate(graphs, start=1))
-    for t, graph in steps if initial is None else [(0, initial), *steps]:
+    for t, (before, graph) in enumerate(zip([None, *drawn], drawn, strict=False), start=first):
         title = f"step {t}" if t else "initial graph"
         if before is not None:
             n_changed = len(changed_words(before, graph))
             title += f": {n_changed or 'no'} arc{'s' * (n_changed > 1)} changed"
         pictures.append(Picture(tuple(forms), tuple(tags), graph, before, tokens=tuple(tokens), title=title))
-        before = graph
     return pictures

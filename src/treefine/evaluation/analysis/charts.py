@@ -27,6 +27,8 @@ MOST_BANDS = 3  # lines; the bands of so many are faint, since they lie on one a
 _ANY: Limits = (-math.inf, math.inf)
 _LARGEST = 1e15  # beyond it pixels lose their meaning
 
+_STYLE = "\n" + files(__package__).joinpath("templates/chart.css").read_text(encoding="utf-8")
+
 # All in pixels, unless they say otherwise.
 TEXT_SIZE, TITLE_SIZE = 13, 14  # of letters; a chart is 400 wide, so on a phone of 360 they are 12 pixels high
 _WIDTH, _MARGIN = 400, 12
@@ -150,7 +152,7 @@ def draw_lines(
             y = height_of(line.by_place[[*xs][-1]].y) + _MIDDLE
             parts.append(text_element(right, y, ends[number], "name start", whole=line.name))
     below, height = _x_labels(lines, places, (left + right) / 2, bottom, x_title)
-    return _whole_svg(title, [*parts, *below], height + _MARGIN)
+    return whole_svg("treefine-chart", title, _STYLE, [*parts, *below], width=_WIDTH, height=height + _MARGIN)
 
 
 # A low chart over the refinement steps; t = 0 is the initial graph.
@@ -204,7 +206,8 @@ def draw_rows(
                 y = middle + _LANE * (number - (len(lines) - 1) / 2)
                 reach = [(along(value), y) for value in mark.band]
                 parts.append(_point(number, (along(mark.y), y), mark.said(line.name, "", y_format), reach=reach))
-    return _whole_svg(title, parts, max(label_heights[-1], bottom) + _MARGIN)
+    height = max(label_heights[-1], bottom) + _MARGIN
+    return whole_svg("treefine-chart", title, _STYLE, parts, width=_WIDTH, height=height)
 
 
 def _x_values(lines: Sequence[Line]) -> dict[str, float]:
@@ -382,11 +385,6 @@ def _grid(start: _Pixels, end: _Pixels, *, is_zero: bool = False) -> str:
 
 def _polyline(places: Iterable[_Pixels]) -> str:
     return "M" + "L".join(f"{number_text(x)} {number_text(y)}" for x, y in places)
-
-
-def _whole_svg(title: str, parts: Sequence[str], height: float) -> str:
-    style = files(__package__).joinpath("templates/chart.css").read_text(encoding="utf-8")
-    return whole_svg("treefine-chart", title, f"\n{style}", parts, width=_WIDTH, height=height)
 
 
 _COLORS = 5  # in chart.css
