@@ -30,7 +30,7 @@ _LARGEST = 1e15  # beyond it pixels lose their meaning
 _STYLE = "\n" + files(__package__).joinpath("templates/chart.css").read_text(encoding="utf-8")
 
 # All in pixels, unless they say otherwise.
-TEXT_SIZE, TITLE_SIZE = 13, 14  # of letters; a chart is 400 wide, so on a phone of 360 they are 12 pixels high
+_TEXT_SIZE, _TITLE_SIZE = 13, 14  # of letters; a chart is 400 wide, so on a phone of 360 they are 12 pixels high
 _WIDTH, _MARGIN = 400, 12
 _INNER = _WIDTH - 2 * _MARGIN
 _LINE = 18  # from one line of text to the next
@@ -191,7 +191,7 @@ def draw_rows(
     label_heights = [top - 6, bottom + _LINE - 4] if len(names) > _LONG_ROWS else [top - 6]
     for place, tick in zip(places, ticks, strict=True):
         parts.append(_grid((place, top), (place, bottom), is_zero=tick == 0 and ticks[0] < 0 < ticks[-1]))
-    for index in fitting(places, [text_width(label, TEXT_SIZE) for label in labels]):
+    for index in fitting(places, [text_width(label, _TEXT_SIZE) for label in labels]):
         parts += [text_element(places[index], height, labels[index]) for height in label_heights]
     if any(counts):
         parts.append(text_element(_WIDTH - _MARGIN, top - 6, "n", "end"))
@@ -343,11 +343,11 @@ def fitting(places: Sequence[float], widths: Sequence[float], *, gap: float = 6.
 
 def _heading(title: str, names: Sequence[str], y_title: str) -> tuple[list[str], float]:
     """Return title, legend (if there are names) and title of the value axis, and the height where they end."""
-    parts = [text_element(_MARGIN, 22, _fitted(title, _INNER, BOLD_WIDTH * TITLE_SIZE), "title", whole=title)]
+    parts = [text_element(_MARGIN, 22, _fitted(title, _INNER, BOLD_WIDTH * _TITLE_SIZE), "title", whole=title)]
     x, y = float(_MARGIN), 22.0 + _LINE if names else 22.0
     for number, name in enumerate(names):
         said = _fitted(name, _INNER - _SWATCH - 6)
-        width = _SWATCH + 6 + text_width(said, TEXT_SIZE)
+        width = _SWATCH + 6 + text_width(said, _TEXT_SIZE)
         if x > _MARGIN and x + width > _WIDTH - _MARGIN:
             x, y = _MARGIN, y + _LINE
         line = f'<path class="line" d="M{number_text(x)} {number_text(y)}h{_SWATCH}"{dash(number)}/>'
@@ -361,10 +361,10 @@ def _heading(title: str, names: Sequence[str], y_title: str) -> tuple[list[str],
 
 
 def _widest(texts: Sequence[str]) -> float:
-    return max((text_width(each, TEXT_SIZE) for each in texts), default=0.0)
+    return max((text_width(each, _TEXT_SIZE) for each in texts), default=0.0)
 
 
-def _fitted(said: str, room: float, size: float = TEXT_SIZE) -> str:
+def _fitted(said: str, room: float, size: float = _TEXT_SIZE) -> str:
     """Return the text as it is drawn, or as much of it as there is room for, in pixels."""
     limit = max(1, int(room / (0.3 * size)))  # columns of letters, if all were narrow
     while limit > 1 and text_width(shown(said, limit), size) > room:
