@@ -81,6 +81,7 @@ def test_skipped_sentences_are_not_parsed(run, monkeypatch):
         parsed.extend(item.sentence for item in items)
         return trees(plan, items)
 
+    monkeypatch.setattr("treefine.parsing.batches.MOST_SENTENCES", 1)  # in a chunk, which is skipped whole
     monkeypatch.setattr("treefine.parsing.parser.trees", heard)
 
     run(*KINDS["conllu"], "--resume")
