@@ -344,7 +344,7 @@ def test_each_line_and_each_label_says_which_arc_it_is_of(picture):
         if each.get("data-word")
     ]
 
-    expected = [(arc.word, arc.head, attribute_text(arc.label), arc.kind.value) for arc in arcs_of(picture)]
+    expected = [(arc.word, arc.head, attribute_text(arc.label), arc.kind) for arc in arcs_of(picture)]
     assert sorted(found) == sorted(expected * 2)
     forms = [each for each in parts(root, "text") if each.get("class") == "form"]
     assert [each.get("data-word") for each in forms] == [str(word) for word in range(1, len(picture.forms) + 1)]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
 from html import escape
 from importlib.resources import files
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from treefine.drawing.characters import cells, is_right_to_left, safe_html, shorten, visible
 from treefine.drawing.picture import Picture
@@ -34,21 +33,13 @@ _WORDS, _TAGS, _TOKENS = 26, 18, 26  # pixels for a row of words, tags, multiwor
 STYLE = "\n" + files(__package__).joinpath("tree.css").read_text(encoding="utf-8")
 
 
-class ArcKind(Enum):
-    """How an arc is drawn."""
-
-    SAME = "same"
-    CHANGED = "changed"
-    OLD = "old"  # as it was a step before
-
-
 class Arc(NamedTuple):
     """One arc of a drawing, with its label."""
 
     word: int
     head: int
     label: str
-    kind: ArcKind = ArcKind.SAME
+    kind: Literal["same", "changed", "old"] = "same"  # old: as it was a step before
     old_label: str = ""  # where the label alone has changed
     sure: float | None = None  # how sure the parser is of it, where that is shown
 
@@ -84,10 +75,10 @@ def arcs_of(picture: Picture) -> list[Arc]:
         if word not in changed or before is None:
             arcs.append(Arc(word, head, label, sure=sure))
         elif before.heads[word] == head:
-            arcs.append(Arc(word, head, label, ArcKind.CHANGED, before.labels[word], sure))
+            arcs.append(Arc(word, head, label, "changed", before.labels[word], sure))
         else:
-            arcs.append(Arc(word, head, label, ArcKind.CHANGED, sure=sure))
-            arcs.append(Arc(word, before.heads[word], before.labels[word], ArcKind.OLD))
+            arcs.append(Arc(word, head, label, "changed", sure=sure))
+            arcs.append(Arc(word, before.heads[word], before.labels[word], "old"))
     return arcs
 
 
@@ -125,7 +116,7 @@ def text_width(text: str, size: float) -> float:
 
 def label_width(arc: Arc) -> float:
     """Return the width of an arc's label, with what is shown beside it (the old one, the confidence), and some room."""
-    bold = BOLD_WIDTH if arc.kind is ArcKind.CHANGED else 1.0
+    bold = BOLD_WIDTH if arc.kind == "changed" else 1.0
     was = text_width(f"{shown(arc.old_label)} ", SMALL_SIZE) if arc.old_label else 0.0
     return bold * text_width(shown(arc.label) + arc.sure_text, SMALL_SIZE) + was + 10
 
@@ -220,7 +211,7 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
         title = shown(picture.title, _TITLE_CELLS)
         parts.append(text_element(_MARGIN, _MARGIN / 2 + 16, title, "title", whole=picture.title))
     # Changed arcs come last and lie on top; labels lie on all lines, so that no line runs through one.
-    order = sorted(range(len(arcs)), key=lambda index: (arcs[index].kind is ArcKind.CHANGED, levels[index]))
+    order = sorted(range(len(arcs)), key=lambda index: (arcs[index].kind == "changed", levels[index]))
     heights = [ground - LEVEL * (level + 0.2) for level in levels]
     ends = [_ends(arc, picture, places) for arc in arcs]
     for each in order:
@@ -249,7 +240,7 @@ def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, f
     """
     here, from_ = places[arc.word], places[arc.head]
     end = here
-    if arc.kind is ArcKind.OLD and picture.graph is not None:
+    if arc.kind == "old" and picture.graph is not None:
         new_head = picture.graph.heads[arc.word]
         goes_left, new_is_left = from_ < here, places[new_head] < here
         if arc.head == ROOT:
@@ -265,7 +256,7 @@ def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, f
 def _arc(arc: Arc, ends: tuple[float, float], height: float, ground: float, title: str) -> str:
     """Return the line of an arc from its head to its word, with an arrow; a browser shows the title on pointing."""
     start, end = ends
-    size = ARROW if arc.kind is not ArcKind.OLD else ARROW - 2
+    size = ARROW if arc.kind != "old" else ARROW - 2
     line = f"M{number_text(start)} {number_text(height)}"
     if arc.head != ROOT:
         bend = min(CORNER, abs(end - start) / 2)
@@ -284,7 +275,7 @@ def _describe(arc: Arc, picture: Picture) -> str:
     head = picture.forms[arc.head - 1] if arc.head else "ROOT"
     said = f"{picture.forms[arc.word - 1]} ← {head}: {arc.label}"
     before = picture.before_name or "before"
-    if arc.kind is ArcKind.OLD:
+    if arc.kind == "old":
         return f"{said} ({before})"
     if arc.old_label:
         said += f" ({before}: {arc.old_label})"
@@ -305,7 +296,7 @@ def _label(arc: Arc, middle: float, height: float) -> str:
 def _attributes(arc: Arc) -> str:
     """Return how an arc is drawn and which one it is, for its line and its label."""
     label = safe_html(arc.label)
-    return f'class="{arc.kind.value}" data-word="{arc.word}" data-head="{arc.head}" data-label="{label}"'
+    return f'class="{arc.kind}" data-word="{arc.word}" data-head="{arc.head}" data-label="{label}"'
 
 
 def text_element(x: float, y: float, drawn: str, name: str = "", *, whole: str = "", more: str = "") -> str:

@@ -15,7 +15,6 @@ _MARGIN = 2  # columns; a root's line starts here
 TO_ASCII = str.maketrans("─┄│╭├╰┬┼┴", "-.|,|`v+^")
 GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # what is left of a line halfway to the line above it
 _PLAIN, BOLD, _DIM, _LABEL, _CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes that show on dark and on light terminals
-ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 GAPS = ("", "  ", "  ", " ", "  ", "  ")  # before each of the cells
 HEAD = 2  # the one of the cells that holds a number
 
@@ -67,7 +66,7 @@ def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False
                 padding = " " * (width - cells(cell.text))
                 said = cell.painted(color=color)
                 if isolate and is_right_to_left(cell.text):
-                    said = f"{ISOLATE}{said}{END_ISOLATE}"
+                    said = f"\u2068{said}\u2069"  # an isolate, and its end
                 line += gap + (padding + said if index == HEAD else said + padding)
         lines.append(line.rstrip(" "))
     return "".join(line + "\n" for line in lines)

@@ -27,7 +27,6 @@ BAND_SAMPLES = 1000
 TEST_SAMPLES = 10_000
 EXAMPLES = 10  # sentences that are listed each way
 _MAIN_METRICS = ("UAS", "LAS", "LA", "CLAS", "MLAS", "BLEX", "UEM", "LEM")  # shown first, in this order
-_METRICS_WITHOUT_LABELS = ("UAS", "UEM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ class Analysis:
     @property
     def main_metrics(self) -> list[str]:
         """Return the metrics to show first, in order."""
-        shown = _MAIN_METRICS if self.metric == "LAS" else _METRICS_WITHOUT_LABELS
+        shown = _MAIN_METRICS if self.metric == "LAS" else ("UAS", "UEM")
         return [metric for metric in shown if metric in self.scores[self.systems[0]]]
 
     def points_by_value(self, by: str) -> dict[Value, list[Point | None]]:
