@@ -226,12 +226,12 @@ def test_an_epoch_sees_each_sentence_once_in_new_batches(monkeypatch):
     "error", [RuntimeError("CUDA out of memory"), RuntimeError("can't allocate memory"), MemoryError("no room")]
 )
 def test_a_batch_too_large_for_memory_is_one_clear_error(error, monkeypatch):
-    learner = learner_of(model := tiny_model(), SHORT)
+    learner = learner_of(tiny_model(), SHORT)
 
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(model, "forward", fail)
+    monkeypatch.setattr(learner.scoring_model, "forward", fail)
     with pytest.raises(TreefineError, match="Memory does not suffice for a batch") as caught:
         learn(learner, epochs=1)
 
@@ -239,12 +239,12 @@ def test_a_batch_too_large_for_memory_is_one_clear_error(error, monkeypatch):
 
 
 def test_any_other_error_is_let_through(monkeypatch):
-    learner = learner_of(model := tiny_model(), SHORT)
+    learner = learner_of(tiny_model(), SHORT)
 
     def fail(*_, **__):
         raise RuntimeError("a slip")
 
-    monkeypatch.setattr(model, "forward", fail)
+    monkeypatch.setattr(learner.scoring_model, "forward", fail)
     with pytest.raises(RuntimeError, match="a slip"):
         learn(learner, epochs=1)
 
@@ -310,14 +310,14 @@ def test_each_process_draws_a_dropout_of_its_own():
 
 def test_a_gpu_may_round_products_only_while_it_learns(monkeypatch):
     learner = learner_of(model := tiny_model(), SHORT)
-    forward = model.forward
+    forward = learner.scoring_model.forward
     while_learning, between, while_measuring = set(), set(), set()
 
     def look(*arguments, **options):
         (while_learning if model.training else while_measuring).add(torch.backends.cuda.matmul.allow_tf32)
         return forward(*arguments, **options)
 
-    monkeypatch.setattr(model, "forward", look)
+    monkeypatch.setattr(learner.scoring_model, "forward", look)
     for _ in learner.epoch(1):
         between.add(torch.backends.cuda.matmul.allow_tf32)
     DevScorer(SHORT, model.vocabulary.labels, rule="conll18").accuracy(learner, blank(SHORT))
@@ -328,14 +328,14 @@ def test_a_gpu_may_round_products_only_while_it_learns(monkeypatch):
 def test_dev_sentences_too_many_for_memory_are_measured_in_halves(monkeypatch):
     learner = learner_of(model := tiny_model(), SHORT)
     scorer = DevScorer(SHORT, model.vocabulary.labels, rule="conll18")
-    right, forward = scorer.accuracy(learner, blank(SHORT)), model.forward
+    right, forward = scorer.accuracy(learner, blank(SHORT)), learner.scoring_model.forward
 
     def fail(batch, *rest, **options):
         if len(batch) > 2:
             raise RuntimeError("CUDA out of memory")
         return forward(batch, *rest, **options)
 
-    monkeypatch.setattr(model, "forward", fail)
+    monkeypatch.setattr(learner.scoring_model, "forward", fail)
 
     assert scorer.accuracy(learner, blank(SHORT)) == right
 
@@ -370,8 +370,10 @@ def test_a_share_of_the_sentences_has_tags_given_all_or_one_column_and_learns_th
         seen.append((step.t, step.sentences, gold.tags, read[-1]))
         return step_loss(step, gold)
 
-    read, forward = [], model.forward
-    monkeypatch.setattr(model, "forward", lambda *args, **rest: (read.append(args[2]), forward(*args, **rest))[1])
+    read, forward = [], learner.scoring_model.forward
+    monkeypatch.setattr(
+        learner.scoring_model, "forward", lambda *args, **rest: (read.append(args[2]), forward(*args, **rest))[1]
+    )
     monkeypatch.setattr("treefine.training.learner.step_loss", watched)
     learn(learner, epochs=8)
 
