@@ -66,8 +66,7 @@ _LabelMap = Annotated[
     ),
 ]
 _Steps = Annotated[
-    int | None,
-    typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: as it was trained]"),
+    int | None, typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: as it was trained]")
 ]
 _StopAbove = Annotated[
     float | None,

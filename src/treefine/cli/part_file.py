@@ -99,9 +99,8 @@ def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool
             raise not_written(error.strerror or str(error), name, way_on) from error
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(way_on) from error
-        if isinstance(error, TreefineError) and not isinstance(
-            error, AlignmentError
-        ):  # after which resuming would fail again
+        would_fail_again = isinstance(error, AlignmentError)
+        if isinstance(error, TreefineError) and not would_fail_again:
             error.hint = " ".join(filter(None, [error.hint, way_on]))
         raise
     finally:

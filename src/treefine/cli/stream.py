@@ -14,15 +14,7 @@ import typer
 
 from treefine.cli.changes import Changes, open_changes
 from treefine.cli.inputs import bytes_in, open_source, read_input
-from treefine.cli.outputs import (
-    Job,
-    OutputOptions,
-    about_parser,
-    open_sink,
-    open_stdout,
-    texts_of_parses,
-    write_table,
-)
+from treefine.cli.outputs import Job, OutputOptions, about_parser, open_sink, open_stdout, texts_of_parses, write_table
 from treefine.cli.terminal import Advance, Review, progress
 from treefine.drawing.characters import visible
 from treefine.errors import EmptyError, TreefineError

@@ -88,11 +88,9 @@ def _next_sentence(stream: BinaryIO, *, is_file_start: bool = False) -> int | No
     position = stream.tell()
     follows_blank = is_whole = is_file_start  # elsewhere the stream may be in the middle of a line
     while line := stream.readline(_CHUNK):
-        has_mark = line.startswith(codecs.BOM_UTF8)
+        has_mark = position > 0 and line.startswith(codecs.BOM_UTF8)  # which would get lost at the start of a section
         is_blank = is_whole and line.removeprefix(b"" if position else codecs.BOM_UTF8) in _LINE_ENDS
-        if (
-            follows_blank and is_whole and not is_blank and not (has_mark and position)
-        ):  # a mark at its start would get lost
+        if follows_blank and is_whole and not is_blank and not has_mark:
             return position
         follows_blank, is_whole = is_blank, line.endswith(b"\n")
         position += len(line)

@@ -226,12 +226,8 @@ def parse_on_ray(
     """Parse blocks on the cluster that RAY_ADDRESS names, or else on this machine; yield outcomes as blocks end."""
     with _connected(ray):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        share = share_of(
-            nodes,
-            n_blocks=len(blocks),
-            asked=actors,
-            device=None if choice.options.device is None else str(choice.options.device),
-        )
+        device = None if choice.options.device is None else str(choice.options.device)
+        share = share_of(nodes, n_blocks=len(blocks), asked=actors, device=device)
         if message := waiting_message(ray.available_resources(), share):
             typer.echo(message, err=True)
         if workers is None and share.gpus:

@@ -212,11 +212,9 @@ def _options(wanted: OutputOptions, choice: ModelChoice, size: int, *, trees_alo
 
 def _checksum(choice: ModelChoice) -> str:
     """Return a checksum of the model and its initial parser: another model may get the same name."""
-    folders = [find_model(choice.model)]
-    if isinstance(choice.options.initial, str) and (
-        choice.options.initial in bundled_models() or Path(choice.options.initial).is_dir()
-    ):
-        folders.append(find_model(choice.options.initial))
+    folders, initial = [find_model(choice.model)], choice.options.initial
+    if isinstance(initial, str) and (initial in bundled_models() or Path(initial).is_dir()):
+        folders.append(find_model(initial))
     digest = hashlib.sha256()
     for path in (each for folder in folders for each in sorted(folder.rglob("*"))):
         if path.suffix in (".safetensors", ".json"):
