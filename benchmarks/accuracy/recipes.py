@@ -23,7 +23,7 @@ from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_tree
 from treefine.config import BiLSTMSettings
 from treefine.model.folder import load_model
 from treefine.parsing.initial import InitialParser, empty, given
-from treefine.training.prepare import base_of, prepare_recipe, sources_of
+from treefine.training.prepare import base_of, prepare, sources_of
 from treefine.training.recipe import EMPTY, FILES, MixedSettings, Recipe, expand, find_recipe, read_recipe
 from treefine.training.train import FolderNames, begin_folder, train
 
@@ -117,7 +117,7 @@ def train_run(run: Run, output: Path, device: torch.device | None = None) -> Non
     folder, sources = output / run.title, sources_of(run.recipe.initial)
     if (folder / FolderNames.model).exists():
         return
-    prepared = prepare_recipe(run.recipe)
+    prepared = prepare(run.recipe)
     begin_folder(folder, prepared)
     for name, each in prepared.bases.items():
         start = read_run(name, (), each.recipe.training.seed)

@@ -10,8 +10,8 @@ from tests.support.commands import failed, invoke, read
 from tests.support.tiny import sample, tiny_model
 from treefine import Constraints, Parser, read_treebank, write_treebank
 from treefine.config import DecodeSettings
+from treefine.treebank.conllu import validate
 from treefine.treebank.graph import Arcs
-from treefine.treebank.validate import validate
 
 
 def sentences_of_some_words():

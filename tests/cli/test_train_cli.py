@@ -14,7 +14,7 @@ from tests.support.train_commands import BIAFFINE, RNGTR, changes, refused, run,
 from treefine.cli.train import show
 from treefine.parsing.parser import Parser
 from treefine.training.checkpoint import TrainingStanding
-from treefine.training.dev_scores import Accuracy
+from treefine.training.epochs import Accuracy
 from treefine.training.train import Progress
 from treefine.treebank.conllu import read_treebank, write_treebank
 

@@ -11,9 +11,9 @@ from treefine import read_treebank
 from treefine.segmenter import cut as cuts
 from treefine.segmenter.cut import Cuts, has_blank_line, sentences_of
 from treefine.segmenter.network import ENDS, ENDS_MULTIWORD, WITHIN
+from treefine.treebank.conllu import cell_faults, text_faults
 from treefine.treebank.multiword import Multiwords
 from treefine.treebank.raw_text import text_of
-from treefine.treebank.validate import cell_faults, text_faults
 
 
 @st.composite

@@ -13,7 +13,7 @@ from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.evaluation.scores import RULES, evaluate
 from treefine.parsing.parser import Parser
 from treefine.training.data import noised
-from treefine.training.dev_scores import Accuracy, DevScorer, mean_accuracy
+from treefine.training.epochs import Accuracy, DevScorer, mean_accuracy
 from treefine.training.recipe import OptimiserSettings, RefineSettings
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph

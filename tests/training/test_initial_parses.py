@@ -15,7 +15,7 @@ from treefine import Constraints, evaluate, read_treebank, write_treebank
 from treefine.parsing.initial import empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.data import Data, noised
-from treefine.training.dev_scores import Accuracy, DevScorer
+from treefine.training.epochs import Accuracy, DevScorer
 from treefine.training.initial_parses import ParseSource
 from treefine.training.prepare import prepare, settings_of
 from treefine.training.processes import Processes

@@ -11,7 +11,7 @@ from treefine.config import RelationSettings, TagSettings
 from treefine.errors import TreefineError
 from treefine.model.batch import Graphs
 from treefine.parsing.parser import Parser
-from treefine.training.dev_scores import DevScorer
+from treefine.training.epochs import DevScorer
 from treefine.training.learner import GoldBatch, step_loss
 from treefine.training.recipe import InitialSettings, OptimiserSettings, RefineSettings, TrainingSettings
 from treefine.treebank.graph import Graph

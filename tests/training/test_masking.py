@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.tiny import sample, tiny_biaffine, tiny_model
 from tests.support.tiny_learner import are_equal, blank, learn, learner_of, weights_of
 from treefine.training import learner as learn_module
-from treefine.training.dev_scores import DevScorer
+from treefine.training.epochs import DevScorer
 from treefine.training.learner import masked
 from treefine.training.recipe import TrainingSettings
 

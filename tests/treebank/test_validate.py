@@ -3,7 +3,7 @@ import io
 import pytest
 
 from tests.support.data import DATA, ud_files
-from treefine.treebank.validate import validate
+from treefine.treebank.conllu import validate
 
 GOOD = """\
 # sent_id = s

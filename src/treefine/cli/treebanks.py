@@ -24,10 +24,9 @@ from treefine.evaluation.scores import (
     load_pairs,
     scores_by_label,
 )
-from treefine.treebank.conllu import convert_treebank, read_treebank
+from treefine.treebank.conllu import convert_treebank, read_treebank, validate
 from treefine.treebank.files import COMPRESSED
 from treefine.treebank.formats import FORMATS, format_by_name, format_of, suffix_of
-from treefine.treebank.validate import validate
 
 FORMAT_NAMES = f"One of {', '.join(FORMATS)}."
 RuleOption = Annotated[

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from treefine.treebank.conllu import read_treebank
+from treefine.treebank.conllu import read_treebank, tree_faults
 from treefine.treebank.files import Source
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.treebank.validate import tree_faults
 
 _Span: TypeAlias = tuple[int, int]
 Treebank: TypeAlias = "Source | Iterable[Sentence]"

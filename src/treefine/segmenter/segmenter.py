@@ -1,26 +1,35 @@
-"""Segmenter: split raw text into sentences, tokens and words, as a stream."""
+"""Segmenter: split raw text into sentences, tokens and words, as a stream; its folder holds no pickles."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 
-from treefine.model.folder import new_folder
+from treefine.config import SegmenterSettings, read_settings
+from treefine.errors import ModelError
+from treefine.model.folder import new_folder, restored, rounded, unfilled
+from treefine.model.weight_files import check_weights, read_json, read_weights, write_json
 from treefine.segmenter.cut import Cuts, Segmented, is_gap, sentences_of
-from treefine.segmenter.folder import load_segmenter, may_be_replaced, write_segmenter
 from treefine.segmenter.network import ENDS, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.treebank.multiword import Multiwords
+from treefine.version import __version__
 
 STRIDE = 1024  # characters of a window, counted from the start of the text
 CONTEXT = 192  # characters that are read on either side of a window
 AT_ONCE = 32  # windows in a batch; always the same ones, because the rounding of scores depends on the batch
+_FORMAT = 1  # of the folder; a higher one was saved by a later treefine
+_CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
+_AGAIN = "Copy or download it again."
 _CLOSE = 1e-3  # a margin that is smaller may have the other sign in another batch
 
 
@@ -38,18 +47,46 @@ class Segmenter:
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> Segmenter:
-        """Load the segmenter of a folder."""
-        network, alphabet, multiwords, most_spaces = load_segmenter(Path(folder))
-        return cls(network, alphabet, multiwords, most_spaces=most_spaces)
+        """Load the segmenter of a folder; a ModelError names a file that is missing, damaged or foreign."""
+        path = Path(folder, _CONFIG)
+        config = read_json(path)
+        if not _is_ours(config):
+            raise ModelError("This is no config of a segmenter.", hint="Is this a segmenter's folder?", path=str(path))
+        if config["format"] != _FORMAT:
+            hint = f"It was saved by treefine {config.get('treefine')}; this is {__version__}."
+            raise ModelError(f"The folder has format {config['format']!r}, not {_FORMAT}.", hint=hint, path=str(path))
+        settings = read_settings(SegmenterSettings, config["segmenter"], path=str(path))
+        characters, most_spaces = config.get("alphabet"), config.get("most_spaces")
+        if not isinstance(characters, str) or len(set(characters)) < len(characters):
+            raise ModelError("The alphabet is damaged: it must be different characters.", hint=_AGAIN, path=str(path))
+        if type(most_spaces) is not int or most_spaces < 0:
+            raise ModelError(f"most_spaces is {most_spaces!r}, not a number of spaces.", hint=_AGAIN, path=str(path))
+        alphabet = Alphabet(characters, settings.n_hashes)
+        with unfilled():
+            network = SegmenterNetwork(settings, n_chars=len(alphabet))
+        weights = restored(read_weights(Path(folder, _WEIGHTS)))
+        check_weights(weights, network.state_dict(), path=str(Path(folder, _WEIGHTS)))
+        network.load_state_dict(weights, assign=True)
+        return cls(network, alphabet, _read_multiwords(Path(folder, _MULTIWORDS)), most_spaces=most_spaces)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder that can be moved; it replaces an older segmenter once it is complete."""
-        with new_folder(Path(folder), may_be_replaced=may_be_replaced) as new:
+        with new_folder(Path(folder), may_be_replaced=_may_be_replaced) as new:
             self.write(new)
 
     def write(self, folder: Path) -> None:
-        """Write the files into an existing folder."""
-        write_segmenter(self.network, self.alphabet, self.multiwords, self.most_spaces, folder)
+        """Write the files into an existing folder, with weights in eight bits."""
+        values = {"segmenter": asdict(self.network.settings), "alphabet": self.alphabet.characters}
+        version = {"treefine": __version__, "format": _FORMAT}
+        write_json(folder / _CONFIG, {**version, **values, "most_spaces": self.most_spaces})
+        write_json(folder / _MULTIWORDS, asdict(self.multiwords))
+        weights = {name: each.detach().cpu() for name, each in self.network.state_dict().items()}
+        small = {name: each.contiguous() for name, each in rounded(weights).items()}
+        for name, each in small.items():
+            if not each.isfinite().all():
+                raise ModelError(f"The weight {name} of the segmenter is not finite in 16 bits; nothing was saved.")
+        save_file(small, folder / _WEIGHTS, metadata={"format": "pt"})
+        (folder / _WEIGHTS).chmod((folder / _CONFIG).stat().st_mode)  # the library lets only the owner read it
 
     def segment(self, text: str) -> list[Segmented]:
         """Return the sentences of a text."""
@@ -152,6 +189,48 @@ class Segmenter:
     def device(self) -> torch.device:
         """The device of the network."""
         return next(self.network.parameters()).device
+
+
+def _may_be_replaced(folder: Path) -> bool:
+    """Return whether a folder is empty or holds a segmenter and nothing else."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    ours = {_CONFIG, _WEIGHTS, _MULTIWORDS}
+    return not names or (names <= ours and _CONFIG in names and _is_ours(read_json(folder / _CONFIG)))
+
+
+def _is_ours(config: Mapping[str, Any]) -> bool:
+    return "format" in config and "segmenter" in config
+
+
+def _read_multiwords(path: Path) -> Multiwords:
+    values = read_json(path)
+    try:
+        forms = {form: _words(words) for form, words in values.pop("forms").items()}
+        endings = _rules(values.pop("endings"), joined=0)
+        beginnings = _rules(values.pop("beginnings"), joined=-1)
+        if values:
+            raise ValueError(f"{next(iter(values))} is unknown")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"The table of multiword tokens is damaged ({error}).", hint=_AGAIN, path=str(path)) from error
+    return Multiwords(forms, endings, beginnings)
+
+
+def _rules(values: Mapping[str, Any], *, joined: int) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Read rules; the word at `joined` is joined to the rest of the token, so it may be empty."""
+    found = {}
+    for key, (changed, words) in values.items():
+        if type(changed) is not int or not 0 <= changed <= len(key):
+            raise ValueError(f"{key!r} changes {changed!r} characters")
+        found[key] = (changed, _words(words, joined=joined))
+    return found
+
+
+def _words(words: Any, *, joined: int | None = None) -> tuple[str, ...]:
+    is_valid = isinstance(words, list) and len(words) > 1 and all(isinstance(word, str) for word in words)
+    whole = [word for place, word in enumerate(words) if joined is None or place != joined % len(words)]
+    if not is_valid or not all(whole) or any(mark in word for word in words for mark in "\t\n\r\0"):
+        raise ValueError(f"{words!r} are no words")
+    return tuple(words)
 
 
 class _Users:

@@ -15,10 +15,9 @@ from treefine.config import Column
 from treefine.errors import ConfigError, TreefineError
 from treefine.evaluation.scores import rule_of
 from treefine.training.recipe import InitialSettings, TreebankSettings, expand
-from treefine.treebank.conllu import read_treebank
+from treefine.treebank.conllu import read_treebank, tree_faults
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
-from treefine.treebank.validate import tree_faults
 
 FEWEST = 10  # sentences to learn from
 
@@ -55,11 +54,8 @@ def checksums_of(paths: Iterable[str]) -> dict[str, str]:
 
 def filled_columns(sentences: Iterable[Sentence]) -> set[Column]:
     """Return the columns in which some word has a tag."""
-    found: set[Column] = set()
-    for sentence in sentences:
-        columns: dict[Column, tuple[str, ...]] = {"upos": sentence.upos, "xpos": sentence.xpos}
-        found |= {name for name, tags in columns.items() if any(tag != BLANK for tag in tags)}
-    return found
+    columns: tuple[Column, ...] = ("upos", "xpos")
+    return {name for each in sentences for name in columns if any(tag != BLANK for tag in getattr(each, name))}
 
 
 def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sentence] | None:

@@ -8,13 +8,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 
+import numpy as np
 import torch
 
 from treefine.errors import TreefineError
-from treefine.evaluation.scores import evaluate
+from treefine.evaluation.scores import compared_labels, evaluate, rule_of
+from treefine.evaluation.words import load_words
 from treefine.model.folder import load_model
 from treefine.model.parser_model import ParserModel
+from treefine.parsing.batches import batches, halving
 from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.parser import Parser
 from treefine.segmenter.segmenter import Segmenter
@@ -28,7 +32,6 @@ from treefine.training.checkpoint import (
     save_checkpoint,
 )
 from treefine.training.data import Data, TrainingGraphs
-from treefine.training.dev_scores import Accuracy, DevScorer, mean_accuracy
 from treefine.training.learner import Learner
 from treefine.training.logs import MetricsLog, notes_of
 from treefine.training.new_model import TrainedBase, new_model
@@ -36,6 +39,85 @@ from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, Recipe, TrainingSettings
 from treefine.treebank.graph import Arcs
+from treefine.treebank.sentence import Sentence
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Shares of correct words. `las_by_step` scores the graphs Gᵗ as they are, `uas` and `las` the final trees."""
+
+    las_by_step: tuple[float, ...]
+    uas: float
+    las: float
+    las_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, if there are several
+
+
+def mean_accuracy(by_source: Mapping[str, Accuracy]) -> Accuracy:
+    """Return the mean over the sources of G⁰, each of which counts the same."""
+    found = list(by_source.values())
+    if len(found) == 1:
+        return found[0]
+    by_step = (float(np.mean(each)) for each in zip(*(one.las_by_step for one in found), strict=True))
+    uas, las = (float(np.mean([getattr(each, name) for each in found])) for name in ("uas", "las"))
+    return Accuracy(tuple(by_step), uas, las, {name: each.las for name, each in by_source.items()})
+
+
+class DevScorer:
+    """Scores parses of the dev sentences by the rule of their corpus."""
+
+    def __init__(self, sentences: Sequence[Sentence], labels: Sequence[str], *, rule: str) -> None:
+        chosen = rule_of(rule)
+        words = load_words(sentences, is_ud=chosen.is_ud)
+        compared = compared_labels(words, is_ud=chosen.is_ud)
+        ours = [label.partition(":")[0] if chosen.is_ud else label for label in labels]
+        ids = {label: number for number, label in enumerate(dict.fromkeys([*ours, *compared]))}
+        self.sentences = sentences
+        self.of_label = np.array([ids[label] for label in ours])  # the compared label of each label of the model
+        counts = np.ones(len(words), dtype=bool)
+        if chosen.is_left_out is not None:
+            counts = np.array([not chosen.is_left_out(words, word) for word in range(len(words))], dtype=bool)
+        ends = np.cumsum([len(sentence) for sentence in sentences])[:-1]
+        self.heads = [np.array(each.heads) for each in sentences]
+        self.labels = np.split(np.array([ids[label] for label in compared]), ends)
+        self.counts = np.split(counts, ends)
+        self.total = max(1, int(counts.sum()))
+
+    def right(self, sentence: int, heads: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
+        """Count the words of a sentence with the right head, and those that have the right label as well."""
+        has_head = (heads == self.heads[sentence]) & self.counts[sentence]
+        has_both = has_head & (self.of_label[labels] == self.labels[sentence])
+        return int(has_head.sum()), int(has_both.sum())
+
+    @torch.no_grad()
+    def accuracy(self, learner: Learner, arcs: Sequence[Arcs]) -> Accuracy:
+        """Refine these initial graphs with the averaged weights, if there are any, and score each step."""
+        model, max_steps = learner.model.eval(), learner.recipe.refine.max_steps
+
+        def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
+            found = np.zeros((len(numbers), max_steps + 2), dtype=np.int64)  # LAS by step, then the tree's UAS and LAS
+            chosen = [self.sentences[each] for each in numbers]
+            for step in learner.steps(chosen, [arcs[each] for each in numbers], learner.tags_of(chosen)):
+                is_last = step.t == max_steps
+                ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
+                trees = learner.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
+                graphs, trees = (each.to(torch.device("cpu")) for each in (step.graphs, trees))
+                for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
+                    number = numbers[place]
+                    found[place, step.t - 1 : max_steps] = self.right(number, *graphs.words(row, length))[1]
+                    if row in ending:
+                        found[place, max_steps:] = self.right(number, *trees.words(row, length))
+            return list(found)
+
+        def too_long(number: int) -> TreefineError:
+            return self.sentences[number].error("Memory does not suffice for this sentence.", hint="Leave it out.")
+
+        sizes = [model.n_pieces(sentence) for sentence in self.sentences]
+        total = np.zeros(max_steps + 2, dtype=np.int64)
+        with learner.optimiser.averaged():
+            for numbers in batches(sizes, 4 * learner.recipe.training.batch_pieces, learner.longest):
+                total += np.sum(halving(numbers, right_words, too_long), axis=0)
+        *by_step, uas, las = (total / self.total).tolist()
+        return Accuracy(tuple(by_step), uas, las)
 
 
 @dataclass(frozen=True)
@@ -120,7 +202,9 @@ def learn(training: ModelTraining) -> Iterator[Progress]:
         yield from _learn(replace(training, folder=own, stage=stage), member=number)
     if processes.is_first:
         remove_unfinished(folder, FolderNames.model)
-        model = mean_model([load_model(own / FolderNames.model) for own in folders])
+        model, *others = (load_model(own / FolderNames.model) for own in folders)
+        states = [each.state_dict() for each in (model, *others)]
+        model.load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
         measured = {}
         for name, arcs in training.initial.dev.items():
             parsed = training.parser_of_dev(model, arcs).parse(training.data.dev)
@@ -129,13 +213,6 @@ def learn(training: ModelTraining) -> Iterator[Progress]:
         mean = mean_accuracy(measured)
         training.save(model, TrainingStanding(best_las=mean.las, best_uas=mean.uas, best_from=mean.las_from))
     processes.wait()
-
-
-def mean_model(models: Sequence[ParserModel]) -> ParserModel:
-    """Return the first of these models, with the mean of the weights of all."""
-    states = [model.state_dict() for model in models]
-    models[0].load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
-    return models[0]
 
 
 def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
@@ -161,7 +238,7 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
                 _check_finite(loss, epoch)
                 losses.append(loss)
                 done, seconds = (epoch - 1 + share) / settings.epochs, time.monotonic() - began
-                yield Progress(training.stage, epoch, settings.epochs, done, _mean(losses), None, standing, seconds)
+                yield Progress(training.stage, epoch, settings.epochs, done, fmean(losses), None, standing, seconds)
             _check_finite(float(sum(each.detach().sum() for each in model.parameters())), epoch)
             speed = len(data.train) / (time.monotonic() - epoch_began)
             accuracy = None
@@ -181,10 +258,8 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
                     )
                     best = learner.measured_weights()
             standing = replace(standing, epoch=epoch, seconds=time.monotonic() - began)
-            done, loss = epoch / settings.epochs, _mean(losses)
-            progress = Progress(
-                training.stage, epoch, settings.epochs, done, loss, accuracy, standing, standing.seconds
-            )
+            place = (training.stage, epoch, settings.epochs, epoch / settings.epochs)
+            progress = Progress(*place, fmean(losses), accuracy, standing, standing.seconds)
             metrics.add(epoch, {**_values(progress, recipe, learner), "sentences_per_second": speed})
             if processes.is_first and time.monotonic() - saved >= 60 * settings.checkpoint_minutes:
                 whole = Checkpoint(standing, model.state_dict(), best, learner.optimiser.state())
@@ -227,7 +302,3 @@ def _check_finite(value: float, epoch: int) -> None:
     if not math.isfinite(value):
         hint = "Choose lower rates, or another precision, and start anew; what was saved before is as it was."
         raise TreefineError(f"In epoch {epoch} the loss or a weight is no finite number any more.", hint=hint)
-
-
-def _mean(losses: list[float]) -> float:
-    return sum(losses) / len(losses)

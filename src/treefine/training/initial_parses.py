@@ -17,7 +17,7 @@ from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, FILES, InitialSettings, MixedSettings, Recipe, expand
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.formats import convert
-from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import CONLLU, Sentence
 
 
@@ -114,7 +114,5 @@ def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:
 
 
 def _write(sentences: Sequence[Sentence], parses: Sequence[Arcs], path: Path) -> None:
-    """Write the parses of a parser, which are trees."""
-    pairs = zip(sentences, parses, strict=True)
-    trees = (each.with_graph(Graph.of_words([head or 0 for head in arcs.heads], arcs.labels)) for each, arcs in pairs)
-    write_treebank((convert(each, CONLLU) for each in trees), path)
+    parsed = map(Sentence.with_arcs, sentences, parses)
+    write_treebank((convert(each, CONLLU) for each in parsed), path)

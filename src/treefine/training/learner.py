@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,10 +112,7 @@ class Learner:
         self.dtype = torch.bfloat16 if is_bfloat16 else torch.float32
 
     def epoch(self, number: int) -> Iterator[tuple[float, float]]:
-        """Learn from all sentences once; yield the share of the epoch that is done and the loss after each batch.
-
-        `number` counts from 1.
-        """
+        """Learn from all sentences once, in epoch 1, 2, …; yield the share that is done and the loss of each batch."""
         settings = self.recipe.training
         rng = np.random.default_rng([*self.seeds, number])
         torch.manual_seed(int(rng.integers(2**62)) + self.processes.rank)
@@ -194,7 +191,9 @@ class Learner:
         first_trees = made_trees(model, initial)
 
         def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
-            with self._autocast():
+            # Dev is scored in the precision in which the model will parse.
+            is_shorter = model.training and self.dtype != torch.float32
+            with torch.autocast(device.type, dtype=self.dtype, enabled=is_shorter):
                 scores: Scores = self.scoring_model(batch, graphs, tags)
             return scores
 
@@ -235,11 +234,6 @@ class Learner:
         device = self.processes.device
         graphs = Graphs.of([sentence.arcs for sentence in sentences], self.model.vocabulary).to(device)
         return GoldBatch(graphs, None if self.model.tagger is None else sent(self.model.given_tags(sentences), device))
-
-    def _autocast(self) -> AbstractContextManager[None]:
-        """Use the recipe's precision in training; dev is scored in the precision in which the model will parse."""
-        is_shorter = self.model.training and self.dtype != torch.float32
-        return torch.autocast(self.processes.device.type, dtype=self.dtype, enabled=is_shorter)
 
     def moving(self) -> list[float]:
         """Return the share of the words that still moved at each step of the last epoch."""

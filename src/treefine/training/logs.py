@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import torch
@@ -42,16 +41,17 @@ class MetricsLog:
             scratch.write_text("".join(map(_line, kept)), encoding="utf-8")
             scratch.replace(folder / FolderNames.metrics)
             shutil.rmtree(folder / FolderNames.board, ignore_errors=True)
-            self.board = _board(folder / FolderNames.board)
+            with suppress(ImportError):
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.board = SummaryWriter(str(folder / FolderNames.board))
             for values in kept:
                 self._show(values)
 
     def __enter__(self) -> MetricsLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.folder is not None and self.board is not None:
             with _reported(self.folder):
                 self.board.close()
@@ -87,14 +87,6 @@ def _read(path: Path) -> Iterator[dict[str, float]]:
                 continue
             if isinstance(values, dict) and "epoch" in values:
                 yield values
-
-
-def _board(folder: Path) -> SummaryWriter | None:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder))
 
 
 @contextmanager
@@ -142,7 +134,15 @@ def notes_of(
             "",
         ]
     if recipe.initial.mix:
-        lines += [*_notes_of_mix(standing), ""]
+        of_each = ", ".join(f"{name} {las:.2%}" for name, las in standing.best_from.items())
+        lines += [
+            "It was trained to refine the parses of several parsers, and the scores above are means over them. "
+            f"LAS of the dev trees from each: {of_each}. Refine such parses:",
+            "```",
+            "treefine refine --model THIS_FOLDER PARSES.conllu -o BETTER.conllu",
+            "```",
+            "",
+        ]
     for name, each in inner.items():
         whose = f"the parser that is mixed in as {name}" if name in recipe.initial.mix else "its initial parser"
         lines += [f"The recipe of {whose}:", "```toml", recipe_toml(each) + "```", ""]
@@ -152,15 +152,3 @@ def notes_of(
         checksums = checksums | base.data.checksums
     files = [f"{digest}  {path}" for path, digest in checksums.items()]
     return "\n".join([*lines, "SHA-256 of the files:", "```", *files, "```"])
-
-
-def _notes_of_mix(standing: TrainingStanding) -> list[str]:
-    """Say how to use a model that refines the parses of several parsers, and how good it is."""
-    scores = ", ".join(f"{name} {las:.2%}" for name, las in standing.best_from.items())
-    return [
-        "It was trained to refine the parses of several parsers, and the scores above are means over them. "
-        f"LAS of the dev trees from each: {scores}. Refine such parses:",
-        "```",
-        "treefine refine --model THIS_FOLDER PARSES.conllu -o BETTER.conllu",
-        "```",
-    ]

@@ -38,31 +38,25 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
 
     It is fine-tuned from `base`, or else from the encoder or model that the recipe names.
     """
-    model = _untrained(recipe, sentences, base)
+    encoder, tags, scorer, seed = recipe.encoder, recipe.tags, recipe.scorer, recipe.training.seed
+    decode = replace(recipe.decode, root_label=root_label_of(sentences))
+    if isinstance(encoder, BiLSTMSettings):
+        model = create_biaffine_model(sentences, encoder=encoder, tags=tags, scorer=scorer, decode=decode, seed=seed)
+    elif is_model_folder(found := fetch(base.folder if base is not None else expand(encoder.folder))):
+        model = _continued(load_model(found), found, replace(recipe, decode=decode), sentences)
+    else:
+        model = create_parser_model(
+            found,
+            sentences,
+            relations=recipe.relations,
+            tags=tags,
+            scorer=scorer,
+            decode=decode,
+            n_frequent=encoder.n_frequent if encoder.pieces == "cut" else None,
+            seed=seed,
+        )
     model.settings = replace(model.settings, max_steps=recipe.refine.max_steps)
     return model
-
-
-def _untrained(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase | None) -> ParserModel:
-    seed = recipe.training.seed
-    decode = replace(recipe.decode, root_label=root_label_of(sentences))
-    if isinstance(recipe.encoder, BiLSTMSettings):
-        return create_biaffine_model(
-            sentences, encoder=recipe.encoder, tags=recipe.tags, scorer=recipe.scorer, decode=decode, seed=seed
-        )
-    found = fetch(base.folder if base is not None else expand(recipe.encoder.folder))
-    if is_model_folder(found):
-        return _continued(load_model(found), found, replace(recipe, decode=decode), sentences)
-    return create_parser_model(
-        found,
-        sentences,
-        relations=recipe.relations,
-        tags=recipe.tags,
-        scorer=recipe.scorer,
-        decode=decode,
-        n_frequent=recipe.encoder.n_frequent if recipe.encoder.pieces == "cut" else None,
-        seed=seed,
-    )
 
 
 def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:

@@ -90,11 +90,8 @@ class Optimiser:
         for number, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
             device = parameter.device
             if f"exp_avg.{name}" in state:
-                self.adam.state[parameter] = {
-                    "step": state[f"step.{name}"].to(device, copy=True),
-                    "exp_avg": state[f"exp_avg.{name}"].to(device, copy=True),
-                    "exp_avg_sq": state[f"exp_avg_sq.{name}"].to(device, copy=True),
-                }
+                keys = ("step", "exp_avg", "exp_avg_sq")
+                self.adam.state[parameter] = {key: state[f"{key}.{name}"].to(device, copy=True) for key in keys}
             if self.mean:
                 self.mean[number] = state[f"mean.{name}"].to(device, copy=True)
 

@@ -47,19 +47,6 @@ class Prepared:
     bases: dict[str, Prepared] = field(default_factory=dict)  # recipes of models to fine-tune, by name
 
 
-def prepare(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepared:
-    """Read the recipe of a file, or the bundled one of that name, and check what it names.
-
-    Raises one error with a line for each fault of the recipe and of its files.
-    """
-    return _prepare(read_draft(name, changes))
-
-
-def prepare_recipe(recipe: Recipe) -> Prepared:
-    """Check what a recipe names. Raises one error with a line for each fault of its files."""
-    return _prepare(Draft(Path(), {}, recipe, []))
-
-
 def sources_of(settings: InitialSettings) -> dict[str, InitialSettings | MixedSettings]:
     """Return the sources of initial parses by name; the initial parser itself has the name ""."""
     return {"": settings, **settings.mix}
@@ -67,11 +54,9 @@ def sources_of(settings: InitialSettings) -> dict[str, InitialSettings | MixedSe
 
 def base_of(recipe: Recipe | None) -> str:
     """Return the name of the recipe whose model a recipe fine-tunes, or ""."""
-    return "" if recipe is None else _base_of(recipe.encoder)
-
-
-def _base_of(encoder: PretrainedSettings | BiLSTMSettings | None) -> str:
-    name = expand(encoder.folder) if isinstance(encoder, PretrainedSettings) else ""
+    if recipe is None or isinstance(recipe.encoder, BiLSTMSettings):
+        return ""
+    name = expand(recipe.encoder.folder)
     return name if name.endswith(".toml") else ""
 
 
@@ -103,7 +88,12 @@ class _Findings:
             self.faults.append(f"{error.filename}: {error.strerror}." if error.filename else str(error))
 
 
-def _prepare(draft: Draft) -> Prepared:
+def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepared:
+    """Check all that a recipe needs. A recipe may be named by its file, or by its name if it is bundled.
+
+    Raises one error with a line for each fault of the recipe and of its files.
+    """
+    draft = Draft(Path(), {}, named, []) if isinstance(named, Recipe) else read_draft(named, changes)
     found = _Findings(list(draft.faults))
     treebank, initial = draft.section("treebank"), draft.section("initial")
     data = _check_treebank(treebank, found)
@@ -117,7 +107,9 @@ def _prepare(draft: Draft) -> Prepared:
             recipes[name] = recipe
     recipe = draft.recipe
     if recipe is not None and recipe.segmenter is not None and data is not None:
-        _check_text(data, found)
+        others = {sentence.format.title for sentence in (*data.train, *data.dev) if not sentence.format.is_ud}
+        for title in sorted(others):
+            found.faults.append(f"[segmenter] {title} does not say where words follow without a space. Leave it out.")
     if recipe is None or data is None or found.faults:
         raise ConfigError("\n".join(dict.fromkeys(found.faults)))
     files = [path for each in sources_of(initial).values() if each.parser == FILES for path in (each.train, each.dev)]
@@ -149,13 +141,6 @@ def _check_tags(settings: TagSettings | None, data: Data | None, found: _Finding
         )
 
 
-def _check_text(data: Data, found: _Findings) -> None:
-    """Check that the files for a segmenter say where words follow without a space."""
-    others = {sentence.format.title for sentence in (*data.train, *data.dev) if not sentence.format.is_ud}
-    for title in sorted(others):
-        found.faults.append(f"[segmenter] {title} does not say where words follow without a space. Leave it out.")
-
-
 def _check_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: _Findings) -> None:
     """Check the encoder, model or recipe that a model is fine-tuned from."""
     if not isinstance(settings, PretrainedSettings):
@@ -165,7 +150,7 @@ def _check_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: 
         if name in found.seen:
             return
         found.seen.add(name)
-        if _base_of(settings):
+        if name.endswith(".toml"):
             _check_base(name, found)
             return
         folder = fetch(name)
@@ -188,7 +173,7 @@ def _check_base(name: str, found: _Findings) -> None:
     encoder = draft.section("encoder")
     if isinstance(encoder, BiLSTMSettings):
         found.faults.append(f"{draft.path}: {_NO_BIAFFINE_BASE}")
-    elif inner := _base_of(encoder):
+    elif encoder is not None and (inner := expand(encoder.folder)).endswith(".toml"):
         is_same = Path(inner).is_file() and draft.path.samefile(inner)
         wrong = "The recipe goes on from itself." if is_same else f"{_NO_CHAIN} {_TRAIN_APART}"
         found.faults.append(f"{draft.path}: {wrong}")
@@ -218,7 +203,8 @@ def _check_source(
     if settings.parser not in (EMPTY, FILES):
         with found.reported():
             name = expand(settings.parser)
-            if _is_recipe(name):
+            may_be_recipe = name.endswith(".toml") or "/" not in name  # OWNER/NAME is a model on a hub
+            if may_be_recipe and not Path(name).is_dir():
                 recipe = _check_recipe(read_draft(name), data, found)
             else:
                 load_model(fetch(name))
@@ -233,11 +219,6 @@ def _check_source(
             with found.reported():
                 _check_unseen(treebank, data, found.bases.get(base_of(recipe)), base_of(recipe), place=place)
     return recipe
-
-
-def _is_recipe(name: str) -> bool:
-    """Tell whether an initial parser is a recipe, and not a model folder or OWNER/NAME on a hub."""
-    return not Path(name).is_dir() and (name.endswith(".toml") or "/" not in name)
 
 
 def _check_recipe(draft: Draft, data: Data | None, found: _Findings) -> Recipe | None:

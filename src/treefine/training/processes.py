@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from types import TracebackType
 
 import torch
 import torch.distributed as dist
@@ -28,14 +27,11 @@ class Processes:
 
     def __init__(self, device: torch.device) -> None:
         try:
-            self.count, self.rank, local_rank = (
-                int(os.environ.get(name, default))
-                for name, default in (("WORLD_SIZE", 1), ("RANK", 0), ("LOCAL_RANK", 0))
-            )
+            self.count = int(os.environ.get("WORLD_SIZE", 1))
+            self.rank, local_rank = (int(os.environ.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
         except ValueError as error:
-            raise TreefineError(
-                f"WORLD_SIZE, RANK or LOCAL_RANK is no number ({error}).", hint="Use torchrun."
-            ) from None
+            message = f"WORLD_SIZE, RANK or LOCAL_RANK is no number ({error})."
+            raise TreefineError(message, hint="Use torchrun.") from None
         if not 0 <= self.rank < self.count:
             message = f"RANK is {self.rank}, but there are {self.count} processes (WORLD_SIZE)."
             raise TreefineError(message, hint="Use torchrun, or unset RANK.")
@@ -51,14 +47,11 @@ class Processes:
                 dist.init_process_group("nccl" if is_on_gpu else "gloo", timeout=_LONGEST_WAIT)
             except (RuntimeError, ValueError) as error:
                 reason = str(error).partition("\n")[0]
-                raise TreefineError(
-                    f"The processes do not find each other ({reason}).", hint="Use torchrun."
-                ) from error
+                message = f"The processes do not find each other ({reason})."
+                raise TreefineError(message, hint="Use torchrun.") from error
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.count > 1:
             dist.destroy_process_group()
             time.sleep(_SETTLING)

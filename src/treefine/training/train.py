@@ -20,27 +20,16 @@ from treefine.training.epochs import InitialGraphs, ModelTraining, Progress, lea
 from treefine.training.initial_parses import ParseSource
 from treefine.training.logs import MetricsLog
 from treefine.training.new_model import TrainedBase
-from treefine.training.prepare import Prepared, base_of, prepare_recipe, settings_of, sources_of
+from treefine.training.prepare import Prepared, base_of, prepare, settings_of, sources_of
 from treefine.training.processes import Processes
-from treefine.training.recipe import Recipe, SegmenterTraining
+from treefine.training.recipe import Recipe
 from treefine.training.segmenter import SegmenterLearner
 from treefine.treebank.files import open_output
 
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
 
 _SHOWN = 5  # settings that differ
-_TRACES = {
-    FolderNames.recipe,
-    FolderNames.model,
-    FolderNames.checkpoints,
-    FolderNames.bases,
-    FolderNames.initial,
-    FolderNames.mix,
-    FolderNames.members,
-    FolderNames.folds,
-    FolderNames.segmenter,
-    FolderNames.metrics,
-}
+_TRACES = {name for key, name in vars(FolderNames).items() if not key.startswith("_")}
 
 
 def train(
@@ -50,7 +39,7 @@ def train(
 
     Yields progress after each batch. Faults of the recipe's files are raised before the first one.
     """
-    prepared = recipe if isinstance(recipe, Prepared) else prepare_recipe(recipe)
+    prepared = recipe if isinstance(recipe, Prepared) else prepare(recipe)
     folder = Path(output)
     chosen = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Processes(chosen) as processes, locked(folder) if processes.is_first else nullcontext():
@@ -70,26 +59,21 @@ def _segmenter(prepared: Prepared, folder: Path, processes: Processes) -> Genera
     model = folder / FolderNames.model
     if not processes.same(model.exists()):
         if processes.is_first:
-            yield from _learn_segmenter(prepared, settings, folder, processes)
+            remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
+            data, seed = prepared.data, prepared.recipe.training.seed
+            learner = SegmenterLearner(data.train, data.dev, settings, seed=seed, device=processes.device)
+            with MetricsLog(folder, after_epoch=0) as metrics:
+                for epoch in learner.epochs():
+                    f1 = {name: score.f1 for name, score in epoch.scores.items()}
+                    metrics.add(epoch.epoch, {"loss": epoch.loss, **f1, "seconds": epoch.seconds})
+                    processes.same(True)
+                    place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
+                    standing = TrainingStanding(epoch.epoch)
+                    yield Progress(*place, epoch.loss, None, standing, epoch.seconds, segmentation=f1)
+            learner.segmenter.save(model)
         while processes.same(False):  # so that no process waits for longer than one epoch of the first process
             pass
     return Segmenter.from_folder(model)
-
-
-def _learn_segmenter(
-    prepared: Prepared, settings: SegmenterTraining, folder: Path, processes: Processes
-) -> Iterator[Progress]:
-    remove_unfinished(folder, FolderNames.model, FolderNames.metrics)
-    data, seed = prepared.data, prepared.recipe.training.seed
-    learner = SegmenterLearner(data.train, data.dev, settings, seed=seed, device=processes.device)
-    with MetricsLog(folder, after_epoch=0) as metrics:
-        for epoch in learner.epochs():
-            f1 = {name: score.f1 for name, score in epoch.scores.items()}
-            metrics.add(epoch.epoch, {"loss": epoch.loss, **f1, "seconds": epoch.seconds})
-            processes.same(True)
-            place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
-            yield Progress(*place, epoch.loss, None, TrainingStanding(epoch.epoch), epoch.seconds, segmentation=f1)
-    learner.segmenter.save(folder / FolderNames.model)
 
 
 def _bases(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, TrainedBase]]:

@@ -108,18 +108,9 @@ def _same_by_form(ours: Segmentation, theirs: Segmentation, left: range, right: 
 # characters is dropped. Each character is replaced on its own, so that it does not matter where words are cut.
 _PENN = str.maketrans(
     {
-        "(": "-LRB-",
-        ")": "-RRB-",
-        "[": "-LSB-",
-        "]": "-RSB-",
-        "{": "-LCB-",
-        "}": "-RCB-",
-        '"': "''",
-        "“": "''",
-        "”": "''",
-        "`": "'",
-        "‘": "'",
-        "’": "'",
+        **{"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"},
+        **dict.fromkeys('"“”', "''"),
+        **dict.fromkeys("`‘’", "'"),
         "\\": "",
     }
 )

@@ -1,4 +1,4 @@
-"""Read and write treebanks as a stream: a valid file comes back byte for byte, in constant memory."""
+"""Read, write and validate treebanks as a stream: a valid file comes back byte for byte, in constant memory."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import BinaryIO, Literal, NamedTuple
 from treefine.errors import EmptyError, TreebankError, shortened
 from treefine.treebank.files import Source, name_of, open_input, open_output, utf8_lines
 from treefine.treebank.formats import convert, format_of, losses
+from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, PLAIN, Format, Layout, Sentence
 
 _CHUNK = 1 << 16  # bytes read at a time
@@ -54,7 +55,10 @@ def read_treebank(
             raise read.faults[0]
         else:
             for fault in read.faults:
-                (on_skip or _report_skip)(fault)
+                if on_skip is not None:
+                    on_skip(fault)
+                else:
+                    sys.stderr.write(f"skipped: {fault}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +166,6 @@ def gap_after(layout: Layout) -> str:
     """Return the line ends that are missing between a sentence and the next one; mostly none."""
     newline = "\r\n" if "\r\n" in (layout.end or layout.newlines) else "\n"
     return newline * (2 - min(layout.end.count("\n"), 2))
-
-
-def _report_skip(error: TreebankError) -> None:
-    sys.stderr.write(f"skipped: {error}\n")
 
 
 class _Block(NamedTuple):
@@ -406,3 +406,78 @@ def _id_faults(
     if span_end > last_word:
         message = f"A multiword token ends at word {span_end}, but the last word is {last_word}."
         yield fault(message, line=ids[-1][0])
+
+
+def validate(
+    source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[TreebankError]:
+    """Yield all faults of a file in order: columns, IDs, heads, cycles, roots, repeated sent_id, text against forms."""
+    first_lines: dict[str, int] = {}  # where each sent_id was first seen
+    try:
+        for read in read_blocks(source, format=format, on_bytes=on_bytes):
+            is_sentence = isinstance(read, Sentence) or read.has_words
+            first = first_lines.setdefault(read.sent_id, read.line) if read.sent_id and is_sentence else read.line
+            if first != read.line:
+                message = f"The sent_id is already that of the sentence at line {first}."
+                yield TreebankError(
+                    message, path=name_of(source), line=read.line, sent_id=read.sent_id, sentence=read.number
+                )
+            if isinstance(read, Sentence):
+                yield from cell_faults(read)
+                yield from tree_faults(read, needs_one_root=read.format.is_ud)
+                yield from text_faults(read)
+            else:
+                yield from read.faults
+    except TreebankError as error:  # the rest of the file cannot be read
+        yield error
+
+
+def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[TreebankError]:
+    """Yield the faults that keep the heads from being a tree: blanks, cycles, no root, or too many roots."""
+    heads = sentence.heads
+    blank = [number for number, head in enumerate(heads, start=1) if head is None]
+    if blank:
+        for number in blank:
+            yield sentence.error("HEAD is blank.", word=number)
+        return
+    for cycle in find_cycles((0, *[head or 0 for head in heads])):
+        loop = " -> ".join(map(str, (*cycle, cycle[0])))
+        yield sentence.error(f"The heads form a cycle: {loop}.", word=cycle[0], hint="Correct one of them.")
+    roots = [number for number, head in enumerate(heads, start=1) if head == 0]
+    if not roots:
+        yield sentence.error("No word is the root: none has HEAD 0.")
+    elif len(roots) > 1 and needs_one_root:
+        yield sentence.error(f"The sentence has {len(roots)} roots: words {', '.join(map(str, roots))}.", word=roots[1])
+
+
+def cell_faults(sentence: Sentence) -> Iterator[TreebankError]:
+    """Yield a fault for each empty cell, which no format allows."""
+    for index, column in enumerate(sentence.columns):
+        if "" in column:
+            for line in [line for line, cell in enumerate(column) if not cell]:
+                yield sentence.error(f"Column {index + 1} is empty.", line=line, hint="Write _ for nothing.")
+
+
+def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
+    """Yield the faults where `# text` differs from the forms and SpaceAfter=No."""
+    text = sentence.text
+    if text is None or not sentence.format.is_ud:
+        return
+    position = 0
+    for form, (number, *_), misc in sentence.tokens():
+        if not text.startswith(form, position):
+            found = text[position : position + max(len(form), 1)]
+            message = f"The form {form!r} is not what # text has at character {position + 1}: {found!r}."
+            yield sentence.error(message, word=number)
+            return
+        position += len(form)
+        gap = len(text) - len(text[position:].lstrip()) - position
+        is_joined = "SpaceAfter=No" in misc.split("|")
+        if gap and is_joined:
+            yield sentence.error(f"# text has a space after {form!r}, but MISC says SpaceAfter=No.", word=number)
+        elif not gap and not is_joined and position < len(text):
+            message = f"# text has no space after {form!r}, but SpaceAfter=No is missing."
+            yield sentence.error(message, word=number)
+        position += gap
+    if position < len(text):
+        yield sentence.error(f"# text goes on after the last word: {text[position : position + 20]!r}.")

@@ -134,15 +134,16 @@ CONSTRAIN: Mapping[Keep, Constrain] = {"marked": marked, "given": all_given, "no
 
 def marks_of(sentence: Sentence) -> Constraints:
     """Return what the marks of one sentence say."""
-    notes = sentence.column(sentence.format.misc)
-    if sentence.format.misc is None or not any(map(_may_mark, set(sentence.columns[sentence.format.misc]))):
+    misc = sentence.format.misc
+    together = "" if misc is None else "|".join(set(sentence.columns[misc])).lower()
+    if misc is None or not any(name in together for name in _LOWER):
         return FREE
-    _refuse_elsewhere(sentence, sentence.format.misc)
+    _refuse_elsewhere(sentence, misc)
     heads: dict[int, int] = {}
     labels: dict[int, str] = {}
     not_heads: dict[int, tuple[int, ...]] = {}
     not_labels: dict[int, tuple[str, ...]] = {}
-    for word, note in enumerate(notes, start=1):
+    for word, note in enumerate(sentence.column(misc), start=1):
         for mark in note.split("|"):
             name, _, value = mark.partition("=")
             values = tuple(value.split(","))
@@ -165,11 +166,6 @@ def marks_of(sentence: Sentence) -> Constraints:
                     raise sentence.error(f"{mark} is not a list of labels.", word=word, hint=_HINT)
                 not_labels[word] = values
     return Constraints(heads, labels, not_heads, not_labels)
-
-
-def _may_mark(note: str) -> bool:
-    lowered = note.lower()
-    return any(name in lowered for name in _LOWER)
 
 
 def _refuse_elsewhere(sentence: Sentence, misc: int) -> None:
