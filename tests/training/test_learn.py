@@ -51,17 +51,17 @@ def watch_steps(learner, monkeypatch):
     return taken
 
 
-def settled_model():
-    """One whose second step repeats its first, as it learned its sentences by heart."""
+@pytest.fixture(scope="module")
+def settled():
+    """Return a model whose second step repeats its first, because it has learned its sentences by heart."""
     model = without_dropout(tiny_model(scale=1.0))
     learn(learner_of(model, SHORT[:6]), epochs=60)
     return model
 
 
-def test_sentences_that_stop_leave_the_loop_and_without_stopping_none_does(monkeypatch):
-    model = settled_model()
+def test_sentences_that_stop_leave_the_loop_and_without_stopping_none_does(settled, monkeypatch):
     start = [SHORT[0].arcs, *blank(SHORT[1:6])]  # the first is right from the beginning
-    learner = learner_of(model, SHORT[:6], parses=start, optimiser=FIXED, training=ONE_BATCH)
+    learner = learner_of(settled, SHORT[:6], parses=start, optimiser=FIXED, training=ONE_BATCH)
     taken = watch_steps(learner, monkeypatch)
 
     learn(learner, epochs=1)
@@ -89,16 +89,15 @@ def test_there_is_one_update_a_step_or_one_a_batch(update, monkeypatch):
 
 
 @pytest.mark.parametrize("stop", [True, False])
-def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(stop, monkeypatch):
+def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(settled, stop, monkeypatch):
     """Against autograd over the losses of all steps at once."""
-    model = settled_model()
     start = [SHORT[0].arcs, *blank(SHORT[1:6])]
-    gold = GoldBatch(Graphs.of(GOLD[:6], model.vocabulary), None)
+    gold = GoldBatch(Graphs.of(GOLD[:6], settled.vocabulary), None)
     n_words = sum(map(len, SHORT[:6]))
 
     def gradients_of(update):
         refine = RefineSettings(max_steps=3, stop=stop, update=update)
-        learner = learner_of(model, SHORT[:6], parses=start, optimiser=FIXED, refine=refine, training=ONE_BATCH)
+        learner = learner_of(settled, SHORT[:6], parses=start, optimiser=FIXED, refine=refine, training=ONE_BATCH)
         gradients, _ = watch(learner, monkeypatch)
         return gradients, learn(learner, epochs=1), learner
 
@@ -222,30 +221,29 @@ def test_an_epoch_sees_each_sentence_once_in_new_batches(monkeypatch):
     assert first != seen
 
 
+TOO_LARGE = r"Memory does not suffice for a batch\..*training\.batch_pieces"
+
+
 @pytest.mark.parametrize(
-    "error", [RuntimeError("CUDA out of memory"), RuntimeError("can't allocate memory"), MemoryError("no room")]
+    ("error", "raised", "message"),
+    [
+        (RuntimeError("CUDA out of memory"), TreefineError, TOO_LARGE),
+        (RuntimeError("can't allocate memory"), TreefineError, TOO_LARGE),
+        (MemoryError("no room"), TreefineError, TOO_LARGE),
+        (RuntimeError("a slip"), RuntimeError, "a slip"),
+    ],
 )
-def test_a_batch_too_large_for_memory_is_one_clear_error(error, monkeypatch):
+def test_a_batch_too_large_for_memory_is_one_clear_error_and_others_are_let_through(
+    error, raised, message, monkeypatch
+):
     learner = learner_of(tiny_model(), SHORT)
 
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(learner.scoring_model, "forward", fail)
-    with pytest.raises(TreefineError, match="Memory does not suffice for a batch") as caught:
-        learn(learner, epochs=1)
 
-    assert "training.batch_pieces" in str(caught.value)
-
-
-def test_any_other_error_is_let_through(monkeypatch):
-    learner = learner_of(tiny_model(), SHORT)
-
-    def fail(*_, **__):
-        raise RuntimeError("a slip")
-
-    monkeypatch.setattr(learner.scoring_model, "forward", fail)
-    with pytest.raises(RuntimeError, match="a slip"):
+    with pytest.raises(raised, match=message):
         learn(learner, epochs=1)
 
 
@@ -370,10 +368,9 @@ def test_a_share_of_the_sentences_has_tags_given_all_or_one_column_and_learns_th
         seen.append((step.t, step.sentences, gold.tags, read[-1]))
         return step_loss(step, gold)
 
-    read, forward = [], learner.scoring_model.forward
-    monkeypatch.setattr(
-        learner.scoring_model, "forward", lambda *args, **rest: (read.append(args[2]), forward(*args, **rest))[1]
-    )
+    read, scoring = [], learner.scoring_model
+    forward = scoring.forward
+    monkeypatch.setattr(scoring, "forward", lambda *args, **rest: (read.append(args[2]), forward(*args, **rest))[1])
     monkeypatch.setattr("treefine.training.learner.step_loss", watched)
     learn(learner, epochs=8)
 

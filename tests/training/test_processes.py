@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -39,10 +40,7 @@ def free_port():
 
 def learn(processes, name, update):
     """Learn from one batch: the gradients of each update, the weights at the end, the loss, and our own steps."""
-    model = in_double_precision(without_dropout(tiny_model()))
-    done, arcs = fixed_points(model, [each for each in sample() if 4 < len(each) < 12])
-    sentences = [each for each in sample() if 12 <= len(each) < 30][:4] + done[:2]
-    arcs = [*empty(sentences[:4]), *arcs[:2]]
+    model, (sentences, arcs) = double_model(), sentences_and_arcs()
     learner = learner_of(model, sentences, parses=arcs, refine=RefineSettings(max_steps=3, update=update))
     learner.processes, found, steps = processes, {}, 0
     apply, refine = learner.optimiser.update, learner.steps
@@ -67,15 +65,18 @@ def learn(processes, name, update):
     return found | {name: torch.tensor(float(number)) for name, number in numbers.items()}
 
 
-def in_double_precision(model):
-    """The model without most of the rounding, which each update would make larger."""
+def double_model():
+    """Return a model without most of the rounding, which each update would make larger."""
+    model = without_dropout(tiny_model())
     model.scorer.register_forward_pre_hook(lambda _, inputs: (inputs[0].double(), *inputs[1:]))
     return model.double()
 
 
-def fixed_points(model, sentences):
-    """Some of the sentences, with graphs that the model leaves as they are: they are done after one step."""
-    learner, found, arcs = learner_of(model.eval(), sentences, refine=RefineSettings(max_steps=20)), [], []
+@cache
+def sentences_and_arcs():
+    """Return four longer sentences without arcs, then two that are done after one step: the model keeps their arcs."""
+    model, sentences = double_model().eval(), [each for each in sample() if 4 < len(each) < 12]
+    learner, found, arcs = learner_of(model, sentences, refine=RefineSettings(max_steps=20)), [], []
     with torch.no_grad():
         for step in learner.steps(sentences, list(empty(sentences)), learner.tags_of(sentences)):
             for row, place in enumerate(step.sentences):
@@ -84,7 +85,8 @@ def fixed_points(model, sentences):
                     labels = [model.vocabulary.labels[label] for label in step.graphs.labels[row, words].tolist()]
                     found.append(sentences[place])
                     arcs.append(Arcs(tuple(step.graphs.heads[row, words].tolist()), tuple(labels)))
-    return found, arcs
+    longer = [each for each in sample() if 12 <= len(each) < 30][:4]
+    return longer + found[:2], [*empty(longer), *arcs[:2]]
 
 
 def work(rank, port, folder):
