@@ -77,13 +77,21 @@ def test_a_model_starts_with_the_weights_it_goes_on_from(tmp_path, recipe):
     assert torch.equal(new.encoder.pieces.weight[ours], old.encoder.pieces.weight[theirs])
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Return a recipe, the folder of its training, which was never stopped, and the number of its steps."""
+    folder = tmp_path_factory.mktemp("whole")
+    recipe = write_recipe_with_base(folder)
+    return recipe, folder / "out", len(run(recipe, folder / "out"))
+
+
 @pytest.mark.parametrize("stopped", [1, 8, 14])
-def test_a_training_stopped_in_or_after_its_base_goes_on_to_the_same_result(tmp_path, recipe, stopped):
-    whole = run(recipe, tmp_path / "whole")
+def test_a_training_stopped_in_or_after_its_base_goes_on_to_the_same_result(tmp_path, whole, stopped):
+    recipe, folder, n_steps = whole
 
     steps = list(islice(train(prepare(recipe), tmp_path / "out", device=CPU), stopped))
     run(recipe, tmp_path / "out")
 
-    assert len(steps) < len(whole)
-    assert weights(tmp_path / "out") == weights(tmp_path / "whole")
-    assert metrics(tmp_path / "out") == metrics(tmp_path / "whole")
+    assert len(steps) < n_steps
+    assert weights(tmp_path / "out") == weights(folder)
+    assert metrics(tmp_path / "out") == metrics(folder)

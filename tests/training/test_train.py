@@ -240,7 +240,7 @@ def test_the_saved_model_parses_dev_as_well_as_its_training_said(tmp_path, t, in
         "rngtr",
         sections=f"{initial}[refine]\nmax_steps = {t}\n",
         training=f'precision = "{precision}"',
-        epochs=4,
+        epochs=2,
     )
 
     standing = run(recipe, tmp_path / "out")[-1].standing
