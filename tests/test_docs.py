@@ -32,7 +32,9 @@ def test_each_console_block_prints_what_it_shows(command, expected, monkeypatch)
     if re.search("[|>]", command):  # which needs a shell
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     else:
-        done = invoke(*shlex.split(command)[1:])
+        program, *arguments = shlex.split(command)
+        assert program == "treefine"
+        done = invoke(*arguments)
 
     assert done.stderr + done.stdout == expected
 

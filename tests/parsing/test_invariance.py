@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_biaffine, tiny_model, tiny_parser
 from tests.support.wrapped_models import Noisy, Sure
+from treefine import fast
 from treefine.config import DecodeSettings, ModelSettings, TagSettings, read_settings
 from treefine.errors import ConfigError, TreefineError
 from treefine.model.batch import Batch, Graphs, WordInputs
@@ -204,15 +205,16 @@ def test_close_decisions_are_made_on_scores_that_do_not_depend_on_the_batch(monk
     assert trees(noisy, sentences, 300) != alone
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("scale", [1.0, 3.0, 10.0, 30.0])
-def test_scores_of_one_sentence_differ_between_batches_by_far_less_than_the_tolerance(scale):
-    model = tiny_model(scale=scale)
-    sentences = sample(16)
+def test_scores_of_one_sentence_differ_between_batches_by_far_less_than_the_tolerance(scale, precision):
+    model = fast.parsing_model(tiny_model(scale=scale), torch.device("cpu"), precision)
+    sentences = sample(24)
     with torch.no_grad():
-        together = model(model.batch_of(sentences), None, model.given_tags(sentences)).arcs
+        together = model(model.batch_of(sentences, padded_to=4), None, model.given_tags(sentences)).arcs
 
         for row, sentence in enumerate(sentences):
-            alone = model(model.batch_of([sentence]), None, model.given_tags([sentence])).arcs[0]
+            alone = model(model.batch_of([sentence], padded_to=4), None, model.given_tags([sentence])).arcs[0]
             n_words = len(sentence) + 1
             is_arc = ~torch.eye(n_words, dtype=torch.bool)
             difference = (together[row, :n_words, :n_words] - alone)[is_arc].abs().max()

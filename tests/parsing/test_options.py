@@ -1,8 +1,10 @@
 """What a caller asks of a parser."""
 
-from dataclasses import fields
+import pickle
+from dataclasses import fields, replace
 
 import pytest
+import torch
 
 from tests.support.tiny import tiny_parser
 from treefine.errors import TreefineError
@@ -35,6 +37,17 @@ def test_steps_and_stop_follow_a_new_initial_parser_unless_they_are_given_too():
 def test_an_unknown_option_and_another_device_are_refused():
     with pytest.raises(TypeError, match="max_step"):
         tiny_parser(max_step=2)
+    parser = tiny_parser().using(device="cpu:0")
+    assert parser.using(device="cpu").device.type == "cpu"
+    parser._plan = replace(parser._plan, device=torch.device("cuda"))
     with pytest.raises(TreefineError, match=r"The model is on another device\. Load it on that device\."):
-        tiny_parser().using(device="cpu:0")
-    assert tiny_parser().using(device="cpu").device.type == "cpu"
+        parser.using(device="cpu")
+
+
+def test_a_parser_with_an_initial_parser_can_be_pickled(tmp_path):
+    tiny_parser().save(tmp_path / "model")
+    parser = tiny_parser(initial=tmp_path / "model")
+
+    copied = pickle.loads(pickle.dumps(parser))
+
+    assert copied.parse(["A", "dog"]) == parser.parse(["A", "dog"])

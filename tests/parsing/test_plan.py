@@ -100,14 +100,14 @@ def test_a_bilstm_runs_in_float32_alone():
         ModelSettings(BiLSTMSettings(), RelationSettings("none"), precision=PrecisionSettings(cpu="int8"))
 
 
-def test_calibrated_settings_reach_a_model_that_has_run():
+def test_calibration_reaches_a_parser_that_has_run():
     parser = tiny_parser(precision="int8")
     parser.parse(["A", "dog"])
-    settings = replace(parser.model.settings, max_steps=7)
+    calibrated = replace(parser.model.settings.confidence, arc_temperature=7.0)
 
-    parser.model.settings = settings
+    parser.model.settings = replace(parser.model.settings, confidence=calibrated)
 
-    assert parser.plan().model.settings is settings
+    assert parser.plan().confidence is calibrated
 
 
 def test_the_command_line_has_the_option(tmp_path):

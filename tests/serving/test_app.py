@@ -245,9 +245,11 @@ def test_pages_from_elsewhere_may_ask_only_where_they_are_let():
     for origins, allowed in (((), None), (("https://a.example",), "https://a.example")):
         with TestClient(create_app({"tiny": tiny_parser()}, origins=origins), base_url="http://localhost") as client:
             answer = client.get("/health", headers={"Origin": "https://a.example"})
+            udpipe = client.get("/models", headers={"Origin": "https://a.example"})
             refused = client.post("/v1/parse", content=b"0" * 1_000_001, headers={"Origin": "https://a.example"})
 
         assert answer.headers.get("access-control-allow-origin") == allowed
+        assert udpipe.headers.get("access-control-allow-origin") == allowed
         assert (refused.status_code, refused.headers.get("access-control-allow-origin")) == (413, allowed)
 
 

@@ -86,6 +86,7 @@ def test_the_graphs_are_those_of_the_parser_with_how_sure_each_step_was(initial)
     for parse in parser.stream_segmented(found, each_step=True):
         first, *rest = graphs_of(parse)
         assert first["heads"] == list(parse.initial.heads)
+        assert len(parse.step_confidences) == len(parse.steps) <= len(rest)
         for graph, step, sure in zip(rest, parse.steps, parse.step_confidences, strict=False):
             assert graph["heads"] == list(step.arcs.heads)
             assert graph["labels"] == list(step.arcs.labels)

@@ -46,7 +46,7 @@ def tiny_shape(n_pieces, *, family="bert", n_positions=128):
         width=16,
         n_attention_heads=2,
         inner_width=24,
-        embedding_width=16,
+        embedding_width=8 if family == "electra" else 16,
         n_buckets=8 if family == "mpnet" else 0,
     )
 

@@ -1,8 +1,7 @@
-"""The same results, faster: the only package that treats CPUs and GPUs differently.
+"""The same results, faster: this module chooses by device how to encode, parse and train.
 
-The rest of treefine calls the functions of this module and imports nothing else from the package, except that engines
-and file workers also read sentences and write trees. Each function imports only the modules it selects. A process
-without a GPU therefore does not import Triton, and one that only reads and writes files does not import torch.
+`parsing` and `training` call these functions and import no other module of the package. Each function loads only what
+it chooses, so that a process without a GPU loads no Triton, and one that only reads and writes files loads no torch.
 """
 
 from __future__ import annotations
@@ -62,11 +61,10 @@ def parsing_model(model: ParserModel, device: torch.device, precision: Precision
 
         encoder = int8_encoder(model.encoder) if precision == "int8" else view_of(model.encoder, FlatEncoder)
         return view_of(model, ParserModel, encoder=encoder)
-    from treefine.fast.fused_attention import is_available
+    if device.type != "cuda" or not has_kernels(device):
+        return model
     from treefine.fast.packed_encoder import PackedEncoder, dtype_of
 
-    if not is_available(device):
-        return model
     return view_of(model, ParserModel, encoder=PackedEncoder(model.encoder, dtype_of(precision)))
 
 
@@ -88,6 +86,13 @@ def engine_of(plan: Plan) -> Engine | None:
     from treefine.fast.engine import Engine, can_run
 
     return Engine(plan) if can_run(plan) else None
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Check whether the Triton kernels run on a GPU; without them a parser runs the reference, in float32."""
+    from treefine.fast.fused_attention import is_available
+
+    return is_available(device)
 
 
 def is_int8_quick() -> bool:

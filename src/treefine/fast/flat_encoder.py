@@ -36,9 +36,19 @@ class FlatEncoder(TransformerEncoder):
         rows_at_once: int | None = None,
     ) -> Float[Tensor, "batch word width"]:
         """Return the vector of each word's first piece, without gradients."""
-        if torch.is_grad_enabled():
-            hint = "Call it under torch.no_grad(); train with the model itself, in float32."
+        if torch.is_grad_enabled() or self.dropout.training:
+            hint = "Call it under torch.no_grad() and in eval mode; train with the model itself."
             raise ModelError("This encoder only parses; nothing can be learned with it.", hint=hint)
+        with torch.autocast("cpu", enabled=False):  # whatever the caller is within
+            return self._encoded(inputs, tags, graphs, rows_at_once)
+
+    def _encoded(
+        self,
+        inputs: PieceInputs,
+        tags: Int[Tensor, "batch word column"] | None,
+        graphs: Graphs | None,
+        rows_at_once: int | None,
+    ) -> Float[Tensor, "batch word width"]:
         relations = self.relate(inputs, graphs)
         encoded, starts, n_pieces = [], torch.zeros(inputs.n_rows, dtype=torch.long), 0
         for chunk in inputs.row_chunks(rows_at_once):

@@ -178,9 +178,10 @@ class PackedEncoder(nn.Module):
         attend: Attend,
     ) -> Float[Tensor, "piece width"]:
         """Return the vectors of the pieces of a buffer, from the inputs of `TransformerEncoder.embed`."""
-        x: Tensor = self.encoder.embed(pieces, words, places, tags)
-        for layer in self.encoder.layers:
-            x = layer(x, attend)
+        with torch.autocast(pieces.device.type, enabled=False):  # whatever the caller is within
+            x: Tensor = self.encoder.embed(pieces, words, places, tags)
+            for layer in self.encoder.layers:
+                x = layer(x, attend)
         return x
 
 

@@ -29,22 +29,37 @@ def given(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         yield sentence.arcs
 
 
+@dataclass(frozen=True)
+class FromParser:
+    """An initial parser that uses another parser, such as SynTr or the biaffine one."""
+
+    parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]  # its `stream`
+
+    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
+        """Yield the arcs of each sentence."""
+        return given(self.parse(sentences))
+
+
+@dataclass(frozen=True)
+class FromFile:
+    """An initial parser that reads a treebank file of the same text; segmentation may differ (`transferred`)."""
+
+    path: str
+    format: str | None = None
+
+    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
+        """Yield the arcs of each sentence."""
+        return transferred(sentences, read_treebank(self.path, format=self.format), self.path)
+
+
 def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> InitialParser:
-    """Return an initial parser that uses another parser, such as SynTr or the biaffine one; `parse` is its `stream`."""
-
-    def initial(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-        return given(parse(sentences))
-
-    return initial
+    """Return an initial parser that uses another parser; `parse` is its `stream`."""
+    return FromParser(parse)
 
 
 def from_file(path: str, *, format: str | None = None) -> InitialParser:
-    """Return an initial parser that reads a treebank file of the same text; segmentation may differ (`transferred`)."""
-
-    def initial(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-        return transferred(sentences, read_treebank(path, format=format), path)
-
-    return initial
+    """Return an initial parser that reads a treebank file of the same text."""
+    return FromFile(path, format)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, overload
 import torch
 
 from treefine import fast
-from treefine.config import Precision, TagSource
+from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.errors import ModelError, TreefineError
 from treefine.model.bundled import find_model
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
@@ -53,7 +53,7 @@ class Parser:
         if isinstance(start, Parser):  # it ignores marks: decisions are put into its graph afterwards
             start = from_parser(start.using(keep="nothing").stream)
         self._plan = Plan.of(self.model, self.options, start)
-        self._twin: Parser | None = None  # a parser with the same model and precision; they share `running`
+        self._running: list[ParserModel] = []  # the model as it runs, once it is made; shared with `using`
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], **options: Unpack[OptionValues]) -> Parser:
@@ -71,12 +71,13 @@ class Parser:
 
         Options that are left out stay the same, except that a new `initial` resets T and `stop_above`.
         """
-        if find_device(options.get("device") or self.device) != self.device:
+        device = find_device(options.get("device") or self.device)
+        if (device.type, device.index or 0) != (self.device.type, self.device.index or 0):
             raise TreefineError("The model is on another device.", hint="Load it on that device.")
         own = replace(self.options, initial=self.initial, device=self.device)
         other = Parser(self.model, segmenter=self.segmenter, **own.updated(options).given)
         if other.precision == self.precision:
-            other._twin = self
+            other._running = self._running
         return other
 
     @overload
@@ -240,17 +241,20 @@ class Parser:
             self.segmenter.write(folder / LAYOUT.segmenter)
 
     def plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
-        """Return the plan by which sentences are parsed, for code that runs batches itself."""
-        self.running.settings = self.model.settings  # calibration may have changed them since
+        """Return how sentences are parsed, for what runs them another way."""
         constrain = self._plan.constrain if constraints is None else listed(constraints)
-        return replace(self._plan, model=self.running, constrain=constrain)
+        confidence = self.model.settings.confidence  # calibration may have changed it since
+        return replace(self._plan, model=self.running, constrain=constrain, confidence=confidence)
 
-    @cached_property
+    @property
     def running(self) -> ParserModel:
-        """The model as it runs on this device in this precision; `model` holds the weights that are saved."""
-        if self._twin is not None:
-            return self._twin.running
-        return fast.parsing_model(self.model, self.device, self.precision)
+        """The model as it runs on this device in this precision; `model` has the weights as they are saved.
+
+        In int8, and on a GPU, it has a copy of the weights from when it first ran.
+        """
+        if not self._running:
+            self._running.append(fast.parsing_model(self.model, self.device, self.precision))
+        return self._running[0]
 
     @cached_property
     def engine(self) -> Engine | None:
@@ -281,6 +285,16 @@ class Parser:
     def precision(self) -> Precision:
         """The precision of the encoder."""
         return self._plan.precision
+
+    @property
+    def is_projective(self) -> bool:
+        """Whether trees must be projective."""
+        return self._plan.decoder.is_projective
+
+    @property
+    def batch_pieces(self) -> int:
+        """How many pieces are scored together, padding included; fewer on a CPU."""
+        return BATCH_PIECES if self.options.batch_pieces is None else self.options.batch_pieces
 
     @property
     def keep(self) -> Keep:

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from treefine import fast
-from treefine.config import BATCH_PIECES, Precision, PrecisionSettings, TagSource, TransformerSettings
+from treefine.config import (
+    BATCH_PIECES,
+    ConfidenceSettings,
+    Precision,
+    PrecisionSettings,
+    TagSource,
+    TransformerSettings,
+)
 from treefine.errors import ModelError, TreefineError
 from treefine.model.batch import Batch, Graphs, padded_length
 from treefine.model.parser_model import ParserModel
@@ -46,6 +53,7 @@ class Plan:
     constrain: Constrain
     k: int
     precision: Precision
+    confidence: ConfidenceSettings
     shape: fast.BatchShape
 
     @classmethod
@@ -63,18 +71,19 @@ class Plan:
         if batch_pieces < 1:
             raise TreefineError(f"batch_pieces is {batch_pieces}.", hint="A batch needs at least one piece.")
         return cls(
-            model,
-            device,
-            initial,
-            resolved_steps(options.max_steps, model, starts_empty=starts_empty),
-            resolved_stop(options.stop_above, model, starts_empty=starts_empty),
-            resolved_tags(options.tags, model),
-            Decoder.of(model, is_projective=bool(options.is_projective)),
-            keep,
-            CONSTRAIN[keep],
-            options.k or 1,
-            resolved_precision(options.precision, model, device),
-            fast.batch_shape(model, device, batch_pieces),
+            model=model,
+            device=device,
+            initial=initial,
+            max_steps=resolved_steps(options.max_steps, model, starts_empty=starts_empty),
+            stop_above=resolved_stop(options.stop_above, model, starts_empty=starts_empty),
+            tags=resolved_tags(options.tags, model),
+            decoder=Decoder.of(model, is_projective=bool(options.is_projective)),
+            keep=keep,
+            constrain=CONSTRAIN[keep],
+            k=options.k or 1,
+            precision=resolved_precision(options.precision, model, device),
+            confidence=model.settings.confidence,
+            shape=fast.batch_shape(model, device, batch_pieces),
         )
 
     @property
@@ -148,10 +157,11 @@ def resolved_precision(precision: Precision | None, model: ParserModel, device: 
 
     A CPU without int8 instructions uses int8 only on request, because it is no faster there.
     """
+    known = precisions_of(model, device)
     if precision is None:
         own: Precision = getattr(model.settings.precision, device.type, "float32")
-        return "float32" if own == "int8" and not fast.is_int8_quick() else own
-    known = precisions_of(model, device)
+        is_quick = own in known and (own != "int8" or fast.is_int8_quick())
+        return own if is_quick else "float32"
     if precision not in known:
         where = f"on {device.type}" if isinstance(model.settings.encoder, TransformerSettings) else "by a BiLSTM"
         raise TreefineError(f"Nothing is run in {precision!r} {where}.", hint=f"Choose {' or '.join(known)}.")
@@ -161,7 +171,9 @@ def resolved_precision(precision: Precision | None, model: ParserModel, device: 
 def precisions_of(model: ParserModel, device: torch.device) -> tuple[Precision, ...]:
     """Return the precisions that the model supports on this device."""
     by_device = get_type_hints(PrecisionSettings) if isinstance(model.settings.encoder, TransformerSettings) else {}
-    return get_args(by_device[device.type]) if device.type in by_device else ("float32",)
+    if device.type not in by_device or (device.type == "cuda" and not fast.has_kernels(device)):
+        return ("float32",)
+    return get_args(by_device[device.type])
 
 
 class Item(NamedTuple):

@@ -133,7 +133,7 @@ def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> lis
 
     Their `spans` are empty. With `each_step`, they also have the confidence of each step in its own graph.
     """
-    settings = plan.model.settings.confidence
+    settings = plan.confidence
     found: dict[int, Parse] = {}
     graphs: list[list[Graph]] = [[] for _ in items]
     step_confidences: list[list[tuple[Confidence, ...]]] = [[] for _ in items]
@@ -193,7 +193,7 @@ def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, constraints: Con
     """Return the k best trees of a sentence, starting with its parse; empty if k is 1."""
     if plan.k == 1:
         return ()
-    scores, settings = step.scores.only(row, step.batch.lengths[row] + 1), plan.model.settings.confidence
+    scores, settings = step.scores.only(row, step.batch.lengths[row] + 1), plan.confidence
     trees = ranked_trees(scores, plan.decoder, settings, plan.model.vocabulary, plan.k, constraints)
     # Among trees or labels that are equal up to rounding, the search may have found another first.
     own = next((each for each in trees if each.tree.heads == tree.heads), trees[0])
@@ -210,7 +210,7 @@ def _initial_confidences(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> l
     if all(head is None for each in started for head in each.heads):
         return [(None,) * len(each.heads) for each in started]
     graphs = Graphs.of(started, plan.model.vocabulary).to(plan.device)
-    sure = word_confidences(step.scores, graphs, plan.decoder, plan.model.settings.confidence)
+    sure = word_confidences(step.scores, graphs, plan.decoder, plan.confidence)
     return [
         tuple(
             Confidence(*pair) if is_read else None
