@@ -36,8 +36,9 @@ $(TOOLS): pyproject.toml constraints.txt
 parse: $(READY)
 	@$(BIN)/treefine parse --text --format tree -- "$$TEXT"
 
+# One worker more than there are cores: some tests wait for processes that they start.
 test: check
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal
 
 # The first failure ends it, and pytest prints the example and how to repeat it.
 fuzz: setup

@@ -37,7 +37,7 @@ if not is_fuzzing:
 
 def pytest_runtest_setup(item):
     """Check the shapes of all calls where the network itself is tested, and elsewhere of the first calls."""
-    folders = ("model", "fast", "segmenter", "contracts")
+    folders = ("model", "contracts")
     start_checks(all_calls=is_fuzzing or item.path.parent.name in folders)
 
 
