@@ -35,6 +35,14 @@ if not is_fuzzing:
     providers._get_local_constants = lambda: providers._local_constants
 
 
+LONGEST = ("test_toy", "test_corpus", "test_resume", "test_bases", "test_processes", "test_calibrate")
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the modules that take longest, so that no worker is left with one of them at the end."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
 def pytest_runtest_setup(item):
     """Check the shapes of all calls where the network itself is tested, and elsewhere of the first calls."""
     folders = ("model", "contracts")
