@@ -101,7 +101,7 @@ def fold_ranges(n_sentences: int, folds: int) -> list[range]:
 
 
 class TrainingGraphs:
-    """The initial graphs G⁰ of the training sentences, drawn anew for each epoch.
+    """The initial graphs G⁰ of the training sentences, drawn again for each epoch.
 
     `parses` are those of the initial parser, or None if it is empty; `mixed` are those of the sources in the mix.
     """
