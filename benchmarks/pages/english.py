@@ -16,7 +16,8 @@ from typing import Any, Literal
 from benchmarks.accuracy.calibration import ARC, BOTH, LABEL, SENTENCE, WAYS
 from benchmarks.accuracy.model_rows import MEASURES, RAW, TAGGED, WORDS, by_split
 from benchmarks.markdown import NONE, Line, Lines, percent, table
-from benchmarks.rows import Row, read_rows, weights_checksum
+from benchmarks.peers.answers import WORDS as FROM_WORDS
+from benchmarks.rows import Row, machine_of, newest, read_rows, weights_checksum
 from treefine.model.bundled import ABOUT, bundled_models
 from treefine.model.weight_files import LAYOUT
 
@@ -236,6 +237,53 @@ def small(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
     return table(*lines)
 
 
+README_PARSERS = {  # the published lines that the README shows, with the name under which `speed` measured the parser
+    ("UDPipe 1", "2.3"): "UDPipe 1, beam 5",
+    ("Stanza", "2.12"): "Stanza default, untrained",
+    ("Trankit base", "2.5"): None,
+    ("Trankit large", "2.5"): None,
+    ("UDPipe 2", "2.6"): None,
+    ("UDPipe 2", "2.17"): None,
+}
+
+
+def readme(rows: Splits, speed: Row | None, published: Sequence[Published] = ENGLISH_EWT) -> str:
+    """Return the table of the README: how accurate and how fast the bundled parser is, compared with other parsers."""
+    _, row = _shown(rows)
+    if row is None:
+        return NONE
+    result = row["result"]
+    lines: Lines = [("parser", "UD version", "LAS from raw text", "LAS from gold words", "sentences/s on a CPU")]
+    for name, measured, step in (
+        ("treefine `en`", "treefine", -1),
+        ("treefine `en`, one pass (no refinement)", "treefine, one pass", 1),
+    ):
+        scores = (percent(result[given]["LAS_by_step"][step]) for given in (RAW, WORDS))
+        lines.append((f"**{name}**", UD, *scores, _speed(speed, measured)))
+    for (system, ud), measured in README_PARSERS.items():
+        lines_of = {each.given: each for each in published if (each.system, each.ud) == (system, ud)}
+        scores = (_figures(lines_of[given])[-1] if given in lines_of else NONE for given in (RAW, WORDS))
+        lines.append((system, ud, *scores, _speed(speed, measured)))
+    notes = (
+        "LAS is the percentage of words with the right head and label, on the test set of the English Web Treebank. "
+        "The scores of the other parsers are the ones they publish. The treebank differs from one UD version to the "
+        "next, so compare scores of one version."
+    )
+    if speed is not None:
+        precision = speed["config"]["settings"]["treefine"]["precision"]
+        notes += (
+            f" Speed is from words to trees on {machine_of(speed)}; treefine runs in {precision} and also predicts the "
+            "tags. Stanza has its default size but random weights. A dash means not published or not measured."
+        )
+    return f"{table(*lines)}\n\n{notes}"
+
+
+def _speed(speed: Row | None, name: str | None) -> str:
+    """Return how many sentences per second a system parses, from words to trees."""
+    found = speed["result"].get(f"{name}: {FROM_WORDS}") if speed else None
+    return f"{found['sentences_per_second']:,.0f}" if found else NONE
+
+
 def calibration(rows: Splits) -> str:
     """The figure, the errors, and what a review finds."""
     if not rows:
@@ -358,6 +406,7 @@ def _size() -> str:
 
 
 ENGLISH: dict[str, Callable[[], str]] = {
+    "readme": lambda: readme(_pipeline(), newest("speed", "cpu")),
     "english": lambda: small(_pipeline()),
     "english_scores": lambda: scores(_pipeline()),
     "english_steps": lambda: steps(_pipeline()),

@@ -27,6 +27,7 @@ PAGES = (
     "docs/benchmarks.md",
     "docs/results.md",
     "docs/english.md",
+    "docs/treebanks.md",
     "docs/refining.md",
     "docs/deciding.md",
     "docs/speed.md",
