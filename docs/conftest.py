@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+# tests/test_tutorials.py runs the tutorials, with their consoles and in their own folder.
+collect_ignore = ["tutorials"]
+
 
 @pytest.fixture(autouse=True)
 def models(request, tmp_path, monkeypatch):
