@@ -119,6 +119,20 @@ def test_finished_files_of_a_folder_are_left_alone(run):
     assert (Path("all/a.conllu").read_text(), Path("all/b.conllu").read_bytes()) == ("mine", whole)
 
 
+@pytest.mark.parametrize("ending", ["parquet", "html"])
+def test_in_a_folder_every_format_resumes_with_the_first_unfinished_file(run, ending):
+    Path("a.txt").write_text("Dogs bark\nYes\n")
+    Path("b.txt").write_text("It sleeps\n")
+    run("a.txt", "b.txt", "--from", "words", "--format", ending, "-o", "whole/")
+    run("a.txt", "--from", "words", "--format", ending, "-o", "all/")
+
+    result = run("a.txt", "b.txt", "--from", "words", "--format", ending, "-o", "all/", "--resume")
+
+    assert result.stderr == "1 of 2 outputs finished before\n"
+    for name in ("a", "b"):
+        assert Path(f"all/{name}.{ending}").read_bytes() == Path(f"whole/{name}.{ending}").read_bytes()
+
+
 @pytest.mark.parametrize("output", ["-", "x.svg", "x.html", "x.txt", "/dev/null"])
 def test_what_cannot_be_gone_on_with_is_refused(run, output):
     assert run("in.txt", "-o", output, "--resume", code=1).stderr == (

@@ -18,8 +18,8 @@ share the folder, the environment and the Python variables:
 Outputs must be equal, except for numbers such as 0.97 (one digit, a point, two digits): these are confidences, which
 depend a little on the machine, and may differ by 0.05.
 
-A page that needs more than docs/ (a toy treebank, a fake hub) has a context manager in `PREPARATIONS`, under the name of
-the page without ".md". It is entered in the temporary folder before the first block, and left after the last one.
+A page that needs more than docs/ (a toy treebank, a fake hub) has a context manager in `PREPARATIONS`, under the name
+of the page without ".md". It is entered in the temporary folder before the first block, and left after the last one.
 """
 
 import contextlib
@@ -35,6 +35,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ PAGES = sorted(page for page in FOLDER.glob("*.md") if page.name != "README.md")
 PREPARATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {}
 
 BLOCK = re.compile(r"^```(\w+)[^\S\n]*(.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NEEDS_SHELL = re.compile(r"[|<>;&*`$]")
+NEEDS_SHELL = re.compile(r"[|<>;&`$]")
 CONFIDENCE = re.compile(r"(?<![\d.])[01]\.\d\d(?![\d.])")
 TOLERANCE = 0.05
 
@@ -124,7 +125,8 @@ def run_command(command: Command) -> str:
         os.chdir(arguments[0])
         return ""
     if program == "treefine" and not NEEDS_SHELL.search(re.sub(r"'[^']*'", "", command.source)):
-        done = CliRunner().invoke(app, arguments)
+        names = [name for each in arguments for name in (sorted(glob(each)) or [each])]
+        done = CliRunner().invoke(app, names)
         code, printed = done.exit_code, done.output
     else:
         shell = subprocess.run(command.source, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -58,6 +58,7 @@ class Job:
     shape: Shape
     form: Format | None = None  # of a treebank; None if each sentence keeps its own
     is_block: bool = False  # of a corpus: written in one go, and by another worker if that fails
+    is_in_folder: bool = False  # one of several outputs: --resume leaves finished ones as they are
 
     @property
     def can_be_resumed(self) -> bool:
@@ -138,7 +139,9 @@ def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) 
         if endings is None:
             form = CONLLU if shape == "conllu" else FORMATS.get(each.kind or "", CONLLU)
             endings = form.suffixes or CONLL09.suffixes
-        jobs.append(Job((each,), str(folder / (_stem(each.name) + endings[0])), shape or "conllu", form))
+        jobs.append(
+            Job((each,), str(folder / (_stem(each.name) + endings[0])), shape or "conllu", form, is_in_folder=True)
+        )
     for target, number in Counter(job.target for job in jobs).items():
         if number > 1:
             names = ", ".join(job.inputs[0].name for job in jobs if job.target == target)
@@ -183,7 +186,7 @@ def _check(job: Job, options: OutputOptions) -> None:
     if options.k > 1 and options.resume and is_treebank:
         hint = "Write JSON, or leave out one of them."
         raise TreefineError("A treebank with several trees of a sentence cannot be gone on with.", hint=hint)
-    if options.resume and not job.can_be_resumed:
+    if options.resume and not job.can_be_resumed and not job.is_in_folder:
         hint = "Name a file of CoNLL-U, CoNLL-X, CoNLL-2009 or JSON with -o, or leave out --resume."
         raise TreefineError("Only a file of sentences can be gone on with.", hint=hint)
     if job.shape == "parquet":
