@@ -21,6 +21,12 @@ def table(*rows: Line) -> str:
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
 
 
+def folded(summary: str, body: str) -> str:
+    """Return a block that a reader opens by clicking on its summary; GitHub and MkDocs render the Markdown in it."""
+    plain = summary.replace("`", "")  # GitHub shows no Markdown in a summary
+    return f'<details markdown="1"><summary>{plain}</summary>\n\n{body}\n\n</details>'
+
+
 def percent(share: float | None) -> str:
     """Return a share in percent, with two digits."""
     return NONE if share is None else f"{100 * share:.2f}"
@@ -40,5 +46,5 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def verdict(is_met: bool) -> str:
-    """Return whether a bar is met, as a table shows it."""
+    """Return whether a target is met, as a table shows it."""
     return "met" if is_met else "**missed**"

@@ -237,7 +237,7 @@ def small(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
     return table(*lines)
 
 
-README_PARSERS = {  # the published lines that the README shows, with the name under which `speed` measured the parser
+README_PARSERS: dict[tuple[str, str], str | None] = {  # the published lines that the README shows, with the name under which `speed` measured the parser
     ("UDPipe 1", "2.3"): "UDPipe 1, beam 5",
     ("Stanza", "2.12"): "Stanza default, untrained",
     ("Trankit base", "2.5"): None,
@@ -254,12 +254,12 @@ def readme(rows: Splits, speed: Row | None, published: Sequence[Published] = ENG
         return NONE
     result = row["result"]
     lines: Lines = [("parser", "UD version", "LAS from raw text", "LAS from gold words", "sentences/s on a CPU")]
-    for name, measured, step in (
+    for name, ours, step in (
         ("treefine `en`", "treefine", -1),
         ("treefine `en`, one pass (no refinement)", "treefine, one pass", 1),
     ):
         scores = (percent(result[given]["LAS_by_step"][step]) for given in (RAW, WORDS))
-        lines.append((f"**{name}**", UD, *scores, _speed(speed, measured)))
+        lines.append((f"**{name}**", UD, *scores, _speed(speed, ours)))
     for (system, ud), measured in README_PARSERS.items():
         lines_of = {each.given: each for each in published if (each.system, each.ud) == (system, ud)}
         scores = (_figures(lines_of[given])[-1] if given in lines_of else NONE for given in (RAW, WORDS))

@@ -10,61 +10,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from benchmarks.markdown import Lines, table, verdict
+from benchmarks.markdown import Lines, folded, table
 from benchmarks.options import command, option
 from benchmarks.rows import ROOT, ROWS, Row, missing, newest, origin
 from benchmarks.server.clients import HOST, ServeProcess
 from treefine import TreefineError
 
 LOAD, OUTAGES, FUZZ = (f"python -m benchmarks {name}" for name in ("load", "outages", "fuzz"))
-OF_OFFLINE = 0.85  # of the offline parser's speed that a server has to reach
-GROWN_PERCENT, GROWN_MIB = 1.0, 5.0  # what memory may differ by, and still not have grown
-
-
-def bars(path: Path = ROWS) -> str:
-    """What was asked for, and whether it is met."""
-    load, outages, fuzz = (newest(name, "cpu", path=path) for name in ("load", "outages", "fuzz"))
-    lines: Lines = [("asked for", "measured", "")]
-    if load is not None:
-        for name, each in load["result"].items():
-            lines.append(
-                (
-                    f"{name}: at least {100 * OF_OFFLINE:.0f} % of the offline parser's speed",
-                    f"{100 * each['of_offline']:.1f} %",
-                    verdict(each["of_offline"] >= OF_OFFLINE),
-                )
-            )
-        found = load["result"].values()
-        n_answers = sum(sum(each["answers_by_status"].values()) for each in found)
-        n_errors = sum(_not_ok(each) for each in found)
-        lines.append(("no error under load", f"{n_errors} of {n_answers:,} answers", verdict(not n_errors)))
-        n_wrong = sum(each["other_trees"] for each in found)
-        lines.append(("the offline parser's trees", f"{n_wrong} other answers", verdict(not n_wrong)))
-        most = max((each["memory"] for each in found), key=lambda memory: memory["grown_mib"])
-        grown = f"{most['grown_mib']:+.1f} MiB, {most['grown_percent']:+.2f} % at most"
-        lines.append(("no memory growth after warm-up", grown, verdict(not has_grown(most))))
-    if outages is not None:
-        for name, each in outages["result"].items():
-            lost = each["unanswered"] + each["other_trees"] + _not_ok(each, refusals=False)
-            title = f"{name}: nothing lost, doubled or mixed up"
-            lines.append((title, f"{lost} of {each['requests']:,} requests", verdict(not lost)))
-        under_way = outages["result"]["SIGTERM"]["lost_under_way"]
-        lines.append(("SIGTERM: what is under way is answered", f"{under_way} failed", verdict(not under_way)))
-    if fuzz is not None:
-        found = [each for each in fuzz["result"].values() if isinstance(each, dict)]
-        n_requests = sum(each["requests"] for each in found)
-        n_faults = sum(each["faults"] + each["errors_of_the_server"] for each in found)
-        lines.append(("fuzzed: no 500, all as described", f"{n_faults} of {n_requests:,}", verdict(not n_faults)))
-    return table(*lines) if len(lines) > 1 else missing("load, outages and fuzzing", LOAD)
-
-
-def has_grown(memory: Mapping[str, float]) -> bool:
-    """Whether a server holds more memory at the end of a load than after its warm-up, by more than noise.
-
-    >>> has_grown({"grown_percent": 0.9, "grown_mib": 7}), has_grown({"grown_percent": 2, "grown_mib": 12})
-    (False, True)
-    """
-    return memory["grown_percent"] > GROWN_PERCENT and memory["grown_mib"] > GROWN_MIB
+OF_OFFLINE = 0.85  # the share of the offline parser's speed that a server should reach
+GROWN_MIB = 5.0  # memory that grows by no more than this is noise
 
 
 def loads(path: Path = ROWS) -> str:
@@ -159,7 +113,7 @@ def fuzzed(path: Path = ROWS) -> str:
     return f"{table(*lines)}\n\n{also}\n\n{origin(row, FUZZ)}"
 
 
-def _not_ok(each: Mapping[str, Any], *, refusals: bool = True) -> int:
+def not_ok(each: Mapping[str, Any], *, refusals: bool = True) -> int:
     """Answers that are not a 200, and with it connections that failed."""
     counted: dict[str, int] = {**each["answers_by_status"]}
     counted.pop("200", None)
@@ -172,7 +126,6 @@ def _round(each: Mapping[str, Any]) -> str:
 
 
 SERVING_PAGE: dict[str, Callable[[], str]] = {
-    "serving_bars": bars,
     "serving_load": loads,
     "serving_outages": outages,
     "serving_fuzz": fuzzed,

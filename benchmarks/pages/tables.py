@@ -1,4 +1,4 @@
-"""The tables in README and docs, made from the newest rows. Each stands between two markers that name it."""
+"""Write the tables of README and docs from the newest rows, each between two markers that name it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.segmenter import SEGMENTERS
-from benchmarks.pages import english
+from benchmarks.pages import english, speed
 from benchmarks.pages.english import ENGLISH
 from benchmarks.pages.results import RESULTS, TESTED
 from benchmarks.pages.serving import SERVING_PAGE
 from benchmarks.pages.speed import SPEED_PAGE
 from benchmarks.pages.structure import structure_table
 from benchmarks.pages.summary import SUMMARY
+from benchmarks.pages.targets import TARGETS
 from benchmarks.rows import ROOT
 from benchmarks.speed import curves
 from benchmarks.speed.commands import analyse_speed, memory, newcomer, reading, resampling, scoring, startup
@@ -33,7 +34,7 @@ PAGES = (
     "docs/speed.md",
     "docs/serving.md",
     "docs/corpora.md",
-    "docs/design.md",
+    "docs/targets.md",
 )
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each
@@ -50,12 +51,12 @@ TABLES: dict[str, Callable[[], str]] = {
         decisions,
         structure_table,
     )
-} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS | SPEED_PAGE | CORPORA | SERVING_PAGE)
-FIGURES = {**english.FIGURES, **curves.FIGURES}
+} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS | SPEED_PAGE | CORPORA | SERVING_PAGE | TARGETS)
+FIGURES = {**english.FIGURES, **curves.FIGURES, **speed.FIGURES}
 
 
 def filled(page: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
-    """The page with its tables made anew."""
+    """Return the page with its tables regenerated."""
 
     def fill(match: re.Match[str]) -> str:
         return f"{match[1]}\n{tables[match[2]]()}\n{match[3]}"
@@ -65,6 +66,7 @@ def filled(page: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
 
 
 def write_tables() -> None:
+    """Write all tables and figures."""
     for name in PAGES:
         path = Path(ROOT, name)
         path.write_text(filled(path.read_text()))

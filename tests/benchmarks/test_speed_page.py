@@ -1,4 +1,4 @@
-"""What docs/speed.md tells, from rows."""
+"""docs/speed.md and docs/targets.md show what the rows say."""
 
 import json
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pages.speed import (
-    BARS,
     SPEED_PAGE,
-    Bar,
-    Figure,
     around_model,
-    bars,
+    draw_speeds,
+    faster,
+    gist,
     graph_attention,
     precisions,
     training,
 )
+from benchmarks.pages.targets import PARSING, TRAINED, Figure, Target, targets
 from benchmarks.peers.answers import ALL_PASSES, FILE, WORDS
 from benchmarks.rows import machine_of, newest
 from benchmarks.speed.curves import TITLES, draw_curve, shown_figures
@@ -32,7 +32,7 @@ PROFILE = {
 
 
 def speed_row(device="cpu", **words_per_second):
-    """A row of `speed`; the keywords are systems, of which both ways run at this speed."""
+    """Return a row of `speed`; the keywords are systems, which run at this speed in all ways."""
     result = {}
     for name, speed in words_per_second.items():
         for way in (WORDS, FILE, ALL_PASSES):
@@ -79,7 +79,7 @@ def curves_row(device="cpu", cost=(2.0, 1.0, 3.0)):
 
 @pytest.fixture
 def rows(tmp_path):
-    """Writes rows to a file, and gives its path."""
+    """Return a function that writes rows to a file and returns its path."""
     path = tmp_path / "rows.jsonl"
 
     def write(*each):
@@ -95,7 +95,7 @@ def line_of(text, *parts):
     return found[0]
 
 
-def test_of_several_rows_the_newest_of_a_device_is_taken(rows):
+def test_the_newest_row_of_a_device_counts(rows):
     path = rows(speed_row(treefine=1), speed_row(treefine=2), speed_row("cuda", treefine=3))
 
     assert newest("speed", "cpu", path=path)["result"][f"treefine: {FILE}"]["words_per_second"] == 2
@@ -103,7 +103,7 @@ def test_of_several_rows_the_newest_of_a_device_is_taken(rows):
     assert newest("speed", "cpu", path=path, rounds=9) is None
 
 
-def test_a_machine_is_told_by_its_card_and_processor():
+def test_a_machine_is_named_by_its_gpu_and_processor():
     named = row_of("training_speed", {"device": "NVIDIA H200"}, {})
 
     assert machine_of(speed_row("cuda")) == "NVIDIA H200, A fine one, 16 cores"
@@ -111,7 +111,11 @@ def test_a_machine_is_told_by_its_card_and_processor():
     assert machine_of(speed_row()) == "A fine one, 16 cores"
 
 
-def test_each_bar_stands_with_its_figure_machine_and_verdict(rows):
+def all_targets(path):
+    return targets([*PARSING, *TRAINED], path)
+
+
+def test_each_target_has_its_figures_machines_and_verdicts(rows):
     systems = {
         "treefine": 100,
         "treefine, one pass": 140,
@@ -123,46 +127,83 @@ def test_each_bar_stands_with_its_figure_machine_and_verdict(rows):
     files = row_of("files", config, {"to convergence": {"passes_a_sentence": 2.2, "sentences_per_second": 10_000}})
     path = rows(speed_row(**systems), speed_row("cuda", treefine=500), curves_row(), files)
 
-    text = bars(path)
+    text = all_targets(path)
 
     assert "| 1.4 | CPU, treefine | A fine one, 16 cores | met |" in text
-    assert "| 2 | CPU, treefine beside encoder alone" in line_of(text, "| **missed** |", "encoder alone")
-    assert "| 2 | CPU, Stanza fast, b beside treefine |" in line_of(text, "beside treefine |", "Stanza")
+    assert "| 2 | CPU, treefine compared with encoder alone" in line_of(text, "| **missed** |", "encoder alone")
+    assert "| 2 | CPU, Stanza fast, b compared with treefine |" in line_of(text, "compared with treefine |", "Stanza")
     assert "| 25 % | GPU, share" in line_of(text, "idle |")
     assert "**missed**" in line_of(
         text, "| 10,000 | GPU, to convergence, 14 workers | NVIDIA H200, A fine one, 16 cores |"
     )
     assert "**missed**" in line_of(text, "| 3 | CPU | ")
-    assert "**missed**" in line_of(text, "| 4.88 GiB |")
-    assert "not measured yet" in line_of(text, "times the speed of a straightforward version")
+    assert "**missed**" in line_of(text, "| 4.88 GiB | CPU")
+    assert "not measured yet" in line_of(text, "| Training speed (straightforward version = 1) |")
+
+
+def test_a_target_has_one_line_with_its_worst_and_best_figure():
+    def figures(_):
+        for value in (3.0, 1.0, 2.5):
+            yield Figure("CPU", value, speed_row())
+
+    least, most = (Target("Some cost", 2, is_least, " s", figures, "run it") for is_least in (True, False))
+
+    assert "| Some cost | at least 2 s | 1 s | 3 s | **2 of 3** |" in targets([least], Path())
+    assert "| Some cost | at most 2 s | 3 s | 1 s | **1 of 3** |" in targets([most], Path())
 
 
 @pytest.mark.parametrize(("value", "is_least", "is_met"), [(2.0, True, True), (1.9, True, False), (2.1, False, False)])
-def test_a_missed_bar_is_told_with_its_reason(value, is_least, is_met):
+def test_a_missed_target_has_its_reason(value, is_least, is_met):
     def figures(_):
         yield Figure("CPU, some way", value, speed_row())
 
     known, unknown = (
-        Bar("Some cost", 2, is_least, "", figures, "run it", reasons) for reasons in ({"CPU": "it copies"}, {})
+        Target("Some cost", 2, is_least, "", figures, "run it", "", reasons) for reasons in ({"CPU": "it copies"}, {})
     )
 
-    assert ("it copies." in bars(Path(), [known])) == (not is_met)
-    assert ("the reason is not found yet" in bars(Path(), [unknown])) == (not is_met)
+    assert ("it copies." in targets([known], Path())) == (not is_met)
+    assert ("the reason is unknown" in targets([unknown], Path())) == (not is_met)
 
 
-def test_without_any_row_every_table_says_how_to_measure(rows):
+def test_the_page_opens_with_sentences_per_second_by_machine_and_setting(rows):
+    settings = {"to convergence": ["float16", 1.0]}
+    config = {"device": "NVIDIA H200", "workers": 14, "settings": settings}
+    files = row_of("files", config, {"to convergence": {"sentences_per_second": 10_000}})
+    path = rows(speed_row(treefine=100, spaCy=300), files)
+
+    text, drawn = gist(path), draw_speeds(path)
+
+    assert "| setting | A fine one, 16 cores, float32 | NVIDIA H200, A fine one, 16 cores, float16 |" in text
+    assert "| default: refine until nothing changes | 2,000 | 10,000 |" in text
+    assert "![Sentences per second on a CPU](speed-parsers.svg)" in text
+    assert ">6,000</text>" in drawn
+    assert ">spaCy</text>" in drawn
+    assert draw_speeds(rows()) is None
+
+
+def test_the_sentences_of_the_page_that_compare_parsers_are_true_of_the_rows():
+    found = newest("speed", "cpu")["result"]
+    speed = {name.removesuffix(f": {WORDS}"): each["sentences_per_second"] for name, each in found.items()}
+    slower = [name for name in speed if name.startswith(("Stanza", "supar BERT")) and "network" not in name]
+    quicker = ["supar BiLSTM, untrained, best heads", "spaCy", "UDPipe 1, beam 5"]
+
+    assert all(speed[name] < speed["treefine"] for name in slower)
+    assert all(speed[name] > speed["treefine"] for name in quicker)
+
+
+def test_without_rows_every_table_names_the_command_that_measures_it(rows):
     path = rows()
 
     texts = [parsers("cpu", path), parsers("cuda", path), time_spent(path), around_model(path), training(path)]
     texts += [precisions(path), graph_attention(path)]
-    texts += [shown_figures("python -m benchmarks speed_curves", path), bars(path)]
+    texts += [shown_figures("python -m benchmarks speed_curves", path), gist(path), faster(path)]
 
     assert all("python -m benchmarks" in text and "ot measured yet" in text for text in texts)
-    assert len(texts) == len(SPEED_PAGE) - 1  # `stopping` has a test of its own
-    assert bars(path).count("not measured yet") == len(BARS)
+    assert len(texts) == len(SPEED_PAGE) - 1  # `stopping` has its own test
+    assert all_targets(path).count("not measured yet") == len(PARSING) + len(TRAINED)
 
 
-def test_parsers_stand_beside_each_other_with_what_was_checked(rows):
+def test_parsers_are_shown_with_the_check_of_their_trees(rows):
     row = speed_row("cuda", treefine=500, Stanza=50)
     row["result"][f"Stanza: {FILE}"]["network alone_seconds"] = 100  # of 200
     text = parsers("cuda", rows(row))
@@ -174,7 +215,7 @@ def test_parsers_stand_beside_each_other_with_what_was_checked(rows):
     assert "python -m benchmarks speed --device cuda" in text
 
 
-def test_where_the_time_goes_is_told_of_each_device(rows):
+def test_the_profile_of_each_device_is_shown(rows):
     text = time_spent(rows(speed_row("cuda", treefine=500)))
 
     assert "| the GPU is busy | 3.00 | 75% |" in text
@@ -184,7 +225,7 @@ def test_where_the_time_goes_is_told_of_each_device(rows):
     assert "Not measured yet: a profile on cpu" in text
 
 
-def test_training_stands_beside_the_straightforward_version(rows):
+def test_training_is_compared_with_the_straightforward_version(rows):
     result = {
         "treefine_sentences_per_second": 900.0,
         "straightforward_sentences_per_second": 100.0,
@@ -198,12 +239,13 @@ def test_training_stands_beside_the_straightforward_version(rows):
     config = {"device": "NVIDIA H200", "size": "base", "words": 60, "sentences": 32}
     path = rows(row_of("training_speed", config, result))
 
-    assert "| 32 | 900 sentences/s | 100 sentences/s | 9.0 | 1,000 MB beside 5,000 MB | 1.10 | 1.20 |" in training(path)
-    assert "| 9 | GPU, batches of 32 | NVIDIA H200" in bars(path)
-    assert "| 0.2 | GPU, batches of 32, peak, beside straightforward | NVIDIA H200" in bars(path)
+    assert "| 32 | 900 sentences/s | 100 sentences/s | 9.0 | 1,000 MB instead of 5,000 MB |" in training(path)
+    assert "| 32 | 1.10 | 1.20 |" in training(path)
+    assert "| 9 | GPU, batches of 32 | NVIDIA H200" in all_targets(path)
+    assert "| 0.2 | GPU, batches of 32, peak, compared with straightforward | NVIDIA H200" in all_targets(path)
 
 
-def test_what_a_graph_adds_is_told_by_device_size_and_length(rows):
+def test_the_cost_of_a_graph_is_shown_by_device_size_and_length(rows):
     def row(device, size, ratio):
         config = {"device": device, "size": size, "pieces_in_row": 40, "precision": "float32"}
         names = ("forward, median ratio", "forward and backward, median ratio", "kept for backward, ratio")
@@ -219,21 +261,24 @@ def test_what_a_graph_adds_is_told_by_device_size_and_length(rows):
     )
     assert "tiny" not in text
     assert "9.00" not in text  # an older row
-    assert len([line for line in bars(path).splitlines() if line.endswith("| met |")]) == 2
-    assert bars(path).count("GPU, 12 × 768, 40 pieces, float32 | NVIDIA H200, A fine one, 16 cores | **missed**") == 2
+    assert len([line for line in all_targets(path).splitlines() if line.endswith("cores | met |")]) == 2
+    assert (
+        all_targets(path).count("GPU, 12 × 768, 40 pieces, float32 | NVIDIA H200, A fine one, 16 cores | **missed**")
+        == 2
+    )
 
 
-def test_what_a_precision_loses_is_held_against_its_bar(rows):
+def test_the_loss_of_a_precision_is_compared_with_its_target(rows):
     found = {"LAS": 0.9, "sentences_that_differ": 0.004, "sentences_per_second": 200.0, "times_as_fast": 2.5}
     given = {"float32": found | {"LAS_lost": 0.0}, "int8": found | {"LAS_lost": 0.0012}}
     path = rows(row_of("precision", {"device": "cpu", "sentences": 500}, {"gold words": given}))
 
-    assert "| gold words | int8 | 90.00 | +0.120 | 0.4 % | 200 | 2.50 |" in precisions(path)
-    assert "**missed**" in line_of(bars(path), "| 0.12 | CPU, int8, gold words |")
+    assert "| A fine one, 16 cores | int8 | 200 | 2.50 | 90.00 | +0.120 | 0.4 % |" in precisions(path)
+    assert "**missed**" in line_of(all_targets(path), "| 0.12 | CPU, int8, gold words |")
     assert "Not measured yet: precisions on cuda" in precisions(path)
 
 
-def test_work_around_the_model_is_told_by_the_number_of_workers(rows):
+def test_work_outside_the_model_is_shown_by_the_number_of_workers(rows):
     result = {
         "workers": {"2": {"sentences_per_second": 5000, "words_per_second": 60_000, "microseconds_per_word_here": 1.5}},
         "microseconds_per_word": {"read": 2.0},
@@ -246,7 +291,7 @@ def test_work_around_the_model_is_told_by_the_number_of_workers(rows):
 
 
 @pytest.mark.parametrize("name", TITLES)
-def test_a_curve_is_drawn_for_each_device_that_was_measured(rows, name):
+def test_a_curve_has_a_line_for_each_device_that_was_measured(rows, name):
     assert draw_curve(name, rows()) is None
 
     drawn = draw_curve(name, rows(curves_row(), curves_row("cuda")))
@@ -256,7 +301,7 @@ def test_a_curve_is_drawn_for_each_device_that_was_measured(rows, name):
     assert drawn.startswith("<svg")
 
 
-def test_costs_are_drawn_beside_the_one_that_counts_as_one(rows):
+def test_costs_are_drawn_relative_to_one_point(rows):
     drawn = draw_curve("length", rows(curves_row(cost=(4.0, 2.0, 5.0))))
 
     assert "CPU, words in a sentence 400: 2.50" in drawn

@@ -66,8 +66,8 @@ def test_the_table_shows_each_limit(row, monkeypatch):
 
     told = stopping()
 
-    assert f"| `stop_above`, {WORDS} |" in told
-    assert f"| `stop_above`, {TAGGED} |" in told
+    assert f"Input: {WORDS}.\n" in told
+    assert f"Input: {TAGGED}.\n" in told
     assert told.count("\n| 0.05 |") == 2
     assert "12 sentences of en_ewt dev, model `tiny`, T = 4, float32." in told
 
