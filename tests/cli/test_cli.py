@@ -1,11 +1,13 @@
 """The commands as a user calls them; those that parse, analyse and train have files of their own."""
 
 import json
+import platform
 import random
 import re
 import socket
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -140,7 +142,8 @@ def test_a_reader_that_stops_early_is_no_error(data):
 
 
 @pytest.mark.parametrize(
-    "command", ["parse", "refine", "models", "evaluate", "compare", "analyse", "validate", "convert"]
+    "command",
+    ["parse", "refine", "models", "new-recipe", "evaluate", "compare", "analyse", "validate", "convert", "info"],
 )
 def test_help_ends_with_two_examples_whose_options_exist(command):
     out = invoke(command, "--help").stdout
@@ -153,10 +156,20 @@ def test_help_ends_with_two_examples_whose_options_exist(command):
             assert re.search(rf"^  {option}\b", out, re.MULTILINE), option
 
 
-def test_the_version_is_the_packages(tmp_path):
+def test_the_version_is_one_line_with_those_of_python_and_torch():
     import treefine
 
-    assert invoke("--version").stdout == f"treefine {treefine.__version__}\n"
+    python, torch = platform.python_version(), metadata.version("torch")
+    assert invoke("--version").stdout == f"treefine {treefine.__version__} (Python {python}, torch {torch})\n"
+
+
+def test_the_version_is_printed_without_importing_torch():
+    code = (
+        "from treefine.cli.app import app; import sys; app(['--version'], standalone_mode=False); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+
+    assert "torch" not in done.stdout.splitlines()[1].split()
 
 
 # models: the list of bundled models

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from treefine.cli.completion import complete_model
 from treefine.cli.terminal import progress
 from treefine.cli.treebanks import FormatOption, RuleOption, find_treebanks, system_names, total_size
 from treefine.config import TagSource
@@ -65,7 +66,10 @@ def analyse_command(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", metavar="NAME|DIR", help="In place of systems: a model, whose refinement steps are analysed."
+            "--model",
+            metavar="NAME|DIR",
+            help="In place of systems: a model, whose refinement steps are analysed.",
+            autocompletion=complete_model,
         ),
     ] = None,
     initial: Annotated[

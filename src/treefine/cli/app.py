@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-import treefine
 from treefine.cli.analyse import analyse_command
+from treefine.cli.completion import InstallOption, ShowOption
+from treefine.cli.info import info_command, version_line
 from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import serve_command
-from treefine.cli.train import train_command
+from treefine.cli.train import new_recipe_command, train_command
 from treefine.cli.treebanks import JsonOption, compare_command, convert_command, evaluate_command, validate_command
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
@@ -55,7 +56,7 @@ def _examples(*lines: str) -> str:
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        typer.echo(f"treefine {treefine.__version__}")
+        typer.echo(version_line())
         raise typer.Exit
 
 
@@ -65,6 +66,8 @@ def main_options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
+    install_completion: InstallOption = None,
+    show_completion: ShowOption = None,
 ) -> None:
     """A dependency parser that corrects itself, and the tools around it.
 
@@ -109,6 +112,8 @@ treefine models
 treefine models --json
 treefine serve
 treefine serve --model en --model tr=models/tr-imst --host 0.0.0.0 --port 80
+treefine new-recipe my.toml --train train.conllu --dev dev.conllu
+treefine new-recipe my.toml --train train.conllu --dev dev.conllu --encoder xlm-roberta-base --initial syntr
 treefine train recipe.toml --output runs/first
 treefine train recipe.toml --output runs/second --set training.seed=2 --device cuda:1 --resume
 treefine evaluate gold.conllu system.conllu
@@ -121,19 +126,23 @@ treefine validate *.conllu
 treefine validate --format conllx --json wsj.txt
 treefine convert german.conll09 german.conllu --from conll09-predicted
 treefine convert train.conllu train.parquet
+treefine info
+treefine info --json
 """
 for _command in (  # in the order of `treefine --help`
     parse_command,
     refine_command,
     models_command,
     serve_command,
+    new_recipe_command,
     train_command,
     evaluate_command,
     compare_command,
     analyse_command,
     validate_command,
     convert_command,
+    info_command,
 ):
-    _name = _command.__name__.removesuffix("_command")
+    _name = _command.__name__.removesuffix("_command").replace("_", "-")
     _lines = [line for line in _EXAMPLES.splitlines() if line.split()[1:2] == [_name]]
     app.command(_name, epilog=_examples(*_lines))(_command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from treefine.cli.completion import complete_model
 from treefine.cli.inputs import Input, InputKind, find_inputs
 from treefine.cli.outputs import OutputOptions, Shape, plan_jobs
 from treefine.config import BATCH_PIECES, Precision, TagSource
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
 _Model = Annotated[
-    str, typer.Option("--model", metavar="NAME|DIR", help="A bundled model, a model folder, or OWNER/NAME on a hub.")
+    str,
+    typer.Option(
+        "--model",
+        metavar="NAME|DIR",
+        help="A bundled model, a model folder, or OWNER/NAME on a hub.",
+        autocompletion=complete_model,
+    ),
 ]
 _Output = Annotated[
     str,

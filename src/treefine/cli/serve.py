@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from treefine.cli.completion import complete_model
 from treefine.config import Precision
 from treefine.errors import TreefineError
 
@@ -26,6 +27,7 @@ def serve_command(
             metavar="[NAME=]NAME|DIR",
             help="A bundled model, a model folder, or OWNER/NAME on a hub; NAME= is what clients call it. The first "
             "is the default; give it several times for several. [default: en]",
+            autocompletion=complete_model,
         ),
     ] = None,
     host: Annotated[

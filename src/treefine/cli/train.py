@@ -1,4 +1,4 @@
-"""The command train."""
+"""The commands train and new-recipe."""
 
 from __future__ import annotations
 
@@ -13,15 +13,31 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from treefine.cli.completion import complete_format, complete_recipe
+from treefine.treebank.formats import FORMATS
+
 if TYPE_CHECKING:
     from treefine.training.train import Progress
 
+_INITIAL_PARSERS = ("empty", "syntr", "biaffine", "files")
+
 
 def train_command(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a bundled recipe.")],
-    output: Annotated[
-        str, typer.Option("-o", "--output", metavar="DIR", help="A new folder, or with --resume an old.")
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="A TOML file, or the name of a bundled recipe.", autocompletion=complete_recipe
+        ),
     ],
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="A new folder, or with --resume an old. [needed except with --dry-run]",
+        ),
+    ] = "",
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as training.seed=2; may be repeated."),
@@ -45,11 +61,14 @@ def train_command(
     from treefine.training.prepare import prepare, settings_of
     from treefine.training.train import FolderNames, begin_folder, check_folder, train
 
+    if not output and not dry_run:
+        raise typer.BadParameter("name the folder to write, such as runs/first.", param_hint="--output")
     folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
     chosen = find_device(device)
     prepared = prepare(recipe, changes or ())
     if is_first:
-        check_folder(folder, prepared, is_resumed=resume)
+        if output:
+            check_folder(folder, prepared, is_resumed=resume)
         for each in (prepared, *prepared.bases.values()):
             for warning in each.data.warnings:
                 typer.echo(f"treefine: warning: {warning}", err=True)
@@ -68,6 +87,76 @@ def train_command(
     model = folder / FolderNames.model
     command = f"treefine parse --model {shlex.quote(str(model))} IN.conllu -o OUT.conllu"
     typer.echo(f"The model is in {model}. Parse with: {command}")
+
+
+def new_recipe_command(
+    out: Annotated[str, typer.Argument(metavar="OUT.toml", help="The file to write; - is standard output.")],
+    train: Annotated[
+        list[str] | None,
+        typer.Option("--train", metavar="FILE", help="Treebank to train on; may be repeated. [default: a placeholder]"),
+    ] = None,
+    dev: Annotated[
+        str,
+        typer.Option("--dev", metavar="FILE", help="Treebank that chooses the best epoch. [default: a placeholder]"),
+    ] = "",
+    encoder: Annotated[
+        str,
+        typer.Option(
+            "--encoder",
+            metavar="NAME|DIR",
+            help="Pretrained transformer, on the hub or in a folder, or a trained model to fine-tune.",
+        ),
+    ] = "bert-base-multilingual-cased",
+    initial: Annotated[
+        str,
+        typer.Option(
+            "--initial",
+            metavar="PARSER",
+            help="Initial parser whose trees are refined: empty, syntr or biaffine (both write a second recipe), the "
+            "folder of a trained model, or files.",
+            autocompletion=lambda incomplete: [each for each in _INITIAL_PARSERS if each.startswith(incomplete)],
+        ),
+    ] = "empty",
+    initial_train: Annotated[
+        str, typer.Option("--initial-train", metavar="FILE", help="With --initial files: trees of the training set.")
+    ] = "",
+    initial_dev: Annotated[
+        str, typer.Option("--initial-dev", metavar="FILE", help="With --initial files: trees of the dev set.")
+    ] = "",
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help=f"Format of the files: {', '.join(FORMATS)}. [default: by their names]",
+            autocompletion=complete_format,
+        ),
+    ] = "",
+    segmenter: Annotated[
+        bool | None,
+        typer.Option(
+            "--segmenter/--no-segmenter",
+            help="Also train a segmenter, so that the model reads raw text. [default: if the treebank marks words "
+            "with SpaceAfter=No]",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+) -> None:
+    """Write a commented recipe for your treebank and encoder.
+
+    Epochs, learning rates, tags and other settings are chosen from the size and the columns of the treebank.
+    Comments explain each choice and list the settings that are changed most often.
+    """
+    from treefine.training.new_recipe import RecipeRequest, write_new_recipe
+
+    request = RecipeRequest(
+        tuple(train or ()), dev, encoder, initial, initial_train, initial_dev, format, segmenter=segmenter
+    )
+    written = write_new_recipe(out, request, force=force)
+    for warning in written.warnings:
+        typer.echo(f"treefine: warning: {warning}", err=True)
+    if written.paths:
+        typer.echo(f"Wrote {' and '.join(written.paths)}. Check with: treefine train {shlex.quote(out)} --dry-run")
 
 
 def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:

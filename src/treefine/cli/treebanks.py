@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from treefine.cli.completion import complete_format
 from treefine.cli.outputs import check_table, convert_to_table
 from treefine.cli.terminal import progress
 from treefine.drawing.characters import visible
@@ -38,7 +39,12 @@ RuleOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    str | None, typer.Option("--format", help=f"Format of the files; else told by their names. {FORMAT_NAMES}")
+    str | None,
+    typer.Option(
+        "--format",
+        help=f"Format of the files; else told by their names. {FORMAT_NAMES}",
+        autocompletion=complete_format,
+    ),
 ]
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -154,9 +160,14 @@ def convert_command(
     source: Annotated[str, typer.Argument(metavar="IN", help="The treebank to read.")],
     target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; it appears once it is whole.")],
     from_format: Annotated[
-        str | None, typer.Option("--from", help=f"Format of IN; else told by its name. {FORMAT_NAMES}")
+        str | None,
+        typer.Option(
+            "--from", help=f"Format of IN; else told by its name. {FORMAT_NAMES}", autocompletion=complete_format
+        ),
     ] = None,
-    to_format: Annotated[str | None, typer.Option("--to", help="Format of OUT; likewise.")] = None,
+    to_format: Annotated[
+        str | None, typer.Option("--to", help="Format of OUT; likewise.", autocompletion=complete_format)
+    ] = None,
     skip: Annotated[bool, typer.Option("--skip", help="Leave out sentences with faults instead of stopping.")] = False,
 ) -> None:
     """Convert between CoNLL-U, CoNLL-X and CoNLL-2009, or into a table.

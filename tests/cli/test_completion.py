@@ -1,0 +1,75 @@
+"""Shell completion: the scripts, and what the program answers to them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import invoke
+
+
+def completed(*words: str) -> list[str]:
+    """Return what bash is offered after these words, of which the last one may be unfinished."""
+    protocol = {"_TREEFINE_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(["treefine", *words])}
+    code = "from treefine.cli.app import app; app(prog_name='treefine')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **protocol, "COMP_CWORD": str(len(words))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "pwsh"])
+def test_the_script_of_each_shell_is_printed(shell):
+    script = invoke("--show-completion", shell).stdout
+
+    assert "_COMPLETE" in script
+    assert "complete" in script
+
+
+def test_bash_accepts_the_script(tmp_path):
+    script = tmp_path / "completion.sh"
+    script.write_text(invoke("--show-completion", "bash").stdout)
+
+    subprocess.run(["bash", "-n", script], check=True)
+
+
+def test_an_unknown_shell_is_an_error():
+    assert "'tcsh'" in invoke("--show-completion", "tcsh", code=2).stderr
+
+
+def test_the_script_is_installed_in_the_home_directory(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+
+    assert invoke("--install-completion", "bash").stdout.startswith("bash completion installed in ")
+    assert list((tmp_path / ".bash_completions").iterdir())
+
+
+def test_commands_and_options_are_completed():
+    assert completed("re") == ["refine"]
+    assert completed("parse", "--confi") == ["--confidence"]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["parse", "--precision", "b"], ["bfloat16"]),
+        (["parse", "--format", "par"], ["parquet"]),
+        (["parse", "--model", ""], ["en"]),
+        (["serve", "--model", "e"], ["en"]),
+        (["train", "tr_imst-syn"], ["tr_imst-syntr"]),
+        (["validate", "--format", "conll09"], ["conll09", "conll09-predicted"]),
+        (["new-recipe", "my.toml", "--initial", "s"], ["syntr"]),
+    ],
+)
+def test_choices_and_names_are_completed(words, offered):
+    assert completed(*words) == offered
+
+
+def test_a_file_name_is_left_to_the_shell():
+    assert completed("train", "my-reci") == []

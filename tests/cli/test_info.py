@@ -1,0 +1,198 @@
+"""treefine info, and treefine new-recipe as a user calls it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import failed, invoke
+from tests.support.tiny import sample, write_encoder
+from treefine.cli import info
+from treefine.treebank.conllu import write_treebank
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_info_prints_what_a_bug_report_needs():
+    import torch
+
+    import treefine
+
+    out = invoke("info").stdout
+
+    lines = out.splitlines()
+    assert lines[0].startswith(f"treefine   {treefine.__version__}, in ")
+    assert [line.split()[0] for line in lines[1:5]] == ["Python", "platform", "CPU", "torch"]
+    assert lines[4].startswith(f"torch      {torch.__version__} (")
+    assert "\n  cpu " in out
+    assert "en runs in " in out
+    assert "\noptional packages\n" in out
+    assert "MB, sha256 " in out
+
+
+def test_info_is_available_as_json():
+    found = json.loads(invoke("info", "--json").stdout)
+
+    assert found["devices"][0]["device"] == "cpu"
+    assert found["devices"][0]["precision"]["en"] in ("float32", "int8")
+    assert found["models"]["en"]["bytes"] > 1e6
+    assert len(found["models"]["en"]["weights_sha256"]) == 64
+    assert found["cpu"]["usable_cores"] >= 1
+
+
+def test_a_torch_that_cannot_be_imported_is_reported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    result = invoke("info")
+
+    assert "; cannot be imported: ModuleNotFoundError: import of torch halted" in result.stdout
+    assert "bundled models\n" in result.stdout
+    assert "error" in json.loads(invoke("info", "--json").stdout)["torch"]
+
+
+def test_a_missing_package_is_reported_with_the_command_that_installs_it(monkeypatch):
+    known = info.version_of
+    monkeypatch.setattr(info, "version_of", lambda name: None if name in ("spacy", "torch") else known(name))
+
+    assert "  spacy              not installed; pip install 'treefine[spacy]'\n" in invoke("info").stdout
+    assert invoke("--version").stdout.endswith(", torch not installed)\n")
+
+
+def test_every_dependency_is_listed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    def names(requirements):
+        return {each.partition(">")[0].partition("[")[0] for each in requirements}
+
+    assert names(project["dependencies"]) - {"torch", "tomli"} == set(info.REQUIRED)
+    users = {name: names(each) for name, each in project["optional-dependencies"].items()}
+    for inner in ("dev", "oracles", "docs"):  # which users need not install
+        users.pop(inner, None)
+    assert {(name, extra) for extra, each in users.items() for name in each} == set(info.EXTRAS.items())
+
+
+def test_neither_secrets_nor_paths_are_printed(monkeypatch, tmp_path):
+    monkeypatch.setenv("TREEFINE_TOKEN", "sesame")
+    monkeypatch.setenv("TREEFINE_CACHE", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(Path, "home", lambda: ROOT)
+
+    out = invoke("info").stdout
+
+    assert "sesame" not in out
+    assert str(tmp_path) not in out
+    assert "  OMP_NUM_THREADS=3\n  TREEFINE_CACHE=(a path)\n" in out
+    assert str(ROOT) not in out
+    assert out.splitlines()[0].endswith(", in ~/src/treefine")
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "250000 100000\n"}, 2.5),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({}, None),
+    ],
+)
+def test_the_limit_of_a_container_is_read_from_its_control_group(tmp_path, files, cores):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert info._quota(tmp_path) == cores
+
+
+def test_a_gpu_has_a_line_with_its_kernels():
+    device = {
+        "device": "cuda:0",
+        "name": "NVIDIA H200",
+        "memory_gib": 139.8,
+        "compute_capability": "9.0",
+        "triton_kernels": True,
+        "triton_problem": None,
+        "triton": "3.5.0",
+        "precision": {"en": "float16"},
+    }
+
+    assert info._device_notes(device) == [
+        "NVIDIA H200",
+        "139.8 GiB",
+        "compute capability 9.0",
+        "Triton 3.5.0",
+        "en runs in float16",
+    ]
+
+
+# new-recipe
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_treebank(sample(20), "train.conllu")
+    write_treebank(sample(26)[20:], "dev.conllu")
+    write_encoder(Path("encoder"), "bert")
+
+
+TREEBANK = ("--train", "train.conllu", "--dev", "dev.conllu", "--encoder", "./encoder")
+
+
+def test_a_new_recipe_passes_a_dry_run_which_needs_no_output_folder(files):
+    result = invoke("new-recipe", "my.toml", *TREEBANK)
+
+    assert result.stdout == "Wrote my.toml. Check with: treefine train my.toml --dry-run\n"
+    shown = json.loads(invoke("train", "my.toml", "--dry-run").stdout)
+    assert shown["recipe"]["treebank"]["train"] == ["train.conllu"]
+    assert "Invalid value for --output" in invoke("train", "my.toml", code=2).stderr
+
+
+def test_a_recipe_with_an_initial_parser_is_two_files(files):
+    result = invoke("new-recipe", "my.toml", *TREEBANK, "--initial", "syntr")
+
+    assert result.stdout.startswith("Wrote my.toml and my-syntr.toml. Check with: ")
+    assert json.loads(invoke("train", "my.toml", "--dry-run").stdout)["initial parser"] is not None
+
+
+def test_a_dash_writes_to_standard_output(files):
+    result = invoke("new-recipe", "-", *TREEBANK)
+
+    assert tomllib.loads(result.stdout)["treebank"]["dev"] == "dev.conllu"
+    assert result.stderr == ""
+
+
+def test_an_existing_recipe_is_overwritten_only_with_force(files):
+    Path("my.toml").write_text("mine")
+
+    message = failed(invoke, "new-recipe", "my.toml", *TREEBANK)
+
+    assert message == "my.toml: the file exists. Overwrite it with --force, or choose another name."
+    assert Path("my.toml").read_text() == "mine"
+    invoke("new-recipe", "my.toml", *TREEBANK, "--force")
+    assert Path("my.toml").read_text() != "mine"
+
+
+def test_warnings_go_to_standard_error(files):
+    Path("train.conllu").write_text(Path("train.conllu").read_text().replace("SpaceAfter=No", "_"))
+
+    result = invoke("new-recipe", "my.toml", *TREEBANK, "--segmenter")
+
+    assert result.stderr.startswith("treefine: warning: no word is marked SpaceAfter=No")
+
+
+def test_writing_a_recipe_loads_no_torch(files):
+    import subprocess
+
+    code = f"from treefine.cli.app import app; app(['new-recipe', 'my.toml', *{TREEBANK}], standalone_mode=False)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code + "import sys; print(*sys.modules)"], capture_output=True, check=True, text=True
+    )
+
+    assert "torch" not in done.stdout.split()
