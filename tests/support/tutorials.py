@@ -35,7 +35,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,7 @@ def run_command(command: Command) -> str:
         os.chdir(arguments[0])
         return ""
     if program == "treefine" and not NEEDS_SHELL.search(re.sub(r"'[^']*'", "", command.source)):
-        names = [name for each in arguments for name in (sorted(glob(each)) or [each])]
+        names = [name for each in arguments for name in expanded(each)]
         done = CliRunner().invoke(app, names)
         code, printed = done.exit_code, done.output
     else:
@@ -134,6 +133,11 @@ def run_command(command: Command) -> str:
     if code and not printed.startswith("treefine: "):
         raise TutorialError(f"line {command.line}: {command.source}\nexit code {code}\n{printed}")
     return printed
+
+
+def expanded(argument: str) -> list[str]:
+    """Return the names of the files that a pattern with an asterisk matches, as a shell does."""
+    return sorted(map(str, Path().glob(argument))) if "*" in argument else [argument]
 
 
 def run_python(command: Command, variables: dict[str, Any]) -> str:
