@@ -10,6 +10,7 @@ from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.segmenter import SEGMENTERS
 from benchmarks.pages import english, speed
+from benchmarks.pages.cli import command_line
 from benchmarks.pages.english import ENGLISH
 from benchmarks.pages.results import RESULTS, TESTED
 from benchmarks.pages.serving import SERVING_PAGE
@@ -35,6 +36,7 @@ PAGES = (
     "docs/serving.md",
     "docs/corpora.md",
     "docs/targets.md",
+    "docs/cli.md",
 )
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each
@@ -50,6 +52,7 @@ TABLES: dict[str, Callable[[], str]] = {
         newcomer,
         decisions,
         structure_table,
+        command_line,
     )
 } | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS | SPEED_PAGE | CORPORA | SERVING_PAGE | TARGETS)
 FIGURES = {**english.FIGURES, **curves.FIGURES, **speed.FIGURES}
