@@ -1,5 +1,7 @@
 # make parse TEXT="…"   set up, then parse a sentence
 # make test             set up, then run all checks and tests, with the same generated examples every time
+# make docs             set up, then build the documentation site into site/; open site/index.html, no server is needed
+# make docs-serve       set up, then show the site at http://127.0.0.1:8000/ and rebuild it when a page changes
 # make fuzz             set up, then run the tests that generate examples with new random ones
 #      SECONDS=600      start another round until so many seconds have passed (0: one round)
 #      EXAMPLES=1000    generate so many examples for each test (100); tests that set their own number keep it
@@ -14,7 +16,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 TOOLS := .venv/.tools
 
-.PHONY: parse test fuzz check format setup benchmarks clean
+.PHONY: parse test docs docs-serve fuzz check format setup benchmarks clean
 
 setup: $(TOOLS)
 
@@ -28,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 # combo-nlp carries the original CoNLL 2018 scorer; its own dependencies are not needed for that one file.
 $(TOOLS): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,oracles,ray,serve,spacy,tables,train]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs,oracles,ray,serve,spacy,tables,train]'
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-deps combo-nlp
 	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # some packages carry files that no Python compiles
 	touch $(READY) $@
@@ -47,6 +49,15 @@ fuzz: setup
 		[ $$(date +%s) -lt $$end ] || exit 0; \
 	done; exit 1
 
+# mkdocs-material prints a note about MkDocs 2 unless this is set.
+docs docs-serve: export NO_MKDOCS_2_WARNING = 1
+
+docs: setup
+	$(BIN)/mkdocs build --strict
+
+docs-serve: setup
+	$(BIN)/mkdocs serve --livereload
+
 check: setup
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -61,4 +72,4 @@ benchmarks: setup
 	$(BIN)/python -m benchmarks all
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv build dist site

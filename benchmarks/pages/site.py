@@ -56,6 +56,11 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     return "".join(part if number % 2 else _with_site_links(part, place) for number, part in enumerate(parts))
 
 
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Drop the dash before the empty description of a field in the API reference (see benchmarks/pages/api.py)."""
+    return re.sub(r'–\s*<div class="doc-md-description">\s*<p>\u200b</p>\s*</div>', "", html)
+
+
 def _with_site_links(markdown: str, place: str) -> str:
     origin = _origin(place)
 
