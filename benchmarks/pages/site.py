@@ -46,7 +46,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite links that leave docs/ or show the name of a file, drop comments, and mark doctests as such for the highlighter."""
+    """Rewrite links that leave docs/ or show the name of a file, drop comments, and mark doctests for highlighting."""
     place = page.file.src_uri
     if place.startswith("source/"):
         return markdown
