@@ -237,7 +237,9 @@ def small(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
     return table(*lines)
 
 
-README_PARSERS: dict[tuple[str, str], str | None] = {  # the published lines that the README shows, with the name under which `speed` measured the parser
+README_PARSERS: dict[
+    tuple[str, str], str | None
+] = {  # the published lines that the README shows, with the name under which `speed` measured the parser
     ("UDPipe 1", "2.3"): "UDPipe 1, beam 5",
     ("Stanza", "2.12"): "Stanza default, untrained",
     ("Trankit base", "2.5"): None,
