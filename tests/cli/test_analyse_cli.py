@@ -220,7 +220,7 @@ def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
 @pytest.mark.parametrize(
     ("system", "options", "line"),
     [
-        ("", [], "s.conllu: The file holds no sentence. Is it the right one?"),
+        ("", [], "s.conllu: The file contains no sentences. Is it the right file?"),
         (
             "# a comment\n" + GOOD.replace("c", "d"),
             [],
@@ -255,7 +255,7 @@ def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
         (
             GOOD,
             ["-o", "no/r.csv"],
-            "no/r.csv: The output could not be written: No such file or directory. Make the folder no first.",
+            "no/r.csv: The output could not be written: No such file or directory. Create the folder no first.",
         ),
         (GOOD, ["--steps", "2"], "--steps is for a model. Add --model, or leave it out."),
         (GOOD, ["--model", "en"], "--model takes the place of systems. Name one or the other."),

@@ -194,7 +194,7 @@ def test_gold_may_come_from_standard_input():
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("", "The file holds no sentence."),
+        ("", "The file contains no sentences."),
         ("1\ta\t_\t_\t_\t_\t0\t_\t_\t_\n\n", "No word of the gold file has a label."),
         ("1\ta\t_\t_\t_\t_\t1\troot\t_\t_\n\n", "cycle"),
         ("1\ta\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "HEAD is blank."),

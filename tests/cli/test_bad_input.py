@@ -14,18 +14,21 @@ ROW = "{}\t{}\t_\t_\t_\t_\t{}\t{}\t_\t_\n"
 GOOD = "# sent_id = s1\n" + ROW.format(1, "a", 2, "x") + ROW.format(2, "b", 0, "root") + "\n"
 
 BAD = {
-    "empty.conllu": (b"", "empty.conllu: The file holds no sentence. Is it the right one?"),
-    "blank.conllu": (b"\n\n", "blank.conllu: The file holds no sentence. Is it the right one?"),
+    "empty.conllu": (b"", "empty.conllu: The file contains no sentences. Is it the right file?"),
+    "blank.conllu": (b"\n\n", "blank.conllu: The file contains no sentences. Is it the right file?"),
     "binary.conllu": (
         bytes(range(256)) * 8,
-        "binary.conllu: This is not a text file: it holds zero bytes. If it is compressed, its name must end in .gz, "
-        ".xz or .bz2; if it is UTF-16, convert it to UTF-8.",
+        "binary.conllu: This is not a text file: it contains null bytes. If it is compressed, its name must end in "
+        ".gz, .xz or .bz2; if it is UTF-16, convert it to UTF-8.",
     ),
     "latin1.conllu": (
         GOOD.replace("b", "é").encode("latin-1"),
         "latin1.conllu:3: (sentence 1) Byte 0xe9 is not UTF-8. Convert the file to UTF-8.",
     ),
-    "nine.conllu": (GOOD.replace("root\t_", "root").encode(), "nine.conllu:3: (s1) The line has 9 columns, not 10."),
+    "nine.conllu": (
+        GOOD.replace("root\t_", "root").encode(),
+        "nine.conllu:3: (s1) The line must have 10 columns, not 9.",
+    ),
     "range.conllu": (
         GOOD.replace("\t2\tx", "\t3\tx").encode(),
         "range.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or _ for "
@@ -34,16 +37,16 @@ BAD = {
     "twice.conllu": (GOOD.replace("2\tb", "1\tb").encode(), "twice.conllu:3: (s1) ID 1 is used twice; 2 is expected."),
     "cut.conllu.xz": (
         lzma.compress("".join(GOOD.replace("s1", f"s{n}") for n in range(2000)).encode())[:-40],
-        "cut.conllu.xz: The compressed file ends too early. Fetch or pack it again.",
+        "cut.conllu.xz: The compressed file ends too early. Download or compress it again.",
     ),
     "not.conllu.xz": (
         GOOD.encode(),
         "not.conllu.xz: The compressed file is damaged (Input format not supported by decoder). "
-        "Fetch or pack it again.",
+        "Download or compress it again.",
     ),
     "not.conllu.gz": (
         GOOD.encode(),
-        "not.conllu.gz: The compressed file is damaged (Not a gzipped file (b'# ')). Fetch or pack it again.",
+        "not.conllu.gz: The compressed file is damaged (Not a gzipped file (b'# ')). Download or compress it again.",
     ),
     "not.conllu.bz2": (GOOD.encode(), "not.conllu.bz2: The compressed file is damaged (Invalid data stream)."),
     "missing.conllu": (None, "missing.conllu: There is no such file."),
@@ -154,7 +157,7 @@ def test_convert_keeps_the_rest_when_told_to_skip(run):
     assert Path("out.conllx").read_text() == GOOD.split("\n", 1)[1]
     assert result.stderr.splitlines() == [
         "skipped: mixed.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or "
-        "_ for none.",
+        "_ for no head.",
         "CoNLL-X has no place for: 1 comment",
     ]
 
@@ -176,7 +179,7 @@ def test_convert_keeps_the_rest_when_told_to_skip(run):
         (["compare", ..., ..., ...], "good.conllu: The same file is named twice. Name each system once."),
         (
             ["convert", ..., "no/such/out.conllx"],
-            "no/such/out.conllx: The output could not be written: No such file or directory. Make the folder no/such "
+            "no/such/out.conllx: The output could not be written: No such file or directory. Create the folder no/such "
             "first.",
         ),
         (["evaluate", ..., "x" * 300], f"{'x' * 300}: File name too long."),

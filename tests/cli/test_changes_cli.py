@@ -178,7 +178,7 @@ def test_nothing_that_changed_is_a_file_without_changes(run_refine, refiner):
         ),
         (
             ["--changes", "no/a.tsv"],
-            "no/a.tsv: The output could not be written: No such file or directory. Make the folder no first.",
+            "no/a.tsv: The output could not be written: No such file or directory. Create the folder no first.",
         ),
         (["--changes", "folder.tsv"], "folder.tsv: This is a directory. Name a file to write."),
         (["--changes", "linked.tsv"], "linked.tsv: The changes would take the place of the input or the output. Name"),

@@ -100,7 +100,7 @@ def test_a_wrong_mark_is_told_with_its_line(place):
     message = failed(invoke, "parse", "wrong.conllu", "--model", "model")
 
     assert message.startswith(f"wrong.conllu:{line + 1}:")
-    assert "Keep=Yes is no mark. Write Keep=Arc" in message
+    assert "Keep=Yes is not a valid mark. Write Keep=Arc" in message
 
 
 def test_several_trees_are_several_sentences_of_a_valid_treebank(place):

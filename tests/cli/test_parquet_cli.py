@@ -222,7 +222,7 @@ def test_a_fault_half_way_leaves_the_old_file_and_nothing_else(run, command):
 
     told = failed(run, "in.conllu", *(["-o"] if command == "parse" else []), "out.parquet", command=command)
 
-    assert re.match(r"in.conllu:\d+: .*The line has 2 columns, not 10\.", told)
+    assert re.match(r"in.conllu:\d+: .*The line must have 10 columns, not 2\.", told)
     assert Path("out.parquet").read_text() == "old"
     assert sorted(Path().iterdir()) == before
 

@@ -113,11 +113,11 @@ def test_no_sentence_is_lost(models, name, content):
     [
         (
             ["parse", "--model", "rngtr", "empty.conllu"],
-            "empty.conllu: The file holds no sentence. Is it the right one?",
+            "empty.conllu: The file contains no sentences. Is it the right file?",
         ),
         (
             ["parse", "--model", "rngtr", "--from", "words", "empty.txt"],
-            "empty.txt: The file holds no sentence. Is it the right one?",
+            "empty.txt: The file contains no sentences. Is it the right file?",
         ),
         (
             ["refine", "--model", "syntr", "in.conllu"],

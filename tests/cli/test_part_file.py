@@ -175,7 +175,7 @@ def test_a_second_run_on_the_same_file_is_refused_and_does_no_harm(tmp_path, is_
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(TreebankError, match="No such file or directory. Make the folder .*/no first."):
+    with pytest.raises(TreebankError, match="No such file or directory. Create the folder .*/no first."):
         write(tmp_path / "no" / "out", SENTENCES, is_resumed=False)
 
 

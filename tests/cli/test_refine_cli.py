@@ -112,7 +112,7 @@ def test_faults_of_a_label_map_are_told(run_refine):
     Path("labels.tsv").write_text("prep\tcase\npobj nmod\n")
 
     assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv").startswith(
-        "labels.tsv:2: There should be two labels"
+        "labels.tsv:2: The line must have two labels"
     )
     assert failed(run_refine, "in.conllu", "--label-map", "none.tsv") == "none.tsv: There is no such file."
     assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv", command="parse") == (

@@ -209,7 +209,7 @@ def test_an_empty_one_of_several_files_is_told_and_the_others_are_parsed(run, nl
     assert result.stdout == conllu([*nlp(TEXT), *nlp(OTHER)])
     assert result.stderr == (
         "treefine: empty.txt: There is no word in the text.\n"
-        "treefine: empty.conllu: The file holds no sentence. Is it the right one?\n"
+        "treefine: empty.conllu: The file contains no sentences. Is it the right file?\n"
     )
     assert (Path("new/empty.conllu").read_text(), Path("new/b.conllu").read_text()) == ("", conllu(nlp(OTHER)))
     assert in_folder.stderr.count("\n") == 1

@@ -88,8 +88,8 @@ def test_after_a_fault_all_before_it_is_kept_and_can_be_resumed(run):
     result = run("in.conllu", "-o", "out.conllu", code=1)
 
     assert result.stderr == (
-        "treefine: in.conllu:15: (s1) The line has 9 columns, not 10. What is done is in out.conllu.part: run again "
-        "with --resume to go on.\n"
+        "treefine: in.conllu:15: (s1) The line must have 10 columns, not 9. What is done is in out.conllu.part: run "
+        "again with --resume to go on.\n"
     )
     Path("in.conllu").write_bytes(GOOD.encode() * 4)
     run("in.conllu", "-o", "whole.conllu", workers=0)

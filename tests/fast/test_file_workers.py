@@ -221,7 +221,7 @@ def test_workers_report_faults_with_all_their_fields(workers):
 
     assert vars(error.value) == {
         "message": "HEAD is 9 but the sentence has 2 words.",
-        "hint": "Write a number from 0 to 2, or _ for none.",
+        "hint": "Write a number from 0 to 2, or _ for no head.",
         "path": "x.conllu",
         "line": 13,
         "sent_id": "",
@@ -233,7 +233,7 @@ def test_workers_report_faults_with_all_their_fields(workers):
 def test_a_wrong_mark_is_told_with_its_place_unless_the_output_has_no_column_for_it():
     data = (GOOD + MARK.replace("Keep=Arc", "Keep=Yes")).encode()
 
-    with pytest.raises(TreebankError, match=r"^x.conllu:5: \(sentence 2, word 1\) Keep=Yes is no mark\."):
+    with pytest.raises(TreebankError, match=r"^x.conllu:5: \(sentence 2, word 1\) Keep=Yes is not a valid mark\."):
         texts(READING, data, size=1)
     assert texts(READING, data, size=1, to="conllx").count("\n\n") == 2
 

@@ -41,7 +41,7 @@ def test_a_word_that_differs_is_named_with_both_places(parses):
         list(initial(words("A dog barks", "It slept now")))
 
     assert str(error.value) == (
-        "initial.conllu:5: (sentence 2, word 2) The initial parse is of another sentence: word 2 is 'sleeps' here but "
+        "initial.conllu:5: (sentence 2, word 2) The initial parse does not match the input: word 2 is 'sleeps' here but "
         "'slept' in the input. Both must hold the same characters; spaces, and where words and sentences end, may "
         "differ."
     )
@@ -96,8 +96,8 @@ def test_a_file_that_goes_on_is_an_error(parses):
         list(initial(words("A dog barks")))
 
     assert str(error.value) == (
-        "initial.conllu:5: (sentence 2) The file of initial parses goes on after the last sentence of the input. "
-        "Give the parses of this input alone, or the whole input."
+        "initial.conllu:5: (sentence 2) The file of initial parses continues after the last sentence of the input. "
+        "Remove the other parses, or give the whole input."
     )
 
 

@@ -70,7 +70,7 @@ def test_what_is_no_list_of_words_is_refused():
 
 
 def test_a_sentence_without_words_is_refused():
-    with pytest.raises(TreebankError, match="A sentence has at least one word."):
+    with pytest.raises(TreebankError, match="A sentence must have at least one word."):
         PARSER.parse([["A"], []])
 
 

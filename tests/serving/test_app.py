@@ -128,9 +128,9 @@ def test_a_large_request_is_read_and_answered_as_a_small_one(client, parser):
 @pytest.mark.parametrize(
     ("asked", "status", "said"),
     [
-        ({"conllu": CONLLU + "1\tx\n\n"}, 400, {"message": "The line has 2 columns, not 10.", "sentence": 4}),
+        ({"conllu": CONLLU + "1\tx\n\n"}, 400, {"message": "The line must have 10 columns, not 2.", "sentence": 4}),
         ({"conllu": "1\ta\t_\t_\t_\t_\t7\tdet\t_\t_\n\n"}, 400, {"line": 1, "word": "1"}),
-        ({"words": [WORDS, []]}, 400, {"message": "A sentence has at least one word."}),
+        ({"words": [WORDS, []]}, 400, {"message": "A sentence must have at least one word."}),
         ({"words": [["a\tb"]]}, 400, {}),
         ({"words": [["a"] * 51]}, 413, {"message": "Sentence 1 has 51 words."}),
         (

@@ -62,7 +62,7 @@ def test_every_file_at_fault_is_told(files):
         "3 more like it: see them with treefine validate.",
         "$NO_SUCH/x needs the environment variable NO_SUCH. Set it to the folder that is meant: "
         "NO_SUCH=FOLDER treefine train …",
-        "cut.conllu:2: (sentence 1) The line has 9 columns, not 10.",
+        "cut.conllu:2: (sentence 1) The line must have 10 columns, not 9.",
     ]
 
 

@@ -253,7 +253,7 @@ def test_faults_of_all_sources_of_a_mix_come_in_one_report():
     ]
     assert "nowhere/model" in absent
     assert other.startswith("other.conllu:")
-    assert "The initial parse is of another sentence" in other
+    assert "The initial parse does not match the input" in other
 
 
 def test_folds_of_a_mix_are_refused_where_their_parsers_have_seen_the_sentences():

@@ -1,4 +1,4 @@
-"""Arcs of one file for the words of another over the same text."""
+"""Transferring arcs from one file to another over the same text."""
 
 import io
 import sys
@@ -22,7 +22,7 @@ def read(text):
 
 
 def sentence(words, heads="", labels=""):
-    """A sentence of these words; heads and labels are given as words, too."""
+    """Return a sentence; words, heads and labels are strings separated by spaces."""
     bare = Sentence.of_words(words.split())
     if not heads:
         return bare
@@ -37,25 +37,25 @@ def arcs(ours, *theirs):
 @pytest.mark.parametrize(
     ("ours", "theirs", "wanted"),
     [
-        # The same words have all their arcs.
+        # If all words are the same, all arcs are kept.
         (["Dogs bark loudly"], [("Dogs bark loudly", "2 0 2", "nsubj root advmod")], ["2:nsubj 0:root 2:advmod"]),
-        # A word that is cut here alone, or there alone, has no arc, and the others keep theirs.
+        # A word that only one of the files splits gets no arc; the other words keep theirs.
         (["I do n't know"], [("I don't know", "3 3 0", "nsubj aux root")], ["4:nsubj _ _ 0:root"]),
         (["We cannot go"], [("We can not go", "4 4 2 0", "nsubj aux advmod root")], ["3:nsubj _ 0:root"]),
-        # A head that is cut there alone is the word that holds it; one that is a larger word there is no head.
+        # If only the other file splits the head, the head is the larger word here. The reverse gives no head.
         (["cannot go"], [("can not go", "3 1 2")], ["_ 1:x"]),
         (["yes do n't"], [("yes don't", "2 0")], ["_ _ _"]),
-        # A head in another sentence here is no head; sentences that are one here keep both roots.
+        # Heads do not cross sentences. Two sentences that are one sentence here keep both roots.
         (["It is .", "Yes ."], [("It is . Yes .", "2 0 2 2 4")], ["2:x 0:x 2:x", "_ 1:x"]),
         (["It is . Yes ."], [("It is .", "2 0 2"), ("Yes .", "0 1")], ["2:x 0:x 2:x 0:x 4:x"]),
-        # After a difference the files are even again.
+        # After a difference, both files continue at the same character.
         (["ab c", "d e"], [("a b", "2 0"), ("c", "0"), ("d e", "0 1")], ["_ 0:x", "0:x 1:x"]),
-        # Words without a head give none.
+        # Words without a head in the other file get no head.
         (["do n't"], [("don't",)], ["_ _"]),
         (["a bc"], [("a b c",)], ["_ _"]),
     ],
 )
-def test_a_word_has_the_arc_that_the_same_word_has_in_the_other_file(ours, theirs, wanted):
+def test_each_word_gets_the_arc_of_the_same_word_in_the_other_file(ours, theirs, wanted):
     found = arcs(ours, *[sentence(*each) for each in theirs])
 
     assert list(map(shown, found)) == wanted
@@ -80,18 +80,18 @@ def test_the_words_of_a_multiword_token_are_aligned_by_their_forms():
 
     (found,) = transferred(read(cut), read(MULTIWORD))
 
-    assert found == Arcs((None, None, None, None), ("_",) * 4)  # pain is no word here
+    assert found == Arcs((None, None, None, None), ("_",) * 4)  # "pain" is not a word here
     assert next(transferred(read(MULTIWORD), read(cut))) == Arcs((3, 3, None), ("case", "det", "_"))
 
 
-def test_a_multiword_token_is_one_word_where_the_other_file_does_not_split_it():
+def test_an_unsplit_token_in_the_other_file_gives_no_arcs_to_the_words_of_a_multiword_token():
     theirs = sentence("du pain", "2 0", "case root")
 
     assert list(transferred(read(MULTIWORD), [theirs])) == [Arcs((None, None, 0), ("_", "_", "root"))]
     assert arcs(["du pain"], *read(MULTIWORD)) == [Arcs((None, 0), ("_", "root"))]
 
 
-def test_the_same_words_count_as_the_same_whatever_their_tokens():
+def test_equal_words_match_even_if_their_tokens_differ():
     (found,) = transferred([sentence("de le pain")], read(MULTIWORD))
 
     assert found.heads == (3, 3, 0)
@@ -108,7 +108,7 @@ def test_the_same_words_count_as_the_same_whatever_their_tokens():
         ("1/2 a*", "1\\/2 a\\*"),
     ],
 )
-def test_what_penn_writes_counts_as_the_characters_it_stands_for(ours, theirs):
+def test_penn_treebank_escapes_match_the_characters_they_encode(ours, theirs):
     heads = " ".join(map(str, range(len(theirs.split()))))
 
     (found,) = arcs([ours], sentence(theirs, heads))
@@ -117,7 +117,7 @@ def test_what_penn_writes_counts_as_the_characters_it_stands_for(ours, theirs):
 
 
 @given(st.text("()[]{}\"'`“”‘’\\/* -LRB", min_size=1, max_size=12), st.data())
-def test_the_characters_of_a_text_do_not_depend_on_where_it_is_cut(text, data):
+def test_the_characters_of_a_text_do_not_depend_on_word_boundaries(text, data):
     cuts = [0, *sorted(data.draw(st.sets(st.integers(0, len(text))))), len(text)]
 
     pieces = [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
@@ -125,14 +125,14 @@ def test_the_characters_of_a_text_do_not_depend_on_where_it_is_cut(text, data):
     assert "".join(map(characters_of, pieces)) == characters_of(text)
 
 
-def test_spaces_within_a_word_do_not_count():
+def test_spaces_within_a_word_are_ignored():
     ours = Sentence.of_words(["1 000", "a"])
 
     assert next(transferred([ours], [sentence("1000 a", "2 0")])).heads == (2, 0)
     assert characters_of("1\u00a0000") == "1000"
 
 
-def test_the_first_character_that_differs_is_told_with_both_places():
+def test_the_error_names_the_first_difference_in_both_files():
     def named(name, words):
         return [replace(sentence(words), path=name)]
 
@@ -140,9 +140,9 @@ def test_the_first_character_that_differs_is_told_with_both_places():
         list(transferred(named("in.conllu", "do n't go ."), named("p.conllu", "don't goes ."), "p.conllu"))
 
     assert str(error.value) == (
-        "p.conllu:1: (sentence 1, word 2) The initial parse is of another sentence: word 2 is 'goes' here but "
-        "word 4 is '.' in the input (in.conllu:1). Both must hold the same characters; spaces, and where words and "
-        "sentences end, may differ."
+        "p.conllu:1: (sentence 1, word 2) The initial parse does not match the input: word 2 is 'goes' here but "
+        "word 4 is '.' in the input (in.conllu:1). Both must have the same characters; spaces, word boundaries and "
+        "sentence boundaries may differ."
     )
 
 
@@ -151,33 +151,33 @@ def test_the_first_character_that_differs_is_told_with_both_places():
     [
         (["a b", "c d"], ["ab", "c"], "p: The file of initial parses ends before word 2 of sentence 2. Parse the"),
         (["a b", "c d"], ["ab"], "p: The file of initial parses ends before sentence 2. Parse the whole input"),
-        (["a b", "c"], ["ab", "c", "d"], "p:1: (sentence 1) The file of initial parses goes on after the last"),
-        (["a b", "c"], ["ab", "c d"], "p:1: (sentence 1, word 2) The file of initial parses goes on after the last"),
+        (["a b", "c"], ["ab", "c", "d"], "p:1: (sentence 1) The file of initial parses continues after the last"),
+        (["a b", "c"], ["ab", "c d"], "p:1: (sentence 1, word 2) The file of initial parses continues after the last"),
     ],
 )
-def test_a_file_that_is_shorter_or_longer_is_told(ours, theirs, message):
+def test_a_file_that_is_too_short_or_too_long_is_an_error(ours, theirs, message):
     with pytest.raises(AlignmentError) as error:
         list(transferred(map(sentence, ours), map(sentence, theirs), "p"))
 
     assert str(error.value).startswith(message)
 
 
-def test_no_more_is_read_than_is_needed():
+def test_endless_streams_are_read_lazily():
     ours = (sentence("a b") for _ in count())
     theirs = (sentence("ab", "0") for _ in count())
 
     assert list(islice(transferred(ours, theirs), 3)) == [Arcs((None, None), ("_", "_"))] * 3
 
 
-def test_the_text_of_equal_words_is_never_put_together(monkeypatch):
-    monkeypatch.setattr("treefine.treebank.align._text_of", None)  # the slow road would call it
+def test_sentences_with_equal_words_take_the_fast_path(monkeypatch):
+    monkeypatch.setattr("treefine.treebank.align._text_of", None)  # the slow path would call it
     sentences = sample(20)
 
     assert list(transferred(sentences, sample(20))) == [each.arcs for each in sentences]
 
 
 def official_pairs(ours, theirs):
-    """The words of two files that the script of CoNLL 2018 takes for the same, by their numbers in the file."""
+    """Return the pairs of words that the CoNLL 2018 script aligns, by their numbers in the two files."""
     script, found = official_script(), []
 
     def watch(frame, event, result):
@@ -196,7 +196,7 @@ def official_pairs(ours, theirs):
 
 
 def place(sentences):
-    """For each word of a file: its sentence, its number there, and the characters of its token."""
+    """Return, for each word of a file, its sentence, its number there, and the characters of its token."""
     found, start = [], 0
     for number, each in enumerate(sentences):
         for token in each.tokens():
@@ -207,7 +207,7 @@ def place(sentences):
 
 
 def slowly(ours, theirs):
-    """The rules of `transferred`, one word after the other over whole files, on the official alignment."""
+    """Apply the rules of `transferred` word by word to whole files, with the official alignment."""
     our_words, their_words = place(read(ours)), place(read(theirs))
     pairs = official_pairs(ours, theirs)
     result = [[(None, "_")] * len(each) for each in read(ours)]
@@ -234,7 +234,7 @@ def slowly(ours, theirs):
 
 @st.composite
 def pairs_of_files(draw):
-    """Two files over one text, but not with the same words for other characters: these count as the same."""
+    """Draw two files over one text. Sentences with equal words must also have equal characters."""
     ours, theirs = draw(file_pairs())
     for one in read(ours):
         for other in read(theirs):
@@ -265,7 +265,7 @@ def test_every_head_is_a_word_of_the_sentence_and_never_the_word_itself(files):
 
 
 @given(st.text(max_size=20), st.text(max_size=20), st.integers(0, 40))
-def test_any_text_against_any_other_is_aligned_or_refused(first, second, cut):
+def test_any_two_texts_are_aligned_or_raise_an_alignment_error(first, second, cut):
     def sentences(text):
         words = [text[:cut], text[cut:]]
         return [Sentence.of_words([word]) for word in words if word and not set(word) & set("\t\n\r\0")]
@@ -277,7 +277,7 @@ def test_any_text_against_any_other_is_aligned_or_refused(first, second, cut):
     assert len(found) == len(sentences(first))
 
 
-def test_a_multiword_token_of_ignored_characters_alone_does_not_stop_the_alignment():
+def test_a_multiword_token_of_only_ignored_characters_does_not_stop_the_alignment():
     line = "\t".join("_" * 8)
     backslash = "1-2\t\\\t" + line + "\n1\ta\t_\t_\t_\t_\t3\tx\t_\t_\n2\tb\t_\t_\t_\t_\t3\ty\t_\t_\n"
     theirs = read(backslash + "3\tc\t_\t_\t_\t_\t0\tz\t_\t_\n\n")

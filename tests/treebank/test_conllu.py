@@ -1,4 +1,4 @@
-"""Treebanks as streams: whole files, their stretches, and files of words alone."""
+"""Treebanks as streams: whole files, parts of files, and files of plain words."""
 
 import bz2
 import gzip
@@ -38,7 +38,7 @@ def test_every_valid_file_comes_back_byte_for_byte(content):
 
 
 @given(conllu_files(), st.integers(3, 40))
-def test_it_does_not_matter_where_the_stream_is_cut(content, chunk):
+def test_chunk_boundaries_do_not_change_the_sentences(content, chunk):
     whole = list(read_treebank(io.BytesIO(content)))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -60,7 +60,7 @@ def test_every_treebank_comes_back_byte_for_byte(path):
     "name", ["constructs.conllu", "layout.conllu", "en_ewt-sample.conllu", "german.conll09", "penn.conllx"]
 )
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2"])
-def test_every_fixture_is_written_back_byte_for_byte_whatever_its_packing(data, tmp_path, name, suffix):
+def test_every_fixture_is_written_back_byte_for_byte_with_any_compression(data, tmp_path, name, suffix):
     content = (data / name).read_bytes()
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}[suffix]
     unpack = {"": bytes, ".gz": gzip.decompress, ".xz": lzma.decompress, ".bz2": bz2.decompress}[suffix]
@@ -73,8 +73,8 @@ def test_every_fixture_is_written_back_byte_for_byte_whatever_its_packing(data, 
 
 
 @given(conllu_lines(), st.data())
-def test_a_sentence_that_is_plainly_in_order_has_no_fault_and_the_others_get_a_close_look(lines, data):
-    """The fast check against the slow one, on lines that are damaged in one cell."""
+def test_the_fast_check_agrees_with_the_full_check(lines, data):
+    """Compare the fast check with the full check on lines with one damaged cell."""
     rows = [line.split("\t") for line in lines]
     row = data.draw(st.integers(0, len(rows) - 1))
     column = data.draw(st.integers(0, len(rows[row]) - 1))
@@ -85,15 +85,15 @@ def test_a_sentence_that_is_plainly_in_order_has_no_fault_and_the_others_get_a_c
     assume(all(damaged))  # an empty line would end the sentence
     faults = list(line_faults(damaged, 1, CONLLU, TreebankError))
 
-    told = []
+    reported = []
     content = "\n".join([*damaged, "", ""]).encode()
-    read = list(read_treebank(io.BytesIO(content), on_error="skip", on_skip=told.append))
+    read = list(read_treebank(io.BytesIO(content), on_error="skip", on_skip=reported.append))
 
-    assert [(e.line, e.word, e.message) for e in told] == [(e.line, e.word, e.message) for e in faults]
+    assert [(e.line, e.word, e.message) for e in reported] == [(e.line, e.word, e.message) for e in faults]
     assert len(read) == (not faults)
 
 
-def test_sentences_know_their_place():
+def test_sentences_know_their_place_in_the_file():
     first, second = read_treebank(io.BytesIO(("\n" + TWO).encode()))
 
     assert (first.number, first.line, first.path) == (1, 2, "<stream>")
@@ -101,36 +101,39 @@ def test_sentences_know_their_place():
     assert str(second.error("Look.", word=1)) == "<stream>:6: (b, word 1) Look."
 
 
-def test_skipping_tells_all_faults_and_shifts_no_neighbour(capsys):
+def test_skipping_reports_all_faults_and_keeps_the_other_sentence_numbers(capsys):
     broken = TWO.replace("\ty\t", "\ty\tz\t") + TWO.replace("# sent_id = a", "# sent_id = c")
 
     sentences = list(read_treebank(io.BytesIO(broken.encode()), on_error="skip"))
 
     assert [(sentence.sent_id, sentence.number) for sentence in sentences] == [("a", 1), ("c", 3), ("b", 4)]
-    assert capsys.readouterr().err == "skipped: <stream>:5: (b) The line has 11 columns, not 10.\n"
+    assert capsys.readouterr().err == "skipped: <stream>:5: (b) The line must have 10 columns, not 11.\n"
 
 
 @pytest.mark.parametrize(
     ("form", "message"),
-    [(b"\xe9", "Byte 0xe9 is not UTF-8. Convert the file to UTF-8."), (b"y\0", "There is a zero byte. Remove it.")],
+    [
+        (b"\xe9", "Byte 0xe9 is not UTF-8. Convert the file to UTF-8."),
+        (b"y\0", "The line contains a null byte. Remove it."),
+    ],
 )
-def test_a_byte_that_is_no_text_spoils_its_own_sentence_alone(form, message):
-    told = []
+def test_an_invalid_byte_affects_only_its_own_sentence(form, message):
+    reported = []
     content = TWO.encode().replace(b"\ty\t", b"\t%s\t" % form) + TWO.encode()
 
-    sentences = list(read_treebank(io.BytesIO(content), on_error="skip", on_skip=told.append))
+    sentences = list(read_treebank(io.BytesIO(content), on_error="skip", on_skip=reported.append))
 
     assert [sentence.number for sentence in sentences] == [1, 3, 4]
-    assert [str(error) for error in told] == [f"<stream>:5: (sentence 2) {message}"]
+    assert [str(error) for error in reported] == [f"<stream>:5: (sentence 2) {message}"]
 
 
-def test_comments_alone_are_a_fault_but_no_sentence():
-    told = []
+def test_comments_without_words_are_a_fault_but_not_a_sentence():
+    reported = []
 
-    (first, _) = read_treebank(io.BytesIO(f"# alone\n\n{TWO}".encode()), on_error="skip", on_skip=told.append)
+    (first, _) = read_treebank(io.BytesIO(f"# alone\n\n{TWO}".encode()), on_error="skip", on_skip=reported.append)
 
     assert (first.sent_id, first.number) == ("a", 1)
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def written(sentences, target) -> bytes:
@@ -139,7 +142,7 @@ def written(sentences, target) -> bytes:
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n\n\n"])
-def test_sentences_of_several_files_make_one_file_whatever_ended_theirs(tmp_path, end):
+def test_sentences_of_several_files_can_be_written_to_one_file(tmp_path, end):
     one = "\ufeff\n" + TWO.rstrip("\n") + end
     sentences = [*read_treebank(io.BytesIO(one.encode()))]
 
@@ -151,7 +154,7 @@ def test_sentences_of_several_files_make_one_file_whatever_ended_theirs(tmp_path
     assert "\ufeff" not in turned
 
 
-def test_windows_line_ends_go_on_where_a_file_had_no_last_one(tmp_path):
+def test_a_missing_last_line_end_is_added_in_the_style_of_the_file(tmp_path):
     whole = TWO.replace("\n", "\r\n")
     for end in ("", "\r\n"):
         crlf = [*read_treebank(io.BytesIO((whole.rstrip() + end).encode()))]
@@ -160,7 +163,7 @@ def test_windows_line_ends_go_on_where_a_file_had_no_last_one(tmp_path):
 
 
 @pytest.mark.parametrize("before", [b"", TWO.encode()])
-def test_a_file_of_blank_lines_is_given_up_before_memory_is(before):
+def test_a_file_of_blank_lines_is_rejected_early(before):
     stream = io.BytesIO(before + b"\n" * 2_000_000 + TWO.encode())
 
     with pytest.raises(TreebankError, match="There are more than 65,536 blank lines in a row. Is this a treebank?"):
@@ -168,7 +171,7 @@ def test_a_file_of_blank_lines_is_given_up_before_memory_is(before):
     assert stream.tell() < 1 << 18
 
 
-def test_an_unpacked_stream_is_not_unpacked_again(tmp_path):
+def test_an_open_stream_is_not_decompressed_again(tmp_path):
     packed = tmp_path / "a.conllu.gz"
     packed.write_bytes(gzip.compress(TWO.encode()))
 
@@ -177,20 +180,20 @@ def test_an_unpacked_stream_is_not_unpacked_again(tmp_path):
 
 
 def test_on_error_takes_raise_or_skip():
-    with pytest.raises(ValueError, match="choose 'raise' or 'skip'"):
+    with pytest.raises(ValueError, match="on_error must be 'raise' or 'skip', not 'ignore'"):
         next(read_treebank(io.BytesIO(TWO.encode()), on_error="ignore"))
 
 
-def test_a_file_without_blank_lines_is_given_up_before_memory_is(monkeypatch):
+def test_a_file_without_blank_lines_is_rejected_early(monkeypatch):
     monkeypatch.setattr(conllu, "_LONGEST", 1 << 17)
     endless = io.BytesIO(b"word after word\n" * 100_000)
 
-    with pytest.raises(TreebankError, match=r"<stream>:1: There is no blank line in the 0 MiB that start here"):
+    with pytest.raises(TreebankError, match=r"<stream>:1: There is no blank line in the next 0 MiB"):
         next(read_treebank(endless))
     assert endless.tell() < 1 << 19
 
 
-def test_more_than_a_thousand_words_are_one_sentence():
+def test_a_sentence_may_have_thousands_of_words():
     sentence = parsed([f"{word}\tw\t_\t_\t_\t_\t{word - 1}\tdep\t_\t_" for word in range(1, 5001)])
 
     assert (len(sentence), sentence.heads[-1]) == (5000, 4999)
@@ -211,7 +214,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peak(8_000) < 1.15 * peak(2_000)
 
 
-def test_progress_hears_every_byte_that_was_read(tmp_path):
+def test_progress_counts_every_byte_read(tmp_path):
     source = tmp_path / "in.conllu.xz"
     source.write_bytes(lzma.compress(TWO.encode() * 1000))
     heard = []
@@ -221,7 +224,7 @@ def test_progress_hears_every_byte_that_was_read(tmp_path):
     assert sum(heard) == source.stat().st_size
 
 
-# A file in stretches, each read apart: the same sentences and the same faults as from the whole file
+# A file read in stretches has the same sentences and faults as the whole file
 
 PARTS = [b"\n", b"\r\n", b"\r", b"\xef\xbb\xbf", b"# text", b"\0", b"\xff", b"2\tb\n", ROW, ROW + b"\n", ROW + b"\r\n"]
 
@@ -244,7 +247,7 @@ def in_stretches(data, size, form=CONLLU):
 
 
 def found(reads):
-    """All that is read, faults by their text, and the error that ends it."""
+    """Return everything that is read: sentences, the text of faults, and the final error."""
     results = []
     try:
         for read in reads:
@@ -257,7 +260,7 @@ def found(reads):
 
 
 @given(data=conllu_files(), size=st.integers(1, 600))
-def test_the_stretches_of_a_valid_file_hold_its_sentences(data, size):
+def test_the_stretches_of_a_valid_file_have_its_sentences(data, size):
     assert in_stretches(data, size) == whole(data)
     assert b"".join(each.data for each in cut_treebank(io.BytesIO(data), "x", size=size)) == data
 
@@ -266,19 +269,19 @@ def test_the_stretches_of_a_valid_file_hold_its_sentences(data, size):
 @example(data=b"\n\n\xef\xbb\xbf" + ROW, size=1)
 @example(data=ROW + b"\n\xef\xbb\xbf" + ROW, size=1)
 @example(data=ROW + b"\n\r\n\n" + ROW + b"\n", size=len(ROW) + 1)
-def test_the_stretches_of_any_bytes_have_the_faults_of_the_file(data, size):
+def test_the_stretches_of_any_bytes_have_the_faults_of_the_whole_file(data, size):
     assert in_stretches(data, size) == whole(data)
 
 
 @pytest.mark.parametrize("size", [1, 1000, 1 << 18])
 @pytest.mark.parametrize("name", ["constructs.conllu", "layout.conllu", "penn.conllx", "german.conll09"])
-def test_the_stretches_of_a_treebank_hold_its_sentences(name, size):
+def test_the_stretches_of_a_treebank_have_its_sentences(name, size):
     data, form = (DATA / name).read_bytes(), format_of(name)
 
     assert in_stretches(data, size, form) == whole(data, form)
 
 
-def test_stretches_are_about_as_long_as_asked_for():
+def test_stretches_are_about_as_long_as_requested():
     data = (DATA / "en_ewt-sample.conllu").read_bytes()
 
     sizes = [len(each.data) for each in cut_treebank(io.BytesIO(data), "x", size=5000)]
@@ -288,26 +291,26 @@ def test_stretches_are_about_as_long_as_asked_for():
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\r\n", b"\xef\xbb\xbf\n"])
-def test_a_file_without_a_sentence_is_refused(data):
-    with pytest.raises(EmptyError, match="x: The file holds no sentence"):
+def test_a_file_without_sentences_is_an_error(data):
+    with pytest.raises(EmptyError, match="x: The file contains no sentences"):
         list(cut_treebank(io.BytesIO(data), "x"))
 
 
-def test_a_file_without_blank_lines_is_refused_where_the_lines_start(monkeypatch):
+def test_the_error_for_missing_blank_lines_names_the_first_line(monkeypatch):
     monkeypatch.setattr(conllu, "_LONGEST", 1 << 20)
 
-    with pytest.raises(TreebankError, match="x:3: There is no blank line in the 1 MiB that start here"):
+    with pytest.raises(TreebankError, match="x:3: There is no blank line in the next 1 MiB"):
         list(cut_treebank(io.BytesIO(ROW + b"\n" + ROW * 60_000), "x"))
 
 
-# Text that is cut into words already, one sentence a line
+# Plain words, one sentence per line
 
 
 def words_in(text):
     return list(read_words(io.BytesIO(text if isinstance(text, bytes) else text.encode()), "in.txt"))
 
 
-def test_each_line_is_a_sentence_and_spaces_part_its_words():
+def test_each_line_is_a_sentence_and_spaces_separate_its_words():
     first, second = words_in("A dog barks .\r\n\n  It\tsleeps   now  ")
 
     assert first.forms == ("A", "dog", "barks", ".")
@@ -316,7 +319,7 @@ def test_each_line_is_a_sentence_and_spaces_part_its_words():
     assert (second.sent_id, second.line, second.number) == ("2", 3, 2)
 
 
-def test_neither_a_no_break_space_nor_a_byte_order_mark_parts_words():
+def test_a_no_break_space_does_not_separate_words():
     assert words_in("\ufeff10\u00a0000 dogs\u3000bark")[0].forms == ("10\u00a0000", "dogs\u3000bark")
 
 
@@ -326,7 +329,7 @@ WORDS = st.text(
 
 
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=4), min_size=1, max_size=4))
-def test_every_word_of_every_line_comes_back_from_the_treebank_written_of_them(tmp_path_factory, lines):
+def test_words_survive_writing_and_reading_as_a_treebank(tmp_path_factory, lines):
     lines = [[word.lstrip("\ufeff") or "x" for word in line] for line in lines]
     path = tmp_path_factory.mktemp("words") / "out.conllu"
 
@@ -340,11 +343,11 @@ def test_every_word_of_every_line_comes_back_from_the_treebank_written_of_them(t
     [
         (b"A dog\ncaf\xe9 open\n", "in.txt:2: Byte 0xe9 is not UTF-8. Convert the file to UTF-8."),
         ("A dog\nA d\0g\n", "in.txt:2: (sentence 2) 'd\\x00g' cannot be a cell of a treebank: it is"),
-        ("", "in.txt: The file holds no sentence."),
-        ("\n \n", "in.txt: The file holds no sentence."),
+        ("", "in.txt: The file contains no sentences."),
+        ("\n \n", "in.txt: The file contains no sentences."),
     ],
 )
-def test_a_file_that_holds_no_words_alone_is_refused_with_its_line(text, message):
+def test_a_file_that_is_not_plain_words_is_an_error_with_its_line(text, message):
     with pytest.raises(TreebankError) as error:
         words_in(text)
 

@@ -1,4 +1,4 @@
-"""What a person decided, in the columns of a treebank."""
+"""A person's decisions, in the columns of a treebank."""
 
 import io
 
@@ -28,7 +28,7 @@ def sentence(notes=("_", "_", "_", "_"), *, heads=(3, 3, 4, 0), labels=("det", "
             ["NotHead=0,4", "_", "NotLabel=obj,iobj|NotHead=1", "_"],
             Constraints(not_heads={1: (0, 4), 3: (1,)}, not_labels={3: ("obj", "iobj")}),
         ),
-        (["_", "SpaceAfter=No", "Keeper=Yes", "X=Keep=Arc"], FREE),  # other notes decide nothing
+        (["_", "SpaceAfter=No", "Keeper=Yes", "X=Keep=Arc"], FREE),  # other notes are ignored
     ],
 )
 def test_marks_keep_or_forbid_heads_and_labels(notes, decided):
@@ -38,17 +38,17 @@ def test_marks_keep_or_forbid_heads_and_labels(notes, decided):
 @pytest.mark.parametrize(
     ("note", "message"),
     [
-        ("Keep", "Keep is no mark."),
-        ("keep=Arc", "keep=Arc is no mark."),
+        ("Keep", "Keep is not a valid mark."),
+        ("keep=Arc", "keep=Arc is not a valid mark."),
         ("NotHead=" + "9" * 5000, "is not a list of words."),
-        ("Keep=arc", "Keep=arc is no mark. Write Keep=Arc"),
+        ("Keep=arc", "Keep=arc is not a valid mark. Write Keep=Arc"),
         ("NotHead=x", "NotHead=x is not a list of words."),
         ("NotHead=", "NotHead= is not a list of words."),
         ("NotHead=-1", "NotHead=-1 is not a list of words."),
         ("NotLabel=obj,", "NotLabel=obj, is not a list of labels."),
     ],
 )
-def test_a_mark_that_says_nothing_is_refused_with_its_place(note, message):
+def test_an_invalid_mark_is_an_error_with_its_place(note, message):
     with pytest.raises(TreebankError, match=message) as caught:
         marks_of(sentence(["_", note, "_", "_"]))
 
@@ -56,39 +56,41 @@ def test_a_mark_that_says_nothing_is_refused_with_its_place(note, message):
 
 
 @pytest.mark.parametrize(("number", "line"), [("1-2", 1), ("2.1", 4)])
-def test_a_mark_on_what_is_no_word_is_refused_with_its_line(number, line):
+def test_a_mark_on_a_multiword_token_or_empty_node_is_an_error(number, line):
     rows = [[str(word), form, *["_"] * 8] for word, form in enumerate(WORDS, start=1)]
     rows.insert(line - 1 if "-" in number else line - 2, [number, "x", *["_"] * 7, "Keep=Arc"])
     text = "\n".join(map("\t".join, rows)) + "\n\n"
     (found,) = read_treebank(io.BytesIO(text.encode()))
 
-    with pytest.raises(TreebankError, match="Keep=Arc marks what is no word. Mark the words themselves.") as caught:
+    with pytest.raises(
+        TreebankError, match="Keep=Arc is on the line of a multiword token or empty node. Mark the words themselves."
+    ) as caught:
         marks_of(found)
 
     assert caught.value.word == number
 
 
 @pytest.mark.parametrize("wrong", [{"not_labels": {1: "xcomp"}}, {"not_heads": {1: 2}}])
-def test_what_is_no_list_cannot_be_forbidden(wrong):
-    with pytest.raises(TreefineError, match="of word 1 is .*, which is no list. Give a list: not_"):
+def test_forbidden_values_must_be_lists(wrong):
+    with pytest.raises(TreefineError, match="of word 1 must be a list, not .*. Give a list: not_"):
         Constraints(**wrong)
 
 
 @pytest.mark.parametrize("label", ["a,b", "c|d"])
-def test_a_label_that_would_break_a_mark_is_not_written(label):
-    with pytest.raises(TreefineError, match="cannot stand in a mark"):
+def test_a_label_with_a_comma_or_bar_cannot_be_written_in_a_mark(label):
+    with pytest.raises(TreefineError, match="cannot be written in a mark"):
         Constraints(not_labels={1: [label]}).mark(sentence())
 
 
 @pytest.mark.parametrize(("note", "column"), [("Keep=Head", "HEAD"), ("Keep=Label", "DEPREL"), ("Keep=Arc", "HEAD")])
-def test_what_is_blank_cannot_be_kept(note, column):
+def test_blank_heads_and_labels_cannot_be_kept(note, column):
     blank = sentence(["_", note, "_", "_"], heads=(3, None, 4, 0), labels=("det", "_", "nsubj", "root"))
 
     with pytest.raises(TreebankError, match=f"but {column} is blank"):
         marks_of(blank)
 
 
-def test_all_that_is_given_is_decided_and_what_is_blank_is_not():
+def test_all_given_keeps_every_head_and_label_that_is_not_blank():
     partial = sentence(["_", "NotHead=1", "_", "_"], heads=(3, None, None, 0), labels=("det", "_", "nsubj", "_"))
 
     (found,) = all_given([partial])
@@ -107,7 +109,7 @@ constraints = st.builds(
 
 
 @given(constraints, st.lists(st.sampled_from(["_", "SpaceAfter=No", "Keep=Arc|A=1"]), min_size=4, max_size=4))
-def test_decisions_that_are_marked_are_read_again(decided, notes):
+def test_marked_decisions_are_read_back(decided, notes):
     marked = decided.mark(sentence(notes))
 
     assert marks_of(marked) == decided
@@ -119,7 +121,7 @@ def test_decisions_that_are_marked_are_read_again(decided, notes):
 
 
 @given(constraints)
-def test_what_is_put_into_a_graph_obeys(decided):
+def test_arcs_follow_the_decisions_put_into_them(decided):
     arcs = decided.put_into(sentence().arcs)
 
     for word in range(1, 5):
@@ -130,7 +132,7 @@ def test_what_is_put_into_a_graph_obeys(decided):
         assert label not in decided.not_labels.get(word, ())
 
 
-def test_the_label_of_an_arc_that_was_decided_away_is_gone_with_it():
+def test_a_decided_head_clears_the_label_of_the_old_arc():
     assert Constraints(heads={3: 1}).put_into(sentence().arcs) == Arcs((3, 3, 1, 0), ("det", "amod", "_", "root"))
 
 
@@ -142,12 +144,12 @@ def test_a_sentence_without_arcs_can_be_marked():
 
 
 @pytest.mark.parametrize("n_more", [-1, 0, 1])
-def test_listed_decisions_come_one_a_sentence_and_the_rest_after_them(n_more):
+def test_listed_decisions_come_one_per_sentence_with_the_rest_at_the_end(n_more):
     decided = [Constraints(heads={1: 0})] * (2 + n_more)
 
     assert list(listed(decided)([sentence(), sentence()])) == decided
 
 
-def test_nothing_decided_is_false():
+def test_constraints_without_decisions_are_false():
     assert not FREE
     assert Graph.of_words([0], ["root"]).arcs == FREE.put_into(Arcs((0,), ("root",)))

@@ -22,7 +22,7 @@ def failing():
     raise RuntimeError("half-way")
 
 
-def test_a_file_is_replaced_only_once_it_is_whole(tmp_path):
+def test_a_file_is_replaced_only_when_the_new_one_is_complete(tmp_path):
     target = tmp_path / "out.conllu"
     target.write_text("old")
 
@@ -43,7 +43,7 @@ def test_a_file_can_be_rewritten_onto_itself(data, tmp_path):
     assert target.read_bytes() == content
 
 
-def test_a_new_file_has_the_usual_permissions_and_one_that_is_replaced_keeps_its_own(tmp_path):
+def test_new_files_have_default_permissions_and_replaced_files_keep_theirs(tmp_path):
     for name, mode in (("usual", None), ("secret.conllu", 0o600)):
         (tmp_path / name).write_text("old")
         if mode:
@@ -76,10 +76,10 @@ def test_a_device_is_written_to_and_not_replaced():
     ("target", "message"),
     [
         (".", "This is a directory. Name a file to write."),
-        ("no/x.conllu", "The output could not be written: No such file or directory. Make the folder no first."),
+        ("no/x.conllu", "The output could not be written: No such file or directory. Create the folder no first."),
     ],
 )
-def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, target, message):
+def test_the_error_says_why_a_file_cannot_be_written(tmp_path, monkeypatch, target, message):
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(TreebankError) as error:
@@ -109,7 +109,7 @@ except TreebankError as error:
         ("-", "<stdout>: The output could not be written: No space left on device."),
     ],
 )
-def test_a_disk_with_no_room_is_reported_and_the_old_file_stays(tmp_path, target, message):
+def test_a_full_disk_is_reported_and_the_old_file_stays(tmp_path, target, message):
     (tmp_path / "out.conllu").write_text("old")
 
     with open("/dev/full", "wb") as full:  # noqa: PTH123
@@ -120,13 +120,13 @@ def test_a_disk_with_no_room_is_reported_and_the_old_file_stays(tmp_path, target
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.conllu", "old")]
 
 
-def test_equal_content_is_packed_into_equal_bytes(tmp_path):
+def test_equal_content_is_compressed_to_equal_bytes(tmp_path):
     for name in ("a.conllu.gz", "b.conllu.gz"):
         with open_output(tmp_path / name) as stream:
             stream.write(b"x" * 1000)
 
     assert (tmp_path / "a.conllu.gz").read_bytes() == (tmp_path / "b.conllu.gz").read_bytes()
-    assert (tmp_path / "a.conllu.gz").read_bytes()[3:8] == bytes(5)  # neither a name nor a time in the header
+    assert (tmp_path / "a.conllu.gz").read_bytes()[3:8] == bytes(5)  # no name and no time in the header
 
 
 def test_a_dash_is_standard_input_and_output(data):
@@ -138,7 +138,7 @@ def test_a_dash_is_standard_input_and_output(data):
     assert done.stdout == content
 
 
-def test_an_open_file_is_read_as_it_is(data):
+def test_an_open_file_can_be_read(data):
     with (data / "constructs.conllu").open("rb") as stream:
         names = {sentence.path for sentence in read_treebank(stream)}
     assert names == {str(data / "constructs.conllu")}
@@ -149,7 +149,7 @@ PACK = {"plain": bytes, "gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.com
 
 
 class Piped(io.RawIOBase):
-    """A pipe, of which a little can be read at a time."""
+    """A pipe that returns a few bytes at a time."""
 
     def __init__(self, content):
         self.rest = content
@@ -167,9 +167,9 @@ class Piped(io.RawIOBase):
 @pytest.mark.parametrize("kind", PACK)
 @given(content=st.text(max_size=30).map(str.encode))
 @example(b"")
-@example(b"BZh9 is no packed file")
+@example(b"BZh9 is not compressed")
 @example(b"x" * 100_000)
-def test_standard_input_is_unpacked_if_it_is_packed(kind, content):
+def test_compressed_standard_input_is_decompressed(kind, content):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Piped(PACK[kind](content)))))
 
@@ -177,7 +177,7 @@ def test_standard_input_is_unpacked_if_it_is_packed(kind, content):
             assert stream.read() == content
 
 
-def test_packed_standard_input_is_not_held_in_memory(monkeypatch):
+def test_compressed_standard_input_is_streamed(monkeypatch):
     packed = io.BytesIO(gzip.compress(random.Random(1).randbytes(1_000_000)))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(packed))
 
@@ -187,14 +187,14 @@ def test_packed_standard_input_is_not_held_in_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["gz", "xz", "bz2"])
-def test_packed_standard_input_that_is_cut_off_is_told(kind, monkeypatch):
+def test_truncated_compressed_standard_input_is_an_error(kind, monkeypatch):
     packed = PACK[kind](SENTENCE.to_text().encode())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed[:-4])))
 
     with pytest.raises(TreebankError) as error:
         list(read_treebank("-"))
 
-    assert str(error.value) == "<stdin>: The compressed file ends too early. Fetch or pack it again."
+    assert str(error.value) == "<stdin>: The compressed file ends too early. Download or compress it again."
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_packed_standard_input_that_is_cut_off_is_told(kind, monkeypatch):
         ("nowhere/theirs.conllu", ""),
     ],
 )
-def test_a_file_that_is_not_there_is_told_with_one_of_nearly_that_name(tmp_path, monkeypatch, name, hint):
+def test_the_error_for_a_missing_file_suggests_a_similar_name(tmp_path, monkeypatch, name, hint):
     monkeypatch.chdir(tmp_path)
     Path("sub").mkdir()
     for other in ("a.conllu", "theirs.conllu", "theirs.conllu.gz"):

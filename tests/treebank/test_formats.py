@@ -25,7 +25,7 @@ def test_words_lemmas_features_and_trees_survive_every_conversion(to, lines):
     assert len(there.columns) == to.width
 
 
-def test_conllx_gets_both_tags_and_conll09_each_value_in_its_gold_and_in_its_predicted_column(data):
+def test_conllx_gets_both_tags_and_conll09_fills_gold_and_predicted_columns(data):
     sentence = list(read_treebank(data / "constructs.conllu"))[1]
 
     conllx, conll09 = (convert(sentence, to).to_text().split("\n") for to in (CONLLX, CONLL09))
@@ -37,7 +37,7 @@ def test_conllx_gets_both_tags_and_conll09_each_value_in_its_gold_and_in_its_pre
     assert losses(sentence, CONLL09)["UPOS"] == 7
 
 
-def test_conll09_gets_upos_where_there_is_no_xpos_and_nothing_is_made_up_elsewhere(data):
+def test_conll09_gets_upos_where_xpos_is_blank(data):
     sentence = list(read_treebank(data / "constructs.conllu"))[3]
     assert sentence.xpos == ("_", "_", "JJ", "_")
 
@@ -47,7 +47,7 @@ def test_conll09_gets_upos_where_there_is_no_xpos_and_nothing_is_made_up_elsewhe
     assert convert(convert(sentence, CONLLX), CONLLU).columns[:8] == sentence.columns[:8]
 
 
-def test_the_tags_of_conll09_are_gold_or_predicted_as_chosen(data):
+def test_conll09_is_read_with_gold_or_predicted_tags(data):
     gold = next(read_treebank(data / "german.conll09"))
     predicted = next(read_treebank(data / "german.conll09", format="conll09-predicted"))
 
@@ -71,7 +71,7 @@ def test_changes_to_a_conll09_sentence_go_to_the_columns_they_were_read_from(dat
         predicted.with_tags(upos=["A"] * 4)
 
 
-def test_conllx_predictions_have_no_place_elsewhere(data):
+def test_other_formats_have_no_place_for_conllx_predictions(data):
     sentence = next(read_treebank(data / "penn.conllx"))
 
     assert dict(losses(sentence, CONLLU)) == {"PHEAD": 1, "PDEPREL": 1}
@@ -80,7 +80,7 @@ def test_conllx_predictions_have_no_place_elsewhere(data):
 
 
 @pytest.mark.parametrize("form", FORMATS.values())
-def test_a_sentence_in_its_own_format_comes_back_as_it_is(data, form):
+def test_converting_to_the_same_format_returns_the_same_sentence(data, form):
     name = {"CoNLL-U": "constructs.conllu", "CoNLL-X": "penn.conllx", "CoNLL-2009": "german.conll09"}[form.title]
     for sentence in read_treebank(data / name):
         assert convert(sentence, form) is sentence
@@ -99,12 +99,12 @@ def test_a_sentence_in_its_own_format_comes_back_as_it_is(data, form):
         ("-", CONLLU),
     ],
 )
-def test_the_format_is_told_by_the_name(path, form):
+def test_the_file_name_decides_the_format(path, form):
     assert format_of(path) == form
     assert format_of(path, "conll09-predicted") == CONLL09_PREDICTED
 
 
-def test_an_unknown_format_is_answered_with_the_known_ones():
+def test_the_error_for_an_unknown_format_lists_the_known_ones():
     message = "There is no format 'conll'. Choose one of conllu, conllx, conll09, conll09-predicted."
 
     with pytest.raises(TreebankError, match=message):

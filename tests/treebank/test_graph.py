@@ -16,7 +16,7 @@ def graph(heads: list[int]) -> Graph:
 
 
 def above(heads: list[int], word: int) -> list[int]:
-    """All words and ROOT above the word, from near to far; itself too if it is in a cycle."""
+    """Return the words above the word, nearest first, up to ROOT; they include the word itself if it is in a cycle."""
     path = [heads[word - 1]]
     while path[-1] and heads[path[-1] - 1] not in path:
         path.append(heads[path[-1] - 1])
@@ -24,7 +24,7 @@ def above(heads: list[int], word: int) -> list[int]:
 
 
 @given(any_heads)
-def test_a_graph_is_a_tree_if_one_word_hangs_on_root_and_all_words_reach_it(heads):
+def test_a_graph_is_a_tree_if_it_has_one_root_and_all_words_reach_it(heads):
     reaches_root = all(0 in above(heads, word) for word in range(1, len(heads) + 1))
 
     assert graph(heads).is_tree == (reaches_root and heads.count(0) == 1)
@@ -42,7 +42,7 @@ def test_every_cycle_is_found_once(heads):
 
 
 @given(any_heads)
-def test_the_distance_to_root_is_the_length_of_the_way_up(heads):
+def test_the_distance_to_root_is_the_length_of_the_path_up(heads):
     ways = [above(heads, word) for word in range(1, len(heads) + 1)]
 
     assert distances_to_root((0, *heads))[1:] == [len(way) if 0 in way else -1 for way in ways]
@@ -66,7 +66,7 @@ def test_a_tree_is_projective_if_and_only_if_no_arcs_cross(heads):
     assert graph(heads).is_projective == (not any(a < c < b < d for a, b in arcs for c, d in arcs))
 
 
-def test_trees_of_thousands_of_words_are_no_trouble():
+def test_trees_may_have_thousands_of_words():
     chain = graph(range(5000))
     zigzag = graph([0, *[5000 - word if word % 2 else 5001 - word for word in range(2, 5001)]])
 
@@ -75,7 +75,7 @@ def test_trees_of_thousands_of_words_are_no_trouble():
     assert not zigzag.is_projective
 
 
-def test_changes_are_words_with_another_head_or_label():
+def test_changed_words_have_a_different_head_or_label():
     before = Graph.of_words([2, 0, 2], ["a", "root", "c"])
     after = Graph.of_words([2, 0, 1], ["b", "root", "c"])
 
@@ -87,17 +87,17 @@ def test_changes_are_words_with_another_head_or_label():
 
 @pytest.mark.parametrize(
     ("heads", "message"),
-    [([3, 0], r"heads must lie in 0\.\.2"), ([-1, 0], r"heads must lie in 0\.\.2"), ([0], "2 heads but 3 labels")],
+    [([3, 0], r"heads must be in 0\.\.2"), ([-1, 0], r"heads must be in 0\.\.2"), ([0], "2 heads but 3 labels")],
 )
-def test_heads_are_words_of_the_sentence_and_as_many_as_labels(heads, message):
+def test_heads_must_be_in_range_and_match_the_number_of_labels(heads, message):
     with pytest.raises(ValueError, match=message):
         Graph.of_words(heads, ["a", "b"])
 
 
-# From the table in the README beside the treebanks: the share of non-projective sentences over all files there.
+# From the table in the README of the treebanks: the share of non-projective sentences in all files.
 @pytest.mark.skipif(not UD.exists(), reason="no treebanks beside this checkout")
 @pytest.mark.parametrize(("treebank", "share"), [("tr_imst", 11.5), ("hu_szeged", 27.1), ("vi_vtb", 2.9)])
-def test_the_share_of_non_projective_sentences_is_the_published_one(treebank, share):
+def test_the_share_of_non_projective_sentences_is_the_published_share(treebank, share):
     graphs = [sentence.graph for path in sorted((UD / treebank).glob("*.xz")) for sentence in read_treebank(path)]
 
     assert round(100 * sum(not each.is_projective for each in graphs) / len(graphs), 1) == share

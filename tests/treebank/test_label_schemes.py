@@ -1,4 +1,4 @@
-"""Labels of another scheme are read by the names that the model has."""
+"""Reading labels of other annotation schemes as the model's labels."""
 
 import io
 
@@ -27,21 +27,21 @@ NAMES = st.sampled_from([*OLDER_NAMES, *OLDER_NAMES.values(), "prep", "foo", "ob
         *[(label, label) for label in ("prep", "pobj", "attr", "dative", "agent", "foo", "_")],  # no counterpart
     ],
 )
-def test_a_label_is_read_by_the_name_that_the_model_has_for_the_relation(label, name):
+def test_a_label_is_read_as_the_model_name_for_the_relation(label, name):
     assert read_as(label, UD) == name
 
 
-def test_a_model_that_has_the_older_name_reads_it_as_it_is():
+def test_a_model_with_the_older_name_keeps_it():
     assert read_as("dobj", ("dobj", "obj")) == "dobj"
 
 
-def test_the_users_own_names_go_before_all_others():
+def test_the_label_map_of_the_user_has_priority():
     names = {"dobj": "dep", "obl": "nmod", "nsubj": "_"}
 
     assert [read_as(each, UD, names) for each in ("dobj", "obl", "nsubj", "obj")] == ["dep", "nmod", "_", "obj"]
 
 
-def test_every_newer_name_is_one_of_ud_2():
+def test_every_newer_name_is_a_label_of_ud_2():
     main_types = "acl advcl advmod appos aux case cc compound csubj det discourse fixed flat mark nmod nsubj nummod obj"
 
     assert {name.partition(":")[0] for name in OLDER_NAMES.values()} <= {*main_types.split(), "obl", "root", "xcomp"}
@@ -49,7 +49,7 @@ def test_every_newer_name_is_one_of_ud_2():
 
 
 @given(NAMES, st.sets(NAMES), st.dictionaries(NAMES, NAMES))
-def test_a_reading_is_known_or_the_label_itself(label, known, names):
+def test_the_result_is_a_known_label_or_the_label_itself(label, known, names):
     name = read_as(label, known, names)
 
     assert name in known or name == names.get(label, label)
@@ -71,16 +71,22 @@ def test_a_label_map_is_two_columns_with_a_tab_between_them():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("prep\tcase\npobj nmod\n", "2: There should be two labels with a tab between them, not 'pobj nmod'. Correct"),
-        ("prep\t\n", "1: There should be two labels with a tab between them, not 'prep'. Correct it."),
-        ("a\tobj\tb\n", "1: There should be two labels with a tab between them, not 'a\\tobj\\tb'. Correct it."),
-        ("prep\tcase\n#\nprep\tobj\n", "3: 'prep' is to be 'obj' here, but 'case' above. Remove one of them."),
+        (
+            "prep\tcase\npobj nmod\n",
+            "2: The line must have two labels with a tab between them, not 'pobj nmod'. Correct",
+        ),
+        ("prep\t\n", "1: The line must have two labels with a tab between them, not 'prep'. Correct it."),
+        ("a\tobj\tb\n", "1: The line must have two labels with a tab between them, not 'a\\tobj\\tb'. Correct it."),
+        (
+            "prep\tcase\n#\nprep\tobj\n",
+            "3: 'prep' is mapped to 'obj' here, but to 'case' above. Remove one of the lines.",
+        ),
         ("prep\tcse\n", "1: The model has no label 'cse'. Did you mean case?"),
-        ("prep\txyz\n", "1: The model has no label 'xyz'. Write _ for a label that is not to be read."),
+        ("prep\txyz\n", "1: The model has no label 'xyz'. Write _ to ignore a label."),
         (b"prep\tcase\n\xff\tobj\n", "2: Byte 0xff is not UTF-8. Convert the file to UTF-8."),
     ],
 )
-def test_a_fault_in_a_label_map_is_told_with_its_line(text, message):
+def test_a_fault_in_a_label_map_is_reported_with_its_line(text, message):
     with pytest.raises(TreebankError) as error:
         read_label_map(file(text), UD)
 
@@ -88,13 +94,13 @@ def test_a_fault_in_a_label_map_is_told_with_its_line(text, message):
 
 
 @given(st.dictionaries(st.text("ab:", min_size=1, max_size=3), st.sampled_from(["obj", "_", "case"])))
-def test_a_map_that_is_written_is_read_again(names):
+def test_a_written_label_map_is_read_back(names):
     text = "".join(f"{old}\t{new}\n" for old, new in names.items())
 
     assert read_label_map(file(text), UD) == names
 
 
-def test_a_file_that_is_no_label_map_is_not_printed():
+def test_long_lines_are_shortened_in_errors():
     for text in ("x" * 3000, f"{'x' * 3000}\tobj\n{'x' * 3000}\tobl", f"obj\t{'x' * 3000}"):
         with pytest.raises(TreebankError) as error:
             read_label_map(file(text), UD)

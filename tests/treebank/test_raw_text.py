@@ -27,7 +27,7 @@ GAPS = st.text(st.sampled_from(" \t\r\n|\\\u00a0\u3000\x00\ud800\x85su0p"))
 
 
 def sentence(*tokens, comments=()):
-    """A sentence of (form, MISC) pairs; a form with + in it is a multiword token."""
+    """Return a sentence of (form, MISC) pairs; a form with + in it is a multiword token."""
     rows, number = [], 0
     for form, misc in tokens:
         words = form.split("+")
@@ -40,7 +40,7 @@ def sentence(*tokens, comments=()):
     return parsed([*comments, *("\t".join([a, b, *["_"] * 7, c]) for a, b, c in rows)])
 
 
-def test_a_text_knows_where_its_tokens_stand_and_where_its_sentences_end():
+def test_a_raw_text_has_token_spans_and_sentence_ends():
     found = raw_text([sentence(("I", "_"), ("go", "SpaceAfter=No"), (".", "_")), sentence(("de+l", "_"))])
 
     assert (found.text, found.spans) == ("I go. del", ((0, 1), (2, 4), (4, 5), (6, 9)))
@@ -56,28 +56,28 @@ def test_a_text_knows_where_its_tokens_stand_and_where_its_sentences_end():
         ([sentence(("a", "SpaceAfter=No")), sentence(("b", "_"))], "ab"),  # no space after a sentence either
         ([sentence(("de+l", "SpaceAfter=No"), ("mar", "_"))], "delmar"),  # the multiword token, not its words
         ([parsed([f"{word}{BLANKS}" for word in ("1\ta", "1.1\tx", "2\tb")])], "a b"),  # no empty node
-        ([sentence(("a", "_")), sentence(("b", "_"), comments=["# newparty = 1"])], "a b"),  # no mark of a paragraph
+        ([sentence(("a", "_")), sentence(("b", "_"), comments=["# newparty = 1"])], "a b"),  # not a paragraph mark
         (
             [
                 sentence(("a", r"SpacesBefore=\t|SpacesAfter=\s\s"), ("b", r"Gloss=x|SpacesAfter=\n")),
                 sentence(("c", r"SpacesAfter=\u3000"), comments=["# newpar"]),
             ],
-            "\ta  b\nc\u3000",  # notes of white space go before all else
+            "\ta  b\nc\u3000",  # whitespace in MISC has priority
         ),
     ],
 )
-def test_tokens_are_joined_as_their_notes_say(sentences, text):
+def test_tokens_are_joined_as_misc_says(sentences, text):
     assert text_of(sentences) == text
 
 
 @pytest.mark.parametrize("mark", ["# newdoc", "# newdoc id = 7", "# newpar", "#newpar id = 1"])
-def test_a_blank_line_stands_before_a_document_and_a_paragraph(mark):
+def test_documents_and_paragraphs_start_after_a_blank_line(mark):
     sentences = [sentence(("a", "SpaceAfter=No"), comments=[mark]), sentence(("b", "_"), comments=["# x = 1", mark])]
 
     assert text_of(sentences) == "a\n\nb"
 
 
-def test_sentences_belong_together_from_mark_to_mark():
+def test_documents_are_split_at_paragraph_marks():
     marked, plain = sentence(("a", "_"), comments=["# newdoc"]), sentence(("a", "_"))
 
     assert list(documents([plain, marked, plain, plain, marked])) == [range(0, 1), range(1, 4), range(4, 5)]
@@ -94,7 +94,7 @@ def test_any_gap_can_be_written_into_a_cell_and_read_back(gap):
 
 
 @given(st.text(st.sampled_from("\\sntrpu0aF ")))
-def test_what_is_no_escape_in_a_cell_of_another_writer_stays_as_it_is(cell):
+def test_unknown_escapes_stay_as_they_are(cell):
     found = unescaped(cell)
 
     assert len(found) <= len(cell)
@@ -103,7 +103,7 @@ def test_what_is_no_escape_in_a_cell_of_another_writer_stays_as_it_is(cell):
 
 
 @given(GAPS, GAPS, st.booleans())
-def test_misc_says_which_gap_follows(gap, before, is_last):
+def test_misc_records_the_gaps_around_a_token(gap, before, is_last):
     misc = misc_of(gap, before=before, is_last=is_last)
 
     assert gap_of(misc) == gap
@@ -111,7 +111,7 @@ def test_misc_says_which_gap_follows(gap, before, is_last):
 
 
 @pytest.mark.parametrize("path", ud_files("*/dev.conllu.xz"))
-def test_the_text_of_a_treebank_has_the_text_of_each_sentence_in_its_order(path):
+def test_the_text_of_a_treebank_has_the_text_of_each_sentence_in_order(path):
     sentences = list(read_treebank(path))[:200]
     spaced = [each for each in sentences if each.text is not None]
 
@@ -124,7 +124,7 @@ def test_the_text_of_a_treebank_has_the_text_of_each_sentence_in_its_order(path)
     assert position == len(text)
 
 
-# Multiword tokens: which words a form stands for
+# Multiword tokens: splitting a form into words
 
 
 def learned(*tokens):
@@ -137,17 +137,17 @@ def multiword(form, *words):
     return type(plain)(plain.comments, (plain.columns[0], forms, *plain.columns[2:]), plain.word_lines)
 
 
-def test_a_known_form_is_split_as_most_often_in_the_treebank():
+def test_a_known_form_gets_its_most_frequent_split():
     known = learned("de+l", "d+el", "de+l", "mar")
 
     assert known.split("del") == ("de", "l")
 
 
-def test_a_token_with_one_word_is_not_learned_from():
+def test_tokens_with_one_word_are_ignored_in_learning():
     assert learned("mar", "sol") == Multiwords()
 
 
-def test_words_need_not_be_pieces_of_their_token():
+def test_words_need_not_be_substrings_of_their_token():
     known = learn_multiwords([multiword("della", "di", "la"), multiword("nella", "in", "la")])
 
     assert known.split("della") == ("di", "la")
@@ -159,24 +159,24 @@ def test_words_need_not_be_pieces_of_their_token():
     [
         (["evde+ki", "okulda+ki", "güzel+dir"], "bahçedeki", ("bahçede", "ki")),  # the longest known ending
         (["evde+ki", "okulda+ki", "güzel+dir"], "iyidir", ("iyi", "dir")),
-        (["ב+בית", "ב+ספר", "ל+עבודה", "ב+מכונית"], "בשולחן", ("ב", "שולחן")),  # a beginning, as Hebrew has it
-        (["evde+ki"], "okul", ("okul",)),  # like none that is known
+        (["ב+בית", "ב+ספר", "ל+עבודה", "ב+מכונית"], "בשולחן", ("ב", "שולחן")),  # a beginning, as in Hebrew
+        (["evde+ki"], "okul", ("okul",)),  # no rule applies
         ([], "okul", ("okul",)),
         (["evde+ki"], "ki", ("ki",)),  # no word becomes empty
     ],
 )
-def test_an_unknown_form_is_split_as_those_like_it(tokens, form, words):
+def test_an_unknown_form_is_split_like_similar_known_forms(tokens, form, words):
     assert learned(*tokens).split(form) == words
 
 
-def test_what_stands_before_an_ending_tells_how_it_is_cut():
+def test_the_characters_before_an_ending_select_the_rule():
     known = learn_multiwords([multiword("aain", "aa", "in"), multiword("aakin", "aaki", "n")])
 
     assert known.split("ooin") == ("oo", "in")
     assert known.split("ookin") == ("ooki", "n")
 
 
-def test_endings_come_first_where_a_language_cuts_them_off_and_beginnings_where_it_cuts_those_off():
+def test_endings_or_beginnings_come_first_depending_on_the_language():
     turkish = learned("ev+im", "güzel+dir", "çok+tur")
     hebrew = learn_multiwords([multiword("בבית", "ב", "ה", "בית"), multiword("לספר", "ל", "ספר")])
 
@@ -200,7 +200,7 @@ def test_words_have_the_case_of_their_token(form, words):
     st.lists(st.tuples(st.text("abİßI'", min_size=1, max_size=4), st.text("abıI", min_size=1, max_size=3)), max_size=6),
     st.text(),
 )
-def test_any_token_has_words_and_none_of_them_is_empty(tokens, form):
+def test_no_word_of_a_split_token_is_empty(tokens, form):
     known = learned(*[f"{a}+{b}" for a, b in tokens])
 
     words = known.split(form)
@@ -210,8 +210,8 @@ def test_any_token_has_words_and_none_of_them_is_empty(tokens, form):
         assert "".join(known.split(a + b)) == a + b
 
 
-@pytest.mark.skipif(not UD.exists(), reason="no treebanks beside this checkout")
-def test_most_unknown_multiword_tokens_of_turkish_are_split_rightly():
+@pytest.mark.skipif(not UD.exists(), reason="no treebanks next to this checkout")
+def test_most_unknown_turkish_multiword_tokens_are_split_correctly():
     known = learn_multiwords(read_treebank(UD / "tr_imst" / "train.conllu.xz"))
     right = []
 

@@ -24,14 +24,14 @@ def test_words_are_the_syntactic_words(sentences):
     assert vamos.graph == Graph.of_words([0, 4, 4, 1, 1], ["root", "case", "det", "obl", "punct"])
 
 
-def test_comments_answer_by_key(sentences):
+def test_comments_are_found_by_key(sentences):
     assert [sentence.sent_id for sentence in sentences] == ["constructs-1", "constructs-2", "constructs-3", "", ""]
     assert sentences[0].text == "Vamos al mar."
     assert sentences[0].comment("newpar id") == "constructs-1"
     assert sentences[4].text is None
 
 
-def test_a_blank_head_is_none_and_makes_no_graph():
+def test_a_blank_head_is_none_and_prevents_a_graph():
     sentence = Sentence.of_words(["a", "b"])
 
     assert sentence.heads == (None, None)
@@ -40,7 +40,7 @@ def test_a_blank_head_is_none_and_makes_no_graph():
 
 
 @given(conllu_lines(), st.data())
-def test_another_graph_changes_head_label_and_deps_cells_of_words_alone(lines, data):
+def test_with_graph_changes_only_head_deprel_and_deps_of_words(lines, data):
     sentence = parsed(lines)
     heads = data.draw(random_heads(len(sentence)))
     graph = Graph.of_words(heads, [f"new{head}" for head in heads])
@@ -63,7 +63,7 @@ def test_the_same_graph_and_tags_change_nothing(lines):
 
 
 @given(conllu_lines())
-def test_other_tags_change_the_tag_columns_of_words_alone(lines):
+def test_with_tags_changes_only_the_tag_columns_of_words(lines):
     sentence = parsed(lines)
 
     changed = sentence.with_tags(upos=["T"] * len(sentence))
@@ -73,20 +73,20 @@ def test_other_tags_change_the_tag_columns_of_words_alone(lines):
     assert [c for i, c in enumerate(changed.columns) if i != 3] == [c for i, c in enumerate(sentence.columns) if i != 3]
 
 
-def test_too_few_heads_or_tags_are_refused(sentences):
+def test_too_few_heads_or_tags_are_an_error(sentences):
     with pytest.raises(ValueError, match="2 values for 5 words"):
         sentences[0].with_graph(Graph.of_words([0, 1], ["root", "x"]))
     with pytest.raises(ValueError, match="1 values for 5 words"):
         sentences[0].with_tags(upos=["X"])
 
 
-def test_a_sentence_has_words():
+def test_a_sentence_must_have_words():
     with pytest.raises(TreebankError, match="at least one word"):
         Sentence.of_words([])
 
 
 @pytest.mark.parametrize("cell", ["", "a\tb", "a\nb", "a\rb", "a\0b", "a\ud800"])
-def test_a_cell_that_would_break_the_line_is_refused(cell):
+def test_a_cell_that_would_break_the_line_is_an_error(cell):
     sentence = Sentence.of_words(["a"])
 
     for attempt in (
@@ -98,13 +98,13 @@ def test_a_cell_that_would_break_the_line_is_refused(cell):
             attempt()
 
 
-def test_a_cell_that_the_file_left_empty_does_not_stand_in_the_way():
+def test_an_empty_cell_in_the_file_is_kept():
     sentence = parsed(["1\ta\t_\t_\t_\t_\t0\troot\t\t_"])
 
     assert sentence.with_graph(sentence.graph) == sentence
 
 
-def test_tokens_are_words_and_multiword_tokens_as_they_stand_in_the_text(sentences):
+def test_tokens_are_words_and_multiword_tokens_in_text_order(sentences):
     tokens = [(token.form, list(token.words)) for token in sentences[0].tokens()]
 
     assert tokens == [("Vamos", [1]), ("al", [2, 3]), ("mar", [4]), (".", [5])]
@@ -114,17 +114,17 @@ def test_tokens_are_words_and_multiword_tokens_as_they_stand_in_the_text(sentenc
 @pytest.mark.parametrize(
     ("deps", "expected"),
     [
-        ("_", "_"),  # no enhanced graph: none is made up
-        ("4:obl", "2:nmod"),  # DEPS that repeats the tree goes on repeating it
-        ("4:obl:in|7:nsubj", "2:nmod|7:nsubj"),  # an enhanced label of the same arc too
+        ("_", "_"),  # without an enhanced graph, nothing is added
+        ("4:obl", "2:nmod"),  # DEPS that repeats the tree still repeats it
+        ("4:obl:in|7:nsubj", "2:nmod|7:nsubj"),  # so does an enhanced label of the same arc
         ("1:nsubj|4:obl", "1:nsubj|2:nmod"),  # the rest stays, sorted by head
-        ("4:obl:in|4:obl", "2:nmod|4:obl:in"),  # the bare arc is the one that restates the tree
-        ("2:nmod|4:obl", "2:nmod"),  # never twice
-        ("4.1:obl|7:nsubj", "4.1:obl|7:nsubj"),  # nothing restated the old arc: nothing changes
+        ("4:obl:in|4:obl", "2:nmod|4:obl:in"),  # the plain label is the one that repeats the tree
+        ("2:nmod|4:obl", "2:nmod"),  # no duplicates
+        ("4.1:obl|7:nsubj", "4.1:obl|7:nsubj"),  # no entry repeats the old arc: nothing changes
         ("4:oblique", "4:oblique"),
         ("1.2:y|1.10:x|4:obl", "1.2:y|1.10:x|2:nmod"),  # empty nodes by number, not as text
     ],
 )
-def test_deps_follows_the_tree_where_it_restated_it(deps, expected):
+def test_deps_follows_the_tree_where_it_repeats_it(deps, expected):
     assert follow_tree(deps, "4", "obl", "2", "nmod") == expected
     assert follow_tree(deps, "4", "obl", "4", "obl") == deps

@@ -13,9 +13,9 @@ GOOD = """\
 """
 
 
-HEADS = "Write a number from 0 to 2, or _ for none."
+HEADS = "Write a number from 0 to 2, or _ for no head."
 A, B = GOOD.splitlines()[2:]
-REST = "\t_" * 8  # of a line whose ID and FORM are given
+REST = "\t_" * 8  # the other columns of a line
 
 
 def faults(text: str, form: str = "conllu") -> list[str]:
@@ -24,7 +24,7 @@ def faults(text: str, form: str = "conllu") -> list[str]:
 
 def test_a_valid_sentence_has_no_fault():
     assert faults(GOOD) == []
-    assert faults(GOOD.replace("x\t_\t_", "x\t_\tXSpaceAfter=No")) == []  # another note
+    assert faults(GOOD.replace("x\t_\t_", "x\t_\tXSpaceAfter=No")) == []  # an unrelated note
 
 
 @pytest.mark.parametrize("path", ["constructs.conllu", "en_ewt-sample.conllu", "penn.conllx", "german.conll09"])
@@ -40,27 +40,27 @@ def test_published_treebanks_are_valid(path):
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("2\tb\t_", "2\tb", "4: (s) The line has 9 columns, not 10."),
-        (A, "1 a _", "3: (s) The line has 1 column, not 10. Columns are separated by tabs, not by spaces."),
-        ("2\tb", "# c\n2\tb", "4: (s) A comment stands between words. Comments belong before the first word."),
-        (GOOD, "# sent_id = s\n", "1: (s) The comments are followed by no words. Remove the blank line after them."),
+        ("2\tb\t_", "2\tb", "4: (s) The line must have 10 columns, not 9."),
+        (A, "1 a _", "3: (s) The line must have 10 columns, not 1. Columns are separated by tabs, not by spaces."),
+        ("2\tb", "# c\n2\tb", "4: (s) There is a comment between words. Move it before the first word."),
+        (GOOD, "# sent_id = s\n", "1: (s) There are no words after the comments. Remove the blank line after them."),
         ("2\tb", "1\tb", "4: (s) ID 1 is used twice; 2 is expected."),
         ("2\tb", "3\tb", "4: (s) ID 3 does not fit here; 2 is expected."),
         ("1\ta", "x\ta", "3: (s) ID is 'x'; 1 is expected."),
         ("2\tb", f"2-3\tb{REST}\n2\tb", "5: (s) A multiword token ends at word 3, but the last word is 2."),
         ("2\tb", f"1-2\tb{REST}\n2\tb", "4: (s) The multiword token 1-2 does not fit here, before word 2."),
         ("2\tb", f"1.2\tb{REST}\n2\tb", "4: (s) The empty node 1.2 does not fit here, where 1.1 is expected."),
-        ("1\ta", f"1-2\ta b\t{REST[2:]}\n1\ta", "3: (s, word 1-2) Column 3 is empty. Write _ for nothing."),
+        ("1\ta", f"1-2\ta b\t{REST[2:]}\n1\ta", "3: (s, word 1-2) Column 3 is empty. Write _ for an empty value."),
         ("\t2\tx", "\t3\tx", f"3: (s, word 1) HEAD is 3 but the sentence has 2 words. {HEADS}"),
         ("\t2\tx", "\t-1\tx", f"3: (s, word 1) HEAD is '-1', not a number. {HEADS}"),
         ("\t2\tx", "\t1\tx", "3: (s, word 1) The heads form a cycle: 1 -> 1. Correct one of them."),
         ("\t2\tx", "\t0\tx", "4: (s, word 2) The sentence has 2 roots: words 1, 2."),
         ("\t2\tx", "\t_\tx", "3: (s, word 1) HEAD is blank."),
-        ("1\ta\t_", "1\ta\t", "3: (s, word 1) Column 3 is empty. Write _ for nothing."),
-        ("text = a b", "text = a c", "4: (s, word 2) The form 'b' is not what # text has at character 3: 'c'."),
+        ("1\ta\t_", "1\ta\t", "3: (s, word 1) Column 3 is empty. Write _ for an empty value."),
+        ("text = a b", "text = a c", "4: (s, word 2) # text has 'c' at character 3, but the form is 'b'."),
         ("text = a b", "text = ab", "3: (s, word 1) # text has no space after 'a', but SpaceAfter=No is missing."),
         ("x\t_\t_", "x\t_\tSpaceAfter=No", "3: (s, word 1) # text has a space after 'a', but MISC says SpaceAfter=No."),
-        ("text = a b", "text = a b c", "1: (s) # text goes on after the last word: 'c'."),
+        ("text = a b", "text = a b c", "1: (s) # text continues after the last word: 'c'."),
     ],
 )
 def test_each_fault_has_its_line_and_message(old, new, fault):
@@ -71,11 +71,11 @@ def test_each_fault_has_its_line_and_message(old, new, fault):
 def test_a_cycle_without_a_root_is_two_faults():
     assert faults(GOOD.replace("\t0\troot", "\t1\troot")) == [
         "<stream>:3: (s, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.",
-        "<stream>:1: (s) No word is the root: none has HEAD 0.",
+        "<stream>:1: (s) The sentence has no root: no word has HEAD 0.",
     ]
 
 
-def test_each_cycle_and_each_wrong_space_is_told():
+def test_every_cycle_and_every_wrong_space_is_reported():
     rows = [("1", "a", "2"), ("2", "b", "1"), ("3", "c", "4"), ("4", "d", "3"), ("5", "e", "0")]
     text = "# text = ab cd e\n" + "".join(f"{i}\t{form}\t_\t_\t_\t_\t{head}\tx\t_\t_\n" for i, form, head in rows)
 
@@ -87,34 +87,34 @@ def test_each_cycle_and_each_wrong_space_is_told():
     ]
 
 
-def test_one_bad_line_does_not_hide_the_faults_of_the_others():
+def test_a_bad_line_does_not_hide_faults_in_other_lines():
     bad = GOOD.replace("2\tb\t_", "2\tb").replace("\t2\tx", "\t9\tx").encode() + b"\n"
     worse = bad.replace(b"text = a b", b"text = \xff b").replace(b"2\tb", b"2\t\xfe")
 
-    told = [(fault.line, fault.message) for fault in validate(io.BytesIO(worse))]
+    reported = [(fault.line, fault.message) for fault in validate(io.BytesIO(worse))]
 
-    assert told == [
+    assert reported == [
         (2, "Byte 0xff is not UTF-8."),
         (4, "Byte 0xfe is not UTF-8."),
-        (4, "The line has 9 columns, not 10."),
+        (4, "The line must have 10 columns, not 9."),
         (3, "HEAD is 9 but the sentence has 2 words."),
     ]
 
 
-def test_comments_alone_claim_no_sent_id_and_hide_no_repetition():
+def test_comments_without_words_do_not_count_as_a_use_of_their_sent_id():
     alone = "# sent_id = s\n\n"
     bad = GOOD.replace("\t2\tx", "\t9\tx")
 
     assert [fault.partition(": ")[0] for fault in faults(alone + GOOD)] == ["<stream>:1"]
     assert [fault.partition(": ")[0] for fault in faults(GOOD + "\n" + alone + bad)] == [
-        "<stream>:6",  # comments alone
+        "<stream>:6",  # comments without words
         "<stream>:8",  # the sent_id of line 1
         "<stream>:10",  # HEAD
     ]
 
 
 @pytest.mark.parametrize("column", [0, 6])
-def test_a_number_of_thousands_of_digits_is_no_number(column):
+def test_a_number_with_thousands_of_digits_is_a_fault(column):
     cells = A.split("\t")
     cells[column] = "9" * 5000
 
@@ -124,17 +124,17 @@ def test_a_number_of_thousands_of_digits_is_no_number(column):
     assert len(fault) < 130
 
 
-def test_all_faults_of_a_file_come_in_one_run_and_in_order():
+def test_all_faults_of_a_file_are_reported_in_order():
     bad = GOOD.replace("\t2\tx", "\t7\tx").replace("2\tb", "5\tb")
     text = bad + "\n" + GOOD + "\n" + GOOD.replace("text = a b", "text = b") + "\n" + bad
 
     assert faults(text) == [
         "<stream>:4: (s) ID 5 does not fit here; 2 is expected.",
         "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
-        "<stream>:6: (s) The sent_id is already that of the sentence at line 1.",
-        "<stream>:11: (s) The sent_id is already that of the sentence at line 1.",
-        "<stream>:13: (s, word 1) The form 'a' is not what # text has at character 1: 'b'.",
-        "<stream>:16: (s) The sent_id is already that of the sentence at line 1.",
+        "<stream>:6: (s) The sentence at line 1 has the same sent_id.",
+        "<stream>:11: (s) The sentence at line 1 has the same sent_id.",
+        "<stream>:13: (s, word 1) # text has 'b' at character 1, but the form is 'a'.",
+        "<stream>:16: (s) The sentence at line 1 has the same sent_id.",
         "<stream>:19: (s) ID 5 does not fit here; 2 is expected.",
         "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
     ]
@@ -151,13 +151,13 @@ def test_the_older_formats_allow_several_roots_but_no_multiword_tokens():
     words = f"{A}\n{B}\n"
 
     assert faults(words.replace("\t2\tx", "\t0\tx"), "conllx") == []
-    message = "<stream>:1: (sentence 1) ID is 1-2, but CoNLL-X has words alone."
+    message = "<stream>:1: (sentence 1) ID is 1-2, but CoNLL-X has no multiword tokens."
     assert faults(f"1-2\tab{REST}\n{words}", "conllx") == [message]
 
 
-def test_lines_of_one_conll09_sentence_have_as_many_columns():
+def test_all_lines_of_a_conll09_sentence_must_have_the_same_number_of_columns():
     row = "1\ta" + "\t_" * 6 + "\t0\t0\tr\tr\t_\t_"
     longer, shorter = row.replace("1\ta", "2\ta") + "\t_\n", row.rpartition("\t")[0] + "\n"
 
-    assert faults(f"{row}\n{longer}", "conll09") == ["<stream>:2: (sentence 1) The line has 15 columns, not 14."]
-    assert faults(shorter, "conll09") == ["<stream>:1: (sentence 1) The line has 13 columns, not 14."]
+    assert faults(f"{row}\n{longer}", "conll09") == ["<stream>:2: (sentence 1) The line must have 14 columns, not 15."]
+    assert faults(shorter, "conll09") == ["<stream>:1: (sentence 1) The line must have 14 columns, not 13."]

@@ -23,7 +23,7 @@ class Segmentation(Protocol):
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Where each word stands; the words of a multiword token have the span of the token."""
+        """The start and end of each word; the words of a multiword token have the span of the token."""
 
     @property
     def in_multiword(self) -> Sequence[bool]:
@@ -31,10 +31,10 @@ class Segmentation(Protocol):
 
 
 def same_words(ours: Segmentation, theirs: Segmentation) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of words, numbered from 0, that are the same in both, from left to right.
+    """Yield the pairs of words, numbered from 0, that are the same in both segmentations, from left to right.
 
-    Words outside multiword tokens are the same if their spans are. Text that a multiword token of either side covers
-    is aligned by the longest common subsequence of the words' forms, in lower case.
+    Words outside multiword tokens are the same if their spans are equal. Where either side has a multiword token, words
+    are matched by the longest common subsequence of their forms, in lower case.
     """
     n_ours, n_theirs = len(ours.forms), len(theirs.forms)
     a = b = 0
@@ -57,10 +57,10 @@ def same_words(ours: Segmentation, theirs: Segmentation) -> Iterator[tuple[int, 
 
 
 def _multiword_stretch(ours: Segmentation, theirs: Segmentation, a: int, b: int) -> tuple[range, range]:
-    """Return the words of both sides from here to the first place that is inside no multiword token of either."""
+    """Return the words of both sides from here to the first place outside the multiword tokens of both."""
     if ours.in_multiword[a]:
         end = ours.spans[a][1]
-        # A plain word that began earlier does not belong to it. Like the official scorer, we leave out only one.
+        # A plain word that starts earlier is not part of it. Like the official scorer, we leave out only one.
         b += not theirs.in_multiword[b] and theirs.spans[b][0] < ours.spans[a][0]
     else:
         end = theirs.spans[b][1]
@@ -104,8 +104,8 @@ def _same_by_form(ours: Segmentation, theirs: Segmentation, left: range, right: 
             j += 1
 
 
-# How the Penn Treebank writes some characters; quotes that look alike are written alike, and the backslash before some
-# characters is dropped. Each character is replaced on its own, so that it does not matter where words are cut.
+# The Penn Treebank's spelling of some characters. Similar quotes are written the same way, and backslashes are dropped.
+# Each character is replaced separately, so the result does not depend on word boundaries.
 _PENN = str.maketrans(
     {
         **{"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"},
@@ -117,11 +117,11 @@ _PENN = str.maketrans(
 
 
 def transferred(sentences: Iterable[Sentence], parses: Iterable[Sentence], path: str = "") -> Iterator[Arcs]:
-    """Yield for each sentence the arcs that the parses have for its words; `path` is the file of the parses.
+    """Yield for each sentence the arcs that the parses give to its words; `path` names the file of the parses.
 
-    If the words of both are the same, these are all arcs. Otherwise `same_words` matches the words by their characters
-    (see `characters_of`), wherever sentences end. A matched word gets the arc of its match if the head is ROOT, or if
-    the same sentence here holds the head: as the same word, or inside a larger one. All other words get no arc.
+    If a sentence has the same words in both, it gets all arcs. Otherwise `same_words` matches the words by their
+    characters (see `characters_of`), across sentence boundaries. A matched word gets the arc of its match if the head
+    is ROOT or is in the same sentence here, as the same word or inside a larger one. All other words get no arc.
     """
     ours, theirs = _Side(sentences), _Side(parses)
     while ours.grow():
@@ -136,11 +136,11 @@ def transferred(sentences: Iterable[Sentence], parses: Iterable[Sentence], path:
         ours.clear()
         theirs.clear()
     if theirs.grow():
-        raise _goes_on(theirs, path)
+        raise _continues(theirs, path)
 
 
 def characters_of(form: str) -> str:
-    """Return the characters of a word that count: no spaces, no backslash, one way of writing brackets and quotes.
+    """Return the characters of a word for matching: no spaces or backslashes, and one spelling of brackets and quotes.
 
     >>> characters_of("1 000"), characters_of("(") == characters_of("-LRB-"), characters_of("“") == characters_of("``")
     ('1000', True, True)
@@ -151,13 +151,13 @@ def characters_of(form: str) -> str:
 
 
 class _Side:
-    """The sentences of one file since both last ended at the same character, and their characters."""
+    """The sentences of one file since the last place where both files had a sentence boundary."""
 
     def __init__(self, sentences: Iterable[Sentence]) -> None:
         self.rest = iter(sentences)
         self.sentences: list[Sentence] = []
-        self.n_read = 0  # of the whole file
-        self._text: str | None = None  # made when needed: never for sentences with the same words
+        self.n_read = 0  # sentences of the whole file
+        self._text: str | None = None  # built on demand; sentences with the same words do not need it
 
     def grow(self) -> bool:
         """Read one more sentence; return False at the end."""
@@ -171,7 +171,7 @@ class _Side:
         return True
 
     def clear(self) -> None:
-        """Start again after the sentences read so far."""
+        """Forget the sentences read so far."""
         self.sentences, self._text = [], None
 
     @property
@@ -182,7 +182,7 @@ class _Side:
         return self._text
 
     def token_at(self, place: int) -> tuple[Sentence, Token]:
-        """Return the sentence and the token that hold the character at this place, or the last ones."""
+        """Return the sentence and token with the character at this place, or the last ones."""
         for sentence in self.sentences:
             for token in sentence.tokens():
                 place -= len(characters_of(token.form))
@@ -210,7 +210,7 @@ def _make_even(ours: _Side, theirs: _Side, path: str) -> None:
             if not theirs.grow():
                 raise _ends_early(ours, theirs, path)
         elif not ours.grow():
-            raise _goes_on(theirs, path, end)
+            raise _continues(theirs, path, end)
 
 
 @dataclass
@@ -239,7 +239,7 @@ class _Words:
         return words
 
     def holder(self, span: Span) -> int | None:
-        """Return the word outside multiword tokens whose span holds this one, or None."""
+        """Return the word outside multiword tokens whose span contains this one, or None."""
         found = bisect_right(self.spans, span[0], key=lambda each: each[0]) - 1
         is_one = found >= 0 and not self.in_multiword[found] and span[1] <= self.spans[found][1]
         return found if is_one else None
@@ -270,9 +270,9 @@ def _different(ours: _Side, theirs: _Side, place: int, path: str) -> AlignmentEr
     (sentence, our), (parse, their) = ours.token_at(place), theirs.token_at(place)
     there = "" if our.words == their.words else f"word {_number(our)} is "
     return AlignmentError(
-        f"The initial parse is of another sentence: word {_number(their)} is {their.form!r} here but "
+        f"The initial parse does not match the input: word {_number(their)} is {their.form!r} here but "
         f"{there}{our.form!r} in the input{_place(sentence)}.",
-        hint="Both must hold the same characters; spaces, and where words and sentences end, may differ.",
+        hint="Both must have the same characters; spaces, word boundaries and sentence boundaries may differ.",
         path=path,
         line=parse.line,
         sent_id=parse.sent_id,
@@ -292,11 +292,11 @@ def _ends_early(ours: _Side, theirs: _Side, path: str) -> AlignmentError:
     )
 
 
-def _goes_on(theirs: _Side, path: str, place: int = 0) -> AlignmentError:
+def _continues(theirs: _Side, path: str, place: int = 0) -> AlignmentError:
     parse, token = theirs.token_at(place)
     return AlignmentError(
-        "The file of initial parses goes on after the last sentence of the input.",
-        hint="Give the parses of this input alone, or the whole input.",
+        "The file of initial parses continues after the last sentence of the input.",
+        hint="Remove the other parses, or give the whole input.",
         path=path,
         line=parse.line,
         sentence=parse.number,
@@ -311,5 +311,5 @@ def _number(token: Token) -> str:
 
 
 def _place(sentence: Sentence) -> str:
-    """Return where a sentence of the input stands, if it comes from a file."""
+    """Return the place of a sentence of the input, if it comes from a file."""
     return f" ({sentence.path}:{sentence.line})" if sentence.path else ""

@@ -1,4 +1,4 @@
-"""Read, write and validate treebanks as a stream: a valid file comes back byte for byte, in constant memory."""
+"""Read, write and validate treebanks as a stream, in constant memory. Valid files are written back byte for byte."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, PLAIN, Format, Layout, Sentence
 
 _CHUNK = 1 << 16  # bytes read at a time
-_STRETCH = 1 << 18  # bytes of a part of a file that is read on its own
-_LONGEST = 1 << 24  # bytes without a blank line, some 200,000 words: more cannot be a treebank
-_WIDEST = 1 << 16  # blank lines in a row: more cannot be a treebank either
+_STRETCH = 1 << 18  # bytes of a part of a file that is read separately
+_LONGEST = 1 << 24  # bytes without a blank line, about 200,000 words; a longer sentence is not plausible
+_WIDEST = 1 << 16  # blank lines in a row; more are not plausible either
 _FILE_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\r?\n)*")  # a byte order mark, blank lines
 _BETWEEN_SENTENCES = re.compile(rb"(\n(?:\r?\n)+)")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -42,12 +42,12 @@ def read_treebank(
     """Yield the sentences of a treebank.
 
     `source` is a path, `-` for standard input (.gz, .xz and .bz2 are unpacked), or an open binary file. `format` is
-    conllu, conllx, conll09 or conll09-predicted; without it the suffix of the file decides (see `formats`). A sentence
-    that cannot be read raises TreebankError. With on_error="skip" it is left out and all its faults are reported, to
+    conllu, conllx, conll09 or conll09-predicted; without it, the suffix of the file decides (see `formats`). A sentence
+    that cannot be read raises TreebankError. With on_error="skip" it is skipped and all its faults are reported, to
     `on_skip` or on standard error; the other sentences keep their numbers.
     """
     if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error is {on_error!r}; choose 'raise' or 'skip'")
+        raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
     for read in read_blocks(source, format=format, on_bytes=on_bytes):
         if isinstance(read, Sentence):
             yield read
@@ -75,7 +75,7 @@ class Unreadable:
 def read_blocks(
     source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[Sentence | Unreadable]:
-    """Yield what stands between blank lines, in order: sentences, and lines that are not a sentence."""
+    """Yield the blocks between blank lines, in order: sentences, and blocks that are not valid sentences."""
     path = name_of(source)
     form = format_of(path, format)
     is_empty = True
@@ -88,7 +88,7 @@ def read_blocks(
 
 
 class Stretch(NamedTuple):
-    """A part of a file that holds whole sentences."""
+    """A part of a file that consists of whole sentences."""
 
     data: bytes
     line: int  # the number of its first line in the file, from 1
@@ -101,7 +101,7 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
         rest += chunk
         end = _last_gap(rest)
         if line == 1 and end <= len(_start_of(rest)):
-            end = 0  # blank lines before the first sentence belong to it
+            end = 0  # blank lines before the first sentence are part of it
         if end:
             yield Stretch(rest[:end], line)
             line += rest.count(b"\n", 0, end)
@@ -114,15 +114,16 @@ def cut_treebank(stream: BinaryIO, path: str, *, size: int = _STRETCH) -> Iterat
 
 
 def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) -> Iterator[Sentence | Unreadable]:
-    """Yield what `read_blocks` yields for this part of a file; its first sentence gets the number."""
+    """Yield the blocks of this part of a file, as `read_blocks` does; `number` is that of its first sentence."""
     with BytesIO(stretch.data) as stream:
         yield from _sentences(_blocks(stream, path, stretch.line), form, path, number)
 
 
 def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> int:
-    """Write the sentences in their own formats to a path (packed if it ends in .gz, .xz, .bz2) or `-`; return how many.
+    """Write the sentences, each in its own format, to a path or `-`, and return their number.
 
-    The file is replaced once the new one is complete; after an error the old file is still there.
+    A path that ends in .gz, .xz or .bz2 is compressed. An existing file is replaced only when the new one is complete,
+    so after an error the old file is still there.
     """
     count = 0
     with open_output(target) as stream:
@@ -133,7 +134,7 @@ def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]
 
 
 def convert_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str], to: Format) -> Counter[str]:
-    """Write the sentences in another format; count the things of each kind that it has no place for."""
+    """Write the sentences in another format; return the number of items of each kind that it has no place for."""
     lost: Counter[str] = Counter()
 
     def converted() -> Iterator[Sentence]:
@@ -146,14 +147,14 @@ def convert_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[st
 
 
 def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> Iterator[str]:
-    """Yield the text of each sentence as it stands in a file of these sentences.
+    """Yield the text of each sentence as written to a file of these sentences.
 
-    If `is_start` is False, the file already holds other sentences and the blank line after them.
+    If `is_start` is False, the file already contains other sentences and the blank line after them.
     """
     last: Layout | None = None
     for sentence in sentences:
         text = sentence.to_text()
-        # It may come from another file or place: drop what only the first sentence of a file has.
+        # It may come from another file: drop the byte order mark and blank lines, which only a file's start may have.
         if last is not None or not is_start:
             text = text.removeprefix(sentence.layout.start)
         if last is not None:
@@ -163,13 +164,13 @@ def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> It
 
 
 def gap_after(layout: Layout) -> str:
-    """Return the line ends that are missing between a sentence and the next one; mostly none."""
+    """Return the line ends that are missing between a sentence and the next one; usually this is empty."""
     newline = "\r\n" if "\r\n" in (layout.end or layout.newlines) else "\n"
     return newline * (2 - min(layout.end.count("\n"), 2))
 
 
 class _Block(NamedTuple):
-    """The bytes of one sentence and of the white space around it."""
+    """The bytes of one sentence and of the whitespace around it."""
 
     line: int
     start: bytes
@@ -178,7 +179,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(stream: BinaryIO, path: str, line: int = 1) -> Iterator[_Block]:
-    """Cut the stream at blank lines into blocks, whose bytes together are those of the file."""
+    """Cut the stream at blank lines into blocks; joined, they give back every byte of the file."""
     start, rest = b"", b""
     for chunk in _chunks(stream, path, _CHUNK):
         if line == 1 and not rest:
@@ -189,7 +190,7 @@ def _blocks(stream: BinaryIO, path: str, line: int = 1) -> Iterator[_Block]:
                 hint = (
                     "If it is compressed, its name must end in .gz, .xz or .bz2; if it is UTF-16, convert it to UTF-8."
                 )
-                raise TreebankError("This is not a text file: it holds zero bytes.", hint=hint, path=path)
+                raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
         *parts, rest = _BETWEEN_SENTENCES.split(rest + chunk)
         _check_length(rest, path, line)
         for body, end in zip(parts[::2], parts[1::2], strict=True):
@@ -216,22 +217,22 @@ def _start_of(data: bytes) -> bytes:
 
 
 def _last_gap(data: bytes) -> int:
-    """Return where the last blank line ends, or 0 if there is none."""
+    """Return the offset after the last blank line, or 0 if the data has no blank line."""
     return max(data.rfind(gap) + len(gap) if gap in data else 0 for gap in (b"\n\n", b"\n\r\n"))
 
 
 def _check_length(rest: bytes, path: str, line: int) -> None:
     if len(rest) > _LONGEST:
-        message = f"There is no blank line in the {_LONGEST >> 20} MiB that start here."
+        message = f"There is no blank line in the next {_LONGEST >> 20} MiB."
         raise TreebankError(message, hint="Is this a treebank?", path=path, line=line)
 
 
 def _no_sentence(path: str) -> EmptyError:
-    return EmptyError("The file holds no sentence.", hint="Is it the right one?", path=path)
+    return EmptyError("The file contains no sentences.", hint="Is it the right file?", path=path)
 
 
 def _chunks(stream: BinaryIO, path: str, size: int) -> Iterator[bytes]:
-    """Yield chunks of `size` bytes, each extended up to a line that is not blank, so that no gap is cut."""
+    """Yield chunks of `size` bytes, each extended by the next non-blank line, so that no gap is divided."""
     while chunk := stream.read(size):
         pieces = [chunk]
         while line := stream.readline(_CHUNK):
@@ -245,7 +246,7 @@ def _chunks(stream: BinaryIO, path: str, size: int) -> Iterator[bytes]:
 
 
 def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence | Unreadable:
-    """Return the sentence, or all the faults that keep the block from being one."""
+    """Return the sentence, or all faults of a block that is not a valid sentence."""
     fault = partial(TreebankError, path=path, sentence=number)
     faults: list[TreebankError] = []
     try:
@@ -255,7 +256,7 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
         text = block.body.decode(errors="replace")
     if "\0" in text:
         line = block.line + text.count("\n", 0, text.index("\0"))
-        faults.append(fault("There is a zero byte.", line=line, hint="Remove it."))
+        faults.append(fault("The line contains a null byte.", line=line, hint="Remove it."))
     layout = PLAIN
     if block.start or block.end != b"\n\n" or "\r" in text:
         text, layout = _layout(text, block)
@@ -287,7 +288,7 @@ def _encoding_faults(block: _Block, fault: Callable[..., TreebankError]) -> Iter
 
 
 def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
-    """Check quickly whether the columns are in order, as nearly all are; if not, `line_faults` looks closer."""
+    """Check quickly whether the columns are valid, as nearly all are; if not, `line_faults` checks each line."""
     words = len(columns[0])
     if not (len(columns) == form.width or (form.has_more_columns and len(columns) > form.width)):
         return False
@@ -300,7 +301,7 @@ def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:
 
 
 def _layout(text: str, block: _Block) -> tuple[str, Layout]:
-    """Return the text with line feeds alone, and the layout that gives the old line ends back."""
+    """Return the text with only line feeds, and the layout that restores the original line ends."""
     start, end = block.start.decode(), block.end.decode()
     inner, windows = text.count("\n"), text.count("\r\n")
     if not windows:
@@ -312,9 +313,9 @@ def _layout(text: str, block: _Block) -> tuple[str, Layout]:
 
 
 def read_words(stream: BinaryIO, path: str) -> Iterator[Sentence]:
-    """Yield each line of words as a sentence of CoNLL-U, with its number as sent_id; skip blank lines.
+    """Yield each line of words as a CoNLL-U sentence, with its number as sent_id; skip blank lines.
 
-    Spaces and tabs separate words; a no-break space may stand inside a word. `path` is the name for messages.
+    Spaces and tabs separate words; a word may contain a no-break space. `path` is the name for messages.
     """
     number = 0
     for line_number, line in enumerate(utf8_lines(stream, path), start=1):
@@ -335,14 +336,14 @@ def read_words(stream: BinaryIO, path: str) -> Iterator[Sentence]:
 def line_faults(
     lines: Sequence[str], first_line: int, form: Format, fault: Callable[..., TreebankError]
 ) -> Iterator[TreebankError]:
-    """Yield the faults that keep these lines from being a sentence: columns, IDs, heads out of range.
+    """Yield the faults that make these lines an invalid sentence: columns, IDs, heads out of range.
 
-    `fault` makes an error that knows the file and the sentence.
+    `fault` makes an error with the file and the sentence filled in.
     """
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if start == len(lines):
         hint = "Remove the blank line after them."
-        yield fault("The comments are followed by no words.", line=first_line, hint=hint)
+        yield fault("There are no words after the comments.", line=first_line, hint=hint)
         return
     rows = [line.split("\t") for line in lines[start:]]
     width = max(form.width, len(rows[0])) if form.has_more_columns else form.width
@@ -351,16 +352,15 @@ def line_faults(
         if len(row) == width:
             numbered.append((number, row))
         elif row[0].startswith("#"):
-            hint = "Comments belong before the first word."
-            yield fault("A comment stands between words.", line=number, hint=hint)
+            hint = "Move it before the first word."
+            yield fault("There is a comment between words.", line=number, hint=hint)
         else:
             hint = "Columns are separated by tabs, not by spaces." if len(row) == 1 else ""
-            columns = f"{len(row)} column{'s' * (len(row) != 1)}"
-            yield fault(f"The line has {columns}, not {width}.", line=number, hint=hint)
+            yield fault(f"The line must have {width} columns, not {len(row)}.", line=number, hint=hint)
             numbered.append((number, row if len(row) > 1 else row[0].split(" ")))
     yield from _id_faults([(number, row[0]) for number, row in numbered], form, fault)
     words = sum(1 for _, row in numbered if not (_RANGE.fullmatch(row[0]) or _EMPTY_NODE.fullmatch(row[0])))
-    hint_of_head = f"Write a number from 0 to {words}, or _ for none."
+    hint_of_head = f"Write a number from 0 to {words}, or _ for no head."
     for number, row in numbered:
         if len(row) != width or not _NUMBER.fullmatch(row[0]) or row[form.head] == BLANK:
             continue
@@ -376,14 +376,15 @@ def line_faults(
 def _id_faults(
     ids: Sequence[tuple[int, str]], form: Format, fault: Callable[..., TreebankError]
 ) -> Iterator[TreebankError]:
-    """Check the IDs: words are 1, 2, 3, …; 2-3 stands before word 2; 2.1 stands after word 2."""
+    """Check the IDs: words are 1, 2, 3, …; 2-3 comes before word 2; 2.1 comes after word 2."""
     last_word, last_empty, span_end = 0, 0, 0
     for line, identifier in ids:
         span, empty = _RANGE.fullmatch(identifier), _EMPTY_NODE.fullmatch(identifier)
         if identifier == str(last_word + 1):
             last_word, last_empty = last_word + 1, 0
         elif (span or empty) and not form.is_ud:
-            yield fault(f"ID is {identifier}, but {form.title} has words alone.", line=line)
+            kind = "multiword tokens" if span else "empty nodes"
+            yield fault(f"ID is {identifier}, but {form.title} has no {kind}.", line=line)
         elif span:
             first, last = int(span[1]), int(span[2])
             if first != last_word + 1 or first <= span_end or last <= first:
@@ -418,7 +419,7 @@ def validate(
             is_sentence = isinstance(read, Sentence) or read.has_words
             first = first_lines.setdefault(read.sent_id, read.line) if read.sent_id and is_sentence else read.line
             if first != read.line:
-                message = f"The sent_id is already that of the sentence at line {first}."
+                message = f"The sentence at line {first} has the same sent_id."
                 yield TreebankError(
                     message, path=name_of(source), line=read.line, sent_id=read.sent_id, sentence=read.number
                 )
@@ -433,7 +434,7 @@ def validate(
 
 
 def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[TreebankError]:
-    """Yield the faults that keep the heads from being a tree: blanks, cycles, no root, or too many roots."""
+    """Yield the faults that make the heads an invalid tree: blanks, cycles, no root, or too many roots."""
     heads = sentence.heads
     blank = [number for number, head in enumerate(heads, start=1) if head is None]
     if blank:
@@ -445,7 +446,7 @@ def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[Treeban
         yield sentence.error(f"The heads form a cycle: {loop}.", word=cycle[0], hint="Correct one of them.")
     roots = [number for number, head in enumerate(heads, start=1) if head == 0]
     if not roots:
-        yield sentence.error("No word is the root: none has HEAD 0.")
+        yield sentence.error("The sentence has no root: no word has HEAD 0.")
     elif len(roots) > 1 and needs_one_root:
         yield sentence.error(f"The sentence has {len(roots)} roots: words {', '.join(map(str, roots))}.", word=roots[1])
 
@@ -455,11 +456,11 @@ def cell_faults(sentence: Sentence) -> Iterator[TreebankError]:
     for index, column in enumerate(sentence.columns):
         if "" in column:
             for line in [line for line, cell in enumerate(column) if not cell]:
-                yield sentence.error(f"Column {index + 1} is empty.", line=line, hint="Write _ for nothing.")
+                yield sentence.error(f"Column {index + 1} is empty.", line=line, hint="Write _ for an empty value.")
 
 
 def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
-    """Yield the faults where `# text` differs from the forms and SpaceAfter=No."""
+    """Yield a fault where `# text` differs from the forms and SpaceAfter=No."""
     text = sentence.text
     if text is None or not sentence.format.is_ud:
         return
@@ -467,7 +468,7 @@ def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
     for form, (number, *_), misc in sentence.tokens():
         if not text.startswith(form, position):
             found = text[position : position + max(len(form), 1)]
-            message = f"The form {form!r} is not what # text has at character {position + 1}: {found!r}."
+            message = f"# text has {found!r} at character {position + 1}, but the form is {form!r}."
             yield sentence.error(message, word=number)
             return
         position += len(form)
@@ -480,4 +481,4 @@ def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
             yield sentence.error(message, word=number)
         position += gap
     if position < len(text):
-        yield sentence.error(f"# text goes on after the last word: {text[position : position + 20]!r}.")
+        yield sentence.error(f"# text continues after the last word: {text[position : position + 20]!r}.")

@@ -1,4 +1,4 @@
-"""Decisions of a person about a sentence: heads and labels that are kept, and some that are forbidden."""
+"""A person's decisions about a sentence: heads and labels that a parse must keep, and others that it must not use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARKS = (_KEEP, _NOT_HEAD, _NOT_LABEL)
 _KEPT = {"Arc": (True, True), "Head": (True, False), "Label": (False, True)}  # head, label
 _LOWER = tuple(map(str.lower, _MARKS))
 _HINT = (
-    "Write Keep=Arc, Keep=Head, Keep=Label, NotHead=2,5 or NotLabel=obj,iobj; for notes of your own, --keep nothing."
+    "Write Keep=Arc, Keep=Head, Keep=Label, NotHead=2,5 or NotLabel=obj,iobj; if it is not a mark, use --keep nothing."
 )
 
 
@@ -38,10 +38,10 @@ class Constraints:
             for word, values in forbidden.items():
                 if isinstance(values, str) or not isinstance(values, Collection):
                     hint = f"Give a list: {name}={{{word}: [{values!r}]}}."
-                    raise TreefineError(f"{name} of word {word} is {values!r}, which is no list.", hint=hint)
+                    raise TreefineError(f"{name} of word {word} must be a list, not {values!r}.", hint=hint)
 
     def __bool__(self) -> bool:
-        """Return whether anything was decided."""
+        """Return whether there are any decisions."""
         return bool(self.heads or self.labels or self.not_heads or self.not_labels)
 
     @property
@@ -50,7 +50,7 @@ class Constraints:
         return sum(map(len, self.not_heads.values())) + sum(map(len, self.not_labels.values()))
 
     def put_into(self, arcs: Arcs) -> Arcs:
-        """Return the arcs changed as decided, so that the first step already reads the decisions.
+        """Return the arcs with the decisions applied, so that the first step already reads them.
 
         >>> Constraints(heads={1: 2}, labels={1: "det"}).put_into(Arcs((None, 0), ("_", "root")))
         Arcs(heads=(2, 0), labels=('det', 'root'))
@@ -85,7 +85,7 @@ class Constraints:
         yield from (f"{_KEEP}={value}" for value, which in _KEPT.items() if which == decided)
         for label in self.not_labels.get(word, ()):
             if "," in label or "|" in label:
-                raise TreefineError(f"The label {label!r} cannot stand in a mark: it has a comma or a bar.")
+                raise TreefineError(f"The label {label!r} cannot be written in a mark: it contains a comma or a bar.")
         for name, forbidden in ((_NOT_HEAD, self.not_heads), (_NOT_LABEL, self.not_labels)):
             if forbidden.get(word):
                 yield f"{name}={','.join(map(str, forbidden[word]))}"
@@ -102,12 +102,12 @@ def unconstrained(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
 
 
 def marked(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
-    """Yield what the marks in MISC say: Keep=Arc, Keep=Head or Keep=Label, NotHead=2,5, NotLabel=obj,iobj."""
+    """Yield the decisions marked in MISC: Keep=Arc, Keep=Head or Keep=Label, NotHead=2,5, NotLabel=obj,iobj."""
     return map(marks_of, sentences)
 
 
 def all_given(sentences: Iterable[Sentence]) -> Iterator[Constraints]:
-    """Yield every head and label that is not blank, and what the marks in MISC say."""
+    """Yield every head and label that is not blank, and the heads and labels that marks in MISC forbid."""
     for sentence in sentences:
         found = marks_of(sentence)
         heads = {word: head for word, head in enumerate(sentence.arcs.heads, start=1) if head is not None}
@@ -124,7 +124,7 @@ def listed(constraints: Iterable[Constraints]) -> Constrain:
             for each in ours:
                 yield each
                 break
-        yield from ours  # more than there are sentences: the caller reports it
+        yield from ours  # more constraints than sentences: the caller reports it
 
     return constrain
 
@@ -133,12 +133,12 @@ CONSTRAIN: Mapping[Keep, Constrain] = {"marked": marked, "given": all_given, "no
 
 
 def marks_of(sentence: Sentence) -> Constraints:
-    """Return what the marks of one sentence say."""
+    """Return the decisions marked in one sentence."""
     misc = sentence.format.misc
     together = "" if misc is None else "|".join(set(sentence.columns[misc])).lower()
     if misc is None or not any(name in together for name in _LOWER):
         return FREE
-    _refuse_elsewhere(sentence, misc)
+    _check_lines_without_words(sentence, misc)
     heads: dict[int, int] = {}
     labels: dict[int, str] = {}
     not_heads: dict[int, tuple[int, ...]] = {}
@@ -148,10 +148,10 @@ def marks_of(sentence: Sentence) -> Constraints:
             name, _, value = mark.partition("=")
             values = tuple(value.split(","))
             if name not in _MARKS and name.lower() in _LOWER:
-                raise sentence.error(f"{mark} is no mark.", word=word, hint=_HINT)
+                raise sentence.error(f"{mark} is not a valid mark.", word=word, hint=_HINT)
             if name == _KEEP:
                 if value not in _KEPT:
-                    raise sentence.error(f"{mark} is no mark.", word=word, hint=_HINT)
+                    raise sentence.error(f"{mark} is not a valid mark.", word=word, hint=_HINT)
                 keeps_head, keeps_label = _KEPT[value]
                 if keeps_head:
                     heads[word] = _head(sentence, word)
@@ -168,24 +168,24 @@ def marks_of(sentence: Sentence) -> Constraints:
     return Constraints(heads, labels, not_heads, not_labels)
 
 
-def _refuse_elsewhere(sentence: Sentence, misc: int) -> None:
-    """Raise an error if a mark stands on the line of a multiword token or of an empty node."""
+def _check_lines_without_words(sentence: Sentence, misc: int) -> None:
+    """Raise an error if a mark is on the line of a multiword token or an empty node."""
     words = set(sentence.word_lines)
     for line, note in enumerate(sentence.columns[misc]):
         if line not in words and any(mark.partition("=")[0].lower() in _LOWER for mark in note.split("|")):
             hint = "Mark the words themselves."
-            raise sentence.error(f"{note} marks what is no word.", line=line, hint=hint)
+            raise sentence.error(f"{note} is on the line of a multiword token or empty node.", line=line, hint=hint)
 
 
 def _head(sentence: Sentence, word: int) -> int:
     head = sentence.arcs.heads[word - 1]
     if head is None:
-        raise sentence.error("The head is to be kept, but HEAD is blank.", word=word, hint="Fill it in.")
+        raise sentence.error("The mark keeps the head, but HEAD is blank.", word=word, hint="Fill it in.")
     return head
 
 
 def _label(sentence: Sentence, word: int) -> str:
     label = sentence.labels[word - 1]
     if label == BLANK:
-        raise sentence.error("The label is to be kept, but DEPREL is blank.", word=word, hint="Fill it in.")
+        raise sentence.error("The mark keeps the label, but DEPREL is blank.", word=word, hint="Fill it in.")
     return label

@@ -1,4 +1,4 @@
-"""Open files for reading and writing: plain, compressed, standard input and output; a new file appears whole."""
+"""Open files for reading and writing: plain or compressed, standard input and output. Files are replaced atomically."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COMPRESS: dict[str, Callable[[BinaryIO], object]] = {
 }
 COMPRESSED = tuple(_DECOMPRESS)
 _PACKED = re.compile(rb"(?P<gz>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))")  # first bytes
-_N_PACKED = 10  # as many as the longest of these
+_N_PACKED = 10  # the length of the longest of these
 
 
 def name_of(source: Source) -> str:
@@ -67,11 +67,11 @@ class Rejoined(io.RawIOBase):
         self.head, self.rest, self.name = head, rest, name
 
     def readable(self) -> bool:
-        """Return True, as `io` wants it."""
+        """Return True, as `io` requires."""
         return True
 
     def readinto(self, buffer: object) -> int:
-        """Fill the buffer with the next bytes and return how many there were."""
+        """Fill the buffer with the next bytes and return their number."""
         place = cast(bytearray, buffer)
         data = self.head[: len(place)] or self.rest.read(len(place))
         self.head = self.head[len(data) :]
@@ -81,10 +81,10 @@ class Rejoined(io.RawIOBase):
 
 @contextmanager
 def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
-    """Open a path, `-`, or an open binary file as a stream of bytes; unpack a path to .gz, .xz or .bz2.
+    """Open a path, `-`, or an open binary file as a stream of bytes; decompress .gz, .xz and .bz2.
 
-    Standard input has no suffix; its first bytes tell whether it is packed. `on_bytes` is called with the number of
-    bytes after each read from the disk.
+    Standard input has no suffix, so its first bytes show whether it is compressed. `on_bytes` is called after each read
+    from the disk with the number of bytes.
     """
     name = name_of(source)
     try:
@@ -98,7 +98,8 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
                 yield _unpacked(counted, Path(name).suffix.lower())
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         reason = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
-        raise TreebankError(f"The compressed file {reason}.", hint="Fetch or pack it again.", path=name) from error
+        hint = "Download or compress it again."
+        raise TreebankError(f"The compressed file {reason}.", hint=hint, path=name) from error
     except IsADirectoryError as error:
         raise TreebankError("This is a directory.", hint="Name a file in it.", path=name) from error
     except FileNotFoundError as error:
@@ -115,8 +116,8 @@ def _unpacked(raw: BinaryIO, suffix: str) -> BinaryIO:
 
 
 def _looked_into(raw: BinaryIO, name: str) -> BinaryIO:
-    """Return the stream, unpacked if its first bytes are those of a packed file."""
-    if raw.isatty():  # nobody types a packed file, and the user would have to type each end of file that we read
+    """Return the stream, decompressed if its first bytes are those of a compressed file."""
+    if raw.isatty():  # nobody types compressed data, and reading ahead would cost the user an extra Ctrl-D
         return raw
     head = raw.read(_N_PACKED)
     found = _PACKED.match(head)
@@ -125,9 +126,9 @@ def _looked_into(raw: BinaryIO, name: str) -> BinaryIO:
 
 
 def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:
-    """Yield the lines of a stream with their ends, without a byte order mark; an error names a line that is no UTF-8.
+    """Yield the lines of a stream with their line ends, without a byte order mark; raise an error if one is not UTF-8.
 
-    Only a line feed ends a line; the other line breaks of Unicode do not.
+    Only a line feed ends a line; other Unicode line breaks do not.
     """
     for number, line in enumerate(stream, start=1):
         try:
@@ -138,10 +139,10 @@ def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:
 
 
 def nearest_file(path: str) -> str:
-    """Return a hint for a path that does not exist: a file in the same folder with a similar name, if there is one."""
+    """Return a hint for a path that does not exist: a file with a similar name in the same folder, if there is one."""
     folder, name = os.path.split(path)
     try:
-        names = sorted(os.listdir(folder or "."), reverse=True)  # noqa: PTH208 - so that x.conllu goes before x.conllu.gz
+        names = sorted(os.listdir(folder or "."), reverse=True)  # noqa: PTH208 - x.conllu before x.conllu.gz
     except OSError:
         return ""
     beside = {each.partition(".")[0]: each for each in names}
@@ -151,9 +152,9 @@ def nearest_file(path: str) -> str:
 
 def not_written(reason: str, path: str, hint: str = "") -> TreebankError:
     """Return the error for an output that cannot be written, with a hint if its folder does not exist."""
-    folder = os.path.dirname(path)  # noqa: PTH120 - Path would tidy up what the user wrote
-    if folder and not os.path.exists(folder):  # noqa: PTH110 - Path's own raises where the name is too long
-        hint = f"Make the folder {folder} first."
+    folder = os.path.dirname(path)  # noqa: PTH120 - Path would normalise what the user wrote
+    if folder and not os.path.exists(folder):  # noqa: PTH110 - Path.exists raises if the name is too long
+        hint = f"Create the folder {folder} first."
     return TreebankError(f"The output could not be written: {reason}.", hint=hint, path=path)
 
 
@@ -172,13 +173,13 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> Iterator[BinaryIO]:
-    """Open a stream whose bytes replace the file at `target` once all are written; `-` is standard output.
+    """Open a stream whose bytes replace the file at `target` when all are written; `-` is standard output.
 
     The bytes go to a temporary file in the same folder, which is renamed at the end and removed after an error. With
-    `is_synced` they are on the disk before the renaming, so that a power cut never leaves half a file.
+    `is_synced` the file is flushed to disk before it is renamed, so a power cut never leaves half a file.
     """
     name = os.fspath(target)
-    path = Path(target).resolve()  # through a link, to the file it names
+    path = Path(target).resolve()  # follow links, so that the file is replaced and not the link
     try:
         if name == "-" and sys.stdout is None:
             raise TreebankError("Standard output is closed.", hint="Name a file to write.")

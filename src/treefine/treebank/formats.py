@@ -13,7 +13,7 @@ CONLLX = Format("conllx", "CoNLL-X", (".conllx", ".conll"), 10)
 CONLL09 = Format(
     "conll09", "CoNLL-2009", (".conll09", ".conll2009"), 14, True, upos=None, xpos=4, feats=6, head=8, deprel=10
 )
-# The same file, read through the columns of an automatic tagger (PLEMMA, PPOS, PFEAT) instead of the gold ones.
+# The same file, with the columns of an automatic tagger (PLEMMA, PPOS, PFEAT) instead of the gold ones.
 CONLL09_PREDICTED = Format(
     "conll09-predicted", "CoNLL-2009", (), 14, True, lemma=3, upos=None, xpos=5, feats=7, head=8, deprel=10
 )
@@ -22,7 +22,7 @@ _NAMES_2009 = "ID FORM LEMMA PLEMMA POS PPOS FEAT PFEAT HEAD PHEAD DEPREL PDEPRE
 
 
 def format_of(path: str, name: str | None = None) -> Format:
-    """Return the format called `name`, or else the one of the file's suffix; CoNLL-U if the suffix is unknown.
+    """Return the format called `name`. Without a name, the file's suffix decides; unknown suffixes mean CoNLL-U.
 
     >>> format_of("wsj/test.conllx.gz").title
     'CoNLL-X'
@@ -40,7 +40,7 @@ def format_by_name(path: str) -> Format | None:
 
 
 def suffix_of(path: str) -> str:
-    """Return the last suffix of a file's name, in lower case and without that of a compression; empty without one.
+    """Return the last suffix of a file's name in lower case, ignoring compression suffixes; "" if it has no suffix.
 
     >>> suffix_of("Notes.TXT.gz")
     '.txt'
@@ -84,12 +84,12 @@ def _only_tag(sentence: Sentence) -> tuple[str, ...]:
 
 
 def _twin(index: int) -> int:
-    """Return the predicted column of a gold one in CoNLL-2009, or the reverse: the two are neighbours."""
+    """Return the predicted column of a gold column in CoNLL-2009, or the reverse; the two are neighbours."""
     return index ^ 1
 
 
 def losses(sentence: Sentence, to: Format) -> Counter[str]:
-    """Count the things of each kind that the other format has no place for."""
+    """Count the items of each kind that the other format has no place for."""
     source = sentence.format
     lost: Counter[str] = Counter()
     if source.title == to.title:

@@ -10,9 +10,9 @@ ROOT = 0
 
 
 class Arcs(NamedTuple):
-    """Heads and labels, word 1 first, some of which may be missing."""
+    """Heads and labels, starting with word 1; some may be missing."""
 
-    heads: tuple[int | None, ...]  # None where a word has no head yet
+    heads: tuple[int | None, ...]  # None for a word that has no head yet
     labels: tuple[str, ...]
 
 
@@ -31,7 +31,7 @@ class Graph:
         if len(self.heads) != len(self.labels):
             raise ValueError(f"{len(self.heads)} heads but {len(self.labels)} labels")
         if not all(0 <= head < len(self.heads) for head in self.heads):
-            raise ValueError(f"heads must lie in 0..{len(self.heads) - 1}: {self.heads}")
+            raise ValueError(f"heads must be in 0..{len(self.heads) - 1}, not {self.heads}")
 
     @classmethod
     def of_words(cls, heads: Sequence[int], labels: Sequence[str]) -> Graph:
@@ -44,7 +44,7 @@ class Graph:
 
     @property
     def arcs(self) -> Arcs:
-        """Heads and labels without the unused entry of ROOT."""
+        """The heads and labels, without the unused entry of ROOT."""
         return Arcs(self.heads[1:], self.labels[1:])
 
     @property
@@ -70,7 +70,7 @@ def find_cycles(heads: Sequence[int]) -> list[tuple[int, ...]]:
     [(1, 2, 3), (5,)]
     """
     cycles = []
-    seen_from = [0] * len(heads)  # the word from whose upward walk each word was first seen
+    seen_from = [0] * len(heads)  # for each word, the start of the upward walk that first reached it
     for start in range(1, len(heads)):
         word = start
         while word != ROOT and not seen_from[word]:
@@ -131,7 +131,7 @@ def _descendants(heads: Sequence[int]) -> list[int]:
         if distances[word] > 0:
             below[heads[word]] |= below[word] | 1 << word
             continue
-        above, seen = heads[word], {word}  # in a cycle or under one: walk up until it repeats
+        above, seen = heads[word], {word}  # in or under a cycle: walk up until a word repeats
         below[above] |= 1 << word
         while above not in seen:
             seen.add(above)

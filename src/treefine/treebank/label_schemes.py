@@ -1,4 +1,4 @@
-"""Translate labels of other schemes into the names that a model has for the same relations."""
+"""Translate labels of other annotation schemes into the model's names for the same relations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from treefine.errors import TreebankError, shortened
 from treefine.treebank.files import Source, name_of, open_input, utf8_lines
 from treefine.treebank.sentence import BLANK
 
-# Names in Stanford Dependencies (SD), UD version 1 and spaCy's English models (CLEAR), and those in UD version 2. Only
-# relations between the same two words, in the same direction, are here. Left out are prep, pobj, pcomp and agent (UD
-# puts the preposition below its noun), attr (UD puts the copula below its predicate), dative (a noun, or a
-# preposition), remnant (UD 1 hung it on another word), meta, ref, rel and xsubj (which have no counterpart).
+# From names in Stanford Dependencies (SD), UD version 1 and spaCy's English models (CLEAR) to names in UD version 2.
+# Only relations between the same two words, in the same direction. Missing: prep, pobj, pcomp and agent (UD attaches
+# the preposition to its noun), attr (UD attaches the copula to its predicate), dative (a noun or a preposition),
+# remnant (UD 1 attached it to another word), and meta, ref, rel and xsubj (no counterpart).
 OLDER_NAMES: Mapping[str, str] = {
     "ROOT": "root",
     "abbrev": "appos",
@@ -26,7 +26,7 @@ OLDER_NAMES: Mapping[str, str] = {
     "intj": "discourse",
     "mwe": "fixed",
     "name": "flat",
-    "neg": "advmod",  # "not"; of "no" it is det
+    "neg": "advmod",  # right for "not"; "no" is det in UD 2
     "nn": "compound",
     "npadvmod": "obl:npmod",
     "nsubjpass": "nsubj:pass",
@@ -49,10 +49,10 @@ OLDER_NAMES: Mapping[str, str] = {
 
 
 def read_as(label: str, known: Collection[str], names: Mapping[str, str] | None = None) -> str:
-    """Return the known label that a label stands for, or the label itself if there is none.
+    """Return the known label with the same meaning as `label`, or `label` itself if no known label matches.
 
-    `names` goes first. Then a known label stands for itself, an unknown subtype for its main type, and an unknown main
-    type for the newer name of the same relation (or for the main type of that name).
+    `names` is applied first. Then a known label is kept, an unknown subtype becomes its main type, and an unknown main
+    type becomes the newer name of the same relation (or the main type of that name).
 
     >>> known = ("acl:relcl", "dep", "nsubj", "obj", "obl")
     >>> [read_as(each, known) for each in ("obj", "nsubj:outer", "dobj", "relcl", "tmod", "prep")]
@@ -67,9 +67,9 @@ def read_as(label: str, known: Collection[str], names: Mapping[str, str] | None 
 
 
 def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
-    """Read a user's own names: per line a label of the file, a tab, and the known label that it stands for.
+    """Read a user's label map: each line has a label, a tab, and the known label to read it as.
 
-    A _ in the second column means that the label is ignored. Blank lines and lines that start with # are skipped.
+    A label with _ in the second column is ignored. Blank lines and lines that start with # are skipped.
     """
     path = name_of(source)
     names: dict[str, str] = {}
@@ -83,15 +83,15 @@ def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
 
             cells = [cell.strip() for cell in line.split("\t")]
             if len(cells) != 2 or not all(cells):
-                message = f"There should be two labels with a tab between them, not {shortened(line.strip())!r}."
+                message = f"The line must have two labels with a tab between them, not {shortened(line.strip())!r}."
                 raise fault(message, "Correct it.")
             old, new = cells
             if names.get(old, new) != new:
-                told = [repr(shortened(each)) for each in (old, new, names[old])]
-                raise fault("{} is to be {} here, but {} above.".format(*told), "Remove one of them.")
+                quoted = [repr(shortened(each)) for each in (old, new, names[old])]
+                raise fault("{} is mapped to {} here, but to {} above.".format(*quoted), "Remove one of the lines.")
             if new != BLANK and read_as(new, known) not in known:
                 nearest = get_close_matches(new, known, n=1)
-                hint = f"Did you mean {nearest[0]}?" if nearest else "Write _ for a label that is not to be read."
+                hint = f"Did you mean {nearest[0]}?" if nearest else "Write _ to ignore a label."
                 raise fault(f"The model has no label {shortened(new)!r}.", hint)
             names[old] = new
     return names

@@ -1,4 +1,4 @@
-"""Split multiword tokens into words as a treebank does: known forms, then unknown forms by their ends."""
+"""Split multiword tokens into words as a treebank does: look up known forms, and split others by their endings."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import TypeAlias
 from treefine.treebank.sentence import Sentence
 
 _Words: TypeAlias = "tuple[str, ...]"
-_REACH = 2  # characters that a rule may look at beyond those it changes
+_REACH = 2  # unchanged characters that a rule may also match
 
 
 @dataclass(frozen=True)
 class Multiwords:
-    """How to split multiword tokens.
+    """Rules for splitting multiword tokens.
 
-    A rule of `endings` applies to tokens that end with its key. It replaces the last characters of the token by words:
-    its value is the number of these characters, and the words. The rest of the token is put before the first word. A
-    rule of `beginnings` is the mirror image: the rest of the token is put after the last word.
+    A rule of `endings` applies to tokens that end with its key. Its value is a number of characters and some words: the
+    words replace this many characters at the end of the token, and the rest of the token is prefixed to the first word.
+    A rule of `beginnings` is the mirror image: the rest of the token is appended to the last word.
     """
 
     forms: Mapping[str, _Words] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Multiwords:
     beginnings: Mapping[str, tuple[int, _Words]] = field(default_factory=dict)
 
     def split(self, form: str) -> _Words:
-        """Return the words of a multiword token, or the form alone if neither it nor its ends are known.
+        """Return the words of a multiword token, or just the form if no rule applies.
 
         >>> known = Multiwords({"della": ("di", "la")}, endings={"ki": (2, ("", "ki"))})
         >>> known.split("Della"), known.split("evdeki"), known.split("x")
@@ -50,7 +50,7 @@ class Multiwords:
         return of_ending <= of_beginning
 
     def _by_rule(self, form: str) -> _Words | None:
-        """Return the words by the longest rule that leaves a character unchanged, so that no word is empty."""
+        """Apply the longest rule that leaves a character unchanged, so that no word is empty."""
         for is_ending in (self._changes_endings, not self._changes_endings):
             rules = self.endings if is_ending else self.beginnings
             for reach in range(min(len(form) - 1, max(map(len, rules), default=0)), 0, -1):
@@ -61,7 +61,7 @@ class Multiwords:
 
 
 def lowered(form: str) -> str:
-    """Return lower-case letters, exactly one per character: the Turkish İ stays one letter.
+    """Return the form in lower case with its length unchanged: the Turkish İ stays one letter.
 
     >>> lowered("İçin"), len("İçin".lower())
     ('için', 5)
@@ -70,7 +70,7 @@ def lowered(form: str) -> str:
 
 
 def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
-    """Learn how a treebank splits its multiword tokens; of several ways, the most frequent one."""
+    """Learn how a treebank splits its multiword tokens; if a token is split in several ways, use the most frequent."""
     seen: defaultdict[str, Counter[_Words]] = defaultdict(Counter)
     for sentence in sentences:
         words = sentence.forms
@@ -90,7 +90,7 @@ def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
 
 
 def _rule(form: str, words: _Words, *, is_ending: bool) -> tuple[int, _Words]:
-    """Return how many characters follow those that token and first word share, and their words; or the mirror image.
+    """Return the number of characters after the prefix shared with the first word, and their words (or the reverse).
 
     >>> _rule("della", ("di", "la"), is_ending=True), _rule("della", ("di", "la"), is_ending=False)
     ((4, ('i', 'la')), (3, ('di', '')))
@@ -110,7 +110,7 @@ def _applied(form: str, changed: int, becomes: _Words, *, is_ending: bool) -> _W
 
 
 def _cased(words: _Words, form: str, low: str) -> _Words:
-    """Return the words in capitals if the form is, or with a capital first letter if the form has one."""
+    """Give the words the case of the form: all capitals, a capital first letter, or neither."""
     if form == low:
         return words
     if "".join(words) == low:  # the words are parts of the form: each letter keeps its case

@@ -1,4 +1,4 @@
-"""The running text of a treebank: rebuild it from the sentences, and find the words in it."""
+"""Rebuild the running text of a treebank from its sentences, and find the words in it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _START = re.compile(r"#\s*new(doc|par)\b")
 
 
 class RawToken(NamedTuple):
-    """A token as it stands in the text, and the gap after it."""
+    """A token as written in the text, and the gap after it."""
 
     form: str
-    words: tuple[str, ...]  # the form alone, unless it is a multiword token
+    words: tuple[str, ...]  # just the form, unless it is a multiword token
     gap: str
 
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """A text and how it is cut; `spans`, `words` and `ends_sentence` have one entry per token."""
+    """A text and its segmentation; `spans`, `words` and `ends_sentence` have one entry per token."""
 
     text: str
     spans: tuple[Span, ...]
@@ -36,13 +36,13 @@ class RawText:
 
 
 def raw_text(sentences: Iterable[Sentence]) -> RawText:
-    """Return the text of these sentences and how they cut it."""
+    """Return the text of these sentences and its segmentation."""
     before, cut = raw_sentences(sentences)
     return joined(cut, before=before)
 
 
 def text_of(sentences: Iterable[Sentence]) -> str:
-    r"""Return the text of these sentences; from those of a segmenter, exactly the text that it was given.
+    r"""Return the text of these sentences. For the output of a segmenter, this is exactly its input.
 
     >>> text_of([Sentence.of_words(["Dogs", "bark"]), Sentence.of_words(["Cats", "do", "not"])])
     'Dogs bark Cats do not'
@@ -53,7 +53,7 @@ def text_of(sentences: Iterable[Sentence]) -> str:
 def raw_sentences(sentences: Iterable[Sentence]) -> tuple[str, list[list[RawToken]]]:
     """Return the gap before the first token, and the tokens of each sentence with the gaps after them."""
     before, cut = "", list[list[RawToken]]()
-    is_explicit = True  # whether MISC, or the start of the text, says what stands before the sentence
+    is_explicit = True  # whether the gap before the sentence is known, from MISC or because the text starts here
     for sentence in sentences:
         if not is_explicit and any(map(_START.match, sentence.comments)):
             cut[-1][-1] = cut[-1][-1]._replace(gap=PARAGRAPH)
@@ -66,12 +66,12 @@ def raw_sentences(sentences: Iterable[Sentence]) -> tuple[str, list[list[RawToke
         is_explicit = _note(misc, "SpacesAfter") is not None
         cut.append(tokens)
     if cut and not is_explicit:
-        cut[-1][-1] = cut[-1][-1]._replace(gap="")  # nothing is known to follow the last token of all
+        cut[-1][-1] = cut[-1][-1]._replace(gap="")  # nothing follows the last token unless MISC says so
     return before, cut
 
 
 def joined(cut: Iterable[Sequence[RawToken]], *, before: str = "") -> RawText:
-    """Join the tokens of sentences to a text."""
+    """Join the tokens of sentences into a text."""
     parts, position = [before], len(before)
     spans, words, ends = list[Span](), list[tuple[str, ...]](), list[bool]()
     for sentence in cut:
@@ -97,7 +97,7 @@ def gap_of(misc: str) -> str:
 
 
 def misc_of(gap: str, *, before: str = "", is_last: bool = False) -> str:
-    r"""Return MISC of a token with these gaps after and before it; at the end of a text it also notes a single space.
+    r"""Return MISC of a token with these gaps after and before it; the last token also records a single space.
 
     >>> misc_of(" "), misc_of(""), misc_of("\n", before="\t")
     ('_', 'SpaceAfter=No', 'SpacesBefore=\\t|SpacesAfter=\\n')
@@ -111,7 +111,7 @@ def misc_of(gap: str, *, before: str = "", is_last: bool = False) -> str:
 
 
 def escaped(gap: str) -> str:
-    r"""Write white space so that a cell can hold it: \s \t \r \n \p \\ as UDPipe does, other characters as \uXXXX.
+    r"""Escape whitespace for a cell: \s \t \r \n \p \\ as UDPipe does, other characters as \uXXXX.
 
     >>> escaped(" \n\x00\u3000")
     '\\s\\n\\u0000\\u3000'
@@ -120,7 +120,7 @@ def escaped(gap: str) -> str:
 
 
 def unescaped(cell: str) -> str:
-    """Return the white space that `escaped` wrote; leave everything else as it is."""
+    """Return the whitespace that `escaped` wrote; leave everything else as it is."""
 
     def meant(found: re.Match[str]) -> str:
         escape = found[0]
@@ -130,7 +130,7 @@ def unescaped(cell: str) -> str:
 
 
 def _note(misc: str, key: str) -> str | None:
-    """Return the gap that MISC has under this key, or None."""
+    """Return the gap that MISC stores under this key, or None."""
     for note in misc.split("|"):
         name, equals, value = note.partition("=")
         if name == key and equals:
@@ -139,7 +139,7 @@ def _note(misc: str, key: str) -> str | None:
 
 
 def documents(sentences: Sequence[Sentence]) -> Iterator[range]:
-    """Yield the sentences of each paragraph, as a range of their places in the list."""
+    """Yield the sentences of each paragraph, as a range of their indices in the list."""
     starts = [place for place, each in enumerate(sentences) if any(map(_START.match, each.comments))]
     marks = sorted({0, *starts, len(sentences)})
     for first, stop in zip(marks, marks[1:], strict=False):
@@ -147,12 +147,12 @@ def documents(sentences: Sequence[Sentence]) -> Iterator[range]:
 
 
 def own_text(sentence: Sentence) -> str:
-    """Return the text of a sentence: the comment `# text`, or else its tokens joined by spaces."""
+    """Return the text of a sentence: the comment `# text` if it has one, or its tokens joined by spaces."""
     return sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
 
 
 def spans_in(text: str, sentence: Sentence) -> tuple[Span, ...]:
-    """Return where each word stands in the text of its sentence; the span of a form that is not found is empty.
+    """Return the span of each word in the text of its sentence; the span of a form that is not found is empty.
 
     >>> spans_in("Don't  go", Sentence.of_words(["Do", "n't", "x", "go"]))
     ((0, 2), (2, 5), (7, 7), (7, 9))

@@ -16,12 +16,12 @@ _BREAK = re.compile("[\t\n\r\0]")  # characters that no cell can hold
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The columns of a file format, counted from 0; None where it has no such column. ID is always column 0."""
+    """The columns of a file format, counted from 0; None if it does not have the column. ID is always column 0."""
 
     name: str
     title: str
     suffixes: tuple[str, ...]
-    width: int  # columns of a line; CoNLL-2009 adds one for each predicate of the sentence
+    width: int  # columns per line; CoNLL-2009 adds one for each predicate of the sentence
     has_more_columns: bool = False
     is_ud: bool = False  # comments, multiword tokens, empty nodes, and exactly one root
     form: int = 1
@@ -39,7 +39,7 @@ CONLLU = Format("conllu", "CoNLL-U", (".conllu",), 10, is_ud=True, deps=8, misc=
 
 
 class Word(NamedTuple):
-    """One syntactic word. `head` is None where the file leaves it blank."""
+    """One syntactic word. `head` is None if it is blank in the file."""
 
     number: int  # 1..n; 0 is ROOT
     form: str
@@ -54,7 +54,7 @@ class Word(NamedTuple):
 
 
 class Token(NamedTuple):
-    """One word as it stands in the text, or a multiword token of several words."""
+    """One word as written in the text, or a multiword token of several words."""
 
     form: str
     words: range  # their numbers, from 1
@@ -62,10 +62,10 @@ class Token(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The white space around a sentence in its file, so that it can be written back byte for byte."""
+    """The whitespace around a sentence in its file, so that it can be written back byte for byte."""
 
     start: str = ""  # before the first line: a byte order mark, blank lines
-    newlines: str | tuple[str, ...] = "\n"  # between its lines; a tuple where they are mixed
+    newlines: str | tuple[str, ...] = "\n"  # between its lines; a tuple if they are mixed
     end: str = "\n\n"  # after the last line
 
 
@@ -74,7 +74,7 @@ PLAIN = Layout()
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    r"""One sentence with every line of its file; a change of one column leaves the other columns alone.
+    r"""One sentence with every line of its file; changing one column leaves the other columns as they are.
 
     >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
     >>> parsed = sentence.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
@@ -86,12 +86,12 @@ class Sentence:
 
     comments: tuple[str, ...]  # as written, "#" included
     columns: tuple[tuple[str, ...], ...]  # columns[c][i] is cell c of line i; multiword tokens and empty nodes included
-    word_lines: Sequence[int]  # which of those lines are words
+    word_lines: Sequence[int]  # the lines that are words
     format: Format = CONLLU
     layout: Layout = field(default=PLAIN, repr=False)
     path: str = field(default="", compare=False)
-    line: int = field(default=1, compare=False)  # of the first comment or word in the file
-    number: int = field(default=1, compare=False)  # 1 for the file's first sentence; skipped ones are counted
+    line: int = field(default=1, compare=False)  # line number of its first comment or word
+    number: int = field(default=1, compare=False)  # 1 for the file's first sentence; skipped sentences count too
 
     @classmethod
     def of_words(
@@ -99,7 +99,7 @@ class Sentence:
     ) -> Sentence:
         """Return a CoNLL-U sentence of these words whose other columns are blank."""
         if not forms:
-            raise TreebankError("A sentence has at least one word.")
+            raise TreebankError("A sentence must have at least one word.")
         _check_cells(forms)
         numbers = tuple(map(str, range(1, len(forms) + 1)))
         blank = (BLANK,) * len(forms)
@@ -111,7 +111,7 @@ class Sentence:
         return len(self.word_lines)
 
     def column(self, index: int | None) -> tuple[str, ...]:
-        """Return one column of the words; blanks if the format has no such column."""
+        """Return one column of the words; blanks if the format does not have the column."""
         if index is None:
             return (BLANK,) * len(self)
         cells = self.columns[index]
@@ -134,22 +134,22 @@ class Sentence:
 
     @property
     def heads(self) -> tuple[int | None, ...]:
-        """The head of each word, word 1 first: 0 is ROOT, None is blank."""
+        """The head of each word, starting with word 1: 0 is ROOT, None is blank."""
         return tuple([None if head == BLANK else int(head) for head in self.column(self.format.head)])
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The label of each word, word 1 first."""
+        """The label of each word, starting with word 1."""
         return self.column(self.format.deprel)
 
     @property
     def arcs(self) -> Arcs:
-        """The heads and labels that the file gives."""
+        """The heads and labels as they are in the file."""
         return Arcs(self.heads, self.labels)
 
     @property
     def graph(self) -> Graph:
-        """The heads and labels as a graph; an error names the first word without a head."""
+        """The heads and labels as a graph. Raises an error if a word has no head."""
         heads = self.heads
         for number, head in enumerate(heads, start=1):
             if head is None:
@@ -165,7 +165,7 @@ class Sentence:
         return tuple(map(Word, range(1, len(self) + 1), *columns, self.heads, *rest))
 
     def tokens(self) -> Iterator[Token]:
-        """Yield the words as they stand in the text: a multiword token in place of its words, no empty nodes."""
+        """Yield the tokens of the text: a multiword token in place of its words, and no empty nodes."""
         misc = self.columns[self.format.misc] if self.format.misc is not None else (BLANK,) * len(self.columns[0])
         covered = 0
         for identifier, form, note in zip(self.columns[0], self.columns[self.format.form], misc, strict=True):
@@ -194,7 +194,7 @@ class Sentence:
         return None
 
     def error(self, message: str, *, word: int | None = None, line: int | None = None, hint: str = "") -> TreebankError:
-        """Return an error at this sentence, at one of its words, or at one of its lines after the comments (from 0)."""
+        """Return an error at this sentence, one of its words, or one of its lines (0 is the first after comments)."""
         if word is not None:
             line = self.word_lines[word - 1]
         return TreebankError(
@@ -212,7 +212,7 @@ class Sentence:
         return self.with_arcs(graph.arcs)
 
     def with_arcs(self, arcs: Arcs) -> Sentence:
-        """Do the same with arcs in which some words have no head."""
+        """Return the sentence with these arcs, as `with_graph` does; some words may have no head."""
         columns = self.format
         heads, labels = tuple([BLANK if head is None else str(head) for head in arcs.heads]), arcs.labels
         changed = {columns.head: heads, columns.deprel: labels}
@@ -231,7 +231,7 @@ class Sentence:
         )
 
     def with_misc(self, notes: Sequence[str]) -> Sentence:
-        """Return the sentence with these values of MISC, one per word; other lines keep theirs."""
+        """Return the sentence with these MISC values, one per word; other lines keep theirs."""
         if self.format.misc is None:
             raise self.error(f"{self.format.title} has no column for MISC.")
         return self._with_columns({self.format.misc: tuple(notes)})
@@ -251,7 +251,7 @@ class Sentence:
         return replace(self, columns=tuple(columns))
 
     def to_text(self) -> str:
-        """Return the sentence as it stands in its file, with the white space around it."""
+        """Return the sentence as written in its file, with the whitespace around it."""
         start, newlines, end = self.layout
         lines = [*self.comments, *map("\t".join, zip(*self.columns, strict=True))]
         if isinstance(newlines, str):
@@ -268,16 +268,14 @@ def _check_cells(cells: Sequence[str]) -> None:
         together.encode()
     except UnicodeEncodeError as error:
         cell = next(cell for cell in cells if any("\ud800" <= each <= "\udfff" for each in cell))
-        raise TreebankError(
-            f"{cell!r} cannot be a cell of a treebank: half a surrogate pair is no character."
-        ) from error
+        raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it contains half a surrogate pair.") from error
 
 
 def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str) -> str:
     """Return DEPS of a word whose basic arc has changed: the entry that repeated the old arc repeats the new one.
 
     An entry repeats the basic arc if it has the same head and the same label, with or without an enhanced subtype.
-    Other enhanced arcs stay, because a basic tree does not tell how to change them.
+    Other enhanced arcs stay, because a basic tree does not say how to change them.
 
     >>> follow_tree("4:obl:in|7:nsubj", "4", "obl", "2", "nmod")
     '2:nmod|7:nsubj'
