@@ -41,9 +41,9 @@ def test_a_word_that_differs_is_named_with_both_places(parses):
         list(initial(words("A dog barks", "It slept now")))
 
     assert str(error.value) == (
-        "initial.conllu:5: (sentence 2, word 2) The initial parse does not match the input: word 2 is 'sleeps' here but "
-        "'slept' in the input. Both must hold the same characters; spaces, and where words and sentences end, may "
-        "differ."
+        "initial.conllu:5: (sentence 2, word 2) The initial parse does not match the input: word 2 is 'sleeps' here "
+        "but 'slept' in the input. Both must have the same characters; spaces, word boundaries and sentence boundaries "
+        "may differ."
     )
 
 
