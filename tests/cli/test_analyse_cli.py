@@ -224,25 +224,25 @@ def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
         (
             "# a comment\n" + GOOD.replace("c", "d"),
             [],
-            "s.conllu:4: (sentence 1, word 3) The text differs from gold.conllu:3: 'd' stands here, 'c' there. "
-            "Both files must hold the same characters; spaces and segmentation may differ.",
+            "s.conllu:4: (sentence 1, word 3) The text differs from gold.conllu:3: it is 'd' here and 'c' there. "
+            "Both files must have the same characters; spaces and segmentation may differ.",
         ),
         (
             conllu([("a", 0, "root")]),
             [],
             "s.conllu: The file ends before 'bc' in gold.conllu:2. "
-            "Both files must hold the same characters; spaces and segmentation may differ.",
+            "Both files must have the same characters; spaces and segmentation may differ.",
         ),
         (
             GOOD + GOOD,
             [],
-            "s.conllu:5: (sentence 2, word 1) The file goes on with 'abc' after the end of gold.conllu. "
-            "Both files must hold the same characters; spaces and segmentation may differ.",
+            "s.conllu:5: (sentence 2, word 1) The file continues with 'abc' after the end of gold.conllu. "
+            "Both files must have the same characters; spaces and segmentation may differ.",
         ),
         (
             GOOD.replace("\tc\t", "\td\t"),
             ["--rule", "conllx"],
-            "s.conllu:3: (sentence 1, word 3) The word is 'd', but 'c' in gold.conllu:3.",
+            "s.conllu:3: (sentence 1, word 3) The word is 'd' here, but 'c' in gold.conllu:3.",
         ),
         (GOOD + GOOD, ["--rule", "conllx"], "s.conllu: The file has 2 sentences, but gold.conllu has 1."),
         (

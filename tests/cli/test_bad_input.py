@@ -32,7 +32,7 @@ BAD = {
     "range.conllu": (
         GOOD.replace("\t2\tx", "\t3\tx").encode(),
         "range.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or _ for "
-        "none.",
+        "no head.",
     ),
     "twice.conllu": (GOOD.replace("2\tb", "1\tb").encode(), "twice.conllu:3: (s1) ID 1 is used twice; 2 is expected."),
     "cut.conllu.xz": (
@@ -69,21 +69,21 @@ NO_SCORE = {
     ),
     "text.conllu": (
         GOOD.replace("\tb\t", "\tc\t").encode(),
-        "text.conllu:3: (s1, word 2) The text differs from good.conllu:3: 'c' stands here, 'b' there. Both files must "
-        "hold the same characters; spaces and segmentation may differ.",
+        "text.conllu:3: (s1, word 2) The text differs from good.conllu:3: it is 'c' here and 'b' there. Both files "
+        "must have the same characters; spaces and segmentation may differ.",
     ),
     "short.conllu": (
         (ROW.format(1, "a", 0, "root") + "\n").encode(),
-        "short.conllu: The file ends before 'b' in good.conllu:3. Both files must hold the same characters; spaces and "
+        "short.conllu: The file ends before 'b' in good.conllu:3. Both files must have the same characters; spaces and "
         "segmentation may differ.",
     ),
     "bom.conllu": (
         ("\ufeff" + GOOD).encode(),
-        "bom.conllu:1: (s1) The file starts with a byte order mark, which the official scorer refuses. Remove it.",
+        "bom.conllu:1: (s1) The file starts with a byte order mark, which the official scorer rejects. Remove it.",
     ),
     "start.conllu": (
         ("\n" + GOOD).encode(),
-        "start.conllu:2: (s1) The file starts with a blank line, which the official scorer refuses. Remove it.",
+        "start.conllu:2: (s1) The file starts with a blank line, which the official scorer rejects. Remove it.",
     ),
     "gap.conllu": (
         (GOOD + "\n").encode(),
@@ -92,11 +92,13 @@ NO_SCORE = {
     ),
     "return.conllu": (
         GOOD.replace("\tb\t", "\tb\r\t").encode(),
-        "return.conllu:1: (s1) A carriage return stands within a line, which the official scorer takes for its end.",
+        "return.conllu:1: (s1) There is a carriage return within a line, which the official scorer reads as a line "
+        "end. Remove it.",
     ),
     "open.conllu": (
         GOOD[:-1].encode(),
-        "open.conllu:1: (s1) No blank line ends the last sentence, which the official scorer refuses. Add one.",
+        "open.conllu:1: (s1) There is no blank line after the last sentence, which the official scorer rejects. Add "
+        "one.",
     ),
 }
 

@@ -195,7 +195,7 @@ def test_a_file_that_ends_within_a_line_is_told_and_nothing_is_written(models):
     message = failed(invoke, "parse", "--model", "rngtr", "cut.conllu", "-o", "out.conllu")
 
     assert message.startswith("cut.conllu:")
-    assert "columns, not 10." in message
+    assert "The line must have 10 columns, not 4." in message
     assert Path("out.conllu").read_text() == "precious"
     assert not list(Path().glob("*.tmp"))
 

@@ -22,12 +22,12 @@ SVG = "{http://www.w3.org/2000/svg}svg"
 
 
 def chain(n_words: int, *, label: str = "dep") -> Graph:
-    """Each word hangs on the one before it."""
+    """Return a picture in which each word is attached to the previous one."""
     return Graph.of_words(range(n_words), ["root", *[label] * (n_words - 1)])
 
 
 class Reader(HTMLParser):
-    """The elements as a browser's parser meets them; what is left open is a fault."""
+    """Reads the elements as a browser does; an element that is not closed is an error."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -73,11 +73,11 @@ def test_a_sentence_has_a_heading_a_drawing_and_a_table():
     ]
 
 
-def test_what_is_not_given_has_no_column():
+def test_missing_values_have_no_column():
     assert Reader(page_part([Picture(("Dogs",))])).cells == ["", "word", "1", "Dogs"]
 
 
-def test_steps_come_after_the_last_graph_which_alone_has_no_marks():
+def test_the_last_graph_comes_first_without_marks_and_then_all_steps():
     part = page_part(step_pictures(["Dogs", "bark"], [], [FINAL], initial=INITIAL), heading="Example 7")
 
     first, second = re.findall(r"<figure.*?</figure>", part, re.DOTALL)
@@ -92,7 +92,7 @@ def test_steps_come_after_the_last_graph_which_alone_has_no_marks():
 
 
 @given(st.lists(st.lists(any_pictures(), min_size=1, max_size=3), max_size=2), ANY_TEXT)
-def test_any_words_make_a_page_that_is_whole_and_valid(sentences, title):
+def test_any_words_make_a_valid_page(sentences, title):
     text = page(*map(page_part, sentences), title=title)
 
     text.encode()
@@ -116,13 +116,13 @@ def test_a_page_needs_no_script_and_nothing_from_elsewhere():
     assert "color-scheme: light dark" in text
 
 
-def test_wide_drawings_can_be_moved_with_the_keyboard():
+def test_wide_drawings_can_be_scrolled_with_the_keyboard():
     part = page_part([Picture(("Dogs",))])
 
     assert '<figure tabindex="0" role="group" aria-label="Graph">' in part
 
 
-def test_what_is_too_wide_for_paper_is_there_with_one_word_a_line_too():
+def test_wide_drawings_also_have_a_version_with_one_word_per_line():
     narrow, wide = (Picture(("words",) * n_words, graph=chain(n_words)) for n_words in (8, 30))
 
     assert "<pre>" not in tree_figure([narrow], "Graph")
@@ -133,13 +133,13 @@ def test_what_is_too_wide_for_paper_is_there_with_one_word_a_line_too():
     assert [each.text for each in figure.findall("pre")] == [draw_text(narrow), draw_text(wide)]
 
 
-def test_numbers_keep_their_place_beside_words_from_the_right():
+def test_numbers_keep_their_place_next_to_right_to_left_words():
     figure = ElementTree.fromstring(tree_figure([Picture(("שלום",) * 40, graph=chain(40))], "Graph"))
 
     assert "\u2068שלום\u2069   1 dep" in figure.findtext("pre")
 
 
-def test_a_wide_figure_is_one_drawing_on_the_screen_and_the_other_in_print():
+def test_a_wide_figure_has_different_drawings_on_screen_and_in_print():
     screen, printed = PAGE_STYLE.split("@media print")
 
     assert "@media screen { figure.wide pre { display: none; }" in screen
@@ -147,7 +147,7 @@ def test_a_wide_figure_is_one_drawing_on_the_screen_and_the_other_in_print():
     assert "figure.wide" not in screen.replace("@media screen { figure.wide pre", "")
 
 
-def test_the_smallest_letters_of_the_widest_drawing_that_is_printed_have_6_points():
+def test_printed_text_has_at_least_6_points():
     paper = (210 - 2 * 20) / 25.4 * 72  # A4 with margins of 2 cm, in points
 
     assert SMALL_SIZE * paper / PRINTED >= 6
@@ -155,21 +155,21 @@ def test_the_smallest_letters_of_the_widest_drawing_that_is_printed_have_6_point
 
 
 @pytest.mark.parametrize(("n_words", "is_long"), [(LONG, False), (LONG + 1, True)])
-def test_a_long_sentence_has_one_word_a_line_on_the_screen_too_and_that_is_said(n_words, is_long):
+def test_a_long_sentence_has_one_word_per_line_on_screen_and_says_so(n_words, is_long):
     graph, before = chain(n_words), chain(n_words, label="obj")
     pictures = [Picture(("w",) * n_words, graph=before), Picture(("w",) * n_words, graph=graph, before=before)]
 
     figure = ElementTree.fromstring(tree_figure(pictures, "Steps", caption="A & B"))
 
     assert (figure.get("class"), figure.find(SVG) is None) == (("long", True) if is_long else ("wide", False))
-    said = "Drawn with one word a line, for there are 201."
+    said = "Drawn with one word per line, because the sentence has 201 words."
     assert [each.text for each in figure.findall("p")] == ([said] if is_long else [])
     assert "* was: 1 obj" in figure.findall("pre")[1].text
     assert figure[-1].text == "A & B"
 
 
 @given(st.lists(any_pictures(), min_size=1, max_size=3), ANY_TEXT)
-def test_any_words_stand_in_the_drawing_for_print(pictures, caption):
+def test_any_words_are_in_the_drawing_for_print(pictures, caption):
     with patch.object(html, "PRINTED", 0):
         figure = ElementTree.fromstring(tree_figure(pictures, caption, caption=caption))
 
@@ -178,13 +178,13 @@ def test_any_words_stand_in_the_drawing_for_print(pictures, caption):
     assert (figure.findtext("figcaption") or "") == visible(caption)
 
 
-def test_whatever_moves_sideways_shows_that_there_is_more_and_can_be_reached_with_the_keyboard():
+def test_scrolling_elements_have_shadows_and_can_get_the_keyboard_focus():
     root = ElementTree.fromstring(page_part([Picture(("Dogs", "bark"), graph=FINAL)]))
 
     box = root.find(".//table/..")
     assert (box.get("class"), box.get("tabindex")) == ("scroll", "0")
     rule = PAGE_STYLE.partition("figure, .scroll {")[2].partition("}")[0]
     assert "overflow: auto" in rule
-    # What scrolls with the content covers the shadow, which stays; so they must lie in this order.
+    # The gradient that scrolls with the content must come before the fixed shadow, which it covers.
     assert re.findall("no-repeat (local|scroll)", rule) == ["local", "local", "scroll", "scroll"]
-    assert "figure .treefine > .paper { fill: none; }" in PAGE_STYLE  # else a drawing would cover the shadow
+    assert "figure .treefine > .paper { fill: none; }" in PAGE_STYLE  # otherwise a drawing would cover the shadow

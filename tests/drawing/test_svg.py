@@ -1,4 +1,4 @@
-"""What is drawn: pictures of a sentence and of its steps, and their arcs as SVG."""
+"""Pictures of a sentence and of its steps, and their arcs as SVG."""
 
 import re
 import time
@@ -23,7 +23,7 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 class Line(NamedTuple):
-    """An arc as drawn: where it starts and ends, from the left, and how high it runs."""
+    """An arc as drawn: the x coordinates of its start and end, and its height."""
 
     start: float
     end: float
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 class Box(NamedTuple):
-    """The piece of background under a label."""
+    """The rectangle of background behind a label."""
 
     left: float
     top: float
@@ -51,7 +51,7 @@ def parts(picture: ElementTree.Element, name: str) -> list[ElementTree.Element]:
 
 
 def groups(svg: str) -> list[ElementTree.Element]:
-    """The elements of each picture."""
+    """Return the elements of each picture."""
     return [each for each in ElementTree.fromstring(svg).findall(SVG + "g") if each.get("transform")]
 
 
@@ -72,7 +72,7 @@ def lines_and_boxes(picture: ElementTree.Element) -> tuple[list[Line], list[Box]
         line, head = (path.get("d") for path in group.findall(SVG + "path"))
         end, ground = map(float, NUMBER.findall(head)[:2])
         start, first, second = map(float, NUMBER.findall(line)[:3])
-        # An arrow from ROOT goes straight down; any other line goes up, and its corner takes the rest.
+        # An arrow from ROOT goes straight down; any other line goes up, with a corner.
         height = first if "q" not in line else second + float(NUMBER.findall(line)[4])
         lines.append(Line(start, end, height, ground, kind))
     return lines, boxes
@@ -100,7 +100,7 @@ def test_the_heads_of_every_tree_can_be_read_back_from_the_lines(picture):
 
 
 @given(tree_pictures())
-def test_no_two_lines_of_a_tree_run_together(picture):
+def test_lines_of_a_tree_do_not_overlap(picture):
     lines, _ = arcs_drawn(picture)
 
     for one, other in combinations(lines, 2):
@@ -128,7 +128,7 @@ def test_in_a_projective_tree_no_line_and_no_label_touches_another_label(picture
 
 
 @given(tree_pictures())
-def test_words_and_lines_are_inside_the_drawing_and_in_order(picture):
+def test_words_and_lines_are_in_order_and_inside_the_drawing(picture):
     svg = draw_svg([picture])
     width, height = (float(ElementTree.fromstring(svg).get(each)) for each in ("width", "height"))
     (drawn,) = groups(svg)
@@ -140,7 +140,7 @@ def test_words_and_lines_are_inside_the_drawing_and_in_order(picture):
 
 
 @given(st.lists(any_pictures(), min_size=1, max_size=3))
-def test_any_words_and_labels_make_valid_xml_and_stand_in_it(pictures):
+def test_any_words_and_labels_make_valid_xml_that_contains_them(pictures):
     root = ElementTree.fromstring(draw_svg(pictures).encode())
 
     drawn = [all_text(each) for each in parts(root, "text")]
@@ -148,7 +148,7 @@ def test_any_words_and_labels_make_valid_xml_and_stand_in_it(pictures):
         expected = [*picture.forms, *picture.tags, *(picture.graph.arcs.labels if picture.graph else [])]
         expected += [token.form for token in picture.multiword_tokens] + [picture.title] * bool(picture.title)
         for text in expected:
-            # A label that alone has changed stands behind the old one.
+            # If only the label has changed, it comes after the old one.
             assert any(each == visible(text) or each.endswith(f" {visible(text)}") for each in drawn)
 
 
@@ -164,7 +164,7 @@ def test_markup_in_a_word_is_text():
     ]
 
 
-def test_markup_in_a_label_is_text_also_where_it_was_another():
+def test_markup_in_an_old_or_new_label_is_text():
     before, after = Graph.of_words([0], ["<b>&"]), Graph.of_words([0], ["<i>&"])
 
     (box,) = arcs_drawn(Picture(("w",), graph=after, before=before))[1]
@@ -172,7 +172,7 @@ def test_markup_in_a_label_is_text_also_where_it_was_another():
     assert box.text == "<b>& <i>&"
 
 
-def test_long_tags_tokens_and_root_labels_keep_their_words_apart():
+def test_long_tags_tokens_and_root_labels_move_words_apart():
     roots = Graph.of_words([0, 0, 0], ["a very long label"] * 3)
     tokens = (Token("a rather long token", range(1, 3), "_"), Token("a rather long token", range(3, 5), "_"))
     plain = word_places(groups(draw_svg([Picture(tuple("wxyz"))]))[0])
@@ -198,7 +198,7 @@ INITIAL = Graph.of_words([2, 0, 1, 2], ["det", "root", "obj", "dep"])
 REFINED = Graph.of_words([2, 0, 2, 2], ["nsubj", "root", "obj", "dep"])
 
 
-def test_a_new_head_has_a_changed_and_an_old_arc_and_a_new_label_both_labels():
+def test_a_new_head_shows_both_arcs_and_a_new_label_shows_both_labels():
     svg = draw_svg([Picture(tuple("wxyz"), graph=REFINED, before=INITIAL)])
     (drawn,) = groups(svg)
     lines, boxes = lines_and_boxes(drawn)
@@ -207,7 +207,7 @@ def test_a_new_head_has_a_changed_and_an_old_arc_and_a_new_label_both_labels():
     assert sorted(line.kind for line in lines) == ["changed", "changed", "old", "same", "same"]
     (old,) = [line for line in lines if line.kind == "old"]
     assert places[0] < old.start < places[1] < old.end
-    assert old.end != places[2]  # beside the new arc
+    assert old.end != places[2]  # next to the new arc
     assert abs(old.end - places[2]) < 10
     assert sorted(box.text for box in boxes) == ["dep", "det nsubj", "obj", "obj", "root"]
     assert [each.text for each in parts(drawn, "tspan")] == ["det"]
@@ -230,13 +230,13 @@ def test_the_old_arc_of_a_word_does_not_cross_the_new_one(old_head, new_head):
                 assert not (line.reach[0] < upright < line.reach[1] and other.height < line.height)
 
 
-def test_arcs_of_a_first_picture_are_not_marked():
+def test_arcs_of_the_first_picture_are_not_marked():
     lines, _ = arcs_drawn(Picture(tuple("wxyz"), graph=REFINED))
 
     assert {line.kind for line in lines} == {"same"}
 
 
-def test_steps_stand_under_one_another_with_their_words_in_the_same_places():
+def test_steps_are_below_each_other_with_words_in_the_same_places():
     pictures = step_pictures("wxyz", ["A", "B", "C", "D"], [REFINED, REFINED], initial=INITIAL)
     svg = draw_svg(pictures)
     drawn = groups(svg)
@@ -250,7 +250,7 @@ def test_steps_stand_under_one_another_with_their_words_in_the_same_places():
         assert all(0 < float(text.get("y")) < bottom - top for text in parts(each, "text"))
 
 
-def test_words_written_from_the_right_stand_from_the_right():
+def test_right_to_left_words_run_from_the_right():
     hebrew = Picture(("אני", "אוהב", "cats"), graph=Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"]))
     (drawn,) = groups(draw_svg([hebrew]))
     places = word_places(drawn)
@@ -259,7 +259,7 @@ def test_words_written_from_the_right_stand_from_the_right():
     assert "unicode-bidi: plaintext" in draw_svg([hebrew])
 
 
-def test_a_long_word_is_cut_and_whole_on_pointing():
+def test_a_long_word_is_cut_off_and_has_a_tooltip():
     root = ElementTree.fromstring(draw_svg([Picture(("x" * 10_000, "y"))]))
 
     assert float(root.get("width")) < 600
@@ -274,7 +274,7 @@ def test_a_long_title_makes_the_drawing_wider():
     assert float(root.get("width")) > 600
 
 
-def test_the_name_of_the_other_graph_is_told_on_pointing():
+def test_tooltips_name_the_other_graph():
     after, gold = Graph.of_words([2, 0], ["nsubj", "root"]), Graph.of_words([0, 0], ["root", "top"])
 
     svg = draw_svg([Picture(("Dogs", "bark"), graph=after, before=gold, before_name="gold")])
@@ -284,21 +284,21 @@ def test_the_name_of_the_other_graph_is_told_on_pointing():
     assert "before" not in svg
 
 
-def test_the_width_is_that_of_the_drawing():
+def test_the_returned_width_is_that_of_the_drawing():
     svg, width = svg_and_width([Picture(("Dogs", "bark"), title="a title much wider than the words are")])
 
     assert float(ElementTree.fromstring(svg).get("width")) == pytest.approx(width, abs=0.05)
     assert width > 200
 
 
-def test_confidence_is_told_on_pointing():
+def test_tooltips_show_the_confidence():
     svg = draw_svg([Picture(("Dogs", "bark"), (), Graph.of_words([2, 0], ["nsubj", "root"]), None, (0.874, 1.0))])
 
     assert "<title>Dogs ← bark: nsubj, 0.87</title>" in svg
     assert "<title>bark ← ROOT: root, 1.00</title>" in svg
 
 
-def test_multiword_tokens_stand_under_their_words():
+def test_multiword_tokens_are_below_their_words():
     picture = Picture(("do", "n't", "go"), tokens=(Token("don't", range(1, 3), "_"), Token("go", range(3, 4), "_")))
     (drawn,) = groups(draw_svg([picture]))
     (token,) = [each for each in parts(drawn, "text") if each.get("class") == "token"]
@@ -318,7 +318,7 @@ def test_any_graph_has_a_line_and_an_arrow_for_each_word(graph):
     assert len({(line.height, line.reach) for line in lines}) == len(graph)
 
 
-def test_nothing_to_draw_is_an_empty_drawing():
+def test_no_pictures_make_an_empty_drawing():
     assert groups(draw_svg([])) == []
     assert len(groups(draw_svg([Picture(())]))) == 1
 
@@ -330,12 +330,12 @@ def test_thousands_of_words_are_drawn_in_a_second():
     started = time.process_time()
     svg = draw_svg([picture])
 
-    assert time.process_time() - started < 3  # it takes a tenth of that
+    assert time.process_time() - started < 3  # a tenth of that is normal
     assert svg.count('class="form"') == 5000
 
 
 @given(any_pictures())
-def test_each_line_and_each_label_says_which_arc_it_is_of(picture):
+def test_each_line_and_label_identifies_its_arc(picture):
     root = ElementTree.fromstring(draw_svg([picture]).encode())
 
     found = [
@@ -351,11 +351,11 @@ def test_each_line_and_each_label_says_which_arc_it_is_of(picture):
 
 
 def attribute_text(text: str) -> str:
-    """A text as XML gives it back from an attribute."""
+    """Return a text as XML reads it back from an attribute."""
     return re.sub(r"[\t\n\r]", " ", visible(text))
 
 
-def test_confidence_stands_behind_the_label_where_that_is_wanted_and_a_low_one_has_a_question_mark():
+def test_confidence_follows_the_label_on_request_with_a_question_mark_if_low():
     graph = Graph.of_words([2, 0], ["nsubj", "root"])
     picture = Picture(("Dogs", "bark"), graph=graph, confidence=(0.41, 0.8), shows_confidence=True)
 
@@ -369,7 +369,7 @@ def test_confidence_stands_behind_the_label_where_that_is_wanted_and_a_low_one_h
     assert min(box.right - box.left for box in boxes) > max(box.right - box.left for box in plain)
 
 
-def test_a_word_that_is_not_attached_has_no_arc():
+def test_an_unattached_word_has_no_arc():
     picture = Picture(tuple("wxyz"), graph=REFINED, unattached=frozenset({1, 3}))
 
     lines, boxes = arcs_drawn(picture)
@@ -377,7 +377,7 @@ def test_a_word_that_is_not_attached_has_no_arc():
     assert len(lines) == len(boxes) == 2
 
 
-def test_frames_are_of_one_size_without_titles_and_with_their_words_in_the_same_places():
+def test_frames_have_the_same_size_and_word_places_and_no_titles():
     pictures = step_pictures("wxyz", ["A", "B", "C", "D"], [REFINED, REFINED], initial=INITIAL)
     bare = Picture(tuple("wxyz"), ("A", "B", "C", "D"), title="nothing yet")
 
@@ -394,14 +394,14 @@ def test_frames_are_of_one_size_without_titles_and_with_their_words_in_the_same_
     assert [sum(1 for each in frame.iter(SVG + "g") if each.get("class") == "old") for frame in frames] == [0, 0, 2, 0]
 
 
-def test_no_label_covers_a_line_that_starts_beside_it():
+def test_no_label_covers_a_line_that_starts_next_to_it():
     graph = Graph.of_words([2, 0, 1], ["a rather long label", "root", "dep"])
 
     lines, boxes = arcs_drawn(Picture(tuple("xyz"), graph=graph))
 
     (box,) = [box for box in boxes if box.text == "a rather long label"]
     (line,) = [line for line in lines if line.reach[1] - line.reach[0] > box.right - box.left + 40]
-    assert line.height < box.top  # it goes up beside the label
+    assert line.height < box.top  # it goes up next to the label
     assert line.start < box.left - 1
 
 
@@ -423,7 +423,7 @@ def test_each_step_is_compared_with_the_one_before():
     assert (third.graph, third.before, third.changed) == (SECOND, SECOND, frozenset())
 
 
-def test_titles_say_how_much_has_changed():
+def test_titles_give_the_number_of_changes():
     pictures = step_pictures(FORMS, [], [FIRST, SECOND, SECOND], initial=START)
 
     assert [picture.title for picture in pictures] == [
@@ -441,7 +441,7 @@ def test_without_an_initial_graph_the_first_step_has_no_changes():
     assert second.changed == {2}
 
 
-def test_multiword_tokens_stand_in_the_text_for_their_words():
+def test_the_text_has_multiword_tokens_in_place_of_their_words():
     tokens = (Token("I", range(1, 2), "_"), Token("don't", range(2, 4), "_"), Token("know", range(4, 5), "_"))
     picture = Picture(("I", "do", "n't", "know"), tokens=tokens)
 
@@ -453,14 +453,14 @@ def test_multiword_tokens_stand_in_the_text_for_their_words():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"tags": ("DET",)}, "tags: 1 given for 3 words"),
-        ({"graph": Graph.of_words([0], ["root"])}, "graph: 1 given for 3 words"),
-        ({"before": Graph.of_words([0], ["root"])}, "before: 1 given for 3 words"),
-        ({"confidence": (0.5, 0.5)}, "confidence: 2 given for 3 words"),
-        ({"tokens": (Token("x", range(0, 2), "_"),)}, r"words must lie in 1\.\.3"),
-        ({"tokens": (Token("x", range(3, 5), "_"),)}, r"words must lie in 1\.\.3"),
+        ({"tags": ("DET",)}, "tags: 1 values for 3 words"),
+        ({"graph": Graph.of_words([0], ["root"])}, "graph: 1 values for 3 words"),
+        ({"before": Graph.of_words([0], ["root"])}, "before: 1 values for 3 words"),
+        ({"confidence": (0.5, 0.5)}, "confidence: 2 values for 3 words"),
+        ({"tokens": (Token("x", range(0, 2), "_"),)}, r"words must be in 1\.\.3"),
+        ({"tokens": (Token("x", range(3, 5), "_"),)}, r"words must be in 1\.\.3"),
     ],
 )
-def test_what_does_not_fit_the_words_is_refused(given, message):
+def test_values_that_do_not_match_the_words_are_an_error(given, message):
     with pytest.raises(ValueError, match=message):
         Picture(FORMS, **given)

@@ -25,7 +25,7 @@ def drawing(text: str) -> str:
 
 
 def heads_read_from(lines: list[str], *, up="│├╰┼┴", down="│├╭┼┬", start="╭├╰", own="┬┼┴") -> list[int | None]:
-    """The head of each word, found by following its line to its bar, and the bar to the word that owns it."""
+    """Return the head of each word, found by following its line to a bar, and the bar to the word it belongs to."""
     heads: list[int | None] = []
     for row, line in enumerate(lines):
         column = len(line) - len(line.lstrip(" │"))
@@ -44,7 +44,7 @@ def heads_read_from(lines: list[str], *, up="│├╰┼┴", down="│├╭�
     return heads
 
 
-def test_a_tree_stands_beside_its_words():
+def test_a_tree_is_drawn_next_to_its_words():
     assert draw_text(BOATS) == drawing("""
         1     ╭─> The    DET    2 det
         2   ╭─┴─> old    ADJ    3 nsubj
@@ -66,7 +66,7 @@ def test_the_same_tree_in_ascii():
         """)
 
 
-def test_changed_arcs_say_what_they_were_and_confidence_has_a_column():
+def test_changed_arcs_show_their_old_value_and_confidence_has_a_column():
     before = Graph.of_words([3, 3, 0, 5, 3, 3], ["det", "amod", "root", "det", "obj", "punct"])
     picture = Picture(BOATS.forms, (), BOATS.graph, before, (1, 0.5, 0.987, 1, 1, 1), title="step 1")
 
@@ -81,7 +81,7 @@ def test_changed_arcs_say_what_they_were_and_confidence_has_a_column():
         """)
 
 
-def test_what_it_was_has_the_name_that_is_given():
+def test_the_old_value_has_the_given_name():
     before = Graph.of_words([0, 1], ["root", "obj"])
     picture = Picture(("Dogs", "bark"), (), Graph.of_words([2, 0], ["nsubj", "root"]), before, before_name="gold")
 
@@ -91,7 +91,7 @@ def test_what_it_was_has_the_name_that_is_given():
         """)
 
 
-def test_words_from_the_right_are_isolated_for_a_page_alone():
+def test_right_to_left_words_are_isolated_only_for_pages():
     picture = Picture(("שלום", "peace"), graph=Graph.of_words([2, 0], ["dep", "root"]))
 
     assert draw_text(picture, isolate=True) == drawing("""
@@ -101,7 +101,7 @@ def test_words_from_the_right_are_isolated_for_a_page_alone():
     assert draw_text(picture) == draw_text(picture, isolate=True).translate({0x2068: None, 0x2069: None})
 
 
-def test_crossing_arcs_pass_each_other_and_multiword_tokens_have_a_line():
+def test_arcs_may_cross_and_multiword_tokens_have_a_line():
     graph = Graph.of_words([3, 4, 0, 3], ["a", "b", "root", "d"])
 
     assert draw_text(Picture(tuple("wxyz"), graph=graph, tokens=(Token("yz", range(3, 5), "_"),))) == drawing("""
@@ -113,7 +113,7 @@ def test_crossing_arcs_pass_each_other_and_multiword_tokens_have_a_line():
         """)
 
 
-def test_a_cycle_is_cut_at_its_longest_arc_and_named():
+def test_the_longest_arc_of_a_cycle_has_no_line_and_a_note():
     graph = Graph.of_words([3, 1, 2, 4, 0], ["a", "b", "c", "d", "root"])
 
     assert draw_text(Picture(tuple("vwxyz"), graph=graph)) == drawing("""
@@ -125,7 +125,7 @@ def test_a_cycle_is_cut_at_its_longest_arc_and_named():
         """)
 
 
-def test_numbers_stand_on_the_right():
+def test_numbers_are_right_aligned():
     graph = Graph.of_words([10, *[1] * 8, 0], ["x"] * 10)
 
     lines = draw_text(Picture(("w",) * 10, graph=graph)).splitlines()
@@ -135,7 +135,7 @@ def test_numbers_stand_on_the_right():
     assert lines[9] == "10 ──┴───> w   0 x"
 
 
-def test_a_changed_arc_has_another_colour_from_its_start_to_its_label():
+def test_a_changed_arc_has_a_different_colour():
     before = Graph.of_words([4, 1, 4, 0], ["obl", "dep", "nsubj", "root"])
     after = Graph.of_words([4, 3, 4, 0], ["obl", "dep", "nsubj", "root"])
     pink, label, dim, end = "\x1b[1;35m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
@@ -151,7 +151,7 @@ def test_without_a_graph_the_words_are_listed():
     assert draw_text(Picture(())) == ""
 
 
-def test_escape_sequences_and_newlines_in_a_word_do_nothing():
+def test_escape_sequences_and_newlines_in_a_word_are_escaped():
     picture = Picture(("\x1b[2J", "a\nb", "\x9b", "\u202eabc", "\ud800", "\u2028", "Öl"), title="\x07")
 
     assert draw_text(picture) == drawing(r"""
@@ -167,7 +167,7 @@ def test_escape_sequences_and_newlines_in_a_word_do_nothing():
     assert draw_text(picture, ascii_only=True).endswith("7 \\xd6l\n")
 
 
-def test_an_endless_word_is_cut():
+def test_a_very_long_word_is_cut_off():
     picture = Picture(("x" * 10_000, "e" + "\u0301" * 10_000, "y"), ("A", "B", "C"))
 
     first, second, third = draw_text(picture).splitlines()
@@ -186,7 +186,7 @@ def test_the_heads_of_every_tree_can_be_read_back_from_the_drawing(picture):
 
 
 @given(st.integers(1, 9).flatmap(graphs))
-def test_in_any_graph_one_arc_of_each_cycle_has_no_line_and_all_others_can_be_read_back(graph):
+def test_all_arcs_except_one_per_cycle_can_be_read_back_from_the_drawing(graph):
     lines = arc_lines(graph)[1:]
     read = heads_read_from(lines)
 
@@ -196,7 +196,7 @@ def test_in_any_graph_one_arc_of_each_cycle_has_no_line_and_all_others_can_be_re
 
 
 def cycles_in(heads: tuple[int, ...]) -> int:
-    """Counted by walking up n times from each word: where a walk has not reached ROOT it is in a cycle by then."""
+    """Return the words in cycles: walk up n times from each word; a walk that has not reached ROOT is in a cycle."""
     ends = set()
     for word in range(1, len(heads)):
         for _ in heads:
@@ -211,7 +211,7 @@ def cycles_in(heads: tuple[int, ...]) -> int:
 
 
 @given(tree_pictures())
-def test_where_columns_run_out_arcs_lose_their_lines_but_never_their_heads(picture):
+def test_without_free_columns_arcs_have_no_line_but_keep_their_head(picture):
     heads = picture.graph.heads
     bars, loose = bars_of(heads, max_columns=2)
 
@@ -225,7 +225,7 @@ def test_where_columns_run_out_arcs_lose_their_lines_but_never_their_heads(pictu
 
 
 @given(any_pictures(), st.booleans())
-def test_nothing_in_a_drawing_acts_on_a_terminal(picture, ascii_only):
+def test_no_control_characters_reach_the_terminal(picture, ascii_only):
     text = draw_text(picture, ascii_only=ascii_only)
 
     text.encode("ascii" if ascii_only else "utf-8")
@@ -247,7 +247,7 @@ def test_colour_adds_codes_and_nothing_else(picture):
 
 
 @given(st.lists(st.text("a猫ｱＡ😀é\u0301한.", max_size=4), min_size=1, max_size=5))
-def test_columns_are_straight_whatever_the_width_of_the_letters(forms):
+def test_columns_are_aligned_for_letters_of_any_width(forms):
     picture = Picture(tuple(forms), graph=Graph.of_words([0] * len(forms), ["ROOT"] * len(forms)))
 
     lines = draw_text(picture).splitlines()
@@ -258,7 +258,7 @@ def test_columns_are_straight_whatever_the_width_of_the_letters(forms):
 @pytest.mark.parametrize(
     ("text", "width"), [("\u1112\u1161\u11ab", 2), ("नमस्ते", 4), ("👩\u200d🚀", 4), ("۝", 1), ("ｶﾞ", 2)]
 )
-def test_forms_of_many_scripts_have_their_width(text, width):
+def test_forms_of_many_scripts_have_the_right_width(text, width):
     first, second = draw_text(Picture((text, "123456"), ("X", "X"))).splitlines()
 
     assert first == f"1 {text}{' ' * (6 - width)}  X"
@@ -266,7 +266,7 @@ def test_forms_of_many_scripts_have_their_width(text, width):
 
 
 @pytest.mark.parametrize("name", ["chain", "star", "far"])
-def test_thousands_of_words_are_drawn_at_once_and_fit_a_wide_screen(name):
+def test_thousands_of_words_are_drawn_quickly_and_fit_a_wide_screen(name):
     heads = {
         "chain": list(range(5000)),
         "star": [0, *[1] * 4999],
@@ -277,5 +277,5 @@ def test_thousands_of_words_are_drawn_at_once_and_fit_a_wide_screen(name):
     started = time.process_time()
     text = draw_text(picture)
 
-    assert time.process_time() - started < 2  # it takes a tenth of that
+    assert time.process_time() - started < 2  # a tenth of that is normal
     assert max(map(len, text.splitlines())) < 130

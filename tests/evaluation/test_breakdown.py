@@ -1,4 +1,4 @@
-"""Definitions on trees small enough to count by eye."""
+"""Definitions of the properties, on trees small enough to check by eye."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from treefine.evaluation.breakdown import PROPERTIES, breakdown
 from treefine.evaluation.scores import load_pair
 
 WORDS = Sentence.of_words(list("abcde"), upos=["A", "A", "B", "B", "_"], xpos=["x"] * 5)
-#     ROOT -> c;  c -> a, d, e;  e -> b (non-projective: b lies outside, c and d are under the arc)
+#     ROOT -> c;  c -> a, d, e;  e -> b (non-projective: c and d are under the arc but not below e)
 GOLD = WORDS.with_graph(Graph.of_words([3, 5, 0, 3, 3], ["m", "m:s", "root", "n", "n"]))
 SYSTEM = WORDS.with_graph(Graph.of_words([3, 3, 0, 3, 4], ["m", "m", "root", "o", "n"]))
 
@@ -23,7 +23,7 @@ def bins(by, **options):
 @pytest.mark.parametrize(
     ("by", "expected"),
     [
-        # value: (gold words, system words, right by gold value, right by system value); a and c alone are right
+        # value: (gold words, system words, right by gold value, right by system value); only a and c are right
         ("dependency length", {0: (1, 1, 1, 1), 1: (1, 3, 0, 0), 2: (2, 1, 1, 1), 3: (1, 0, 0, 0)}),
         ("distance to root", {1: (1, 1, 1, 1), 2: (3, 3, 1, 1), 3: (1, 1, 0, 0)}),
         ("sentence length", {5: (5, 5, 2, 2)}),
@@ -34,23 +34,23 @@ def bins(by, **options):
         ("tree projectivity", {"non-projective": (5, 0, 2, 0), "projective": (0, 5, 0, 2)}),
     ],
 )
-def test_each_property_sorts_words_as_defined(by, expected):
+def test_each_property_groups_words_as_defined(by, expected):
     assert bins(by) == expected
 
 
-def test_numbers_are_grouped_by_width_and_named_by_the_highest():
+def test_a_bin_of_numbers_is_named_after_its_highest_number():
     assert list(bins("dependency length", width=2)) == [0, 2, 4]
     assert list(bins("sentence length", width=10)) == [10]
 
 
-def test_recall_goes_by_gold_and_precision_by_system():
+def test_recall_uses_gold_values_and_precision_uses_system_values():
     (_, one, two, _) = breakdown({"s": load_pair([GOLD], [SYSTEM])}, "dependency length")
 
     assert (two.recall(), two.precision(), two.f1()) == (0.5, 1, pytest.approx(2 / 3))
     assert (one.recall("UAS"), one.precision("UAS"), one.f1()) == (1, pytest.approx(1 / 3), 0)
 
 
-def test_words_that_the_rule_leaves_out_are_in_no_bin(data):
+def test_words_that_the_rule_ignores_are_in_no_bin(data):
     gold = [next(read_treebank(data / "penn.conllx"))]
 
     found = breakdown({"s": load_pair(gold, gold, rule="ptb")}, "label", rule="ptb")
@@ -69,7 +69,7 @@ def test_a_cycle_has_no_distance_to_root():
 
 
 @pytest.mark.parametrize("by", ["dependency length", "arc direction", "distance to root"])
-def test_a_word_that_is_its_own_head_is_in_a_cycle_and_not_at_root(by):
+def test_a_word_that_is_its_own_head_counts_as_a_cycle(by):
     loop = WORDS.with_graph(Graph.of_words([1, 3, 0, 3, 3], ["m", "m", "root", "n", "n"]))
 
     found = breakdown({"s": load_pair([GOLD], [loop], rule="conll09")}, by, rule="conll09")
@@ -97,10 +97,10 @@ def test_the_bins_of_each_system_add_up_to_its_scores(data, tmp_path, by, seed):
             assert sum(each.system_correct[metric] for each in each_bin) == score.correct
 
 
-def test_an_unknown_property_is_answered_with_the_known_ones():
+def test_the_error_for_an_unknown_property_lists_the_known_ones():
     with pytest.raises(
         TreefineError, match="There is no property 'depth'. Choose one of dependency length, distance to"
     ):
         bins("depth")
-    with pytest.raises(ValueError, match="width is 0"):
+    with pytest.raises(ValueError, match="width must be 1 or more, not 0"):
         bins("label", width=0)

@@ -43,19 +43,19 @@ def drawn(svg: str) -> ElementTree.Element:
 
 
 def texts(svg: str, name: str = "") -> list[str]:
-    """The texts of a class, in the order in which they are drawn."""
+    """Return the texts of a class, in drawing order."""
     return [each.text or "" for each in drawn(svg).iter(SVG + "text") if name in each.get("class", "")]
 
 
 def titles(svg: str) -> list[str]:
-    """What is said of each point."""
+    """Return the tooltip of each point."""
     return [
         group.findtext(SVG + "title") for group in drawn(svg).iter(SVG + "g") if group.find(SVG + "title") is not None
     ]
 
 
 def circles(svg: str) -> dict[str, tuple[float, float]]:
-    """The middle of each point of the first line, by what is said of it."""
+    """Return the middle of each point of the first line, by its tooltip."""
     found = {}
     for group in drawn(svg).iter(SVG + "g"):
         if group.find(SVG + "title") is not None and group.get("class") == "color0":
@@ -65,19 +65,19 @@ def circles(svg: str) -> dict[str, tuple[float, float]]:
 
 
 def paths(svg: str, kind: str, number: int = 0) -> list[list[tuple[float, float]]]:
-    """The corners of the paths of a kind that belong to a line of the chart."""
+    """Return the corners of the paths of this kind that belong to a line of the chart."""
     groups = [each for each in drawn(svg).iter(SVG + "g") if each.get("class") == f"color{number}"]
     found = [path.get("d") for each in groups for path in each.findall(SVG + "path") if path.get("class") == kind]
     return [
         [tuple(map(float, NUMBER.findall(corner))) for corner in re.split("[ML]", path)[1:]]
         for path in found
-        if "h" not in path  # a piece of line in the legend
+        if "h" not in path  # the sample line in the legend
     ]
 
 
 @st.composite
 def charts(draw) -> list[Line]:
-    """Any lines: named or numbered places, some missing, with or without bands and counts."""
+    """Draw any lines: named or numbered places, some missing, with or without bands and counts."""
     places = draw(st.sampled_from([VALUES, ANY_TEXT, st.integers(0, 30), st.integers(0, 9) | ANY_TEXT]))
     lines = []
     for _ in range(draw(st.integers(0, 4))):
@@ -113,7 +113,7 @@ def text_places(svg: str) -> dict[str, tuple[float, float]]:
 
 
 @given(charts(), ANY_TEXT | st.text("ABCWM ", max_size=80))
-def test_any_lines_make_a_valid_chart_that_says_the_numbers_of_every_point(lines, title):
+def test_any_lines_make_a_valid_chart_with_the_numbers_of_every_point(lines, title):
     for svg in all_charts(lines, title):
         svg.encode()
         assert drawn(svg).findtext(SVG + "title") == visible(title)
@@ -128,7 +128,7 @@ def test_any_lines_make_a_valid_chart_that_says_the_numbers_of_every_point(lines
 
 @example([Line("W" * 80, (Mark("W" * 80, 1.0, count=1), Mark("i", 2.0)))] * 2, "W" * 80)
 @given(charts(), ANY_TEXT | st.text("ABCWM ", max_size=80))
-def test_no_text_and_no_point_of_any_chart_leaves_it(lines, title):
+def test_all_texts_and_points_are_inside_the_chart(lines, title):
     for svg in all_charts(lines, title):
         width, height = (float(drawn(svg).get(each)) for each in ("width", "height"))
         for each in drawn(svg).iter(SVG + "text"):
@@ -146,7 +146,7 @@ def test_no_text_and_no_point_of_any_chart_leaves_it(lines, title):
 
 
 @given(st.dictionaries(st.integers(-50, 50), st.floats(0, 100), min_size=2, max_size=30))
-def test_points_stand_in_the_order_of_their_numbers(values):
+def test_points_are_drawn_in_the_order_of_their_numbers(values):
     svg = chart(line("a", *values.items()), x_title="x", y_format="{}")
     places = circles(svg)
 
@@ -161,14 +161,14 @@ def test_points_stand_in_the_order_of_their_numbers(values):
 
 
 @pytest.mark.parametrize(("last", "times_as_far"), [(10, 10), ("10+", 2)])
-def test_a_number_line_keeps_distances_and_a_named_one_does_not(last, times_as_far):
+def test_a_numeric_axis_is_to_scale_and_a_named_axis_is_not(last, times_as_far):
     places = circles(chart(line("a", (0, 1), (1, 2), (last, 3))))
 
     first, second, third = sorted(x for x, _ in places.values())
     assert (third - first) / (second - first) == pytest.approx(times_as_far, rel=0.02)
 
 
-def test_a_line_has_a_gap_where_another_line_has_a_point():
+def test_a_line_has_a_gap_at_points_that_only_other_lines_have():
     whole = line("whole", *[(x, 10.0 * x) for x in range(5)])
     broken = line("broken", *[(x, 5.0 + x, 4.0 + x, 6.0 + x) for x in (0, 1, 3)])
 
@@ -176,22 +176,22 @@ def test_a_line_has_a_gap_where_another_line_has_a_point():
 
     assert [len(each) for each in paths(svg, "line", 0)] == [5]
     assert [len(each) for each in paths(svg, "line", 1)] == [2, 1]
-    assert [len(each) for each in paths(svg, "band", 1)] == [4]  # there and back; one point alone has a line instead
+    assert [len(each) for each in paths(svg, "band", 1)] == [4]  # forth and back; a single point has a line instead
     assert [len(each) for each in paths(svg, "line reach", 1)] == [2]
 
 
-def test_a_band_lies_around_its_line():
+def test_a_band_encloses_its_line():
     svg = chart(line("a", (0, 5, 4, 7), (1, 6, 2, 6)))
 
     (drawn_line,), (band,) = paths(svg, "line"), paths(svg, "band")
     (first, y), (second, second_y) = drawn_line
     assert [x for x, _ in band] == [first, second, second, first]
     high, second_high, second_low, low = (y for _, y in band)
-    assert high < y < low  # upwards is less
+    assert high < y < low  # smaller y is higher
     assert second_high == second_y < second_low
 
 
-def test_three_bands_are_faint_and_more_than_three_lines_have_none_nor_room_for_them():
+def test_three_bands_are_faint_and_more_than_three_lines_have_no_bands():
     lines = [line(name, (0, 5, 0, 90), (1, 6, 2, 6), ("alone", 5, 0, 90)) for name in "abcd"]
 
     two, three, four = (chart(*lines[:n], apart=["alone"]) for n in (2, 3, 4))
@@ -200,27 +200,27 @@ def test_three_bands_are_faint_and_more_than_three_lines_have_none_nor_room_for_
     assert [[len(paths(svg, kind)) for kind in kinds] for svg in (two, three, four)] == [[1, 0, 1], [0, 1, 1], [0] * 3]
     assert "100" in texts(three)
     assert "100" not in texts(four)
-    assert "a, 0: 5.0 (0.0 to 90.0)" in titles(four)  # a reader still finds them
+    assert "a, 0: 5.0 (0.0 to 90.0)" in titles(four)  # the tooltips still have them
 
 
-def test_no_line_runs_to_a_place_that_stands_apart():
+def test_lines_do_not_connect_to_places_that_are_apart():
     svg = chart(line("a", ("ROOT", 9, 8, 10), ("1", 5, 4, 6), ("2", 6, 5, 7), ("x", 1), ("3", 2)), apart=("ROOT", "x"))
 
     assert [len(each) for each in paths(svg, "line")] == [1, 2, 1, 1]
-    assert [len(each) for each in paths(svg, "line reach")] == [2]  # the band of a point alone
+    assert [len(each) for each in paths(svg, "line reach")] == [2]  # the band of a single point
     assert [len(each) for each in paths(svg, "band")] == [4]
     assert len(titles(svg)) == 5
 
 
 @pytest.mark.parametrize(("value", "ends"), [(100.0, {"90", "100"}), (0.0, {"0.0", "1.0"}), (99.5, {"100"})])
-def test_the_axis_of_shares_ends_at_0_and_100(value, ends):
+def test_a_percentage_axis_stays_within_0_and_100(value, ends):
     for svg in all_charts([line("a", ("x", value))], "", limits=PERCENT):
         numbers = [float(each) for each in texts(svg) if NUMBER.fullmatch(each)]
         assert ends <= set(texts(svg))
         assert 0 <= min(numbers) < max(numbers) <= 100
 
 
-def test_counts_stand_under_their_places():
+def test_counts_are_below_their_places():
     marks = (Mark("1", 90, count=1234), Mark("2", 80, count=7), Mark("3+", 70))
 
     places = text_places(chart(Line("a", marks), title="T", x_title="length", y_title="LAS"))
@@ -230,11 +230,11 @@ def test_counts_stand_under_their_places():
     assert places["1"][1] < places["1.2k"][1] == places["7"][1] == places["n"][1] < places["length"][1]
 
 
-def test_a_chart_without_counts_has_no_place_for_them():
+def test_a_chart_without_counts_has_no_row_for_them():
     assert not [svg for svg in all_charts([line("a", ("b", 1))], "") if "n" in texts(svg)]
 
 
-def test_names_stand_at_the_ends_of_lines_that_end_apart():
+def test_names_are_at_the_ends_of_lines_if_they_do_not_overlap():
     svg = chart(line("high", (0, 5), (1, 9)), line("low", (0, 5), (1, 1)))
 
     assert texts(svg, "name start") == ["high", "low"]
@@ -251,13 +251,13 @@ def test_names_stand_at_the_ends_of_lines_that_end_apart():
         ("a name that takes too much of the room", [(0, 5), (1, 1)]),
     ],
 )
-def test_names_stand_in_a_legend_where_the_ends_would_meet(name, second):
+def test_names_are_in_a_legend_if_they_would_overlap_at_the_ends(name, second):
     places = text_places(chart(line("high", (0, 5), (1, 9)), line(name, *second), y_title="values"))
 
     assert places["high"][1] == places[name][1] < places["values"][1]
 
 
-def test_what_was_cut_off_is_shown_on_pointing():
+def test_shortened_text_has_a_tooltip():
     long = "a name that is much too long for the width of a chart, or of a phone"
 
     for svg in (chart(line(long, (0, 1), (1, 2))), chart(y_title=long), draw_rows([long], [], title="", x_title="")):
@@ -265,7 +265,7 @@ def test_what_was_cut_off_is_shown_on_pointing():
         assert [each.text[-1] for each in whole] == ["…"]
 
 
-def test_markers_are_small_where_points_stand_close():
+def test_markers_are_small_if_points_are_close_together():
     def radius(n_points: int) -> float:
         svg = chart(line("a", *[(number, 1) for number in range(n_points)]))
         group = next(each for each in drawn(svg).iter(SVG + "g") if each.find(SVG + "title") is not None)
@@ -274,7 +274,7 @@ def test_markers_are_small_where_points_stand_close():
     assert radius(20) == radius(3) > radius(60)
 
 
-def test_rows_stand_in_the_order_given_and_lines_beside_one_another():
+def test_rows_keep_their_order_and_lines_are_next_to_each_other():
     lines = [line("a", ("obj", 80.0), ("det", 90.0)), line("b", ("det", 95.0, 90.0, 99.0, 12))]
 
     svg = draw_rows(["det", "obj", "none"], lines, title="T", x_title="LAS")
@@ -290,7 +290,7 @@ def test_rows_stand_in_the_order_given_and_lines_beside_one_another():
     assert "12" in texts(svg)
 
 
-def test_a_long_chart_of_rows_has_its_ticks_at_both_ends():
+def test_a_long_chart_of_rows_has_ticks_at_top_and_bottom():
     def ticks(n_rows: int) -> int:
         names = [f"row {number}" for number in range(n_rows)]
         values = line("a", *[(name, 50.0 + number) for number, name in enumerate(names)])
@@ -299,7 +299,7 @@ def test_a_long_chart_of_rows_has_its_ticks_at_both_ends():
     assert (ticks(5), ticks(13)) == (1, 2)
 
 
-def test_steps_are_drawn_lower_and_every_step_is_written():
+def test_step_charts_are_flat_and_label_every_step():
     values = line("a", *[(t, 1.0 / (t + 1)) for t in range(4)])
 
     low = draw_steps([values], title="", y_title="REL")
@@ -309,16 +309,16 @@ def test_steps_are_drawn_lower_and_every_step_is_written():
 
 
 @pytest.mark.parametrize(("values", "n_strong"), [((-1, 2), 1), ((0, 2), 0), ((-2, 0), 0), ((3, 4), 0)])
-def test_zero_is_strong_only_where_values_lie_on_both_sides(values, n_strong):
+def test_the_zero_line_is_bold_only_between_negative_and_positive_values(values, n_strong):
     assert chart(line("a", *enumerate(values))).count('class="zero"') == n_strong
 
 
-def test_no_data_is_said():
+def test_a_chart_without_data_says_so():
     assert "length (no data)" in texts(chart(x_title="length"))
     assert titles(chart(Line("a", ()))) == []
 
 
-def test_a_point_alone_is_in_the_middle_and_equal_values_are_level():
+def test_a_single_point_is_in_the_middle_and_equal_values_have_equal_heights():
     one, level = chart(line("a", (7, 5.0)), x_title="x"), chart(line("a", (1, 5.0), (2, 5.0)))
 
     assert {"4.0", "5.0", "6.0", "7"} <= set(texts(one))
@@ -327,21 +327,21 @@ def test_a_point_alone_is_in_the_middle_and_equal_values_are_level():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e300])
-def test_what_is_no_number_cannot_be_drawn(value):
+def test_infinite_values_and_nan_are_an_error(value):
     for wrong in ((value, 1.0), (1, value), (1, 1.0, value, 2.0), (1, 1.0, 0.0, value)):
         with pytest.raises(ValueError, match="cannot be drawn"):
             Mark(*wrong)
 
 
-def test_half_a_band_and_two_points_at_one_place_are_refused():
-    with pytest.raises(ValueError, match="a band has a low and a high end"):
+def test_half_a_band_and_two_points_at_the_same_place_are_an_error():
+    with pytest.raises(ValueError, match="a band must have a low and a high end"):
         Mark(1, 1.0, low=0.5)
-    with pytest.raises(ValueError, match="first: two points at one place"):
+    with pytest.raises(ValueError, match="first: two points at the same place"):
         line("first", (1, 1.0), (1.0, 2.0))
 
 
 @given(st.lists(VALUES, max_size=6))
-def test_ticks_are_round_and_around_all_values(values):
+def test_ticks_are_round_and_enclose_all_values(values):
     ticks = nice_ticks(values)
 
     assert 2 <= len(ticks) <= 9
@@ -353,7 +353,7 @@ def test_ticks_are_round_and_around_all_values(values):
 
 
 @given(st.lists(st.floats(0, 100), max_size=6))
-def test_ticks_of_shares_are_around_all_of_them_and_never_leave_the_limits(shares):
+def test_percentage_ticks_enclose_all_values_within_the_limits(shares):
     ticks = nice_ticks(shares, limits=PERCENT)
 
     assert 0 <= ticks[0] < ticks[-1] <= 100
@@ -361,13 +361,13 @@ def test_ticks_of_shares_are_around_all_of_them_and_never_leave_the_limits(share
     assert ticks[-1] + 1e-6 >= max(shares, default=0)
 
 
-def test_a_value_beyond_the_limits_is_still_on_the_axis():
+def test_a_value_outside_the_limits_is_still_on_the_axis():
     assert nice_ticks([120.0], limits=PERCENT)[-1] >= 120
     assert nice_ticks([-20.0], limits=PERCENT)[0] <= -20
 
 
 @given(st.lists(st.floats(0, 300), max_size=20).map(sorted), st.data())
-def test_labels_that_are_kept_never_touch_and_no_more_could_be_kept(places, data):
+def test_labels_never_touch_and_as_many_as_possible_are_kept(places, data):
     widths = data.draw(st.lists(st.floats(1, 40), min_size=len(places), max_size=len(places)))
 
     def touch(kept: range) -> bool:
@@ -385,7 +385,7 @@ def line_colors(style: str) -> list[str]:
 
 
 def luminance(color: str) -> float:
-    """As WCAG 2 defines it."""
+    """Return the relative luminance as defined in WCAG 2."""
     red, green, blue = linear(color)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -413,7 +413,7 @@ WHITE = (0.9505, 1.0, 1.089)
 
 
 def seen(color: str, sight: str) -> tuple[float, float, float]:
-    """The colour in CIELAB as such eyes see it; a distance of about 2 can just be seen between two patches."""
+    """Return the colour in CIELAB as seen with this deficiency; a distance of about 2 is just noticeable."""
 
     def times(matrix, vector):
         return [sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix]
@@ -428,14 +428,14 @@ def seen(color: str, sight: str) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("sight", SIGHT)
 @pytest.mark.parametrize("style", [LIGHT, DARK], ids=["light", "dark"])
-def test_any_two_line_colors_are_told_apart_by_colour_blind_readers(sight, style):
+def test_line_colours_are_distinct_for_colour_blind_readers(sight, style):
     for one, other in combinations(line_colors(style), 2):
         distance = sum((a - b) ** 2 for a, b in zip(seen(one, sight), seen(other, sight), strict=True)) ** 0.5
         assert distance >= 20, (one, other)
 
 
 @pytest.mark.parametrize("style", [LIGHT, DARK], ids=["light", "dark"])
-def test_lines_and_letters_stand_out_from_the_paper(style):
+def test_lines_and_text_contrast_with_the_background(style):
     (paper,) = re.findall(r"\.paper { fill: (#\w+)", style)
     letters = re.findall(r"(?:text|\.name) { fill: (#\w+)", style)
 
@@ -446,7 +446,7 @@ def test_lines_and_letters_stand_out_from_the_paper(style):
     assert all(contrast(color, paper) >= 4.5 for color in letters)
 
 
-def test_ten_lines_can_be_told_apart_without_any_colour():
+def test_ten_lines_are_distinct_without_colour():
     looks = [(marker(n, 0, 0, 1), "hollow" in line_class(n), dash(n)) for n in range(10)]
     markers = [look[:2] for look in looks]
 
@@ -455,21 +455,21 @@ def test_ten_lines_can_be_told_apart_without_any_colour():
     assert len({marker(n, 0, 0, 1) for n in range(5)}) == len(MARKERS)
 
 
-def test_letters_are_at_least_11_pixels_high_on_a_phone_of_360():
+def test_text_is_at_least_11_pixels_high_on_a_phone():
     width = float(drawn(chart()).get("width"))
-    on_page = 360 - 2 * 8  # the page leaves half a letter on each side
+    on_page = 360 - 2 * 8  # the page has a margin of half a letter on each side
 
     for size in re.findall(r"([\d.]+)px", STYLE):
         assert float(size) * on_page / width >= 11
 
 
-def test_every_rule_of_the_style_is_for_charts_alone_and_print_is_light():
+def test_every_css_rule_applies_only_to_charts_and_print_is_light():
     for rule in re.findall(r"([^{}]+){", LIGHT) + re.findall(r"([^{}]+){", DARK):
         assert all(each.strip().startswith(".treefine-chart ") for each in rule.split(","))
     assert ".paper { fill: #ffffff; }" in LIGHT
     assert ".paper { fill: #ffffff; }" not in DARK
 
 
-def test_letters_are_drawn_as_large_as_they_are_measured():
+def test_font_sizes_in_the_style_match_the_measured_sizes():
     assert f"text {{ font: {_TEXT_SIZE}px " in STYLE
     assert f".title {{ font-size: {_TITLE_SIZE}px; " in STYLE

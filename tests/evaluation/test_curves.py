@@ -1,4 +1,4 @@
-"""The points of a curve and their bands, beside slow loops and udapi."""
+"""The points of a curve and their bands, compared with slow loops and udapi."""
 
 import io
 import re
@@ -33,7 +33,7 @@ def sentence(heads, labels="", upos=None):
 
 
 @given(by=st.sampled_from([*LOWEST]), number=st.integers(1, 200))
-def test_each_number_belongs_to_the_point_whose_name_covers_it(by, number):
+def test_each_number_belongs_to_the_point_whose_range_contains_it(by, number):
     name = point_of(by, number)
 
     low, high = re.fullmatch(r"(\d+)(?:-(\d+)|\+)?", str(name)).groups()
@@ -42,8 +42,8 @@ def test_each_number_belongs_to_the_point_whose_name_covers_it(by, number):
     assert isinstance(name, int) == (int(low) == end)
 
 
-def test_short_arcs_stand_alone_and_long_ones_together():
-    # Word 1 is the root; all others hang on it, so word n has an arc of length n - 1.
+def test_short_lengths_have_separate_points_and_long_lengths_share_them():
+    # Word 1 is the root and the head of all others, so word n has an arc of length n - 1.
     chain = sentence([0, *[1] * 40])
 
     points = points_of(load_pair([chain], [chain]), "dependency length")
@@ -58,9 +58,9 @@ def test_short_arcs_stand_alone_and_long_ones_together():
     ]
 
 
-def test_deep_words_stand_together_and_words_of_a_cycle_apart_from_all():
-    deep = sentence(range(12))  # each word hangs on the one before it
-    cycle = sentence([0, 1, 4, 3, *range(4, 12)])  # words 3 and 4 hang on each other, the rest below them
+def test_deep_words_share_a_point_and_words_in_cycles_have_another():
+    deep = sentence(range(12))  # each word is attached to the previous one
+    cycle = sentence([0, 1, 4, 3, *range(4, 12)])  # words 3 and 4 form a cycle, and the rest is below them
 
     points = points_of(load_pair([deep], [cycle], rule="conll09"), "distance to root", rule="conll09")
 
@@ -73,7 +73,7 @@ def test_deep_words_stand_together_and_words_of_a_cycle_apart_from_all():
     ]
 
 
-def test_sentences_are_sorted_by_tens_up_to_fifty():
+def test_sentences_are_grouped_by_tens_up_to_fifty():
     treebank = [sentence([0, *[1] * (n - 1)]) for n in (1, 10, 11, 50, 51, 90)]
 
     points = points_of(load_pair(treebank, treebank), "sentence length")
@@ -81,8 +81,8 @@ def test_sentences_are_sorted_by_tens_up_to_fifty():
     assert [(point.value, point.gold) for point in points] == [("1-10", 11), ("11-20", 11), ("41-50", 50), ("51+", 141)]
 
 
-def test_recall_goes_by_the_gold_tree_and_precision_by_the_system_tree():
-    # Gold: b and c hang on the root a. System: c hangs on b, so a and b are right, and the system alone has a depth 3.
+def test_recall_uses_the_gold_tree_and_precision_uses_the_system_tree():
+    # Gold: b and c attach to the root a. System: c attaches to b, so a and b are right; only the system has depth 3.
     gold, system = sentence([0, 1, 1]), sentence([0, 1, 2])
 
     one, two, three = points_of(load_pair([gold], [system]), "distance to root")
@@ -93,7 +93,7 @@ def test_recall_goes_by_the_gold_tree_and_precision_by_the_system_tree():
     assert (three.gold, three.system, three.precision, three.recall, three.f1) == (0, 1, 0, 0, 0)
 
 
-def test_the_most_frequent_label_comes_first_and_one_never_seen_in_gold_last():
+def test_labels_are_sorted_by_frequency_in_gold():
     gold, system = sentence([0, 1, 1, 1], "rbba"), sentence([0, 1, 1, 1], "rbzb")
 
     points = points_of(load_pair([gold], [system]), "label")
@@ -107,7 +107,7 @@ def test_the_most_frequent_label_comes_first_and_one_never_seen_in_gold_last():
 
 
 def slow_value(by, heads, labels, tags, word):
-    """What the definitions say, walked through for one word."""
+    """Return the value of one word, computed step by step from the definitions."""
     head = heads[word - 1]
     path = [word]
     while path[-1] and heads[path[-1] - 1] not in path:
@@ -138,7 +138,7 @@ def slow_value(by, heads, labels, tags, word):
 
 @st.composite
 def treebank_pairs(draw):
-    """Heads, labels and tags of a few sentences, twice."""
+    """Draw heads, labels and tags of a few sentences, for gold and for a system."""
     found = []
     for _ in range(draw(st.integers(1, 4))):
         n_words = draw(st.integers(1, 7))
@@ -153,7 +153,7 @@ def treebank_pairs(draw):
 
 @settings(max_examples=30)
 @given(treebank_pairs(), st.sampled_from([*PROPERTIES]), st.sampled_from(["UAS", "LAS"]))
-def test_points_and_bands_are_what_a_loop_over_drawn_sentences_would_count(treebank, by, metric):
+def test_points_and_bands_equal_those_of_a_slow_loop(treebank, by, metric):
     def slow_counts(drawn):
         counts = {}
         for tags, (heads, labels), (other_heads, other_labels) in (treebank[number] for number in drawn):
@@ -221,7 +221,7 @@ def test_udapi_finds_the_same_lengths_depths_and_non_projective_arcs(data):
 
 @settings(max_examples=30)
 @given(file_pairs(), st.sampled_from([*PROPERTIES]))
-def test_points_add_up_to_the_score_however_the_text_is_cut(files, by):
+def test_points_add_up_to_the_score_for_any_segmentation(files, by):
     pair = load_pair(*(read_treebank(io.BytesIO(text.encode())) for text in files))
     found = all_marks(pair)["LAS"]
 
@@ -233,7 +233,7 @@ def test_points_add_up_to_the_score_however_the_text_is_cut(files, by):
     assert all(0 <= point.low <= point.high <= 1 for point in points)
 
 
-def test_words_that_the_rule_leaves_out_are_in_no_point(data):
+def test_words_that_the_rule_ignores_are_in_no_point(data):
     gold = [next(read_treebank(data / "penn.conllx"))]
 
     pair = load_pair(gold, gold, rule="ptb")
@@ -244,7 +244,7 @@ def test_words_that_the_rule_leaves_out_are_in_no_point(data):
     assert "punct" not in [each.value for each in points_of(pair, "label", rule="ptb")]
 
 
-def test_a_treebank_of_punctuation_alone_has_no_points_where_that_is_left_out():
+def test_a_treebank_of_only_punctuation_has_no_points_if_the_rule_ignores_it():
     dots = Sentence.of_words([".", "!"]).with_graph(Graph.of_words([0, 1], ["root", "punct"]))
 
     assert points_of(load_pair([dots], [dots], rule="conllx"), "label", rule="conllx") == ()
@@ -256,19 +256,19 @@ def test_a_treebank_of_punctuation_alone_has_no_points_where_that_is_left_out():
         ((2, 1, 1, 1), 2 / 3),
         ((3, 2, 0, 0), 0),
         ((0, 0, 0, 0), None),
-        ((0, 3, 0, 0), 0),  # precision is 0, so F1 is, whatever recall may be
-        ((0, 3, 0, 2), None),  # right words, which stand at another depth in gold: of what is recall a share?
+        ((0, 3, 0, 0), 0),  # precision is 0, so F1 is 0 for any recall
+        ((0, 3, 0, 2), None),  # right words that are at another depth in gold, so recall has no words
         ((3, 0, 0, 0), 0),
         ((3, 0, 2, 0), None),
     ],
 )
-def test_f1_is_open_where_it_needs_the_share_of_no_words(totals, f1):
+def test_f1_is_undefined_if_precision_or_recall_has_no_words(totals, f1):
     found = f1_of_kinds(np.array(totals, dtype=float))
 
     assert found == pytest.approx(np.nan if f1 is None else f1, nan_ok=True)
 
 
-def test_the_band_of_a_large_sample_is_that_of_the_normal_distribution():
+def test_the_band_of_a_large_sample_matches_the_normal_distribution():
     right, wrong = sentence([0, 1]), sentence([2, 0])
     gold, system = [right] * 400, [right] * 300 + [wrong] * 100  # F1 is 0.75, its deviation sqrt(0.75 * 0.25 / 400)
 
@@ -278,7 +278,7 @@ def test_the_band_of_a_large_sample_is_that_of_the_normal_distribution():
     assert (point.low, point.high) == pytest.approx((0.75 - 1.96 * 0.02165, 0.75 + 1.96 * 0.02165), abs=0.005)
 
 
-def test_one_sentence_has_a_band_without_width():
+def test_one_sentence_has_a_band_of_zero_width():
     (point,) = points_of(load_pair([sentence([0, 1, 1])], [sentence([0, 1, 2])]), "sentence length")
 
     assert point.low == point.high == pytest.approx(2 / 3)
@@ -297,7 +297,7 @@ def test_bands_do_not_depend_on_how_many_kinds_are_counted_at_once(data, monkeyp
 
 @settings(max_examples=20)
 @given(treebank_pairs(), treebank_pairs(), st.sampled_from([*PROPERTIES]))
-def test_joined_tallies_are_those_of_the_joined_files(one, two, by):
+def test_joined_tallies_equal_the_tallies_of_joined_files(one, two, by):
     def pair_of(treebank):
         return load_pair(*([sentence(each[s][0], each[s][1], upos=each[0]) for each in treebank] for s in (1, 2)))
 

@@ -1,4 +1,4 @@
-"""What an analysis says of whole treebanks: the same as the scorer, the significance test and a loop over sentences."""
+"""Analyses of whole treebanks agree with the scorer, the significance tests and a loop over sentences."""
 
 import io
 from dataclasses import replace
@@ -30,7 +30,7 @@ def sentence(heads, labels=None, name="w"):
 
 @pytest.fixture
 def files(data, tmp_path):
-    """Gold and two systems that cut the text otherwise, in two halves."""
+    """Return gold and two systems with different segmentation, each in two halves."""
     sentences = list(read_treebank(data / "en_ewt-sample.conllu"))
     paths = {}
     for half, part in (("one", sentences[:12]), ("two", sentences[12:])):
@@ -44,7 +44,7 @@ def files(data, tmp_path):
     return paths
 
 
-def test_scores_confusions_and_significance_are_those_of_the_commands(files):
+def test_scores_confusions_and_significance_equal_those_of_the_commands(files):
     gold, systems = files["one"]
 
     (found,) = analyse([read_parsed("one", gold, systems)])
@@ -60,7 +60,7 @@ def test_scores_confusions_and_significance_are_those_of_the_commands(files):
         assert found.head_confusions[name] == head_confusions(pair, marks["UAS"])
 
 
-def test_treebanks_together_are_one_treebank_of_all_their_sentences(files, tmp_path):
+def test_several_treebanks_together_count_as_one_treebank(files, tmp_path):
     names = ("gold", "s1", "s2")
     for name in names:
         paths = [each[0] if name == "gold" else each[1][name] for each in files.values()]
@@ -79,7 +79,7 @@ def test_treebanks_together_are_one_treebank_of_all_their_sentences(files, tmp_p
     assert one == analyse([read_parsed("one", *files["one"])])[0]
 
 
-def test_the_sentences_that_gained_most_come_first_and_then_those_that_lost_most():
+def test_the_largest_gains_come_first_and_then_the_largest_losses():
     gold = [sentence([0, 1, 1, 1], name=f"s{n}-") for n in range(5)]
     heads = {  # and how many more the second has right
         "first": [[0, 1, 1, 2], [0, 1, 1, 1], [0, 1, 1, 1], [0, 3, 1, 2], [0, 1, 1, 1]],
@@ -98,7 +98,7 @@ def test_the_sentences_that_gained_most_come_first_and_then_those_that_lost_most
     assert most.trees == {name: (trees[3],) for name, trees in systems.items()}
 
 
-def test_the_first_of_three_systems_is_compared_with_each_other_one():
+def test_the_first_of_three_systems_is_compared_with_each_of_the_others():
     gold = [sentence([0, 1, 1])]
     systems = {"a": [sentence([0, 1, 2])], "b": gold, "c": gold}
 
@@ -112,7 +112,7 @@ def test_the_first_of_three_systems_is_compared_with_each_other_one():
     assert count_resamplings(1, 3) == 300
 
 
-def test_of_equal_differences_the_earlier_ones_are_listed():
+def test_of_equal_differences_the_earlier_sentences_are_listed():
     gold = [sentence([0, 1, 1], name=f"s{n}-") for n in range(300)]
     heads = {0: [2, 0, 1], 1: [0, 1, 2], 2: [0, 1, 1]}  # with 2, 1 and 0 errors in turn
     system = [sentence(heads[n % 3], name=f"s{n}-") for n in range(300)]
@@ -123,7 +123,7 @@ def test_of_equal_differences_the_earlier_ones_are_listed():
 
 
 @pytest.mark.parametrize("n_treebanks", [1, 2])
-def test_progress_hears_of_all_resamplings(n_treebanks):
+def test_progress_counts_all_resamples(n_treebanks):
     gold = [sentence([0, 1, 1])]
     parsed = read_parsed("t", gold, {"a": gold, "b": gold, "c": gold})
     heard = []
@@ -133,7 +133,7 @@ def test_progress_hears_of_all_resamplings(n_treebanks):
     assert sum(heard) == count_resamplings(n_treebanks, 3)
 
 
-def test_one_system_alone_has_its_worst_sentences_listed_and_nothing_to_be_compared_with():
+def test_a_single_system_lists_its_worst_sentences():
     gold = [sentence([0, 1, 1]), sentence([0, 1, 1], name="v"), sentence([0, 1], name="u")]
     system = [sentence([0, 1, 2]), sentence([2, 0, 2], name="v"), gold[2]]
 
@@ -146,13 +146,13 @@ def test_one_system_alone_has_its_worst_sentences_listed_and_nothing_to_be_compa
 
 @settings(max_examples=40)
 @given(file_pairs())
-def test_however_the_text_is_cut_the_trees_of_a_difference_are_those_that_share_text_with_gold(files):
+def test_a_difference_has_all_trees_that_share_text_with_the_gold_sentence(files):
     gold, system = ([*read_treebank(io.BytesIO(text.encode()))] for text in files)
 
     (found,) = analyse([read_parsed("t", gold, {"s": system})], examples=100)
 
     def places(sentences):
-        """Which characters of the text each sentence has."""
+        """Return the characters that each sentence covers."""
         ends = list(accumulate([len("".join(token.form for token in each.tokens())) for each in sentences], initial=0))
         return [set(range(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
 
@@ -171,7 +171,7 @@ def test_however_the_text_is_cut_the_trees_of_a_difference_are_those_that_share_
 
 
 @pytest.mark.parametrize("blank", ["gold", "system"])
-def test_without_labels_heads_alone_are_counted(blank):
+def test_without_labels_only_heads_are_counted(blank):
     labelled = sentence([0, 1, 1], ["root", "a", "b"])
     bare = sentence([0, 1, 1], ["_"] * 3)
     gold, system = ([bare], [labelled]) if blank == "gold" else ([labelled], [bare])
@@ -185,7 +185,7 @@ def test_without_labels_heads_alone_are_counted(blank):
     assert (found.comparison.scores, found.differences) == ({"s": 1, "other": 1}, ())
 
 
-def test_a_system_with_cycles_is_analysed_and_they_are_counted():
+def test_cycles_of_a_system_are_accepted_and_counted():
     gold = [sentence([0, 1, 1]), sentence([0, 1], name="v")]
     system = [sentence([0, 3, 2]), sentence([0, 0], name="v")]
 
@@ -201,7 +201,7 @@ def test_a_system_with_cycles_is_analysed_and_they_are_counted():
     assert found.scores["s"]["UAS"].correct == 2
 
 
-def test_gold_with_cycles_is_refused_as_the_official_scorer_does():
+def test_gold_with_cycles_is_rejected_as_by_the_official_scorer():
     with pytest.raises(TreebankError, match="The heads form a cycle: 2 -> 3 -> 2"):
         read_parsed("t", [sentence([0, 3, 2])], {"s": [sentence([0, 1, 1])]})
 

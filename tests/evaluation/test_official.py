@@ -1,4 +1,4 @@
-"""Our CoNLL 2018 scores are the official ones, on real, corrupted and generated files."""
+"""Our CoNLL 2018 scores equal the official ones on real, corrupted and generated files."""
 
 import io
 import lzma
@@ -29,12 +29,12 @@ from tests.support.generated import file_pairs
 from treefine import Sentence, evaluate, read_treebank
 from treefine.evaluation.tables import score_table
 
-VARIANTS_OF_A_FILE = 16  # 17 treebanks beside the checkout: 272 in all
+VARIANTS_OF_A_FILE = 16  # for each of 17 treebanks: 272 in all
 WHOLE = ("el_gdt", "fr_sequoia", "he_htb", "it_partut", "ja_gsd", "tr_imst", "ug_udt", "zh_gsd")  # in six scripts
 
 
 def sample(path, start=0) -> list[Sentence]:
-    """Ten sentences, each with its neighbours, so that joins make sense."""
+    """Return ten consecutive sentences, so that joining neighbours makes sense."""
     return list(islice(read_treebank(path), start, start + 10))
 
 
@@ -72,7 +72,7 @@ def test_a_corrupted_fixture_scores_as_in_the_official_scripts(seed):
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_gold", [False, True], ids=["system", "gold"])
-def test_what_the_official_script_refuses_is_refused(fault, is_gold):
+def test_files_that_the_official_script_rejects_are_rejected(fault, is_gold):
     good = text_of(sample(DATA / "en_ewt-sample.conllu"))
     bad = FAULTS[fault](good, random.Random(1))
     files = (bad, good) if is_gold else (good, bad)
@@ -81,11 +81,11 @@ def test_what_the_official_script_refuses_is_refused(fault, is_gold):
         official(*files)
     with pytest.raises(RefusedError) as refusal:
         ours(*files)
-    assert str(refusal.value).startswith("<stream>")  # the message names the file, and nothing else went wrong
+    assert str(refusal.value).startswith("<stream>")  # the message starts with the file
 
 
-def test_no_damage_to_a_file_makes_the_scorers_disagree():
-    """What the script refuses we refuse; what both accept they score alike; and nothing is ever a traceback."""
+def test_our_scorer_and_the_official_script_agree_on_damaged_files():
+    """Check that we reject all files that the script rejects, and give the same scores for all others."""
     lines = (DATA / "constructs.conllu").read_text().split("\n")
     text = "\n".join(line for line in lines if not line.startswith("1.1\t"))  # see the last test of this file
     accepted = 0
@@ -123,7 +123,7 @@ def test_an_independent_implementation_counts_the_same(seed):
     assert found == udapi(gold, system)
 
 
-def test_the_table_is_printed_as_the_official_script_prints_it(tmp_path):
+def test_the_table_looks_like_that_of_the_official_script(tmp_path):
     sentences = sample(DATA / "en_ewt-sample.conllu")
     gold, system = text_of(sentences), corrupt(sentences, 3)
     script = official_script()
@@ -139,7 +139,7 @@ def test_the_table_is_printed_as_the_official_script_prints_it(tmp_path):
     assert table.split("\n")[2 : 2 + len(lines)] == lines
 
 
-def test_an_empty_node_inside_a_multiword_token_is_valid_though_the_script_of_2018_refuses_it():
+def test_an_empty_node_inside_a_multiword_token_is_accepted_unlike_in_the_2018_script():
     text = (
         "1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\t_\t_\t_\t2\tdep\t_\t_\n"
         "1.1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n2\tb\t_\t_\t_\t_\t0\troot\t_\t_\n\n"

@@ -1,4 +1,4 @@
-"""What each step corrects: counted on trees small enough to count by eye, and shown as tables, a page, JSON and CSV."""
+"""Refinement analysis: counts on trees small enough to check by eye, and output as tables, a page, JSON and CSV."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ from treefine.treebank.graph import Arcs
 
 
 def arcs(*words):
-    """Arcs from pairs such as "2 nsubj"; a dash is a missing head."""
+    """Return arcs from pairs such as "2 nsubj"; a dash is a missing head."""
     cells = [word.split() for word in words]
     return Arcs(tuple(None if head == "-" else int(head) for head, _ in cells), tuple(label for _, label in cells))
 
@@ -40,7 +40,7 @@ def sentence(tree, name="s"):
     return replace(made.with_graph(Graph.of_words(tree.heads, tree.labels)), comments=(f"# sent_id = {name}",))
 
 
-#  a projective tree of four words, and a non-projective one of four: its first arc, 3 -> 1, crosses 2's arc from ROOT
+# A projective and a non-projective tree of four words; in the second, arc 3 -> 1 crosses the arc from ROOT to 2.
 EVEN = arcs("2 det", "3 nsubj", "0 root", "3 obj")
 CROSSED = arcs("3 det", "0 root", "2 obj", "2 punct")
 GOLD = [sentence(EVEN, "even"), sentence(CROSSED, "crossed")]
@@ -57,39 +57,39 @@ def counted():
     return refinement_of(GOLD, STEPS, first=0, name="tiny")
 
 
-def test_each_step_has_its_scores_and_the_share_of_errors_it_removes(counted):
+def test_each_step_has_scores_and_the_share_of_errors_it_removes(counted):
     las, uas = counted.attachment["LAS"], counted.attachment["UAS"]
 
     assert las == StepCounts(8, (8, 8, 8), (4, 6, 7))
     assert las.f1 == (0.5, 0.75, 0.875)
-    assert las.reductions == (0.5, 0.5)  # of four errors two go, then of two one
+    assert las.reductions == (0.5, 0.5)  # first 2 of 4 errors removed, then 1 of 2
     assert las.total == 0.75
     assert uas == StepCounts(8, (8, 8, 8), (6, 6, 7))
     assert counted.steps == range(3)
 
 
-def test_a_label_counts_in_gold_and_in_each_steps_trees(counted):
+def test_labels_are_counted_in_gold_and_in_the_trees_of_each_step(counted):
     assert counted.labels["obj"] == StepCounts(2, (3, 2, 2), (1, 1, 1))
     assert counted.labels["nsubj"] == StepCounts(1, (0, 1, 1), (0, 1, 1))
     assert counted.labels["dep"] == StepCounts(0, (1, 0, 0), (0, 0, 0))
     assert counted.labels["obj"].reductions == pytest.approx((1 / 6, 0))  # F1 from 2/5 to 1/2: errors 3/5 to 1/2
 
 
-def test_words_are_sorted_by_the_projectivity_of_the_gold_tree_alone(counted):
+def test_words_are_grouped_by_the_projectivity_of_the_gold_tree(counted):
     assert counted.projectivity == {
         "non-projective": StepCounts(4, (4, 4, 4), (2, 3, 3)),
         "projective": StepCounts(4, (4, 4, 4), (2, 3, 4)),
     }
 
 
-def test_a_sentence_whose_tree_stays_has_converged_if_nothing_else_is_told(counted):
-    told = refinement_of(GOLD, STEPS, first=0, converged=[0, 2])
+def test_by_default_a_sentence_whose_tree_stays_has_converged(counted):
+    explicit = refinement_of(GOLD, STEPS, first=0, converged=[0, 2])
 
     assert counted.converged == (0, 1)
-    assert told.converged == (0, 2)
+    assert explicit.converged == (0, 2)
 
 
-def test_corrected_sentences_end_right_and_spoiled_ones_begin_right(counted):
+def test_corrected_sentences_end_right_and_spoiled_sentences_start_right(counted):
     backwards = refinement_of(GOLD, STEPS[::-1], first=0)
 
     (corrected,), (spoiled,) = counted.corrected, backwards.spoiled
@@ -98,7 +98,7 @@ def test_corrected_sentences_end_right_and_spoiled_ones_begin_right(counted):
     assert counted.spoiled == backwards.corrected == ()
 
 
-def test_the_shortest_example_comes_first_and_the_earlier_of_two_as_long():
+def test_examples_are_sorted_by_length_and_then_by_place():
     short, long = arcs("0 root"), arcs("2 det", "0 root")
     gold = [sentence(long, "a"), sentence(short, "b"), sentence(long, "c"), sentence(short, "d")]
     wrong = [arcs("2 obj", "0 root"), arcs("0 dep"), arcs("0 det", "0 root"), arcs("0 dep")]
@@ -118,14 +118,14 @@ def test_a_word_without_a_head_is_wrong_whatever_its_label():
     assert found.attachment["LAS"].total == 1
 
 
-def test_a_step_without_errors_before_it_removes_no_share():
+def test_a_step_after_trees_without_errors_has_no_reduction():
     found = refinement_of(GOLD[:1], [[EVEN], [EVEN], [STEPS[0][0]]], first=0)
 
     assert found.attachment["LAS"].reductions == (None, None)
     assert found.attachment["LAS"].total is None
 
 
-def test_subtypes_count_as_their_main_type_in_ud_and_not_elsewhere():
+def test_only_ud_ignores_label_subtypes():
     gold, parsed = [sentence(arcs("2 nmod:poss", "0 root"))], [arcs("2 nmod", "0 root")]
 
     ud, other = (refinement_of(gold, [parsed, parsed], first=0, rule=rule) for rule in ("conll18", "conll09"))
@@ -135,7 +135,7 @@ def test_subtypes_count_as_their_main_type_in_ud_and_not_elsewhere():
     assert (ud.labels.keys(), other.labels.keys()) == ({"nmod", "root"}, {"nmod", "nmod:poss", "root"})
 
 
-def test_punctuation_that_the_rule_leaves_out_is_in_no_count():
+def test_punctuation_that_the_rule_ignores_is_not_counted():
     words = Sentence.of_words(["Go", "!"], xpos=["VB", "."])
     gold = [words.with_graph(Graph.of_words([0, 1], ["root", "punct"]))]
     wrong = arcs("0 root", "0 punct")
@@ -147,7 +147,7 @@ def test_punctuation_that_the_rule_leaves_out_is_in_no_count():
     assert found.labels.keys() == {"root"}
 
 
-def test_a_gold_graph_that_is_no_tree_is_refused_with_its_place():
+def test_a_gold_graph_that_is_not_a_tree_is_an_error_with_its_place():
     gold = [sentence(arcs("2 det", "1 obj"), "loop")]
 
     with pytest.raises(TreebankError, match="loop.*cycle"):
@@ -155,7 +155,7 @@ def test_a_gold_graph_that_is_no_tree_is_refused_with_its_place():
 
 
 @pytest.mark.parametrize("trees", [[STEPS[0][:1]], [[EVEN, arcs("0 root")]]])
-def test_trees_of_other_sentences_are_a_fault_of_the_caller(trees):
+def test_trees_of_other_sentences_are_an_error(trees):
     with pytest.raises(ValueError, match="zip|a tree of 1 words for a sentence of 4"):
         refinement_of(GOLD, trees, first=0)
 
@@ -169,14 +169,14 @@ def trees(draw, n_words):
 
 @st.composite
 def treebanks(draw):
-    """Gold trees, and those of two to four steps."""
+    """Draw gold trees and the trees of two to four steps."""
     lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     gold, *steps = ([draw(trees(length)) for length in lengths] for _ in range(draw(st.integers(3, 5))))
     return gold, steps
 
 
 @given(treebanks())
-def test_all_counts_are_those_of_the_scorer_and_of_slow_loops(treebank):
+def test_all_counts_equal_those_of_the_scorer_and_of_slow_loops(treebank):
     gold_trees, steps = treebank
     gold = [sentence(tree) for tree in gold_trees]
 
@@ -203,7 +203,7 @@ def test_all_counts_are_those_of_the_scorer_and_of_slow_loops(treebank):
 
 
 def slow_words(gold, system):
-    """Gold label, system label, whether head and label are right, and the kind of the gold tree, of each word."""
+    """Return, for each word: gold label, system label, whether head and label are right, and the kind of gold tree."""
     kind = "projective" if is_drawn_without_crossings(gold.heads) else "non-projective"
     for head, label, other_head, other in zip(*gold, *system, strict=True):
         label, other = label.split(":")[0], other.split(":")[0]
@@ -211,7 +211,7 @@ def slow_words(gold, system):
 
 
 def is_drawn_without_crossings(heads):
-    """No two arcs of a tree cross if they are drawn above the words, ROOT being left of them."""
+    """Return whether no two arcs cross when drawn above the words, with ROOT on the left."""
     spans = [tuple(sorted((word, head))) for word, head in enumerate(heads, start=1)]
     return not any(a < c < b < d for a, b in spans for c, d in spans)
 
@@ -228,7 +228,7 @@ def labels_at(found, t):
 
 
 @given(treebanks(), treebanks())
-def test_treebanks_together_are_one_treebank_of_all_their_sentences(one, other):
+def test_several_treebanks_together_count_as_one_treebank(one, other):
     n_steps = min(len(one[1]), len(other[1]))
     parts = [refinement_of([sentence(tree) for tree in gold], steps[:n_steps], first=0) for gold, steps in (one, other)]
     joined = [a + b for a, b in zip(one[1][:n_steps], other[1][:n_steps], strict=True)]
@@ -238,7 +238,7 @@ def test_treebanks_together_are_one_treebank_of_all_their_sentences(one, other):
     assert together(parts, name="both") == whole
 
 
-def test_the_mean_of_seeds_has_the_mean_of_their_scores_and_the_first_ones_examples(counted):
+def test_the_mean_of_seeds_averages_scores_and_keeps_the_examples_of_the_first(counted):
     other = refinement_of(GOLD, [STEPS[0], STEPS[0], STEPS[0]], first=0)
 
     both = mean([counted, other], name="both")
@@ -256,15 +256,18 @@ def test_a_model_with_fewer_steps_keeps_its_last_trees(counted):
     both = together([counted, shorter], name="both")
 
     assert both.attachment["LAS"].correct == (8, 12, 13)
-    assert both.converged == (0, 3)  # of the shorter one all sentences, in the step that it does not make
+    assert both.converged == (
+        0,
+        3,
+    )  # in the step that the shorter model does not make, all its sentences have converged
 
 
-def test_models_with_and_without_initial_parses_are_not_counted_together(counted):
+def test_models_with_and_without_initial_parses_cannot_be_counted_together(counted):
     with pytest.raises(ValueError, match="initial parse"):
         together([counted, refinement_of(GOLD, STEPS, first=1)], name="both")
 
 
-def test_labels_are_ranked_by_the_reduction_of_all_steps_and_rare_ones_left_out(counted):
+def test_labels_are_ranked_by_total_reduction_without_rare_labels(counted):
     labels = {
         "better": StepCounts(10, (10, 10), (5, 8)),
         "best": StepCounts(10, (10, 10), (5, 9)),
@@ -284,7 +287,7 @@ def test_labels_are_ranked_by_the_reduction_of_all_steps_and_rare_ones_left_out(
 COSTS = Costs("cpu", 34_600_000, 28_000_000, 1.5, (4.0, 1.0), (2, 1))
 
 
-def test_the_tables_have_the_papers_layout(counted):
+def test_the_tables_have_the_layout_of_the_paper(counted):
     steps, labels, projectivity = by_step(counted), by_label(counted, least=1, most=2), by_projectivity(counted)
     costs = costs_table(COSTS)
 
@@ -300,8 +303,8 @@ def test_the_tables_have_the_papers_layout(counted):
         ("det", "2", "+0.00 %", "+100.00 %", "+100.00 %"),
         ("nsubj", "1", "+100.00 %", "–", "+100.00 %"),
     )
-    assert "The first 2 of the types with at least 1 gold words" in labels.note
-    assert ". Types with at least 1 gold words" in by_label(counted, least=1).note
+    assert "The first 2 labels with at least 1 gold words" in labels.note
+    assert ". All labels with at least 1 gold words" in by_label(counted, least=1).note
     assert projectivity.rows == (
         ("non-projective", "4", "+50.00 %", "+0.00 %", "+50.00 %"),
         ("projective", "4", "+50.00 %", "+100.00 %", "+100.00 %"),
@@ -309,12 +312,12 @@ def test_the_tables_have_the_papers_layout(counted):
     assert costs.rows == (
         ("sentences refined", "–", "2", "1", "3"),
         ("seconds", "1.50", "4.00", "1.00", "6.50"),
-        ("milliseconds a sentence", "–", "2000.00", "1000.00", "–"),
+        ("milliseconds per sentence", "–", "2000.00", "1000.00", "–"),
     )
     assert "34.6 million parameters and 28.0 million in its initial parser, here on cpu" in costs.note
 
 
-def test_without_initial_parses_the_steps_begin_at_1_and_that_is_said(counted):
+def test_without_initial_parses_steps_start_at_1_and_a_note_says_so(counted):
     later = replace(counted, first=1)
 
     assert by_step(later).header == ("", "t = 1", "t = 2", "t = 3", "all steps")
@@ -323,12 +326,12 @@ def test_without_initial_parses_the_steps_begin_at_1_and_that_is_said(counted):
     assert summary_of(counted) == "2 sentences, 8 words, t = 0 to 2."
 
 
-def test_that_new_tags_keep_the_first_step_from_converging_is_said_where_they_do(counted):
-    rule = "a sentence that lacked some does not converge before t = 2"
+def test_a_note_says_that_predicted_tags_delay_convergence(counted):
+    rule = "A sentence with predicted tags cannot converge before t = 2"
 
     assert rule in by_step(replace(counted, predicts_tags=True)).note
     assert rule not in by_step(counted).note
-    assert rule not in by_step(replace(counted, predicts_tags=True, first=1)).note  # which tells nothing of t = 1
+    assert rule not in by_step(replace(counted, predicts_tags=True, first=1)).note  # without a note about t = 1
     several = together([counted, replace(counted, predicts_tags=True)], name="both")
     assert several.predicts_tags
 
@@ -341,14 +344,14 @@ def test_a_kind_without_gold_words_has_no_errors_to_reduce(counted):
     assert table.rows[0] == ("non-projective", "0", "–", "–", "–")
 
 
-def test_a_step_that_no_sentence_reached_has_no_time_a_sentence():
+def test_a_step_that_no_sentence_reached_has_no_time_per_sentence():
     table = costs_table(replace(COSTS, initial_seconds=None, sentences=(2, 0)))
 
     assert table.rows[1][1] == "–"
     assert table.rows[2][-2] == "–"
 
 
-def test_json_holds_all_counts(counted):
+def test_json_has_all_counts(counted):
     (values,) = json.loads(refinement_json([(counted, COSTS)], "Tiny"))["treebanks"]
 
     assert values["t"] == [0, 1, 2]
@@ -359,7 +362,7 @@ def test_json_holds_all_counts(counted):
     assert values["costs"]["seconds"] == [4.0, 1.0]
 
 
-def test_csv_has_a_row_for_each_number_of_words_and_each_step(counted):
+def test_csv_has_one_row_per_count_and_step(counted):
     read = list(csv.DictReader(io.StringIO(refinement_csv([(counted, COSTS)]))))
 
     (las,) = [row for row in read if (row["table"], row["kind"], row["t"]) == ("attachment", "LAS", "2")]
@@ -372,18 +375,18 @@ def test_csv_has_a_row_for_each_number_of_words_and_each_step(counted):
 
 
 def parsed(page):
-    """The page as XML; its first line names HTML."""
+    """Return the page as XML, without its first line (the doctype)."""
     return ElementTree.fromstring(page.partition("\n")[2])
 
 
-def test_the_page_shows_every_number_of_the_tables_and_draws_the_examples(counted):
+def test_the_page_shows_all_numbers_and_draws_the_examples(counted):
     page = "".join(refinement_page([(counted, COSTS)], "Refinement of a <b>"))
 
     shown = {cell.text for cell in parsed(page).iter() if cell.tag in ("td", "th")}
     for table in (by_step(counted), by_label(counted), by_projectivity(counted), costs_table(COSTS)):
         assert {cell for row in table.rows for cell in row} <= shown
-    assert "1 of 2 are wrong in the first tree and all right in the last." in page
-    assert "0 of 2 are all right in the first tree and wrong in the last." in page
+    assert "1 of 2 sentences are wrong in the first tree and completely right in the last." in page
+    assert "0 of 2 sentences are completely right in the first tree and wrong in the last." in page
     assert "initial parse: 2 of 4 words wrong" in page
     assert "step 2: right, as gold" in page
 
@@ -398,7 +401,7 @@ def test_several_treebanks_have_a_table_of_contents(counted):
     assert {section.attrib.get("id") for section in page.iter("section")} >= {"t1", "t2"}
 
 
-def test_a_spoiled_sentence_is_right_first_and_says_how_much_of_it_is_wrong():
+def test_a_spoiled_sentence_says_how_many_words_are_wrong_at_the_end():
     found = refinement_of(GOLD, STEPS[::-1], first=0)
 
     before, after = example_pictures(found.spoiled[0], found.steps, is_corrected=False)
@@ -408,7 +411,7 @@ def test_a_spoiled_sentence_is_right_first_and_says_how_much_of_it_is_wrong():
     assert after.changed == {1, 2}
 
 
-def test_a_long_example_has_one_word_a_line_and_its_name_below():
+def test_a_long_example_has_one_word_per_line_and_its_name_below():
     n_words = 201
     first, last = (arcs("0 root", *[f"1 {label}"] * (n_words - 1)) for label in ("obj", "obl"))
     found = refinement_of([sentence(last, "long & wide")], [[first], [last]], first=0)
@@ -421,7 +424,7 @@ def test_a_long_example_has_one_word_a_line_and_its_name_below():
     assert (figure.get("aria-label"), figure[3].text) == ("long & wide", "long & wide")
 
 
-def test_the_axes_of_scores_end_at_0_and_100():
+def test_score_axes_stay_within_0_and_100():
     gold, wrong = (arcs("0 root", *[f"1 {label}"] * 40) for label in ("obj", "obl"))
     perfect, hopeless = (refinement_of([sentence(gold)], [[tree], [tree]], first=0) for tree in (gold, wrong))
 
@@ -433,7 +436,7 @@ def test_the_axes_of_scores_end_at_0_and_100():
     assert ">-1.0<" not in worst
 
 
-def test_an_initial_parse_without_some_heads_can_be_drawn():
+def test_an_initial_parse_with_missing_heads_can_be_drawn():
     gold = [sentence(arcs("2 det", "0 root"))]
     found = refinement_of(gold, [[arcs("- _", "0 root")], [gold[0].graph.arcs]], first=0)
 
@@ -448,7 +451,7 @@ def test_an_initial_parse_without_some_heads_can_be_drawn():
     counts=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=2, max_size=4),
     first=st.integers(0, 1),
 )
-def test_any_names_and_counts_make_a_page(name, label, counts, first):
+def test_any_names_and_counts_make_a_valid_page(name, label, counts, first):
     gold = max(correct for correct, _ in counts) + 25
     made = StepCounts(gold, tuple(gold + more for _, more in counts), tuple(correct for correct, _ in counts))
     base = refinement_of(GOLD, STEPS[: len(counts)] + STEPS[:1] * (len(counts) - 3), first=first, name=name)

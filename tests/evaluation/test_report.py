@@ -34,7 +34,7 @@ def parsed(heads, labels, forms=("Dogs", "bark", "loudly")) -> Sentence:
 
 
 def parsed_words(forms, label: str) -> Sentence:
-    """All words hang on the first."""
+    """Return a sentence in which all words are attached to the first."""
     graph = Graph.of_words([0, *[1] * (len(forms) - 1)], ["root", *[label] * (len(forms) - 1)])
     return Sentence.of_words(list(forms)).with_graph(graph)
 
@@ -50,7 +50,7 @@ def analysed(systems, *, gold=(GOLD,), name="toy", rule="conll18") -> list[Analy
 
 
 def page_of(analyses, title="Report") -> ElementTree.Element:
-    """The page as a browser's parser would see it, for it is valid XML too."""
+    """Return the parsed page; it is valid XML as well as HTML."""
     return ElementTree.fromstring("".join(report_page(analyses, title)).replace("<!DOCTYPE html>", ""))
 
 
@@ -59,16 +59,16 @@ def section(page, name: str) -> ElementTree.Element:
 
 
 def table_rows(element) -> list[list[str]]:
-    """The first table below an element; cells have their whole text."""
+    """Return the text of all cells of the first table in an element."""
     return [["".join(cell.itertext()) for cell in row] for row in next(element.iter("table")).iter("tr")]
 
 
 def marked(svg) -> list[str]:
-    """What is said of the arcs that are marked as wrong."""
+    """Return the tooltips of the arcs that are marked as wrong."""
     return [each.findtext(SVG + "title") for each in svg.iter(SVG + "g") if each.get("class") == "changed"][::2]
 
 
-def test_the_page_has_its_parts_in_order_and_every_link_leads_somewhere():
+def test_the_page_has_its_parts_in_order_and_no_broken_links():
     page = page_of(analysed({"A": [GOLD], "B": [WRONG_HEAD]}), "A & B")
 
     assert page.findtext("body/h1") == "A & B"
@@ -93,10 +93,10 @@ def test_a_page_needs_no_script_and_nothing_from_elsewhere():
     assert not re.search(r"<script|src=|url\(|@import|href=\"[^#]", text)
     assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg\")", text)
     assert "prefers-color-scheme: dark" in text
-    assert "figure.chart svg { width: 100%;" in text  # the style of a report
+    assert "figure.chart svg { width: 100%;" in text  # the report's style
 
 
-def test_scores_have_the_metric_first_and_the_best_group_in_bold():
+def test_scores_start_with_the_metric_and_the_best_group_is_bold():
     gold = [GOLD] * 30
     page = page_of(analysed({"A": [WRONG_HEAD] * 30, "B": gold, "C": [SUBTYPE] * 30}, gold=gold))
 
@@ -109,15 +109,21 @@ def test_scores_have_the_metric_first_and_the_best_group_in_bold():
     table = next(scores.iter("table"))
     assert [row.find("th").text for row in table.find("tbody") if row.find("td/strong") is not None] == ["B", "C"]
     assert [each.text for each in table.iter("strong")] == ["100.00", "100.00"]
-    pairs = table_rows(next(each for each in scores.iter("details") if each.findtext("summary") == "Each two systems"))
+    pairs = table_rows(
+        next(
+            each
+            for each in scores.iter("details")
+            if each.findtext("summary") == "Differences between all pairs of systems"
+        )
+    )
     assert [row[:3] for row in pairs[1:]] == [["A", "B", "+33.33"], ["A", "C", "+33.33"], ["B", "C", "+0.00"]]
 
 
-def test_every_number_of_the_curves_is_in_its_table_and_every_point_with_gold_words_is_drawn():
+def test_tables_have_all_points_and_charts_have_all_points_with_gold_words():
     (analysis,) = analysed({"A": [GOLD, WRONG_HEAD], "B": [CYCLE, GOLD]}, gold=(GOLD, GOLD))
     page = page_of([analysis])
 
-    figures = dict(zip(analysis.curves, page.iter("figure"), strict=False))  # then come those of sentences
+    figures = dict(zip(analysis.curves, page.iter("figure"), strict=False))  # the figures of sentences follow
     for by, systems in analysis.curves.items():
         rows = {row[0]: row[1:] for row in table_rows(figures[by])[2:]}
         said = [each.text for each in figures[by].iter(SVG + "title")]
@@ -134,7 +140,7 @@ def test_every_number_of_the_curves_is_in_its_table_and_every_point_with_gold_wo
     assert any(point.value == "cycle" and not point.gold for point in analysis.curves["distance to root"]["B"])
 
 
-def test_each_figure_says_what_it_shows():
+def test_each_figure_has_a_caption():
     (analysis,) = analysed({"A": [GOLD]})
 
     captions = [each.text for each in page_of([analysis]).iter("figcaption")]
@@ -143,7 +149,7 @@ def test_each_figure_says_what_it_shows():
     assert set(DEFINITIONS) == set(PROPERTIES)
 
 
-def test_how_to_read_the_charts_is_said_once_for_all_treebanks():
+def test_the_page_explains_the_charts_once():
     banks = [read_parsed(name, [GOLD], {"A": [GOLD], "B": [WRONG_HEAD]}) for name in ("one", "two")]
 
     text = "".join(report_page(analyse(banks), "Report"))
@@ -152,12 +158,12 @@ def test_how_to_read_the_charts_is_said_once_for_all_treebanks():
     assert text.index("How to read the charts: ") < text.index("<svg")
 
 
-def test_bands_of_more_than_three_systems_are_left_to_the_tables_and_that_is_said():
+def test_bands_of_more_than_three_systems_are_only_in_the_tables():
     systems = {name: [GOLD, WRONG_HEAD] for name in "ABCD"}
     three, four = (page_of(analysed(dict([*systems.items()][:n]), gold=[GOLD] * 2)) for n in (3, 4))
 
     captions = [[each.text for each in section(page, "t1-curves").iter("figcaption")] for page in (three, four)]
-    said = " The bands of more than 3 systems hide one another: the table has them."
+    said = " With more than 3 systems the bands would overlap; they are in the table."
     assert captions[1] == [caption + said for caption in captions[0]]
     for kind in ("band faint", "line reach"):
         drawn = [
@@ -167,10 +173,10 @@ def test_bands_of_more_than_three_systems_are_left_to_the_tables_and_that_is_sai
         assert drawn[0]
         assert drawn[1] == []
     rows = [each for each in section(four, "t1-kinds").iter(SVG + "path") if each.get("class") == "line reach"]
-    assert rows  # there each system has a line of its own
+    assert rows  # in these charts each system has a separate lane
 
 
-def test_root_stands_apart_from_the_curve_of_dependency_length():
+def test_root_is_not_connected_to_the_curve_of_dependency_length():
     page = page_of(analysed({"A": [GOLD]}, gold=[parsed([2, 0, 1], ["nsubj", "root", "advmod"])]))
 
     lines = [each.get("d") for each in section(page, "t1-curves").iter(SVG + "path") if each.get("class") == "line"]
@@ -178,7 +184,7 @@ def test_root_stands_apart_from_the_curve_of_dependency_length():
     assert lines[1].count("L") == 1  # from 1 to 2
 
 
-def test_the_axes_of_shares_do_not_leave_0_to_100():
+def test_percentage_axes_stay_within_0_and_100():
     page = page_of(analysed({"A": [GOLD]}))
 
     for name in ("t1-curves", "t1-kinds"):
@@ -188,7 +194,7 @@ def test_the_axes_of_shares_do_not_leave_0_to_100():
             assert "110" not in ticks
 
 
-def test_a_chart_has_the_most_frequent_labels_and_its_table_has_all():
+def test_a_chart_has_the_most_frequent_labels_and_its_table_has_all_labels():
     (analysis,) = analysed({"A": [GOLD]})
     points = tuple(Point(f"label{number}", 50 - number, 50, 10, 10, 0.1, 0.3) for number in range(MOST_ROWS + 2))
     analysis = replace(analysis, curves=analysis.curves | {"label": {"A": points}})
@@ -203,7 +209,7 @@ def test_a_chart_has_the_most_frequent_labels_and_its_table_has_all():
     assert f"the {MOST_ROWS} most frequent of {MOST_ROWS + 2}" in figure.findtext("figcaption")
 
 
-def test_confusions_of_all_systems_stand_side_by_side_the_most_frequent_first():
+def test_confusions_of_all_systems_are_side_by_side_with_the_most_frequent_first():
     (analysis,) = analysed({"A": [GOLD], "B": [GOLD]})
     first = Counter({("obj", "obl"): 3, ("det", "amod"): 1} | {("x", str(n)): 1 for n in range(MOST_CONFUSIONS)})
     analysis = replace(analysis, label_confusions={"A": first, "B": Counter({("det", "amod"): 7})})
@@ -211,9 +217,9 @@ def test_confusions_of_all_systems_stand_side_by_side_the_most_frequent_first():
     confusions = section(page_of([analysis]), "t1-confusions")
 
     rows = table_rows(confusions)
-    assert rows[:3] == [["gold label", "given label", "A", "B"], ["det", "amod", "1", "7"], ["obj", "obl", "3", "0"]]
+    assert rows[:3] == [["gold label", "system label", "A", "B"], ["det", "amod", "1", "7"], ["obj", "obl", "3", "0"]]
     assert len(rows) == 1 + MOST_CONFUSIONS
-    assert f"The {MOST_CONFUSIONS} most frequent of {MOST_CONFUSIONS + 2} kinds." in confusions.findtext(".//p")
+    assert f"the {MOST_CONFUSIONS} most frequent of {MOST_CONFUSIONS + 2} confusions." in confusions.findtext(".//p")
 
 
 def test_sentences_are_drawn_with_gold_first_and_wrong_arcs_marked():
@@ -241,7 +247,7 @@ def test_a_subtype_that_the_scorer_does_not_compare_is_not_marked():
     assert len(marked(other)) == 2
 
 
-def test_where_a_word_has_a_line_of_its_own_what_gold_has_is_beside_what_is_wrong():
+def test_drawings_with_one_word_per_line_show_gold_next_to_errors():
     forms = ["word"] * 30
     gold, wrong = (parsed_words(forms, label) for label in ("obj", "obl"))
 
@@ -256,14 +262,14 @@ def test_where_a_word_has_a_line_of_its_own_what_gold_has_is_beside_what_is_wron
 
 
 @pytest.mark.parametrize("forms", [["Dogsbarkloudly"], ["Do", "gsbark", "loudly"]])
-def test_a_sentence_with_other_words_is_drawn_without_marks_and_that_is_said(forms):
+def test_a_sentence_with_different_words_is_drawn_without_marks_and_says_so(forms):
     other = parsed([0, 1, 1][: len(forms)], ["root", "obj", "obj"][: len(forms)], forms=forms)
 
     page = page_of(analysed({"A": [GOLD], "B": [other]}))
 
     (svg,) = section(page, "t1-sentences").iter(SVG + "svg")
     titles = [each.text for each in svg.iter(SVG + "text") if each.get("class") == "title"]
-    assert titles[2] == "B: 0 of 3 words right; its words are not those of gold"
+    assert titles[2] == "B: 0 of 3 words right; its words differ from gold"
     assert marked(svg) == []
 
 
@@ -277,7 +283,7 @@ def test_the_largest_difference_is_open_and_named_by_its_sent_id():
     assert "(weblog-7)" in first.findtext("summary")
 
 
-def test_tags_of_the_treebanks_own_are_drawn_where_it_has_no_universal_ones():
+def test_xpos_is_drawn_if_upos_is_blank():
     gold = Sentence.of_words(["Dogs", "bark"], xpos=["NNS", "VBP"]).with_graph(Graph.of_words([2, 0], ["x", "root"]))
     wrong = gold.with_graph(Graph.of_words([2, 0], ["y", "root"]))
 
@@ -286,7 +292,7 @@ def test_tags_of_the_treebanks_own_are_drawn_where_it_has_no_universal_ones():
     assert [each.text for each in svg.iter(SVG + "text") if each.get("class") == "tag"] == ["NNS", "VBP"]
 
 
-def test_several_treebanks_have_the_whole_first_and_each_sentence_is_drawn_once():
+def test_all_treebanks_together_come_first_and_each_sentence_is_drawn_once():
     banks = [
         read_parsed("one", [GOLD], {"A": [GOLD], "B": [WRONG_HEAD]}),
         read_parsed("two", [GOLD, GOLD], {"A": [GOLD, CYCLE], "B": [GOLD, GOLD]}),
@@ -306,33 +312,33 @@ def test_several_treebanks_have_the_whole_first_and_each_sentence_is_drawn_once(
         assert len([*target.iter(SVG + "svg")]) == 1
 
 
-def test_one_system_alone_has_nothing_to_be_compared_with_and_its_errors_are_shown():
+def test_a_single_system_has_no_comparison_and_shows_its_errors():
     page = page_of(analysed({"A": [WRONG_HEAD]}))
 
     assert table_rows(section(page, "t1-scores"))[0][:3] == ["system", "LAS", "UAS"]
-    assert section(page, "t1-sentences").findtext("h4") == "A: the most errors"
+    assert section(page, "t1-sentences").findtext("h4") == "A: sentences with the most errors"
     assert "strong" not in {each.tag for each in section(page, "t1-scores").iter()}
 
 
-def test_equal_systems_have_no_sentence_to_show():
+def test_equal_systems_have_no_sentences_to_show():
     page = page_of(analysed({"A": [GOLD], "B": [GOLD]}))
 
-    assert section(page, "t1-sentences").findtext("p") == "There is no difference to show."
+    assert section(page, "t1-sentences").findtext("p") == "There are no differences to show."
 
 
-def test_without_labels_that_is_said_and_labels_are_left_out():
+def test_without_labels_the_page_says_so_and_omits_them():
     blank = parsed([2, 0, 1], ["_", "_", "_"])
 
     page = page_of(analysed({"A": [blank], "B": [GOLD]}))
 
-    assert "heads alone are counted" in section(page, "t1").findtext("p")
+    assert "only heads are counted" in section(page, "t1").findtext("p")
     assert table_rows(section(page, "t1-scores"))[0] == ["system", "UAS", "difference", "error reduction", "p", "UEM"]
     assert "gold label" not in "".join(section(page, "t1-confusions").itertext())
     (svg,) = section(page, "t1-sentences").iter(SVG + "svg")
     assert marked(svg) == ["loudly ← Dogs: _"]
 
 
-def test_cycles_are_counted_at_the_top():
+def test_the_summary_counts_cycles():
     page = page_of(analysed({"A": [GOLD], "B": [CYCLE]}))
 
     assert section(page, "t1").findtext("p").endswith("Sentences with a cycle: B 1.")
@@ -346,7 +352,7 @@ def plain_analysis() -> Analysis:
 
 @st.composite
 def analyses(draw) -> Analysis:
-    """An analysis with any names and numbers, as one could build it in Python."""
+    """Draw an analysis with any names and numbers."""
     systems = tuple(draw(st.lists(ANY_TEXT, min_size=1, max_size=3, unique=True)))
     shares = st.floats(0, 1)
     values = st.integers(0, 99) | ANY_TEXT.filter(lambda text: not text.isdecimal())
@@ -388,7 +394,7 @@ def test_any_names_make_a_valid_page(found, title):
         assert len(widths) == 1
 
 
-def test_a_page_with_many_long_sentences_is_small_and_soon_written():
+def test_a_page_with_many_long_sentences_is_small_and_written_quickly():
     n_words = 40
     heads = [number + 1 if number % 3 else max(0, number - 4) for number in range(n_words - 1)] + [0]
     words = Sentence.of_words([f"word{number}" for number in range(n_words)], upos=["NOUN"] * n_words)

@@ -1,4 +1,4 @@
-"""Scores: how two files are aligned, what each rule counts, and what is counted for a label."""
+"""Scores: the alignment of two files, the rules, and the scores of labels."""
 
 import io
 import random
@@ -26,21 +26,21 @@ from treefine.evaluation.significance import sentence_counts
 from treefine.evaluation.words import load_words
 from treefine.treebank.formats import CONLLX, convert
 
-# The alignment, also where there is little or nothing to align
+# Alignment, also of tiny and empty files
 
 
 ONE = Sentence.of_words(["a"]).with_graph(Graph.of_words([0], ["root"]))
 TWO = Sentence.of_words(["a", "b"]).with_graph(Graph.of_words([2, 0], ["x", "root"]))
 
 
-def test_the_quick_way_for_equal_segmentation_gives_what_the_slow_one_does(data):
+def test_the_fast_path_for_equal_segmentation_equals_the_slow_path(data):
     for name in ("constructs.conllu", "en_ewt-sample.conllu"):
         words = load_words(data / name)
 
         assert pair_by_text(words, words) == align(words, words)
 
 
-def test_nothing_against_nothing_scores_nothing():
+def test_empty_files_have_zero_scores():
     assert set(evaluate([], []).values()) == {Score(0, 0, 0, 0), Score(0, 0, 0)}
     assert evaluate([], [])["LAS"].f1 == evaluate([], [])["LAS"].aligned_accuracy == 0
 
@@ -50,15 +50,15 @@ def test_nothing_against_nothing_scores_nothing():
     [
         ([ONE], [], "The file ends before 'a' in the gold treebank (sentence 1)."),
         ([TWO], [ONE], "The file ends before 'b' in the gold treebank (sentence 1)."),
-        ([], [ONE], "(sentence 1, word 1) The file goes on with 'a' after the end of the gold treebank."),
-        ([ONE], [TWO], "(sentence 1, word 2) The file goes on with 'b' after the end of the gold treebank."),
+        ([], [ONE], "(sentence 1, word 1) The file continues with 'a' after the end of the gold treebank."),
+        ([ONE], [TWO], "(sentence 1, word 2) The file continues with 'b' after the end of the gold treebank."),
     ],
 )
 def test_more_text_on_one_side_is_an_error(gold, system, message):
     with pytest.raises(AlignmentError) as error:
         load_pair(gold, system)
 
-    hint = "Both files must hold the same characters; spaces and segmentation may differ."
+    hint = "Both files must have the same characters; spaces and segmentation may differ."
     assert str(error.value) == f"{message} {hint}"
 
 
@@ -73,23 +73,23 @@ CLITICS = (
     ("old", "new", "line", "word"),
     [("\tc\t", "\td\t", 7, 3), ("1-2\tab", "1-2\tax", 4, 1), ("1-2\tab", "1-2\txb", 4, 1)],
 )
-def test_the_line_of_a_word_counts_comments_multiword_tokens_and_empty_nodes(tmp_path, old, new, line, word):
+def test_line_numbers_count_comments_multiword_tokens_and_empty_nodes(tmp_path, old, new, line, word):
     paths = [tmp_path / "gold.conllu", tmp_path / "system.conllu"]
     for path, text in zip(paths, (CLITICS, "\n" + CLITICS.replace(old, new)), strict=True):
         path.write_text(text)
     gold, system = (load_words(read_treebank(path)) for path in paths)
 
-    with pytest.raises(AlignmentError, match=rf"gold.conllu:{line}: '") as error:
+    with pytest.raises(AlignmentError, match=rf"gold.conllu:{line}: it is '") as error:
         pair_by_text(gold, system)
 
     assert (error.value.line, error.value.word, error.value.sent_id) == (line + 1, str(word), "s1")
 
 
-# The rules of the CoNLL-X, Penn and CoNLL-2009 scorers, against NLTK, Perl and counting by hand
+# The rules of the CoNLL-X, Penn and CoNLL-2009 scorers, compared with NLTK, Perl and manual counts
 
 
 def with_noise(sentences, seed):
-    """The sentences with some heads and labels changed; the result may hold cycles, which these rules allow."""
+    """Return the sentences with some heads and labels changed; they may have cycles, which these rules allow."""
     rng = random.Random(seed)
     for sentence in sentences:
         heads, labels = list(sentence.heads), list(sentence.labels)
@@ -125,8 +125,8 @@ def test_the_conllx_rule_counts_as_nltk_does(data, seed):
 
 
 @pytest.mark.skipif(shutil.which("perl") is None, reason="no perl on this machine")
-def test_punctuation_is_what_perl_says_it_is():
-    """The CoNLL-X scorer is a Perl script that leaves out words matching this very class."""
+def test_punctuation_is_the_same_as_in_perl():
+    """Compare with Perl: the CoNLL-X scorer is a Perl script that ignores words matching this class."""
     program = (
         r'for (0..0x10FFFF) { next if $_ >= 0xD800 && $_ <= 0xDFFF; print "$_\n" if chr($_) =~ /^\p{Punctuation}+$/ }'
     )
@@ -138,7 +138,9 @@ def test_punctuation_is_what_perl_says_it_is():
 
     ours = {code for code in range(sys.maxunicode) if unicodedata.category(chr(code)).startswith("P")}
 
-    perl = {code for code in perl if unicodedata.category(chr(code)) != "Cn"}  # whichever knows the newer Unicode
+    perl = {
+        code for code in perl if unicodedata.category(chr(code)) != "Cn"
+    }  # depending on which has the newer Unicode version
     assert ours & assigned == perl
 
 
@@ -147,20 +149,20 @@ def counted(gold, rule):
     return list(compress(pair.gold.forms, all_marks(pair, rule=rule)["LAS"].gold))
 
 
-def test_each_rule_leaves_out_its_own_punctuation(penn):
+def test_each_rule_ignores_its_own_punctuation(penn):
     assert counted(penn, "conll09") == ["Mr.", "Lee", "``", "said", "''", "$", "5", "--", ".", "No", "!"]
-    # By Unicode class, ` and $ are symbols and not punctuation.
+    # In Unicode, ` and $ are symbols, not punctuation.
     assert counted(penn, "conllx") == ["Mr.", "Lee", "``", "said", "$", "5", "No"]
     assert counted(penn, "ptb") == ["Mr.", "Lee", "said", "$", "5", "No"]
 
 
-def test_a_form_that_is_empty_is_no_punctuation(data):
+def test_an_empty_form_is_not_punctuation(data):
     text = (data / "penn.conllx").read_text().replace("\tNo\t", "\t\t")
 
     assert "" in counted([*read_treebank(io.BytesIO(text.encode()), format="conllx")], "conllx")
 
 
-def test_the_ptb_rule_reads_the_fine_tag_and_the_coarse_one_where_that_is_blank(penn):
+def test_the_ptb_rule_reads_xpos_or_upos_if_xpos_is_blank(penn):
     no_fine_tags = [sentence.with_tags(xpos=["_"] * len(sentence)) for sentence in penn]
     chinese = [sentence.with_tags(xpos=["PU", *sentence.xpos[1:]]) for sentence in penn]
 
@@ -168,7 +170,7 @@ def test_the_ptb_rule_reads_the_fine_tag_and_the_coarse_one_where_that_is_blank(
     assert counted(chinese, "ptb") == ["Lee", "said", "$", "5"]
 
 
-def test_what_is_left_out_neither_helps_nor_harms(penn):
+def test_ignored_words_do_not_change_the_scores(penn):
     wrong_at_punctuation = [
         sentence.with_graph(
             Graph.of_words(
@@ -195,7 +197,7 @@ def test_the_gold_file_decides_what_is_punctuation(penn):
     assert evaluate(penn, retagged, rule="ptb")["LAS"] == Score(6, 6, 6, 6)
 
 
-def test_multiword_tokens_make_no_difference_where_words_are_paired_by_number(data):
+def test_multiword_tokens_are_ignored_if_words_are_paired_by_number(data):
     gold = list(read_treebank(data / "constructs.conllu"))
     system = [convert(sentence, CONLLX) for sentence in gold]
 
@@ -207,14 +209,14 @@ def test_multiword_tokens_make_no_difference_where_words_are_paired_by_number(da
     assert counts.tolist() == [[len(sentence)] * 3 for sentence in gold]
 
 
-def test_ud_wants_one_root_whatever_the_format(penn):
+def test_ud_requires_one_root_in_every_format(penn):
     two_roots = [s.with_graph(Graph.of_words([0] * len(s), s.labels)) for s in penn]
 
     with pytest.raises(TreebankError, match="The sentence has 9 roots"):
         evaluate(penn, two_roots)
 
 
-def test_labels_count_with_their_subtypes_but_in_ud(data):
+def test_label_subtypes_count_except_in_ud(data):
     gold = list(read_treebank(data / "en_ewt-sample.conllu"))
     system = [s.with_graph(Graph.of_words(s.heads, [label.partition(":")[0] for label in s.labels])) for s in gold]
 
@@ -223,7 +225,7 @@ def test_labels_count_with_their_subtypes_but_in_ud(data):
     assert evaluate(gold, system, rule="conll09")["UAS"].f1 == evaluate(gold, gold, rule="conll09")["LA"].f1 == 1
 
 
-def test_cycles_and_several_roots_are_scored_as_the_old_scorers_do(penn):
+def test_cycles_and_several_roots_are_scored_as_in_the_older_scorers(penn):
     everything_at_root = [s.with_graph(Graph.of_words([0] * len(s), s.labels)) for s in penn]
     loops = [s.with_graph(Graph.of_words(range(1, len(s) + 1), s.labels)) for s in penn]
 
@@ -234,11 +236,11 @@ def test_cycles_and_several_roots_are_scored_as_the_old_scorers_do(penn):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("Lee", "Li", "<stream>:2: (sentence 1, word 2) The word is 'Li', but 'Lee' in <stream>:2."),
+        ("Lee", "Li", "<stream>:2: (sentence 1, word 2) The word is 'Li' here, but 'Lee' in <stream>:2."),
         (
             "2\t!\t_\t.\t.\t_\t1\tpunct\t_\t_\n",
             "",
-            "<stream>:11: (sentence 2) The sentence has 1 words, but 2 in <stream>:11.",
+            "<stream>:11: (sentence 2) The sentence has 1 words here, but 2 in <stream>:11.",
         ),
         (
             "\n1\tNo\t_\tUH\tUH\t_\t0\troot\t_\t_\n2\t!\t_\t.\t.\t_\t1\tpunct\t_\t_\n",
@@ -247,7 +249,7 @@ def test_cycles_and_several_roots_are_scored_as_the_old_scorers_do(penn):
         ),
     ],
 )
-def test_other_words_are_an_error_with_the_place(data, old, new, message):
+def test_different_words_are_an_error_with_their_place(data, old, new, message):
     gold = (data / "penn.conllx").read_text()
     system = gold.replace(old, new)
     assert system != gold
@@ -258,7 +260,7 @@ def test_other_words_are_an_error_with_the_place(data, old, new, message):
     assert str(error.value) == message
 
 
-def test_an_unknown_rule_or_metric_is_answered_with_the_known_ones(penn):
+def test_the_error_for_an_unknown_rule_or_metric_lists_the_known_ones(penn):
     with pytest.raises(TreefineError, match="There is no rule 'ud'. Choose one of conll18, conllx, ptb, conll09."):
         evaluate(penn, penn, rule="ud")
     with pytest.raises(TreefineError, match="The rule ptb has no metric 'MLAS'. Choose one of UAS, LAS, LA."):
@@ -288,12 +290,12 @@ def test_each_label_has_its_own_score(pair):
     }
 
 
-def test_labels_are_confused_where_they_differ_and_heads_where_they_do(pair):
+def test_confusions_count_different_labels_and_different_heads(pair):
     assert label_confusions(pair, all_marks(pair)["LAS"]) == {("obj", "nsubj"): 1}
     assert head_confusions(pair, all_marks(pair)["UAS"]) == {("VERB", "PRON"): 2}
 
 
-def test_a_word_hung_on_root_by_mistake_is_named_so():
+def test_a_word_attached_to_root_by_mistake_has_the_head_tag_root():
     system = WORDS.with_graph(Graph.of_words([2, 3, 0, 2], ["nsubj", "obj", "root", "punct"]))
 
     pair = load_pair([GOLD], [system])
@@ -313,7 +315,7 @@ def test_the_scores_of_all_labels_add_up_to_las(data, tmp_path, seed):
     assert tuple(map(sum, columns)) == counts_of(evaluate(sentences, read_treebank(system))["LAS"])
 
 
-def test_only_whole_right_sentences_are_exact_matches():
+def test_only_completely_right_sentences_are_exact_matches():
     halves = [Sentence.of_words(["She", "saw"]), Sentence.of_words(["him", "."])]
     cut = [half.with_graph(Graph.of_words([2, 0], ["nsubj", "root"])) for half in halves]
     wrong_label = GOLD.with_graph(Graph.of_words([2, 0, 2, 2], ["nsubj", "root", "iobj", "punct"]))
@@ -323,7 +325,7 @@ def test_only_whole_right_sentences_are_exact_matches():
     assert evaluate([GOLD, GOLD], [GOLD, *cut])["UEM"] == Score(2, 3, 1)
 
 
-def test_a_right_sentence_that_is_joined_to_another_is_no_exact_match():
+def test_a_right_sentence_that_is_joined_to_another_is_not_an_exact_match():
     one = Sentence.of_words(["Go", "!"]).with_graph(Graph.of_words([0, 1], ["root", "punct"]))
     two = Sentence.of_words(["Now"]).with_graph(Graph.of_words([0], ["root"]))
     joined = Sentence.of_words(["Go", "!", "Now"]).with_graph(Graph.of_words([0, 1, 1], ["root", "punct", "advmod"]))
@@ -333,7 +335,7 @@ def test_a_right_sentence_that_is_joined_to_another_is_no_exact_match():
     assert (scores["LAS"].correct, scores["LEM"]) == (2, Score(2, 1, 0))
 
 
-def test_words_that_do_not_count_are_not_confused(data):
+def test_ignored_words_are_not_in_the_confusions(data):
     gold = [next(read_treebank(data / "penn.conllx"))]
     system = [gold[0].with_graph(Graph.of_words([1] * 9, ["x"] * 9))]
     pair = load_pair(gold, system, rule="ptb")

@@ -23,7 +23,7 @@ counts = st.lists(st.tuples(*[st.integers(0, 9)] * 6), min_size=1, max_size=6).m
 
 
 @given(counts, st.integers(0, 1000))
-def test_swapping_is_what_a_loop_over_sentences_would_do(both, seed):
+def test_swapping_equals_a_loop_over_sentences(both, seed):
     a, b = both
     swaps = significance.draw_swaps(np.random.default_rng(seed), 5, len(a))
     expected = []
@@ -37,7 +37,7 @@ def test_swapping_is_what_a_loop_over_sentences_would_do(both, seed):
 
 
 @given(counts, st.integers(0, 1000))
-def test_drawing_is_what_a_loop_over_drawn_sentences_would_do(both, seed):
+def test_resampling_equals_a_loop_over_drawn_sentences(both, seed):
     a, b = both
     weights = significance.draw_weights(np.random.default_rng(seed), 5, len(a))
     expected = []
@@ -50,7 +50,7 @@ def test_drawing_is_what_a_loop_over_drawn_sentences_would_do(both, seed):
 
 
 def slow_difference(a, b, samples, seed):
-    """Two systems on their own, sample by sample: p of both tests, and the differences that were drawn."""
+    """Compare two systems sample by sample; return p of both tests and the sampled differences."""
     rng = np.random.default_rng(seed)
     observed = significance.f1(b.sum(axis=0)) - significance.f1(a.sum(axis=0))
     by_swapping, drawn = [], []
@@ -71,7 +71,7 @@ def slow_difference(a, b, samples, seed):
 
 @given(st.data(), st.integers(2, 4), st.integers(1, 6), st.integers(1, 300), st.integers(0, 1000))
 @settings(max_examples=15)
-def test_systems_compared_together_differ_as_each_two_do_on_their_own(data, n_systems, n_sentences, samples, seed):
+def test_comparing_several_systems_equals_comparing_each_pair(data, n_systems, n_sentences, samples, seed):
     words = st.lists(st.tuples(*[st.integers(0, 9)] * 3), min_size=n_sentences, max_size=n_sentences)
     tables = {name: np.array(data.draw(words), float) for name in "abcd"[:n_systems]}
 
@@ -86,7 +86,7 @@ def test_systems_compared_together_differ_as_each_two_do_on_their_own(data, n_sy
 
 
 def systems(right_of_a, right_of_b):
-    """Two systems over sentences of ten words, of which so many are right."""
+    """Return two systems over sentences of ten words, with these numbers of right words."""
     words = Sentence.of_words(["w"] * 10)
     gold = words.with_graph(Graph.of_words([0, *[1] * 9], ["root"] * 10))
 
@@ -99,7 +99,7 @@ def systems(right_of_a, right_of_b):
     }
 
 
-def test_p_is_near_the_exact_one_that_counts_all_swaps():
+def test_p_is_close_to_the_exact_value_over_all_swaps():
     right_a, right_b = [4, 5, 6, 7, 5, 6, 8, 7], [6, 5, 7, 9, 6, 5, 9, 8]
     differences = [b - a for a, b in zip(right_a, right_b, strict=True)]
     swaps = itertools.product([1, -1], repeat=len(differences))
@@ -121,7 +121,7 @@ def test_equal_systems_are_never_significantly_different():
     assert comparison.best_group == {"a", "b"}
 
 
-def test_a_system_that_is_better_everywhere_stands_alone():
+def test_a_system_that_is_better_everywhere_is_the_only_best_one():
     comparison = compare(systems([5] * 60, [9] * 60), samples=2000)
 
     assert comparison.best == "b"
@@ -130,7 +130,7 @@ def test_a_system_that_is_better_everywhere_stands_alone():
     assert comparison.between("a", "b").interval == pytest.approx((0.4, 0.4))
 
 
-def test_the_same_seed_gives_the_same_answer_and_samples_may_be_any_number():
+def test_the_same_seed_gives_the_same_result_for_any_number_of_samples():
     both = systems([4, 5, 6, 7], [5, 5, 5, 9])
 
     assert compare(both, samples=777, seed=3) == compare(both, samples=777, seed=3)
@@ -152,7 +152,7 @@ def test_the_counts_of_sentences_add_up_to_the_score_of_the_file(data, tmp_path,
     assert tuple(table.sum(axis=0)) == ours(gold, system)[metric][:3]
 
 
-def test_a_system_word_counts_in_the_gold_sentence_where_its_text_begins():
+def test_a_system_word_counts_in_the_gold_sentence_where_its_text_starts():
     gold = [Sentence.of_words(list(words)).with_graph(Graph.of_words([0, 1], ["root", "x"])) for words in ("ab", "cd")]
     joined = Sentence.of_words(["a", "bc", "d"]).with_graph(Graph.of_words([0, 1, 1], ["root", "x", "x"]))
     pair = load_pair(gold, [joined])
@@ -160,7 +160,7 @@ def test_a_system_word_counts_in_the_gold_sentence_where_its_text_begins():
     assert sentence_counts(pair, all_marks(pair)["UAS"]).tolist() == [[2, 2, 1], [2, 1, 0]]
 
 
-def test_the_interval_holds_all_but_alpha_of_the_differences():
+def test_the_interval_contains_all_but_alpha_of_the_differences():
     both = systems([4, 5, 6, 7, 5, 6, 8, 7] * 4, [6, 5, 7, 9, 6, 5, 9, 8] * 4)
 
     wide, narrow = (compare(both, alpha=alpha).between("a", "b").interval for alpha in (0.01, 0.5))
@@ -172,17 +172,17 @@ def test_the_interval_holds_all_but_alpha_of_the_differences():
 
 
 def test_systems_must_share_their_gold_file():
-    with pytest.raises(AlignmentError, match="not compared with the same gold sentences"):
+    with pytest.raises(AlignmentError, match="must be compared with the same gold sentences"):
         compare({"a": systems([5], [5])["a"], "b": systems([5, 5], [5, 5])["b"]})
 
 
-def test_error_reduction_is_the_share_of_errors_that_is_gone():
+def test_error_reduction_is_the_share_of_errors_removed():
     # Table 2 of the paper, English: 91.41 -> 91.52 is +1.28 %.
     assert round(100 * relative_error_reduction(0.9141, 0.9152), 2) == 1.28
     assert relative_error_reduction(1, 0.9) is None
 
 
-def test_progress_hears_of_every_sample_of_each_two_systems():
+def test_progress_counts_every_sample_of_each_pair_of_systems():
     heard = []
 
     compare(systems([5, 6], [5, 7]), samples=600, on_progress=heard.append)
@@ -190,4 +190,4 @@ def test_progress_hears_of_every_sample_of_each_two_systems():
 
     three = {**systems([5, 6], [5, 7]), "c": systems([5, 6], [8, 9])["b"]}
     compare(three, samples=600, on_progress=heard.append)
-    assert sum(heard) == 600 + 3 * 600  # of each two
+    assert sum(heard) == 600 + 3 * 600  # of each pair

@@ -370,7 +370,7 @@ def test_after_an_error_parse_file_leaves_the_old_output(tmp_path, with_engine):
     (tmp_path / "in.conllu").write_bytes(GOOD.encode() + BAD["nine.conllu"][0])
     (tmp_path / "out.conllu").write_text("old")
 
-    with pytest.raises(TreebankError, match="9 columns"):
+    with pytest.raises(TreebankError, match="must have 10 columns, not 9"):
         with_engine.parse_file(tmp_path / "in.conllu", tmp_path / "out.conllu", workers=1)
 
     assert (tmp_path / "out.conllu").read_text() == "old"

@@ -1,1 +1,1 @@
-"""Graphs to look at: in a terminal, as SVG, as a page. The standard library alone."""
+"""Draw graphs: in a terminal, as SVG, or as an HTML page. Uses only the standard library."""

@@ -1,18 +1,18 @@
-"""Characters that are safe to show, and the room they take."""
+"""Make text safe to show, and measure its width."""
 
 from __future__ import annotations
 
 import unicodedata
 from html import escape
 
-# These turn the direction of all that follows, on a terminal and on a page.
+# These change the direction of all following text, in terminals and on pages.
 DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 NOT_IN_XML = frozenset("\ufffe\uffff")
 ACTING = frozenset({"Cc", "Cs", "Zl", "Zp"})  # control characters, half surrogate pairs, line and paragraph ends
 
 
 def visible(text: str, *, ascii_only: bool = False) -> str:
-    r"""Return the text, with an escape in place of each character that would act rather than show.
+    r"""Return the text with control characters and direction marks replaced by escapes.
 
     >>> print(visible("a\x1b[2Jb"), visible("Öl"), visible("Öl", ascii_only=True))
     a\x1b[2Jb Öl \xd6l
@@ -26,7 +26,7 @@ def visible(text: str, *, ascii_only: bool = False) -> str:
 
 
 def safe_html(text: str) -> str:
-    r"""Return the text as it may stand in HTML or SVG: nothing in it acts.
+    r"""Return the text escaped for HTML and SVG, with control characters as visible escapes.
 
     >>> print(safe_html("<b>\x1b"))
     &lt;b&gt;\x1b
@@ -39,7 +39,7 @@ def _acts(character: str) -> bool:
 
 
 def cells(text: str) -> int:
-    """Return the number of terminal columns the text takes.
+    """Return the width of the text in terminal columns.
 
     >>> cells("cat"), cells("猫"), cells("e\u0301")
     (3, 2, 1)
@@ -50,18 +50,18 @@ def cells(text: str) -> int:
 def _cells_of(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff":  # ends of Hangul syllables
         return 0
-    if unicodedata.category(character) == "Cf" and unicodedata.bidirectional(character) == "BN":  # joiners and the like
+    if unicodedata.category(character) == "Cf" and unicodedata.bidirectional(character) == "BN":  # joiners and similar
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def shorten(text: str, limit: int, *, ending: str = "…") -> str:
-    """Return the text if it takes at most `limit` columns, else its beginning and the ending.
+    """Return the text if it fits in `limit` columns; otherwise return its start followed by `ending`.
 
     >>> shorten("pneumonia", 6)
     'pneum…'
     """
-    most_characters = 4 * limit  # marks take no column, yet nobody reads a letter with a thousand of them
+    most_characters = 4 * limit  # combining marks have no width: bound the number of characters too
     if len(text) <= most_characters and cells(text) <= limit:
         return text
     kept = text[:most_characters]
@@ -71,7 +71,7 @@ def shorten(text: str, limit: int, *, ending: str = "…") -> str:
 
 
 def is_right_to_left(text: str) -> bool:
-    """Return whether more letters are written from the right than from the left.
+    """Return whether more letters of the text are written right to left than left to right.
 
     >>> is_right_to_left("שלום"), is_right_to_left("peace"), is_right_to_left("1, 2")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""Graphs as a page that stands alone: a section for each sentence, written one after another, so any number fits."""
+"""Draw graphs as a self-contained HTML page. Sections are written one by one, so the page can be of any length."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from treefine.drawing.picture import Picture
 from treefine.drawing.svg import svg_and_width
 from treefine.drawing.text import draw_text
 
-PRINTED = 960  # pixels; paper has about 640 (A4, margins of 2 cm), so the 12-pixel letters of a drawing get 6 points
-LONG = 200  # words; of more, arcs over a row of words cannot be followed
+PRINTED = 960  # pixels; A4 paper has about 640 (margins of 2 cm), so the 12-pixel text of a drawing shrinks to 6 points
+LONG = 200  # words; in longer sentences, arcs over a row of words are too long to follow
 
 PAGE_STYLE = "\n" + files(__package__).joinpath("page.css").read_text(encoding="utf-8")
 
 
 def page_start(title: str, *, style: str = "") -> str:
-    """Return the page down to its heading; `style` is added to that of a page of sentences."""
+    """Return the start of the page up to its heading; `style` is CSS to add to the default."""
     name = safe_html(title)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
@@ -29,20 +29,20 @@ def page_start(title: str, *, style: str = "") -> str:
 
 
 def page_part(pictures: Sequence[Picture], *, heading: str = "", others: Sequence[Picture] = ()) -> str:
-    """Return one sentence: its last picture, all steps if there are several, other trees, and a table of its words.
+    """Return the section of one sentence: its last picture, all steps if there are several, other trees, a word table.
 
-    The heading is the text of the sentence unless it is given.
+    The default heading is the text of the sentence.
     """
     last = pictures[-1]
     if len(pictures) > 1:
-        last = replace(last, before=None, title="")  # what changed is seen among the steps
+        last = replace(last, before=None, title="")  # changes are shown in the steps
     parts = [f'<h2 dir="auto">{safe_html(heading or last.text)}</h2>', tree_figure([last], "Graph")]
     if len(pictures) > 1:
         steps = tree_figure(pictures, "Steps")
         parts.append(f"<details>\n<summary>All {len(pictures)} graphs, step by step</summary>\n{steps}\n</details>")
     if others:
         drawn = tree_figure(others, "Other trees")
-        parts.append(f'<details open="">\n<summary>The next best trees: {len(others)}</summary>\n{drawn}\n</details>')
+        parts.append(f'<details open="">\n<summary>Next best trees ({len(others)})</summary>\n{drawn}\n</details>')
     parts.append(f"<details>\n<summary>Table of words</summary>\n{_table(last)}\n</details>")
     return "<section>\n" + "\n".join(parts) + "\n</section>\n"
 
@@ -53,26 +53,29 @@ def page_end() -> str:
 
 
 def tree_figure(pictures: Sequence[Picture], name: str, *, caption: str = "") -> str:
-    """Return the pictures with the words in a row; one that is too wide for paper is printed with one word per line.
+    """Return the pictures with the words in a row; wide pictures are printed with one word per line.
 
-    A sentence of more than 200 words has one word per line on the screen too, and the page says so.
+    Sentences of more than 200 words have one word per line on the screen too, with a note that says so.
     """
     n_words = max(len(picture.forms) for picture in pictures)
     if n_words > LONG:
-        kind, drawn = ' class="long"', f"<p>Drawn with one word a line, for there are {n_words:,}.</p>\n"
+        kind, drawn = (
+            ' class="long"',
+            f"<p>Drawn with one word per line, because the sentence has {n_words:,} words.</p>\n",
+        )
     else:
         drawn, width = svg_and_width(pictures)
         kind = ' class="wide"' if width > PRINTED else ""
     if kind:
         drawn += "".join(f"<pre>{escape(draw_text(each, isolate=True))}</pre>\n" for each in pictures)
     said = f'<figcaption dir="auto">{safe_html(caption)}</figcaption>\n' if caption else ""
-    # It has a place in the order of the Tab key, so that the arrow keys can move a wide drawing.
+    # The figure can get the keyboard focus, so that the arrow keys scroll a wide drawing.
     start = f'<figure{kind} tabindex="0" role="group" aria-label="{safe_html(name)}">'
     return f"{start}\n{drawn}{said}</figure>"
 
 
 def _table(picture: Picture) -> str:
-    """Return number, word, tag, head, label and confidence of each word, as far as they are given."""
+    """Return a table with the number, form, tag, head, label and confidence of each word, as far as they are known."""
     columns: dict[str, Sequence[str]] = {"": [*map(str, range(1, len(picture.forms) + 1))], "word": picture.forms}
     if picture.tags:
         columns["tag"] = picture.tags

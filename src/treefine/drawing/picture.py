@@ -1,4 +1,4 @@
-"""`Picture`: the words of one sentence, and a graph over them with what has changed in it."""
+"""`Picture`: the words of one sentence and a graph over them, with its changes."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from treefine.treebank.sentence import Token
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Words and a graph over them; all that is not given is not drawn.
+    """Words and a graph over them. Everything except the words is optional.
 
     >>> before, after = Graph.of_words([2, 0], ["det", "root"]), Graph.of_words([2, 0], ["nsubj", "root"])
     >>> Picture(("Dogs", "bark"), graph=after, before=before).changed
     frozenset({1})
     """
 
-    forms: tuple[str, ...]  # word 1 first
+    forms: tuple[str, ...]  # starting with word 1
     tags: tuple[str, ...] = ()
-    graph: Graph | None = None  # it may have cycles and several roots, as between two steps
-    before: Graph | None = None  # the step before: arcs that differ from it are marked, with what they were
+    graph: Graph | None = None  # may have cycles and several roots, as graphs between two steps do
+    before: Graph | None = None  # the previous graph: arcs that differ from it are marked, with their old value
     confidence: tuple[float, ...] = ()  # of each word's arc, 0 to 1
-    tokens: tuple[Token, ...] = ()  # as of `Sentence.tokens`; the multiword ones are shown
+    tokens: tuple[Token, ...] = ()  # from `Sentence.tokens`; only multiword tokens are drawn
     title: str = ""
-    before_name: str = ""  # what `before` is if not the step before, such as "gold"
-    shows_confidence: bool = False  # beside each label in an SVG, not on pointing alone
-    unattached: frozenset[int] = frozenset()  # words that have no arc, whatever the graph says of them
+    before_name: str = ""  # the name of `before` if it is not the previous step, such as "gold"
+    shows_confidence: bool = False  # next to each label in an SVG, not only on pointing
+    unattached: frozenset[int] = frozenset()  # words drawn without an arc, whatever the graph says
 
     def __post_init__(self) -> None:
         given = {"tags": self.tags, "graph": self.graph, "before": self.before, "confidence": self.confidence}
         for name, values in given.items():
             if values and len(values) != len(self.forms):
-                raise ValueError(f"{name}: {len(values)} given for {len(self.forms)} words")
+                raise ValueError(f"{name}: {len(values)} values for {len(self.forms)} words")
         if any(token.words.start < 1 or token.words.stop > len(self.forms) + 1 for token in self.tokens):
-            raise ValueError(f"tokens: words must lie in 1..{len(self.forms)}")
+            raise ValueError(f"tokens: words must be in 1..{len(self.forms)}")
 
     @property
     def changed(self) -> frozenset[int]:
-        """Return the words whose head or label is not that of the step before."""
+        """The words whose head or label differs from `before`."""
         if self.graph is None or self.before is None:
             return frozenset()
         return frozenset(changed_words(self.before, self.graph))
 
     @property
     def multiword_tokens(self) -> tuple[Token, ...]:
-        """Return the tokens of more than one word."""
+        """The tokens of more than one word."""
         return tuple(token for token in self.tokens if len(token.words) > 1)
 
     @property
     def text(self) -> str:
-        """Return the words with spaces between them, and each multiword token in place of its words."""
+        """The words joined by spaces, with each multiword token in place of its words."""
         said = dict(enumerate(self.forms, start=1))
         for token in self.multiword_tokens:
             said = {word: form for word, form in said.items() if word not in token.words}
@@ -67,7 +67,7 @@ def step_pictures(
     *,
     tokens: Sequence[Token] = (),
 ) -> list[Picture]:
-    """Return the pictures of G¹ … Gᵀ, each with what it changed; the initial graph comes first if there is one.
+    """Return the pictures of G¹ … Gᵀ, each with its changes; the initial graph comes first if there is one.
 
     >>> first, last = Graph.of_words([0, 0], ["root", "root"]), Graph.of_words([2, 0], ["nsubj", "root"])
     >>> for picture in step_pictures(["Dogs", "bark"], [], [last, last], initial=first):

@@ -1,4 +1,4 @@
-"""Draw a graph as SVG: the words in a row, their arcs above them, without fonts or scripts."""
+"""Draw a graph as SVG: the words in a row with their arcs above, without fonts or scripts."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from treefine.drawing.characters import cells, is_right_to_left, safe_html, shor
 from treefine.drawing.picture import Picture
 from treefine.treebank.graph import ROOT
 
-WORD_SIZE, SMALL_SIZE = 16, 12  # of letters, in pixels, as in tree.css: words, and all else
-STEM = 11  # how far from a word's middle its own arcs start, left and right; the arc of its head ends in the middle
+WORD_SIZE, SMALL_SIZE = 16, 12  # font size of words and of all other text, in pixels, as in tree.css
+STEM = (
+    11  # arcs to dependents start this far left or right of a word's middle; the arc from its head ends in the middle
+)
 _MARGIN = 18  # around the drawing
 GAP = 18  # between two words
-BOLD_WIDTH = 1.1  # how much wider bold letters are
-_MAX_CELLS = 40  # of a form, tag or label, as wide as this many letters
-UNSURE = 0.8  # a confidence below this has a question mark
+BOLD_WIDTH = 1.1  # bold letters are wider by this factor
+_MAX_CELLS = 40  # maximum width of a form, tag or label, in columns of letters
+UNSURE = 0.8  # a lower confidence gets a question mark
 NARROW, WIDE = frozenset("fijlrtI .,:;'`!|()[]{}/\\-"), frozenset("mwMW@%—…")
 LEVEL = 24  # pixels from one level of arcs to the next
 CORNER = 10  # radius of an arc's corners
-ARROW = 7  # length of an arrow's head
-ASIDE = 6  # how far from a word's middle an old arc ends, beside the new one
-_TITLE, _TITLE_SIZE, _TITLE_CELLS = 26, 14, 120  # pixels for a title and of its letters, and how long it may be
-_WORDS, _TAGS, _TOKENS = 26, 18, 26  # pixels for a row of words, tags, multiword tokens
+ARROW = 7  # length of an arrowhead
+ASIDE = 6  # distance between the ends of an old and a new arc
+_TITLE, _TITLE_SIZE, _TITLE_CELLS = 26, 14, 120  # height of a title, its font size, and its maximum length
+_WORDS, _TAGS, _TOKENS = 26, 18, 26  # height of a row of words, tags, multiword tokens
 
-# Every rule is under "treefine", since a style in a page or notebook holds for all that is on it.
-# The background is ours, so that the drawing can be read on any page; on paper it is always light.
+# Every CSS rule starts with "treefine", because a style applies to the whole page or notebook that contains it.
+# The drawing has its own background, so that it is readable on any page; in print it is always light.
 STYLE = "\n" + files(__package__).joinpath("tree.css").read_text(encoding="utf-8")
 
 
@@ -39,30 +41,30 @@ class Arc(NamedTuple):
     word: int
     head: int
     label: str
-    kind: Literal["same", "changed", "old"] = "same"  # old: as it was a step before
-    old_label: str = ""  # where the label alone has changed
-    sure: float | None = None  # how sure the parser is of it, where that is shown
+    kind: Literal["same", "changed", "old"] = "same"  # old: the arc of the previous step
+    old_label: str = ""  # if only the label has changed
+    sure: float | None = None  # the confidence of the parser, if it is shown
 
     @property
     def sure_text(self) -> str:
-        """Return how sure the parser is, as it stands behind the label."""
+        """The confidence as shown after the label."""
         return "" if self.sure is None else f" {self.sure:.2f}{'?' * self.is_unsure}"
 
     @property
     def is_unsure(self) -> bool:
-        """Return whether the parser is less sure than `UNSURE`."""
+        """Whether the confidence is below `UNSURE`."""
         return self.sure is not None and self.sure < UNSURE
 
     @property
     def span(self) -> range:
-        """Return the gaps between words that it runs over: gap i is right of word i. An arrow from ROOT has two."""
+        """The gaps between words that the arc spans; gap i is right of word i. An arrow from ROOT spans two gaps."""
         if self.head in (ROOT, self.word):
             return range(self.word - 1, self.word + 1)
         return range(min(self.word, self.head), max(self.word, self.head))
 
 
 def arcs_of(picture: Picture) -> list[Arc]:
-    """Return the arcs to draw: those of the graph, and the old ones where a word has changed its head."""
+    """Return the arcs to draw: those of the graph, and the old arc of each word whose head has changed."""
     graph, before, changed = picture.graph, picture.before, picture.changed
     if graph is None:
         return []
@@ -83,7 +85,7 @@ def arcs_of(picture: Picture) -> list[Arc]:
 
 
 def arc_levels(arcs: Sequence[Arc], n_words: int) -> list[int]:
-    """Return how high each arc runs, from 1: over all shorter arcs that share a part of its way.
+    """Return the level of each arc, from 1: above all shorter arcs that overlap with it.
 
     >>> arc_levels([Arc(1, 2, "det"), Arc(2, 0, "root"), Arc(3, 1, "obj")], 3)
     [1, 3, 2]
@@ -103,32 +105,32 @@ def arc_levels(arcs: Sequence[Arc], n_words: int) -> list[int]:
 
 
 def shown(text: str, max_cells: int = _MAX_CELLS) -> str:
-    """Return the text as it is drawn: nothing in it acts, and a long text is cut off."""
+    """Return the text as drawn: control characters escaped, and long text cut off."""
     return shorten(visible(text), max_cells)
 
 
 def text_width(text: str, size: float) -> float:
-    """Estimate how wide a text is, in pixels, without a font."""
+    """Estimate the width of a text in pixels, without a font."""
     narrow = sum(each in NARROW for each in text)
     wide = sum(each in WIDE or each.isupper() for each in text)
     return size * (0.6 * cells(text) - 0.25 * narrow + 0.15 * wide)
 
 
 def label_width(arc: Arc) -> float:
-    """Return the width of an arc's label, with what is shown beside it (the old one, the confidence), and some room."""
+    """Return the width of an arc's label, including the old label, the confidence and a margin."""
     bold = BOLD_WIDTH if arc.kind == "changed" else 1.0
     was = text_width(f"{shown(arc.old_label)} ", SMALL_SIZE) if arc.old_label else 0.0
     return bold * text_width(shown(arc.label) + arc.sure_text, SMALL_SIZE) + was + 10
 
 
 def _word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
-    """Return the middle of each word (ROOT's is unused) and the width of the whole; words may run from the right.
+    """Return the middle of each word (ROOT's is unused) and the total width; right-to-left text runs from the right.
 
-    The pictures are over the same words and share their places, so that one sees what moved between two steps.
+    All pictures are over the same words and share their places, so that changes between steps are easy to see.
     """
     forms = pictures[0].forms
     halves = [0.0, *[max(text_width(shown(form), WORD_SIZE), 2 * STEM) / 2 for form in forms]]
-    apart: list[list[tuple[int, float]]] = [[] for _ in halves]  # for each word: how far from an earlier one it must be
+    apart: list[list[tuple[int, float]]] = [[] for _ in halves]  # for each word: minimum distances from earlier words
     for picture in pictures:
         for word, tag in enumerate(picture.tags, start=1):
             halves[word] = max(halves[word], text_width(shown(tag), SMALL_SIZE) / 2)
@@ -136,7 +138,7 @@ def _word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
             if arc.head in (ROOT, arc.word):
                 halves[arc.word] = max(halves[arc.word], label_width(arc) / 2)
             else:
-                # So far apart, the label touches neither its own ends nor the lines that start from its word.
+                # At this distance the label touches neither the ends of its arc nor other arcs of its word.
                 apart[arc.span.stop].append((arc.span.start, label_width(arc) + 3 * STEM + 6))
         for token in picture.multiword_tokens:
             apart[token.words[-1]].append((token.words[0], text_width(shown(token.form), SMALL_SIZE)))
@@ -151,7 +153,7 @@ def _word_places(pictures: Sequence[Picture]) -> tuple[list[float], float]:
 
 
 def draw_svg(pictures: Sequence[Picture]) -> str:
-    """Draw one SVG with the pictures under one another, such as the steps of a sentence."""
+    """Draw one SVG with the pictures below each other, such as the steps of a sentence."""
     return svg_and_width(pictures)[0]
 
 
@@ -175,7 +177,7 @@ def svg_and_width(pictures: Sequence[Picture]) -> tuple[str, float]:
 def draw_frames(pictures: Sequence[Picture]) -> list[str]:
     """Draw one SVG for each of several graphs over the same words, without titles.
 
-    All are of one size and have their words in the same places, so that one can take the place of another.
+    All have the same size, with words in the same places, so that one can replace another in an animation.
     """
     places, width = _word_places(pictures)
     n_levels = max(map(_n_levels, pictures))
@@ -185,7 +187,7 @@ def draw_frames(pictures: Sequence[Picture]) -> list[str]:
 
 
 def whole_svg(name: str, title: str, style: str, parts: Sequence[str], *, width: float, height: float) -> str:
-    """Return the parts as an SVG file of this class, on paper of its own."""
+    """Return the parts as an SVG file of this CSS class, with a background."""
     across, down = number_text(width), number_text(height)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img" '
@@ -196,12 +198,12 @@ def whole_svg(name: str, title: str, style: str, parts: Sequence[str], *, width:
 
 
 def _n_levels(picture: Picture) -> int:
-    """Return how many levels of arcs the picture has."""
+    """Return the number of levels of arcs in the picture."""
     return max(arc_levels(arcs_of(picture), len(picture.forms)), default=0)
 
 
 def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str, float]:
-    """Return the elements of one picture with room for that many levels of arcs, and its height."""
+    """Return the elements of one picture, with room for `n_levels` levels of arcs, and its height."""
     arcs = arcs_of(picture)
     levels = arc_levels(arcs, len(picture.forms))
     top = _MARGIN / 2 + (_TITLE if picture.title else 0)
@@ -210,7 +212,7 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
     if picture.title:
         title = shown(picture.title, _TITLE_CELLS)
         parts.append(text_element(_MARGIN, _MARGIN / 2 + 16, title, "title", whole=picture.title))
-    # Changed arcs come last and lie on top; labels lie on all lines, so that no line runs through one.
+    # Changed arcs are drawn last, on top of others; labels are drawn after all lines, so that no line crosses a label.
     order = sorted(range(len(arcs)), key=lambda index: (arcs[index].kind == "changed", levels[index]))
     heights = [ground - LEVEL * (level + 0.2) for level in levels]
     ends = [_ends(arc, picture, places) for arc in arcs]
@@ -234,9 +236,9 @@ def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str
 
 
 def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, float]:
-    """Return where the line of an arc starts and ends, from the left; an arrow from ROOT starts above its end.
+    """Return the x coordinates of the start and end of an arc; an arrow from ROOT starts above its end.
 
-    An old arc ends beside the new one, on the side where the two do not cross.
+    An old arc ends next to the new one, on the side where the two do not cross.
     """
     here, from_ = places[arc.word], places[arc.head]
     end = here
@@ -254,7 +256,7 @@ def _ends(arc: Arc, picture: Picture, places: Sequence[float]) -> tuple[float, f
 
 
 def _arc(arc: Arc, ends: tuple[float, float], height: float, ground: float, title: str) -> str:
-    """Return the line of an arc from its head to its word, with an arrow; a browser shows the title on pointing."""
+    """Return the line of an arc from its head to its word, with an arrowhead; `title` is its tooltip."""
     start, end = ends
     size = ARROW if arc.kind != "old" else ARROW - 2
     line = f"M{number_text(start)} {number_text(height)}"
@@ -283,7 +285,7 @@ def _describe(arc: Arc, picture: Picture) -> str:
 
 
 def _label(arc: Arc, middle: float, height: float) -> str:
-    """Return the label in the middle of its line, on a piece of background."""
+    """Return the label in the middle of its arc, on a rectangle of background."""
     width = label_width(arc)
     corner = f'x="{number_text(middle - width / 2)}" y="{number_text(height - 8)}"'
     box = f'<rect class="paper" {corner} width="{number_text(width)}" height="16"/>'
@@ -294,18 +296,18 @@ def _label(arc: Arc, middle: float, height: float) -> str:
 
 
 def _attributes(arc: Arc) -> str:
-    """Return how an arc is drawn and which one it is, for its line and its label."""
+    """Return the attributes of an arc's line and label: its style, word, head and label."""
     label = safe_html(arc.label)
     return f'class="{arc.kind}" data-word="{arc.word}" data-head="{arc.head}" data-label="{label}"'
 
 
 def text_element(x: float, y: float, drawn: str, name: str = "", *, whole: str = "", more: str = "") -> str:
-    """Return a text as it is drawn; a browser shows the whole of it on pointing where its end was cut off."""
+    """Return a text element; if the text was cut off, `whole` is its tooltip."""
     title = f"<title>{safe_html(whole)}</title>" if whole and drawn != visible(whole) else ""
     kind = f' class="{name}"' if name else ""
     return f'<text{kind}{more} x="{number_text(x)}" y="{number_text(y)}">{escape(drawn)}{title}</text>'
 
 
 def number_text(value: float) -> str:
-    """Return a length or place in pixels, to a tenth."""
+    """Return a number of pixels as text, rounded to a tenth."""
     return f"{value:.1f}".removesuffix(".0")

@@ -9,18 +9,18 @@ from treefine.drawing.characters import cells, is_right_to_left, shorten, visibl
 from treefine.drawing.picture import Picture
 from treefine.treebank.graph import ROOT, Graph, find_cycles
 
-MAX_COLUMNS = 40  # deeper trees start again on the left: wider than this, nothing fits a screen
-_MAX_CELLS = 40  # of a form, tag or label: one endless word must not push the others off the screen
+MAX_COLUMNS = 40  # deeper parts of a tree start again on the left, because a wider drawing does not fit the screen
+_MAX_CELLS = 40  # maximum width of a form, tag or label, so that a long word does not push the others off the screen
 _MARGIN = 2  # columns; a root's line starts here
 TO_ASCII = str.maketrans("─┄│╭├╰┬┼┴", "-.|,|`v+^")
-GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # what is left of a line halfway to the line above it
-_PLAIN, BOLD, _DIM, _LABEL, _CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes that show on dark and on light terminals
+GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # the bars of a line that continue into the line above
+_PLAIN, BOLD, _DIM, _LABEL, _CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes, readable on dark and light terminals
 GAPS = ("", "  ", "  ", " ", "  ", "  ")  # before each of the cells
-HEAD = 2  # the one of the cells that holds a number
+HEAD = 2  # the index of the cell with the head, which is right-aligned
 
 
 class StyledText(NamedTuple):
-    """One cell of a row: what it says and its ANSI code."""
+    """One cell of a row: its text and its ANSI code."""
 
     text: str
     style: str = _PLAIN
@@ -31,7 +31,7 @@ class StyledText(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line: the number of its word, bars that pass, the line of its arc, then what is said of the word."""
+    """One line: the number of its word, the bars that pass it, its arc, and the cells of the word."""
 
     number: str
     bars: str
@@ -40,10 +40,10 @@ class Row(NamedTuple):
 
 
 def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False, isolate: bool = False) -> str:
-    r"""Draw the graph as lines of text, each with its newline; they are safe to print whatever the words hold.
+    r"""Draw the graph as lines of text, safe to print whatever characters the words contain.
 
-    Changed arcs have a star and what they were before, with or without colour. `isolate` is for pages: it isolates
-    words written from the right, so that what stands beside them keeps its place. Few terminals know these marks.
+    Changed arcs have a star and their old value, with or without colour. `isolate` is for HTML pages: it adds Unicode
+    isolates around right-to-left words, so that the text next to them keeps its place. Few terminals support these.
 
     >>> graph = Graph.of_words([2, 0], ["nsubj", "root"])
     >>> print(draw_text(Picture(("Dogs", "bark"), ("NOUN", "VERB"), graph)), end="")
@@ -66,7 +66,7 @@ def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False
                 padding = " " * (width - cells(cell.text))
                 said = cell.painted(color=color)
                 if isolate and is_right_to_left(cell.text):
-                    said = f"\u2068{said}\u2069"  # an isolate, and its end
+                    said = f"\u2068{said}\u2069"  # start and end of the isolate
                 line += gap + (padding + said if index == HEAD else said + padding)
         lines.append(line.rstrip(" "))
     return "".join(line + "\n" for line in lines)
@@ -100,7 +100,7 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
 
 
 def _notes(picture: Picture) -> list[str]:
-    """Return what is noted about each word's arc: that it changed, and from what; that it is in a cycle."""
+    """Return the note for each word's arc: its old value if it changed, and whether it is in a cycle."""
     notes: list[list[str]] = [[] for _ in range(len(picture.forms) + 1)]
     if picture.before is not None:
         name = picture.before_name or "was"
@@ -113,7 +113,7 @@ def _notes(picture: Picture) -> list[str]:
 
 
 def arc_lines(graph: Graph) -> list[str]:
-    """Return the drawn arcs of each word, all equally wide; the first entry, for ROOT, is empty.
+    """Return the drawing of each word's arcs, all equally wide; the first entry, for ROOT, is empty.
 
     >>> for line in arc_lines(Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"])):
     ...     print(line)
@@ -156,9 +156,9 @@ class Bar(NamedTuple):
 def bars_of(heads: Sequence[int], *, max_columns: int = MAX_COLUMNS) -> tuple[dict[int, Bar], frozenset[int]]:
     """Return the bar of each head, and the loose words, whose arcs have no line.
 
-    The bar of a word is right of the bar that the word joins, so a reader follows lines from left to right, from ROOT
-    down. That is impossible all the way round a cycle, where the longest arc has no line. An arc for which there is no
-    free column has no line either: its word starts again on the left.
+    The bar of a word is to the right of the bar that the word is attached to, so lines lead from left to right, from
+    ROOT down. A cycle makes this impossible, so the longest arc of a cycle has no line. An arc without a free column
+    has no line either: its word starts again on the left.
 
     >>> bars_of((0, 2, 3, 0))
     ({3: Bar(column=0, low=2, high=3), 2: Bar(column=1, low=1, high=2)}, frozenset())
@@ -169,7 +169,7 @@ def bars_of(heads: Sequence[int], *, max_columns: int = MAX_COLUMNS) -> tuple[di
         if heads[word] != ROOT and word not in loose:
             dependents[heads[word]].append(word)
     bars: dict[int, Bar] = {}
-    taken = [0] * max_columns  # the lines on which a column is in use, as the bits of a number
+    taken = [0] * max_columns  # for each column, the lines that use it, as the bits of a number
     words = [word for word in range(1, len(heads)) if heads[word] == ROOT or word in loose]
     for word in words:  # heads before their dependents: the list grows as it is read
         words += dependents[word]

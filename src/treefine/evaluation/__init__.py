@@ -1,1 +1,1 @@
-"""Measure: scores, significance and breakdowns of any treebank files, without torch."""
+"""Scores, significance tests and error breakdowns of any treebank files. Does not need torch."""

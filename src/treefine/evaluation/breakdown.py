@@ -1,4 +1,4 @@
-"""UAS and LAS by the kind of word: dependency length, distance to root, sentence length, label, tag, arcs."""
+"""UAS and LAS by properties of words: dependency length, distance to root, sentence length, label, tag, arcs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Value: TypeAlias = "int | str"
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The words of one kind: how many the gold file has, how many the system, and how many of each are right.
+    """The words with one value of a property: how many gold and the system have, and how many of each are right.
 
-    The two counts of right words can differ: a word that is right may hang at another depth in the system's tree.
+    The two counts of right words can differ: a right word may be at a different depth in the system's tree.
     """
 
     system_name: str
@@ -32,28 +32,29 @@ class Bin:
     system_correct: dict[str, int]
 
     def recall(self, metric: str = "LAS") -> float:
-        """Return the share of the gold words of this kind that is right."""
+        """Return the share of the gold words in this bin that are right."""
         return self.gold_correct[metric] / self.gold if self.gold else 0.0
 
     def precision(self, metric: str = "LAS") -> float:
-        """Return the share of the system's words of this kind that is right."""
+        """Return the share of the system's words in this bin that are right."""
         return self.system_correct[metric] / self.system if self.system else 0.0
 
     def f1(self, metric: str = "LAS") -> float:
-        """Return the harmonic mean of the two."""
+        """Return the harmonic mean of precision and recall."""
         precision, recall = self.precision(metric), self.recall(metric)
         return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def breakdown(pairs: Mapping[str, AlignedWords], by: str, *, rule: str = "conll18", width: int = 1) -> list[Bin]:
-    """Count right words by one property, for each system; a bin holds `width` numbers and is named by the highest.
+    """Count right words by one property, for each system.
 
-    Gold words are sorted by their property in the gold file and give recall, system words by theirs and give precision.
+    Gold words are binned by their value in the gold file and give recall. System words are binned by their value in the
+    system file and give precision. A bin of numbers spans `width` values and is named after the highest.
     """
     if by not in PROPERTIES:
         raise TreefineError(f"There is no property {by!r}.", hint=f"Choose one of {', '.join(PROPERTIES)}.")
     if width < 1:
-        raise ValueError(f"width is {width}; it must be 1 or more")
+        raise ValueError(f"width must be 1 or more, not {width}")
     bins = []
     for name, pair in pairs.items():
         found = all_marks(pair, rule=rule, metrics=("UAS", "LAS"))
@@ -74,7 +75,7 @@ def breakdown(pairs: Mapping[str, AlignedWords], by: str, *, rule: str = "conll1
 
 
 def _heads_by_sentence(words: WordColumns) -> Iterator[tuple[range, list[int]]]:
-    """Yield the words of each sentence, and its heads with ROOT at 0 as in a Graph."""
+    """Yield the words of each sentence, and its heads, with ROOT at index 0 as in a Graph."""
     for sentence in words.sentence_words():
         first = sentence.start
         heads = words.heads[first : sentence.stop]
@@ -82,9 +83,9 @@ def _heads_by_sentence(words: WordColumns) -> Iterator[tuple[range, list[int]]]:
 
 
 def _dependency_length(words: WordColumns, rule: str) -> list[Value]:
-    """Return the distance in words between dependent and head, 1 for neighbours; 0 for an arc from ROOT.
+    """Return the distance in words between dependent and head: 1 for neighbours, 0 for an arc from ROOT.
 
-    A word that is its own head, as only a system's graph has it, is in a "cycle" and not at ROOT.
+    The value is "cycle" for a word that is its own head, which occurs only in a system's graph.
     """
     return [
         0 if head == AT_ROOT else abs(word - head) if word != head else "cycle" for word, head in enumerate(words.heads)
@@ -92,7 +93,7 @@ def _dependency_length(words: WordColumns, rule: str) -> list[Value]:
 
 
 def _arc_direction(words: WordColumns, rule: str) -> list[Value]:
-    """Return where the head is: "left" or "right" of the word, or "ROOT"; "cycle" for a word that is its own head."""
+    """Return the side of the head: "left", "right" or "ROOT"; "cycle" for a word that is its own head."""
     return [
         "ROOT" if head == AT_ROOT else "left" if head < word else "right" if head > word else "cycle"
         for word, head in enumerate(words.heads)
@@ -100,13 +101,13 @@ def _arc_direction(words: WordColumns, rule: str) -> list[Value]:
 
 
 def _distance_to_root(words: WordColumns, rule: str) -> list[Value]:
-    """Return the number of arcs up to ROOT, 1 for a root word; "cycle" where a system's graph never gets there."""
+    """Return the number of arcs up to ROOT: 1 for a root word, "cycle" for a word that never reaches ROOT."""
     distances = [each for _, heads in _heads_by_sentence(words) for each in distances_to_root(heads)[1:]]
     return ["cycle" if distance < 0 else distance for distance in distances]
 
 
 def _arc_projectivity(words: WordColumns, rule: str) -> list[Value]:
-    """Return whether all words between dependent and head descend from the head."""
+    """Return "projective" for each word if all words between it and its head descend from the head."""
     values: list[Value] = ["projective"] * len(words)
     for sentence, heads in _heads_by_sentence(words):
         for word in non_projective_words(heads):
@@ -115,7 +116,7 @@ def _arc_projectivity(words: WordColumns, rule: str) -> list[Value]:
 
 
 def _tree_projectivity(words: WordColumns, rule: str) -> list[Value]:
-    """Return whether all arcs of the sentence are projective."""
+    """Return "projective" for each word if all arcs of its sentence are projective."""
     sentences = _heads_by_sentence(words)
     kinds = (["non-projective" if non_projective_words(heads) else "projective"] * len(own) for own, heads in sentences)
     return [*chain.from_iterable(kinds)]

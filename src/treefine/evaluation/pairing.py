@@ -1,4 +1,4 @@
-"""Which word of one file is which word of the other, where their segmentation may differ."""
+"""Match the words of a gold file with those of a system file, whose segmentation may differ."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class AlignedWords:
 
     gold: WordColumns
     system: WordColumns
-    system_of: list[int]  # for each gold word, the system word that it is, or UNALIGNED
-    gold_of: list[int]  # for each system word, the gold word that it is, or UNALIGNED
+    system_of: list[int]  # for each gold word, the matching system word, or UNALIGNED
+    gold_of: list[int]  # for each system word, the matching gold word, or UNALIGNED
 
 
 def pair_by_text(gold: WordColumns, system: WordColumns) -> AlignedWords:
     """Align two files over the same characters as the CoNLL 2018 scorer does.
 
-    Words outside multiword tokens are the same if their characters are. A stretch of text that a multiword token of
-    either file covers is aligned by the longest common subsequence of its words' forms, in lower case.
+    Words outside multiword tokens match if they cover the same characters. Where either file has a multiword token,
+    words are matched by the longest common subsequence of their forms, in lower case.
     """
     if gold.characters != system.characters:
         raise _different_text(gold, system)
-    # If the spans agree, multiword tokens do, since only their words share a span.
+    # If the spans agree, so do the multiword tokens, because only their words share a span.
     if gold.spans == system.spans and [*map(str.lower, gold.forms)] == [*map(str.lower, system.forms)]:
         return AlignedWords(gold, system, list(range(len(gold))), list(range(len(gold))))
     return align(gold, system)
@@ -46,9 +46,9 @@ def pair_by_number(gold: WordColumns, system: WordColumns) -> AlignedWords:
             continue
         for number, (form, other) in enumerate(zip(a, b, strict=False), start=1):
             if form != other:
-                message = f"The word is {other!r}, but {form!r} in {_at(gold, gold_place.of_word(number))}."
+                message = f"The word is {other!r} here, but {form!r} in {_at(gold, gold_place.of_word(number))}."
                 raise AlignmentError(message, path=system.name, **place.of_word(number))
-        message = f"The sentence has {len(b)} words, but {len(a)} in {_at(gold, gold_place._asdict())}."
+        message = f"The sentence has {len(b)} words here, but {len(a)} in {_at(gold, gold_place._asdict())}."
         line, sent_id, number = place[:3]
         raise AlignmentError(message, path=system.name, line=line, sent_id=sent_id, sentence=number)
     if len(gold.sentences) != len(system.sentences):
@@ -62,12 +62,12 @@ def _name(gold: WordColumns) -> str:
 
 
 def _at(gold: WordColumns, place: dict[str, Any]) -> str:
-    """Return a place in the gold file as text; sentences need not come from a file."""
+    """Return a place in the gold file as text; without a file name, give the number of the sentence."""
     return f"{gold.name}:{place['line']}" if gold.name else f"the gold treebank (sentence {place['sentence']})"
 
 
 def align(gold: WordColumns, system: WordColumns) -> AlignedWords:
-    """Align by spans and, around multiword tokens, by forms: the slow way that `pair_by_text` takes if it must."""
+    """Align by spans and, around multiword tokens, by forms; the slow path of `pair_by_text`."""
     pair = AlignedWords(gold, system, [UNALIGNED] * len(gold), [UNALIGNED] * len(system))
     for g, s in same_words(gold, system):
         pair.system_of[g], pair.gold_of[s] = s, g
@@ -81,13 +81,13 @@ def _different_text(gold: WordColumns, system: WordColumns) -> AlignmentError:
     place = next((index for index, (a, b) in enumerate(pairs) if a != b), shorter)
     ours, theirs = (words.characters[place : place + 20] for words in (gold, system))
     there, here = (_place_of(words, place) for words in (gold, system))
-    hint = "Both files must hold the same characters; spaces and segmentation may differ."
+    hint = "Both files must have the same characters; spaces and segmentation may differ."
     if not here:
         message = f"The file ends before {ours!r} in {_at(gold, there)}."
     elif not there:
-        message = f"The file goes on with {theirs!r} after the end of {_name(gold)}."
+        message = f"The file continues with {theirs!r} after the end of {_name(gold)}."
     else:
-        message = f"The text differs from {_at(gold, there)}: {theirs!r} stands here, {ours!r} there."
+        message = f"The text differs from {_at(gold, there)}: it is {theirs!r} here and {ours!r} there."
     return AlignmentError(message, hint=hint, path=system.name, **here)
 
 

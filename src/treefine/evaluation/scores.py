@@ -15,7 +15,7 @@ from treefine.errors import TreefineError
 from treefine.evaluation.pairing import UNALIGNED, AlignedWords, pair_by_number, pair_by_text
 from treefine.evaluation.words import AT_ROOT, Treebank, WordColumns, load_words
 
-# The lists of the CoNLL 2018 shared task, not those of today's guidelines: scores must stay comparable.
+# The lists of the CoNLL 2018 shared task, not of the current guidelines, so that scores stay comparable.
 CONTENT_LABELS = frozenset(
     "nsubj obj iobj csubj ccomp xcomp obl vocative expl dislocated advcl advmod discourse nmod appos nummod acl amod "
     "conj fixed flat compound list parataxis orphan goeswith reparandum root dep".split()
@@ -25,9 +25,9 @@ UNIVERSAL_FEATURES = frozenset(
     "PronType NumType Poss Reflex Foreign Abbr Gender Animacy Number Case Definite Degree VerbForm Mood Tense Aspect "
     "Voice Evident Polarity Person Polite".split()
 )
-PTB_PUNCTUATION = frozenset(["``", "''", ":", ",", ".", "PU"])  # Penn's five; PU is all of the Chinese treebank's
+PTB_PUNCTUATION = frozenset(["``", "''", ":", ",", ".", "PU"])  # PU is the Chinese treebank's only punctuation tag
 
-# A word is right under a metric if the gold and the system word agree in all of these.
+# A word is right under a metric if gold and system agree in all of these.
 AGREEMENTS = {
     "UPOS": ("upos",),
     "XPOS": ("xpos",),
@@ -43,7 +43,7 @@ AGREEMENTS = {
 }
 CONTENT_METRICS = frozenset(["CLAS", "MLAS", "BLEX"])  # count content words only
 
-FunctionWord: TypeAlias = tuple[int, str, str, str]  # which gold word it is, label, UPOS, FEATS
+FunctionWord: TypeAlias = tuple[int, str, str, str]  # gold word, label, UPOS, FEATS
 
 
 def compared_labels(words: WordColumns, *, is_ud: bool) -> list[str]:
@@ -55,18 +55,18 @@ def compared_labels(words: WordColumns, *, is_ud: bool) -> list[str]:
 
 
 def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> dict[str, list[bool]]:
-    """Return, for each kind of annotation and each gold word, whether its system word agrees; False if it has none."""
+    """Return, for each kind of annotation, whether each gold word agrees with its system word; False if unaligned."""
     gold, system = pair.gold, pair.system
 
     def same(ours: Sequence[object], theirs: Sequence[object]) -> list[bool]:
-        padded = [*theirs, None, None]  # UNALIGNED counts from the end, where nothing equals anything
+        padded = [*theirs, None, None]  # UNALIGNED is a negative index and finds None, which equals no value
         return list(map(eq, ours, map(padded.__getitem__, pair.system_of)))
 
     def same_lemma() -> list[bool]:
         agree = same(gold.lemmas, system.lemmas)
         for g, lemma in enumerate(gold.lemmas):
             if lemma == "_" and pair.system_of[g] != UNALIGNED:
-                agree[g] = True  # a gold file without a lemma agrees with any
+                agree[g] = True  # a blank gold lemma agrees with any lemma
         return agree
 
     def same_function_words() -> list[bool]:
@@ -76,7 +76,7 @@ def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> d
 
     labels = [compared_labels(words, is_ud=is_ud) for words in (gold, system)]
     feats = [_universal(words.feats) for words in (gold, system)]
-    mapped_heads = [*map([*pair.gold_of, AT_ROOT].__getitem__, system.heads)]  # AT_ROOT counts from the end, too
+    mapped_heads = [*map([*pair.gold_of, AT_ROOT].__getitem__, system.heads)]  # AT_ROOT is a negative index too
     compare = {
         "head": lambda: same(gold.heads, mapped_heads),
         "label": lambda: same(*labels),
@@ -90,7 +90,7 @@ def agreements_of(pair: AlignedWords, kinds: Iterable[str], *, is_ud: bool) -> d
 
 
 def _function_words(words: WordColumns, described: Sequence[FunctionWord]) -> list[tuple[FunctionWord, ...]]:
-    """Return the function words attached to each word, in their order."""
+    """Return the function words attached to each word, in order."""
     children: dict[int, list[FunctionWord]] = {}
     for head, child in zip(words.heads, described, strict=True):
         if child[1] in FUNCTION_LABELS:
@@ -118,22 +118,22 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """Return the share of the system's items that is right."""
+        """The share of the system's items that are right."""
         return self.correct / self.system if self.system else 0.0
 
     @property
     def recall(self) -> float:
-        """Return the share of the gold items that was found."""
+        """The share of the gold items that were found."""
         return self.correct / self.gold if self.gold else 0.0
 
     @property
     def f1(self) -> float:
-        """Return the harmonic mean of the two; if both files have the same words, it is the attachment score."""
+        """The harmonic mean of precision and recall; the attachment score if both files have the same words."""
         return 2 * self.correct / (self.gold + self.system) if self.gold + self.system else 0.0
 
     @property
     def aligned_accuracy(self) -> float | None:
-        """Return the share of the aligned words that is right."""
+        """The share of the aligned words that are right."""
         if self.aligned is None:
             return None
         return self.correct / self.aligned if self.aligned else 0.0
@@ -150,16 +150,16 @@ def relative_error_reduction(before: float, after: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Which words a metric counts, and which gold words are right under it."""
+    """The words that a metric counts, and the gold words that are right under it."""
 
-    gold: Sequence[bool]  # of each gold word: it counts
-    system: Sequence[bool]  # of each system word: it counts
-    correct: Sequence[bool]  # of each gold word: it counts and is right
+    gold: Sequence[bool]  # for each gold word: whether it counts
+    system: Sequence[bool]  # for each system word: whether it counts
+    correct: Sequence[bool]  # for each gold word: whether it counts and is right
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How the official scorer of a corpus pairs words, which it leaves out, and what it reports."""
+    """The rules of a corpus's official scorer: how it pairs words, which words it ignores, and its metrics."""
 
     metrics: tuple[str, ...]
     pair: Callable[[WordColumns, WordColumns], AlignedWords]
@@ -187,14 +187,14 @@ RULES: Mapping[str, Rule] = {
 
 
 def rule_of(name: str) -> Rule:
-    """Return the rule of that name, or raise an error that lists the names."""
+    """Return the rule with this name; raise an error that lists the names if it does not exist."""
     if name not in RULES:
         raise TreefineError(f"There is no rule {name!r}.", hint=f"Choose one of {', '.join(RULES)}.")
     return RULES[name]
 
 
 def evaluate(gold: Treebank, system: Treebank, *, rule: str = "conll18") -> dict[str, Score]:
-    """Return all scores of `system` against `gold`, each a path or sentences.
+    """Return all scores of `system` against `gold`, each given as a path or as sentences.
 
     >>> from treefine import Sentence, Graph, evaluate
     >>> words = Sentence.of_words(["Dogs", "bark"])
@@ -228,7 +228,10 @@ def load_pairs(
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> dict[str, AlignedWords]:
-    """Read a gold file and several systems, refusing what the scorer of the rule refuses, and align each with gold."""
+    """Read a gold file and several system files, and align each with gold.
+
+    Files that the official scorer of the rule rejects raise an error.
+    """
     chosen = rule_of(rule)
     load = partial(load_words, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes)
     gold_words = load(gold)
@@ -236,7 +239,7 @@ def load_pairs(
 
 
 def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[str] = ()) -> dict[str, Marks]:
-    """Return which words each metric of the rule, or each of those named, counts, and which are right."""
+    """Return the words that each metric counts and those that are right; `metrics` defaults to all of the rule."""
     chosen = rule_of(rule)
     for metric in metrics:
         if metric not in chosen.metrics:
@@ -248,7 +251,7 @@ def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[st
     found = {}
     for metric in metrics:
         gold = _counted(pair.gold, chosen, metric)
-        # Where words are paired by number, the gold file decides what is punctuation.
+        # If words are paired by number, the gold file decides what is punctuation.
         system = gold if chosen.is_left_out else _counted(pair.system, chosen, metric)
         agreeing = [gold, *[agreements[kind] for kind in AGREEMENTS[metric]]]
         found[metric] = Marks(gold, system, [*map(all, zip(*agreeing, strict=True))])
@@ -256,14 +259,14 @@ def all_marks(pair: AlignedWords, *, rule: str = "conll18", metrics: Sequence[st
 
 
 def all_scores(pair: AlignedWords, found: Mapping[str, Marks], *, rule: str = "conll18") -> dict[str, Score]:
-    """Return the scores of the rule's official scorer, then whole sentences: UEM (heads right) and LEM (labels too)."""
+    """Return the scores of the rule's official scorer, then exact match of sentences: UEM (heads), LEM (labels too)."""
     scores = segmentation_scores(pair) if rule_of(rule).is_ud else {}
     scores |= {metric: _score(pair, each) for metric, each in found.items()}
     return scores | {"UEM": _exact_match(pair, found["UAS"]), "LEM": _exact_match(pair, found["LAS"])}
 
 
 def segmentation_scores(pair: AlignedWords) -> dict[str, Score]:
-    """Return scores of tokens and sentences that have the same characters in both files, and of aligned words."""
+    """Return the scores of tokens and sentences that cover the same characters in both files, and of aligned words."""
 
     def span_score(gold: Sequence[tuple[int, int]], system: Sequence[tuple[int, int]]) -> Score:
         return Score(len(gold), len(system), len(set(gold) & set(system)))
@@ -290,7 +293,7 @@ def _score(pair: AlignedWords, found: Marks) -> Score:
 
 
 def _exact_match(pair: AlignedWords, found: Marks) -> Score:
-    """Return the score of sentences that both files have, with the same words, all of which are right."""
+    """Return the score of whole sentences: right if the system has the same sentence and words, all of them right."""
     system_words = dict(zip(pair.system.sentences, map(len, pair.system.sentence_words()), strict=True))
     correct = 0
     for span, words in zip(pair.gold.sentences, pair.gold.sentence_words(), strict=True):
@@ -311,7 +314,7 @@ def scores_by_label(pair: AlignedWords, found: Marks, *, rule: str = "conll18") 
 
 
 def label_confusions(pair: AlignedWords, found: Marks, *, rule: str = "conll18") -> Counter[tuple[str, str]]:
-    """Count how often a gold label (first) was given another one (second), over the aligned words that count."""
+    """Count the words with a wrong label, by gold label (first) and system label (second), over aligned words."""
     ours, theirs = (compared_labels(words, is_ud=rule_of(rule).is_ud) for words in (pair.gold, pair.system))
     return Counter(
         (ours[g], theirs[s])
@@ -323,9 +326,9 @@ def label_confusions(pair: AlignedWords, found: Marks, *, rule: str = "conll18")
 def head_confusions(pair: AlignedWords, found: Marks) -> Counter[tuple[str, str]]:
     """Count wrong heads by the tags of the gold head (first) and of the system's head (second).
 
-    `found` are the marks of UAS. Tags are UPOS, or XPOS where that is blank, or ROOT.
+    `found` holds the marks of UAS. Tags are UPOS (XPOS if UPOS is blank), or ROOT.
     """
-    ours, theirs = [*pair.gold.tags(), "ROOT"], [*pair.system.tags(), "ROOT"]  # AT_ROOT counts from the end
+    ours, theirs = [*pair.gold.tags(), "ROOT"], [*pair.system.tags(), "ROOT"]  # AT_ROOT is a negative index
     return Counter(
         (ours[pair.gold.heads[g]], theirs[pair.system.heads[s]])
         for g, s in enumerate(pair.system_of)

@@ -1,4 +1,4 @@
-"""Paired tests over sentences: whether one system is better than another, or was lucky."""
+"""Paired significance tests over sentences, which show whether two systems differ by more than chance."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from treefine.errors import AlignmentError
 from treefine.evaluation.pairing import AlignedWords
 from treefine.evaluation.scores import Marks, all_marks
 
-Counts = NDArray[np.float64]  # [sentence, 3]: gold words, system words, correct words; exact, being small whole numbers
-SLICE = 250  # resamplings drawn at a time, to bound memory
-TIE = 1e-12  # differences of F1 closer than this are equal but for rounding
+Counts = NDArray[
+    np.float64
+]  # [sentence, 3]: gold words, system words, correct words; floats hold these small integers exactly
+SLICE = 250  # resamples drawn at a time, to bound memory
+TIE = 1e-12  # smaller differences of F1 are rounding errors
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of two systems, and the probability of as large a one by chance (two-sided)."""
+    """The difference between two systems, and the probability of a difference this large by chance (two-sided)."""
 
     first: str
     second: str
@@ -48,13 +50,13 @@ class Comparison:
 
     @property
     def best_group(self) -> frozenset[str]:
-        """Return the best system and all that the randomisation test cannot tell from it."""
+        """The best system, and all systems that are not significantly different from it (randomisation test)."""
         best = self.best
         alike = [name for name in self.scores if name != best and self.between(best, name).randomisation >= self.alpha]
         return frozenset([best, *alike])
 
     def between(self, one: str, other: str) -> Difference:
-        """Return the difference between two systems, whichever was named first."""
+        """Return the difference between two systems, given in either order."""
         return self.differences[(one, other) if (one, other) in self.differences else (other, one)]
 
 
@@ -68,7 +70,7 @@ def compare(
     seed: int = 1,
     on_progress: Callable[[int], None] | None = None,
 ) -> Comparison:
-    """Compare systems over the same gold file. The same random draws serve each two of them."""
+    """Compare systems over the same gold file. All pairs of systems share the same random samples."""
     marks = {name: all_marks(pair, rule=rule, metrics=[metric])[metric] for name, pair in pairs.items()}
     counts = {name: sentence_counts(pair, marks[name]) for name, pair in pairs.items()}
     return compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=on_progress)
@@ -83,17 +85,17 @@ def compare_counts(
     seed: int = 1,
     on_progress: Callable[[int], None] | None = None,
 ) -> Comparison:
-    """Compare systems of which the words of each sentence have been counted, by `metric`."""
+    """Compare systems by their word counts per sentence under `metric`."""
     sizes = {len(each) for each in counts.values()}
     if len(sizes) > 1:
-        raise AlignmentError("The systems were not compared with the same gold sentences.")
+        raise AlignmentError("The systems must be compared with the same gold sentences.")
     differences = _differences(counts, alpha, samples, np.random.default_rng(seed), on_progress)
     scores = {name: float(f1(each.sum(axis=0))) for name, each in counts.items()}
     return Comparison(metric, alpha, samples, seed, scores, differences)
 
 
 def sentence_counts(pair: AlignedWords, found: Marks) -> Counts:
-    """Return the gold, system and correct words of each gold sentence; a system word belongs where its text begins."""
+    """Count the gold, system and correct words of each gold sentence; a system word counts where its text starts."""
     ours, theirs = sentence_of_each_word(pair)
     columns = ((ours, found.gold), (theirs, found.system), (ours, found.correct))
     n_sentences = len(pair.gold.sentences)
@@ -122,7 +124,7 @@ def _differences(
     rng: np.random.Generator,
     on_progress: Callable[[int], None] | None,
 ) -> dict[tuple[str, str], Difference]:
-    """Compare each two systems. Drawing costs most, so each sample is drawn once and summed once per system."""
+    """Compare all pairs of systems. Drawing costs most, so each sample is drawn once and summed once per system."""
     names = list(counts)
     pairs = list(combinations(range(len(names)), 2))
     columns = np.concatenate(list(counts.values()), axis=1)  # [sentence, 3 * system]
@@ -156,7 +158,7 @@ def _differences(
 
 
 def _as_far(distances: NDArray[np.float64], observed: float) -> int:
-    """Count the samples that are at least as far from 0 as what was observed."""
+    """Count the samples that are at least as far from 0 as the observed difference."""
     return int(np.sum(np.abs(distances) >= abs(observed) - TIE))
 
 
@@ -167,7 +169,7 @@ def draw_swaps(rng: np.random.Generator, samples: int, sentences: int) -> NDArra
 
 
 def draw_weights(rng: np.random.Generator, samples: int, sentences: int) -> NDArray[np.float64]:
-    """Draw as many sentences as there are, with replacement; return how often each was drawn. [sample, sentence]."""
+    """Resample the sentences with replacement; return how often each was drawn. [sample, sentence]."""
     drawn = rng.integers(0, sentences, size=(samples, sentences))
     drawn += np.arange(samples)[:, None] * sentences
     weights = np.bincount(drawn.ravel(), minlength=samples * sentences)
@@ -177,8 +179,8 @@ def draw_weights(rng: np.random.Generator, samples: int, sentences: int) -> NDAr
 def swapped_differences(a: Counts, b: Counts, chosen_a: Counts, chosen_b: Counts) -> NDArray[np.float64]:
     """Return F1 of b minus F1 of a in each sample, after the chosen sentences have been swapped.
 
-    The totals are those of all sentences, [3], and of the chosen ones of each sample, [sample, 3].
+    `a` and `b` are totals over all sentences, [3]; the others are totals over the chosen sentences, [sample, 3].
     """
-    moved = chosen_b - chosen_a  # what b loses and a gains
+    moved = chosen_b - chosen_a  # words that b loses and a gains
     result: NDArray[np.float64] = f1(b - moved) - f1(a + moved)
     return result

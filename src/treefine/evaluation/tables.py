@@ -1,6 +1,6 @@
-"""The `Table` type, which becomes text, Markdown, CSV or JSON values, and the tables of scores and comparisons.
+"""The `Table` type, which renders as text, Markdown, CSV or JSON, and the tables of scores and comparisons.
 
-A report page turns the same tables into HTML (`analysis/templates/parts.html`).
+Report pages render the same tables as HTML (`analysis/templates/parts.html`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from treefine.evaluation.scores import Score, relative_error_reduction
 
 if TYPE_CHECKING:
-    from treefine.evaluation.significance import Comparison, Difference  # which loads numpy
+    from treefine.evaluation.significance import Comparison, Difference  # imports numpy
 
 TableCell: TypeAlias = "str | int | float | None"  # None is an empty cell
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -38,13 +38,13 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[TableCell, ...], ...]
     title: str = ""
-    note: str = ""  # what the table shows
+    note: str = ""  # how to read the table
     n_names: int = 1  # columns of names
-    groups: tuple[tuple[str, int], ...] = ()  # headings over several columns, with how many, on a page
+    groups: tuple[tuple[str, int], ...] = ()  # on a page: headings over several columns, each with its width
     bold: frozenset[tuple[int, int]] = frozenset()  # row and column of each bold cell, from 0
 
     def to_text(self, *, is_terminal: bool = False) -> str:
-        """Return aligned columns. Bold cells have a star, since plain text has no bold; a terminal shows both."""
+        """Return aligned columns. Bold cells are marked with a star; on a terminal they are bold as well."""
         rows = self._shown_rows(lambda text: f"{_BOLD}{text}{_PLAIN}*" if is_terminal else f"{text}*")
         widths = [max(map(_visible_width, column)) for column in zip(self.header, *rows, strict=True)]
         lines = [self.header, ["-" * width for width in widths], *rows]
@@ -110,7 +110,7 @@ def confusion_table(confusions: Counter[tuple[str, str]], *, kind: str = "", mos
 def comparison_table(comparison: Comparison, *, digits: int = 2) -> Table:
     """Return one row per system, compared with the first; the systems that tie for the best score are bold.
 
-    `digits` are those of the relative error reduction (RER).
+    `digits` is the number of decimals of the relative error reduction (RER).
     """
     first = next(iter(comparison.scores))
     rows: list[tuple[TableCell, ...]] = []
@@ -128,8 +128,8 @@ def comparison_table(comparison: Comparison, *, digits: int = 2) -> Table:
         rows.append((name, f"{100 * score:.2f}", *cells))
     note = (
         f"*: best, or not significantly different from it (alpha = {comparison.alpha:g}, approximate randomisation).\n"
-        f"Compared with {first}: difference in {comparison.metric}, relative error reduction, and the probability of\n"
-        f"as much by chance over {comparison.samples:,} samples of sentences, seed {comparison.seed}."
+        f"Compared with {first}: difference in {comparison.metric}, relative error reduction (RER), and probability p\n"
+        f"of a difference this large by chance ({comparison.samples:,} samples of sentences, seed {comparison.seed})."
     )
     header = ("system", comparison.metric, "difference", "RER", "p (rand.)", "p (boot.)")
     bold = frozenset((row, 1) for row, name in enumerate(comparison.scores) if name in comparison.best_group)
@@ -148,7 +148,7 @@ def scores_json(scores: Mapping[str, Score]) -> dict[str, Any]:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison with the difference of each two systems."""
+    """Return a comparison with the difference of every pair of systems."""
 
     def difference_json(difference: Difference) -> dict[str, Any]:
         before, after = comparison.scores[difference.first], comparison.scores[difference.second]
@@ -169,12 +169,12 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def losses_line(lost: Mapping[str, int], title: str) -> str:
-    """Return a line that says what a format has no place for, and how much of it there was."""
+    """Return a line that lists the items a format has no place for, with their counts."""
     return f"{title} has no place for: {', '.join(count(number, kind) for kind, number in lost.items())}"
 
 
 def count(number: int, thing: str) -> str:
-    """Return the number and the thing, in the plural unless it is one.
+    """Return the number and the noun, in the plural if needed.
 
     >>> count(2000, "sentence"), count(1, "word"), count(3, "DEPS")
     ('2,000 sentences', '1 word', '3 DEPS')

@@ -1,4 +1,4 @@
-"""The words of a whole file in columns, and where each stands in the text."""
+"""The words of a whole file in columns, with their places in the text."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ AT_ROOT = -1
 
 
 class SentencePlace(NamedTuple):
-    """Where a sentence and its words stand in their file."""
+    """The place of a sentence and its words in their file."""
 
     line: int
     sent_id: str
     sentence: int
-    first_line: int  # after the comments
-    word_lines: Sequence[int]  # of each word, from there
+    first_line: int  # the first line after the comments
+    word_lines: Sequence[int]  # the line of each word, counted from there
 
     def of_word(self, number: int) -> dict[str, Any]:
-        """Return the place of one of its words, from 1, as the fields of an error."""
+        """Return the place of a word, numbered from 1, as the fields of an error."""
         line = self.first_line + self.word_lines[number - 1]
         return {"line": line, "sent_id": self.sent_id, "sentence": self.sentence, "word": str(number)}
 
 
 @dataclass(frozen=True, slots=True)
 class WordColumns:
-    """All words of a file, numbered from 0 through all its sentences. Spans count characters without spaces."""
+    """All words of a file, numbered from 0 across sentences. Spans count characters without spaces."""
 
     name: str = ""
     characters: str = ""
@@ -43,7 +43,7 @@ class WordColumns:
     sentences: list[_Span] = field(default_factory=list)
     first_words: list[int] = field(default_factory=list)  # of each sentence
     places: list[SentencePlace] = field(default_factory=list)  # of each sentence
-    spans: list[_Span] = field(default_factory=list)  # of each word: that of its token
+    spans: list[_Span] = field(default_factory=list)  # of each word: the span of its token
     in_multiword: list[bool] = field(default_factory=list)
     forms: list[str] = field(default_factory=list)
     lemmas: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class WordColumns:
         return len(self.forms)
 
     def tags(self) -> list[str]:
-        """Return UPOS of each word, or XPOS where that is blank."""
+        """Return UPOS of each word, or XPOS if UPOS is blank."""
         return [u if u != BLANK else x for u, x in zip(self.upos, self.xpos, strict=True)]
 
     def sentence_words(self) -> Iterator[range]:
@@ -75,12 +75,12 @@ def load_words(
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> WordColumns:
-    """Read the words of a file, or of sentences that were read before.
+    """Read the words of a file, or of sentences already in memory.
 
-    Universal Dependencies are refused as the official CoNLL 2018 scorer refuses them: cycles, no root or several, a
-    byte order mark, surplus blank lines, no blank line after the last sentence, a carriage return within a line.
-    Without `needs_trees`, cycles and any number of roots are accepted. The scorers of the other corpora
-    know no multiword tokens and no spaces in forms, and do not look at the trees.
+    With `is_ud`, files that the official CoNLL 2018 scorer rejects raise an error: cycles, no root or several roots, a
+    byte order mark, extra blank lines, no blank line after the last sentence, a carriage return within a line. Without
+    `needs_trees`, cycles and any number of roots are accepted. The scorers of the other corpora ignore multiword
+    tokens, keep spaces in forms, and do not check the trees.
     """
     is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
     if is_file:
@@ -92,25 +92,26 @@ def load_words(
             for fault in tree_faults(sentence, needs_one_root=True):
                 raise fault
         if is_ud and is_file:
-            _refuse_like_official(sentence)
+            _check_like_official_scorer(sentence)
         texts.append(_add_sentence(words, sentence, is_ud))
     return replace(words, name=name, characters="".join(texts))
 
 
-def _refuse_like_official(sentence: Sentence) -> None:
+def _check_like_official_scorer(sentence: Sentence) -> None:
     start, _, end = sentence.layout
-    refused = "which the official scorer refuses"
+    rejected = "which the official scorer rejects"
     if start.startswith("\ufeff"):
-        raise sentence.error(f"The file starts with a byte order mark, {refused}.", hint="Remove it.")
+        raise sentence.error(f"The file starts with a byte order mark, {rejected}.", hint="Remove it.")
     if start:
-        raise sentence.error(f"The file starts with a blank line, {refused}.", hint="Remove it.")
+        raise sentence.error(f"The file starts with a blank line, {rejected}.", hint="Remove it.")
     if end.count("\n") > 2:
         message = "There are two blank lines in a row, which the official scorer reads as a sentence without words."
         raise sentence.error(message, hint="Remove one.")
     if end.count("\n") < 2:
-        raise sentence.error(f"No blank line ends the last sentence, {refused}.", hint="Add one.")
+        raise sentence.error(f"There is no blank line after the last sentence, {rejected}.", hint="Add one.")
     if any("\r" in cell for column in (sentence.comments, *sentence.columns) for cell in column):
-        raise sentence.error("A carriage return stands within a line, which the official scorer takes for its end.")
+        message = "There is a carriage return within a line, which the official scorer reads as a line end."
+        raise sentence.error(message, hint="Remove it.")
 
 
 def _add_sentence(words: WordColumns, sentence: Sentence, is_ud: bool) -> str:
@@ -119,7 +120,7 @@ def _add_sentence(words: WordColumns, sentence: Sentence, is_ud: bool) -> str:
     first, start = len(words), words.tokens[-1][1] if words.tokens else 0
     text = "".join(sentence.forms)
     is_plain = len(sentence) == len(sentence.columns[0]) and all(sentence.forms)
-    # Of all spaces, " " alone is printable.
+    # isprintable() is False for all other kinds of spaces.
     if not is_ud or (is_plain and text.isprintable() and " " not in text):
         ends = list(accumulate(map(len, sentence.forms), initial=start))
         spans = list(zip(ends[:-1], ends[1:], strict=True))
@@ -142,7 +143,7 @@ def _add_sentence(words: WordColumns, sentence: Sentence, is_ud: bool) -> str:
     words.labels.extend(sentence.labels)
     heads = sentence.heads
     if None in heads:
-        heads = sentence.graph.heads  # which raises
+        heads = sentence.graph.heads  # raises an error with the place
     words.heads.extend([first + head - 1 if head else AT_ROOT for head in heads])
     return text
 
@@ -156,7 +157,7 @@ def _add_tokens(words: WordColumns, sentence: Sentence, position: int) -> str:
         if not text.isalnum():
             text = "".join([each for each in text if unicodedata.category(each) != "Zs"])
         if not text:
-            raise sentence.error("FORM is empty or all spaces.", word=token.words[0])
+            raise sentence.error("FORM is empty or contains only spaces.", word=token.words[0])
         texts.append(text)
         span = (position, position + len(text))
         position += len(text)

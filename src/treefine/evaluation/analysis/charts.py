@@ -1,7 +1,7 @@
-"""Charts as SVG that stands alone: lines over numbers or names, refinement steps, and rows of named values.
+"""Draw charts as self-contained SVG: lines over numbers or names, refinement steps, and rows of named values.
 
-They need no fonts and no scripts, follow the reader's dark mode, and can be read without colour: each line has its own
-marker and dashes, and each point says its numbers on pointing.
+Charts need no fonts or scripts, follow the reader's dark mode, and are readable without colour: each line has a
+different marker and dash pattern, and pointing at a marker shows its numbers.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from treefine.drawing.characters import safe_html
 from treefine.drawing.svg import BOLD_WIDTH, number_text, shown, text_element, text_width, whole_svg
 from treefine.evaluation.analysis.curves import merged
 
-Limits: TypeAlias = tuple[float, float]  # beyond which no value can lie; round numbers
+Limits: TypeAlias = tuple[float, float]  # the lowest and highest possible value; round numbers
 _Pixels: TypeAlias = tuple[float, float]  # from the left and from the top
 _Scale: TypeAlias = Callable[[float], float]  # from a value to its pixel
 
 PERCENT: Limits = (0, 100)
-MOST_BANDS = 3  # lines; the bands of so many are faint, since they lie on one another, and more have none
+MOST_BANDS = 3  # more lines than this have no bands; exactly this many have faint ones, because bands overlap
 _ANY: Limits = (-math.inf, math.inf)
-_LARGEST = 1e15  # beyond it pixels lose their meaning
+_LARGEST = 1e15  # larger values cannot be placed exactly
 
 _STYLE = "\n" + files(__package__).joinpath("templates/chart.css").read_text(encoding="utf-8")
 
-# All in pixels, unless they say otherwise.
-_TEXT_SIZE, _TITLE_SIZE = 13, 14  # of letters; a chart is 400 wide, so on a phone of 360 they are 12 pixels high
+# In pixels unless noted.
+_TEXT_SIZE, _TITLE_SIZE = 13, 14  # a chart is 400 wide, so on a phone with 360 pixels the text is about 12 pixels high
 _WIDTH, _MARGIN = 400, 12
 _INNER = _WIDTH - 2 * _MARGIN
 _LINE = 18  # from one line of text to the next
-_MIDDLE = 4.5  # from the middle of a line of text down to the foot of its letters
-_RADIUS, _SMALL_RADIUS = 3.6, 2.4  # of a marker; the small one where points stand closer than this:
+_MIDDLE = 4.5  # from the middle of a line of text down to its baseline
+_RADIUS, _SMALL_RADIUS = 3.6, 2.4  # of a marker; small if points are closer than _CLOSE
 _CLOSE = 10
-_SWATCH = 30  # of line beside a name in the legend
+_SWATCH = 30  # length of the line next to a name in the legend
 _INSIDE = 12  # from the ends of an axis to the first and last point
-_MAX_END = 60  # for names at the ends of lines
-_ROW, _LANE = 20, 10  # of a row with one line, and of each further line in it
-_LONG_ROWS = 12  # a chart with more rows has its ticks at the end as well
-_ROW_CELLS = 18  # how long the name of a row may be, in columns of letters
+_MAX_END = 60  # width of names at the ends of lines
+_ROW, _LANE = 20, 10  # height of a row with one line, and of each further line in it
+_LONG_ROWS = 12  # a chart with more rows also has ticks at the bottom
+_ROW_CELLS = 18  # maximum length of a row's name, in columns of letters
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One point of a line, with the band around it and the number of cases behind it, as far as they are known."""
+    """One point of a line, optionally with the band around it and the number of cases behind it."""
 
     x: float | str
     y: float
@@ -57,25 +57,25 @@ class Mark:
 
     def __post_init__(self) -> None:
         for value in (self.x, self.y, self.low, self.high):
-            if isinstance(value, int | float) and not abs(value) <= _LARGEST:  # NaN is refused too
+            if isinstance(value, int | float) and not abs(value) <= _LARGEST:  # also rejects NaN
                 raise ValueError(f"{value} cannot be drawn")
         if (self.low is None) != (self.high is None):
-            raise ValueError("a band has a low and a high end")
+            raise ValueError("a band must have a low and a high end")
 
     @property
     def x_text(self) -> str:
-        """Return the place on the x axis as text."""
+        """The place on the x axis as text."""
         if isinstance(self.x, str):
             return self.x
         return f"{self.x + 0.0:.0f}" if self.x == int(self.x) else f"{self.x:.12g}"
 
     @property
     def band(self) -> tuple[float, ...]:
-        """Return the ends of the band, if it has one."""
+        """The ends of the band; empty without a band."""
         return () if self.low is None or self.high is None else (self.low, self.high)
 
     def said(self, name: str, x_title: str, y_format: str) -> str:
-        """Return the numbers of the point in words."""
+        """Return the text that is shown on pointing at the marker."""
         band = f" ({' to '.join(map(y_format.format, self.band))})" if self.band else ""
         count = f", n = {self.count:,}" if self.count is not None else ""
         place = f"{x_title} {self.x_text}" if x_title else self.x_text
@@ -84,18 +84,18 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The points of one system or setting; where it lacks a point that another line has, it has a gap."""
+    """The points of one system or setting; the line has a gap at points that only other lines have."""
 
     name: str
     marks: tuple[Mark, ...]
 
     def __post_init__(self) -> None:
         if len(self.by_place) < len(self.marks):
-            raise ValueError(f"{self.name}: two points at one place")
+            raise ValueError(f"{self.name}: two points at the same place")
 
     @property
     def by_place(self) -> dict[str, Mark]:
-        """Return the points by their places on the x axis."""
+        """The points by their places on the x axis."""
         return {mark.x_text: mark for mark in self.marks}
 
 
@@ -110,10 +110,10 @@ def draw_lines(
     apart: Collection[str] = (),
     plot_height: float = 190,
 ) -> str:
-    """Draw lines over numbers, or over names if any x is one; names stand in the order of the lines' points.
+    """Draw lines over numbers, or over names if any x is a name; names keep the order of the lines' points.
 
-    Under the axis are the counts (n) of the first line that has one at that place. The value axis ends at the limits.
-    No line runs to the places in `apart`. More than three lines have no bands.
+    Below the axis are the counts (n) of the first line that has one at that place. The value axis stays within the
+    limits. Lines do not connect to the places in `apart`. With more than three lines, no bands are drawn.
     """
     has_bands = len(lines) <= MOST_BANDS
     values = [y for line in lines for mark in line.marks for y in (mark.y, *(mark.band if has_bands else ()))]
@@ -155,7 +155,7 @@ def draw_lines(
     return whole_svg("treefine-chart", title, _STYLE, [*parts, *below], width=_WIDTH, height=height + _MARGIN)
 
 
-# A low chart over the refinement steps; t = 0 is the initial graph.
+# A flat chart over the refinement steps; t = 0 is the initial graph.
 draw_steps = partial(draw_lines, x_title="step t", plot_height=120)
 
 
@@ -168,10 +168,10 @@ def draw_rows(
     y_format: str = "{:.1f}",
     limits: Limits = _ANY,
 ) -> str:
-    """Draw one row per name, such as a label or a tag, in the order given, with a marker for each line that has it.
+    """Draw one row per name, such as a label or a tag, in the given order, with a marker for each line that has it.
 
-    On the right are the counts (n) of the first line that has one. Points with another x are not drawn. The axis ends
-    at the limits.
+    On the right are the counts (n) of the first line that has one. Points whose x is not in `names` are not drawn. The
+    axis stays within the limits.
     """
     marks = [line.by_place for line in lines]
     counts = [_count([each.get(name) for each in marks]) for name in names]
@@ -211,7 +211,7 @@ def draw_rows(
 
 
 def _x_values(lines: Sequence[Line]) -> dict[str, float]:
-    """Return the number of each place on the x axis, from left to right: its own, or its rank if any place has a name.
+    """Return the x coordinate of each place, from left to right: its number, or its rank if any place is a name.
 
     >>> _x_values([Line("a", (Mark(1, 0), Mark("4+", 0))), Line("b", (Mark(1, 0), Mark("2-3", 0), Mark("4+", 0)))])
     {'1': 0, '2-3': 1, '4+': 2}
@@ -223,7 +223,7 @@ def _x_values(lines: Sequence[Line]) -> dict[str, float]:
 
 
 def _runs(line: Line, places: Mapping[str, float], apart: Collection[str]) -> list[list[Mark]]:
-    """Return the points of a line from left to right, cut where it lacks one and around those that stand apart."""
+    """Return the connected parts of a line, from left to right: it breaks at gaps and around the places in `apart`."""
     marks = line.by_place
 
     def kind(name: str) -> tuple[bool, str]:
@@ -233,7 +233,7 @@ def _runs(line: Line, places: Mapping[str, float], apart: Collection[str]) -> li
 
 
 def _names_at_ends(lines: Sequence[Line], places: Sequence[str], pixels: float) -> list[str]:
-    """Return the names to write at the right ends of the lines; none where they would meet or take too much room."""
+    """Return the names to write at the right ends of the lines, or [] if they would overlap or need too much room."""
     names = [shown(line.name) for line in lines]
     last = [mark for line in lines for mark in line.marks if mark.x_text == places[-1]]
     heights = sorted(pixels * mark.y for mark in last)
@@ -244,7 +244,7 @@ def _names_at_ends(lines: Sequence[Line], places: Sequence[str], pixels: float) 
 def _x_labels(
     lines: Sequence[Line], places: Mapping[str, float], middle: float, top: float, x_title: str
 ) -> tuple[list[str], float]:
-    """Return what stands under the x axis (its labels, counts and title), and the height where it ends."""
+    """Return the labels, counts and title below the x axis, and the height where they end."""
     pixels = [*places.values()]
     labels = [_fitted(name, 2 * min(place, _WIDTH - place)) for name, place in places.items()]
     counts = [_count([line.by_place.get(name) for line in lines]) for name in places]
@@ -262,12 +262,12 @@ def _x_labels(
 
 
 def _count(marks: Sequence[Mark | None]) -> str:
-    """Return the first count, or nothing."""
+    """Return the first count as text, or "" if no mark has one."""
     return next((short_count(mark.count) for mark in marks if mark is not None and mark.count is not None), "")
 
 
 def short_count(count: int) -> str:
-    """Return a count for a narrow column.
+    """Return a count shortened for a narrow column.
 
     >>> short_count(999), short_count(1234), short_count(23456), short_count(4_500_000)
     ('999', '1.2k', '23k', '4.5M')
@@ -279,7 +279,7 @@ def short_count(count: int) -> str:
 
 
 def _scale(start: float, end: float, first_pixel: float, last_pixel: float) -> _Scale:
-    """Return the function from a value between start and end to its pixel. A single value is in the middle.
+    """Return a function from a value between start and end to its pixel; a single value is placed in the middle.
 
     >>> _scale(0.0, 10.0, 200, 0)(2.5)
     150.0
@@ -293,9 +293,9 @@ def _scale(start: float, end: float, first_pixel: float, last_pixel: float) -> _
 
 
 def nice_ticks(values: Sequence[float], *, limits: Limits = _ANY) -> list[float]:
-    """Return round numbers at equal distances around all values.
+    """Return equally spaced round numbers that enclose all values.
 
-    A single value has room on both sides of it, as far as the limits.
+    A single value gets room on both sides, within the limits.
 
     >>> nice_ticks([61.3, 88.0])
     [60.0, 65.0, 70.0, 75.0, 80.0, 85.0, 90.0]
@@ -303,11 +303,11 @@ def nice_ticks(values: Sequence[float], *, limits: Limits = _ANY) -> list[float]
     [90.0, 92.0, 94.0, 96.0, 98.0, 100.0]
     """
     low, high = min(values, default=0.0), max(values, default=1.0)
-    if high - low <= 1e-9 * max(1.0, abs(low), abs(high)):  # there is nothing to tell apart
+    if high - low <= 1e-9 * max(1.0, abs(low), abs(high)):  # all values are equal
         room = max(1.0, abs(low) / 10)
         least, most = limits
         low, high = max(low - room, min(low, least)), min(high + room, max(high, most))
-    least = (high - low) / 6  # for about as many ticks
+    least = (high - low) / 6  # for about six ticks
     power = 10.0 ** math.floor(math.log10(least))
     slack = 1e-9  # so that 0.3 / 0.1 is 3
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - slack))
@@ -316,7 +316,7 @@ def nice_ticks(values: Sequence[float], *, limits: Limits = _ANY) -> list[float]
 
 
 def tick_labels(ticks: Sequence[float], form: str) -> list[str]:
-    """Return the ticks in the format given, without zeros that all end in; more exact where two would look equal.
+    """Return the ticks in the given format, without common trailing zeros; use more digits if two would look equal.
 
     >>> tick_labels([60, 65], "{:.1f}"), tick_labels([0.1, 0.15], "{:.1f}")
     (['60', '65'], ['0.1', '0.15'])
@@ -329,7 +329,7 @@ def tick_labels(ticks: Sequence[float], form: str) -> list[str]:
 
 
 def fitting(places: Sequence[float], widths: Sequence[float], *, gap: float = 6.0) -> range:
-    """Return which labels fit in a row without touching one another: all, or every second, third and so on.
+    """Return the labels that fit in a row without touching: all of them, or every second, third and so on.
 
     >>> fitting([0, 10, 20, 30, 40], [16, 16, 16, 16, 16])
     range(0, 5, 3)
@@ -342,7 +342,7 @@ def fitting(places: Sequence[float], widths: Sequence[float], *, gap: float = 6.
 
 
 def _heading(title: str, names: Sequence[str], y_title: str) -> tuple[list[str], float]:
-    """Return title, legend (if there are names) and title of the value axis, and the height where they end."""
+    """Return the title, the legend (if there are names), the title of the value axis, and the height where they end."""
     parts = [text_element(_MARGIN, 22, _fitted(title, _INNER, BOLD_WIDTH * _TITLE_SIZE), "title", whole=title)]
     x, y = float(_MARGIN), 22.0 + _LINE if names else 22.0
     for number, name in enumerate(names):
@@ -365,7 +365,7 @@ def _widest(texts: Sequence[str]) -> float:
 
 
 def _fitted(said: str, room: float, size: float = _TEXT_SIZE) -> str:
-    """Return the text as it is drawn, or as much of it as there is room for, in pixels."""
+    """Return the text as drawn, shortened to fit the room in pixels."""
     limit = max(1, int(room / (0.3 * size)))  # columns of letters, if all were narrow
     while limit > 1 and text_width(shown(said, limit), size) > room:
         limit -= 1
@@ -373,7 +373,7 @@ def _fitted(said: str, room: float, size: float = _TEXT_SIZE) -> str:
 
 
 def _point(number: int, at: _Pixels, said: str, *, radius: float = _RADIUS, reach: Sequence[_Pixels] = ()) -> str:
-    """Return the marker of a line with what is said of it, on the line of its reach if it has one."""
+    """Return the marker of a point with its tooltip, and the line of its band if it has one."""
     band = f'<path class="line reach" d="{_polyline(reach)}"/>' if reach else ""
     drawn = f'<path class="marker" d="{marker(number, *at, radius)}"/>'
     return f'<g class="{line_class(number)}"><title>{safe_html(said)}</title>{band}{drawn}</g>'
@@ -387,9 +387,9 @@ def _polyline(places: Iterable[_Pixels]) -> str:
     return "M" + "L".join(f"{number_text(x)} {number_text(y)}" for x, y in places)
 
 
-_COLORS = 5  # in chart.css
+_COLORS = 5  # defined in chart.css
 DASHES = ("", "7 3", "2 3", "10 3 2 3")
-_CORNERS = {  # of the markers after the circle, all about as large to the eye
+_CORNERS = {  # of the markers after the circle; all look about equally large
     "square": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
     "triangle": ((0, -1.2), (1.2, 0.9), (-1.2, 0.9)),
     "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
@@ -399,7 +399,7 @@ MARKERS = ("circle", *_CORNERS)
 
 
 def line_class(number: int) -> str:
-    """Return the class of the elements of a line: its colour, and whether its markers are hollow.
+    """Return the CSS class of a line: its colour, and whether its markers are hollow.
 
     >>> line_class(1), line_class(6)
     ('color1', 'color1 hollow')
@@ -408,13 +408,13 @@ def line_class(number: int) -> str:
 
 
 def dash(number: int) -> str:
-    """Return the attribute that gives a line its dashes; the first line has none."""
+    """Return the attribute for a line's dashes; the first line is solid."""
     dashes = DASHES[number % len(DASHES)]
     return f' stroke-dasharray="{dashes}"' if dashes else ""
 
 
 def marker(number: int, x: float, y: float, radius: float) -> str:
-    """Return the outline of a line's marker around a point, as the data of a path."""
+    """Return the outline of a line's marker around a point, as SVG path data."""
     kind, r = MARKERS[number % len(MARKERS)], radius
     if kind == "circle":
         return f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0z"

@@ -1,4 +1,4 @@
-"""How right systems are by the kind of word: the points of a curve, with bootstrap bands, over treebanks."""
+"""Accuracy curves: F1 by a property of words, with bootstrap bands, over one treebank or several."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from treefine.evaluation.significance import SLICE, draw_weights, sentence_of_ea
 
 Name = TypeVar("Name")
 _BAND = 0.95
-# The lowest number of each point. A point reaches up to the next one, and the last has no end: long arcs, deep words
-# and long sentences are rare, so several numbers share a point.
+# The lowest value of each point. A point covers all values up to the next point, and the last point has no upper end:
+# long arcs, deep words and long sentences are rare, so several values share a point.
 LOWEST: Mapping[str, tuple[int, ...]] = {
     "dependency length": (*range(1, 12), 16, 21, 31),
     "distance to root": tuple(range(1, 10)),
     "sentence length": (1, 11, 21, 31, 41, 51),
 }
-_KINDS_AT_ONCE = 64  # to bound memory, however many labels a file has
+_KINDS_AT_ONCE = 64  # bounds memory for files with many labels
 
 _Integers = NDArray[np.int64]
 _Floats = NDArray[np.float64]
@@ -50,13 +50,13 @@ def point_of(by: str, value: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The words of one kind (one point of a curve, one row of a table), and how many of them a system got right.
+    """The words with one value of a property (a point of a curve, a row of a table), and how many of them are right.
 
-    Gold words are sorted by their value in the gold file and give recall, system words by theirs and give precision.
-    A share of no words is 0.
+    Gold words are grouped by their value in the gold file and give recall; system words are grouped by their value in
+    the system file and give precision. Without words, precision and recall are 0.
     """
 
-    value: Value  # a number, a label or tag, or the name of several numbers put together, such as "11-15" or "31+"
+    value: Value  # a number, a label or tag, or a range of numbers such as "11-15" or "31+"
     gold: int  # words of this kind in the gold file
     system: int  # in the system's file
     gold_correct: int  # gold words of this kind that are right
@@ -66,35 +66,38 @@ class Point:
 
     @property
     def precision(self) -> float:
-        """Return the share of the system's words of this kind that is right."""
+        """The share of the system's words of this kind that are right."""
         return self.system_correct / self.system if self.system else 0.0
 
     @property
     def recall(self) -> float:
-        """Return the share of the gold words of this kind that is right."""
+        """The share of the gold words of this kind that are right."""
         return self.gold_correct / self.gold if self.gold else 0.0
 
     @property
     def f1(self) -> float:
-        """Return the harmonic mean of precision and recall."""
+        """The harmonic mean of precision and recall."""
         both = self.precision + self.recall
         return 2 * self.precision * self.recall / both if both else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The words of gold and one system by kind and sentence. Each entry is one word in one column of its kind."""
+    """The words of gold and one system by kind and sentence. Each entry is one word in one column of its kind.
+
+    A kind is a point of the curve.
+    """
 
     kinds: tuple[Value, ...]
     n_sentences: int
-    sentences: _Integers  # of each entry: the gold sentence, from 0
-    cells: _Integers  # of each entry: 4 * kind + column; these are gold, system, gold correct, system correct
+    sentences: _Integers  # for each entry: the gold sentence, from 0
+    cells: _Integers  # for each entry: 4 * kind + column; columns are gold, system, gold correct, system correct
 
 
 def tally(
     by: str, pair: AlignedWords, found: Marks, gold_values: Sequence[Value], system_values: Sequence[Value]
 ) -> Tally:
-    """Sort the words that count by their value in their own file, and by the gold sentence."""
+    """Tally the words that count by their value in their own file and by gold sentence."""
     kinds: dict[Value, int] = {}
     counted = {*compress(gold_values, found.gold), *compress(system_values, found.system)}
     kind_of = {value: kinds.setdefault(point_of(by, value), len(kinds)) for value in counted}
@@ -111,7 +114,7 @@ def tally(
 
 
 def join(tallies: Sequence[Tally]) -> Tally:
-    """Join the tallies of several treebanks, whose sentences follow one another."""
+    """Concatenate the tallies of several treebanks."""
     kinds: dict[Value, int] = {}
     sentences, cells, n_sentences = [], [], 0
     for each in tallies:
@@ -124,7 +127,7 @@ def join(tallies: Sequence[Tally]) -> Tally:
 
 
 def merged(orders: Iterable[Sequence[Name]]) -> list[Name]:
-    """Merge several lists, so that each name stands after the one before it in its own list.
+    """Merge several lists so that names keep the order they have in each list.
 
     >>> merged([["1", "2", "5+"], ["1", "3", "5+"]])
     ['1', '3', '2', '5+']
@@ -157,15 +160,15 @@ def _points(by: str, counted: Tally, low: _Floats, high: _Floats) -> tuple[Point
     points = [Point(kind, *words, *band) for kind, words, *band in rows if words[0] or words[1]]
     if by in LOWEST:
         order = {point_of(by, number): number for number in reversed((0, *LOWEST[by]))}
-        return tuple(sorted(points, key=lambda point: order.get(point.value, np.inf)))  # words of a cycle last
+        return tuple(sorted(points, key=lambda point: order.get(point.value, np.inf)))  # words in cycles come last
     return tuple(sorted(points, key=lambda point: (-point.gold, str(point.value))))
 
 
 def f1_bands(tallies: Sequence[Tally], *, samples: int, seed: int) -> list[tuple[_Floats, _Floats]]:
     """Return the lower and upper end of the bootstrap band of F1, for each kind of each tally.
 
-    Each of the samples draws as many sentences as there are, with replacement; the band holds the middle 95 % of F1.
-    Samples in which the F1 of a kind is undefined are left out; if that is all of them, its band is 0, as its F1 is.
+    Each sample draws sentences with replacement, as many as the treebank has; the band contains the middle 95% of the
+    F1 values. Samples in which the F1 of a kind is undefined are ignored; if all are, its band is 0, like its F1.
     """
     rng = np.random.default_rng(seed)
     n_sentences = tallies[0].n_sentences if tallies else 1
@@ -196,9 +199,9 @@ def _blocks(counted: Tally) -> Iterator[_Floats]:
 
 
 def f1_of_kinds(totals: _Floats) -> _Floats:
-    """Return F1 from totals whose last axis has the columns of a kind; nan where it needs the share of no words.
+    """Return F1 from totals whose last axis has the columns of a kind.
 
-    F1 is 0, not nan, where the other share is 0.
+    F1 is nan if precision or recall has no words and the other one is not 0.
     """
     gold, system, gold_correct, system_correct = np.moveaxis(totals, -1, 0)
     recall = gold_correct / np.maximum(gold, 1)

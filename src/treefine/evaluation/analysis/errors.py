@@ -1,4 +1,4 @@
-"""Error analysis: where systems are right and wrong, over one treebank or several."""
+"""Error analysis: which words and sentences systems get right and wrong, over one treebank or several."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from treefine.treebank.files import Source
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, Sentence
 
-TOGETHER = "all together"  # the name of several treebanks
+TOGETHER = "all together"  # the name of all treebanks together in a report
 BAND_SAMPLES = 1000
 TEST_SAMPLES = 10_000
-EXAMPLES = 10  # sentences that are listed each way
+EXAMPLES = 10  # sentences listed with gains, and with losses
 _MAIN_METRICS = ("UAS", "LAS", "LA", "CLAS", "MLAS", "BLEX", "UEM", "LEM")  # shown first, in this order
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedTreebank:
-    """The gold file of one treebank and what each system made of it."""
+    """The gold file of one treebank and each system's parse of it."""
 
     name: str
     rule: str
@@ -41,26 +41,26 @@ class ParsedTreebank:
 
     @property
     def gold_words(self) -> WordColumns:
-        """Return the words of the gold file."""
+        """The words of the gold file."""
         return next(iter(self.pairs.values())).gold
 
     def paths_without_labels(self) -> list[str]:
-        """Return the files, gold or of a system, in which no word has a label."""
+        """Return the files, gold or system, in which no word has a label."""
         files = [self.gold_words, *[pair.system for pair in self.pairs.values()]]
         return [words.name for words in files if all(label == BLANK for label in words.labels)]
 
     def count_cycles(self, system: str) -> int:
-        """Return how many sentences of a system have heads that form a cycle."""
+        """Count the sentences of a system whose heads form a cycle."""
         return sum(bool(find_cycles(sentence.graph.heads)) for sentence in self.systems[system])
 
     def count_several_roots(self, system: str) -> int:
-        """Return how many sentences of a system have more than one root word."""
+        """Count the sentences of a system that have more than one root word."""
         return sum(len(sentence.graph.roots) > 1 for sentence in self.systems[system])
 
     def sentences_at(self, system: str, number: int) -> tuple[Sentence, ...]:
-        """Return what a system has in the place of a gold sentence (from 0).
+        """Return the sentences of a system that share text with a gold sentence, which is numbered from 0.
 
-        That is several sentences where the system segmented the text differently; they may reach beyond the gold one.
+        There are several if the system segmented the text differently, and they may extend beyond the gold sentence.
         """
         spans = self.pairs[system].system.sentences
         if spans == self.gold_words.sentences:
@@ -80,10 +80,10 @@ def read_parsed(
     format: str | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> ParsedTreebank:
-    """Read a gold file and what several systems made of it, and align their words as the rule says.
+    """Read a gold file and several systems' parses of it, and align their words by the rule.
 
-    Like the official scorer, conll18 refuses a gold file with cycles, with no root or with several. A system's file may
-    have them, since an analysis shows what is wrong with it. The layout of the files does not matter.
+    Like the official scorer, conll18 rejects a gold file with cycles, no root or several roots. A system's file may
+    have them, because the analysis shows its errors. The layout of the files does not matter.
     """
     chosen = rule_of(rule)
 
@@ -103,24 +103,24 @@ def read_parsed(
 
 @dataclass(frozen=True, slots=True)
 class SentenceDifference:
-    """A gold sentence that one system parses better than another, with all trees needed to draw it.
+    """A gold sentence that one system parses better than another, with the trees to draw.
 
-    If only one system is analysed, `first` is None and the sentence is one of those with the most errors.
+    If only one system is analysed, `first` is None and the sentence is one with many errors.
     """
 
-    sent_id: str  # "" without one
+    sent_id: str  # "" if it has no sent_id
     number: int  # in its file, from 1
     treebank: str  # the name of its treebank
     first: str | None
     other: str  # the system that `first`, or gold, is compared with
     gold: Sentence
-    trees: dict[str, tuple[Sentence, ...]]  # by system: one, or several where it segmented the text differently
-    correct: dict[str, int]  # right words of each of the two systems
+    trees: dict[str, tuple[Sentence, ...]]  # by system: one, or several if it segmented the text differently
+    correct: dict[str, int]  # the number of right words of each of the two systems
     n_words: int  # gold words that count
 
     @property
     def difference(self) -> int:
-        """Return how many more words the other system has right; it is negative if it has fewer."""
+        """The number of right words that `other` has more than `first` (or than gold); negative if it has fewer."""
         return self.correct[self.other] - (self.n_words if self.first is None else self.correct[self.first])
 
 
@@ -128,15 +128,15 @@ class SentenceDifference:
 class Analysis:
     """The errors of one or more systems over one treebank, or over several together.
 
-    The properties of `curves` are those of `breakdown.PROPERTIES`, without "label" where there are no labels. Points
-    are in the order in which they are shown: rising numbers, then words of a cycle; the most frequent gold label or tag
-    first. A system has no point for a kind of which neither it nor gold has a word.
+    `curves` has the properties of `breakdown.PROPERTIES`, without "label" if there are no labels. Points are in display
+    order: numbers in ascending order, then words in cycles; for labels and tags, the most frequent in gold first. A
+    system has no point for a value that neither its file nor gold has.
     """
 
     name: str  # of the treebank
-    systems: tuple[str, ...]  # in the order given
+    systems: tuple[str, ...]  # in the given order
     rule: str
-    metric: str  # what curves, comparison and differences count: LAS, or UAS where a file has no labels
+    metric: str  # of curves, comparison and differences: LAS, or UAS if a file has no labels
     n_sentences: int  # of the gold file
     n_words: int  # of the gold file, all of them
     scores: dict[str, dict[str, Score]]  # by system and metric
@@ -144,17 +144,17 @@ class Analysis:
     label_confusions: dict[str, Counter[tuple[str, str]]]  # by system: (gold label, system label); {} without labels
     head_confusions: dict[str, Counter[tuple[str, str]]]  # by system: tags of (gold head, system head)
     cycles: dict[str, int]  # by system: sentences whose heads form a cycle
-    comparison: Comparison | None  # of each two systems; None if there is one alone
-    differences: tuple[SentenceDifference, ...]  # of the first system and each other one, the largest gains first
+    comparison: Comparison | None  # of all pairs of systems; None if there is only one system
+    differences: tuple[SentenceDifference, ...]  # between the first system and each other, largest gains first
 
     @property
     def main_metrics(self) -> list[str]:
-        """Return the metrics to show first, in order."""
+        """The metrics to show first, in order."""
         shown = _MAIN_METRICS if self.metric == "LAS" else ("UAS", "UEM")
         return [metric for metric in shown if metric in self.scores[self.systems[0]]]
 
     def points_by_value(self, by: str) -> dict[Value, list[Point | None]]:
-        """Return the points of each kind, one for each system, or None where a system has no point."""
+        """Return the points of each value, one per system; None if a system has no point."""
         curves = [{point.value: point for point in points} for points in self.curves[by].values()]
         return {value: [curve.get(value) for curve in curves] for value in merged([*curve] for curve in curves)}
 
@@ -166,11 +166,11 @@ def analyse(
     seed: int = 1,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[Analysis]:
-    """Return the error analysis of all treebanks together and then of each; one analysis if there is one treebank.
+    """Return the error analysis of all treebanks together, then of each; a single treebank has one analysis.
 
-    All treebanks have the same systems and the same rule. `examples` is how many sentences are listed each way: where
-    a system gained most, and where it lost most. `on_progress` receives the number of resamplings that were made, which
-    add up to `count_resamplings`.
+    All treebanks must have the same systems and the same rule. `examples` is the number of sentences listed with the
+    largest gains, and with the largest losses. `on_progress` receives the number of resamples made since the last call;
+    they add up to `count_resamplings`.
 
     >>> from treefine.evaluation.analysis.errors import read_parsed
     >>> files = {name: f"docs/example/{name}.conllu" for name in ("first", "second")}
@@ -188,14 +188,14 @@ def analyse(
 
 
 def count_resamplings(n_treebanks: int, n_systems: int) -> int:
-    """Return how many resamplings an analysis takes, for a progress bar."""
+    """Return the number of resamples that an analysis needs, for a progress bar."""
     n_analyses = n_treebanks + (n_treebanks > 1)
     return n_analyses * TEST_SAMPLES * n_systems * (n_systems - 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What is counted of one system in one treebank, and adds up over several treebanks."""
+    """The counts of one system in one treebank; they add up over several treebanks."""
 
     scores: dict[str, Score]  # by metric
     tallies: dict[str, Tally]  # by property
@@ -206,7 +206,7 @@ class _Counted:
 
 
 def _count(treebank: ParsedTreebank, metric: str) -> dict[str, _Counted]:
-    """Return what is counted of each system."""
+    """Return the counts of each system."""
     rule, gold = treebank.rule, treebank.gold_words
     gold_values = {by: of(gold, rule) for by, of in PROPERTIES.items() if by != "label" or metric == "LAS"}
     counted = {}
@@ -227,7 +227,7 @@ def _count(treebank: ParsedTreebank, metric: str) -> dict[str, _Counted]:
 
 
 def _sum(parts: Sequence[_Counted]) -> _Counted:
-    """Add what is counted of one system in several treebanks."""
+    """Add the counts of one system over several treebanks."""
     return _Counted(
         {metric: _sum_scores([each.scores[metric] for each in parts]) for metric in parts[0].scores},
         {by: join([each.tallies[by] for each in parts]) for by in parts[0].tallies},
@@ -280,10 +280,10 @@ def _analysis(
 def _largest_differences(
     treebanks: Sequence[ParsedTreebank], counts: Mapping[str, Counts], most: int
 ) -> tuple[SentenceDifference, ...]:
-    """Return, for the first system and each other one, the sentences with the largest gains, then the largest losses.
+    """Return, for the first system and each other, the sentences with the largest gains, then the largest losses.
 
-    A gain or loss is a number of right words, and each list has up to `most` sentences. A single system is compared
-    with gold, which lists the sentences with the most errors. `counts` are those of all treebanks, one after another.
+    Gains and losses are numbers of right words, and each list has up to `most` sentences. A single system is compared
+    with gold, which lists the sentences with the most errors. `counts` has the sentences of all treebanks in order.
     """
     first, *others = counts
     places = [(treebank, number) for treebank in treebanks for number in range(len(treebank.gold))]
@@ -293,7 +293,7 @@ def _largest_differences(
         n_words, right = counts[other][:, 0], counts[other][:, 2]
         gains = right - (counts[first][:, 2] if others else n_words)
         for sign in (1, -1):
-            order = np.argsort(-sign * gains, kind="stable")[:most]  # of equal ones, the earlier first
+            order = np.argsort(-sign * gains, kind="stable")[:most]  # ties: the earlier sentence first
             for place in order[sign * gains[order] > 0].tolist():
                 treebank, number = places[place]
                 found.append(

@@ -1,4 +1,4 @@
-"""Both analyses as printed text, JSON and CSV, and the tables of a refinement analysis in the paper's layout."""
+"""Write both analyses as text, JSON and CSV, and build the tables of a refinement analysis in the paper's layout."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from treefine.evaluation.analysis.errors import Analysis, SentenceDifference
     from treefine.treebank.sentence import Sentence
 
-LEAST_WORDS = 20  # gold words of a label that has a row
+LEAST_WORDS = 20  # labels with fewer gold words have no row
 _PRINTED_CURVES = ("dependency length", "distance to root", "sentence length")
-_PRINTED_LABELS = 12  # as many as the paper's table has at most
+_PRINTED_LABELS = 12  # the longest table in the paper
 _NOTE_WIDTH = 88  # characters per line of a printed note
 _NO_NUMBER = "–"
 _ERROR_COLUMNS = (
@@ -46,7 +46,7 @@ _REFINEMENT_COLUMNS = ("treebank", "table", "kind", "t", "gold", "system", "corr
 
 
 def analysis_text(analyses: Sequence[Analysis]) -> str:
-    """Return a short summary: the scores of all treebanks, and the curves and significance of the first."""
+    """Return a short summary: the scores of all treebanks, and the curves and significance tests of the first."""
     parts = []
     for analysis in analyses:
         sizes = f"{count(analysis.n_sentences, 'sentence')}, {count(analysis.n_words, 'word')}"
@@ -121,7 +121,7 @@ def _tree_values(sentence: Sentence) -> dict[str, Any]:
 
 
 def analysis_csv(analyses: Sequence[Analysis]) -> str:
-    """Return one row per score, point, confusion, pair of systems and sentence; the column `table` says which."""
+    """Return one row per score, point, confusion, pair of systems and sentence; the column `table` gives the kind."""
     records = ({"treebank": analysis.name, **row} for analysis in analyses for row in _error_rows(analysis))
     return Table(_ERROR_COLUMNS, tuple([tuple(map(row.get, _ERROR_COLUMNS)) for row in records])).to_csv()
 
@@ -165,7 +165,7 @@ def _error_rows(analysis: Analysis) -> Iterator[dict[str, TableCell]]:
 
 
 def refinement_text(found: Sequence[tuple[Refinement, Costs]]) -> str:
-    """Return the tables of each treebank, with the first labels only; notes follow those of the first treebank."""
+    """Return the tables of each treebank, with only the first labels; notes follow the tables of the first treebank."""
     parts = []
     for number, (refinement, costs) in enumerate(found):
         parts.append(f"{visible(refinement.name)}: {summary_of(refinement)}")
@@ -178,16 +178,16 @@ def refinement_text(found: Sequence[tuple[Refinement, Costs]]) -> str:
 
 
 def summary_of(refinement: Refinement) -> str:
-    """Return how much was counted, and whether there is a t = 0."""
+    """Return the number of sentences, words and steps, and a note if there is no t = 0."""
     n_words, steps = refinement.attachment["LAS"].gold, refinement.steps
     said = f"{refinement.n_sentences:,.0f} sentences, {n_words:,.0f} words, t = {steps[0]} to {steps[-1]}."
     if refinement.first:
-        said += " The model started from no graph, so there is no t = 0: what a step corrects is told from t = 2 on."
+        said += " The model started without a graph, so there is no t = 0, and corrections are counted from t = 2."
     return said
 
 
 def by_step(refinement: Refinement) -> Table:
-    """Return the scores after each step, RELᵗ, and the share of the sentences that the step did not change."""
+    """Return the scores after each step, RELᵗ, and the share of sentences that the step did not change."""
     rows: list[tuple[str, ...]] = []
     for metric in STEP_METRICS:
         rows.append((metric, *[f"{100 * score:.2f}" for score in refinement.attachment[metric].f1], _NO_NUMBER))
@@ -196,37 +196,38 @@ def by_step(refinement: Refinement) -> Table:
         rows.append((title, _NO_NUMBER, *map(reduction_text, counts.reductions), reduction_text(counts.total)))
     shares = [share_text(each, refinement.n_sentences) for each in refinement.converged]
     rows.append(("converged", _NO_NUMBER, *shares, _NO_NUMBER))
-    first = "the initial parses" if refinement.first == 0 else "the trees of the first step, made from no graph,"
+    first = (
+        "the initial parses" if refinement.first == 0 else "the trees of the first step, which starts without a graph"
+    )
     note = (
-        f"UAS and LAS in percent of the trees after each step; t = {refinement.first} are {first.rstrip(',')}. REL is "
-        "the share of the LAS errors of the trees before that a step removed (Eq. 8), the last column the share of the "
-        f"errors of {first} that all steps removed. Converged: sentences whose graph a step left as it was; they are "
-        "refined no further."
+        f"UAS and LAS in % after each step; t = {refinement.first}: {first}. REL is the share of the previous LAS "
+        f"errors that a step removed (Eq. 8); the last column is the share of the errors at t = {refinement.first} "
+        "that all steps removed. A sentence has converged when a step leaves its graph unchanged; later steps skip it."
     )
     if refinement.predicts_tags and refinement.first == 0:
         note += (
-            " The first step also predicts the tags that are not read from the file, and the second reads them: a "
-            "sentence that lacked some does not converge before t = 2, even if its graph stays as it was."
+            " The first step also predicts the tags that the file does not give, and the second step reads them. A "
+            "sentence with predicted tags cannot converge before t = 2, even if its graph stays unchanged."
         )
     return Table(("", *_step_names(refinement), "all steps"), tuple(rows), "Refinement by step", note)
 
 
 def by_label(refinement: Refinement, *, least: float = LEAST_WORDS, most: int | None = None) -> Table:
-    """Return the dependency types, ranked by the share of their errors that all steps removed."""
+    """Return the labels, ranked by the share of their errors that all steps removed."""
     labels = ranked_labels(refinement, least=least, most=most)
-    shown = "Types" if most is None else f"The first {most} of the types"
+    shown = "All labels" if most is None else f"The first {most} labels"
     note = (
-        "Relative reduction of the F-score error of each dependency type by each step; a word is right if head and "
-        f"label are. {shown} with at least {least:g} gold words, the largest total reduction first."
+        "The share of the F1 error of each label that each step removed; a word is right if its head and label are "
+        f"right. {shown} with at least {least:g} gold words, largest total reduction first."
     )
-    return _reduction_table("Dependency types", note, refinement, {name: refinement.labels[name] for name in labels})
+    return _reduction_table("Labels", note, refinement, {name: refinement.labels[name] for name in labels})
 
 
 def by_projectivity(refinement: Refinement) -> Table:
-    """Return the words of non-projective and of projective gold trees."""
+    """Return the error reductions over the words of non-projective and of projective gold trees."""
     note = (
-        "Relative reduction of the LAS error of the words in gold trees with a non-projective arc, and of those in "
-        "gold trees without one."
+        "The share of the LAS errors that each step removed: for words in gold trees with a non-projective arc, and "
+        "for words in projective gold trees."
     )
     return _reduction_table("Projectivity", note, refinement, refinement.projectivity)
 
@@ -240,20 +241,20 @@ def _reduction_table(title: str, note: str, refinement: Refinement, kinds: Mappi
 
 
 def costs_table(costs: Costs) -> Table:
-    """Return the time of each step, and how many sentences it refined."""
+    """Return the time of each step and the number of sentences it refined."""
     before = _NO_NUMBER if costs.initial_seconds is None else f"{costs.initial_seconds:.2f}"
     steps = zip(costs.seconds, costs.sentences, strict=True)
     rates = [f"{1000 * seconds / n:.2f}" if n else _NO_NUMBER for seconds, n in steps]
     total = sum(costs.seconds) + (costs.initial_seconds or 0)
     initial = f" and {_millions(costs.initial_parameters)} in its initial parser" if costs.initial_parameters else ""
     note = (
-        f"Every step runs the same model of {_millions(costs.parameters)} parameters{initial}, here on "
-        f"{costs.device}, with a tree at every step. Sentences that have converged are refined no further."
+        f"Run time of each step on {costs.device}, including the tree after every step. The model has "
+        f"{_millions(costs.parameters)} parameters{initial}; all steps run the same model and skip converged sentences."
     )
     rows = (
         ("sentences refined", _NO_NUMBER, *[f"{each:,}" for each in costs.sentences], f"{sum(costs.sentences):,}"),
         ("seconds", before, *[f"{each:.2f}" for each in costs.seconds], f"{total:.2f}"),
-        ("milliseconds a sentence", _NO_NUMBER, *rates, _NO_NUMBER),
+        ("milliseconds per sentence", _NO_NUMBER, *rates, _NO_NUMBER),
     )
     header = ("", "initial parses", *[f"t = {t}" for t in range(1, len(costs.seconds) + 1)], "all steps")
     return Table(header, rows, "Run time and parameters", note)
@@ -264,7 +265,7 @@ def _step_names(refinement: Refinement) -> list[str]:
 
 
 def reduction_text(reduction: float | None) -> str:
-    """Return a reduction with its sign, or a dash where there were no errors to reduce.
+    """Return a reduction with its sign, or a dash if there were no errors to reduce.
 
     >>> reduction_text(0.1234), reduction_text(-0.00001), reduction_text(None)
     ('+12.34 %', '+0.00 %', '–')
@@ -273,7 +274,7 @@ def reduction_text(reduction: float | None) -> str:
 
 
 def share_text(part: float, whole: float) -> str:
-    """Return a share in percent."""
+    """Return a share as a percentage, or a dash if there is nothing to divide by."""
     return f"{100 * part / whole:.1f} %" if whole else _NO_NUMBER
 
 
@@ -282,7 +283,7 @@ def _millions(number: int) -> str:
 
 
 def refinement_json(found: Sequence[tuple[Refinement, Costs]], title: str) -> str:
-    """Return all counts: shares are from 0 to 1, and null where there were no errors to reduce."""
+    """Return all counts; shares are from 0 to 1, or null if there were no errors to reduce."""
     return _report_json(title, [_refinement_values(refinement, costs) for refinement, costs in found])
 
 
@@ -310,7 +311,7 @@ def _refinement_values(refinement: Refinement, costs: Costs) -> dict[str, Any]:
 
 
 def refinement_csv(found: Sequence[tuple[Refinement, Costs]]) -> str:
-    """Return one row per kind of words and t, and one per t with the sentences that have converged."""
+    """Return one row per kind of word and t, and one row per t with the converged sentences."""
     rows = tuple(row for refinement, _ in found for row in _refinement_rows(refinement))
     return Table(_REFINEMENT_COLUMNS, rows).to_csv()
 

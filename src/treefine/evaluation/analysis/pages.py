@@ -1,4 +1,4 @@
-"""Both analyses as one page that stands alone: tables, charts and drawn trees, filled into the templates beside us."""
+"""Render both analyses as one self-contained HTML page: tables, charts and drawn trees, from `templates/`."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.sentence import BLANK
 
 DEFINITIONS = {  # of each property
-    "dependency length": "the distance in words between a word and its head, 1 for neighbours; ROOT for a root word",
-    "distance to root": "the number of arcs from a word up to ROOT, 1 for a root word; a word of a cycle gets nowhere",
+    "dependency length": "the distance in words between a word and its head; neighbours have 1, root words have ROOT",
+    "distance to root": "the number of arcs from a word up to ROOT; root words have 1, words that never reach ROOT "
+    "have cycle",
     "sentence length": "the number of words in the sentence",
-    "label": "the label of the word's arc, as the scorer compares it",
-    "tag": "the word's UPOS tag, or XPOS where that is blank",
-    "arc direction": "whether the head stands left or right of the word, or is ROOT",
+    "label": "the label of the word, as the scorer compares it",
+    "tag": "the UPOS tag of the word, or XPOS if UPOS is blank",
+    "arc direction": "whether the head is to the left or right of the word, or is ROOT",
     "arc projectivity": "an arc is projective if all words between its two ends descend from the head",
-    "tree projectivity": "a word counts as projective if all arcs of its sentence are; recall goes by the gold tree, "
-    "precision by the system's",
+    "tree projectivity": "a word counts as projective if all arcs of its sentence are projective; recall uses the gold "
+    "tree, precision the system's tree",
 }
-APART = ("ROOT",)  # ROOT has no length, so the curve of lengths does not run to it
-MOST_ROWS = 20  # of a chart by label or tag; the table has all
+APART = ("ROOT",)  # ROOT has no length, so the curve does not connect to it
+MOST_ROWS = 20  # rows of a chart by label or tag; the table has all of them
 MOST_CONFUSIONS = 15
 _CURVE_UNITS = {"dependency length": "words", "distance to root": "arcs", "sentence length": "words"}
 _SUMMARY_CELLS = 100  # of a sentence's text, in columns of letters
@@ -59,7 +60,7 @@ _SUMMARY_CELLS = 100  # of a sentence's text, in columns of letters
 
 @cache
 def _templates() -> Environment:
-    """Return the templates. They escape all text, and show characters that would act on the page as escapes."""
+    """Return the templates. They escape all text and show control characters as escapes."""
     return Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
@@ -72,16 +73,16 @@ def _templates() -> Environment:
 
 
 def _page(template: str, title: str, **values: Any) -> Iterator[str]:
-    """Yield a page in small parts, so that it need not be in memory as a whole."""
+    """Yield a page in small parts, so that it is never in memory as a whole."""
     yield page_start(title, style=_templates().get_template("report.css").render())
     yield from _templates().get_template(template).generate(**values)
     yield page_end()
 
 
 def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
-    """Yield the page of an error analysis: a table of contents, then each analysis in the order given.
+    """Yield the page of an error analysis: a table of contents, then each analysis in the given order.
 
-    A sentence that several analyses list is drawn in the last of them, that of its own treebank; the others link to it.
+    A sentence that several analyses list is drawn once, in the analysis of its own treebank; the others link to it.
     """
     ids = {_key(each): f"t{n}-s{i}" for n, one in enumerate(analyses, 1) for i, each in enumerate(one.differences, 1)}
     views = (_error_view(each, ids, f"t{number}-") for number, each in enumerate(analyses, start=1))
@@ -89,7 +90,7 @@ def report_page(analyses: Sequence[Analysis], title: str) -> Iterator[str]:
 
 
 def _error_view(analysis: Analysis, ids: Mapping[tuple[str, int, str], str], own_ids: str) -> dict[str, Any]:
-    """Return what the template shows of one analysis."""
+    """Return the values of one analysis for the template."""
     pairs = [_pairs_table(analysis.comparison)] if analysis.comparison else []
     return {
         "name": analysis.name,
@@ -109,13 +110,13 @@ def _error_view(analysis: Analysis, ids: Mapping[tuple[str, int, str], str], own
 def _summary(analysis: Analysis) -> str:
     said = f"Sentences: {analysis.n_sentences:,}. Words: {analysis.n_words:,}. Scored by the rule {analysis.rule}."
     if analysis.metric == "UAS":
-        said += " A file has no labels, so heads alone are counted."
+        said += " A file has no labels, so only heads are counted."
     cycles = [f"{name} {number:,}" for name, number in analysis.cycles.items() if number]
     return said + (f" Sentences with a cycle: {', '.join(cycles)}." if cycles else "")
 
 
 def _scores_table(analysis: Analysis) -> Table:
-    """Return F1 of each system: first the metric that is compared, with how far the others are from the first."""
+    """Return the scores of each system, starting with the compared metric and the differences from the first system."""
     metric, note, bold = analysis.metric, "All scores are F1 in %.", frozenset[tuple[int, int]]()
     header: tuple[str, ...] = ("system", metric)
     rows: list[tuple[TableCell, ...]]
@@ -125,10 +126,10 @@ def _scores_table(analysis: Analysis) -> Table:
         header += ("difference", "error reduction", "p")
         rows, bold = [row[: len(header)] for row in compared.rows], compared.bold
         note += (
-            f" Bold: the best {metric}, and what an approximate randomisation test over sentences"
-            f" ({comparison.samples:,} samples, α = {comparison.alpha:g}) does not tell from it. Compared with the"
-            f" first system: the difference in {metric}, the share of its errors that are avoided, and the probability"
-            f" p of as large a difference by chance."
+            f" Bold: the best {metric} and all that do not differ significantly from it (approximate randomisation over"
+            f" sentences, {comparison.samples:,} samples, α = {comparison.alpha:g}). Each system is compared with the"
+            f" first: difference in {metric}, share of the first system's errors removed, and the probability p of a"
+            " difference this large by chance."
         )
     others = [each for each in analysis.main_metrics if each != metric]
     more = [[_percent(scores[each].f1) for each in others] for scores in analysis.scores.values()]
@@ -152,9 +153,13 @@ def _pairs_table(comparison: Comparison) -> Table:
         )
         for each in comparison.differences.values()
     ]
-    band = f"bootstrap, {100 * (1 - comparison.alpha):g} %"
+    band = f"{100 * (1 - comparison.alpha):g}% interval (bootstrap)"
     header = ("first", "second", "second − first", band, "p (randomisation)", "p (bootstrap)")
-    return Table(header, tuple(rows), "Each two systems", n_names=2)
+    note = (
+        f"Each row compares two systems: the difference in {comparison.metric} with its confidence interval, and the"
+        " probability p of a difference this large by chance, from two tests."
+    )
+    return Table(header, tuple(rows), "Differences between all pairs of systems", note, n_names=2)
 
 
 def _metrics_table(analysis: Analysis) -> Table:
@@ -166,32 +171,33 @@ def _metrics_table(analysis: Analysis) -> Table:
         rows.append((metric, *[_percent(share) for one in scores for share in (one.precision, one.recall, one.f1)]))
     header = ("metric", *columns * len(analysis.systems))
     groups = (("", 1), *[(name, len(columns)) for name in analysis.systems])
-    return Table(header, tuple(rows), f"All {len(metrics)} metrics", groups=groups)
+    note = "Precision, recall and F1 of each system in %."
+    return Table(header, tuple(rows), f"All {len(metrics)} metrics", note, groups=groups)
 
 
 def _chart(analysis: Analysis, by: str) -> tuple[Markup, Table]:
-    """Draw F1 in percent by one property: lines over numbers, or rows of names. The table has all points."""
+    """Draw F1 in % by one property, as lines over numbers or rows of names; return the chart and its table."""
     lines = []
     for system, points in analysis.curves[by].items():
-        found = [point for point in points if point.gold]  # where gold has no words, nothing can be found
+        found = [point for point in points if point.gold]  # without gold words there is no recall
         marks = [Mark(each.value, 100 * each.f1, 100 * each.low, 100 * each.high, each.gold) for each in found]
         lines.append(Line(system, tuple(marks)))
     title, f1, more = f"{analysis.metric} by {by}", f"{analysis.metric}, F1 in %", ""
     if unit := _CURVE_UNITS.get(by):
         svg = draw_lines(lines, title=title, x_title=f"{by} ({unit})", y_title=f1, limits=PERCENT, apart=APART)
         if len(lines) > MOST_BANDS:
-            more = f" The bands of more than {MOST_BANDS} systems hide one another: the table has them."
+            more = f" With more than {MOST_BANDS} systems the bands would overlap; they are in the table."
     else:
         names = [*dict.fromkeys(mark.x_text for line in lines for mark in line.marks)]
         svg = draw_rows(names[:MOST_ROWS], lines, title=title, x_title=f1, limits=PERCENT)
         if len(names) > MOST_ROWS:
-            more = f" Drawn are the {MOST_ROWS} most frequent of {len(names)}."
+            more = f" The chart shows the {MOST_ROWS} most frequent of {len(names)}."
     return Markup(svg), _points_table(analysis, by, more)
 
 
 def _points_table(analysis: Analysis, by: str, more: str) -> Table:
-    """Return all points of one property: a row for each kind, some columns for each system."""
-    columns = ("words", "precision", "recall", "F1", "95 % band")
+    """Return all points of one property: one row per value, with a group of columns per system."""
+    columns = ("words", "precision", "recall", "F1", "95% band")
     rows = []
     for value, points in analysis.points_by_value(by).items():
         cells: list[TableCell] = []
@@ -212,19 +218,19 @@ def _points_table(analysis: Analysis, by: str, more: str) -> Table:
 
 
 def _confusion_tables(analysis: Analysis) -> Iterator[tuple[str, Table]]:
-    heads = "How often a word was hung on a wrong word: the tag of the right head, and that of the head it was given."
-    kinds = (
-        ("label", analysis.label_confusions, "How often a word with one label in gold was given another one."),
-        ("head", analysis.head_confusions, heads),
+    labels = "The number of words with this label in gold and another label in the system's tree."
+    heads = (
+        "The number of words attached to a wrong head, by the tag of the gold head and the tag of the system's head."
     )
+    kinds = (("label", analysis.label_confusions, labels), ("head", analysis.head_confusions, heads))
     for kind, confusions, note in kinds:
         total: Counter[tuple[str, str]] = sum(confusions.values(), Counter())
         most = [pair for pair, _ in total.most_common(MOST_CONFUSIONS)]
         rows: tuple[tuple[TableCell, ...], ...]
         rows = tuple((*pair, *[counted[pair] for counted in confusions.values()]) for pair in most)
         if len(total) > MOST_CONFUSIONS:
-            note += f" The {MOST_CONFUSIONS} most frequent of {len(total):,} kinds."
-        header = (f"gold {kind}", f"given {kind}", *confusions)
+            note += f" The table shows the {MOST_CONFUSIONS} most frequent of {len(total):,} confusions."
+        header = (f"gold {kind}", f"system {kind}", *confusions)
         if confusions:
             yield f"{kind.capitalize()}s", Table(header, rows, f"Confused {kind}s", note, n_names=2)
 
@@ -235,13 +241,13 @@ def _key(each: SentenceDifference) -> tuple[str, int, str]:
 
 def _heading(each: SentenceDifference) -> str:
     if each.first is None:
-        return f"{each.other}: the most errors"
+        return f"{each.other}: sentences with the most errors"
     better, worse = (each.other, each.first) if each.difference > 0 else (each.first, each.other)
     return f"{better} is better than {worse}"
 
 
 def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) -> dict[str, Any]:
-    """Return a sentence with its figure, or with none where it is drawn elsewhere on the page."""
+    """Return a sentence with its figure, or without a figure if it is drawn elsewhere on the page."""
     text = each.gold.text or " ".join(each.gold.forms)
     right = ", ".join(f"{name} {correct}" for name, correct in each.correct.items())
     place = each.sent_id or f"{each.treebank}, sentence {each.number}"
@@ -251,7 +257,7 @@ def _entry(each: SentenceDifference, analysis: Analysis, id: str, own_ids: str) 
 
 
 def _difference_figure(each: SentenceDifference, analysis: Analysis) -> Markup:
-    """Draw the gold tree and then those of the systems, with what is wrong in them."""
+    """Draw the gold tree, then the systems' trees with their errors marked."""
     gold = each.gold
     tags = gold.upos if set(gold.upos) != {BLANK} else gold.xpos
     pictures = [Picture(gold.forms, tags, gold.graph, tokens=tuple(gold.tokens()), title="gold")]
@@ -261,7 +267,7 @@ def _difference_figure(each: SentenceDifference, analysis: Analysis) -> Markup:
             if sentence.forms == gold.forms:
                 right = _gold_as_counted(gold.graph, sentence.graph, analysis)
             else:
-                title += "; its words are not those of gold"
+                title += "; its words differ from gold"
             tokens = tuple(sentence.tokens())
             pictures.append(
                 Picture(sentence.forms, (), sentence.graph, right, tokens=tokens, title=title, before_name="gold")
@@ -270,7 +276,7 @@ def _difference_figure(each: SentenceDifference, analysis: Analysis) -> Markup:
 
 
 def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:
-    """Return the gold graph with the system's label wherever the scorer counts that as right."""
+    """Return the gold graph with the system's label wherever the scorer counts it as right."""
     is_ud = rule_of(analysis.rule).is_ud
 
     def counted(label: str) -> str:
@@ -283,16 +289,16 @@ def _gold_as_counted(gold: Graph, system: Graph, analysis: Analysis) -> Graph:
 def refinement_page(
     found: Sequence[tuple[Refinement, Costs]], title: str, *, examples: int = EXAMPLES
 ) -> Iterator[str]:
-    """Yield the page of a refinement analysis: all treebanks together first if there are several, then each.
+    """Yield the page of a refinement analysis: all treebanks together if there are several, then each.
 
-    `examples` is how many corrected sentences are drawn, and how many spoiled ones.
+    `examples` is the number of corrected sentences to draw, and of spoiled ones.
     """
     views = (_refinement_view(refinement, costs, examples) for refinement, costs in found)
     return _page("refinement.html", title, names=[refinement.name for refinement, _ in found], refinements=views)
 
 
 def _refinement_view(refinement: Refinement, costs: Costs, examples: int) -> dict[str, Any]:
-    """Return what the template shows of one refinement."""
+    """Return the values of one refinement for the template."""
     return {
         "name": refinement.name,
         "summary": summary_of(refinement),
@@ -317,7 +323,7 @@ def steps_chart(refinement: Refinement) -> str:
 
 
 def labels_chart(refinement: Refinement) -> str:
-    """Draw F1 of the most frequent labels in the first and the last trees; return "" if no label has errors."""
+    """Draw F1 of the most frequent labels in the first and last trees; return "" if no label has errors."""
     labels = ranked_labels(refinement, least=LEAST_WORDS)
     frequent = sorted(labels, key=lambda label: -refinement.labels[label].gold)[:MOST_ROWS]
     counted = {label: refinement.labels[label] for label in frequent}
@@ -328,21 +334,21 @@ def labels_chart(refinement: Refinement) -> str:
         )
         for tree in (0, -1)
     ]
-    title = "Most frequent types, before and after"
+    title = "Most frequent labels, before and after"
     return draw_rows(frequent, lines, title=title, x_title="F1 in %", limits=PERCENT) if frequent else ""
 
 
 def _examples(refinement: Refinement, most: int, *, is_corrected: bool) -> dict[str, Any]:
-    """Return some sentences, the shortest first, each drawn as it was and as it became."""
+    """Return some sentences, the shortest first, each with its first and last tree."""
     if is_corrected:
         title, examples = "Corrected sentences", refinement.corrected
-        state = "wrong in the first tree and all right in the last"
+        state = "wrong in the first tree and completely right in the last"
     else:
         title, examples = "Spoiled sentences", refinement.spoiled
-        state = "all right in the first tree and wrong in the last"
-    note = f"{len(examples):,} of {refinement.n_sentences:,.0f} are {state}."
+        state = "completely right in the first tree and wrong in the last"
+    note = f"{len(examples):,} of {refinement.n_sentences:,.0f} sentences are {state}."
     if examples[:most]:
-        note += " The shortest are drawn: both trees, and what changed between them."
+        note += " The shortest are drawn: both trees, with the changes between them marked."
     figures = []
     for example in examples[:most]:
         name = example.gold.sent_id or f"sentence {example.gold.number}"
@@ -352,7 +358,7 @@ def _examples(refinement: Refinement, most: int, *, is_corrected: bool) -> dict[
 
 
 def example_pictures(example: Example, steps: range, *, is_corrected: bool) -> list[Picture]:
-    """Return a sentence in its first and its last tree, with what changed; one of the two is the gold tree."""
+    """Return pictures of the first and last tree of a sentence, with the changes; one of the two is the gold tree."""
     sentence = example.gold
     wrong = f"{example.n_wrong} of {len(sentence)} words wrong"
     states = [wrong, "right, as gold"] if is_corrected else ["right, as gold", wrong]
@@ -368,5 +374,5 @@ def example_pictures(example: Example, steps: range, *, is_corrected: bool) -> l
 
 
 def _graph(arcs: Arcs) -> Graph:
-    """Return the arcs as a graph that can be drawn: a word without a head is attached to ROOT."""
+    """Return the arcs as a graph; a word without a head is attached to ROOT so that it can be drawn."""
     return Graph.of_words([head or 0 for head in arcs.heads], arcs.labels)

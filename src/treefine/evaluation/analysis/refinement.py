@@ -1,7 +1,7 @@
-"""What each refinement step corrects (Sec. 6, "Refinement Analysis"): counts of right words, from the trees of each t.
+"""Refinement analysis (Sec. 6): count the right words after each step, and the errors that each step removes.
 
-All is counted by the words of the gold file, so that counts of several treebanks add up to those of all together. An
-error is what an F-score lacks to 1, and `reductions` are the shares of the errors that each step removes (Eq. 8).
+Words are counted by the gold file, so counts of several treebanks can be added. The error is 1 minus the F-score, and
+`reductions` are the shares of the error that each step removes (Eq. 8).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ LARGE = 10_000  # sentences: a training set with more is "high-resource" in the 
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """The words of one kind, step by step: how many gold has, how many the system, and how many of those are right.
+    """The words of one kind, step by step: how many gold and the system have, and how many are right.
 
-    These are means where several seeds were counted.
+    The counts are averages if several seeds were counted.
 
     >>> counts = StepCounts(gold=8, system=(8, 8, 8), correct=(4, 6, 7))
     >>> counts.f1, counts.reductions, counts.total
@@ -33,37 +33,37 @@ class StepCounts:
     """
 
     gold: float
-    system: tuple[float, ...]  # for each t, that of the first trees first
+    system: tuple[float, ...]  # for each t, starting with the first trees
     correct: tuple[float, ...]
 
     @property
     def f1(self) -> tuple[float, ...]:
-        """Return the F-score after each step; of all words it is the attachment score."""
+        """The F-score after each step; over all words it is the attachment score."""
         pairs = zip(self.system, self.correct, strict=True)
         return tuple([2 * right / (self.gold + n) if self.gold + n else 0.0 for n, right in pairs])
 
     @property
     def reductions(self) -> tuple[float | None, ...]:
-        """Return the share of errors that each step after the first trees removed; None where there were no errors."""
+        """The share of errors that each step after the first trees removed; None if there were no errors."""
         return tuple([self._reduction(*two) for two in pairwise(self.f1)])
 
     @property
     def total(self) -> float | None:
-        """Return the share of the first trees' errors that all steps together removed."""
+        """The share of the first trees' errors that all steps together removed."""
         return self._reduction(self.f1[0], self.f1[-1])
 
     def _reduction(self, before: float, after: float) -> float | None:
-        return relative_error_reduction(before, after) if self.gold else None  # where nothing is to be found
+        return relative_error_reduction(before, after) if self.gold else None  # undefined without gold words
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One gold sentence with its first and its last tree, only one of which is right."""
+    """One gold sentence with its first and last tree; exactly one of the two is right."""
 
     gold: Sentence
     first: Arcs
     last: Arcs
-    n_wrong: int  # words of the other one that are wrong
+    n_wrong: int  # wrong words of the other tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +72,30 @@ class Costs:
 
     device: str
     parameters: int
-    initial_parameters: int  # of the initial parser; 0 where none ran
-    initial_seconds: float | None  # None where there was nothing to start from
-    seconds: tuple[float, ...]  # of t = 1 … T: scores, graphs and trees
-    sentences: tuple[int, ...]  # that had not converged before t = 1 … T
+    initial_parameters: int  # of the initial parser; 0 if none ran
+    initial_seconds: float | None  # None if there were no initial parses
+    seconds: tuple[float, ...]  # for t = 1 … T: scores, graphs and trees
+    sentences: tuple[int, ...]  # not yet converged before t = 1 … T
 
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """What the steps of one model did to the trees of one treebank, or of several together."""
+    """The effect of each step of one model on the trees of one treebank, or of several together."""
 
     name: str
     first: int  # t of the first trees: 0 for initial parses, 1 without them
     n_sentences: float
     attachment: dict[str, StepCounts]  # UAS and LAS: all words that count
-    labels: dict[str, StepCounts]  # by label as the rule compares it, in no order
+    labels: dict[str, StepCounts]  # by label as the rule compares it, unordered
     projectivity: dict[str, StepCounts]  # words of gold trees that are projective, and of those that are not
-    converged: tuple[float, ...]  # sentences that each step after the first trees left as they were
-    corrected: tuple[Example, ...] = ()  # wrong at first and all right at last, the shortest first
-    spoiled: tuple[Example, ...] = ()  # all right at first and wrong at last
-    predicts_tags: bool = False  # whether t = 1 gave tags to t = 2: no sentence that lacked them converged by it
+    converged: tuple[float, ...]  # sentences that each step after the first trees left unchanged
+    corrected: tuple[Example, ...] = ()  # wrong at first and completely right at the end, the shortest first
+    spoiled: tuple[Example, ...] = ()  # completely right at first and wrong at the end
+    predicts_tags: bool = False  # whether t = 1 predicts tags for t = 2; then sentences without tags converge later
 
     @property
     def steps(self) -> range:
-        """Return each t that has trees."""
+        """All t that have trees."""
         return range(self.first, self.first + len(self.converged) + 1)
 
 
@@ -109,10 +109,10 @@ def refinement_of(
     converged: Sequence[int] | None = None,
     predicts_tags: bool = False,
 ) -> Refinement:
-    """Count the trees of each step, `trees[0]` being those of t = `first`; a word without a head is wrong.
+    """Count the right words in the trees of each step; `trees[0]` is t = `first`. A word without a head is wrong.
 
-    `converged` are the numbers of sentences that stopped by each step after the first trees; without it, a sentence
-    counts there if its tree is that of the step before.
+    `converged` has the number of sentences that each step after the first trees left unchanged. Without it, a sentence
+    has converged if its tree is that of the previous step.
     """
     words = load_words(gold, is_ud=rule_of(rule).is_ud)
     pairs = [step_pair(words, step) for step in trees]
@@ -135,7 +135,7 @@ def refinement_of(
         )
 
     def examples(first_is_wrong: bool) -> tuple[Example, ...]:
-        """Return the sentences of which one tree, the first or the last, is wrong and the other is right."""
+        """Return the sentences with one right tree, the last if `first_is_wrong`, and the other tree wrong."""
         found = []
         for number, span in enumerate(words.sentence_words()):
             at = slice(span.start, span.stop)
@@ -160,12 +160,12 @@ def refinement_of(
 
 
 def step_pair(gold: WordColumns, trees: Sequence[Arcs]) -> AlignedWords:
-    """Return the gold words aligned with the trees of a step, as with a system's file of the same words."""
+    """Return the gold words aligned with the trees of a step, as if these were a system file with the same words."""
     heads: list[int] = []
     for words, tree in zip(gold.sentence_words(), trees, strict=True):
         if len(tree.heads) != len(words):
             raise ValueError(f"a tree of {len(tree.heads)} words for a sentence of {len(words)}")
-        # No gold word is its own head, so that of a word without one is wrong.
+        # A word without a head becomes its own head, which is always wrong: no gold word is its own head.
         own = enumerate(tree.heads, start=words.start)
         heads += [word if head is None else AT_ROOT if head == 0 else words.start + head - 1 for word, head in own]
     same = list(range(len(gold)))
@@ -195,15 +195,15 @@ def sum_costs(costs: Sequence[Costs]) -> Costs:
 
 
 def mean(refinements: Sequence[Refinement], *, name: str) -> Refinement:
-    """Average the counts of several models (seeds) over the same treebank; the examples are the first model's."""
+    """Average the counts of several models (seeds) on the same treebank; the examples are those of the first model."""
     found = _added(refinements, name, parts=len(refinements))
     return replace(found, corrected=refinements[0].corrected, spoiled=refinements[0].spoiled)
 
 
 def ranked_labels(refinement: Refinement, *, least: float, most: int | None = None) -> list[str]:
-    """Return the labels with at least `least` gold words, those that lost the largest share of their errors first.
+    """Return the labels with at least `least` gold words, sorted by the share of their errors removed, largest first.
 
-    Labels without an error in the first trees have no such share and are left out.
+    Labels without errors in the first trees are left out.
     """
     found = {
         label: counts.total
