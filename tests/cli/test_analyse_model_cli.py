@@ -163,7 +163,7 @@ def test_without_an_output_the_tables_are_printed():
     for title in ("Refinement by step", "Labels", "Projectivity", "Run time and parameters"):
         assert f"\n{title}  " in printed
     n_parameters = sum(each.numel() for each in tiny_model().parameters())
-    assert f"the same model of {n_parameters / 1e6:.1f} million parameters" in " ".join(printed.split())
+    assert f"The model has {n_parameters / 1e6:.1f} million parameters" in " ".join(printed.split())
     assert max(map(len, printed.splitlines()[1:])) <= 100
 
 

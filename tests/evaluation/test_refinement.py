@@ -314,7 +314,7 @@ def test_the_tables_have_the_layout_of_the_paper(counted):
         ("seconds", "1.50", "4.00", "1.00", "6.50"),
         ("milliseconds per sentence", "–", "2000.00", "1000.00", "–"),
     )
-    assert "34.6 million parameters and 28.0 million in its initial parser, here on cpu" in costs.note
+    assert "34.6 million parameters and 28.0 million in its initial parser" in costs.note
 
 
 def test_without_initial_parses_steps_start_at_1_and_a_note_says_so(counted):
