@@ -7,7 +7,7 @@
 #      EXAMPLES=1000    generate so many examples for each test (100); tests that set their own number keep it
 
 PYTHON ?= python3
-TEXT ?= She wants to know where we met, when, and why it matters.
+TEXT ?= I tried for hours, but none of the words answered.
 override TEXT := $(value TEXT)# as it is, dollar signs and all
 export TEXT
 SECONDS ?= 0

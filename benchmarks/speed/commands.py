@@ -27,7 +27,7 @@ from treefine.evaluation.significance import compare
 
 TRAIN, DEV = (TREEBANKS / "en_ewt" / f"{split}.conllu.xz" for split in ("train", "dev"))
 OUTPUTS = ("report.html", "report.json", "report.csv")
-TEXT = "She wants to know where we met, when, and why it matters."
+TEXT = "I tried for hours, but none of the words answered."
 Cell = tuple[str, str, int | None, str]
 
 
