@@ -1,14 +1,14 @@
 # make parse TEXT="…"   set up, then parse a sentence
-# make test             set up, then run all checks and tests, with the same generated examples every time
-# make docs             set up, then build the documentation site into site/; open site/index.html, no server is needed
-# make docs-serve       set up, then show the site at http://127.0.0.1:8000/ and rebuild it when a page changes
-# make fuzz             set up, then run the tests that generate examples with new random ones
-#      SECONDS=600      start another round until so many seconds have passed (0: one round)
-#      EXAMPLES=1000    generate so many examples for each test (100); tests that set their own number keep it
+# make test             set up, then run all checks and tests; generated examples are the same every time
+# make docs             set up, then build the documentation into site/; open site/index.html, no server is needed
+# make docs-serve       set up, then serve the documentation at http://127.0.0.1:8000/ and rebuild it when a page changes
+# make fuzz             set up, then run the property tests with new random examples
+#      SECONDS=600      repeat them for at least 600 seconds (default 0: run them once)
+#      EXAMPLES=1000    generate 1,000 examples per test (default 100), except for tests with a number of their own
 
 PYTHON ?= python3
 TEXT ?= I tried for hours, but none of the words answered.
-override TEXT := $(value TEXT)# as it is, dollar signs and all
+override TEXT := $(value TEXT)# keep dollar signs as they are
 export TEXT
 SECONDS ?= 0
 EXAMPLES ?= 100
@@ -20,29 +20,29 @@ TOOLS := .venv/.tools
 
 setup: $(TOOLS)
 
-# To parse, the package alone is needed.
+# Parsing needs only the package itself.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
-# All in one call, so that pip works out once what to install; then all cores compile what one would in pip.
-# combo-nlp carries the original CoNLL 2018 scorer; its own dependencies are not needed for that one file.
+# One pip call resolves the dependencies once. compileall uses all cores; pip would use one.
+# combo-nlp contains the original CoNLL 2018 scorer. That one file needs none of its dependencies.
 $(TOOLS): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs,oracles,ray,serve,spacy,tables,train]'
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-deps combo-nlp
-	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # some packages carry files that no Python compiles
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # some packages contain files that do not compile
 	touch $(READY) $@
 
 parse: $(READY)
 	@$(BIN)/treefine parse --text --format tree -- "$$TEXT"
 
-# One worker more than there are cores: some tests wait for processes that they start.
+# One more worker than cores, because some tests wait for processes that they start.
 test: check
 	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal
 
-# The first failure ends it, and pytest prints the example and how to repeat it.
+# Stops at the first failure; pytest then prints the example and how to reproduce it.
 fuzz: setup
 	end=$$(($$(date +%s) + $(SECONDS))); \
 	while FUZZ=1 EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n auto --dist worksteal -m hypothesis tests; do \
