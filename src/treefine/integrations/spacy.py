@@ -2,8 +2,8 @@
 
 spaCy imports this module whenever any pipeline is created, so it does not import torch until a model is loaded.
 
-White space is a token in spaCy but not a word in a treebank. Such a token becomes a leaf below the word before it (or
-below the first word, at the start of a sentence), so it never changes a tree.
+White space is a token in spaCy but not a word in a treebank. It attaches to the word before it (at the start of a
+sentence, to the first word), so it never changes a tree.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
     @property
     def parser(self) -> Parser:
-        """The parser itself, for everything that spaCy has no name for."""
+        """The parser itself, for features without a spaCy equivalent."""
         return self._parsers()[1]
 
     @property
@@ -142,7 +142,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Parse Docs in batches; a Doc that fails goes to the error handler, and the others are parsed."""
+        """Parse Docs in batches; a Doc that fails goes to the error handler; the rest are parsed."""
         for batch in minibatch(stream, size=batch_size):
             docs = list(batch)
             try:
@@ -240,10 +240,10 @@ class DocSentence(NamedTuple):
 
 
 def split_sentences(doc: Doc, segment: Callable[[str], Iterable[int]] | None) -> list[DocSentence]:
-    """Split a Doc where it says that sentences start, and where it says nothing, as `segment` does.
+    """Split a Doc at its sentence starts; where it has none, use `segment`.
 
-    `segment` returns where the sentences of a text end; it is None for a model without a segmenter. A token across
-    the end of a sentence belongs to the earlier one.
+    `segment` returns the end offsets of the sentences of a text, or is None for a model without a segmenter. A token
+    that crosses such an end belongs to the earlier sentence.
     """
     starts: list[bool | None] = [True, *[token.is_sent_start for token in doc][1:]] if len(doc) else []
     words = _words(doc)
@@ -275,7 +275,7 @@ def _read(words: Sequence[Token], *, tags: bool, arcs: bool) -> Sentence:
 
 
 def _arcs(words: Sequence[Token]) -> Arcs:
-    """Return the heads and labels of a sentence; a head that is not one of its words is replaced by the next above."""
+    """Return the heads and labels of a sentence; a head outside it is replaced by the next ancestor inside."""
     number = {token.i: each for each, token in enumerate(words, start=1)}
 
     def head_of(token: Token) -> int | None:
@@ -325,12 +325,12 @@ def _write_trees(doc: Doc, sentences: Iterable[DocSentence], trees: Iterator[Sen
                 tags[token.i, 1] = add(xpos)
     offsets = (heads - np.arange(len(doc))).astype(np.uint64)
     doc.from_array([HEAD, DEP, POS, TAG], np.column_stack([offsets, labels, tags]))
-    # From heads alone spaCy may miss the start of a sentence in which many arcs cross.
+    # From the heads only, spaCy may miss the start of a sentence with many crossing arcs.
     doc.from_array([SENT_START], starts.astype(np.uint64).reshape(-1, 1))
 
 
 def to_conllu(part: Doc | Span, *, confidence: bool = False) -> str:
-    """Return the sentences of a Doc, or those that a Span lies in, as CoNLL-U, whichever component parsed them.
+    """Return the sentences of a Doc, or those that contain a Span, as CoNLL-U, whichever component parsed them.
 
     MISC holds the white space, so that `treefine.treebank.raw_text.text_of` restores the text. With `confidence` it
     also holds the confidence in each word. A word without a label gets no head.

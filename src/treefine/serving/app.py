@@ -1,6 +1,6 @@
 """create_app: serve parsers through the JSON API, the UDPipe API and the page.
 
-First the app, then the routes of the JSON API, the answers to errors, and the gate that every request passes.
+The file has four parts: the app, the routes of the JSON API, error answers, and the middleware for every request.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from treefine.treebank.conllu import texts_in_file
 from treefine.version import __version__
 
 _DESCRIPTION = (
-    "A dependency parser that corrects itself: it takes a parse of a sentence, or none, predicts every arc anew, and "
-    "repeats until nothing changes. Requests that come together are parsed together."
+    "A dependency parser that corrects itself: it predicts a tree, reads it together with the sentence, "
+    "predicts every arc again, and repeats until nothing changes."
 )
-_SEE_DOCS = "See /docs for what can be asked."
+_SEE_DOCS = "See /docs for the API."
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 SAFE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -66,9 +66,11 @@ SAFE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-# Of a body that is too large, read and drop up to 32 times the limit: many clients read no answer before they are done.
+# Read and drop up to 32 times the limit of a body that is too large: many clients do not read the answer earlier.
 _DRAIN_FACTOR = 32
-LARGE_REQUEST = 20_000  # characters; longer ones are read and written in another thread, so as not to hold up others
+LARGE_REQUEST = (
+    20_000  # characters; longer requests are read and written in another thread, so they do not block others
+)
 
 _Value = TypeVar("_Value")
 _CONLLU: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
@@ -83,7 +85,7 @@ def create_app(
 ) -> FastAPI:
     """Return an app that serves these parsers by name, the first as the default, each in its own thread.
 
-    With `hosts`, requests to other host names are refused. Pages of `origins` may send requests from a browser.
+    With `hosts`, requests for other host names are rejected. Web pages of `origins` may send requests.
     """
     limits, metrics = limits or ServerLimits(), ServerMetrics()
     served = Served(parsers, limits, metrics)
@@ -102,7 +104,7 @@ def create_app(
         description=_DESCRIPTION,
         license_info={"name": "Apache-2.0"},
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own pages load scripts from elsewhere
+        docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
     )
     app.state.served, app.state.limits = served, limits
@@ -124,12 +126,12 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
 
     @router.post("/v1/parse", response_model=ParseAnswer, responses={**ERRORS, **_CONLLU}, tags=["parse"])
     async def parse(request: ParseRequest) -> Response:
-        """Parse a text, or sentences that are cut into words."""
+        """Parse a text, or sentences that are already divided into words."""
         return await _parse(request, served.find(request.model), Parse.to_dict)
 
     @router.post("/v1/refine", response_model=RefineAnswer, responses={**ERRORS, **_CONLLU}, tags=["parse"])
     async def refine(request: RefineRequest) -> Response:
-        """Correct the trees of another parser, and tell what was changed."""
+        """Correct the trees of another parser, and list the changes."""
         return await _parse(request, served.find(request.model), _refined_json)
 
     @router.post("/v1/steps", response_model=StepsAnswer, responses=ERRORS, tags=["parse"])
@@ -144,7 +146,7 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
 
     @router.get("/v1/models", tags=["server"])
     async def models() -> list[ModelJson]:
-        """List the models that can be asked."""
+        """List the models."""
         return [
             ModelJson(
                 name=service.name,
@@ -161,7 +163,7 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
 
     @router.get("/health", response_model=HealthJson, responses={503: {"model": HealthJson}}, tags=["server"])
     async def health() -> Response:
-        """Tell whether all models can be asked: 200, else 503."""
+        """Report whether all models are ready: 200, otherwise 503."""
         found = HealthJson(
             status="ok" if all(each.is_alive for each in served) else "failed",
             version=__version__,
@@ -171,7 +173,7 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
 
     @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])
     async def counted() -> Response:
-        """Give counts and times for Prometheus."""
+        """Return counters and histograms for Prometheus."""
         return Response(metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
     return router
@@ -194,14 +196,14 @@ async def _in_thread_if_large(size: int, work: Callable[[], _Value]) -> _Value:
 
 
 def _size(request: StepsRequest | RefineRequest) -> int:
-    """Return the characters to be read here; the model's own thread reads a text."""
+    """Return how many characters to read here; the model's thread reads a text."""
     if isinstance(request, StepsRequest) and request.conllu is None:
         return sum(len(word) for words in request.words or () for word in words)
     return len(request.conllu or "")
 
 
 def _refined_json(parse: Parse) -> dict[str, Any]:
-    """Return the parse as JSON, with its initial graph and what changed since."""
+    """Return the parse as JSON, with its initial graph and the changes to it."""
     changes = [
         {name: round(value, 4) if isinstance(value, float) else value for name, value in each._asdict().items()}
         for each in parse.changes
@@ -213,7 +215,7 @@ def _refined_json(parse: Parse) -> dict[str, Any]:
 def _stepped_json(job: ParseJob, parses: Sequence[Parse]) -> list[dict[str, Any]]:
     """Return the parses as JSON with all their graphs.
 
-    Marks in their CoNLL-U repeat what a person decided, so that a later parse of it respects the decisions too.
+    Marks in their CoNLL-U repeat the constraints, so that a later parse of that CoNLL-U respects them too.
     """
     found = []
     for number, parse in enumerate(parses, start=1):
@@ -225,13 +227,13 @@ def _stepped_json(job: ParseJob, parses: Sequence[Parse]) -> list[dict[str, Any]
 
 
 def _json_answer(service: Service, sentences: Iterable[dict[str, Any]]) -> Response:
-    # Pydantic would check for every client what we made ourselves; tests check it instead.
+    # Validating our own answers with Pydantic would cost time; tests check them instead.
     body = json.dumps({"model": service.name, "sentences": list(sentences)}, ensure_ascii=False)
     return Response(body, media_type="application/json")
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer with an error; the details of an unexpected one are in the log and do not leave the machine."""
+    """Answer with an error. The details of an unexpected error are only in the log."""
     if isinstance(error, TreefineError):
         return error_answer(error)
     if isinstance(error, RequestValidationError):
@@ -246,12 +248,12 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):  # an unknown route, or a body that cannot be read
         unknown = TreefineError(str(error.detail), hint=_SEE_DOCS)
         return error_answer(unknown, status=error.status_code, headers=error.headers)
-    message = "The server failed at this request; others are not harmed."
-    return error_answer(TreefineError(message, hint="Please tell its operator."), status=500)
+    message = "This request caused an internal error. Other requests are not affected."
+    return error_answer(TreefineError(message, hint="Please report it to the operator of this server."), status=500)
 
 
 def body_too_large(max_bytes: int) -> TooLargeError:
-    """Return the error for a body of more bytes than that."""
+    """Return the error for a body with more bytes than this."""
     hint = "Send the text in several requests, or parse it with `treefine parse`."
     return TooLargeError(f"The request is larger than {max_bytes:,} bytes.", hint=hint)
 
@@ -286,12 +288,12 @@ class Gate:
         self.hosts = None if hosts is None else frozenset(map(host_name, hosts))  # None: any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the app, or refuse it here."""
+        """Pass a request to the app, or reject it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started = perf_counter()
-        status = 499  # unless an answer is sent: the client has hung up
+        status = 499  # no answer was sent: the client has disconnected
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -304,7 +306,7 @@ class Gate:
 
         try:
             await self._pass_on(scope, receive, send_with_headers)
-        except ClientDisconnect:  # before its whole body was read; nobody got what may have been sent
+        except ClientDisconnect:  # before the whole body was read
             status = 499
         finally:
             route = getattr(scope.get("route"), "path", "other")
@@ -314,8 +316,8 @@ class Gate:
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         if self.hosts is not None and host_name(headers.get("host", "")) not in self.hosts:
-            # A page on the web may point a host name of its own at this machine, so only known names are answered.
-            hint = "Start the server with --allow-host for other names."
+            # A web page may use a DNS name that points to this machine, so only known names are answered.
+            hint = "Start the server with --allow-host to allow it."
             error = TreefineError("This server does not answer to that host name.", hint=hint)
             await error_answer(error)(scope, receive, send)
             return
@@ -329,7 +331,7 @@ class Gate:
         gone = asyncio.ensure_future(body.gone())
         try:
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():  # the client has hung up, so other requests should not wait behind this one
+            if not answering.done():  # the client has disconnected: do not let other requests wait for this one
                 answering.cancel()
             with suppress(asyncio.CancelledError):
                 await answering
@@ -347,7 +349,7 @@ class _Body:
         self._is_read = asyncio.Event()
 
     async def gone(self) -> None:
-        """Return once the client has hung up after its whole request was read."""
+        """Return when the client disconnects after its whole request was read."""
         await self._is_read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass

@@ -1,4 +1,4 @@
-"""The web page at `/`, the graphs that it steps through, and /docs: the API described without scripts."""
+"""The web page at `/`, the graphs that it shows, and /docs: the description of the API, without scripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 
 
 def page_routes() -> APIRouter:
-    """Return the routes of the page and its files; files are read here once, so that no request names a file."""
+    """Return the routes of the page and its files; files are read once at the start, so no request names a file."""
     router = APIRouter(include_in_schema=False)
     for file in files("treefine.serving").joinpath("page").iterdir():
         _, _, ending = file.name.rpartition(".")
@@ -60,9 +60,9 @@ def _file_answer(content: str, media_type: str):  # type: ignore[no-untyped-def]
 
 
 def graphs_of(parse: Parse) -> list[dict[str, Any]]:
-    """Return as JSON values G⁰, the graph of each step, and the tree if the last step has another graph.
+    """Return G⁰, the graph of each step, and the tree if it differs from the last step, as JSON values.
 
-    All drawings have their words in the same places. In G⁰ some words, or all, may have no head.
+    The words have the same positions in all drawings. In G⁰, some or all words may have no head.
     """
     pictures = _pictures(parse)
     drawn = zip(pictures, draw_frames(pictures), strict=True)
@@ -96,7 +96,7 @@ def _pictures(parse: Parse) -> list[Picture]:
 
 
 def _initial_picture(parse: Parse, like: Picture) -> Picture:
-    """Return the picture of a G⁰ in which some words, or all, have no arc."""
+    """Return the picture of a G⁰ in which some or all words have no arc."""
     heads, labels = parse.initial
     bare = frozenset(word for word, head in enumerate(heads, start=1) if head is None)
     n_arcs = len(heads) - len(bare)
@@ -106,7 +106,7 @@ def _initial_picture(parse: Parse, like: Picture) -> Picture:
 
 
 def _first_picture(parse: Parse, first: Picture) -> Picture:
-    """Return the picture of G¹ after such a G⁰: a word that had no arc counts as unchanged."""
+    """Return the picture of G¹ after an incomplete G⁰: a word without an arc in G⁰ counts as unchanged."""
     assert first.graph is not None
     if set(parse.initial.heads) == {None}:
         return replace(first, title=f"{first.title}: the first arcs")
@@ -142,12 +142,12 @@ def docs_routes(app: FastAPI) -> APIRouter:
 def _docs_page(description: Mapping[str, Any]) -> str:
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
-        "<title>treefine: what can be asked</title>\n"
+        "<title>treefine API</title>\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
         '<link rel="stylesheet" href="docs.css"/>\n</head>\n<body>\n<main>\n',
         f"<h1>{escape(description['info']['title'])} {escape(description['info']['version'])}</h1>\n",
-        f"<p>{escape(description['info']['description'])} The same for programs: "
-        '<a href="openapi.json">openapi.json</a>. To try it: <a href="./">the page</a>.</p>\n',
+        f"<p>{escape(description['info']['description'])} For programs: "
+        '<a href="openapi.json">openapi.json</a>. Try it: <a href="./">the page</a>.</p>\n',
     ]
     for path, methods in description["paths"].items():
         for method, operation in methods.items():

@@ -21,11 +21,11 @@ REFINE_EXAMPLE = "1\tDogs\t_\t_\t_\t_\t0\troot\t_\t_\n2\tbark\t_\t_\t_\t_\t1\tob
 
 
 def _is_text(value: str) -> str:
-    """Return the text, or refuse half of a surrogate pair, which JSON can spell but which is no character."""
+    """Return the text, or raise an error for an unpaired surrogate, which JSON can contain but UTF-8 cannot."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"Character {error.start + 1:,} is half of one.") from None
+        raise ValueError(f"Character {error.start + 1:,} is an unpaired surrogate.") from None
     return value
 
 
@@ -36,18 +36,18 @@ _Label = Annotated[_Text, Field(min_length=1, max_length=100)]
 
 
 class _Strict(BaseModel):
-    # strict: without it true would count as 1, which the description forbids
+    # strict: otherwise true would count as 1, which the schema forbids
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Decided(_Strict):
-    """What a person decided about one sentence; words are numbered from 1, and head 0 is ROOT."""
+    """The constraints of one sentence. Words are numbered from 1; head 0 is ROOT."""
 
     sentence: int = Field(1, ge=1, description="The number of the sentence, from 1.")
-    heads: dict[_Number, _Head] = Field({}, description="The head that a word has.")
-    labels: dict[_Number, _Label] = Field({}, description="The label that it has.")
-    not_heads: dict[_Number, list[_Head]] = Field({}, description="Heads that it must not have.")
-    not_labels: dict[_Number, list[_Label]] = Field({}, description="Labels that it must not have.")
+    heads: dict[_Number, _Head] = Field({}, description="The head of a word.")
+    labels: dict[_Number, _Label] = Field({}, description="The label of a word.")
+    not_heads: dict[_Number, list[_Head]] = Field({}, description="Heads that a word must not have.")
+    not_labels: dict[_Number, list[_Label]] = Field({}, description="Labels that a word must not have.")
 
     def constraints(self) -> Constraints:
         """Return the constraints for a parser."""
@@ -56,20 +56,20 @@ class Decided(_Strict):
 
 
 class _Request(_Strict):
-    model: _Text = Field("", max_length=200, description="One of GET /v1/models; empty for the default one.")
-    steps: int | None = Field(None, ge=1, le=_MAX_STEPS, description="Refine at most so many times (T).")
-    tags: TagSource | None = Field(None, description="Read the input's tags, predict them, or do without.")
-    keep: Keep = Field("marked", description="What of the input stays: what is marked in MISC, all, or nothing.")
-    projective: bool | None = Field(None, description="Give trees without crossing arcs.")
-    k: int | None = Field(None, ge=1, le=_MAX_TREES, description="Give the k best trees of a sentence.")
-    stop_above: float | None = Field(None, ge=0, le=1, description="Refine no further what is surer than this.")
-    constraints: list[Decided] = Field([], max_length=10_000, description="What a person decided, by sentence.")
+    model: _Text = Field("", max_length=200, description="A name from GET /v1/models; empty: the default.")
+    steps: int | None = Field(None, ge=1, le=_MAX_STEPS, description="Maximum number of refinement steps (T).")
+    tags: TagSource | None = Field(None, description="Read the tags of the input, predict them, or use none.")
+    keep: Keep = Field("marked", description="Input arcs to keep: those marked in MISC, all, or none.")
+    projective: bool | None = Field(None, description="Return only trees without crossing arcs.")
+    k: int | None = Field(None, ge=1, le=_MAX_TREES, description="Return the k best trees of each sentence.")
+    stop_above: float | None = Field(None, ge=0, le=1, description="Stop refining above this confidence; 1: never.")
+    constraints: list[Decided] = Field([], max_length=10_000, description="Constraints by sentence.")
 
     @model_validator(mode="after")
     def _decides_once(self) -> Self:
         numbers = [each.sentence for each in self.constraints]
         if len(set(numbers)) < len(numbers):
-            raise ValueError("Constraints of one sentence belong together: it is there twice.")
+            raise ValueError("A sentence is listed twice in constraints. Put its constraints into one entry.")
         return self
 
     def _job(
@@ -78,7 +78,7 @@ class _Request(_Strict):
         options = ParserOptions(
             initial=initial,
             max_steps=self.steps,
-            # Two digits are enough, and more requests share their options and are parsed together.
+            # With two digits, more requests share their options and can be parsed in one batch.
             stop_above=None if self.stop_above is None else round(self.stop_above, 2),
             tags=self.tags,
             is_projective=self.projective,
@@ -90,7 +90,7 @@ class _Request(_Strict):
 
 
 class StepsRequest(_Request):
-    """A text, sentences that are cut into words, or CoNLL-U: one of the three."""
+    """Exactly one of text, words and CoNLL-U."""
 
     text: _Text | None = Field(None, description="Running text.", examples=["Nobody knew why."])
     words: list[list[_Text]] | None = Field(None, description="Sentences, each a list of words.")
@@ -102,9 +102,9 @@ class StepsRequest(_Request):
     @model_validator(mode="after")
     def _has_one_input(self) -> StepsRequest:
         if sum(each is not None for each in (self.text, self.words, self.conllu)) != 1:
-            raise ValueError("Give one of text, words and conllu.")
+            raise ValueError("Give exactly one of text, words and conllu.")
         if self.initial == "given" and self.conllu is None:
-            raise ValueError("Only conllu has trees to start from.")
+            raise ValueError("initial is given, but only conllu contains trees to start from.")
         return self
 
     def job(self) -> ParseJob:
@@ -118,16 +118,16 @@ class StepsRequest(_Request):
 
 
 class ParseRequest(StepsRequest):
-    """A text, sentences that are cut into words, or CoNLL-U: one of the three."""
+    """Exactly one of text, words and CoNLL-U."""
 
-    format: Literal["json", "conllu"] = Field("json", description="conllu gives trees alone, faster.")
+    format: Literal["json", "conllu"] = Field("json", description="conllu: only trees, faster.")
 
 
 class RefineRequest(_Request):
     """Trees to correct."""
 
     conllu: _Text = Field(description="Sentences in CoNLL-U, with another parser's trees.", examples=[REFINE_EXAMPLE])
-    format: Literal["json", "conllu"] = Field("json", description="conllu gives trees alone, faster.")
+    format: Literal["json", "conllu"] = Field("json", description="conllu: only trees, faster.")
 
     def job(self) -> ParseJob:
         """Return the job for a model."""
@@ -140,7 +140,7 @@ def conllu_sentences(conllu: str) -> tuple[Sentence, ...]:
 
 
 class WordJson(BaseModel):
-    """A word, and how sure the parser is of its head and label."""
+    """A word, with the confidence in its head and label."""
 
     number: int
     form: str
@@ -148,10 +148,10 @@ class WordJson(BaseModel):
     xpos: str
     head: int = Field(description="0 is ROOT.")
     label: str
-    start: int = Field(description="Its characters in the text, from here …")
-    end: int = Field(description="… to before this.")
-    arc_confidence: float = Field(description="The probability that the head is right …")
-    label_confidence: float = Field(description="… and that the label is, if the head is.")
+    start: int = Field(description="Offset of its first character in the text.")
+    end: int = Field(description="Offset after its last character.")
+    arc_confidence: float = Field(description="Probability that the head is right.")
+    label_confidence: float = Field(description="Probability that the label is right, given that the head is.")
     confidence: float
 
 
@@ -183,11 +183,11 @@ class SentenceJson(BaseModel):
     text: str
     start: int
     end: int
-    confidence: float = Field(description="The probability that all heads and labels are right.")
+    confidence: float = Field(description="Probability that all heads and labels are right.")
     words: list[WordJson]
-    steps: list[GraphJson] = Field(description="The graphs of the refinement.")
+    steps: list[GraphJson] = Field(description="The graph of each refinement step.")
     multiword_tokens: list[TokenJson] = []
-    agreement: list[float] = Field([], description="The share of the steps that had a word's arc; with k above 1.")
+    agreement: list[float] = Field([], description="For k above 1: fraction of the steps with each word's arc.")
     trees: list[TreeJson] = []
 
 
@@ -199,7 +199,7 @@ class PartialGraphJson(BaseModel):
 
 
 class ChangeJson(BaseModel):
-    """A word whose head or label is not the one that it started with."""
+    """A word whose head or label differs from the initial graph."""
 
     word: int
     form: str
@@ -207,13 +207,13 @@ class ChangeJson(BaseModel):
     old_label: str
     head: int
     label: str
-    before: float | None = Field(description="How sure the parser is of the old arc in the end …")
-    after: float = Field(description="… and of the new one.")
-    step: int | None = Field(description="The first step that had it.")
+    before: float | None = Field(description="Final confidence in the old arc.")
+    after: float = Field(description="Final confidence in the new arc.")
+    step: int | None = Field(description="The first step with the new arc.")
 
 
 class RefinedJson(SentenceJson):
-    """A sentence with its tree, and what was changed."""
+    """A sentence with its tree and the changes to its initial graph."""
 
     initial: PartialGraphJson
     changes: list[ChangeJson]
@@ -225,7 +225,7 @@ class DrawnGraphJson(PartialGraphJson):
 
     t: int = Field(description="0 is the initial graph.")
     title: str
-    changed: list[int] = Field(description="Words whose arc is not that of the graph before.")
+    changed: list[int] = Field(description="Words whose arc differs from the previous graph.")
     confidence: list[float] | None
     svg: str
 
@@ -260,7 +260,7 @@ class StepsAnswer(_Answer):
 
 
 class ModelJson(BaseModel):
-    """A model that can be asked."""
+    """A model of the server."""
 
     name: str
     is_default: bool
@@ -273,7 +273,7 @@ class ModelJson(BaseModel):
 
 
 class HealthJson(BaseModel):
-    """Whether the models can be asked."""
+    """The state of the server and its models."""
 
     status: Literal["ok", "failed"]
     version: str
@@ -281,7 +281,7 @@ class HealthJson(BaseModel):
 
 
 class FaultJson(BaseModel):
-    """What is wrong, where, and what to do."""
+    """An error: the message, the place, and a hint."""
 
     status: int
     message: str
@@ -294,16 +294,16 @@ class FaultJson(BaseModel):
 
 
 class ErrorJson(BaseModel):
-    """The answer to a request that cannot be done."""
+    """The answer to a request that failed."""
 
     error: FaultJson
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorJson, "description": "What was sent cannot be parsed; with the line or the sentence."},
-    404: {"model": ErrorJson, "description": "There is no such model; with the list of those there are."},
-    413: {"model": ErrorJson, "description": "More than this server takes at once."},
-    422: {"model": ErrorJson, "description": "The request is not as described here."},
-    503: {"model": ErrorJson, "description": "The queue is full; Retry-After tells when to ask again."},
-    504: {"model": ErrorJson, "description": "It took too long."},
+    400: {"model": ErrorJson, "description": "The input cannot be parsed; the error has the line or the sentence."},
+    404: {"model": ErrorJson, "description": "Unknown model; the error lists the available ones."},
+    413: {"model": ErrorJson, "description": "The request is larger than the server accepts."},
+    422: {"model": ErrorJson, "description": "The request does not match the schema."},
+    503: {"model": ErrorJson, "description": "The queue is full; retry after the seconds in Retry-After."},
+    504: {"model": ErrorJson, "description": "The request took too long."},
 }

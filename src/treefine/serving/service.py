@@ -1,6 +1,6 @@
 """One model behind a server: a single thread uses the model and parses the requests of all clients together.
 
-First its limits, errors and metrics, then what a request asks for, then the model.
+The file has three parts: limits, errors and metrics; the requests; the model.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from treefine.treebank.constraints import CONSTRAIN, Constraints
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
 
-# A round parses sentences of all waiting requests. The share bounds what one request adds, so that a long request
-# does not hold up short ones. Work is words times steps times trees; a full round takes two cores some seconds.
+# A round parses sentences of all waiting requests. The share limits what one request adds, so that a long request
+# does not block short ones. Work is words times steps times trees; a full round takes two cores some seconds.
 ROUND, ROUND_WORK = 256, 24_000
 SHARE, SHARE_WORK = 64, 6_000
-MOST_FAILURES = 3  # rounds in a row that fail unexpectedly before the model counts as failed
-_MOST_GATHERS = 10  # times the gathering time that a round is delayed at most while more requests keep coming
-_N_VARIANTS = 8  # parsers with other options that are kept; on a GPU each has its own buffers
-_WARM_UP_WORDS = 60  # in the sentence that a model parses before it is ready
-_SENTENCE_SIZE = 20  # characters that a sentence counts for beside those of its words, as it takes memory too
+MOST_FAILURES = 3  # rounds in a row that fail unexpectedly after which the model counts as failed
+_MOST_GATHERS = 10  # a round waits at most this many gathering times while more requests keep coming
+_N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
+_WARM_UP_WORDS = 60  # length of the sentence that warms up a model
+_SENTENCE_SIZE = 20  # characters added per sentence, because a sentence takes memory too
 _MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
-_MOST_FORBIDDEN = 1_000  # heads and labels of one sentence: finding those that contradict each other takes long
+_MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
 _SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SENTENCES_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -52,24 +52,24 @@ _logger = logging.getLogger("treefine.serving")
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """A request beyond a limit is refused at once with an error, and others are not affected."""
+    """The limits of a server. A request beyond a limit gets an error at once; other requests are not affected."""
 
     max_bytes: int = 1_000_000  # in the body of a request: 413
-    max_words: int = 1_000  # in a sentence: 413; the time grows with the square of its length
+    max_words: int = 1_000  # per sentence: 413; time grows with the square of the length
     queue: int = 256  # requests per model that wait or are being parsed: 503
     queue_size: int = 20_000_000  # characters in all these requests: 503
-    seconds: float = 60  # from a request that has been read to its answer: 504
-    gather: float = 0.003  # seconds that a model waits for one more request to parse with those it has
+    seconds: float = 60  # from the end of a request to its answer: 504
+    gather: float = 0.003  # seconds to wait for another request that can join the batch
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
             if value < 0 or (value == 0 and each.name != "gather"):
-                raise TreefineError(f"{each.name} is {value}.", hint="Give a number above 0.")
+                raise TreefineError(f"{each.name} is {value}.", hint="Use a number above 0.")
 
 
 class ServingError(TreefineError):
-    """This server does not do what was asked, or not now."""
+    """The server cannot answer this request, or not now."""
 
     status = 400
 
@@ -81,7 +81,7 @@ class UnknownModelError(ServingError):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.models = tuple(known)
-        super().__init__(f"There is no model {name[:80]!r} here.", hint=f"Choose {' or '.join(known)}.")
+        super().__init__(f"Unknown model {name[:80]!r}.", hint=f"Choose {' or '.join(known)}.")
 
 
 class TooLargeError(ServingError):
@@ -97,7 +97,7 @@ class BusyError(ServingError):
 
     def __init__(self, retry_after: int) -> None:
         self.retry_after = retry_after  # seconds
-        super().__init__("The queue is full.", hint=f"Ask again in {retry_after} s.")
+        super().__init__("The queue is full.", hint=f"Retry in {retry_after} s.")
 
 
 class TooLateError(ServingError):
@@ -121,17 +121,15 @@ class ServerMetrics:
             return Histogram(f"treefine_{name}", help_text, [label], buckets=buckets, registry=registry)
 
         self.answers = counter("answers", "Answers by route and HTTP status.", "route", "status")
-        self.seconds = histogram("answer_seconds", "From a request to its answer.", "route")
+        self.seconds = histogram("answer_seconds", "Time from request to answer.", "route")
         self.sentences = counter("sentences", "Sentences parsed.", "model")
         self.words = counter("words", "Words parsed.", "model")
         self.queue = Gauge(
             "treefine_open_requests", "Requests that wait or are being parsed.", ["model"], registry=registry
         )
-        self.refused = counter("refused", "Requests that found the queue full.", "model")
-        self.round_sentences = histogram(
-            "round_sentences", "Sentences that were parsed together.", "model", _SENTENCES_BUCKETS
-        )
-        self.round_seconds = histogram("round_seconds", "How long that took.", "model")
+        self.refused = counter("refused", "Requests rejected because the queue was full.", "model")
+        self.round_sentences = histogram("round_sentences", "Sentences per batch.", "model", _SENTENCES_BUCKETS)
+        self.round_seconds = histogram("round_seconds", "Seconds per batch.", "model")
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
@@ -140,7 +138,7 @@ class ServerMetrics:
 
 @dataclass(frozen=True)
 class ParseJob:
-    """Either a text to segment and parse, or sentences that are cut into words, with options and constraints."""
+    """A text to segment and parse, or sentences divided into words, with options and constraints."""
 
     text: str | None = None
     sentences: tuple[Sentence, ...] | None = None
@@ -150,18 +148,18 @@ class ParseJob:
 
     @cached_property
     def size(self) -> int:
-        """Return roughly how much input there is, in characters."""
+        """The approximate amount of input, in characters."""
         if self.text is not None:
             return len(self.text)
         return sum(_SENTENCE_SIZE + sum(map(len, each.forms)) for each in self.sentences or ())
 
     @property
     def work_per_word(self) -> int:
-        """Return roughly how much work a word is: refinement steps times trees."""
+        """The approximate work per word: refinement steps times trees."""
         return (self.options.max_steps or STEPS) * (self.options.k or 1)
 
     def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
-        """Return the constraints of a sentence; for a word that the request mentions, marks in the sentence yield."""
+        """Return the constraints of a sentence; those of the request replace the marks of the same words."""
         own = next(CONSTRAIN[self.options.keep or "marked"]([sentence]))
         asked = self.constraints.get(number)
         if asked is None or not own:
@@ -193,7 +191,7 @@ class PendingJob:
     is_all_taken: bool = False
 
     def take(self, parser: Parser, most: int, max_words: int) -> int:
-        """Take the next sentences: at least one, and more until they are `most` or too much work; return the work."""
+        """Take sentences until there are `most` or too much work, but at least one; return the work."""
         if self.segmented is None:
             self.segmented = self.job.segment(parser)
         self.taken, work = [], 0
@@ -208,16 +206,16 @@ class PendingJob:
         return work
 
     def _checked_constraints(self, sentence: Sentence, max_words: int) -> Constraints:
-        """Return the constraints of the sentence just taken, or refuse it."""
+        """Return the constraints of the last sentence taken, or raise an error if it exceeds a limit."""
         if len(sentence) > max_words:
-            hint = f"This server takes {max_words:,}. Cut it, or parse it with `treefine parse`."
+            hint = f"The limit is {max_words:,} words. Split it, or parse it with `treefine parse`."
             raise TooLargeError(f"Sentence {self.n_taken:,} has {len(sentence):,} words.", hint=hint)
         if self.kind == "steps" and self.n_taken > _MOST_DRAWN:
-            hint = "Ask for fewer at once, or for /v1/parse."
-            raise TooLargeError(f"There are more than {_MOST_DRAWN} sentences to draw.", hint=hint)
+            hint = "Send fewer, or use /v1/parse."
+            raise TooLargeError(f"The request has more than {_MOST_DRAWN} sentences to draw.", hint=hint)
         constraints = self.job.constraints_of(self.n_taken, sentence)
         if constraints.n_forbidden > _MOST_FORBIDDEN:
-            message = f"In sentence {self.n_taken:,} more than {_MOST_FORBIDDEN:,} arcs or labels are forbidden."
+            message = f"Sentence {self.n_taken:,} has more than {_MOST_FORBIDDEN:,} forbidden heads and labels."
             raise TooLargeError(message)
         return constraints
 
@@ -225,17 +223,17 @@ class PendingJob:
         self.is_all_taken = True
         beyond = [number for number in self.job.constraints if not 1 <= number <= self.n_taken]
         if beyond:
-            message = f"There are constraints for sentence {beyond[0]:,}, and {self.n_taken:,} sentences."
+            message = f"There are constraints for sentence {beyond[0]:,}, but only {self.n_taken:,} sentences."
             raise TreefineError(message, hint="Sentences are counted from 1.")
 
     def fail(self, error: Exception) -> None:
-        """Answer with an error, if somebody still waits."""
+        """Answer with an error, if the client still waits."""
         with suppress(InvalidStateError):
             self.answer.set_exception(error)
 
     def finish(self) -> None:
-        """Answer with the results, if somebody still waits."""
-        with suppress(InvalidStateError):  # its time may be up at this very moment
+        """Answer with the results, if the client still waits."""
+        with suppress(InvalidStateError):  # it may time out at this moment
             self.answer.set_result(self.results)
 
 
@@ -244,12 +242,12 @@ def _columns(constraints: Constraints) -> tuple[Mapping[int, Any], ...]:
 
 
 class Service:
-    """A model that many clients may ask at once."""
+    """A model that many clients use at once."""
 
     def __init__(self, name: str, parser: Parser, limits: ServerLimits, metrics: ServerMetrics) -> None:
         self.name, self.parser, self.limits, self._metrics = name, parser, limits, metrics
         self._condition = Condition()  # guards the next four
-        self._queue: deque[PendingJob] = deque()  # that have come since the last round began
+        self._queue: deque[PendingJob] = deque()  # arrived since the last round started
         self._n_open = 0  # requests that wait or are being parsed
         self._open_size = 0  # their characters
         self._is_stopping = False
@@ -258,7 +256,7 @@ class Service:
         self._is_ready = Event()
         self._taken: list[PendingJob] = []  # what this round parses; only the thread uses it
         self._n_failures = 0
-        self._n_expected = 0  # requests that a round waits for a little longer
+        self._n_expected = 0  # requests that a round waits for
         self._variant = lru_cache(maxsize=_N_VARIANTS)(
             lambda options: parser.using(**options.given) if options.given else parser
         )
@@ -271,7 +269,7 @@ class Service:
         self._is_ready.wait()
 
     def stop(self) -> None:
-        """Parse what has come, then end the thread; leave it behind if that takes longer than a request may."""
+        """Answer the open requests, then stop the thread. Give up after the time limit of a request."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify_all()
@@ -281,18 +279,18 @@ class Service:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the thread runs and does not fail at everything."""
+        """Whether the thread runs and the last rounds did not all fail."""
         return self._thread is not None and self._thread.is_alive() and self._n_failures < MOST_FAILURES
 
     def check_room(self, size: int = 0) -> None:
-        """Raise a BusyError if the queue has no room for so many characters."""
+        """Raise a BusyError if the queue has no room for this many characters."""
         is_full = self._n_open >= self.limits.queue or self._open_size + size > self.limits.queue_size
         if is_full or self._is_stopping:
             self._metrics.refused.labels(self.name).inc()
             raise BusyError(max(1, min(60, math.ceil(self._open_size / self._speed))))
 
     async def ask(self, job: ParseJob, kind: AnswerKind) -> list[Any]:
-        """Return the sentences that are only cut, those with trees, or the parses, with confidences of each step."""
+        """Return segmented sentences, sentences with trees, or parses with the confidences of each step."""
         request = PendingJob(job, kind)
         with self._condition:
             self.check_room(job.size)
@@ -302,8 +300,8 @@ class Service:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(request.answer), self.limits.seconds)
         except asyncio.TimeoutError:
-            message = f"This took longer than {self.limits.seconds:g} s, which is all that a request gets."
-            raise TooLateError(message, hint="Ask for less at once, or later.") from None
+            message = f"The request took longer than the limit of {self.limits.seconds:g} s."
+            raise TooLateError(message, hint="Send less text, or retry later.") from None
         finally:
             with self._condition:
                 self._note_open(-1, -job.size)
@@ -325,7 +323,7 @@ class Service:
         while self._gather(active):
             try:
                 self._round(active)
-            except Exception as error:  # none is expected here, and none may end the thread
+            except Exception as error:  # unexpected, but it must not end the thread
                 _logger.exception("%s: a round failed", self.name)
                 self._n_failures += 1
                 for request in [*active, *self._taken]:
@@ -333,7 +331,7 @@ class Service:
                 active.clear()
 
     def _gather(self, active: deque[PendingJob]) -> bool:
-        """Add the requests that have come to the active ones; return whether there are any, or may be."""
+        """Add new requests to the active ones; return False if no request is left and the service stops."""
         with self._condition:
             if not active:
                 self._condition.wait_for(lambda: self._queue or self._is_stopping)
@@ -348,7 +346,7 @@ class Service:
             return bool(active) or not self._is_stopping
 
     def _round(self, active: deque[PendingJob]) -> None:
-        """Parse some sentences of each request; unfinished requests go to the end of the line."""
+        """Parse some sentences of each request; unfinished requests go to the end of the queue."""
         started = monotonic()
         self._segment_together(
             [each for each in islice(active, ROUND) if each.segmented is None and not each.answer.done()]
@@ -360,7 +358,7 @@ class Service:
         for together in by_options.values():
             self._parse_together(together)
         n_answered = sum(request.is_all_taken for request in self._taken)
-        self._n_expected = n_answered // 2  # many clients ask again as soon as they have an answer
+        self._n_expected = n_answered // 2  # many clients send the next request as soon as they have an answer
         if n_sentences:
             self._note_round(n_sentences, monotonic() - started)
 
@@ -390,7 +388,7 @@ class Service:
         texts = [(each, each.job.text) for each in requests if each.job.text is not None and not each.job.lines]
         short = [(each, text) for each, text in texts if len(text) <= STRIDE]
         if len(short) > 1 and self.parser.segmenter is not None:
-            with suppress(Exception):  # then each is segmented alone, and only the one at fault fails
+            with suppress(Exception):  # then each text is segmented separately, and only the faulty one fails
                 segmented = self.parser.segmenter.segment_all([text for _, text in short])
                 for (request, _), found in zip(short, segmented, strict=True):
                     request.segmented = iter(found)
@@ -441,23 +439,25 @@ class Service:
 
 
 class Served:
-    """The models of a server by name; a request can reach no others."""
+    """The models of a server by name. Requests cannot load other models."""
 
     def __init__(self, parsers: Mapping[str, Parser], limits: ServerLimits, metrics: ServerMetrics) -> None:
         if not parsers:
             raise TreefineError("A server needs at least one parser.")
         if len({id(each.model) for each in parsers.values()}) < len(parsers):
-            raise TreefineError("One model has two names.", hint="Each is run by a thread of its own: load it twice.")
+            raise TreefineError(
+                "Two names refer to the same model.", hint="Load it twice: each name needs its own copy."
+            )
         self._services = {name: Service(name, parser, limits, metrics) for name, parser in parsers.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names, that of the default model first."""
+        """The names of the models, the default first."""
         return tuple(self._services)
 
     @property
     def default(self) -> str:
-        """Return the name of the model for requests that name none."""
+        """The name of the model for requests without a model."""
         return self.names[0]
 
     def find(self, name: str = "") -> Service:

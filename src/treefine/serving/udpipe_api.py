@@ -1,6 +1,6 @@
-"""The API of UDPipe as LINDAT serves it: clients written for that only change the address.
+"""The REST API of UDPipe's service at LINDAT: its clients only need a new address.
 
-First the parameters and routes, then the formats that are read and written, then the names of models.
+The file has three parts: parameters and routes; input and output formats; names of models.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from treefine.version import __version__
 INPUTS = ("conllu", "generic_tokenizer", "horizontal", "vertical")
 OUTPUTS = ("conllu", "horizontal", "plaintext", "vertical")
 _PARAGRAPH_START = re.compile(r"#\s*new(doc|par)\b")
-_NO_BREAK_SPACE = "\u00a0"  # in `horizontal`, stands for a space within a word
-_PREFIXES = ("", "/api", "/services/udpipe/api")  # that clients put between the address and the route
+_NO_BREAK_SPACE = "\u00a0"  # in `horizontal`, a space within a word
+_PREFIXES = ("", "/api", "/services/udpipe/api")  # clients may add these between the address and the route
 _MAX_PARTS = 100  # of a multipart body
 
 
@@ -46,13 +46,13 @@ def _pattern(formats: Sequence[str]) -> str:
 
 
 _PARAMETERS = {
-    "data": _parameter("The text, or the sentences in the format that `input` tells."),
-    "model": _parameter("A model's name, or a UDPipe name of its language such as `english`; empty for the default."),
-    "tokenizer": _parameter("Cut a text. Options, with ; between them: presegmented, ranges, normalized_spaces."),
+    "data": _parameter("The text, or sentences in the format of `input`."),
+    "model": _parameter("A model's name, or a UDPipe name of its language such as `english`; empty: the default."),
+    "tokenizer": _parameter("Segment a text. Options, separated by ; are presegmented, ranges, normalized_spaces."),
     "tagger": _parameter("Predict tags."),
     "parser": _parameter("Predict heads and labels."),
-    "input": _parameter("The format where there is no `tokenizer`.", pattern=_pattern(INPUTS), default="conllu"),
-    "output": _parameter("The format of the result.", pattern=_pattern(OUTPUTS), default="conllu"),
+    "input": _parameter("The input format, without `tokenizer`.", pattern=_pattern(INPUTS), default="conllu"),
+    "output": _parameter("The output format.", pattern=_pattern(OUTPUTS), default="conllu"),
 }
 _QUERY = [
     {"name": name, "in": "query", "required": name == "data", "allowEmptyValue": True}
@@ -80,11 +80,11 @@ class ModelsAnswer(BaseModel):
 
 @dataclass(frozen=True)
 class UDPipeRequest:
-    """The parameters of a request; a parameter that is there, even empty, asks for its stage."""
+    """The parameters of a request. A parameter that is present, even empty, requests its stage."""
 
     data: str
     model: str
-    tokenizer: tuple[str, ...] | None  # its options; None if the data is cut into words
+    tokenizer: tuple[str, ...] | None  # its options; None if the data is divided into words
     is_tagged: bool
     is_parsed: bool
     input: str
@@ -95,17 +95,17 @@ class UDPipeRequest:
     def of(cls, params: Mapping[str, str]) -> UDPipeRequest:
         """Return the request that these parameters make."""
         if "data" not in params:
-            raise TreefineError("The parameter data is missing.", hint="It has the text, or the CoNLL-U.")
+            raise TreefineError("The parameter data is missing.", hint="Put the text or the CoNLL-U into it.")
         tokenizer = options_in(params["tokenizer"]) if "tokenizer" in params else None
         input, options = checked_format(params.get("input", "conllu"), INPUTS, "input")
         output, output_options = checked_format(params.get("output", "conllu"), OUTPUTS, "output")
         if tokenizer is None and input == "generic_tokenizer":
-            tokenizer = options  # the model has no generic tokenizer; its own one is better
+            tokenizer = options  # use the model's own segmenter instead of a generic one
         return cls(
             data=params["data"],
             model=params.get("model", ""),
             tokenizer=tokenizer,
-            is_tagged=params.get("tagger", "none") != "none",  # UDPipe 1 takes none as no
+            is_tagged=params.get("tagger", "none") != "none",  # in UDPipe 1, "none" means no
             is_parsed=params.get("parser", "none") != "none",
             input=input,
             output=output,
@@ -118,7 +118,7 @@ def udpipe_routes(served: Served) -> APIRouter:
     router = APIRouter(tags=["UDPipe"])
 
     async def process(request: Request) -> JSONResponse:
-        """Cut, tag and parse as UDPipe's API has it: each stage is done if its parameter is there, even empty."""
+        """Segment, tag and parse like UDPipe. A stage runs if its parameter is present, even empty."""
         wanted = UDPipeRequest.of(await _parameters(request, served.find().limits.max_bytes))
         service = served.find(model_meant(wanted.model, served.names))
         _check_stages(wanted, service)
@@ -173,7 +173,7 @@ async def _result(wanted: UDPipeRequest, service: Service) -> str:
 
 
 def _cut(found: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
-    """Return the sentences of a text with nothing but their words."""
+    """Return the sentences of a text without tags and arcs."""
     sentences: Sequence[Sentence] = as_new_document([_bare(each) for each in found])
     if "ranges" in options:
         sentences = with_ranges(sentences)
@@ -192,7 +192,7 @@ def _without_tags(sentences: Sequence[Sentence], parser: Parser) -> list[Sentenc
 
 
 def _with_stages(old: Sentence, new: Sentence, wanted: UDPipeRequest) -> Sentence:
-    """Return the old sentence with those annotations of the new one that were asked for."""
+    """Return the old sentence with the requested annotations of the new one."""
     if wanted.is_tagged:
         old = old.with_tags(upos=new.upos, xpos=new.xpos)
     return old.with_arcs(new.arcs) if wanted.is_parsed else old
@@ -206,7 +206,10 @@ def _stages(parser: Parser) -> list[str]:
 def _check_stages(wanted: UDPipeRequest, service: Service) -> None:
     """Raise an error for a stage that the model does not have, as UDPipe does."""
     asked = {"tokenizer": wanted.tokenizer is not None, "tagger": wanted.is_tagged}
-    for stage, hint in (("tokenizer", "Send words, such as CoNLL-U."), ("tagger", "Leave out that parameter.")):
+    for stage, hint in (
+        ("tokenizer", "Send sentences divided into words, such as CoNLL-U."),
+        ("tagger", "Leave out that parameter."),
+    ):
         if asked[stage] and stage not in _stages(service.parser):
             raise TreefineError(f"The model {service.name} has no {stage}.", hint=hint)
 
@@ -224,7 +227,7 @@ async def _parameters(request: Request, max_bytes: int) -> dict[str, str]:
         body = await request.body()
         if body and not kind.lower().startswith("application/x-www-form-urlencoded"):
             hint = "Send application/x-www-form-urlencoded or multipart/form-data."
-            raise TreefineError(f"A body of the type {kind[:80]!r} is not understood.", hint=hint)
+            raise TreefineError(f"The content type {kind[:80]!r} is not supported.", hint=hint)
         return params | dict(pairs(body.decode()))
     except UnicodeDecodeError as error:
         raise TreefineError("The request is not UTF-8.", hint="Send text in that encoding.") from error
@@ -263,7 +266,7 @@ def checked_format(asked: str, known: Sequence[str], name: str) -> tuple[str, tu
     """
     format, _, options = asked.partition("=")
     if format not in known:
-        raise TreefineError(f"There is no {name} format {format[:40]!r} here.", hint=f"Choose {', '.join(known)}.")
+        raise TreefineError(f"Unknown {name} format {format[:40]!r}.", hint=f"Choose {', '.join(known)}.")
     return format, options_in(options)
 
 
@@ -273,7 +276,7 @@ def options_in(asked: str) -> tuple[str, ...]:
 
 
 def read_sentences(data: str, format: str) -> tuple[Sentence, ...]:
-    """Read the data of a request in one of the formats that are cut into words."""
+    """Read the data of a request in a format that is divided into words."""
     data = with_line_feeds(data.removeprefix("\ufeff"))
     if format == "horizontal":
         return tuple(_sentences(_horizontal(data)))
@@ -306,7 +309,7 @@ def write_sentences(sentences: Sequence[Sentence], format: str, options: Iterabl
 
 
 def as_new_document(sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:
-    """Return the sentences with the comments that start a document before the first."""
+    """Return the sentences, the first with the comments that start a document."""
     first = [replace(each, comments=("# newdoc", "# newpar", *each.comments)) for each in sentences[:1]]
     return (*first, *sentences[1:])
 
@@ -389,11 +392,11 @@ def _language_codes() -> Mapping[str, str]:
 
 
 def model_meant(asked: str, names: Sequence[str]) -> str:
-    """Return the one of these models that is meant, or `asked` itself if none fits.
+    """Return the model that the client means, or `asked` itself if no model matches.
 
-    A name is a language, then perhaps a treebank and a version. As with UDPipe, the part of a name before a hyphen
-    stands for the whole, and the first model wins. A language may have any of its names, versions are ignored, and a
-    name without a treebank fits a model with one.
+    A name is a language, optionally followed by a treebank and a version. As in UDPipe, the part before a hyphen is
+    enough, and the first match wins. Any name of a language is accepted, versions are ignored, and a name without a
+    treebank matches a model with one.
 
     >>> model_meant("english-ewt-ud-2.5-191206", ["tr_imst", "en"])
     'en'

@@ -1,8 +1,8 @@
-"""Cut a corpus into blocks that can be parsed separately: files, and sections of large files.
+"""Divide a corpus into blocks that can be parsed separately: files, and sections of large files.
 
-The outputs of the sections, one after another, are the output of the whole file, byte for byte. So files are cut only
-where a sentence is sure to end. Running text is not cut, because its segmenter looks across any cut; a compressed file
-is not cut, because it can only be read from its start.
+The joined outputs of the sections equal the output of the whole file, byte for byte. So a file is cut only where a
+sentence certainly ends. Running text is not cut, because the segmenter reads across any cut; a compressed file is not
+cut, because it can only be read from its start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treefine.errors import TreefineError
 from treefine.treebank.files import COMPRESSED, open_input
 from treefine.treebank.formats import FORMATS
 
-BLOCK_BYTES = 1 << 24  # minutes of work for a core; the work that is lost if a worker is killed
+BLOCK_BYTES = 1 << 24  # minutes of work for a core, lost if a worker is killed
 _CHUNK = 1 << 16
 _LINE_ENDS = (b"\n", b"\r\n")
 
@@ -144,7 +144,7 @@ def place_in_file(error: TreefineError, source: Input) -> TreefineError:
 
 
 def bytes_of(block: Job) -> int:
-    """Return how many bytes there are to read for a block."""
+    """Return how many bytes of input a block has."""
     (source,) = block.inputs
     if source.section is not None:
         return source.section.stop - source.section.start

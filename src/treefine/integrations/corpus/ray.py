@@ -31,26 +31,28 @@ from treefine.parsing.parser import Parser
 from treefine.treebank.files import not_written, open_output
 from treefine.version import __version__
 
-MOST_ATTEMPTS = 3  # at a block; otherwise a block that kills every worker would be tried for ever
-_MOST_TASKS = 10_000  # of Ray at a time; more blocks than that share tasks
+MOST_ATTEMPTS = 3  # per block; otherwise a block that kills every worker would be retried forever
+_MOST_TASKS = 10_000  # of Ray at a time; with more blocks, several share a task
 _STORE = 100 << 20  # bytes of Ray's shared memory: it holds names of blocks, no text
-_NUMERICS = ".treefine.{device}.{precision}"  # marks what the trees of a folder were computed with
+_NUMERICS = ".treefine.{device}.{precision}"  # records the device and precision of a folder's trees
 
 
 @dataclass
 class Outcome:
-    """What became of a block; errors and warnings as the user reads them."""
+    """The outcome of a block, with errors and warnings as the user reads them."""
 
     target: str
     n_sentences: int = 0
     empty: list[str] = field(default_factory=list)  # inputs without a sentence
     warnings: list[str] = field(default_factory=list)
-    lost: dict[str, dict[str, int]] = field(default_factory=dict)  # what a format, by its title, has no place for
+    lost: dict[str, dict[str, int]] = field(
+        default_factory=dict
+    )  # columns that an output format cannot store, by its title
     fault: str = ""  # why the block was not written
     is_worker_unfit: bool = False  # whether the worker cannot parse any block
 
     def save(self) -> None:
-        """Write what is to be reported beside the output, so that a later run reports it too."""
+        """Write the messages to a file next to the output, so that a later run reports them too."""
         if self.empty or self.warnings or self.lost:
             with open_output(report_path(self.target), is_synced=True) as stream:
                 stream.write(json.dumps(asdict(self)).encode())
@@ -62,16 +64,16 @@ def saved_outcome(target: str) -> Outcome:
     """Return the outcome of a finished block, as far as it was saved."""
     path = report_path(target)
     saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return Outcome(**saved | {"target": target})  # the earlier run may have named the folder otherwise
+    return Outcome(**saved | {"target": target})  # the earlier run may have used another name for the folder
 
 
 def report_path(target: str) -> Path:
-    """Return the file beside an output that keeps what is to be reported of it."""
-    return Path(target).with_name(f".{Path(target).name}.told")
+    """Return the file next to an output that stores its messages."""
+    return Path(target).with_name(f".{Path(target).name}.report")
 
 
 def attempts_path(target: str) -> Path:
-    """Return the file that has one line per attempt at a block; if it stays, the workers died."""
+    """Return the file with one line per attempt at a block. If it remains, the workers died."""
     return Path(target).with_name(f".{Path(target).name}.attempt")
 
 
@@ -89,10 +91,10 @@ class BlockActor:
 
     choice: ModelChoice
     wanted: OutputOptions
-    folder: str  # the working directory of the command, from which the names of files are read
+    folder: str  # the working directory of the command; file names are relative to it
     threads: int  # of a CPU
-    workers: int | None  # processes that read and write beside the model
-    version: str  # of treefine, where the command was given
+    workers: int | None  # processes that read and write files
+    version: str  # of treefine, on the machine that runs the command
     _parser: Parser | None = None
     _files: FileParser | None = None
 
@@ -113,7 +115,7 @@ class BlockActor:
 
     def _enter_folder(self) -> None:
         if self.version != __version__:
-            message = f"A worker has treefine {__version__}, and the command was given to {self.version}."
+            message = f"A worker has treefine {__version__}, but the command runs treefine {self.version}."
             raise UnfitError(message, hint="Install the same version on all machines.")
         try:
             os.chdir(self.folder)
@@ -150,7 +152,7 @@ class BlockActor:
         try:
             runner.run(block)
         except TreefineError as error:
-            if self._files is not None and not error.path:  # a process that reads and writes has ended
+            if self._files is not None and not error.path:  # a process that reads and writes files has died
                 raise RuntimeError(str(error)) from error
             place_in_file(error, source)
             raise
@@ -165,8 +167,8 @@ def _attempt(block: Job) -> Iterator[None]:
     attempts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     if len(attempts) >= MOST_ATTEMPTS:
         _, colon, reason = attempts[-1].partition(": ")
-        hint = "" if colon else "Did memory run out? The logs of Ray tell more."
-        message = f"{MOST_ATTEMPTS} workers died with this block{colon or '.'}{reason}"
+        hint = "" if colon else "The usual reason is memory; see the logs of Ray."
+        message = f"{MOST_ATTEMPTS} workers died while parsing this block{colon or '.'}{reason}"
         raise TreefineError(message, hint=hint, path=block.inputs[0].name)
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -179,21 +181,21 @@ def _attempt(block: Job) -> Iterator[None]:
         path.unlink(missing_ok=True)
         raise
     except Exception as error:
-        with path.open("a", encoding="utf-8") as file:  # for the worker that gives the block up
+        with path.open("a", encoding="utf-8") as file:  # for the worker that gives up on the block
             file.write(f": {type(error).__name__}: {error}".splitlines()[0])
         os._exit(1)  # raised to Ray Data, the error would end the whole run
     path.unlink(missing_ok=True)
 
 
 def _agree_on_numerics(folder: Path, device: str, precision: str) -> None:
-    """Mark what the trees of a folder are computed with, or refuse to mix them with others.
+    """Record the device and precision of a folder's trees; raise an error if they differ from the recorded ones.
 
     Machines choose device and precision themselves, and a few trees differ between them.
     """
     mark = folder / _NUMERICS.format(device=device, precision=precision)
     is_new = not mark.exists()
     try:
-        mark.touch()  # before it looks: of two that start together, at least one sees the other's
+        mark.touch()  # before checking: if two workers start together, at least one sees the other's mark
     except OSError as error:
         raise not_written(error.strerror or str(error), str(folder)) from error
     others = [path for path in folder.glob(_NUMERICS.format(device="*", precision="*")) if path != mark]
@@ -201,13 +203,13 @@ def _agree_on_numerics(folder: Path, device: str, precision: str) -> None:
         if is_new:
             mark.unlink(missing_ok=True)
         theirs = " in ".join(others[0].name.split(".")[2:])
-        message = f"This folder was begun on {theirs}, and here it would be {device} in {precision}."
-        hint = "Name another folder, or clear this one. --device and --precision choose the same for all workers."
+        message = f"The trees in this folder were made on {theirs}, but this worker uses {device} in {precision}."
+        hint = "Choose another folder, or empty this one. Set --device and --precision to use the same on all workers."
         raise TreefineError(message, hint=hint, path=str(folder))
 
 
 class Share(NamedTuple):
-    """The number of actors, and what each of them gets."""
+    """The number of actors, and the resources of each."""
 
     actors: int
     cpus: int
@@ -245,7 +247,7 @@ def parse_on_ray(
                 yield Outcome(**json.loads(row["outcome"]))
         except ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[-1]
-            raise TreefineError(f"Ray stopped: {reason}", hint="Give the same command again to go on.") from error
+            raise TreefineError(f"Ray stopped: {reason}", hint="Give the same command again to resume.") from error
 
 
 def share_of(nodes: Sequence[Mapping[str, float]], *, n_blocks: int, asked: int | None, device: str | None) -> Share:
@@ -269,7 +271,7 @@ def share_of(nodes: Sequence[Mapping[str, float]], *, n_blocks: int, asked: int 
         raise TreefineError("Ray has no core.", hint="Start it with some: ray start --num-cpus …")
     if asked is not None and asked > room(1):
         things = "GPUs with a core" if gpus else "cores"
-        raise TreefineError(f"--actors is {asked}, and Ray has {room(1)} {things}.", hint="Ask for fewer.")
+        raise TreefineError(f"--actors is {asked}, but Ray has only {room(1)} {things}.", hint="Use a smaller number.")
     actors = min(asked or room(1), n_blocks)
     cpus = max(each_cpus for each_cpus, _ in cores)
     while room(cpus) < actors:
@@ -278,7 +280,7 @@ def share_of(nodes: Sequence[Mapping[str, float]], *, n_blocks: int, asked: int 
 
 
 def waiting_message(free: Mapping[str, float], share: Share) -> str:
-    """Return what to say if the cluster has no room for one actor now, else an empty string.
+    """Return a message if the cluster has no room for one actor now, otherwise an empty string.
 
     >>> waiting_message({"CPU": 1.0}, Share(actors=2, cpus=4, gpus=0))
     'Waiting: a worker needs 4 cores, and Ray has 1 free.'
@@ -292,10 +294,10 @@ def waiting_message(free: Mapping[str, float], share: Share) -> str:
 
 def import_ray() -> Any:
     """Import Ray, which reads its settings from the environment when it is imported."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise it calls home
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage data
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     if not os.environ.get("RAY_ADDRESS"):
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # in spite of its name: listen to this machine only
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # despite its name: listen only on this machine
     try:
         import ray
         import ray.data

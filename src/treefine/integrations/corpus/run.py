@@ -34,9 +34,9 @@ from treefine.model.bundled import bundled_models, find_model
 from treefine.treebank.files import not_written, open_output
 from treefine.version import __version__
 
-_RECORD = ".treefine.json"  # in the folder of outputs: the options and inputs that they were made with
-_LOCK = ".treefine.lock"  # another file, because the record is replaced
-_OTHER_FOLDER = "Name another folder, or clear this one."
+_RECORD = ".treefine.json"  # in the output folder: the options and inputs of its files
+_LOCK = ".treefine.lock"  # a separate file, because the record is replaced
+_OTHER_FOLDER = "Choose another folder, or empty this one."
 
 ParseBlocks = Callable[[Sequence[Job]], Generator[Outcome, None, None]]
 """Parses blocks, and yields the outcome of each when it ends."""
@@ -54,9 +54,9 @@ def parse_corpus(
     size: int = BLOCK_BYTES,
     parse_blocks: ParseBlocks | None = None,
 ) -> bool:
-    """Parse files into a folder on Ray, and report what became of them; return whether all is well.
+    """Parse files into a folder on Ray, and report the outcome; return whether everything succeeded.
 
-    `parse_blocks` takes the place of Ray in tests.
+    Tests replace Ray with `parse_blocks`.
     """
     _refuse(inputs, output, wanted, choice)
     if parse_blocks is None:
@@ -81,22 +81,24 @@ def parse_corpus(
 
 
 def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, choice: ModelChoice) -> None:
-    """Refuse what cannot be done on many machines."""
+    """Raise an error for options that do not work on many machines."""
     if not (output.endswith(("/", os.sep)) or Path(output).is_dir()):
-        raise TreefineError("--engine ray writes into a folder.", hint="Name one with -o, with a slash at its end.")
+        raise TreefineError("--engine ray writes into a folder.", hint="Give a folder: -o NAME/")
     if not all(each.is_file and Path(each.name).is_file() for each in inputs):
-        raise TreefineError("--engine ray reads files alone, which it can read again.", hint="Name files.")
+        raise TreefineError("--engine ray cannot read standard input or text arguments.", hint="Give files.")
     if wanted.review is not None:
-        raise TreefineError("--review lists sentences in order, which --engine ray has not.", hint="Leave one out.")
+        raise TreefineError(
+            "--review does not work with --engine ray, which parses sentences in any order.", hint="Omit one."
+        )
     device = str(choice.options.device)
     if device.startswith("cuda:"):
-        message = f"--device {device} is one GPU, and Ray gives each worker its own."
-        raise TreefineError(message, hint="Write --device cuda.")
+        message = f"--device {device} is one GPU, but Ray assigns a GPU to each worker."
+        raise TreefineError(message, hint="Use --device cuda.")
     if wanted.resume:
-        raise TreefineError("--engine ray always goes on with what is there.", hint="Leave out --resume.")
+        raise TreefineError("--engine ray always resumes.", hint="Omit --resume.")
     if choice.label_map is not None or wanted.also_read:
-        message = "--engine ray reads no trees to start from beside its inputs."
-        raise TreefineError(message, hint="Leave out --initial FILE and --label-map, or --engine ray.")
+        message = "--engine ray cannot read initial trees from other files."
+        raise TreefineError(message, hint="Omit --initial FILE and --label-map, or --engine ray.")
 
 
 def _missing(blocks: Sequence[Job], names: set[str]) -> list[Job]:
@@ -105,7 +107,7 @@ def _missing(blocks: Sequence[Job], names: set[str]) -> list[Job]:
 
 
 def _names(folder: str | Path) -> set[str]:
-    """List a folder. To ask for each file takes long on a shared disk, which may even remember that it was missing."""
+    """List a folder. Checking each file separately is slow on a shared disk, and the result may be outdated."""
     return set(os.listdir(folder))  # noqa: PTH208 - only names are needed
 
 
@@ -121,12 +123,12 @@ def _parse(parse_blocks: ParseBlocks, blocks: Sequence[Job]) -> dict[str, Outcom
                 found[outcome.target] = outcome
                 advance(sizes[outcome.target], sentences=outcome.n_sentences)
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt("Give the same command again to go on.") from stop
+        raise KeyboardInterrupt("Give the same command again to resume.") from stop
     return found
 
 
 def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence[Job], missing: Sequence[Job]) -> bool:
-    """Report on standard error, and return whether all is well. `missing` was looked for in the folder."""
+    """Report on standard error, and return whether everything succeeded. `missing` are blocks without an output."""
     by_place = sorted(blocks, key=lambda each: (each.inputs[0].name, each.inputs[0].section or ()))
     found = [outcomes[block.target] for block in by_place if block.target in outcomes]
     for warning in [each for outcome in found for each in outcome.warnings][:1]:  # the others say the same
@@ -140,7 +142,7 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
     faulty = {block.target for block in missing}
     for block in by_place:
         outcome = outcomes.get(block.target, Outcome(block.target))
-        not_heard = f"{block.inputs[0].name}: A block was not written. Give the command again."
+        not_heard = f"{block.inputs[0].name}: A block was not written. Give the same command again."
         for message in [*outcome.empty, *[outcome.fault or not_heard] * (block.target in faulty)]:
             typer.echo(f"treefine: {visible(message)}", err=True)
     n_empty = sum(len(outcome.empty) for outcome in found)
@@ -155,7 +157,7 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
 
 @dataclass(frozen=True)
 class _InputFile:
-    """The input of an output, as it was when that was written."""
+    """The input file of an output, as it was when the output was written."""
 
     input: str  # absolute path
     bytes: int
@@ -169,7 +171,7 @@ class _InputFile:
 
 @contextmanager
 def _open_record(folder: Path, blocks: Sequence[Job], options: dict[str, Any]) -> Iterator[None]:
-    """Keep other runs out of the folder, which must be empty or hold outputs of the same inputs and options."""
+    """Lock the folder, which must be empty or contain outputs of the same inputs and options."""
     try:
         lock = (folder / _LOCK).open("w")
     except OSError as error:
@@ -177,12 +179,14 @@ def _open_record(folder: Path, blocks: Sequence[Job], options: dict[str, Any]) -
     with lock:
         with suppress(OSError):  # raised by a file system without locks
             if not lock_descriptor(lock.fileno(), blocking=False):
-                hint = "Wait for its end, or stop it; then give the command again."
+                hint = "Wait until it ends, or stop it. Then give the command again."
                 raise TreefineError("Another run is writing into this folder.", hint=hint, path=str(folder))
         old_options, known = _read_record(folder / _RECORD) or (options, {})
         for name, value in options.items():
             if old_options.get(name) != value:
-                message = f"This folder was begun with {name} {old_options.get(name)}, and now it is {value}."
+                message = (
+                    f"The files in this folder were made with {name} {old_options.get(name)}, but now it is {value}."
+                )
                 raise TreefineError(message, hint=_OTHER_FOLDER, path=str(folder))
         files = _input_files(blocks)
         _check_inputs(known, files, folder)
@@ -192,11 +196,11 @@ def _open_record(folder: Path, blocks: Sequence[Job], options: dict[str, Any]) -
         yield
 
 
-_FLAGS = {"max_steps": "steps", "is_projective": "projective"}  # what the command line calls options
+_FLAGS = {"max_steps": "steps", "is_projective": "projective"}  # the names of these options on the command line
 
 
 def _options(wanted: OutputOptions, choice: ModelChoice, size: int, *, trees_alone: bool) -> dict[str, Any]:
-    """Return the options that all blocks of a folder must share. Workers see to it that devices agree."""
+    """Return the options that all blocks of a folder must share. Workers check the device."""
     options = {
         "version": __version__,
         "bytes of a block": size,
@@ -211,7 +215,7 @@ def _options(wanted: OutputOptions, choice: ModelChoice, size: int, *, trees_alo
 
 
 def _checksum(choice: ModelChoice) -> str:
-    """Return a checksum of the model and its initial parser: another model may get the same name."""
+    """Return a checksum of the model and its initial parser, because another model may get the same name."""
     folders, initial = [find_model(choice.model)], choice.options.initial
     if isinstance(initial, str) and (initial in bundled_models() or Path(initial).is_dir()):
         folders.append(find_model(initial))
@@ -246,28 +250,28 @@ def _read_record(path: Path) -> tuple[dict[str, Any], dict[str, _InputFile]] | N
 
 
 def _check_inputs(known: dict[str, _InputFile], files: dict[str, _InputFile], folder: Path) -> None:
-    """Refuse outputs of other inputs, of inputs that have changed, and of unknown origin."""
+    """Raise an error for outputs of other inputs, of inputs that have changed, and of unknown origin."""
     there = _names(folder)
     for name, now in files.items():
         if name not in known and name in there:
             path = str(folder / name)
-            raise TreefineError("This file is there, and no such run wrote it.", hint=_OTHER_FOLDER, path=path)
+            raise TreefineError("This file exists, but no run of this folder wrote it.", hint=_OTHER_FOLDER, path=path)
         before = known.get(name, now)
         if before.input != now.input:  # even if the output is missing: that run may be resumed
-            message = f"This is an output of {before.input}, and now it would be of {now.input}."
-            hint = "Rename one of the inputs, or name another folder."
+            message = f"This is the output of {before.input}; {now.input} would overwrite it."
+            hint = "Rename one of the inputs, or choose another folder."
             raise TreefineError(message, hint=hint, path=str(folder / name))
     current = {now.input: now for now in files.values()}
     for name, before in known.items():  # also outputs of a file that is now cut into fewer blocks
         now = current.get(before.input, before)
         if now != before and name in there:
-            message = f"This is of {before}, and now that is {now}."
-            hint = "Remove what was written of it, or name another folder."
+            message = f"This is the output of {before}, which has changed to {now}."
+            hint = "Delete its outputs, or choose another folder."
             raise TreefineError(message, hint=hint, path=str(folder / name))
 
 
 def _remove_leftovers(folder: Path, blocks: Sequence[Job]) -> None:
-    """Remove what dead workers left of these blocks: unfinished outputs, and the files of attempts."""
+    """Remove the temporary files of dead workers: unfinished outputs and attempt files."""
     names = {Path(block.target).name for block in blocks}
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -1,13 +1,13 @@
-// What a person decided about arcs. A decision is of one word: it keeps an arc, a head or a label, or forbids one.
+// Decisions about arcs. A decision concerns one word: it keeps or forbids an arc, a head or a label.
 
 const SPELLED = /^([1-9]\d{0,5}) ([1-9]\d{0,5}) (?:(arc) (\d{1,6}) (.{1,100})|(head|not-head) (\d{1,6})|(label|not-label) (.{1,100}))$/u;
 
-/** A decision as one line: "1 4 arc 3 obj", "1 4 not-head 3", "1 4 label obj"; sentence and word come first. */
+/** Return a decision as one line: "1 4 arc 3 obj", "1 4 not-head 3", "1 4 label obj"; sentence and word come first. */
 export function spelled({ sentence, word, kind, head, label }) {
   return [sentence, word, kind, head, label].filter((part) => part !== null).join(" ");
 }
 
-/** The decision of such a line; null where it is none. */
+/** Return the decision of such a line, or null if the line is not valid. */
 export function decisionOf(line) {
   const found = SPELLED.exec(line);
   if (found === null) return null;
@@ -15,19 +15,19 @@ export function decisionOf(line) {
   return decision(+sentence, +word, arc ?? headKind ?? labelKind, arcHead ?? head, arcLabel ?? label);
 }
 
-/** A decision of this kind, with the head and the label as far as they matter for it. */
+/** Return a decision of this kind, with the head and the label that it needs. */
 export function decision(sentence, word, kind, head, label) {
   const speaksOf = (what) => kind === "arc" || kind === what || kind === `not-${what}`;
   return { sentence, word, kind, head: speaksOf("head") ? +head : null, label: speaksOf("label") ? label : null };
 }
 
-/** The decisions with one more; those that it contradicts are gone, and an arc may lose its head or its label. */
+/** Add a decision and remove those that it contradicts; an arc may lose only its head or only its label. */
 export function withDecision(decisions, added) {
   const others = decisions.map((each) => (isOfWord(each, added.sentence, added.word) ? whatIsLeft(each, added) : each));
   return [...others.filter((each) => each !== null), added];
 }
 
-/** Whether a decision is of this word. */
+/** Return whether a decision concerns this word. */
 export function isOfWord(each, sentence, word) {
   return each.sentence === sentence && each.word === word;
 }
@@ -38,7 +38,7 @@ function whatIsLeft(old, added) {
   const takesHead = keeps(added, "head") || (added.kind === "not-head" && old.head === added.head);
   const takesLabel = keeps(added, "label") || (added.kind === "not-label" && old.label === added.label);
   if (old.kind === "arc") {
-    if (takesHead) return null; // its label was that of the arc
+    if (takesHead) return null; // its label belonged to the arc
     return takesLabel ? { ...old, kind: "head", label: null } : old;
   }
   if (old.kind === "head") return takesHead ? null : old;
@@ -47,7 +47,7 @@ function whatIsLeft(old, added) {
   return keeps(added, "label") && old.label === added.label ? null : old;
 }
 
-/** The decisions as the server takes them. */
+/** Return the decisions as constraints for the server. */
 export function constraintsOf(decisions) {
   const bySentence = new Map();
   for (const { sentence, word, kind, head, label } of decisions) {
@@ -65,14 +65,14 @@ export function constraintsOf(decisions) {
   return [...bySentence.values()];
 }
 
-/** The word of this number, so that whatever it is written in, what stands around it keeps its order. */
+/** Return the word with this number, isolated so that its writing direction does not reorder the text around it. */
 export function named(words, number) {
-  const [start, end] = ["\u2068", "\u2069"]; // they set apart what may run from the right
+  const [start, end] = ["\u2068", "\u2069"]; // first strong isolate, pop directional isolate
   return number === 0 ? "ROOT" : `${start}${words[number - 1]?.form ?? `word ${number}`}${end}`;
 }
 
-/** A decision in words. */
-export function told({ word, kind, head, label }, words) {
+/** Return a decision in words. */
+export function describeDecision({ word, kind, head, label }, words) {
   const says = {
     arc: () => `${named(words, head)}, ${label}`,
     head: () => `head ${named(words, head)}`,

@@ -1,12 +1,12 @@
-// The drawing of one graph. It comes from the server as SVG; here its arcs get keys, marks and movement.
+// The drawing of one graph. The server sends it as SVG; this file adds keys, marks and animation.
 
-const MILLISECONDS = 450; // that an arc takes to its new place
+const MILLISECONDS = 450; // duration of an arc's move to its new place
 
-const PRINTED = 960; // pixels; what is wider cannot be read on paper, and the table is printed alone
+const PRINTED = 960; // pixels; a wider drawing is unreadable on paper, so only the table is printed
 
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** A figure that shows one drawing after another; `onOpen(word, head, label)` is called with the arc that a person chose. */
+/** Show one drawing after another in a figure; call `onOpen(word, arc)` when the user chooses an arc. */
 export class Drawing {
   constructor(figure, onOpen) {
     this.figure = figure;
@@ -15,7 +15,7 @@ export class Drawing {
     figure.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** Show this SVG in place of the last one; `marks` are classes by word, `describe(word)` says an arc in words. */
+  /** Replace the drawing by this SVG; `marks` are classes by word, `describe(word)` returns an arc in words. */
   show(svg, { marks, describe, moves }) {
     const before = this.figure.querySelector("svg");
     const focused = this.figure.contains(document.activeElement) && document.activeElement.dataset.word;
@@ -26,7 +26,7 @@ export class Drawing {
       if (group.querySelector("text")) asButton(group, describe(+group.dataset.word));
     }
     for (const line of drawn.querySelectorAll("g[data-word] > path:not(.head)")) {
-      const wide = line.cloneNode(); // a line so thin is hard to hit
+      const wide = line.cloneNode(); // a thin line is hard to click
       wide.classList.add("hit");
       line.after(wide);
     }
@@ -51,7 +51,7 @@ export class Drawing {
     const chosen = target.closest("[data-word]");
     if (chosen === null) return;
     const { word, head, label } = chosen.dataset;
-    // A word itself stands for the arc that it has now.
+    // A click on a word means its current arc.
     const isArc = head !== undefined && chosen.classList.contains("old");
     this.onOpen(+word, isArc ? { head: +head, label } : null);
   }
@@ -71,7 +71,7 @@ export class Drawing {
   }
 }
 
-/** The elements of an SVG, of which none acts. Its style is left out: the page has it, and lets nothing bring its own. */
+/** Return the elements of an SVG without scripts and styles; the page has the style. */
 function inert(svg) {
   const bare = svg.replace(/<style>[^<]*<\/style>/, "");
   const root = new DOMParser().parseFromString(bare, "image/svg+xml").documentElement;
@@ -87,7 +87,7 @@ function asButton(group, name) {
   group.setAttribute("aria-label", name);
 }
 
-/** Let the arcs go from where they were to where they are; one that was not there comes into sight. */
+/** Animate arcs from their old to their new places; fade in new arcs. */
 function moveFrom(before, after) {
   const timing = { duration: MILLISECONDS, easing: "ease-in-out" };
   const shape = (d) => d.replace(/[^a-z]/gi, "");
@@ -108,7 +108,7 @@ function moveFrom(before, after) {
   for (const group of after.querySelectorAll("g.old")) group.animate([{ opacity: 0 }, { opacity: 1 }], timing);
 }
 
-/** An SVG without what it says about how sure the parser is. */
+/** Return an SVG without confidences. */
 export function withoutConfidence(svg) {
   return svg.replace(/<tspan class="sure[^"]*">[^<]*<\/tspan>/g, "");
 }

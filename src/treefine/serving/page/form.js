@@ -1,4 +1,4 @@
-// The form: what a person asks for.
+// The form: text and options.
 
 import { fill } from "./panel.js";
 import { isConllu, MOST_STEPS } from "./state.js";
@@ -6,7 +6,7 @@ import { isConllu, MOST_STEPS } from "./state.js";
 const find = (id) => document.getElementById(id);
 const initials = [...document.querySelectorAll("input[name=initial]")];
 
-/** The form over the models of the server. */
+/** The form, for the models of the server. */
 export class Form {
   constructor(models) {
     this.models = models;
@@ -17,12 +17,12 @@ export class Form {
     this.fitToModel();
   }
 
-  /** The model that is chosen. */
+  /** The chosen model. */
   get model() {
     return this.models.find((each) => each.name === find("model").value);
   }
 
-  /** What the form says, as the state of a new page. */
+  /** Return the values of the form as the state of a new page. */
   read() {
     return {
       text: find("text").value,
@@ -36,7 +36,7 @@ export class Form {
     };
   }
 
-  /** Let the form say this; what cannot be had here is left out, and told in the note that comes back. */
+  /** Fill the form; return a note about values that this server does not support. */
   write(state) {
     const isServed = this.models.some((each) => each.name === state.model);
     find("text").value = state.text;
@@ -49,13 +49,13 @@ export class Form {
 
     const { name, has_initial_parser: hasOwn } = this.model;
     const notes = [];
-    if (state.model && !isServed) notes.push(`The model ${state.model} of the link is not served here: ${name} was taken.`);
-    if (state.initial === "own" && !hasOwn) notes.push(`${name} has no initial parser of its own: it starts from an empty graph.`);
-    if (state.steps > find("steps").max) notes.push(`The link asks for ${state.steps} steps: here ${find("steps").max} is the most.`);
+    if (state.model && !isServed) notes.push(`The link asks for the model ${state.model}, which this server does not have. Using ${name}.`);
+    if (state.initial === "own" && !hasOwn) notes.push(`${name} has no initial parser. Starting from an empty graph.`);
+    if (state.steps > find("steps").max) notes.push(`The link asks for ${state.steps} steps, but the maximum is ${find("steps").max}.`);
     return notes.join(" ");
   }
 
-  /** Offer what the chosen model can do. */
+  /** Offer the options of the chosen model. */
   fitToModel() {
     find("own-field").hidden = !this.model.has_initial_parser;
     if (find("own-field").hidden && this.read().initial === "own") initials[0].checked = true;
@@ -64,19 +64,19 @@ export class Form {
     this.sayWhatIsRead();
   }
 
-  /** Tell how the text is read, and show the fields that are needed for it. */
+  /** Show how the text is read, and the fields that it needs. */
   sayWhatIsRead() {
     const text = find("text").value;
     const sentences = text.split(/\n\s*\n/).filter(isConllu).length;
     const asConllu = `Read as CoNLL-U: ${sentences} sentence${sentences === 1 ? "" : "s"}.`;
     find("read-as").textContent = !text.trim() ? "Type or paste something." : isConllu(text) ? asConllu : "Read as plain text.";
-    find("text").dir = isConllu(text) ? "ltr" : "auto"; // columns keep their order, whatever the words are written in
+    find("text").dir = isConllu(text) ? "ltr" : "auto"; // keeps the order of columns with right-to-left words
     find("text").classList.toggle("conllu", isConllu(text));
     find("trees-field").hidden = this.read().initial !== "given" || isConllu(text);
     find("steps-value").textContent = find("steps").value;
   }
 
-  /** Whether trees are wanted that nobody has pasted yet. */
+  /** Whether trees are needed but not pasted yet. */
   get lacksTrees() {
     return !find("trees-field").hidden && !find("trees").value.trim();
   }

@@ -1,4 +1,4 @@
-// The page: what is asked, what came of it, and what is shown of that. It draws what the server answers, and parses nothing.
+// The page: it sends the form to the server and shows the answer. The server does all parsing.
 
 import { constraintsOf, decision, isOfWord, named, withDecision } from "./decisions.js";
 import { Drawing, withoutConfidence } from "./drawing.js";
@@ -8,20 +8,20 @@ import { fullName, graphName, save, showDecisions, showLegend, showTable, showTi
 import { ask, Problem } from "./server.js";
 import { fromFragment, linkOf, requestOf, sourceOf } from "./state.js";
 
-const EXAMPLE = "The dog that I had really loved bones."; // hard enough to need several steps, and a person
+const EXAMPLE = "The dog that I had really loved bones."; // hard enough to need several steps and a correction
 
 const find = (id) => document.getElementById(id);
 const drawing = new Drawing(find("drawing"), openPanel);
 const panel = new Panel({ onDecide: decide, onUndo: (word) => keepOnly((each) => !isOfWord(each, shown.state.sentence, word)) });
 
-let form = null; // once the server has told its models
-let shown = null; // the state that was last parsed, the answer, and the words that moved because of a decision
-let underWay = null; // stops the request that is under way
+let form = null; // set once the server has listed its models
+let shown = null; // the last parsed state, the answer, and the words that changed because of a decision
+let underWay = null; // aborts the current request
 let tryAgain = () => {};
 
-// What is asked
+// Requests
 
-/** Parse what the form says; what was decided stays as long as the words do. */
+/** Parse the text of the form; keep the decisions if the words are the same. */
 function submit() {
   const state = form.read();
   const old = shown?.state;
@@ -29,13 +29,13 @@ function submit() {
   parse(isSame ? { ...state, decisions: old.decisions, sentence: old.sentence } : state);
 }
 
-/** The same because an option has changed, if anything was parsed before. */
+/** Parse again after an option has changed, if anything was parsed before. */
 function submitAgain() {
   form.sayWhatIsRead();
   if (shown !== null && !form.lacksTrees) submit();
 }
 
-// What comes of it
+// Answers
 
 async function parse(state, { decided = null, note = "" } = {}) {
   underWay?.abort();
@@ -46,7 +46,7 @@ async function parse(state, { decided = null, note = "" } = {}) {
   find("drawing").setAttribute("aria-busy", "true");
   try {
     const request = requestOf(state, constraintsOf(state.decisions));
-    const onWait = (seconds) => (find("busy").textContent = `The server is busy. Asking again in ${seconds} s …`);
+    const onWait = (seconds) => (find("busy").textContent = `The server is busy. Trying again in ${seconds} s …`);
     const answer = await ask("v1/steps", { body: request, signal: mine.signal, onWait });
     show(state, answer, decided);
   } catch (error) {
@@ -75,8 +75,8 @@ function show(state, answer, decided) {
   shown = { state: { ...state, sentence: number }, answer, moved: new Set() };
   find("moved").textContent = "";
   find("result").hidden = answer.sentences.length === 0;
-  if (!answer.sentences.length) return showProblem(new Problem("There is no word in it. Type a sentence.", false));
-  if (decided && before) tellWhatMoved(before.answer.sentences[number - 1], decided);
+  if (!answer.sentences.length) return showProblem(new Problem("The text contains no words. Type a sentence.", false));
+  if (decided && before) reportChanges(before.answer.sentences[number - 1], decided);
   const choices = answer.sentences.map((each, index) => [index + 1, `${index + 1}. ${each.text}`]);
   find("sentences-field").hidden = choices.length === 1;
   find("sentences-count").textContent = `(${choices.length})`;
@@ -84,7 +84,7 @@ function show(state, answer, decided) {
   showSentence();
 }
 
-function tellWhatMoved(before, decided) {
+function reportChanges(before, decided) {
   const { words } = shown.answer.sentences[shown.state.sentence - 1];
   const said = [];
   for (const word of words) {
@@ -98,7 +98,7 @@ function tellWhatMoved(before, decided) {
   find("moved").textContent = said.length ? `Parsed again, ${count}. ${said.join("; ")}.` : "Parsed again, no arc changed.";
 }
 
-// What is shown of it
+// Display
 
 function sentence() {
   return shown.answer.sentences[shown.state.sentence - 1];
@@ -154,9 +154,9 @@ function goTo(t) {
   showGraph({ moves: true });
 }
 
-// What the person decides
+// Decisions
 
-/** Open the panel for a word and the arc that it has in the graph shown, or another one that was chosen. */
+/** Open the panel for a word and its arc in the current graph, or for another chosen arc. */
 function openPanel(word, otherArc) {
   const graph = sentence().graphs[place()];
   const own = graph.heads[word - 1] === null ? null : { head: graph.heads[word - 1], label: graph.labels[word - 1] };
@@ -165,7 +165,7 @@ function openPanel(word, otherArc) {
     word,
     arc: otherArc ?? own,
     title: described(word, graph, otherArc ?? undefined),
-    sure: sure === undefined ? "" : `${sure.toFixed(2)} sure`,
+    sure: sure === undefined ? "" : `confidence ${sure.toFixed(2)}`,
     words: sentence().words,
     labels: [...form.model.labels].sort(),
     isDecided: shown.state.decisions.some((each) => isOfWord(each, shown.state.sentence, word)),
@@ -184,7 +184,7 @@ function keepOnly(stays) {
   });
 }
 
-// What leaves the page
+// Export
 
 function saveSvg() {
   const graph = sentence().graphs[place()];
@@ -192,20 +192,20 @@ function saveSvg() {
   save(`sentence-${shown.state.sentence}-graph-${graph.t}.svg`, "image/svg+xml", svg);
 }
 
-/** Hand out the link. It is in no address before: a browser keeps those, and what is typed is to stay here. */
+/** Copy a link. The page never puts the text into its own address, because browsers keep addresses in the history. */
 async function copyLink() {
   const link = linkOf(shown.state);
   find("copied").textContent = "";
   find("link").hidden = true;
   if (link === null) {
-    find("copied").textContent = "This is too much for a link. Download the CoNLL-U, and paste it to see it again.";
+    find("copied").textContent = "The text is too long for a link. Download the CoNLL-U instead, and paste it to see it again.";
     return;
   }
   try {
     await navigator.clipboard.writeText(link);
     find("copied").textContent = "Copied.";
   } catch {
-    // No page may write there, or this one not without https.
+    // The browser allows no access to the clipboard, for example without https.
     find("link").hidden = false;
     find("link").value = link;
     find("link").select();
@@ -213,7 +213,7 @@ async function copyLink() {
   }
 }
 
-// What happens when
+// Events
 
 find("ask").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -256,7 +256,7 @@ find("save-conllu").addEventListener("click", () => {
 find("copy-link").addEventListener("click", copyLink);
 addEventListener("hashchange", open);
 
-/** Show what the link says, or an example. */
+/** Show the state of the link, or an example. */
 function open() {
   const state = fromFragment(location.hash);
   const note = form.write(state ?? { ...form.read(), text: EXAMPLE });

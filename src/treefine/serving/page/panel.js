@@ -1,8 +1,8 @@
-// The panel of one arc: what a person may decide about it.
+// The panel of one arc, with the possible decisions.
 
 const find = (id) => document.getElementById(id);
 
-/** The panel; `onDecide(kind, head, label)` is called with a choice, `onUndo()` where those of the word are taken back. */
+/** The panel. It calls `onDecide(word, kind, head, label)` for a decision and `onUndo(word)` to undo those of a word. */
 export class Panel {
   constructor({ onDecide, onUndo }) {
     this.dialog = find("panel");
@@ -25,7 +25,7 @@ export class Panel {
     this.dialog.addEventListener("click", (event) => event.target === this.dialog && this.dialog.close());
   }
 
-  /** Open it for a word; `arc` is its head and label, null where it has none, and `title` says it. */
+  /** Open the panel for a word; `arc` is its head and label, or null if it has no head. */
   open({ word, arc, title, sure, words, labels, isDecided }) {
     this.word = word;
     this.arc = arc;
@@ -45,7 +45,7 @@ export class Panel {
   }
 }
 
-/** Give a list its choices, and choose one of them. */
+/** Fill a list with choices and select one. */
 export function fill(select, choices, chosen) {
   const options = choices.map(([value, text]) => {
     const option = new Option(text, value);

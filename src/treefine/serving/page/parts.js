@@ -1,6 +1,6 @@
-// The parts of the page around the drawing. All texts come in as text; nothing that a server or a link says is markup.
+// The parts of the page around the drawing. Text from a server or a link is never used as markup.
 
-import { told } from "./decisions.js";
+import { describeDecision } from "./decisions.js";
 
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 const MARKS = [
@@ -11,22 +11,22 @@ const MARKS = [
   ["unsure", "0.50? – the parser is not sure"],
 ];
 
-/** An element with a text, and other properties. */
+/** Create an element with a text and other properties. */
 export function element(name, text, properties = {}) {
   return Object.assign(document.createElement(name), { textContent: text }, properties);
 }
 
-/** What a graph is called: G⁰, G¹ …, or tree where that is not the graph of the last step. */
+/** Return the name of a graph: G⁰, G¹ …, or tree if the tree differs from the last step. */
 export function graphName({ t, title }) {
   return title.startsWith("best tree") ? "tree" : "G" + [...String(t)].map((digit) => RAISED[digit]).join("");
 }
 
-/** The same with what happened in it. */
+/** Return the name of a graph with its title. */
 export function fullName(graph) {
   return graphName(graph) === "tree" ? graph.title : `${graphName(graph)}, ${graph.title}`;
 }
 
-/** One button a graph. */
+/** Show one button per graph. */
 export function showTimeline(list, graphs, chosen, onChoose) {
   const hasFocus = list.contains(document.activeElement);
   const items = graphs.map((graph, t) => {
@@ -42,13 +42,13 @@ export function showTimeline(list, graphs, chosen, onChoose) {
   if (hasFocus) items[chosen].firstChild.focus();
 }
 
-/** What the marks in the drawing mean, as far as it has them. */
+/** Explain the marks that the drawing contains. */
 export function showLegend(list, figure) {
   const shown = MARKS.filter(([mark]) => [...figure.querySelectorAll(`.${mark}`)].some((each) => each.checkVisibility()));
   list.replaceChildren(...shown.map(([mark, meaning]) => element("li", meaning, { className: `mark ${mark}` })));
 }
 
-/** The words with their arcs, for whoever does not look at the drawing. */
+/** Show the words and their arcs as a table, for readers who do not see the drawing. */
 export function showTable(body, words, graph, onOpen) {
   const focused = body.contains(document.activeElement) ? document.activeElement.dataset.word : null;
   const rows = words.map((word) => {
@@ -76,10 +76,10 @@ export function showTable(body, words, graph, onOpen) {
   if (focused) body.querySelector(`button[data-word="${focused}"]`)?.focus();
 }
 
-/** What was decided, each with a button that takes it back. */
+/** List the decisions, each with a button that removes it. */
 export function showDecisions(list, decisions, sentences, onRemove) {
   const items = decisions.map((each) => {
-    const text = told(each, sentences[each.sentence - 1].words);
+    const text = describeDecision(each, sentences[each.sentence - 1].words);
     const said = sentences.length > 1 ? `Sentence ${each.sentence}, ${text}` : text;
     const button = element("button", "Remove", { type: "button" });
     button.setAttribute("aria-label", `Remove: ${said}`);
@@ -91,7 +91,7 @@ export function showDecisions(list, decisions, sentences, onRemove) {
   list.replaceChildren(...items);
 }
 
-/** Hand a file to the person. */
+/** Download a file. */
 export function save(name, type, text) {
   const address = URL.createObjectURL(new Blob([text], { type }));
   element("a", "", { href: address, download: name }).click();

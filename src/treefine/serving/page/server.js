@@ -1,9 +1,9 @@
-// Asking the server: one that is busy is asked again, and every failure becomes one line that says what to do.
+// Requests to the server. A busy server is asked again; every failure becomes one line that says what to do.
 
 const ATTEMPTS = 4;
-const MOST_SECONDS = 30; // to wait for a server that is busy
+const MOST_SECONDS = 30; // maximum wait for a busy server
 
-/** What went wrong, in one line for the person. */
+/** An error, in one line for the user. */
 export class Problem extends Error {
   constructor(message, canRetry) {
     super(message);
@@ -11,7 +11,7 @@ export class Problem extends Error {
   }
 }
 
-/** The JSON that a route answers; `onWait(seconds)` is told when the server asks to come again later. */
+/** Return the JSON answer of a route; call `onWait(seconds)` before each retry. */
 export async function ask(route, { body = null, signal = null, onWait = () => {} } = {}) {
   for (let attempt = 1; ; attempt++) {
     const answer = await answered(route, body, signal);
@@ -30,7 +30,7 @@ async function answered(route, body, signal) {
     return await fetch(route, { ...(body === null ? {} : post), signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem("The server does not answer. See that it runs, then try again.", true);
+    throw new Problem("The server does not answer. Check that it is running, then try again.", true);
   }
 }
 
@@ -39,7 +39,7 @@ async function read(answer) {
     return await answer.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem("The answer of the server broke off. Try again.", true);
+    throw new Problem("The connection broke before the answer was complete. Try again.", true);
   }
 }
 
@@ -48,7 +48,7 @@ async function problemOf(answer) {
   try {
     error = (await answer.json()).error ?? {};
   } catch {
-    // A proxy in between may answer with a page of its own.
+    // A proxy may answer with its own page.
   }
   const places = [
     ["line", error.line],

@@ -1,17 +1,17 @@
-// What the person asks for, and the same in the address of the page: behind the #, which no browser sends to a server.
+// The state of the page, and its form in a link: after the #, which browsers do not send to servers.
 
 import { decisionOf, spelled } from "./decisions.js";
 
 export const MOST_STEPS = 8;
-const LONGEST_LINK = 32000; // characters; of longer ones not every browser opens the whole
+const LONGEST_LINK = 32000; // characters; not every browser opens longer links
 const INITIALS = ["empty", "own", "given"];
 
-/** Whether a text is CoNLL-U: a line of it starts with the number of a word and a tab. */
+/** Return whether a text is CoNLL-U: a line starts with a word number and a tab. */
 export function isConllu(text) {
   return /^\d+([-.]\d+)?\t/m.test(text);
 }
 
-/** The text or CoNLL-U whose words are parsed: trees that are pasted beside a plain text have words of their own. */
+/** Return the text or CoNLL-U to parse. Pasted trees replace a plain text. */
 export function sourceOf(state) {
   return usesTrees(state) ? state.trees : state.text;
 }
@@ -20,9 +20,9 @@ function usesTrees(state) {
   return state.initial === "given" && !isConllu(state.text);
 }
 
-/** What is sent to the server; fields that say nothing are left out. */
+/** Return the request for the server, without empty fields. */
 export function requestOf(state, constraints) {
-  // A sentence takes all its steps, as long as they change something: that is what the page is there to show.
+  // stop_above 1 refines until nothing changes, so the page shows all steps.
   const request = { initial: state.initial, steps: state.steps, stop_above: 1 };
   if (state.model) request.model = state.model;
   request[isConllu(state.text) || usesTrees(state) ? "conllu" : "text"] = sourceOf(state);
@@ -30,7 +30,7 @@ export function requestOf(state, constraints) {
   return request;
 }
 
-/** A link to this page with the state behind its #; null where it would be too long. */
+/** Return a link to this page with the state after its #, or null if it would be too long. */
 export function linkOf(state) {
   const link = `${location.href.split("#", 1)[0]}#${toFragment(state)}`;
   return link.length <= LONGEST_LINK ? link : null;
@@ -46,7 +46,7 @@ function toFragment(state) {
   return fields.toString();
 }
 
-/** The state of a link, or null where it has none. Anybody may have written it: what is not as it should be is left out. */
+/** Return the state of a link, or null if it has none. Invalid parts are ignored, because anyone may have written the link. */
 export function fromFragment(fragment) {
   const fields = new URLSearchParams(fragment.replace(/^#/, ""));
   if (!fields.has("text")) return null;
