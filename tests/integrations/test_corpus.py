@@ -210,7 +210,7 @@ def test_a_block_of_which_nothing_was_heard_is_told(files, parse):
     is_right, said = parse("a.conllu", "e.txt", skip=["out/e.conllu"])
 
     assert not is_right
-    assert said.startswith("treefine: e.txt: A block was not written. Give the command again.\n1 block parsed, ")
+    assert said.startswith("treefine: e.txt: A block was not written. Give the same command again.\n1 block parsed, ")
 
 
 def test_what_another_format_has_no_place_for_is_counted_over_all_blocks(files, parse, text_model, data):
@@ -227,19 +227,22 @@ def test_what_another_format_has_no_place_for_is_counted_over_all_blocks(files, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_steps": 1}, "This folder was begun with steps 2, and now it is 1."),
+        ({"max_steps": 1}, "The files in this folder were made with steps 2, but now it is 1."),
         (
             {"wanted": OutputOptions(confidence=True)},
-            "This folder was begun with confidence False, and now it is True.",
+            "The files in this folder were made with confidence False, but now it is True.",
         ),
-        ({"size": 1500}, "This folder was begun with bytes of a block 16777216, and now it is 1500."),
-        ({"batch_pieces": 99, "shape": "json"}, "This folder was begun with batch_pieces 4000, and now it is 99."),
+        ({"size": 1500}, "The files in this folder were made with bytes of a block 16777216, but now it is 1500."),
+        (
+            {"batch_pieces": 99, "shape": "json"},
+            "The files in this folder were made with batch_pieces 4000, but now it is 99.",
+        ),
     ],
 )
 def test_a_folder_that_was_begun_otherwise_is_not_gone_on_with(files, parse, options, message):
     parse("e.txt", shape=options.get("shape"))
 
-    assert refusal(parse, "e.txt", **options) == f"out: {message} Name another folder, or clear this one."
+    assert refusal(parse, "e.txt", **options) == f"out: {message} Choose another folder, or empty this one."
 
 
 def test_trees_alone_may_be_parsed_in_other_batches(files, parse):
@@ -254,7 +257,9 @@ def test_a_model_that_was_trained_again_under_its_name_is_not_gone_on_with(files
     weights = Path("model/model.safetensors")
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
 
-    with pytest.raises(TreefineError, match=r"out: This folder was begun with weights \w{16}, and now it is \w{16}\."):
+    with pytest.raises(
+        TreefineError, match=r"out: The files in this folder were made with weights \w{16}, but now it is \w{16}\."
+    ):
         parse("e.txt", model="model")
 
 
@@ -265,8 +270,8 @@ def test_another_file_of_the_same_name_is_not_taken_for_the_one_that_is_done(fil
     parse("f1/x.txt")
 
     assert refusal(parse, "f2/x.txt") == (
-        f"out/x.conllu: This is an output of {files}/f1/x.txt, and now it would be of {files}/f2/x.txt. "
-        "Rename one of the inputs, or name another folder."
+        f"out/x.conllu: This is the output of {files}/f1/x.txt; {files}/f2/x.txt would overwrite it. "
+        "Rename one of the inputs, or choose another folder."
     )
 
 
@@ -277,7 +282,9 @@ def test_the_block_of_a_file_is_not_taken_for_the_output_of_another(files, parse
     if not is_there:
         Path("out/a-00001.conllu").unlink()
 
-    with pytest.raises(TreefineError, match=r"a-00001\.conllu: This is an output of \S+/a\.conllu, and now it would"):
+    with pytest.raises(
+        TreefineError, match=r"a-00001\.conllu: This is the output of \S+/a\.conllu; \S+ would overwrite it"
+    ):
         parse("a-00001.txt", size=1500)
 
 
@@ -287,8 +294,8 @@ def test_trees_that_are_computed_otherwise_are_not_mixed(files, parse):
     Path("out/e.conllu").unlink()
 
     assert refusal(parse, "e.txt", precision="float32") == (
-        "out: This folder was begun on cuda in float16, and here it would be cpu in float32. Name another folder, "
-        "or clear this one. --device and --precision choose the same for all workers."
+        "out: The trees in this folder were made on cuda in float16, but this worker uses cpu in float32. Choose another folder, "
+        "or empty this one. Set --device and --precision to use the same on all workers."
     )
     assert outputs("out") == {}
     assert not Path("out/.treefine.cpu.float32").exists()
@@ -300,8 +307,8 @@ def test_an_input_that_has_changed_is_told(files, parse):
     os.utime("e.txt", (0, 0))  # of the same size
 
     assert re.fullmatch(
-        r"out/e\.conllu: This is of e\.txt \(15 bytes of 20[-\d]+ [:\d]+\.\d{3}, text\), and now that is e\.txt "
-        r"\(15 bytes of 19[-\d]+ [:\d]+\.\d{3}, text\)\. Remove what was written of it, or name another folder\.",
+        r"out/e\.conllu: This is the output of e\.txt \(15 bytes of 20[-\d]+ [:\d]+\.\d{3}, text\), which has changed to e\.txt "
+        r"\(15 bytes of 19[-\d]+ [:\d]+\.\d{3}, text\)\. Delete its outputs, or choose another folder\.",
         refusal(parse, "e.txt"),
     )
     Path("out/e.conllu").unlink()
@@ -315,7 +322,7 @@ def test_blocks_of_a_file_that_became_shorter_are_told(files, parse):
         path.unlink()
     write_treebank(sample(2), "a.conllu")
 
-    with pytest.raises(TreefineError, match=rf"{blocks[-1].name}: This is of a\.conllu \("):
+    with pytest.raises(TreefineError, match=rf"{blocks[-1].name}: This is the output of a\.conllu \("):
         parse("a.conllu", size=1500)
 
 
@@ -326,7 +333,7 @@ def test_outputs_of_unknown_origin_are_told(files, parse, is_first):
     Path("out").mkdir(exist_ok=True)
     Path("out/e.conllu").write_text("mine")
 
-    with pytest.raises(TreefineError, match=r"out/e\.conllu: This file is there, and no such run wrote it"):
+    with pytest.raises(TreefineError, match=r"out/e\.conllu: This file exists, but no run of this folder wrote it"):
         parse("e.txt")
 
 
@@ -345,7 +352,7 @@ def test_a_second_run_in_the_folder_is_refused(files, parse):
     parse("e.txt")
     with Path("out/.treefine.lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(TreefineError, match=r"out: Another run is writing into this folder\. Wait for its end"):
+        with pytest.raises(TreefineError, match=r"out: Another run is writing into this folder\. Wait until it ends"):
             parse("e.txt")
 
 
@@ -410,7 +417,10 @@ def test_a_block_with_which_every_worker_dies_is_given_up(worker):
 
     outcome = worker()
 
-    assert outcome.fault == "e.txt: 3 workers died with this block. Did memory run out? The logs of Ray tell more."
+    assert (
+        outcome.fault
+        == "e.txt: 3 workers died while parsing this block. The usual reason is memory; see the logs of Ray."
+    )
     assert not outcome.is_worker_unfit
 
 
@@ -427,7 +437,7 @@ def test_what_was_to_be_told_of_such_a_block_is_told(worker):
 
     assert first.empty == ["e.txt: There is no word in the text."]
     assert worker() == first
-    report = Path("out/.e.conllu.told")
+    report = Path("out/.e.conllu.report")
     report.write_text(report.read_text().replace("out/e.conllu", "../run/out/e.conllu"))  # from another folder
     assert worker() == first
 
@@ -435,7 +445,7 @@ def test_what_was_to_be_told_of_such_a_block_is_told(worker):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": "0.0"}, "and the command was given to 0.0. Install the same version on all machines."),
+        ({"version": "0.0"}, "but the command runs treefine 0.0. Install the same version on all machines."),
         ({"folder": "/no/such"}, "/no/such: A worker cannot enter the folder: No such file or directory. Start from"),
         ({"choice": ModelChoice("nothing")}, "There is no model 'nothing'."),
     ],
@@ -465,7 +475,9 @@ def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monk
     is_right, said = parse("a.conllu", "e.txt")
 
     assert not is_right
-    assert said.startswith("treefine: e.txt: 3 workers died with this block: LookupError: odd\n1 block parsed, 8 sent")
+    assert said.startswith(
+        "treefine: e.txt: 3 workers died while parsing this block: LookupError: odd\n1 block parsed, 8 sent"
+    )
 
 
 @pytest.mark.parametrize(
@@ -499,8 +511,8 @@ def test_without_processes_an_error_of_treefine_is_of_the_block(worker, monkeypa
     assert worker(workers=0) == Outcome("out/e.conllu", fault="It is odd.")
 
 
-FOLDER = "--engine ray writes into a folder. Name one with -o, with a slash at its end."
-FILES_ONLY = "--engine ray reads files alone, which it can read again. Name files."
+FOLDER = "--engine ray writes into a folder. Give a folder: -o NAME/"
+FILES_ONLY = "--engine ray cannot read standard input or text arguments. Give files."
 
 
 @pytest.mark.parametrize(
@@ -510,16 +522,19 @@ FILES_ONLY = "--engine ray reads files alone, which it can read again. Name file
         ("e.txt -o out.conllu", FOLDER),
         ("- -o out/", FILES_ONLY),
         ("Dogs! -o out/", FILES_ONLY),
-        ("e.txt -o out/ --resume", "--engine ray always goes on with what is there. Leave out --resume."),
-        ("e.txt -o out/ --review 0.5", "--review lists sentences in order, which --engine ray has not. Leave one out."),
+        ("e.txt -o out/ --resume", "--engine ray always resumes. Omit --resume."),
+        (
+            "e.txt -o out/ --review 0.5",
+            "--review does not work with --engine ray, which parses sentences in any order. Omit one.",
+        ),
         (
             "e.txt -o out/ --device cuda:1",
-            "--device cuda:1 is one GPU, and Ray gives each worker its own. Write --device cuda.",
+            "--device cuda:1 is one GPU, but Ray assigns a GPU to each worker. Use --device cuda.",
         ),
         (
             "a.conllu -o out/ --initial a.conllu",
-            "--engine ray reads no trees to start from beside its inputs. "
-            "Leave out --initial FILE and --label-map, or --engine ray.",
+            "--engine ray cannot read initial trees from other files. "
+            "Omit --initial FILE and --label-map, or --engine ray.",
         ),
     ],
 )
@@ -564,8 +579,12 @@ def test_each_actor_has_a_gpu_or_else_its_cores(nodes, options, share):
 @pytest.mark.parametrize(
     ("nodes", "options", "message"),
     [
-        ([{"CPU": 2}], {"asked": 3}, "--actors is 3, and Ray has 2 cores. Ask for fewer."),
-        ([{"CPU": 9, "GPU": 2}], {"asked": 3}, "--actors is 3, and Ray has 2 GPUs with a core. Ask for fewer."),
+        ([{"CPU": 2}], {"asked": 3}, "--actors is 3, but Ray has only 2 cores. Use a smaller number."),
+        (
+            [{"CPU": 9, "GPU": 2}],
+            {"asked": 3},
+            "--actors is 3, but Ray has only 2 GPUs with a core. Use a smaller number.",
+        ),
         ([{"CPU": 2}], {"device": "cuda"}, "Ray has no GPU for --device cuda. Leave out --device."),
         ([{"memory": 2}], {}, "Ray has no core. Start it with some: ray start --num-cpus …"),
     ],

@@ -137,7 +137,7 @@ def test_a_large_request_is_read_and_answered_as_a_small_one(client, parser):
             {"words": [WORDS], "model": "../../etc"},
             404,
             {
-                "message": "There is no model '../../etc' here.",
+                "message": "Unknown model '../../etc'.",
                 "hint": "Choose tiny or other.",
                 "models": ["tiny", "other"],
             },
@@ -147,7 +147,7 @@ def test_a_large_request_is_read_and_answered_as_a_small_one(client, parser):
         ({"words": [WORDS], "constraints": [{"heads": {"1": 99}}]}, 400, {}),
         ({"words": [WORDS], "constraints": [{"sentence": 2}]}, 400, {}),
         ({"words": [WORDS], "model": "other", "tags": "predicted"}, 400, {}),
-        ({"words": [WORDS], "text": "a"}, 422, {"message": "Value error, Give one of text, words and conllu."}),
+        ({"words": [WORDS], "text": "a"}, 422, {"message": "Value error, Give exactly one of text, words and conllu."}),
         ({"text": "a", "initial": "given"}, 422, {}),
         ({"words": [WORDS], "steps": 0}, 422, {}),
         ({"words": [WORDS], "stepz": 1}, 422, {"message": "stepz: Extra inputs are not permitted"}),

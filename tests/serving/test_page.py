@@ -211,7 +211,7 @@ def test_a_busy_server_is_asked_again_and_one_that_is_gone_when_the_person_says_
     start(page, served)
     page.route("**/v1/steps", busy_once)
     page.click("#parse")
-    page.wait_for_selector("#busy >> text=Asking again in 1 s")
+    page.wait_for_selector("#busy >> text=Trying again in 1 s")
     page.clock.run_for(1000)
     page.wait_for_selector("#drawing svg")
     assert len(asked) == 2

@@ -86,7 +86,7 @@ def test_another_head_and_another_label_can_be_chosen_and_undone(page, served):
     assert page.locator("#decisions li").count() == 2
 
     page.click("#table button >> nth=6")
-    choose(page, "Undo what I decided here")
+    choose(page, "Undo my decisions here")
 
     assert arcs(page) == tree
 
@@ -98,9 +98,9 @@ def test_the_label_alone_can_be_kept_or_forbidden_and_all_be_cleared(page, serve
     choose(page, "Forbid this label")
     assert arcs(page)["7"][1] != "nmod"
     page.click("#drawing text.form[data-word='4']")  # a word stands for its arc
-    choose(page, "Keep the label alone")
+    choose(page, "Keep only the label")
     page.click("#drawing text.form[data-word='1']")
-    choose(page, "Keep the head alone")
+    choose(page, "Keep only the head")
     assert page.locator("#decisions li").count() == 3
 
     until_parsed(page, lambda: page.click("#clear"))
@@ -115,7 +115,7 @@ def test_an_arc_as_it_was_before_can_be_kept_too(page, served):
     page.click("#drawing g.old[data-word='3'] text")
     assert said(page, "#panel-title") == "eat ← Fat: acl:relcl"
 
-    choose(page, "Keep the head alone")
+    choose(page, "Keep only the head")
 
     assert arcs(page)["3"][0] == 1
 

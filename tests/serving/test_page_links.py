@@ -38,7 +38,7 @@ def test_what_is_too_long_for_a_link_is_parsed_and_no_link_is_given(page, served
 
     page.click("#copy-link")
 
-    assert "too much for a link. Download" in said(page, "#copied")
+    assert "too long for a link. Download" in said(page, "#copied")
     assert page.is_hidden("#link")
 
 
@@ -46,9 +46,9 @@ def test_what_a_link_asks_for_and_this_server_has_not_is_told_until_something_el
     open_link(page, served, "Dogs bark.", model="tr", initial="own", steps=12)
 
     assert said(page, "#note") == (
-        "The model tr of the link is not served here: en was taken. "
-        "en has no initial parser of its own: it starts from an empty graph. "
-        "The link asks for 12 steps: here 8 is the most."
+        "The link asks for the model tr, which this server does not have. Using en. "
+        "en has no initial parser. Starting from an empty graph. "
+        "The link asks for 12 steps, but the maximum is 8."
     )
     assert said(page, "#steps-value") == "8"
     until_parsed(page, lambda: page.click("#parse"))

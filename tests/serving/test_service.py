@@ -218,16 +218,16 @@ def test_a_model_that_fails_at_everything_is_not_healthy_until_it_does_not(monke
 @pytest.mark.parametrize(
     ("asked", "kind", "said"),
     [
-        (job(*[SENTENCES[0]] * 101), "steps", "There are more than 100 sentences to draw."),
+        (job(*[SENTENCES[0]] * 101), "steps", "The request has more than 100 sentences to draw."),
         (
             job(SENTENCES[0], constraints={1: Constraints(not_labels={1: [str(number) for number in range(1001)]})}),
             "trees",
-            "In sentence 1 more than 1,000 arcs or labels are forbidden.",
+            "Sentence 1 has more than 1,000 forbidden heads and labels.",
         ),
         (
             job(SENTENCES[0], Sentence.of_words(["a"] * 31)),
             "trees",
-            "Sentence 2 has 31 words. This server takes 30. Cut it, or parse it with `treefine parse`.",
+            "Sentence 2 has 31 words. The limit is 30 words. Split it, or parse it with `treefine parse`.",
         ),
     ],
     ids=["drawings", "constraints", "words"],
@@ -319,7 +319,7 @@ def test_constraints_are_for_the_sentence_of_their_number_and_go_before_its_mark
     assert (both.heads, both.labels) == ({1: 2, 3: 1}, {1: "det"})
     (_, second), beyond = ask_together([asked, job(sentence, constraints={2: Constraints(heads={1: 0})})])
     assert (second.heads[0], second.heads[2], second.labels[0]) == (2, 1, "det")
-    assert str(beyond) == "There are constraints for sentence 2, and 1 sentences. Sentences are counted from 1."
+    assert str(beyond) == "There are constraints for sentence 2, but only 1 sentences. Sentences are counted from 1."
 
 
 def test_a_server_has_a_model_and_no_model_has_two_names():
@@ -327,7 +327,7 @@ def test_a_server_has_a_model_and_no_model_has_two_names():
 
     with pytest.raises(TreefineError, match="at least one parser"):
         Served({}, ServerLimits(), ServerMetrics())
-    with pytest.raises(TreefineError, match="One model has two names"):
+    with pytest.raises(TreefineError, match="Two names refer to the same model"):
         Served({"a": parser, "b": parser.using(k=2)}, ServerLimits(), ServerMetrics())
 
 

@@ -220,9 +220,9 @@ def test_words_that_are_cut_already_get_the_tree_of_these_words(client, parser):
     ("params", "message"),
     [
         ({"tokenizer": ""}, "The parameter data is missing."),
-        ({"data": "a", "tokenizer": "", "output": "matxin"}, "There is no output format 'matxin' here."),
-        ({"data": "a", "tokenizer": "", "output": ""}, "There is no output format '' here."),
-        ({"data": "a", "input": "epe"}, "There is no input format 'epe' here."),
+        ({"data": "a", "tokenizer": "", "output": "matxin"}, "Unknown output format 'matxin'."),
+        ({"data": "a", "tokenizer": "", "output": ""}, "Unknown output format ''."),
+        ({"data": "a", "input": "epe"}, "Unknown input format 'epe'."),
         ({"data": "a", "tokenizer": "", "model": "tr"}, "The model tr_imst has no tokenizer."),
         ({"data": "a", "input": "horizontal", "tagger": "", "model": "tr"}, "The model tr_imst has no tagger."),
     ],
