@@ -294,8 +294,8 @@ def test_trees_that_are_computed_otherwise_are_not_mixed(files, parse):
     Path("out/e.conllu").unlink()
 
     assert refusal(parse, "e.txt", precision="float32") == (
-        "out: The trees in this folder were made on cuda in float16, but this worker uses cpu in float32. Choose another folder, "
-        "or empty this one. Set --device and --precision to use the same on all workers."
+        "out: The trees in this folder were made on cuda in float16, but this worker uses cpu in float32. "
+        "Choose another folder, or empty this one. Set --device and --precision to use the same on all workers."
     )
     assert outputs("out") == {}
     assert not Path("out/.treefine.cpu.float32").exists()
@@ -307,8 +307,8 @@ def test_an_input_that_has_changed_is_told(files, parse):
     os.utime("e.txt", (0, 0))  # of the same size
 
     assert re.fullmatch(
-        r"out/e\.conllu: This is the output of e\.txt \(15 bytes of 20[-\d]+ [:\d]+\.\d{3}, text\), which has changed to e\.txt "
-        r"\(15 bytes of 19[-\d]+ [:\d]+\.\d{3}, text\)\. Delete its outputs, or choose another folder\.",
+        r"out/e\.conllu: This is the output of e\.txt \(15 bytes of 20[-\d]+ [:\d]+\.\d{3}, text\), "
+        r"which has changed to e\.txt \(15 bytes of 19[-\d]+ [:\d]+\.\d{3}, text\)\. Delete its outputs, or choose another folder\.",
         refusal(parse, "e.txt"),
     )
     Path("out/e.conllu").unlink()
