@@ -308,7 +308,8 @@ def test_an_input_that_has_changed_is_told(files, parse):
 
     assert re.fullmatch(
         r"out/e\.conllu: This is the output of e\.txt \(15 bytes of 20[-\d]+ [:\d]+\.\d{3}, text\), "
-        r"which has changed to e\.txt \(15 bytes of 19[-\d]+ [:\d]+\.\d{3}, text\)\. Delete its outputs, or choose another folder\.",
+        r"which has changed to e\.txt \(15 bytes of 19[-\d]+ [:\d]+\.\d{3}, text\)\. "
+        r"Delete its outputs, or choose another folder\.",
         refusal(parse, "e.txt"),
     )
     Path("out/e.conllu").unlink()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 UNIT = "word|sentence|line|piece|epoch|step|batch|second|minute|token|character|request|row|tree|block|process|sample"
+COUNTED = "rows?|lines?|sentences|words|passes|requests|vectors?"
 BANNED = {
     r"\btold\b": "reported, shown, printed",
     r"\bsuch ones?\b": "these, one of these",
@@ -25,7 +26,7 @@ BANNED = {
     r"\b[Ll]ooked at are\b": "subject first: compares these columns",
     r"\b[Oo]f two runs\b": "a second run fails",
     r"\bnobody knows\b": "is unknown",
-    rf"\b(one|an?|\d+|rows?|lines?|sentences|words|passes|requests|vectors?) an? ({UNIT})\b(?! (is|has|of|can|may|that|whose|with|to))": "per",
+    rf"\b(one|an?|\d+|{COUNTED}) an? ({UNIT})\b(?! (is|has|of|can|may|that|whose|with|to))": "per",
     r"\bin vain\b": "has no effect",
     r"\bby heart\b": "memorise",
     r"\b(wherefrom|whereof|thereof|therein|wherein|whence|lest|nought|betimes)\b": "the everyday word",
@@ -89,6 +90,11 @@ def findings(path: Path, patterns: dict[str, str] = BANNED) -> Iterator[Finding]
             yield Finding(path, line, match[0][:80], advice)
     if path.suffix == ".py":
         yield from _docstring_findings(path, text)
+        for match in re.finditer(r"def (test_\w+)", text):
+            name = match[1].replace("_", " ")
+            for pattern, advice in patterns.items():
+                if found := re.search(pattern, name):
+                    yield Finding(path, text.count("\n", 0, match.start()) + 1, f"{match[1]}: {found[0]}", advice)
 
 
 def _docstring_findings(path: Path, text: str) -> Iterator[Finding]:
@@ -122,7 +128,7 @@ def main(arguments: list[str]) -> int:
         if path.name != "wording.py"
         for each in findings(path, patterns)
     ]
-    print(*found, f"{len(found)} findings", sep="\n")
+    sys.stdout.write("\n".join([*map(str, found), f"{len(found)} findings", ""]))
     return bool(found)
 
 
