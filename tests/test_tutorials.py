@@ -31,13 +31,12 @@ def test_each_notebook_has_the_text_of_its_page_and_no_outputs(name):
 
 
 def test_a_notebook_has_a_cell_for_each_value_and_console():
-    page = (
-        "# Count\n\n```console\n$ cd texts\n$ ls\na.txt\n```\n\n```python\n>>> a = 1\n>>> a\n1\n>>> a + 1\n2\n\n```\n"
-    )
+    console = "```console\n$ cd texts\n$ ls \\\n  -a\na.txt\n```\n"
+    page = f"# Count\n\n{console}\n```python\n>>> a = 1\n>>> a\n1\n>>> a + 1\n2\n\n```\n"
 
     cells = json.loads(notebooks.notebook(page))["cells"]
 
-    sources = [["# Count"], ["# Start in the root of the checkout.\n", "%cd ../.."], ["%cd texts\n", "!ls"]]
+    sources = [["# Count"], ["# Start in the root of the checkout.\n", "%cd ../.."], ["%cd texts\n", "!ls -a"]]
     assert [cell["source"] for cell in cells] == [*sources, ["a = 1\n", "a"], ["a + 1"]]
 
 

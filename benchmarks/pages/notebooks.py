@@ -43,7 +43,8 @@ def notebook(page: str) -> str:
 
 def _commands(console: str) -> str:
     """Return the commands of a console as lines of a cell."""
-    found = [line[2:] for line in console.split("\n") if line.startswith("$ ")]
+    lines = re.sub(r"\\\n\s*", "", console).split("\n")  # a command may continue on the next line
+    found = [line[2:] for line in lines if line.startswith("$ ")]
     return "\n".join(f"%{command}" if command.startswith("cd ") else f"!{command}" for command in found)
 
 
