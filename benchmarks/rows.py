@@ -6,12 +6,16 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from treefine import TreefineError
+from treefine.config import old_names
+from treefine.training.recipe import Recipe, SegmenterTraining
 
 ROOT = Path(__file__).parents[1]
 ROWS = Path(__file__).with_name("rows.jsonl")
@@ -101,8 +105,16 @@ def weights_checksum(folder: Path) -> str:
 def read_rows(benchmark: str, *, path: Path = ROWS, **wanted: Any) -> list[Row]:
     """Return all rows of a benchmark whose config has the wanted fields, oldest first; none if there is no file."""
     lines = path.read_text().splitlines() if path.exists() else []
-    rows = [row for row in map(json.loads, lines) if row["benchmark"] == benchmark]
+    rename = renaming(SegmenterTraining if benchmark == "segmenter" else Recipe)
+    rows = [row for row in (json.loads(rename(line)) for line in lines) if row["benchmark"] == benchmark]
     return [row for row in rows if wanted.items() <= row["config"].items()]
+
+
+def renaming(kind: type) -> Callable[[str], str]:
+    """Return a function that replaces old names of settings in changes, such as training.members=3."""
+    names = dict(old_names(kind))
+    pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})=")
+    return lambda line: pattern.sub(lambda found: f"{names[found[1]]}=", line)
 
 
 def last_row(benchmark: str) -> Row:

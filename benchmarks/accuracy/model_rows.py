@@ -39,7 +39,7 @@ class Group:
     @property
     def is_mean(self) -> bool:
         """Whether it is a recipe as it stands, but for weights that are the mean of several trainings."""
-        return self.changes.keys() == {"training.members"} and self.config["tags"] == "given"
+        return self.changes.keys() == {"training.weight_averaging"} and self.config["tags"] == "given"
 
     @property
     def is_refined(self) -> bool:

@@ -18,7 +18,7 @@ import torch
 from benchmarks.accuracy.model_rows import grouped
 from benchmarks.accuracy.predictions import Predictions, predictions_of, save_predictions, treebank_of
 from benchmarks.options import DEVICE, PREDICTIONS_FOLDER, ROWS_FILE, SET, SPLIT, command, option
-from benchmarks.rows import read_rows, save_row
+from benchmarks.rows import read_rows, renaming, save_row
 from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_treebank
 from treefine.config import BiLSTMSettings
 from treefine.model.folder import load_model
@@ -57,7 +57,7 @@ class Run:
 def read_run(name: str, changes: Sequence[str], seed: int) -> Run:
     """The training of a recipe, bundled or in a file, with these changes."""
     recipe = read_recipe(name, [*changes, f"training.seed={seed}"])
-    return Run(find_recipe(name).stem, tuple(changes), recipe)
+    return Run(find_recipe(name).stem, tuple(map(renaming(Recipe), changes)), recipe)
 
 
 @command(
@@ -284,7 +284,7 @@ def encoder_of(recipe: Recipe) -> str:
     name = base_of(recipe)
     if name:
         return f"{encoder_of(read_recipe(name))}, {find_recipe(name).stem}"
-    return Path(recipe.encoder.folder).name
+    return Path(recipe.encoder.start).name
 
 
 def kind_of(run: Run) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.accuracy.model_rows import refuse_second_test, treebank_path
 from benchmarks.markdown import percent, table
 from benchmarks.options import DEVICE, ROWS_FILE, SET, SPLIT, TREEBANKS_FOLDER, command, count, option
-from benchmarks.rows import read_rows, save_row, weights_checksum
+from benchmarks.rows import read_rows, renaming, save_row, weights_checksum
 from treefine import Sentence, TreefineError, read_treebank
 from treefine.config import read_settings
 from treefine.parsing.plan import find_device
@@ -71,7 +71,8 @@ def _train(options: argparse.Namespace) -> None:
         result |= {"seconds": round(epoch.seconds, 1)} | ({"best_epoch": epoch.epoch} if epoch.is_best else {})
     if options.output is not None:
         learner.segmenter.save(options.output / title)
-    config = {"seed": options.seed, "changes": options.set, "settings": asdict(settings)}
+    changes = [*map(renaming(SegmenterTraining), options.set)]
+    config = {"seed": options.seed, "changes": changes, "settings": asdict(settings)}
     _save_row(options, learner.segmenter, dev, config, result | {"device": device.type})
 
 

@@ -309,7 +309,7 @@ def _paired(groups: Sequence[Group], rows: Sequence[Row], first: Group | None, s
 
 def _mean_of(group: Group) -> str:
     """The seeds whose weights were averaged: 1 to the number of members."""
-    members = int(group.changes["training.members"])
+    members = int(group.changes["training.weight_averaging"])
     return f"mean of {', '.join(str(seed) for seed in range(1, members + 1))}"
 
 

@@ -240,7 +240,7 @@ class Setting:
         inputs = self.model.batch_of(self.sentences).inputs
         assert isinstance(inputs, PieceInputs)
         self.n_pieces = max(inputs.row_lengths)  # of the longest sentence
-        self.optimiser = Optimiser(self.model, OptimiserSettings(rate=1e-5, encoder_rate=1e-5))
+        self.optimiser = Optimiser(self.model, OptimiserSettings(learning_rate=1e-5, encoder_learning_rate=1e-5))
         learner, one_step = (self._learner(self.optimiser, steps, precision) for steps in (n_steps, 1))
         self.dtype = learner.dtype
         self.contenders: dict[str, Learn] = {
@@ -254,7 +254,7 @@ class Setting:
 
     def check_losses(self) -> None:
         """Leave if ours and the reference's differ, in float32 and without dropout; nothing is learned here."""
-        frozen = Optimiser(self.model, OptimiserSettings(rate=0.0, encoder_rate=0.0))
+        frozen = Optimiser(self.model, OptimiserSettings(learning_rate=0.0, encoder_learning_rate=0.0))
         self.model.eval()
         ours = self._by(self._learner(frozen, self.n_steps, "float32"), self.arcs)()
         theirs = self._by_reference(frozen, torch.float32)()

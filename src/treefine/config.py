@@ -6,11 +6,12 @@ import difflib
 import json
 import math
 import types
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from treefine.errors import ConfigError
+from treefine.errors import ConfigError, RenamedSettingWarning
 
 Column = Literal["upos", "xpos"]
 TagSource = Literal["given", "predicted", "none"]
@@ -32,11 +33,91 @@ def read_settings(kind: type[_Settings], values: object, *, path: str = "") -> _
     Traceback (most recent call last):
     treefine.errors.ConfigError: The settings have 1 fault: arc_with is unknown; did you mean arc_width?
     """
-    found, faults = try_settings(kind, values)
-    if found is None:
+    renamed = current_names(kind, values)
+    found, faults = try_settings(kind, renamed.values)
+    faults = renamed.faults + faults
+    if found is None or faults:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"The settings have {count}: {'; '.join(faults)}", path=path)
+    renamed.warn(path)
     return found
+
+
+def renamed_from(old: str, default: Any, *, takes: Callable[[object], bool] = lambda value: True) -> Any:
+    """Declare a setting that used to be called `old`. The old name still works, with a warning.
+
+    If several settings share one old name, the first one that `takes` the value gets it.
+    """
+    return field(default=default, metadata={"old_name": old, "takes": takes})
+
+
+class Renamed(NamedTuple):
+    """Settings under their current names, and the old names that were found."""
+
+    values: Any
+    old_names: list[str]  # such as "[optimiser] rate is deprecated; use learning_rate"
+    faults: list[str]
+
+    def warn(self, place: str) -> None:
+        """Warn about each old name; `place` is a file, or the option of a command."""
+        for each in self.old_names:
+            message = f"{place}: {each}." if place else f"{each}."
+            warnings.warn(message, RenamedSettingWarning, stacklevel=3)
+
+
+def current_names(kind: Any, values: object) -> Renamed:
+    """Replace old names of settings by the current ones. Setting both is a fault.
+
+    >>> @dataclass
+    ... class Settings:
+    ...     learning_rate: float = renamed_from("rate", 0.1)
+    >>> current_names(Settings, {"rate": 0.2}).values
+    {'learning_rate': 0.2}
+    """
+    found = Renamed({}, [], [])
+    return found._replace(values=_with_current_names(kind, values, "", found))
+
+
+def _with_current_names(kind: Any, value: object, name: str, found: Renamed) -> Any:
+    if not isinstance(value, Mapping) or not _holds_sections(kind):
+        return value
+    if get_origin(kind) is dict:
+        inner = get_args(kind)[1]
+        return {key: _with_current_names(inner, each, f"{name}.{key}", found) for key, each in value.items()}
+    place = f"[{name}] " if name else ""
+    types_of = {key: each for one in _sections_in(kind) for key, each in get_type_hints(one).items()}
+    renamed: dict[str, Any] = {}
+    for key, each in value.items():
+        new: str = key if key in types_of else _current_name(kind, key, each)
+        if new != key and new in value:
+            found.faults.append(f"{place}{key} is the old name of {new}; remove {key}")
+            continue
+        if new != key:
+            found.old_names.append(f"{place}{key} is deprecated; use {new}")
+        renamed[new] = _with_current_names(types_of.get(new), each, f"{name}.{new}".lstrip("."), found)
+    return renamed
+
+
+def old_names(kind: Any, section: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the old and the current name of each renamed setting, such as `training.hidden` and `.masking`."""
+    for one in _sections_in(kind):
+        for each in fields(one):
+            if "old_name" in each.metadata:
+                yield section + each.metadata["old_name"], section + each.name
+            yield from old_names(get_type_hints(one)[each.name], f"{section}{each.name}.")
+
+
+def _current_name(kind: Any, key: str, value: object) -> str:
+    for section in _sections_in(kind):
+        for each in fields(section):
+            if each.metadata.get("old_name") == key and each.metadata["takes"](value):
+                return each.name
+    return key
+
+
+def _sections_in(kind: Any) -> Iterator[Any]:
+    """Yield the dataclasses that a section may be: one, or those of a union."""
+    yield from (each for each in (kind, *get_args(kind)) if is_dataclass(each))
 
 
 def try_settings(kind: type[_Settings], values: object) -> tuple[_Settings | None, list[str]]:
@@ -90,11 +171,12 @@ def _read_section(kind: Any, value: object, name: str, faults: list[str]) -> Any
             return None
     types_of = get_type_hints(kind)
     known = {each.name: each for each in fields(kind)}
+    names = {each.metadata.get("old_name", name): name for name, each in known.items()} | {name: name for name in known}
     before = len(faults)
     for key in value:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            faults.append(f"{place}{_named(key)} is unknown" + (f"; did you mean {near[0]}?" if near else ""))
+            near = difflib.get_close_matches(str(key), names, n=1)
+            faults.append(f"{place}{_named(key)} is unknown" + (f"; did you mean {names[near[0]]}?" if near else ""))
     read = {}
     for key, each in known.items():
         if key in value:

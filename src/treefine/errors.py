@@ -65,6 +65,10 @@ class ModelError(TreefineError):
     """A model folder cannot be used."""
 
 
+class RenamedSettingWarning(FutureWarning):
+    """A setting was given by its old name."""
+
+
 def shortened(cell: str) -> str:
     """Return the first characters of a value from a file, to show in a message."""
     return cell if len(cell) <= 20 else cell[:20] + "…"

@@ -24,7 +24,7 @@ graph = "{graph}"
 arc_width = 12
 label_width = 8
 [optimiser]
-encoder_rate = 1e-3
+encoder_learning_rate = 1e-3
 [training]
 epochs = 2
 [refine]
@@ -32,7 +32,7 @@ max_steps = {steps}
 [initial]
 {initial}
 """
-ENCODER = 'family = "pretrained"\nfolder = "$ENCODERS/bert"'
+ENCODER = 'pretrained = "$ENCODERS/bert"'
 BILSTM = 'family = "bilstm"\nwidth = 200'  # half as wide as usual, but slow enough to have a time
 
 
@@ -128,12 +128,12 @@ def test_training_time_and_best_epoch_are_those_of_the_metrics(place):
 
 
 def test_the_time_of_a_mean_is_that_of_its_members(place):
-    changes = ("training.members=2", "training.epochs=1")
+    changes = ("training.weight_averaging=2", "training.epochs=1")
 
     measure(place, "biaffine", *(option for change in changes for option in ("--set", change)))
 
     result = rows(place, *changes)["biaffine", "dev"]["result"]
-    members = place / "runs" / "biaffine-training.members-2-training.epochs-1-seed1" / "members"
+    members = place / "runs" / "biaffine-training.weight_averaging-2-training.epochs-1-seed1" / "members"
     lines = [(members / number / "metrics.jsonl").read_text().splitlines()[-1] for number in "12"]
     seconds = [round(json.loads(line)["seconds"], 1) for line in lines]
     assert result["training_seconds"] == pytest.approx(sum(seconds))
@@ -182,7 +182,7 @@ def test_what_a_model_goes_on_from_is_trained_once_and_named_in_its_row(place):
     weights = place / "runs" / "syntr-seed1" / "model" / "model.safetensors"
     before = weights.stat().st_mtime_ns
 
-    measure(place, "empty", "--set", "encoder.folder=$ENCODERS/syntr.toml", "--set", "training.epochs=1")
+    measure(place, "empty", "--set", "encoder.fine_tune_from=$ENCODERS/syntr.toml", "--set", "training.epochs=1")
 
     (row,) = [each for each in read_rows("accuracy", path=place / "rows.jsonl") if each["config"]["recipe"] == "empty"]
     assert row["config"]["encoder"] == "bert, syntr"

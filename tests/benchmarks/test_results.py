@@ -101,7 +101,7 @@ def test_errors_removed_are_those_of_the_rows_own_initial_parses():
 
 
 def test_means_of_weights_stand_in_no_table_but_their_own():
-    changes = ["training.members=3"]
+    changes = ["training.weight_averaging=3"]
     rows = [row("Empty+RNGTr", las=las, seed=seed) for seed, las in ((1, 0.70), (2, 0.72))]
     rows += [row("Empty+RNGTr", las=0.8, split=split, changes=changes) for split in ("dev", "test")]
     groups = grouped(rows)
@@ -152,7 +152,7 @@ def test_a_seed_measured_again_counts_once_with_its_newest_row_but_its_first_tes
 @pytest.mark.parametrize(
     "changed",
     [
-        {"changes": ["optimiser.rate=0.1"]},
+        {"changes": ["optimiser.learning_rate=0.1"]},
         {"tags": "none"},
         {"T": 1},
         {"stop": False},
@@ -169,7 +169,7 @@ def test_the_grid_shows_steps_and_stopping_beside_table_1():
         row(las=0.70),
         row(las=0.65, T=1, changes=["refine.max_steps=1"]),
         row(las=0.66, stop=False, changes=["refine.stop=false"]),
-        row(las=0.99, changes=["optimiser.rate=0.1"]),
+        row(las=0.99, changes=["optimiser.learning_rate=0.1"]),
         row("Biaffine", las=0.6),
     ]
 
@@ -200,7 +200,7 @@ def test_tags_show_the_models_measured_with_every_source():
     assert results.tags(grouped(rows)) == "–"
     for source, las in (("predicted", 0.66), ("none", 0.64)):
         rows.append(row("Empty+RNGTr", las=las, tags=source, changes=[f"tags.source={source}"]))
-    rows.append(row("Empty+RNGTr", las=0.99, changes=["optimiser.rate=0.1"]))
+    rows.append(row("Empty+RNGTr", las=0.99, changes=["optimiser.learning_rate=0.1"]))
 
     text = results.tags(grouped(rows))
 
@@ -237,12 +237,12 @@ def test_costs_tell_the_initial_parsers_apart():
 
 
 def test_every_touch_of_a_test_set_is_listed():
-    rows = [row(), row(split="test", las=0.6), row(split="test", las=0.61, changes=["optimiser.rate=0.1"])]
+    rows = [row(), row(split="test", las=0.6), row(split="test", las=0.61, changes=["optimiser.learning_rate=0.1"])]
 
     text = results.tests(rows)
 
     assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "–") == ("1", "65.00", "60.00", "abc1234")
-    assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "optimiser.rate=0.1")[2] == "61.00"
+    assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "optimiser.learning_rate=0.1")[2] == "61.00"
     assert results.tests(rows[:1]) == "No test set has been touched."
 
 
@@ -310,7 +310,7 @@ def test_predictions_that_are_not_those_of_the_row_are_refused(folder):
 
 
 def test_a_mean_is_compared_apart_so_that_it_is_not_the_best_of_the_others(folder):
-    mean = row("SynTr", las=0.9, changes=["training.members=3"])
+    mean = row("SynTr", las=0.9, changes=["training.weight_averaging=3"])
     trees = [each.graph for each in sample()]
     digest = save_predictions(predictions_of(sample(), [trees], first=1), folder / "mean.trees.xz")
     mean["result"] |= {"predictions": "mean.trees.xz", "sha256": digest}
@@ -324,3 +324,19 @@ def test_a_mean_is_compared_apart_so_that_it_is_not_the_best_of_the_others(folde
     text = results.means(grouped(read_rows("accuracy", path=rows)), read_rows("significance", path=rows))
     seed, syntr = cells(text, "tr_imst", "SynTr", "e5-small", "mean of 1, 2, 3")[-2:]
     assert seed == syntr == "+100.00, 0.0001 / 0.0001"
+
+
+# Renamed settings
+
+
+def test_rows_with_old_names_of_settings_are_read_with_the_current_names(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    difference = {"first": "a --set training.members=3", "second": "b"}
+    save_row("accuracy", {"changes": ["training.members=3", "refine.stop=false"]}, {"best": difference}, path=path)
+    save_row("segmenter", {"changes": ["hidden=0.1", "network.char_hidden=64"]}, {}, path=path)
+
+    (accuracy,) = read_rows("accuracy", path=path, changes=["training.weight_averaging=3", "refine.stop=false"])
+    (segmenter,) = read_rows("segmenter", path=path)
+
+    assert accuracy["result"]["best"]["first"] == "a --set training.weight_averaging=3"
+    assert segmenter["config"]["changes"] == ["masking=0.1", "network.char_hidden=64"]

@@ -31,7 +31,7 @@ def test_the_difference_to_the_paper_is_that_of_the_model_that_dev_chose():
 def test_a_mean_of_weights_has_no_place_in_the_summary_or_readme():
     rows = [
         *both("Empty+RNGTr", dev=0.7, test=0.72),
-        *both("Empty+RNGTr", dev=0.71, test=0.74, changes=["training.members=3"]),
+        *both("Empty+RNGTr", dev=0.71, test=0.74, changes=["training.weight_averaging=3"]),
     ]
 
     assert cells(summary(grouped(rows), []), "tr_imst", "e5-small") == ("22M", "–", "–", "**72.00**", "73.08", "-1.08")

@@ -27,7 +27,9 @@ from treefine.training.optimiser import Optimiser
 from treefine.training.recipe import OptimiserSettings, RefineSettings
 
 SHORT = [each for each in sample() if len(each) < 12][:12]
-FIXED = OptimiserSettings(rate=0.0, encoder_rate=0.0, clip=0.0)  # the weights never change
+FIXED = OptimiserSettings(
+    learning_rate=0.0, encoder_learning_rate=0.0, clip_gradient_norm=0.0
+)  # the weights never change
 CPU = torch.device("cpu")
 
 

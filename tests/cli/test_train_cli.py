@@ -76,14 +76,14 @@ def test_the_initial_parser_is_trained_first_and_its_lines_say_so(encoder):
 def test_a_recipe_to_go_on_from_is_trained_first_and_its_warnings_are_told(encoder):
     write_treebank(sample()[40:], "other.conllu")
     Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu"))
-    Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml").replace('family = "pretrained"\n', ""))
+    Path("next.toml").write_text(RNGTR.replace('pretrained = "./encoder"', 'fine_tune_from = "base.toml"'))
 
     result = run("next.toml", "--output", "out", "--set", "refine.max_steps=1")
 
     warning, *lines = result.stderr.splitlines()
     assert warning.startswith("treefine: warning: dev.conllu: the training set has no such label")  # base.toml's
     assert [line.partition("epoch ")[0] for line in lines] == ["start base, "] * 2 + [""] * 2
-    assert json.loads(Path("out/recipe.json").read_text())["start base"]["encoder"]["folder"] == "./encoder"
+    assert json.loads(Path("out/recipe.json").read_text())["start base"]["encoder"]["pretrained"] == "./encoder"
     run("next.toml", "--output", "out", "--set", "refine.max_steps=1", "--resume")
 
 
@@ -92,14 +92,17 @@ def test_changes_hold_and_the_resolved_recipe_is_kept(files):
 
     kept = json.loads(Path("out/recipe.json").read_text())
     assert (kept["recipe"]["training"]["epochs"], kept["recipe"]["title"]) == (1, "Small one")
-    assert kept["recipe"]["optimiser"]["rate"] == 2e-3  # defaults are kept too: another version may have others
+    assert kept["recipe"]["optimiser"]["learning_rate"] == 2e-3  # defaults may change in another version
     assert list(kept["checksums"]) == ["train.conllu", "dev.conllu"]
 
 
 def test_a_dry_run_prints_all_settings_also_those_of_parsers_to_be_trained_before_and_writes_nothing(encoder):
     write_treebank(sample()[40:], "other.conllu")
     Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu").replace("epochs = 2", "epochs = 7"))
-    Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml") + '[initial]\nparser = "biaffine.toml"\n')
+    Path("next.toml").write_text(
+        RNGTR.replace('pretrained = "./encoder"', 'fine_tune_from = "base.toml"')
+        + '[initial]\nparser = "biaffine.toml"\n'
+    )
 
     shown = json.loads(run("next.toml", "--output", "out", "--dry-run", "--set", "training.seed=5").stdout)
 
@@ -203,6 +206,41 @@ def test_a_stage_that_is_done_leaves_a_line_and_its_accuracy_is_not_the_next_one
 
     assert f"{stage}, epoch 4 of 4, 0:00:00 left, loss 0.500, LAS 74.00, best 75.00" in lines
     assert (first, second) == ("epoch 1 of 4, 0:07:00 left", "loss 0.500")
+
+
+# Renamed settings
+
+
+def test_each_old_name_of_a_setting_is_one_warning(files):
+    Path("old.toml").write_text(BIAFFINE + "hidden = 0.1\n")
+
+    result = run("old.toml", "--output", "out", *changes("training.epochs=1", "optimiser.rate=0.1"))
+
+    *warnings, _ = result.stderr.splitlines()
+    assert warnings == [
+        "treefine: warning: old.toml: [training] hidden is deprecated; use masking.",
+        "treefine: warning: --set optimiser.rate=0.1: [optimiser] rate is deprecated; use learning_rate.",
+    ]
+    kept = json.loads(Path("out/recipe.json").read_text())["recipe"]
+    assert (kept["training"]["masking"], kept["optimiser"]["learning_rate"]) == (0.1, 0.1)
+
+
+def test_a_run_of_an_older_version_is_resumed_with_a_warning_for_each_old_name(encoder):
+    run("rngtr.toml", "--output", "out", *changes("refine.max_steps=1", "training.epochs=1"))
+    path = Path("out/recipe.json")
+    kept = json.loads(path.read_text())
+    optimiser, own_encoder = kept["recipe"]["optimiser"], kept["recipe"]["encoder"]
+    optimiser["rate"] = optimiser.pop("learning_rate")
+    own_encoder["folder"] = own_encoder.pop("pretrained")
+    del own_encoder["fine_tune_from"]
+    path.write_text(json.dumps(kept))
+
+    result = run("rngtr.toml", "--output", "out", "--resume", *changes("refine.max_steps=1", "training.epochs=1"))
+
+    assert result.stderr.splitlines() == [
+        "treefine: warning: out/recipe.json: [encoder] folder is deprecated; use pretrained.",
+        "treefine: warning: out/recipe.json: [optimiser] rate is deprecated; use learning_rate.",
+    ]
 
 
 # Going on
@@ -341,7 +379,7 @@ def test_an_encoder_that_cannot_be_used_is_told(encoder):
     Path("other/config.json").write_text('{"model_type": "gpt2"}')
 
     def told(folder):
-        (line,) = refused("rngtr.toml", "--set", f"encoder.folder={folder}")
+        (line,) = refused("rngtr.toml", "--set", f"encoder.pretrained={folder}")
         return line
 
     assert told("./none") == "./none: There is no such model folder."
@@ -378,7 +416,7 @@ def test_faults_of_recipe_treebank_encoder_and_initial_parser_come_in_one_report
     Path("second.toml").write_text(RNGTR + '[initial]\nparser = "first.toml"\n[refine]\nmax_step = 1\n')
 
     assert refused("second.toml", "--set", "treebank.dev=none.conllu", "--set", "seed") == [
-        "--set 'seed' is no change. Write SECTION.KEY=VALUE, such as training.seed=2.",
+        "--set 'seed' is not a change. Write SECTION.KEY=VALUE, such as training.seed=2.",
         "second.toml: [refine] max_step is unknown; did you mean max_steps?",
         "none.conllu: There is no such file.",
         "./encoder: There is no such model folder.",

@@ -88,7 +88,10 @@ def test_conll_2009_has_no_upos():
 def test_tags_of_the_initial_parser_and_of_a_start_are_told_with_all_other_faults():
     write_treebank(blank("upos", "xpos"), "train.conllu")
     Path("base.toml").write_text(RNGTR)
-    Path("next.toml").write_text(RNGTR.replace("./encoder", "base.toml") + '[initial]\nparser = "biaffine.toml"\n')
+    Path("next.toml").write_text(
+        RNGTR.replace('pretrained = "./encoder"', 'fine_tune_from = "base.toml"')
+        + '[initial]\nparser = "biaffine.toml"\n'
+    )
 
     assert refused("next.toml", *changes("training.epohcs=1")) == [
         "next.toml: [training] epohcs is unknown; did you mean epochs?",
@@ -186,7 +189,7 @@ def test_initial_parses_that_are_not_there_are_told_once():
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ("encoder.folder=", "[encoder] folder names nothing; name that of an encoder or a model, or a recipe."),
+        ("encoder.pretrained=", "[encoder] pretrained is empty; name the folder of an encoder, or its name on a hub."),
         ("treebank.dev=", "[treebank] dev names no file."),
         ('treebank.train=["train.conllu", ""]', "[treebank] train names no file."),
         ("initial.parser=", '[initial] parser names nothing; choose "empty", "files", a recipe or a model folder.'),
@@ -199,6 +202,6 @@ def test_a_name_that_is_empty_is_told_with_its_key(change, fault):
 def test_a_variable_that_is_empty_is_told_as_one_that_is_not_set(monkeypatch):
     monkeypatch.setenv("FOLDER", "")
 
-    (line,) = refused("rngtr.toml", *changes("encoder.folder=$FOLDER"))
+    (line,) = refused("rngtr.toml", *changes("encoder.pretrained=$FOLDER"))
 
     assert line.startswith("$FOLDER needs the environment variable FOLDER.")

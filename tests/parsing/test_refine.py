@@ -210,7 +210,7 @@ KINDS = {
 def is_learned(model, sentences, found, gold, **options):
     """Train on one batch until what is found is gold."""
     training = TrainingSettings(epochs=200, batch_pieces=10_000)
-    rates = OptimiserSettings(rate=0.02, encoder_rate=0.02)
+    rates = OptimiserSettings(learning_rate=0.02, encoder_learning_rate=0.02)
     learner = learner_of(without_dropout(model), sentences, training=training, optimiser=rates, **options)
     for first in range(1, 200, 10):
         learn(learner, epochs=10, first=first)

@@ -78,7 +78,9 @@ def test_a_batch_is_learned_from_without_a_question_until_its_loss_is_read(tags,
 
 def test_where_sentences_leave_the_loop_there_is_one_question_a_step_but_the_last():
     model = without_dropout(tiny_model()).train()
-    learner = learner_of(model, SHORT, parses=GOLD, optimiser=OptimiserSettings(rate=0.0, encoder_rate=0.0))
+    learner = learner_of(
+        model, SHORT, parses=GOLD, optimiser=OptimiserSettings(learning_rate=0.0, encoder_learning_rate=0.0)
+    )
 
     with Asked() as asked:
         learner.learn_from(range(12), GOLD, 0.5)

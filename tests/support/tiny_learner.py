@@ -34,7 +34,7 @@ def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=Non
         settings.decode,
         initial or InitialSettings(),
         refine or RefineSettings(max_steps=3 if settings.reads_graph else 1),
-        optimiser or OptimiserSettings(rate=0.01, encoder_rate=0.01),
+        optimiser or OptimiserSettings(learning_rate=0.01, encoder_learning_rate=0.01),
         training or TrainingSettings(epochs=100, batch_pieces=200),
     )
 

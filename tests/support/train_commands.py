@@ -29,7 +29,7 @@ epochs = 2
 RNGTR = f"""{TREEBANK}
 [encoder]
 family = "pretrained"
-folder = "./encoder"
+pretrained = "./encoder"
 [scorer]
 arc_width = 8
 label_width = 8

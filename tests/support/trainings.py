@@ -35,8 +35,8 @@ TRAINING = """
 arc_width = 12
 label_width = 8
 [optimiser]
-rate = 1e-2
-encoder_rate = 1e-3
+learning_rate = 1e-2
+encoder_learning_rate = 1e-3
 {optimiser}
 [training]
 epochs = {epochs}
@@ -58,7 +58,8 @@ def write_recipe(folder: Path, name, *, sections="", optimiser="", training="", 
     if not (folder / "encoder").exists():
         Parser(tiny_model(relations=RelationSettings("none"), scale=1.0), device="cpu").save(folder / "encoder")
     text = f'[treebank]\ntrain = ["{folder}/train.conllu"]\ndev = "{folder}/dev.conllu"\n'
-    text += f'[encoder]\nfamily = "pretrained"\nfolder = "{folder}/{encoder}"\n' if encoder else ""
+    key = "pretrained" if encoder == "bert" else "fine_tune_from"
+    text += f'[encoder]\n{key} = "{folder}/{encoder}"\n' if encoder else ""
     text += sections + TRAINING.format(epochs=epochs, optimiser=optimiser, training=training)
     path.write_text(text)
     return path

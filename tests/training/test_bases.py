@@ -48,7 +48,7 @@ def test_a_base_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path,
         f"The recipe of the model it goes on from:\n```toml\n{recipe_toml(prepare(tmp_path / 'base.toml').recipe)}```"
         in card
     )
-    assert 'folder = "base.toml"' in card
+    assert 'fine_tune_from = "base.toml"' in card
     assert f"  {tmp_path}/other.conllu\n" in card  # with its checksum
     assert begun == [tmp_path / "encoder"] + 4 * [base]  # initial parser, two folds, the model itself
 

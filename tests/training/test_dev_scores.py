@@ -168,7 +168,7 @@ def test_gold_sentences_are_measured_in_their_own_order_whatever_the_batches_are
 
 def test_what_is_measured_is_the_mean_of_the_weights_and_training_goes_on_with_the_weights():
     model, sentences = tiny_model(), sample(20)
-    settings = OptimiserSettings(rate=0.05, encoder_rate=0.05, average=0.99)
+    settings = OptimiserSettings(learning_rate=0.05, encoder_learning_rate=0.05, ema=0.99)
     learner = learner_of(model, sentences, optimiser=settings, refine=RefineSettings(max_steps=1))
     learn(learner, epochs=2)
     scorer = DevScorer(sentences, model.vocabulary.labels, rule="conll18")

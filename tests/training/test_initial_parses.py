@@ -221,7 +221,7 @@ def test_the_mean_of_several_members_is_measured_from_every_source(tmp_path):
     write_mix(tmp_path)
     mix = MIX.format(folder=tmp_path).partition("[initial.mix.model]")[2]
     sections = "[initial.mix.model]" + mix
-    recipe = write_recipe(tmp_path, "members", sections=sections, training="members = 2", epochs=1)
+    recipe = write_recipe(tmp_path, "members", sections=sections, training="weight_averaging = 2", epochs=1)
 
     run(recipe, tmp_path / "out")
 

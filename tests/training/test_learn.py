@@ -20,7 +20,9 @@ from treefine.treebank.sentence import Sentence
 SHORT = [each for each in sample() if len(each) < 12][:12]
 GOLD = [each.arcs for each in SHORT]
 ONE_BATCH = TrainingSettings(epochs=10, batch_pieces=10_000)
-FIXED = OptimiserSettings(rate=0.0, encoder_rate=0.0, clip=0.0)  # the weights never change
+FIXED = OptimiserSettings(
+    learning_rate=0.0, encoder_learning_rate=0.0, clip_gradient_norm=0.0
+)  # the weights never change
 
 
 def watch(learner, monkeypatch):
@@ -126,7 +128,9 @@ def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(settled, s
 def test_a_step_is_taken_with_the_weights_that_the_step_before_changed(monkeypatch):
     """By hand: update, then score again with the graph of the first step."""
     model = without_dropout(tiny_model(scale=1.0))
-    settings = OptimiserSettings(rate=0.5, encoder_rate=0.5, eps=1.0, warm_up=0.0, clip=0.0)
+    settings = OptimiserSettings(
+        learning_rate=0.5, encoder_learning_rate=0.5, eps=1.0, warmup=0.0, clip_gradient_norm=0.0
+    )
     start = weights_of(model)
     learner = learner_of(model, SHORT, refine=RefineSettings(max_steps=2), optimiser=settings, training=ONE_BATCH)
     gradients, _ = watch(learner, monkeypatch)
@@ -172,7 +176,7 @@ def test_what_an_epoch_draws_follows_from_its_number_and_not_from_what_was_done_
     """As after a checkpoint: the second epoch on the weights and the optimiser of the first."""
     settings = {
         "initial": InitialSettings("files", train="a", dev="b", empty_share=0.3, noised_share=0.3),
-        "optimiser": OptimiserSettings(rate=0.01, encoder_rate=0.01, average=0.9),
+        "optimiser": OptimiserSettings(learning_rate=0.01, encoder_learning_rate=0.01, ema=0.9),
         "training": TrainingSettings(epochs=10, batch_pieces=60),
     }
     learner = learner_of(tiny_model(), SHORT, parses=GOLD, **settings)

@@ -20,7 +20,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recipe(folder):
-    return write_recipe(folder, "two", training="members = 2", epochs=2)
+    return write_recipe(folder, "two", training="weight_averaging = 2", epochs=2)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_the_first_member_is_what_one_training_alone_would_be(folder, out):
 
 def test_members_begin_alike(folder):
     """Weights that begin apart have no mean worth having: what a head of one does, another head does in the other."""
-    still = write_recipe(folder, "still", training="members = 2", epochs=1)
+    still = write_recipe(folder, "still", training="weight_averaging = 2", epochs=1)
     still.write_text(still.read_text().replace("rate = 1e-2", "rate = 0").replace("rate = 1e-3", "rate = 0"))
 
     run(still, folder / "still")
@@ -82,7 +82,7 @@ def test_members_that_are_cut_off_go_on_to_the_same_mean(folder, recipe, out):
 
 
 def test_an_initial_parser_may_have_members_too(folder):
-    write_recipe(folder, "syntr", sections=SYNTR, training="members = 2", epochs=1)
+    write_recipe(folder, "syntr", sections=SYNTR, training="weight_averaging = 2", epochs=1)
     refining = write_recipe(folder, "refining", sections='[initial]\nparser = "syntr.toml"\nfolds = 2\n', epochs=1)
 
     stages = list(dict.fromkeys(step.stage for step in run(refining, folder / "refined")))

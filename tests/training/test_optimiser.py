@@ -41,7 +41,7 @@ class SlowAdamW:
     def update(self, gradients, factor, groups):
         settings, (beta1, beta2) = self.settings, self.settings.betas
         length = np.sqrt(sum((each**2).sum() for each in gradients.values()))
-        shrink = min(1.0, settings.clip / length) if settings.clip else 1.0
+        shrink = min(1.0, settings.clip_gradient_norm / length) if settings.clip_gradient_norm else 1.0
         self.count += 1
         for name, weight in self.weights.items():
             rate, decay = groups[name][0] * factor, groups[name][1]
@@ -59,7 +59,12 @@ class SlowAdamW:
 def test_updates_are_those_of_adamw_written_by_hand(make, clip):
     model = make()
     settings = OptimiserSettings(
-        rate=0.01, encoder_rate=0.003, betas=(0.8, 0.95), weight_decay=0.1, clip=clip, warm_up=0.5
+        learning_rate=0.01,
+        encoder_learning_rate=0.003,
+        betas=(0.8, 0.95),
+        weight_decay=0.1,
+        clip_gradient_norm=clip,
+        warmup=0.5,
     )
     groups = groups_of(model, settings)
     slow = SlowAdamW(weights_of(model), settings)
@@ -83,7 +88,7 @@ def test_what_the_encoders_folder_holds_learns_at_its_own_rate_and_all_else_at_t
     pretrained = {f"encoder.{name}" for name in load_encoder(tmp_path)[1]}
     model = create_parser_model(tmp_path, sample(), tags=TagSettings("predicted", ("upos", "xpos")))
 
-    groups = groups_of(model, OptimiserSettings(rate=0.5, encoder_rate=0.25))
+    groups = groups_of(model, OptimiserSettings(learning_rate=0.5, encoder_learning_rate=0.25))
 
     rates = {name: rate for name, (rate, _) in groups.items()}
     assert rates == {name: 0.25 if name in pretrained else 0.5 for name, _ in model.named_parameters()}
@@ -98,7 +103,7 @@ def test_what_the_encoders_folder_holds_learns_at_its_own_rate_and_all_else_at_t
 
 
 def test_all_of_a_bilstm_learns_at_the_higher_rate():
-    groups = groups_of(tiny_biaffine(), OptimiserSettings(rate=0.5, encoder_rate=0.25))
+    groups = groups_of(tiny_biaffine(), OptimiserSettings(learning_rate=0.5, encoder_learning_rate=0.25))
 
     assert "encoder.layers.0.weight_ih_l0" in groups
     assert {rate for rate, _ in groups.values()} == {0.5}
@@ -118,23 +123,23 @@ def test_tables_and_matrices_decay_but_neither_biases_nor_norms_nor_root(make):
     assert {decay for _, decay in groups.values()} == {0.0, 0.125}
 
 
-def test_the_rate_rises_from_zero_in_a_line_to_the_end_of_the_warm_up_and_falls_to_zero_at_the_end():
-    for warm_up in (0.01, 0.3, 0.999):
-        assert rate_factor(0.0, warm_up) == 0
-        assert rate_factor(warm_up, warm_up) == 1
-        assert rate_factor(1.0, warm_up) == 0
-        assert rate_factor(warm_up / 4, warm_up) == pytest.approx(0.25)
-        assert rate_factor((3 * warm_up + 1) / 4, warm_up) == pytest.approx(0.75)
+def test_the_rate_rises_from_zero_in_a_line_to_the_end_of_the_warmup_and_falls_to_zero_at_the_end():
+    for warmup in (0.01, 0.3, 0.999):
+        assert rate_factor(0.0, warmup) == 0
+        assert rate_factor(warmup, warmup) == 1
+        assert rate_factor(1.0, warmup) == 0
+        assert rate_factor(warmup / 4, warmup) == pytest.approx(0.25)
+        assert rate_factor((3 * warmup + 1) / 4, warmup) == pytest.approx(0.75)
 
 
-def test_without_a_warm_up_the_rate_only_falls_and_with_nothing_else_it_only_rises():
+def test_without_a_warmup_the_rate_only_falls_and_with_nothing_else_it_only_rises():
     assert [rate_factor(progress, 0.0) for progress in (0.0, 0.25, 1.0)] == [1.0, 0.75, 0.0]
     assert [rate_factor(progress, 1.0) for progress in (0.0, 0.25, 1.0)] == [0.0, 0.25, 1.0]
 
 
 def test_an_update_at_a_rate_of_zero_changes_no_weight():
     model = tiny_model()
-    before, optimiser = weights_of(model), Optimiser(model, OptimiserSettings(warm_up=0.5))
+    before, optimiser = weights_of(model), Optimiser(model, OptimiserSettings(warmup=0.5))
 
     for progress in (0.0, 1.0):
         set_gradients(model, 1)
@@ -145,7 +150,7 @@ def test_an_update_at_a_rate_of_zero_changes_no_weight():
 
 def test_the_mean_of_the_weights_is_the_recursion_by_hand():
     model = tiny_model()
-    optimiser = Optimiser(model, OptimiserSettings(rate=0.1, encoder_rate=0.1, average=0.15))
+    optimiser = Optimiser(model, OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.1, ema=0.15))
     mean = weights_of(model)
 
     for number in (1, 2, 3):
@@ -162,7 +167,7 @@ def test_the_mean_of_the_weights_is_the_recursion_by_hand():
 def test_the_averaged_weights_are_there_for_as_long_as_asked_even_if_that_ends_in_an_error():
     model = tiny_biaffine()
     places = [weight.data_ptr() for weight in model.parameters()]
-    optimiser = Optimiser(model, OptimiserSettings(rate=0.1, average=0.9))
+    optimiser = Optimiser(model, OptimiserSettings(learning_rate=0.1, ema=0.9))
     for number in (1, 2):
         set_gradients(model, number)
         optimiser.update(0.5)
@@ -195,7 +200,7 @@ def test_without_a_mean_the_averaged_weights_are_the_weights():
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_updates_after_loading_a_state_are_bit_for_bit_those_of_going_on(average):
-    settings = OptimiserSettings(rate=0.1, encoder_rate=0.01, average=average)
+    settings = OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.01, ema=average)
     unused = "encoder.layers.0.attention.relations.keys"  # it has had no gradient when the state is taken
     model, other = tiny_model(seed=1), tiny_model(seed=2)
     optimiser, resumed = Optimiser(model, settings), Optimiser(other, settings)
@@ -222,7 +227,9 @@ def test_updates_after_loading_a_state_are_bit_for_bit_those_of_going_on(average
 def test_a_weight_without_a_gradient_is_left_alone():
     """The relation tables, at a step from an empty graph: neither moved, nor decayed, nor counted."""
     model, sentences = tiny_model(), sample(3)
-    learner = learner_of(model, sentences, optimiser=OptimiserSettings(rate=0.1, encoder_rate=0.1, weight_decay=0.1))
+    learner = learner_of(
+        model, sentences, optimiser=OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.1, weight_decay=0.1)
+    )
     before = weights_of(model)
 
     step = next(learner.steps(sentences, blank(sentences), learner.tags_of(sentences)))

@@ -19,7 +19,9 @@ BILSTM = '[encoder]\nfamily = "bilstm"\n' + SYNTR
 
 def recipe(name, *, encoder, treebank="own", sections=""):
     """A recipe in the working folder; the encoder is a section, or a folder or recipe."""
-    encoder = encoder if encoder.startswith("[") else f'[encoder]\nfolder = "{encoder}"\n'
+    if not encoder.startswith("["):
+        key = "fine_tune_from" if encoder.endswith((".toml", "model")) else "pretrained"
+        encoder = f'[encoder]\n{key} = "{encoder}"\n'
     text = f'[treebank]\ntrain = ["{treebank}.conllu"]\ndev = "{treebank}-dev.conllu"\n{encoder}{sections}'
     Path(name).write_text(text)
     return name
@@ -70,10 +72,10 @@ def test_a_recipe_goes_on_from_one_that_lies_beside_it():
 def test_faults_of_a_base_are_told_with_all_others():
     recipe("base.toml", encoder="./none", treebank="nowhere", sections="[training]\nepohcs = 1\n")
     recipe("syntr.toml", encoder="base.toml", sections=SYNTR + "[tags]\nsorce = 1\n")
-    sections = '[initial]\nparser = "syntr.toml"\n[training]\nhiden = 0.1\n'
+    sections = '[initial]\nparser = "syntr.toml"\n[training]\nmaskin = 0.1\n'
 
     assert faults(recipe("rngtr.toml", encoder="$NO/base.toml", treebank="missing", sections=sections)) == [
-        "rngtr.toml: [training] hiden is unknown; did you mean hidden?",
+        "rngtr.toml: [training] maskin is unknown; did you mean masking?",
         "missing.conllu: There is no such file.",
         "missing-dev.conllu: There is no such file.",
         "$NO/base.toml needs the environment variable NO. "
@@ -90,6 +92,21 @@ def test_a_base_that_is_not_there_is_told():
     (line,) = faults(recipe("rngtr.toml", encoder="base.toml"))
 
     assert line.startswith("There is no recipe 'base.toml'. Name a TOML file, or one of ")
+
+
+def test_an_encoder_cannot_be_fine_tuned_like_a_model():
+    assert faults(recipe("rngtr.toml", encoder='[encoder]\nfine_tune_from = "./encoder"\n')) == [
+        "encoder: This is an encoder, not a treefine model. Set pretrained, not fine_tune_from, in [encoder]."
+    ]
+
+
+@pytest.mark.parametrize("name", ["bert-base-multilingual-cased", "owner/name"])
+def test_an_encoder_on_a_hub_is_named_with_or_without_its_owner(name, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda asked, **_: {name: "encoder"}[asked])
+
+    prepared = prepare(recipe("rngtr.toml", encoder=name))
+
+    assert prepared.recipe.encoder.pretrained == name
 
 
 APART = "Train it apart, and name its folder."

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from treefine.config import BiLSTMSettings, read_settings
-from treefine.errors import ConfigError
+from treefine.config import BiLSTMSettings, old_names, read_settings
+from treefine.errors import ConfigError, RenamedSettingWarning
 from treefine.training.recipe import (
     BUNDLED_RECIPES,
     InitialSettings,
@@ -30,7 +30,7 @@ from treefine.training.recipe import (
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 SYNTR = {
     "treebank": {"train": ["train.conllu"], "dev": "dev.conllu"},
-    "encoder": {"family": "pretrained", "folder": "encoder"},
+    "encoder": {"family": "pretrained", "pretrained": "encoder"},
     "relations": {"graph": "none"},
     "refine": {"max_steps": 1},
 }
@@ -79,8 +79,9 @@ def faults_of(name, changes=()):
 def test_what_is_left_out_has_the_papers_value(written):
     recipe = read_recipe(written(RNGTR))
 
-    assert (recipe.optimiser.rate, recipe.optimiser.encoder_rate, recipe.optimiser.eps) == (2e-3, 1e-5, 1e-5)
-    assert (recipe.optimiser.betas, recipe.optimiser.weight_decay, recipe.optimiser.clip) == ((0.9, 0.999), 0.01, 1.0)
+    optimiser = recipe.optimiser
+    assert (optimiser.learning_rate, optimiser.encoder_learning_rate, optimiser.eps) == (2e-3, 1e-5, 1e-5)
+    assert (optimiser.betas, optimiser.weight_decay, optimiser.clip_gradient_norm) == ((0.9, 0.999), 0.01, 1.0)
     assert (recipe.refine.max_steps, recipe.refine.stop, recipe.refine.update) == (3, True, "each")
     assert (recipe.initial.parser, recipe.initial.folds) == ("empty", 0)
 
@@ -107,8 +108,8 @@ def test_every_bundled_recipe_reads_and_its_initial_parsers_too(path):
     for source in (recipe.initial, *recipe.initial.mix.values()):
         if source.parser not in ("empty", "files"):
             assert read_recipe(source.parser).initial == InitialSettings()
-    if isinstance(recipe.encoder, PretrainedSettings) and recipe.encoder.folder.endswith(".toml"):
-        assert read_recipe(recipe.encoder.folder).encoder.folder.startswith("$ENCODERS/")
+    if isinstance(recipe.encoder, PretrainedSettings) and recipe.encoder.fine_tune_from is not None:
+        assert read_recipe(recipe.encoder.fine_tune_from).encoder.pretrained.startswith("$ENCODERS/")
 
 
 def test_a_recipe_of_the_working_folder_comes_before_a_bundled_one(written):
@@ -146,16 +147,16 @@ def test_the_recipe_of_a_parser_that_is_mixed_in_lies_beside_the_one_that_names_
 def test_the_recipe_to_go_on_from_lies_beside_the_one_that_names_it(written):
     Path("recipes").mkdir()
     written(SYNTR, "recipes/base.toml")
-    written(RNGTR | {"encoder": {"folder": "base.toml"}}, "recipes/rngtr.toml")
+    written(RNGTR | {"encoder": {"fine_tune_from": "base.toml"}}, "recipes/rngtr.toml")
 
-    assert read_recipe("recipes/rngtr.toml").encoder.folder == "recipes/base.toml"
+    assert read_recipe("recipes/rngtr.toml").encoder.fine_tune_from == "recipes/base.toml"
 
 
-def test_an_encoder_with_a_folder_needs_no_family(written):
-    recipe = read_recipe(written(RNGTR | {"encoder": {"folder": "models/en"}}))
+def test_the_family_of_a_pretrained_encoder_may_be_omitted(written):
+    recipe = read_recipe(written(RNGTR | {"encoder": {"pretrained": "models/en"}}))
 
     assert recipe.encoder == PretrainedSettings("models/en")
-    assert read_recipe(written(RNGTR | {"encoder": {}}), ["encoder.folder=models/en"]) == recipe
+    assert read_recipe(written(RNGTR | {"encoder": {}}), ["encoder.pretrained=models/en"]) == recipe
     assert read_recipe(written(SYNTR | {"encoder": {"family": "bilstm"}})).encoder == BiLSTMSettings()
 
 
@@ -331,21 +332,21 @@ def test_a_source_of_the_mix_is_changed_added_or_left_out_by_its_name(written):
         ),
         ({"refine": {"max_steps": 0}}, ["[refine] max_steps = 0; at least one step is needed."]),
         (
-            {"optimiser": {"betas": [0.9], "average": 1, "warm_up": 1.5}},
+            {"optimiser": {"betas": [0.9], "ema": 1, "warmup": 1.5}},
             [
                 "[optimiser] betas must be two numbers below 1.",
-                "[optimiser] average = 1.0; it must be below 1.",
-                "[optimiser] warm_up = 1.5; it must not be over 1.",
+                "[optimiser] ema = 1.0; it must be below 1.",
+                "[optimiser] warmup = 1.5; it must not be over 1.",
             ],
         ),
         (
-            {"training": {"epochs": 0, "batch_pieces": 0, "members": 0, "dev_every": 0}},
+            {"training": {"epochs": 0, "batch_pieces": 0, "weight_averaging": 0, "dev_every": 0}},
             [
                 f"[training] {name} = 0; it must be at least 1."
-                for name in ("epochs", "batch_pieces", "members", "dev_every")
+                for name in ("epochs", "batch_pieces", "weight_averaging", "dev_every")
             ],
         ),
-        ({"training": {"hidden": 1}}, ["[training] hidden = 1.0; it must be below 1."]),
+        ({"training": {"masking": 1}}, ["[training] masking = 1.0; it must be below 1."]),
         ({"encoder": {}}, ["[encoder] family is missing."]),
         ({"training": {"rule": "x"}}, ["[training] rule is unknown."]),
         ({"decode": {"root_label": "ROOT"}}, ["[decode] root_label is read from the treebank; leave it out."]),
@@ -361,7 +362,7 @@ def test_faults_of_the_file_and_of_the_changes_come_in_one_report(written):
     name = written(RNGTR | {"training": {"epochs": "many"}})
 
     assert faults_of(name, ["training.sed=2", "training", "training.epochs.x=1"]) == [
-        "--set 'training' is no change. Write SECTION.KEY=VALUE, such as training.seed=2.",
+        "--set 'training' is not a change. Write SECTION.KEY=VALUE, such as training.seed=2.",
         "--set 'training.epochs.x=1': epochs is a value, not a section.",
         "run.toml: [training] sed is unknown; did you mean seed?",
         'run.toml: [training] epochs = "many"; it must be a whole number.',
@@ -423,7 +424,9 @@ def test_shares_may_be_one_together_and_not_more(shares):
 
 sections = {each.name: get_type_hints(Recipe)[each.name] for each in fields(Recipe)}
 keys = sorted(
-    {each.name for kind in sections.values() if is_dataclass(kind) for each in fields(kind)} | {"folder", "family"}
+    {each.name for kind in sections.values() if is_dataclass(kind) for each in fields(kind)}
+    | {each.name for each in fields(PretrainedSettings)}
+    | {"folder", "rate"}
 )
 contents = st.dictionaries(
     st.one_of(st.sampled_from(list(sections)), st.text(max_size=3)),
@@ -437,6 +440,7 @@ contents = st.dictionaries(
 )
 
 
+@pytest.mark.filterwarnings("ignore::treefine.errors.RenamedSettingWarning")
 @given(
     content=st.one_of(
         contents.map(toml).map(str.encode), contents.map(lambda each: toml(RNGTR | each).encode()), st.binary()
@@ -457,21 +461,164 @@ def test_any_file_gives_a_recipe_or_a_report_of_lines_with_its_name(tmp_path_fac
         assert read_settings(Recipe, asdict(draft.recipe)) == draft.recipe
 
 
+# Renamed settings
+
+
+OLD_NAMES = sorted(old_names(Recipe))
+VALUES = {"encoder.pretrained": "models/en", "encoder.fine_tune_from": "base.toml", "training.weight_averaging": 2}
+EITHER = RNGTR | {"encoder": {"family": "pretrained"}}
+renamed_settings = pytest.mark.parametrize(("old", "new"), OLD_NAMES)
+
+
+def with_setting(values, name, value):
+    section, key = name.split(".")
+    return values | {section: values.get(section, {}) | {key: value}}
+
+
+def value_of(recipe, name):
+    section, key = name.split(".")
+    return getattr(getattr(recipe, section), key)
+
+
+def recipe_for(name):
+    """Return the values of a valid recipe in which this setting can be set."""
+    return EITHER if name.startswith("encoder.") else RNGTR
+
+
+def test_the_settings_of_the_changelog_are_renamed():
+    assert {("optimiser.rate", "optimiser.learning_rate"), ("training.members", "training.weight_averaging")} <= set(
+        OLD_NAMES
+    )
+    assert {("training.hidden", "training.masking"), ("optimiser.average", "optimiser.ema")} <= set(OLD_NAMES)
+
+
+@renamed_settings
+def test_an_old_name_in_a_file_works_with_one_warning(written, old, new):
+    value = VALUES.get(new, 0.25)
+    name = written(with_setting(recipe_for(old), old, value))
+
+    with pytest.warns(RenamedSettingWarning) as caught:
+        recipe = read_recipe(name)
+
+    assert value_of(recipe, new) == value
+    section, old_key, new_key = old.split(".")[0], old.split(".")[1], new.split(".")[1]
+    assert [str(each.message) for each in caught] == [f"run.toml: [{section}] {old_key} is deprecated; use {new_key}."]
+
+
+@renamed_settings
+@pytest.mark.parametrize("is_in_file", [False, True])
+def test_an_old_name_in_a_change_works_with_one_warning(written, old, new, is_in_file):
+    value = VALUES.get(new, 0.25)
+    values = recipe_for(old)
+    values = with_setting(values, new, "other.toml" if isinstance(value, str) else 0) if is_in_file else values
+
+    with pytest.warns(RenamedSettingWarning) as caught:
+        recipe = read_recipe(written(values), [f"{old}={value}"])
+
+    assert value_of(recipe, new) == value
+    section, old_key, new_key = old.split(".")[0], old.split(".")[1], new.split(".")[1]
+    warning = f"--set {old}={value}: [{section}] {old_key} is deprecated; use {new_key}."
+    assert [str(each.message) for each in caught] == [warning]
+
+
+@renamed_settings
+def test_an_old_and_a_new_name_together_are_a_fault(written, old, new):
+    value = VALUES.get(new, 0.25)
+    values = with_setting(with_setting(recipe_for(old), old, value), new, value)
+    section, old_key, new_key = old.split(".")[0], old.split(".")[1], new.split(".")[1]
+
+    assert faults_of(written(values)) == [
+        f"run.toml: [{section}] {old_key} is the old name of {new_key}; remove {old_key}."
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::treefine.errors.RenamedSettingWarning")
+@renamed_settings
+def test_an_old_and_a_new_name_in_two_changes_are_a_fault(written, old, new):
+    value = VALUES.get(new, 0.25)
+
+    assert faults_of(written(recipe_for(old)), [f"{old}={value}", f"{new}={value}"]) == [
+        f"--set {new} and --set {old} change the same setting; remove one."
+    ]
+
+
+@renamed_settings
+def test_settings_saved_by_an_older_version_are_read(old, new):
+    value = VALUES.get(new, 0.25)
+    values = with_setting(recipe_for(old), old, value)
+
+    with pytest.warns(RenamedSettingWarning, match=f"^old.json: .* is deprecated; use {new.split('.')[1]}.$"):
+        recipe = read_settings(Recipe, values, path="old.json")
+
+    assert value_of(recipe, new) == value
+
+
+def test_a_misspelt_old_name_is_reported_with_the_new_one(written):
+    assert faults_of(written(RNGTR | {"training": {"memebrs": 2}})) == [
+        "run.toml: [training] memebrs is unknown; did you mean weight_averaging?"
+    ]
+
+
+def test_the_old_folder_may_be_a_trained_model(written):
+    Path("models").mkdir()
+    Path("models/config.json").write_text('{"format": 1, "encoder": {}}')
+
+    with pytest.warns(RenamedSettingWarning, match="folder is deprecated; use fine_tune_from"):
+        recipe = read_recipe(written(RNGTR | {"encoder": {"folder": "models"}}))
+
+    assert recipe.encoder == PretrainedSettings(fine_tune_from="models")
+
+
+# Encoder or model
+
+
+@pytest.mark.parametrize(
+    ("encoder", "fault"),
+    [
+        ({}, "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)"),
+        (
+            {"pretrained": "a", "fine_tune_from": "b"},
+            "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)",
+        ),
+        ({"pretrained": ""}, "pretrained is empty; name the folder of an encoder, or its name on a hub"),
+        ({"fine_tune_from": ""}, "fine_tune_from is empty; name a treefine model or a recipe"),
+        ({"pretrained": "base.toml"}, "pretrained names a recipe; set fine_tune_from to it instead"),
+    ],
+)
+def test_a_recipe_names_either_an_encoder_or_a_model(written, encoder, fault):
+    name = written(RNGTR | {"encoder": {"family": "pretrained"} | encoder})
+
+    assert faults_of(name) == [f"run.toml: [encoder] {fault}."]
+
+
+def test_a_change_replaces_the_encoder_by_a_model_to_fine_tune(written):
+    name = written(RNGTR)
+
+    assert read_recipe(name, ["encoder.fine_tune_from=base.toml"]).encoder.start == "base.toml"
+    assert faults_of(name, ["encoder.fine_tune_from=a", "encoder.pretrained=b"]) == [
+        "run.toml: [encoder] set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)."
+    ]
+
+
 # Documentation
 
 
 def listing(name, kind):
     """A section as TOML with the default, the choices and the meaning of each key, as the code has them."""
-    examples = {"train": ["train.conllu"], "dev": "dev.conllu", "folder": "encoders/mpnet"}
+    examples = {"train": ["train.conllu"], "dev": "dev.conllu", "pretrained": "encoders/mpnet"}
     examples |= {"parser": "syntr.toml", "share": 0.25}  # of a source in the mix
     meanings = dict(re.findall(r"^    (\w+):[^#\n]*  # (.+)$", getsource(kind), re.MULTILINE))
     lines = [f"[{name}]"]
     for each in fields(kind):
         if (name, each.name) in (("decode", "root_label"), ("initial", "mix")):
             continue
-        value = examples[each.name] if each.default is MISSING else each.default
+        value = examples.get(each.name) if each.default in (MISSING, None) else each.default
+        if value is None:
+            continue
         hint = get_type_hints(kind)[each.name]
-        choices = get_args(get_args(hint)[0] if get_origin(hint) is tuple else hint)
+        choices = [
+            each for each in get_args(get_args(hint)[0] if get_origin(hint) is tuple else hint) if type(each) is str
+        ]
         *others, last = choices or [""]
         notes = [f"{', '.join(others)} or {last}" if others else "", meanings.get(each.name, "")]
         note = "; ".join(filter(None, notes))

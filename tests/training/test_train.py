@@ -71,11 +71,11 @@ def test_metrics_have_all_that_an_epoch_has_to_tell(folder, steps):
     last = json.loads((folder / "out" / "metrics.jsonl").read_text().splitlines()[-1])
 
     assert list(last) == [
-        *("epoch", "loss", "UAS", "LAS", "LAS_1", "LAS_2", "LAS_3", "rate", "encoder_rate"),
+        *("epoch", "loss", "UAS", "LAS", "LAS_1", "LAS_2", "LAS_3", "learning_rate", "encoder_learning_rate"),
         *("moving_1", "moving_2", "moving_3", "seconds", "sentences_per_second"),
     ]
     assert (last["epoch"], last["LAS"], last["LAS_3"]) == (3, steps[-1].accuracy.las, steps[-1].accuracy.las_by_step[2])
-    assert last["rate"] == last["encoder_rate"] == 0
+    assert last["learning_rate"] == last["encoder_learning_rate"] == 0
     assert last["moving_1"] == 1.0 >= last["moving_2"] >= last["moving_3"] >= 0
 
 

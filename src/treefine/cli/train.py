@@ -6,14 +6,17 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from treefine.cli.completion import complete_format, complete_recipe
+from treefine.errors import RenamedSettingWarning
 from treefine.treebank.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -65,10 +68,11 @@ def train_command(
         raise typer.BadParameter("name the folder to write, such as runs/first.", param_hint="--output")
     folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
     chosen = find_device(device)
-    prepared = prepare(recipe, changes or ())
-    if is_first:
-        if output:
+    with _renamed_settings_shown(is_first):
+        prepared = prepare(recipe, changes or ())
+        if is_first and output:
             check_folder(folder, prepared, is_resumed=resume)
+    if is_first:
         for each in (prepared, *prepared.bases.values()):
             for warning in each.data.warnings:
                 typer.echo(f"treefine: warning: {warning}", err=True)
@@ -87,6 +91,23 @@ def train_command(
     model = folder / FolderNames.model
     command = f"treefine parse --model {shlex.quote(str(model))} IN.conllu -o OUT.conllu"
     typer.echo(f"The model is in {model}. Parse with: {command}")
+
+
+@contextmanager
+def _renamed_settings_shown(is_first: bool) -> Iterator[None]:
+    """Print a line for each setting that is given by its old name, in the first process only."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default" if is_first else "ignore", RenamedSettingWarning)
+        show_other = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if issubclass(category, RenamedSettingWarning):
+                typer.echo(f"treefine: warning: {message}", err=True)
+            else:
+                show_other(message, category, *place)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def new_recipe_command(

@@ -190,7 +190,7 @@ def learn(training: ModelTraining) -> Iterator[Progress]:
 
     With several members, each is trained in a folder of its own, and the model has the mean of their weights.
     """
-    members, folder, processes = training.recipe.training.members, training.folder, training.processes
+    members, folder, processes = training.recipe.training.weight_averaging, training.folder, training.processes
     if members == 1:
         yield from _learn(training)
         return
@@ -292,8 +292,10 @@ def _values(progress: Progress, recipe: Recipe, learner: Learner) -> dict[str, f
         found |= {"UAS": progress.accuracy.uas, "LAS": progress.accuracy.las}
         found |= {f"LAS_{t}": las for t, las in enumerate(progress.accuracy.las_by_step, start=1)}
         found |= {f"LAS_from_{name}": las for name, las in progress.accuracy.las_from.items()}
-    factor = rate_factor(progress.share, recipe.optimiser.warm_up)
-    found |= {"rate": recipe.optimiser.rate * factor, "encoder_rate": recipe.optimiser.encoder_rate * factor}
+    factor = rate_factor(progress.share, recipe.optimiser.warmup)
+    optimiser = recipe.optimiser
+    found["learning_rate"] = optimiser.learning_rate * factor
+    found["encoder_learning_rate"] = optimiser.encoder_learning_rate * factor
     found |= {f"moving_{t}": share for t, share in enumerate(learner.moving(), start=1)}
     return {**found, "seconds": progress.seconds}
 

@@ -151,7 +151,7 @@ class Learner:
             if tags is not None and gold.tags is not None:  # tags that are given are not learned
                 gold = replace(gold, tags=gold.tags * (tags == 0))
             graphs = [drawn[number] for number in ours]
-            steps = self.steps(sentences, graphs, tags, stops=settings.stop, mask_share=self.recipe.training.hidden)
+            steps = self.steps(sentences, graphs, tags, stops=settings.stop, mask_share=self.recipe.training.masking)
         n_all = sum(len(self.train[number]) for number in numbers)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
         for t in range(settings.max_steps):

@@ -107,7 +107,7 @@ def notes_of(
     base: TrainedBase | None = None,
 ) -> str:
     """Return the recipes of the model, its initial parsers and its base, with versions, checksums and dev scores."""
-    members, scores = recipe.training.members, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
+    members, scores = recipe.training.weight_averaging, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
     chosen = f"The best of {standing.epoch} epochs is number {standing.best_epoch}."
     by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in standing.best_by_step)}"
     if not standing.best_epoch:

@@ -42,7 +42,7 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
     decode = replace(recipe.decode, root_label=root_label_of(sentences))
     if isinstance(encoder, BiLSTMSettings):
         model = create_biaffine_model(sentences, encoder=encoder, tags=tags, scorer=scorer, decode=decode, seed=seed)
-    elif is_model_folder(found := fetch(base.folder if base is not None else expand(encoder.folder))):
+    elif is_model_folder(found := fetch(base.folder if base is not None else expand(encoder.start))):
         model = _continued(load_model(found), found, replace(recipe, decode=decode), sentences)
     else:
         model = create_parser_model(

@@ -29,7 +29,7 @@ class Optimiser:
             [
                 {
                     "params": members,
-                    "lr": settings.encoder_rate if is_pretrained else settings.rate,
+                    "lr": settings.encoder_learning_rate if is_pretrained else settings.learning_rate,
                     "weight_decay": settings.weight_decay if is_decayed else 0.0,
                 }
                 for (is_pretrained, is_decayed), members in groups.items()
@@ -41,21 +41,22 @@ class Optimiser:
         self.highest = [float(group["lr"]) for group in self.adam.param_groups]
         self.n_updates = 0
         self.mean: list[Tensor] = []
-        if settings.average:
+        if settings.ema:
             self.mean = [parameter.detach().clone() for parameter in self.parameters]
 
     def update(self, progress: float) -> None:
         """Update the weights by their gradients, and clear the gradients."""
-        if self.settings.clip:
-            nn.utils.clip_grad_norm_(self.parameters, self.settings.clip, foreach=self.has_fused)
-        factor = rate_factor(progress, self.settings.warm_up)
+        if self.settings.clip_gradient_norm:
+            longest = self.settings.clip_gradient_norm
+            nn.utils.clip_grad_norm_(self.parameters, longest, foreach=self.has_fused)
+        factor = rate_factor(progress, self.settings.warmup)
         for group, highest in zip(self.adam.param_groups, self.highest, strict=True):
             group["lr"] = highest * factor
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
         if self.mean:
-            update_mean(self.mean, self.parameters, self.settings.average, self.n_updates)
+            update_mean(self.mean, self.parameters, self.settings.ema, self.n_updates)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -103,15 +104,15 @@ def update_mean(mean: Sequence[Tensor], weights: Sequence[Tensor], average: floa
     torch._foreach_lerp_(list(mean), list(weights), 1 - kept)
 
 
-def rate_factor(progress: float, warm_up: float) -> float:
+def rate_factor(progress: float, warmup: float) -> float:
     """Return the share of the highest rate: it rises linearly, then falls to zero.
 
     >>> [rate_factor(progress, 0.2) for progress in (0.1, 0.2, 0.6, 1.0)]
     [0.5, 1.0, 0.5, 0.0]
     """
-    if progress < warm_up:
-        return progress / warm_up
-    return (1 - progress) / (1 - warm_up) if warm_up < 1 else 1.0
+    if progress < warmup:
+        return progress / warmup
+    return (1 - progress) / (1 - warmup) if warmup < 1 else 1.0
 
 
 def _is_pretrained(model: ParserModel, name: str) -> bool:

@@ -56,7 +56,7 @@ def base_of(recipe: Recipe | None) -> str:
     """Return the name of the recipe whose model a recipe fine-tunes, or ""."""
     if recipe is None or isinstance(recipe.encoder, BiLSTMSettings):
         return ""
-    name = expand(recipe.encoder.folder)
+    name = expand(recipe.encoder.fine_tune_from or "")
     return name if name.endswith(".toml") else ""
 
 
@@ -146,7 +146,7 @@ def _check_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: 
     if not isinstance(settings, PretrainedSettings):
         return
     with found.reported():
-        name = expand(settings.folder)
+        name = expand(settings.start)
         if name in found.seen:
             return
         found.seen.add(name)
@@ -155,6 +155,9 @@ def _check_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: 
             return
         folder = fetch(name)
         if not is_model_folder(folder):
+            if settings.fine_tune_from is not None:
+                hint = "Set pretrained, not fine_tune_from, in [encoder]."
+                raise ModelError("This is an encoder, not a treefine model.", hint=hint, path=str(folder))
             load_encoder(folder)
             Subwords.from_folder(folder)
         elif isinstance(load_model(folder).settings.encoder, BiLSTMSettings):
@@ -173,7 +176,7 @@ def _check_base(name: str, found: _Findings) -> None:
     encoder = draft.section("encoder")
     if isinstance(encoder, BiLSTMSettings):
         found.faults.append(f"{draft.path}: {_NO_BIAFFINE_BASE}")
-    elif encoder is not None and (inner := expand(encoder.folder)).endswith(".toml"):
+    elif encoder is not None and (inner := expand(encoder.start)).endswith(".toml"):
         is_same = Path(inner).is_file() and draft.path.samefile(inner)
         wrong = "The recipe goes on from itself." if is_same else f"{_NO_CHAIN} {_TRAIN_APART}"
         found.faults.append(f"{draft.path}: {wrong}")

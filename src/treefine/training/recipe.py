@@ -18,6 +18,8 @@ from treefine.config import (
     ScorerSettings,
     SegmenterSettings,
     TagSettings,
+    current_names,
+    renamed_from,
     try_settings,
 )
 from treefine.errors import ConfigError
@@ -29,6 +31,7 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found]
 
 EMPTY, FILES = "empty", "files"  # initial parsers that are no models
+_STARTS = {"pretrained", "fine_tune_from"}
 BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 
 
@@ -60,17 +63,43 @@ class TreebankSettings:
         )
 
 
+def _is_encoder(folder: object) -> bool:
+    """Return whether `folder`, a setting of older recipes, names an encoder and not a treefine model or a recipe."""
+    if not isinstance(folder, str):
+        return True
+    try:
+        config = json.loads(Path(expand(folder), "config.json").read_bytes())
+    except (OSError, ValueError, ConfigError):  # it is on a hub, or does not exist
+        return not folder.endswith(".toml")
+    return not (isinstance(config, dict) and "format" in config and "encoder" in config)
+
+
 @dataclass(frozen=True, slots=True)
 class PretrainedSettings:
-    """The pretrained transformer or base model to fine-tune."""
+    """The pretrained encoder to start from, or the trained model to fine-tune."""
 
-    folder: str  # of an encoder or a model, or OWNER/NAME on a hub, or a recipe to train first
+    pretrained: str | None = renamed_from("folder", None, takes=_is_encoder)  # an encoder: its folder, or name on a hub
+    fine_tune_from: str | None = renamed_from("folder", None)  # or a treefine model, or a recipe that is trained first
     family: Literal["pretrained"] = "pretrained"
-    pieces: Literal["all", "cut"] = "all"  # cut: a word table of the treebank's pieces and the most frequent others
-    n_frequent: int = 8000  # how many others
+    pieces: Literal["all", "cut"] = "all"  # cut: keep only the treebank's pieces and the most frequent other ones
+    n_frequent: int = 8000  # number of other pieces that cut keeps
 
     def __post_init__(self) -> None:
-        _check((bool(self.folder), "folder names nothing; name that of an encoder or a model, or a recipe"))
+        given = [each for each in (self.pretrained, self.fine_tune_from) if each is not None]
+        _check(
+            (len(given) == 1, "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)"),
+            (self.pretrained != "", "pretrained is empty; name the folder of an encoder, or its name on a hub"),
+            (self.fine_tune_from != "", "fine_tune_from is empty; name a treefine model or a recipe"),
+            (
+                not (self.pretrained or "").endswith(".toml"),
+                "pretrained names a recipe; set fine_tune_from to it instead",
+            ),
+        )
+
+    @property
+    def start(self) -> str:
+        """The encoder, model or recipe that training starts from."""
+        return self.pretrained or self.fine_tune_from or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +177,20 @@ class RefineSettings:
 class OptimiserSettings:
     """AdamW with two learning rates, which rise, then fall to zero at the last epoch (Appendix A)."""
 
-    rate: float = 2e-3  # of all that is not pretrained
-    encoder_rate: float = 1e-5  # of the pretrained encoder
+    learning_rate: float = renamed_from("rate", 2e-3)  # highest learning rate of all weights that are not pretrained
+    encoder_learning_rate: float = renamed_from("encoder_rate", 1e-5)  # highest learning rate of the pretrained encoder
     betas: tuple[float, ...] = (0.9, 0.999)
     eps: float = 1e-5
     weight_decay: float = 0.01
-    clip: float = 1.0  # longest gradient; 0: any
-    warm_up: float = 0.01  # share of the training in which the rates rise
-    average: float = 0.0  # what a running mean of the weights keeps of itself at an update; 0: no mean
+    clip_gradient_norm: float = renamed_from("clip", 1.0)  # scale longer gradients down to this norm; 0: never
+    warmup: float = renamed_from("warm_up", 0.01)  # share of the training in which the learning rates rise from 0
+    ema: float = renamed_from("average", 0.0)  # decay of an exponential moving average of the weights; 0: no average
 
     def __post_init__(self) -> None:
         _check(
             (len(self.betas) == 2 and max(self.betas) < 1, "betas must be two numbers below 1"),
-            (self.average < 1, f"average = {self.average}; it must be below 1"),
-            (self.warm_up <= 1, f"warm_up = {self.warm_up}; it must not be over 1"),
+            (self.ema < 1, f"ema = {self.ema}; it must be below 1"),
+            (self.warmup <= 1, f"warmup = {self.warmup}; it must not be over 1"),
         )
 
 
@@ -172,19 +201,19 @@ class TrainingSettings:
     epochs: int = 200
     patience: int = 100  # early stopping after more epochs than this without a better dev LAS
     batch_pieces: int = 1000  # in a batch, including padding
-    hidden: float = 0.0  # share of the pieces (for a BiLSTM, words) that are masked in training
+    masking: float = renamed_from("hidden", 0.0)  # share of the pieces (BiLSTM: words) that are masked in training
     given_tags: float = 0.0  # share of the sentences with given tags, in all columns or one, if tags are predicted
     seed: int = 1
-    members: int = 1  # trainings with equal first weights and other orders of sentences, whose weights are averaged
+    weight_averaging: int = renamed_from("members", 1)  # number of models to train and to average the weights of
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
     dev_every: int = 1  # epochs
     checkpoint_minutes: float = 10.0  # least time between two checkpoints, written after an epoch; 0: after every epoch
 
     def __post_init__(self) -> None:
-        counts = ("epochs", "batch_pieces", "members", "dev_every")
+        counts = ("epochs", "batch_pieces", "weight_averaging", "dev_every")
         _check(
             *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
-            (self.hidden < 1, f"hidden = {self.hidden}; it must be below 1"),
+            (self.masking < 1, f"masking = {self.masking}; it must be below 1"),
             (self.given_tags <= 1, f"given_tags = {self.given_tags}; it must not be over 1"),
         )
 
@@ -195,12 +224,12 @@ class SegmenterTraining:
 
     network: SegmenterSettings = field(default_factory=SegmenterSettings)
     epochs: int = 40
-    rate: float = 2e-3
+    learning_rate: float = renamed_from("rate", 2e-3)
     window: int = 640  # characters that are read together
     batch_windows: int = 32  # fewer suit a small treebank: it needs some thousand updates
     weight_decay: float = 0.01
-    average: float = 0.995  # what a running mean of the weights keeps of itself at an update
-    hidden: float = 0.05  # share of the characters that the network does not get to see; of the runs it is twice that
+    ema: float = renamed_from("average", 0.995)  # decay of an exponential moving average of the weights
+    masking: float = renamed_from("hidden", 0.05)  # share of the characters that are masked; twice as many runs are
     joined: float = 0.1  # share of the documents that no blank line parts from the next
     shuffled: float = 0.5  # share of the documents whose sentences stand in another order
     wrapped: float = 0.1  # share of the documents that have lines of some width …
@@ -214,8 +243,8 @@ class SegmenterTraining:
             *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
             *((getattr(self, name) <= 1, f"{name} = {getattr(self, name)}; it must not be over 1") for name in shares),
             (self.wrapped + self.lines <= 1, "wrapped and lines together are over 1"),
-            (self.hidden < 0.5, f"hidden = {self.hidden}; it must be below 0.5"),
-            (self.average < 1, f"average = {self.average}; it must be below 1"),
+            (self.masking < 0.5, f"masking = {self.masking}; it must be below 0.5"),
+            (self.ema < 1, f"ema = {self.ema}; it must be below 1"),
         )
 
 
@@ -271,7 +300,7 @@ def _naming_recipes(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], st
     initial = values.get("initial")
     mix = initial.get("mix") if isinstance(initial, dict) else None
     sources = [initial, *(mix.values() if isinstance(mix, dict) else ())]
-    for section, key in ((values.get("encoder"), "folder"), *((each, "parser") for each in sources)):
+    for section, key in ((values.get("encoder"), "fine_tune_from"), *((each, "parser") for each in sources)):
         if isinstance(section, dict) and isinstance(section.get(key), str):
             yield section, key
 
@@ -313,11 +342,15 @@ def read_draft(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Dra
         raise ConfigError(f"{error.strerror or error}.", path=str(path)) from None
     except (ValueError, RecursionError) as error:  # also numbers too long for Python, and lists in lists in lists
         raise ConfigError(f"This is no TOML: {error}.", path=str(path)) from None
+    renamed = current_names(Recipe, values)
+    renamed.warn(str(path))
+    values = renamed.values
     _find_beside(path, values)
-    not_applied = [fault for change in changes if (fault := _apply(values, change))]
-    if isinstance(encoder := values.get("encoder"), dict) and "folder" in encoder:
-        encoder.setdefault("family", "pretrained")  # a BiLSTM has no folder
+    not_applied = _apply(values, changes)
+    if isinstance(encoder := values.get("encoder"), dict) and not _STARTS.isdisjoint(encoder):
+        encoder.setdefault("family", "pretrained")  # a BiLSTM has neither
     recipe, faults = try_settings(Recipe, values)
+    faults = renamed.faults + faults
     if isinstance(values.get("decode"), dict) and "root_label" in values["decode"]:
         faults.append("[decode] root_label is read from the treebank; leave it out")
     told = [*not_applied, *(f"{path}: {fault}{'' if fault.endswith('?') else '.'}" for fault in faults)]
@@ -344,18 +377,45 @@ def _find_beside(path: Path, values: dict[str, Any]) -> None:
             inner[key] = str(beside)
 
 
-def _apply(values: dict[str, Any], change: str) -> str:
-    """Change one value; what is no TOML value is taken as a string. What is wrong with the change is given back."""
-    key, equals, text = change.partition("=")
-    if not equals or not re.fullmatch(r"\w+(\.\w+)*", key.strip()):
-        return f"--set {change!r} is no change. Write SECTION.KEY=VALUE, such as training.seed=2."
-    *sections, last = key.strip().split(".")
+def _apply(values: dict[str, Any], changes: Sequence[str]) -> list[str]:
+    """Apply `key=value` changes to the values of a recipe, and return their faults."""
+    faults: list[str] = []
+    names: dict[str, str] = {}  # the name in the command of each setting; it may be an old one
+    for change in changes:
+        name, equals, text = change.partition("=")
+        name = name.strip()
+        if not equals or not re.fullmatch(r"\w+(\.\w+)*", name):
+            faults.append(f"--set {change!r} is not a change. Write SECTION.KEY=VALUE, such as training.seed=2.")
+            continue
+        nested: Any = _value(text.strip())
+        for key in reversed(name.split(".")):
+            nested = {key: nested}
+        renamed = current_names(Recipe, nested)
+        renamed.warn(f"--set {change}")
+        faults += [f"--set {change!r}: {fault}." for fault in renamed.faults]
+        keys, value = [], renamed.values
+        for _ in name.split("."):
+            ((key, value),) = value.items()
+            keys.append(key)
+        if names.setdefault(".".join(keys), name) != name:
+            faults.append(f"--set {name} and --set {names['.'.join(keys)]} change the same setting; remove one.")
+        if keys[0] == "encoder" and isinstance(encoder := values.get("encoder"), dict):
+            for other in _STARTS - {keys[-1]} if keys[-1] in _STARTS else ():
+                if f"encoder.{other}" not in names:
+                    encoder.pop(other, None)  # the change replaces it
+        if fault := _set(values, keys, value):
+            faults.append(f"--set {change!r}: {fault}.")
+    return faults
+
+
+def _set(values: dict[str, Any], keys: Sequence[str], value: object) -> str:
+    """Set one value in a nested table; return the fault if a key on the way is not a section."""
+    *sections, last = keys
     for section in sections:
-        inner = values.setdefault(section, {})
-        if not isinstance(inner, dict):
-            return f"--set {change!r}: {section} is a value, not a section."
-        values = inner
-    values[last] = _value(text.strip())
+        values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            return f"{section} is a value, not a section"
+    values[last] = value
     return ""
 
 

@@ -139,7 +139,7 @@ class SegmenterLearner:
         self.documents, self.text = Documents.of(train), raw_text(dev).text
         self.adam = torch.optim.AdamW(
             self.network.parameters(),
-            lr=settings.rate,
+            lr=settings.learning_rate,
             weight_decay=settings.weight_decay,
             fused=self.device.type == "cuda",
         )
@@ -151,7 +151,7 @@ class SegmenterLearner:
         for epoch in range(1, self.settings.epochs + 1):
             loss = self._learn(epoch)
             if not math.isfinite(loss):
-                hint = "Choose a lower segmenter.rate."
+                hint = "Choose a lower segmenter.learning_rate."
                 raise TreefineError(f"In epoch {epoch} the loss of the segmenter is no finite number.", hint=hint)
             scores = measured(self.segmenter, self.text, self.dev)
             accuracy = (scores["Words"].f1 + scores["Sentences"].f1) / 2
@@ -173,17 +173,17 @@ class SegmenterLearner:
         return float(torch.stack(losses).mean())
 
     def _update(self, windows: Windows, gold: CharTargets, progress: float) -> Tensor:
-        scores = self.network(windows, hidden=self.settings.hidden)
+        scores = self.network(windows, hidden=self.settings.masking)
         loss = cut_loss(scores, gold.token.to(self.device), gold.sentence.to(self.device))
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
         for group in self.adam.param_groups:
-            group["lr"] = self.settings.rate * rate_factor(progress, _WARM_UP)
+            group["lr"] = self.settings.learning_rate * rate_factor(progress, _WARM_UP)
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
         mean, weights = list(self.mean.parameters()), list(self.network.parameters())
-        update_mean(mean, weights, self.settings.average, self.n_updates)
+        update_mean(mean, weights, self.settings.ema, self.n_updates)
         return loss.detach()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from filelock import lock_descriptor
 
+from treefine.config import current_names
 from treefine.errors import TreefineError
 from treefine.segmenter.segmenter import Segmenter
 from treefine.training.checkpoint import FolderNames, TrainingStanding, remove_unfinished
@@ -169,7 +170,8 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
 def _check_same(path: Path, values: dict[str, Any]) -> None:
     """Raise an error if the training in this folder has other settings or files."""
     try:
-        before = dict(_flat(json.loads(path.read_text(encoding="utf-8"))))
+        recipes = json.loads(path.read_text(encoding="utf-8"))
+        before = dict(_flat({name: _renamed(each, path) for name, each in recipes.items()}))
     except FileNotFoundError:
         message = f"There is no {path.name}, so what was trained here is not known."
         raise TreefineError(message, hint="Name another folder.", path=str(path.parent)) from None
@@ -182,6 +184,13 @@ def _check_same(path: Path, values: dict[str, Any]) -> None:
         more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
         message = f"The training here was begun with another recipe, which differs in {', '.join(shown)}{more}."
         raise TreefineError(message, hint="Take that one, or name another folder.", path=str(path.parent))
+
+
+def _renamed(recipe: object, path: Path) -> object:
+    """Return the settings of a recipe, saved by any version of treefine, under their current names."""
+    renamed = current_names(Recipe, recipe)
+    renamed.warn(str(path))
+    return renamed.values
 
 
 def _change(key: str, before: object, now: object) -> str:
