@@ -20,13 +20,13 @@ width = 8
 
 
 def syntr_that_stops_early(folder):
-    return write_recipe(folder, "syntr", sections=SYNTR, epochs=30, training="patience = 1", optimiser="average = 0.8")
+    return write_recipe(folder, "syntr", sections=SYNTR, epochs=30, training="patience = 1", optimiser="ema = 0.8")
 
 
 def rngtr_over_folds(folder):
     write_recipe(folder, "inner", sections=SYNTR, epochs=2)
     initial = '[initial]\nparser = "inner.toml"\nfolds = 2\nempty_share = 0.2\nnoised_share = 0.3\n'
-    return write_recipe(folder, "rngtr", sections=initial, optimiser="average = 0.8")
+    return write_recipe(folder, "rngtr", sections=initial, optimiser="ema = 0.8")
 
 
 def rngtr_with_summed_losses_and_a_cut_word_table(folder):
@@ -45,7 +45,7 @@ def rngtr_over_a_mix(folder):
     write_recipe(folder, "inner", sections=BIAFFINE + SYNTR, encoder="", epochs=2)
     mix = '[initial.mix.inner]\nparser = "inner.toml"\nfolds = 2\nshare = 0.3\n'
     mix += f'[initial.mix.model]\nparser = "{folder}/encoder"\nshare = 0.3\n'
-    return write_recipe(folder, "mixed", sections=mix + "[initial]\nnoised_share = 0.2\n", optimiser="average = 0.8")
+    return write_recipe(folder, "mixed", sections=mix + "[initial]\nnoised_share = 0.2\n", optimiser="ema = 0.8")
 
 
 KINDS = [

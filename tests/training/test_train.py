@@ -144,7 +144,9 @@ def test_of_epochs_that_are_as_good_the_first_is_kept(tmp_path):
 
 
 def test_a_training_stops_when_the_best_epoch_is_too_long_ago(tmp_path):
-    recipe = write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=30, training="patience = 1", optimiser="clip = 0.5")
+    recipe = write_recipe(
+        tmp_path, "syntr", sections=SYNTR, epochs=30, training="patience = 1", optimiser="clip_gradient_norm = 0.5"
+    )
 
     last = run(recipe, tmp_path / "out")[-1]
 
