@@ -28,7 +28,7 @@ from treefine.training.train import train
 
 
 def new_learner():
-    return learner_of(tiny_model(scale=1.0), sample(6), optimiser=OptimiserSettings(average=0.5))
+    return learner_of(tiny_model(scale=1.0), sample(6), optimiser=OptimiserSettings(ema=0.5))
 
 
 def checkpoint_of(learner, epoch):

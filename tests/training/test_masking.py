@@ -100,7 +100,7 @@ def masked_by(learner, monkeypatch):
 
 
 def test_a_masked_piece_is_the_encoders_mask_and_an_unknown_one_where_it_has_none(monkeypatch):
-    training = TrainingSettings(epochs=10, batch_pieces=200, hidden=0.5)
+    training = TrainingSettings(epochs=10, batch_pieces=200, masking=0.5)
     has_mask, has_none = tiny_model(), tiny_model()
     has_none.subwords.mask_id = None
 
@@ -115,7 +115,7 @@ def test_training_masks_and_measuring_does_not(make):
     train, dev = SENTENCES[:20], SENTENCES[20:30]
 
     def learner(share):
-        training = TrainingSettings(epochs=10, batch_pieces=200, hidden=share)
+        training = TrainingSettings(epochs=10, batch_pieces=200, masking=share)
         return learner_of(make(), train, training=training)
 
     plain, masking = learner(0.0), learner(0.9)

@@ -50,7 +50,7 @@ def test_epochs_batches_and_masking_fit_the_number_of_sentences(n_sentences, epo
     training = written(REQUEST).training
 
     assert (training.epochs, training.patience) == (epochs, epochs)
-    assert (training.batch_pieces, training.hidden) == (batch_pieces, masking)
+    assert (training.batch_pieces, training.masking) == (batch_pieces, masking)
     assert f"# {n_sentences:,} sentences: " in Path("my.toml").read_text()
 
 
@@ -58,7 +58,7 @@ def test_epochs_batches_and_masking_fit_the_number_of_sentences(n_sentences, epo
 def test_the_learning_rate_of_the_encoder_fits_its_width(width, rate):
     Path("encoder/config.json").write_text(f'{{"hidden_size": {width}}}')
 
-    assert written(REQUEST).optimiser.encoder_rate == rate
+    assert written(REQUEST).optimiser.encoder_learning_rate == rate
     assert f"# The encoder has a width of {width:,}." in Path("my.toml").read_text()
 
 
@@ -66,14 +66,14 @@ def test_an_encoder_that_is_not_on_this_machine_is_taken_for_a_base_model_withou
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     recipe = written(replace(REQUEST, encoder="bert-base-multilingual-cased"))
 
-    assert recipe.encoder.folder == "bert-base-multilingual-cased"
-    assert recipe.optimiser.encoder_rate == 5e-5
+    assert recipe.encoder.pretrained == "bert-base-multilingual-cased"
+    assert recipe.optimiser.encoder_learning_rate == 5e-5
 
 
 def test_the_config_of_a_downloaded_encoder_is_read(monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda name, file: f"encoder/{file}")
 
-    assert written(replace(REQUEST, encoder="owner/name")).optimiser.encoder_rate == 1e-4
+    assert written(replace(REQUEST, encoder="owner/name")).optimiser.encoder_learning_rate == 1e-4
 
 
 def test_tags_that_the_treebank_has_are_predicted():
@@ -190,7 +190,8 @@ def test_a_trained_model_can_be_fine_tuned():
     write_new_recipe("my.toml", replace(REQUEST, encoder="trained"))
 
     assert "# The trained model to fine-tune.\n" in Path("my.toml").read_text()
-    assert prepare("my.toml").recipe.optimiser.encoder_rate == 1e-4
+    assert prepare("my.toml").recipe.encoder.fine_tune_from == "trained"
+    assert prepare("my.toml").recipe.optimiser.encoder_learning_rate == 1e-4
 
 
 def test_without_files_the_recipe_has_placeholders():

@@ -183,7 +183,7 @@ def test_a_segmenter_that_is_new_knows_the_characters_and_the_spaces_of_its_tree
 
 def test_an_easy_treebank_is_learned_and_measured_on_its_raw_text():
     learner = SegmenterLearner(
-        easy_treebank(150, 1), easy_treebank(40, 2), replace(SMALL, rate=1e-2, window=80, batch_windows=2)
+        easy_treebank(150, 1), easy_treebank(40, 2), replace(SMALL, learning_rate=1e-2, window=80, batch_windows=2)
     )
 
     epochs = list(learner.epochs())
@@ -216,7 +216,7 @@ class Fixed:
 def test_the_same_seed_gives_the_same_segmenter_and_another_one_another():
     def learned(seed):
         learner = SegmenterLearner(
-            easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, epochs=1, hidden=0.1), seed=seed
+            easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, epochs=1, masking=0.1), seed=seed
         )
         list(learner.epochs())
         return learner.segmenter.network

@@ -370,10 +370,11 @@ def _treebank_section(request: RecipeRequest, facts: _Facts) -> _Section:
 
 def _encoder_section(request: RecipeRequest, facts: _Facts) -> _Section:
     reason = "The pretrained transformer to fine-tune, downloaded from the hub at its first use unless it is a folder."
+    key = "fine_tune_from" if facts.is_model else "pretrained"
     if facts.is_model:
         reason = "The trained model to fine-tune."
     return _Section(
-        "encoder", PretrainedSettings, {"folder": request.encoder}, listed=("pieces", "n_frequent"), reason=reason
+        "encoder", PretrainedSettings, {key: request.encoder}, listed=("pieces", "n_frequent"), reason=reason
     )
 
 
@@ -421,20 +422,22 @@ def _refine_section(request: RecipeRequest) -> _Section:
 
 def _optimiser_section(facts: _Facts, *, is_biaffine: bool = False) -> _Section:
     width = facts.width or _WIDE
-    values = {"rate": 2e-3 if is_biaffine else 1e-3, "eps": 1e-8, "warm_up": 0.1, "average": 0.99}
+    values = {"learning_rate": 2e-3 if is_biaffine else 1e-3, "eps": 1e-8, "warmup": 0.1, "ema": 0.99}
     reasons = {}
     if not is_biaffine:
-        values["encoder_rate"] = 1e-4 if width < _WIDE else 5e-5 if width == _WIDE else 2e-5
+        values["encoder_learning_rate"] = 1e-4 if width < _WIDE else 5e-5 if width == _WIDE else 2e-5
         known = f"The encoder has a width of {width:,}." if facts.width else f"For an encoder of width {_WIDE}."
-        reasons["encoder_rate"] = f"{known} Wider encoders need a lower rate: 1e-4 suits a width of 384, 5e-5 768."
+        reasons["encoder_learning_rate"] = (
+            f"{known} Wider encoders need a lower rate: 1e-4 suits a width of 384, 5e-5 768."
+        )
     kind = get_type_hints(Recipe)["optimiser"]
-    return _Section("optimiser", kind, values, reasons, listed=("weight_decay", "clip"))
+    return _Section("optimiser", kind, values, reasons, listed=("weight_decay", "clip_gradient_norm"))
 
 
 def _training_section(facts: _Facts, *, epochs: int, reads_given_tags: bool = False) -> _Section:
     size = facts.size
     values: dict[str, Any] = {"epochs": epochs, "patience": epochs, "batch_pieces": size.batch_pieces}
-    values["hidden"] = size.masking
+    values["masking"] = size.masking
     reasons = {"patience": "The learning rates fall to zero at the last epoch, so all epochs are run."}
     if reads_given_tags:
         values["given_tags"] = 0.4
@@ -443,7 +446,7 @@ def _training_section(facts: _Facts, *, epochs: int, reads_given_tags: bool = Fa
     if not facts.n_sentences:
         reason = f"{size.reason} Run new-recipe with --train and --dev to choose by the size of your treebank."
     reason += " If dev LAS still rises at the end, add epochs; if it peaks early, lower the learning rates."
-    listed = ("seed", "members", "precision", "dev_every", "checkpoint_minutes")
+    listed = ("seed", "weight_averaging", "precision", "dev_every", "checkpoint_minutes")
     return _Section("training", get_type_hints(Recipe)["training"], values, reasons, listed, reason)
 
 
