@@ -51,7 +51,7 @@ def renamed_from(old: str, default: Any, *, takes: Callable[[object], bool] = la
     return field(default=default, metadata={"old_name": old, "takes": takes})
 
 
-class Renamed(NamedTuple):
+class CurrentNames(NamedTuple):
     """Settings under their current names, and the old names that were found."""
 
     values: Any
@@ -65,7 +65,7 @@ class Renamed(NamedTuple):
             warnings.warn(message, RenamedSettingWarning, stacklevel=3)
 
 
-def current_names(kind: Any, values: object) -> Renamed:
+def current_names(kind: Any, values: object) -> CurrentNames:
     """Replace old names of settings by the current ones. Setting both is a fault.
 
     >>> @dataclass
@@ -74,11 +74,11 @@ def current_names(kind: Any, values: object) -> Renamed:
     >>> current_names(Settings, {"rate": 0.2}).values
     {'learning_rate': 0.2}
     """
-    found = Renamed({}, [], [])
+    found = CurrentNames({}, [], [])
     return found._replace(values=_with_current_names(kind, values, "", found))
 
 
-def _with_current_names(kind: Any, value: object, name: str, found: Renamed) -> Any:
+def _with_current_names(kind: Any, value: object, name: str, found: CurrentNames) -> Any:
     if not isinstance(value, Mapping) or not _holds_sections(kind):
         return value
     if get_origin(kind) is dict:
