@@ -34,7 +34,7 @@ class Plain(griffe.Extension):
 def _description(attribute: griffe.Attribute) -> str:
     """Return the docstring of a property, or the comment at the end of a field's line."""
     if attribute.docstring is not None:
-        return " ".join(attribute.docstring.value.split())
+        return _capitalised(" ".join(attribute.docstring.value.split()).removeprefix("Return "))
     comment = re.search(r"  # (?:… )?(.+?)(?: …)?$", attribute.source.splitlines()[-1] if attribute.source else "")
     return _capitalised(comment[1].replace("[", "\\[")) if comment else ""
 
@@ -68,4 +68,5 @@ def with_fences(text: str) -> str:
 
 
 def _capitalised(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """Return a description with a capital, unless it starts with code such as `columns[c]`."""
+    return text if re.match(r"\w+[\\\[(._=]", text) else text[:1].upper() + text[1:]

@@ -53,12 +53,26 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     markdown = re.sub(r"^ *<!-- .*? -->$", "", markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^```python\n(?=>>>)", "```pycon\n", markdown, flags=re.MULTILINE)
     parts = _FENCED.split(markdown)
-    return "".join(part if number % 2 else _with_site_links(part, place) for number, part in enumerate(parts))
+    parts[::2] = (_with_plain_pipes(_with_site_links(part, place)) for part in parts[::2])
+    return "".join(parts)
 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Drop the dash before the empty description of a field in the API reference (see benchmarks/pages/api.py)."""
+    """Keep numbers and short code on one line, and drop the dash before an empty description in the API reference."""
+    html = re.sub(r"<code>(?=[^<]{1,25}</code>)", '<code class="short">', html)
+    html = re.sub(r"<td.*?</td>", lambda cell: re.sub(r"(?<=\d) (?=[%±])|(?<=±) (?=\d)", "&nbsp;", cell[0]), html)
     return re.sub(r'–\s*<div class="doc-md-description">\s*<p>\u200b</p>\s*</div>', "", html)
+
+
+def _with_plain_pipes(markdown: str) -> str:
+    r"""Return Markdown whose tables have plain pipes in code: GitHub needs them escaped, Python-Markdown does not.
+
+    >>> print(_with_plain_pipes(r"| `a\|b` | c |"))
+    | `a|b` | c |
+    """
+    code = re.compile(r"`[^`\n]+`")
+    row = re.compile(r"^\|.*$", re.MULTILINE)
+    return row.sub(lambda line: code.sub(lambda span: span[0].replace(r"\|", "|"), line[0]), markdown)
 
 
 def _with_site_links(markdown: str, place: str) -> str:
