@@ -1,4 +1,4 @@
-"""What README and docs show is what the program does."""
+"""README and docs show what the program really does, and their links lead somewhere."""
 
 import os
 import re
