@@ -1,4 +1,4 @@
-"""The command analyse, with good input and with bad."""
+"""The analyse command with good and bad input."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ ROW = "{}\t{}\t_\t_\t_\t_\t{}\t{}\t_\t_\n"
 
 
 def conllu(*sentences):
-    """Sentences, each of (form, head, label)."""
+    """Return sentences of (form, head, label) as CoNLL-U."""
     return "".join(
         "".join(ROW.format(number, *word) for number, word in enumerate(words, start=1)) + "\n" for words in sentences
     )
@@ -42,7 +42,7 @@ def few_samples(monkeypatch, tmp_path):
 
 @pytest.fixture
 def files(data):
-    """A gold file and two systems, also in folders: two treebanks each."""
+    """Write a gold file and two systems, and folders of them with two treebanks each."""
     sentences = list(read_treebank(data / "en_ewt-sample.conllu"))
     for name, change in (("gold", None), ("moved", move_heads), ("labelled", change_labels)):
         Path(name).mkdir()
@@ -80,7 +80,7 @@ def test_without_an_output_a_summary_is_printed(files):
     ]
 
 
-def test_all_outputs_say_the_same(files):
+def test_all_outputs_contain_the_same_numbers(files):
     run("gold.conllu", "moved.conllu", "labelled.conllu", "-o", "r.json", "-o", "r.csv", "-o", "r.html")
 
     systems = {name: f"{name}.conllu" for name in ("moved", "labelled")}
@@ -120,7 +120,7 @@ def test_all_outputs_say_the_same(files):
 
 
 def test_folders_are_analysed_together_first_and_then_file_by_file(files):
-    Path("gold", "README.md").write_text("no treebank")
+    Path("gold", "README.md").write_text("not a treebank")
     Path("gold", ".en.conllu").write_text("a file that an editor left")
 
     run("gold", "moved/", "labelled", "-o", "r.json", "--examples", "2")
@@ -142,7 +142,7 @@ def test_folders_are_analysed_together_first_and_then_file_by_file(files):
     assert summary.count("LAS by dependency length") == 1
 
 
-def test_files_of_a_folder_that_differ_in_their_endings_alone_keep_them():
+def test_files_that_differ_only_in_their_extension_are_named_with_it():
     for folder in ("gold", "s"):
         Path(folder).mkdir()
         for ending in ("conllu", "conllx"):
@@ -159,17 +159,17 @@ def test_files_of_a_folder_that_differ_in_their_endings_alone_keep_them():
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("gold", "There is no system to analyse. Name files after the gold file, or --model."),
+        ("gold", "There is no system to analyse. Name one or more files after GOLD, or add --model."),
         ("gold nowhere", "nowhere: There is no such folder."),
         (
             "gold moved.conllu",
             "moved.conllu: This is a file, but gold is a folder. "
-            "Name files alone, or folders with files of the same names.",
+            "Give only files, or only folders with the same file names.",
         ),
-        ("gold lacking", "lacking/tr.conllu: There is no such file, but there is gold/tr.conllu."),
-        ("lacking gold", "lacking/tr.conllu: There is no such file, but there is gold/tr.conllu."),
+        ("gold lacking", "lacking/tr.conllu: There is no such file to match gold/tr.conllu."),
+        ("lacking gold", "lacking/tr.conllu: There is no such file to match gold/tr.conllu."),
         *[
-            (f"gold.conllu moved.conllu {again}", f"{again}: The same file is named twice. Name each system once.")
+            (f"gold.conllu moved.conllu {again}", f"{again}: The same file is given twice. Name each system once.")
             for again in ("moved.conllu", "./moved.conllu", "gold/../moved.conllu")
         ],
         (
@@ -178,7 +178,7 @@ def test_files_of_a_folder_that_differ_in_their_endings_alone_keep_them():
         ),
     ],
 )
-def test_files_that_do_not_go_together_are_told_in_one_line(files, arguments, line):
+def test_files_that_do_not_match_are_reported_in_one_line(files, arguments, line):
     write(loop=GOOD.replace("\t0\t", "\t1\t"))
     Path("lacking").mkdir()
     Path("lacking", "en.conllu").write_text(GOOD)
@@ -186,25 +186,25 @@ def test_files_that_do_not_go_together_are_told_in_one_line(files, arguments, li
     assert run(*arguments.split(), code=1).stderr == f"treefine: {line}\n"
 
 
-def test_a_folder_without_treebanks_says_how_they_are_told(files):
+def test_an_error_about_a_folder_without_treebanks_lists_their_extensions(files):
     Path("other").mkdir()
     Path("other", "notes.txt").write_text(GOOD)
 
     line = run("gold", "other", code=1).stderr
 
-    assert line.startswith("treefine: other: There is no treebank in this folder. Files of a folder are told by")
+    assert line.startswith("treefine: other: There is no treebank in this folder. Treebank file names end in")
     Path("same").mkdir()
     Path("same", "notes.txt").write_text(GOOD)
     assert "notes: 1 sentence, 3 words" in run("other", "same", "--format", "conllu").stdout
 
 
-def test_systems_of_the_same_file_name_are_told_apart_by_their_folders(files):
+def test_analyse_names_systems_with_the_same_file_name_by_their_folders(files):
     run("gold.conllu", "moved/en.conllu", "labelled/en.conllu", "-o", "r.json")
 
     assert json.loads(Path("r.json").read_text())["treebanks"][0]["systems"] == ["moved/en", "labelled/en"]
 
 
-def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
+def test_one_file_can_come_from_standard_input(files):
     text = Path("moved.conllu").read_text()
 
     piped = run("gold.conllu", "-", "-o", "piped.json", input=text)
@@ -213,7 +213,7 @@ def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
     assert piped.stderr == ""
     assert Path("piped.json").read_text() == Path("named.json").read_text().replace("moved", "stdin")
     assert run("-", "-", code=1, input=text).stderr == (
-        "treefine: Standard input can be read once. Name a file for the other.\n"
+        "treefine: Standard input can be used only once. Use a file for GOLD or SYSTEM.\n"
     )
 
 
@@ -251,17 +251,21 @@ def test_a_system_can_come_from_standard_input_and_then_nothing_else_can(files):
             "s.conllu:2: (sentence 1, word 2) HEAD is blank. Parse the file first, or fill in the column.",
         ),
         (GOOD, ["--rule", "x"], "There is no rule 'x'. Choose one of conll18, conllx, ptb, conll09."),
-        (GOOD, ["-o", "r.txt"], "r.txt: A report ends in .html, .json, .csv. Name such a file."),
+        (
+            GOOD,
+            ["-o", "r.txt"],
+            "r.txt: analyse cannot write this kind of file. Choose a file name that ends in .html, .json, .csv.",
+        ),
         (
             GOOD,
             ["-o", "no/r.csv"],
             "no/r.csv: The output could not be written: No such file or directory. Create the folder no first.",
         ),
-        (GOOD, ["--steps", "2"], "--steps is for a model. Add --model, or leave it out."),
-        (GOOD, ["--model", "en"], "--model takes the place of systems. Name one or the other."),
+        (GOOD, ["--steps", "2"], "--steps needs --model. Add --model, or leave out --steps."),
+        (GOOD, ["--model", "en"], "--model cannot be combined with SYSTEM files. Leave out one of them."),
     ],
 )
-def test_what_cannot_be_analysed_is_told_in_one_line(system, options, line):
+def test_analyse_reports_errors_in_one_line(system, options, line):
     write(gold=GOOD, s=system)
 
     result = run("gold.conllu", "s.conllu", *options, code=1)
@@ -270,26 +274,26 @@ def test_what_cannot_be_analysed_is_told_in_one_line(system, options, line):
     assert not list(Path().glob("r.*"))
 
 
-def test_the_help_says_what_is_written_and_what_is_printed():
+def test_the_help_describes_the_report_and_the_summary():
     printed = " ".join(run("--help").stdout.split())
 
-    assert "Written are all scores" in printed
+    assert "The report contains all scores" in printed
     assert "The printed summary has the main scores" in printed
-    assert "With --model, written and printed is what each refinement step does" in printed
+    assert "With --model, the report shows for each refinement step" in printed
 
 
-def test_an_output_takes_the_place_of_no_input_and_of_no_folder():
+def test_an_output_never_overwrites_an_input_or_a_folder():
     Path("in.csv").write_text(GOOD)
     Path("folder.html").mkdir()
 
     assert run("in.csv", "in.csv", "-o", "in.csv", code=1).stderr == (
-        "treefine: in.csv: The output would take the place of the input. Name another output file.\n"
+        "treefine: in.csv: The output would overwrite the input. Choose a different output file.\n"
     )
     assert run("in.csv", "in.csv", "-o", "folder.html", code=1).stderr == (
         "treefine: folder.html: This is a directory. Name a file to write.\n"
     )
     assert run("gold.conllu", "--model", "m", "--initial", "in.csv", "-o", "in.csv", code=1).stderr == (
-        "treefine: in.csv: The output would take the place of the input. Name another output file.\n"
+        "treefine: in.csv: The output would overwrite the input. Choose a different output file.\n"
     )
     assert Path("in.csv").read_text() == GOOD
 
@@ -307,7 +311,7 @@ def test_a_damaged_file_gets_a_report_or_one_line(data, seed):
         assert re.fullmatch(r"treefine: s\.conllu.*\n", result.stderr)
 
 
-def test_words_that_are_cut_otherwise_are_aligned_by_their_characters():
+def test_words_with_different_segmentation_are_aligned_by_their_characters():
     write(gold=GOOD, s=conllu([("ab", 0, "root"), ("c", 1, "y")]))
 
     run("gold.conllu", "s.conllu", "-o", "r.json")
@@ -317,20 +321,20 @@ def test_words_that_are_cut_otherwise_are_aligned_by_their_characters():
     assert values["differences"][0]["trees"]["s"][0]["words"] == ["ab", "c"]
 
 
-def test_without_gold_labels_heads_are_counted_and_that_is_told():
+def test_without_gold_labels_only_heads_are_scored_with_a_note():
     write(gold=GOOD.replace("\tx\t", "\t_\t").replace("\troot\t", "\t_\t").replace("\ty\t", "\t_\t"), s=GOOD)
 
     result = run("gold.conllu", "s.conllu")
 
     assert result.stderr == (
-        "gold.conllu: No word has a label, so heads alone are counted (UAS in place of LAS). "
-        "Fill in the labels to have them counted.\n"
+        "gold.conllu: The file has no labels, so only heads are scored (UAS instead of LAS). "
+        "Add labels to score them too.\n"
     )
     assert "UAS by dependency length" in result.stdout
     assert "LAS" not in result.stdout
 
 
-def test_cycles_and_several_roots_are_counted_and_told():
+def test_cycles_and_several_roots_are_reported():
     write(
         gold=GOOD + GOOD,
         s=conllu([("a", 2, "x"), ("b", 1, "y"), ("c", 0, "root")], [("a", 0, "x"), ("b", 0, "root"), ("c", 2, "y")]),
@@ -339,13 +343,13 @@ def test_cycles_and_several_roots_are_counted_and_told():
     result = run("gold.conllu", "s.conllu")
 
     assert result.stderr == (
-        "s.conllu: 1 sentence with a cycle and 1 sentence with several roots, which evaluate may refuse. "
-        'A word that never reaches ROOT has "cycle" for its distance to root.\n'
+        "s.conllu: 1 sentence with a cycle and 1 sentence with several roots; evaluate may reject this file. "
+        'Words in or below a cycle have the distance to root "cycle".\n'
     )
     assert [line.split() for line in result.stdout.splitlines() if line.startswith("cycle")] == [["cycle", "0", "0.00"]]
 
 
-def test_one_sentence_and_a_label_never_seen_make_a_report():
+def test_a_report_can_have_one_sentence_and_an_unknown_label():
     write(gold=GOOD, s=GOOD.replace("\ty\t", "\tnew\t"), t=GOOD)
 
     run("gold.conllu", "s.conllu", "t.conllu", "-o", "r.json", "-o", "r.html")
@@ -387,14 +391,16 @@ def test_torch_is_not_loaded():
     assert Path("r.html").exists()
 
 
-def test_a_model_is_handed_over_with_all_its_options(monkeypatch):
-    heard = {}
-    monkeypatch.setattr("treefine.cli.analyse.analyse_model", lambda gold, **options: heard.update(options, gold=gold))
+def test_the_options_of_a_model_are_passed_on(monkeypatch):
+    received = {}
+    monkeypatch.setattr(
+        "treefine.cli.analyse.analyse_model", lambda gold, **options: received.update(options, gold=gold)
+    )
 
     options = ["--initial", "empty", "--steps", "2", "--tags", "none", "--device", "cpu", "--examples", "3"]
     run("dev", "--model", "m", *options, "-o", "r.csv")
 
-    assert heard == {
+    assert received == {
         "gold": "dev",
         "model": "m",
         "outputs": ["r.csv"],

@@ -1,4 +1,4 @@
-"""The command analyse with a model, as a user calls it."""
+"""The analyse command with --model."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from treefine.treebank.conllu import write_treebank
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A gold file, and models of each kind."""
+    """Write a gold file and models of each kind."""
     place = tmp_path_factory.mktemp("analyse")
     biaffine = Parser(tiny_biaffine(), device="cpu")
     biaffine.save(place / "biaffine")
@@ -28,8 +28,8 @@ def folder(tmp_path_factory):
     (place / "golds").mkdir()
     write_treebank(sample(4), place / "golds" / "a.conllu")
     write_treebank(sample(10)[4:], place / "golds" / "b.conllu")
-    (place / "golds" / "README.md").write_text("This is no treebank.")
-    (place / "parses").mkdir()  # of one of the two
+    (place / "golds" / "README.md").write_text("This is not a treebank.")
+    (place / "parses").mkdir()  # for one of the two treebanks
     write_treebank(sample(4), place / "parses" / "a.conllu")
     tagged = tiny_model(tags=TagSettings(source="predicted"))
     Parser(tagged, device="cpu", initial=biaffine, max_steps=2).save(place / "tagging")
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
 
 
 def wrong_parses(sentences):
-    """The sentences with all words on the first."""
+    """Return the sentences with all words attached to the first."""
     return [each.with_graph(Graph.of_words([0, *[1] * (len(each) - 1)], ["dep"] * len(each))) for each in sentences]
 
 
@@ -47,12 +47,12 @@ def here(folder, monkeypatch):
 
 
 def analysed(*arguments):
-    """The JSON of an analysis, treebank by treebank."""
+    """Return the JSON report as a list of treebanks."""
     invoke("analyse", *arguments, "-o", "report.json")
     return json.loads(Path("report.json").read_text())["treebanks"]
 
 
-def test_scores_of_each_step_are_those_of_the_steps_trees_and_parameters_and_seconds_are_told():
+def test_the_report_has_the_scores_of_each_step_the_parameters_and_the_run_time():
     (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "2")
 
     gold, parser = sample(10), Parser.from_pretrained("refiner", max_steps=2, device="cpu")
@@ -73,7 +73,7 @@ def test_scores_of_each_step_are_those_of_the_steps_trees_and_parameters_and_sec
     assert (costs["device"], len(costs["seconds"]), costs["sentences"][0]) == ("cpu", 2, 10)
 
 
-def test_converged_are_sentences_whose_graph_stays_which_need_not_be_so_where_the_tree_stays():
+def test_a_sentence_has_converged_if_its_graph_not_only_its_tree_stays_the_same():
     (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "4")
 
     parser = Parser.from_pretrained("refiner", max_steps=4, device="cpu")
@@ -83,10 +83,10 @@ def test_converged_are_sentences_whose_graph_stays_which_need_not_be_so_where_th
     trees += [[each[min(t, len(each) - 1)].tree for each in steps] for t in range(4)]
     same_trees = [sum(map(Graph.__eq__, *two)) for two in zip(trees, trees[1:], strict=False)]
     assert found["converged"] == [sum(last <= t for last in stopped) for t in range(1, 5)]
-    assert found["converged"] != same_trees  # or the test would show nothing
+    assert found["converged"] != same_trees  # or the test would prove nothing
 
 
-def test_a_file_can_be_what_the_model_starts_from():
+def test_the_initial_trees_can_come_from_a_file():
     wrong = wrong_parses(sample(10))
     write_treebank(wrong, "wrong.conllu")
 
@@ -96,7 +96,7 @@ def test_a_file_can_be_what_the_model_starts_from():
     assert found["attachment"]["UAS"]["f1"][0] == pytest.approx(evaluate(sample(10), wrong)["UAS"].f1)
 
 
-def test_a_folder_of_files_with_the_same_names_is_what_each_treebank_starts_from(tmp_path):
+def test_the_initial_trees_can_come_from_a_folder_with_the_same_file_names(tmp_path):
     write_treebank(wrong_parses(sample(10)), "wrong.conllu")
     write_treebank(wrong_parses(sample(4)), tmp_path / "a.conllu")
     write_treebank(wrong_parses(sample(10)[4:]), tmp_path / "b.conllu")
@@ -109,41 +109,41 @@ def test_a_folder_of_files_with_the_same_names_is_what_each_treebank_starts_from
     assert whole["costs"]["parameters"] == one["costs"]["parameters"]
     whole, *_ = analysed("golds", "--model", "rngtr", "--initial", tmp_path)
     (one,) = analysed("golds/a.conllu", "--model", "rngtr", "--initial", tmp_path / "a.conllu")
-    assert whole["t"] == one["t"]  # as many steps as the model takes
+    assert whole["t"] == one["t"]  # the number of steps of the model
 
 
-def test_a_folder_with_a_model_is_a_model_also_where_gold_is_a_folder():
+def test_a_model_folder_is_a_model_even_if_gold_is_a_folder():
     whole, *_ = analysed("golds", "--model", "rngtr", "--initial", "biaffine", "--steps", "1")
 
     assert whole["costs"]["initial_parameters"] == sum(each.numel() for each in tiny_biaffine().parameters())
 
 
-def test_a_model_that_predicts_tags_says_why_its_first_step_converges_nowhere():
-    for model, is_told in (("tagging", True), ("refiner", False)):
-        (found,) = analysed("gold.conllu", "--model", model, "-o", "told.html")
+def test_a_note_explains_why_a_model_that_predicts_tags_does_not_converge_in_its_first_step():
+    for model, is_noted in (("tagging", True), ("refiner", False)):
+        (found,) = analysed("gold.conllu", "--model", model, "-o", "noted.html")
         printed = " ".join(invoke("analyse", "gold.conllu", "--model", model).stdout.split())
 
-        assert found["predicts_tags"] == is_told
-        for text in (Path("told.html").read_text(), printed):
-            assert ("cannot converge before t = 2" in text) == is_told
-        assert not is_told or found["converged"][0] == 0
+        assert found["predicts_tags"] == is_noted
+        for text in (Path("noted.html").read_text(), printed):
+            assert ("cannot converge before t = 2" in text) == is_noted
+        assert not is_noted or found["converged"][0] == 0
 
 
 @pytest.mark.parametrize("examples", [0, 2])
-def test_so_many_corrected_and_spoiled_sentences_are_drawn(examples):
+def test_examples_sets_the_number_of_drawn_sentences(examples):
     made = Parser.from_pretrained("rngtr", device="cpu", max_steps=2)
     steps = [[step.tree for step in made.refine(sentence)] for sentence in sample(10)]
     last = [sentence.with_graph(trees[-1]) for sentence, trees in zip(sample(10), steps, strict=True)]
-    write_treebank(last, "last.conllu")  # the model's own trees as gold: all that changed was corrected
+    write_treebank(last, "last.conllu")  # with its own trees as gold, every change of the model is a correction
 
     (found,) = analysed("last.conllu", "--model", "rngtr", "--steps", "2")
     invoke("analyse", "last.conllu", "--model", "rngtr", "--steps", "2", "--examples", examples, "-o", "drawn.html")
 
-    assert len(found["corrected"]) > 2  # or the test would show nothing
+    assert len(found["corrected"]) > 2  # or the test would prove nothing
     assert Path("drawn.html").read_text().count("<figcaption") == examples
 
 
-def test_treebanks_of_a_folder_are_counted_together_and_each():
+def test_treebanks_of_a_folder_are_counted_together_and_separately():
     whole, first, second = analysed("golds", "--model", "rngtr", "--steps", "2")
     (one,) = analysed("gold.conllu", "--model", "rngtr", "--steps", "2")
 
@@ -167,7 +167,7 @@ def test_without_an_output_the_tables_are_printed():
     assert max(map(len, printed.splitlines()[1:])) <= 100
 
 
-def test_of_several_treebanks_the_summary_explains_its_tables_once():
+def test_the_summary_of_several_treebanks_explains_its_tables_once():
     printed = " ".join(invoke("analyse", "golds", "--model", "rngtr", "--steps", "2").stdout.split())
 
     assert printed.count("million parameters") == printed.count("A sentence has converged when") == 1
@@ -185,7 +185,7 @@ def test_one_call_writes_a_page_json_and_csv():
     assert [float(rows["attachment", "LAS", str(t)]["f1"]) for t in values["t"]] == las
 
 
-def test_gold_may_come_from_standard_input():
+def test_gold_can_come_from_standard_input():
     printed = invoke("analyse", "-", "--model", "rngtr", "--steps", "2", input=Path("gold.conllu").read_text()).stdout
 
     assert "10 sentences" in printed
@@ -195,21 +195,21 @@ def test_gold_may_come_from_standard_input():
     ("lines", "message"),
     [
         ("", "The file contains no sentences."),
-        ("1\ta\t_\t_\t_\t_\t0\t_\t_\t_\n\n", "No word of the gold file has a label."),
+        ("1\ta\t_\t_\t_\t_\t0\t_\t_\t_\n\n", "The gold file has no labels."),
         ("1\ta\t_\t_\t_\t_\t1\troot\t_\t_\n\n", "cycle"),
         ("1\ta\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "HEAD is blank."),
     ],
     ids=["empty file", "no labels", "a cycle", "no heads"],
 )
-def test_a_gold_file_that_cannot_be_scored_is_told_before_a_model_is_loaded(lines, message):
+def test_a_gold_file_that_cannot_be_scored_is_reported_before_the_model_is_loaded(lines, message):
     Path("bad.conllu").write_text(lines)
 
     assert message in failed(invoke, "analyse", "bad.conllu", "--model", "no-such-model")
 
 
 NO_GRAPH = (
-    "This model reads no graph, so it has no refinement steps to analyse. "
-    "Parse with it, and name the parses after GOLD instead."
+    "This model does not refine, so there are no steps to analyse. "
+    "Parse with it, and give its parses as SYSTEM instead."
 )
 
 
@@ -220,21 +220,21 @@ NO_GRAPH = (
         ("gold.conllu --model biaffine", f"biaffine: {NO_GRAPH}"),
         (
             "gold.conllu --model rngtr --steps 1",
-            "There is one step and no initial parse, so nothing is refined. "
-            "Take more --steps, or start from a parse with --initial.",
+            "There is nothing to compare: one step, and no initial trees. "
+            "Increase --steps, or give initial trees with --initial.",
         ),
         (
             "golds --model rngtr --initial parses",
-            "parses/b.conllu: There is no such file, but there is golds/b.conllu.",
+            "parses/b.conllu: There is no such file to match golds/b.conllu.",
         ),
         (
             "golds --model no-such-model --initial parses/a.conllu",
-            "parses/a.conllu: This is one file of initial parses, but golds holds 2 treebanks. "
-            "Name a folder of parses whose files have the same names.",
+            "parses/a.conllu: This is a single file of initial parses, but golds contains 2 treebanks. "
+            "Give a folder of parses with the same file names.",
         ),
     ],
 )
-def test_what_has_no_steps_to_analyse_is_told_in_one_line(arguments, message):
+def test_a_model_without_steps_and_mismatched_files_are_reported_in_one_line(arguments, message):
     assert failed(invoke, "analyse", *arguments.split()) == message
 
 
@@ -242,14 +242,14 @@ def test_what_has_no_steps_to_analyse_is_told_in_one_line(arguments, message):
     ("arguments", "part"),
     [
         ("gold.conllu --model no-such-model", "no-such-model"),
-        ("gold.conllu --model rngtr --initial parses/a.conllu", "parses/a.conllu"),  # it has other sentences
+        ("gold.conllu --model rngtr --initial parses/a.conllu", "parses/a.conllu"),  # it has different sentences
     ],
 )
-def test_an_unknown_model_and_parses_of_other_sentences_are_named(arguments, part):
+def test_an_error_names_the_unknown_model_or_the_wrong_parses(arguments, part):
     assert part in failed(invoke, "analyse", *arguments.split())
 
 
-def test_a_single_sentence_is_enough_and_a_gold_label_that_the_model_has_never_seen_counts_as_wrong():
+def test_a_gold_label_unknown_to_the_model_counts_as_wrong():
     strange = [each.with_graph(Graph.of_words(each.graph.heads[1:], ["strange"] * len(each))) for each in sample(1)]
     write_treebank(strange, "strange.conllu")
 
@@ -260,8 +260,8 @@ def test_a_single_sentence_is_enough_and_a_gold_label_that_the_model_has_never_s
 
 
 @pytest.mark.parametrize("gold", ["gold.conllu", "golds"])
-def test_initial_parses_with_older_labels_are_read_as_parse_reads_them(gold, tmp_path):
-    """So the last step is what parse with the same file gives."""
+def test_analyse_reads_older_labels_of_initial_parses_like_parse(gold, tmp_path):
+    """Compare the last step with the trees of parse from the same initial file."""
     older = {"obj": "dobj", "root": "ROOT", "nsubj:pass": "nsubjpass"}
     files = sorted(Path(gold).glob("*.conllu")) if Path(gold).is_dir() else [Path(gold)]
     for path in files:
@@ -278,4 +278,4 @@ def test_initial_parses_with_older_labels_are_read_as_parse_reads_them(gold, tmp
     initial = tmp_path / last.name
     invoke("parse", last, "--model", "rngtr", "--initial", initial, "--steps", 2, "-o", tmp_path / "out.conllu")
     assert found["attachment"]["LAS"]["f1"][-1] == pytest.approx(evaluate(last, tmp_path / "out.conllu")["LAS"].f1)
-    assert found["attachment"]["LAS"]["f1"][0] == 1  # what is renamed is gold
+    assert found["attachment"]["LAS"]["f1"][0] == 1  # the renamed labels are those of gold

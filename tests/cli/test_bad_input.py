@@ -1,4 +1,4 @@
-"""Each kind of bad input gets one clear line and exit code 1, whatever the command."""
+"""Bad input causes one clear line and exit code 1 in every command."""
 
 import lzma
 import subprocess
@@ -120,7 +120,7 @@ def run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("command", [("evaluate", "good.conllu"), ("compare", "good.conllu", "good.conllu")])
 @pytest.mark.parametrize("name", BAD | NO_TREE | NO_SCORE)
-def test_evaluate_and_compare_refuse_it_in_one_line(run, command, name):
+def test_evaluate_and_compare_reject_it_with_one_line(run, command, name):
     content, message = (BAD | NO_TREE | NO_SCORE)[name]
 
     result = run(name, content, *command, ...)
@@ -129,7 +129,7 @@ def test_evaluate_and_compare_refuse_it_in_one_line(run, command, name):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_convert_refuses_it_in_one_line_and_writes_nothing(run, name):
+def test_convert_rejects_it_with_one_line_and_writes_nothing(run, name):
     content, message = BAD[name]
     Path("out.conllx").write_text("old")
 
@@ -140,7 +140,7 @@ def test_convert_refuses_it_in_one_line_and_writes_nothing(run, name):
 
 
 @pytest.mark.parametrize("name", BAD | NO_TREE)
-def test_validate_lists_it_and_goes_on_to_the_next_file(run, name):
+def test_validate_lists_it_and_continues_with_the_next_file(run, name):
     content, message = (BAD | NO_TREE)[name]
 
     result = run(name, content, "validate", ..., "good.conllu")
@@ -150,7 +150,7 @@ def test_validate_lists_it_and_goes_on_to_the_next_file(run, name):
     assert result.stderr.startswith("2 files, ")
 
 
-def test_convert_keeps_the_rest_when_told_to_skip(run):
+def test_convert_with_skip_keeps_the_valid_sentences(run):
     bad = GOOD.replace("\t2\tx", "\t3\tx") + GOOD.replace("s1", "s2")
 
     result = run("mixed.conllu", bad.encode(), "convert", ..., "out.conllx", "--skip")
@@ -177,8 +177,8 @@ def test_convert_keeps_the_rest_when_told_to_skip(run):
             "The rule conll18 has no metric 'F'. Choose one of UPOS, XPOS, UFeats, AllTags, Lemmas, UAS, LAS, CLAS, "
             "MLAS, BLEX.",
         ),
-        (["compare", ..., ...], "There is only one system to compare. Name two files or more after the gold file."),
-        (["compare", ..., ..., ...], "good.conllu: The same file is named twice. Name each system once."),
+        (["compare", ..., ...], "There is only one system to compare. Name two or more files after GOLD."),
+        (["compare", ..., ..., ...], "good.conllu: The same file is given twice. Name each system once."),
         (
             ["convert", ..., "no/such/out.conllx"],
             "no/such/out.conllx: The output could not be written: No such file or directory. Create the folder no/such "
@@ -188,7 +188,7 @@ def test_convert_keeps_the_rest_when_told_to_skip(run):
         (["convert", ..., "folder"], "folder: This is a directory. Name a file to write."),
     ],
 )
-def test_a_wrong_option_is_answered_with_the_right_ones(run, arguments, message):
+def test_an_error_about_a_wrong_option_lists_the_right_ones(run, arguments, message):
     Path("other.conllu").write_text(GOOD)
 
     result = run("good.conllu", GOOD.encode(), *arguments)
@@ -197,7 +197,7 @@ def test_a_wrong_option_is_answered_with_the_right_ones(run, arguments, message)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
-def test_output_that_cannot_be_printed_is_one_line(data):
+def test_a_full_standard_output_is_reported_in_one_line(data):
     gold = str(data / "constructs.conllu")
     command = [sys.executable, "-m", "treefine", "evaluate", gold, gold]
 
@@ -209,7 +209,7 @@ def test_output_that_cannot_be_printed_is_one_line(data):
     assert done.returncode == 1
 
 
-def test_debug_shows_where_an_error_came_from(run):
+def test_debug_raises_the_original_error(run):
     result = run("missing.conllu", None, "--debug", "evaluate", ..., ...)
 
     assert type(result.exception).__name__ == "TreebankError"

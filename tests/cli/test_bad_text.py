@@ -1,4 +1,4 @@
-"""Each kind of bad text, model or output gets one clear line and exit code 1, or a sensible tree."""
+"""Bad texts, models and outputs cause one clear line and exit code 1, or get a valid tree."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from treefine.treebank.raw_text import text_of
 
 @pytest.fixture
 def run(text_model, tmp_path, monkeypatch):
-    """Run treefine parse in a new folder; --model DIR in the arguments is a copy of the model there."""
+    """Run treefine parse in a new folder that contains a copy of the model."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(text_model, "copy")
 
@@ -26,21 +26,21 @@ def run(text_model, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", " ", " \n\t\r\n\u00a0\u3000"])
-def test_a_text_without_a_word_is_told(run, text):
-    assert failed(run, "--text", text) == "There is no word in the text."
-    assert failed(run, "-", input=text) == "<stdin>: There is no word in the text."
+def test_a_text_without_words_is_reported(run, text):
+    assert failed(run, "--text", text) == "The text contains no words."
+    assert failed(run, "-", input=text) == "<stdin>: The text contains no words."
 
 
-def test_a_file_without_a_word_is_told_and_nothing_is_written(run):
+def test_a_file_without_words_is_reported_and_nothing_is_written(run):
     Path("blank.txt").write_text("\n\n")
 
-    assert failed(run, "blank.txt", "-o", "out.conllu") == "blank.txt: There is no word in the text."
+    assert failed(run, "blank.txt", "-o", "out.conllu") == "blank.txt: The text contains no words."
     assert not list(Path().glob("out*"))
 
 
 TEXTS = {
     "one emoji": "👩‍👩‍👧",
-    "a word of 10,000 characters": "'" * 10_000,  # which our segmenter of random weights takes for one
+    "a word of 10,000 characters": "'" * 10_000,  # one word for our segmenter with random weights
     "control characters": "a\x07b \x1b[2J\x1b]0;owned\x07 c\x7f\x9b5n",
     "zero bytes": "a\0b \0 c",
     "all kinds of space": "a\u2028b\x85c\x0bd\u3000e\r\nf",
@@ -59,7 +59,7 @@ def test_strange_text_gets_trees_and_loses_no_character(run, kind, source):
 
 
 @pytest.mark.parametrize("line", ["a" * 10_000, "ab " * 1_000], ids=["letters", "words"])
-def test_an_endless_word_and_an_endless_sentence_get_a_tree(run, line):
+def test_a_very_long_word_and_a_very_long_sentence_get_a_tree(run, line):
     result = run("-", "--from", "words", input=line)
 
     (sentence,) = read(result.stdout)
@@ -68,24 +68,24 @@ def test_an_endless_word_and_an_endless_sentence_get_a_tree(run, line):
 
 
 @pytest.mark.parametrize("option", [("--format", "tree"), ("--format", "svg"), ("--format", "html"), ("--review", 1)])
-def test_no_drawing_or_review_holds_a_raw_control_character(run, option):
+def test_drawings_and_reviews_escape_control_characters(run, option):
     out = run("--text", TEXTS["control characters"], *option).stdout
 
     assert "\\x1b" in out
     assert not set(out) & set("\x07\x1b\x7f\x9b")
 
 
-def test_no_message_holds_a_raw_control_character(run):
+def test_messages_escape_control_characters(run):
     assert failed(run, "no\x1b[31m.conllu") == (
-        "no\\x1b[31m.conllu: There is no such file. If it is a text, add --text."
+        "no\\x1b[31m.conllu: There is no such file. To parse this as text, add --text."
     )
 
 
 @pytest.mark.parametrize(
     ("text", "said"), [("caf\udce9 open", "Byte 0xe9"), ("half \ud83d a pair", "'\\ud83d'")], ids=["byte", "half"]
 )
-def test_an_argument_that_is_not_utf8_is_told(run, text, said):
-    assert failed(run, text) == f"{said} in the text is not UTF-8. Set the terminal to UTF-8, or give a file."
+def test_an_argument_that_is_not_utf8_is_reported(run, text, said):
+    assert failed(run, text) == f"{said} in the text is not UTF-8. Set the terminal to UTF-8, or use a file."
 
 
 @pytest.mark.parametrize("source", ["text", "lines", "words"])
@@ -98,7 +98,7 @@ def test_an_argument_that_is_not_utf8_is_told(run, text, said):
     ],
     ids=["latin-1", "utf-16", "cut"],
 )
-def test_a_file_that_is_not_utf8_is_told_with_line_and_byte(run, source, content, line, byte):
+def test_a_file_that_is_not_utf8_is_reported_with_line_and_byte(run, source, content, line, byte):
     Path("in.txt").write_bytes(content)
 
     assert failed(run, "in.txt", "--from", source) == (
@@ -106,18 +106,18 @@ def test_a_file_that_is_not_utf8_is_told_with_line_and_byte(run, source, content
     )
 
 
-def test_a_bad_byte_far_into_a_text_is_told_with_its_line(run, monkeypatch):
+def test_a_bad_byte_far_into_a_text_is_reported_with_its_line(run, monkeypatch):
     monkeypatch.setattr("treefine.cli.inputs.TEXT_CHUNK", 1 << 12)
-    # Several chunks, most of them space: few words, in sentences that blank lines end, are parsed.
+    # Several chunks, mostly of spaces, so that only a few words are parsed. Blank lines end the sentences.
     Path("in.txt").write_bytes(f"é{' ' * 60}1\n\n".encode() * 700 + b"x\xe9")
 
     message = failed(run, "in.txt", "-o", "out.conllu", "--batch-pieces", "100")
 
     assert message.startswith("in.txt:1401: Byte 0xe9 is not UTF-8.")
-    assert Path("out.conllu.part").exists()  # with what came before it
+    assert Path("out.conllu.part").exists()  # with the sentences before the bad byte
 
 
-def test_all_faults_of_the_inputs_are_told_before_work(run):
+def test_all_bad_inputs_are_reported_before_work_starts(run):
     Path("good.txt").write_text("a")
     Path("folder").mkdir()
 
@@ -125,9 +125,9 @@ def test_all_faults_of_the_inputs_are_told_before_work(run):
 
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
-        "treefine: no.txt: There is no such file. If it is a text, add --text.",
+        "treefine: no.txt: There is no such file. To parse this as text, add --text.",
         "treefine: folder: This is a directory. Name a file in it.",
-        "treefine: dir/no.conllu: There is no such file. If it is a text, add --text.",
+        "treefine: dir/no.conllu: There is no such file. To parse this as text, add --text.",
     ]
 
 
@@ -143,7 +143,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_a_model_that_lacks_a_file_is_told(run, name):
+def test_a_missing_file_of_a_model_is_reported(run, name):
     Path("copy", name).unlink()
 
     message = failed(run, "a b", "--model", "copy")
@@ -154,7 +154,7 @@ def test_a_model_that_lacks_a_file_is_told(run, name):
 
 @pytest.mark.parametrize("name", DAMAGE)
 @pytest.mark.parametrize("content", [b"torn", b"", b"[1]", b"{}", b"\xff\0"], ids=["torn", "none", "list", "{}", "odd"])
-def test_a_model_with_a_damaged_or_foreign_file_is_told(run, name, content):
+def test_a_damaged_file_of_a_model_is_reported(run, name, content):
     Path("copy", name).write_bytes(content)
 
     message = failed(run, "a b", "--model", "copy")
@@ -163,13 +163,13 @@ def test_a_model_with_a_damaged_or_foreign_file_is_told(run, name, content):
     assert "Traceback" not in message
 
 
-def test_the_files_of_another_model_are_told(run):
+def test_a_config_of_the_wrong_kind_is_reported(run):
     shutil.copy("copy/segmenter/config.json", "copy/config.json")
 
     assert failed(run, "a b", "--model", "copy").startswith("copy/config.json: This is no config of a treefine model.")
 
 
-def test_an_unknown_model_is_told_with_the_known_ones(run, monkeypatch, tmp_path):
+def test_an_error_about_an_unknown_model_lists_the_bundled_ones(run, monkeypatch, tmp_path):
     assert failed(run, "a b", "--model", "klingon").startswith("There is no model 'klingon'.")
     (tmp_path / "bundled" / "en").mkdir(parents=True)
     (tmp_path / "bundled" / "en" / "config.json").touch()
@@ -191,7 +191,7 @@ def test_the_default_model_is_the_bundled_english_one(run, monkeypatch, tmp_path
     assert json.loads(result.stdout.splitlines()[0])["sent_id"] == "1"
 
 
-def test_a_model_without_a_segmenter_is_told(run):
+def test_text_for_a_model_without_a_segmenter_is_reported(run):
     shutil.rmtree("copy/segmenter")
 
     assert failed(run, "a b", "--model", "copy") == (
@@ -201,15 +201,17 @@ def test_a_model_without_a_segmenter_is_told(run):
 
 
 @pytest.mark.parametrize("output", ["no/such/out.conllu", "file/out.conllu", "file/"])
-def test_a_folder_that_cannot_be_written_is_told_before_the_model_is_read(run, output):
+def test_an_unwritable_output_is_reported_before_the_model_is_loaded(run, output):
     Path("file").touch()
 
     message = failed(run, "a.txt" if output == "file/" else "a b", "-o", output, "--model", "./nowhere", "--text")
 
-    assert message.startswith(("no/such/out.conllu: The output could", "file/out.conllu: The output could", "file: A"))
+    assert message.startswith(
+        ("no/such/out.conllu: The output could", "file/out.conllu: The output could", "file: An output")
+    )
 
 
-def test_a_folder_without_leave_to_write_is_told_before_the_model_is_read(run, monkeypatch):
+def test_missing_write_permission_is_reported_before_the_model_is_loaded(run, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)
 
     assert failed(run, "a b", "-o", "out.conllu", "--model", "./nowhere") == (
@@ -219,7 +221,7 @@ def test_a_folder_without_leave_to_write_is_told_before_the_model_is_read(run, m
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
 @pytest.mark.parametrize("shape", ["conllu", "tree"])
-def test_a_full_device_is_one_line(run, shape):
+def test_a_full_device_is_reported_in_one_line(run, shape):
     assert failed(run, "a b", "-o", "/dev/full", "--format", shape) == (
         "/dev/full: The output could not be written: No space left on device."
     )
@@ -230,7 +232,7 @@ def command(model, rest):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
-def test_standard_output_without_room_is_one_line(text_model):
+def test_a_full_standard_output_is_reported_in_one_line(text_model):
     done = subprocess.run(command(text_model, "'a b' > /dev/full"), shell=True, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (
@@ -239,7 +241,7 @@ def test_standard_output_without_room_is_one_line(text_model):
     )
 
 
-def test_a_reader_that_stops_early_is_no_error(text_model, tmp_path):
+def test_a_reader_that_stops_early_is_not_an_error(text_model, tmp_path):
     (tmp_path / "in.txt").write_text("' " * 800)
 
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a refinement changed: the counts, and the file of --changes."""
+"""The counts of changes made by refinement, and the file of --changes."""
 
 import gc
 import gzip
@@ -25,10 +25,10 @@ from treefine.parsing.parse import Parse
 from treefine.treebank.conllu import write_treebank
 from treefine.treebank.graph import Arcs
 
-# The file of --changes: each word whose arc changed, as a page, as JSON or between tabs
+# The file of --changes: each word whose arc changed, as HTML, JSON or TSV
 
 
-def test_each_change_is_a_row_between_tabs(run_refine, refiner):
+def test_tsv_has_a_row_per_change(run_refine, refiner):
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
 
     expected = [
@@ -61,9 +61,9 @@ def without_numbers(row):
     return {name: value for name, value in row.items() if name not in ("before", "after")}
 
 
-def test_json_is_one_document_with_the_counts_and_all_changes(run_refine):
+def test_json_has_the_counts_and_all_changes(run_refine):
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
-    told = summary(run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.json"))
+    printed = summary(run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.json"))
 
     document = json.loads(Path("changes.json").read_text())
 
@@ -73,8 +73,8 @@ def test_json_is_one_document_with_the_counts_and_all_changes(run_refine):
     assert [row["old_label"] for row in rows] == [row["old_label"] for row in expected]
     counts = document["summary"]
     assert counts["sentences"] == 10
-    assert f"10, {counts['changed_sentences']} of them changed" == told["sentences"]
-    assert str(counts["heads"]) == told["heads changed"]
+    assert f"10, {counts['changed_sentences']} of them changed" == printed["sentences"]
+    assert str(counts["heads"]) == printed["heads changed"]
     assert counts["heads"] + counts["labels"] == len(rows)
     moved = sum(counts["same_label"].values())
     replaced = sum(each["times"] for each in counts["other_head_and_label"])
@@ -82,25 +82,25 @@ def test_json_is_one_document_with_the_counts_and_all_changes(run_refine):
     assert sum(counts["converged"].values()) + sum(counts["not_converged"].values()) == 10
 
 
-def test_the_page_draws_the_changed_sentences_and_leaves_out_the_others(run_refine, refiner):
+def test_the_page_draws_only_the_changed_sentences(run_refine, refiner):
     parses = list(refiner.stream_parses(damaged(sample(10))))
     fixed = [each.sentence for each in parses if each.converged and each.steps[-1] == each.tree][:2]
     write_treebank([*damaged(sample(3)), *fixed], "some.conllu")
 
-    told = summary(run_refine("some.conllu", "-o", "out.conllu", "--changes", "changes.html"))
+    printed = summary(run_refine("some.conllu", "-o", "out.conllu", "--changes", "changes.html"))
 
     page = Path("changes.html").read_text()
     body = ElementTree.fromstring(page.partition("<body>")[2].join(["<body>", ""]).partition("</html>")[0])
     sections = body.findall(".//section")
-    assert told["sentences"] == f"{3 + len(fixed)}, {len(sections)} of them changed"
+    assert printed["sentences"] == f"{3 + len(fixed)}, {len(sections)} of them changed"
     assert [each.find("h2").text for each in sections] == [each.text for each in sample(3)]
     assert len(body.findall(".//figure/{http://www.w3.org/2000/svg}svg")) == len(sections) == 3
-    assert f"left out: {len(fixed)}." in page
+    assert f"{len(fixed)} sentence" in page
     table = {row.find("th").text: row.find("td").text for row in body.find(".//table").findall("tr")}
-    assert table["heads changed"] == told["heads changed"]
+    assert table["heads changed"] == printed["heads changed"]
 
 
-def test_a_sentence_of_the_page_has_its_number_its_place_and_its_changes(run_refine, refiner):
+def test_a_sentence_on_the_page_has_its_number_place_and_changes(run_refine, refiner):
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.html")
 
     page = Path("changes.html").read_text()
@@ -116,7 +116,7 @@ def test_a_sentence_of_the_page_has_its_number_its_place_and_its_changes(run_ref
         assert f"{change.head} {html.escape(head)}: {change.label}</td>" in section
 
 
-def test_a_drawing_too_wide_for_paper_is_there_with_one_word_a_line_too(run_refine, monkeypatch):
+def test_a_drawing_too_wide_for_paper_is_repeated_with_one_word_per_line(run_refine, monkeypatch):
     monkeypatch.setattr("treefine.drawing.html.PRINTED", 0)
 
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.html")
@@ -126,17 +126,17 @@ def test_a_drawing_too_wide_for_paper_is_there_with_one_word_a_line_too(run_refi
     assert "  * was: " in page
 
 
-def test_several_files_and_a_folder_have_one_file_of_changes(run_refine):
+def test_several_inputs_share_one_file_of_changes(run_refine):
     write_treebank(damaged(sample(12)[10:]), "more.conllu")
 
-    told = summary(run_refine("in.conllu", "more.conllu", "-o", "out/", "--changes", "changes.tsv"))
+    printed = summary(run_refine("in.conllu", "more.conllu", "-o", "out/", "--changes", "changes.tsv"))
 
     assert {row["file"] for row in rows_of("changes.tsv")} == {"in.conllu", "more.conllu"}
-    assert told["sentences"].startswith("12, ")
+    assert printed["sentences"].startswith("12, ")
     assert sorted(path.name for path in Path("out").iterdir()) == ["in.conllu", "more.conllu"]
 
 
-def test_every_output_can_have_a_file_of_changes_beside_it_which_may_be_packed(run_refine):
+def test_changes_can_be_written_with_every_output_and_compressed(run_refine):
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv")
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "packed.tsv.gz")
 
@@ -150,15 +150,15 @@ def test_every_output_can_have_a_file_of_changes_beside_it_which_may_be_packed(r
         assert Path(f"{number}.tsv").read_text() == Path("expected.tsv").read_text()
 
 
-def test_nothing_that_changed_is_a_file_without_changes(run_refine, refiner):
+def test_a_run_without_changes_writes_an_empty_list(run_refine, refiner):
     found = refiner.stream_parses(damaged(sample(10)))
     fixed = [each.sentence for each in found if each.converged and each.steps[-1] == each.tree]
     write_treebank(fixed, "fixed.conllu")
 
-    told = summary(run_refine("fixed.conllu", "-o", "out.conllu", "--changes", "none.json"))
+    printed = summary(run_refine("fixed.conllu", "-o", "out.conllu", "--changes", "none.json"))
 
-    assert told["sentences"] == f"{len(fixed)}, 0 of them changed"
-    assert told["converged"] == "100.0 % at step 1"
+    assert printed["sentences"] == f"{len(fixed)}, 0 of them changed"
+    assert printed["converged"] == "100.0 % at step 1"
     assert json.loads(Path("none.json").read_text())["changes"] == []
     assert Path("out.conllu").read_bytes() == Path("fixed.conllu").read_bytes()
 
@@ -168,25 +168,26 @@ def test_nothing_that_changed_is_a_file_without_changes(run_refine, refiner):
     [
         (
             ["--changes", "changes.csv"],
-            "changes.csv: The ending does not tell how to write the changes. Name a file that ends in .html, .json or "
+            "changes.csv: --changes cannot write this kind of file. Choose a file name that ends in .html, .json or "
             ".tsv.",
         ),
-        (["--changes", "-"], "-: The ending does not tell how to write the changes. Name a file that ends in .html"),
+        (["--changes", "-"], "-: --changes cannot write this kind of file. Choose a file name that ends in .html"),
         (
             ["--changes", "a.tsv", "--resume"],
-            "With --resume, --changes would lack the sentences that are done. Leave out one of them.",
+            "--changes cannot be combined with --resume: it would miss the sentences of the earlier run. Leave out one "
+            "of them.",
         ),
         (
             ["--changes", "no/a.tsv"],
             "no/a.tsv: The output could not be written: No such file or directory. Create the folder no first.",
         ),
         (["--changes", "folder.tsv"], "folder.tsv: This is a directory. Name a file to write."),
-        (["--changes", "linked.tsv"], "linked.tsv: The changes would take the place of the input or the output. Name"),
-        (["--changes", "./out.json"], "./out.json: The changes would take the place of the input or the output. Name"),
+        (["--changes", "linked.tsv"], "linked.tsv: The changes would overwrite the input or the output. Choose"),
+        (["--changes", "./out.json"], "./out.json: The changes would overwrite the input or the output. Choose"),
     ],
 )
-def test_a_file_of_changes_that_cannot_be_is_told_before_any_work(run_refine, arguments, message, monkeypatch):
-    monkeypatch.setattr("treefine.cli.parse.load_parser", None)  # it would be called with work
+def test_an_impossible_file_of_changes_is_reported_before_work_starts(run_refine, arguments, message, monkeypatch):
+    monkeypatch.setattr("treefine.cli.parse.load_parser", None)  # a call would fail
     Path("folder.tsv").mkdir()
     Path("linked.tsv").symlink_to("in.conllu")
 
@@ -194,7 +195,7 @@ def test_a_file_of_changes_that_cannot_be_is_told_before_any_work(run_refine, ar
     assert not Path("out.json").exists()
 
 
-def test_a_run_that_fails_leaves_no_file_of_changes(run_refine):
+def test_a_failed_run_writes_no_changes(run_refine):
     Path("torn.conllu").write_text(Path("in.conllu").read_text() + "1\ttorn\n")
     Path("changes.html").write_text("precious")
 
@@ -204,8 +205,8 @@ def test_a_run_that_fails_leaves_no_file_of_changes(run_refine):
     assert {path.name for path in Path().iterdir()} <= {"in.conllu", "torn.conllu", "changes.html", "out.json.part"}
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full is a device of Linux")
-def test_a_full_disk_is_told_with_the_name_of_the_file(run_refine, monkeypatch):
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+def test_a_full_disk_is_reported_with_the_name_of_the_file(run_refine, monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Path("/dev/full").open("wb", buffering=0))
 
     message = failed(run_refine, "in.conllu", "-o", "out.svg", "--changes", "changes.tsv")
@@ -213,7 +214,7 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(run_refine, monkeypatch):
     assert message == "changes.tsv: The changes could not be written: No space left on device."
 
 
-def test_nothing_in_a_label_acts_on_the_terminal(run_refine):
+def test_control_characters_in_labels_are_escaped(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "\x1b[2J"}), "odd.conllu")
 
     result = run_refine("odd.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
@@ -224,16 +225,16 @@ def test_nothing_in_a_label_acts_on_the_terminal(run_refine):
     assert "\x1b" not in Path("changes.tsv").read_text() + Path("changes.html").read_text()
 
 
-def test_counting_and_noting_hold_the_same_memory_for_any_number_of_sentences(refiner, tmp_path):
+def test_memory_does_not_grow_with_the_number_of_sentences(refiner, tmp_path):
     parses = [each for each in refiner.stream_parses(damaged(sample(3))) if each.changes]
 
     def held_after(times):
         changes = Changes(refiner.model.vocabulary.labels)
         tracemalloc.start()
-        with open_changes(str(tmp_path / "changes.html"), changes) as noted:
+        with open_changes(str(tmp_path / "changes.html"), changes) as add:
             for _ in range(times):
                 for parse in parses:
-                    noted(changes.add(parse, parse.initial))
+                    add(changes.add(parse, parse.initial))
             gc.collect()
             held, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()
@@ -245,7 +246,7 @@ def test_counting_and_noting_hold_the_same_memory_for_any_number_of_sentences(re
     assert held_after(20) < held_after(2) + written / 2
 
 
-# The counts: what is told as old is what the file has
+# The counts: old arcs and labels are reported as in the file
 
 
 KNOWN = ("nsubj", "obj", "root")
@@ -260,14 +261,14 @@ def parse(tree, read):
 
 
 def added(given, tree, names=None):
-    """The counts, and the parse as it is told."""
+    """Return the counts, and the parse with its changes."""
     (read,) = renamed(lambda sentences: (given for _ in sentences), KNOWN, names)([None])
     changes = Changes(KNOWN)
     return changes, changes.add(parse(tree, read), given)
 
 
 @pytest.mark.parametrize(
-    ("given", "labels", "names", "told", "read_as"),
+    ("given", "labels", "names", "expected", "read_as"),
     [
         (["nsubj", "root"], ["nsubj", "root"], {"nsubj": "_"}, [], {("nsubj", "_"): 1}),
         (["nsubj", "root"], ["obj", "root"], {"nsubj": "_"}, [(1, "nsubj", "obj", None)], {("nsubj", "_"): 1}),
@@ -281,40 +282,40 @@ def added(given, tree, names=None):
         ),
         (["prep", "root"], ["prep", "root"], None, [], {}),
     ],
-    ids=["not read, came back", "not read, changed", "read as another, came back", "newer name", "a person's own"],
+    ids=["ignored, kept", "ignored, changed", "read as another, kept", "newer name", "chosen by a user"],
 )
-def test_a_label_that_came_back_is_no_change_and_another_is_told_from_what_was_read(
-    given, labels, names, told, read_as
+def test_a_label_in_the_output_is_compared_with_the_file_or_the_label_that_was_read(
+    given, labels, names, expected, read_as
 ):
     heads = (2, 0, 2)[: len(given)]
 
     changes, parse = added(Arcs(heads, tuple(given)), Graph.of_words(heads, labels), names)
 
-    assert [(each.word, each.old_label, each.label, each.before) for each in parse.changes] == told
+    assert [(each.word, each.old_label, each.label, each.before) for each in parse.changes] == expected
     assert all(each.old_head == 2 for each in parse.changes)
-    assert changes.relabelled == Counter(each[1:3] for each in told)
-    assert changes.n_changed == bool(told)
+    assert changes.relabelled == Counter(each[1:3] for each in expected)
+    assert changes.n_changed == bool(expected)
     assert changes.read_as == read_as
 
 
-def test_a_blank_label_that_got_one_is_counted_apart_from_changes():
+def test_a_label_for_a_blank_one_is_not_counted_as_a_change():
     given = Arcs((2, 0, 1), ("_", "root", "_"))
 
-    changes, told = added(given, Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"]))
+    changes, parse = added(given, Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"]))
 
-    assert [(each.old_label, each.before) for each in told.changes] == [("_", None), ("_", None)]
+    assert [(each.old_label, each.before) for each in parse.changes] == [("_", None), ("_", None)]
     assert (changes.n_named, changes.n_heads, changes.n_added) == (2, 1, 0)
     assert (changes.relabelled, changes.replaced, changes.moved, changes.read_as) == ({}, {}, {}, {})
-    assert ("new labels", "2, of words that had a head alone") in changes.rows()
+    assert ("new labels", "2 on arcs that had no label") in changes.rows()
     assert changes.values()["new_labels"] == 2
-    assert told.changed_picture().changed == {3}  # its head: a label is drawn as if the new one had been there
+    assert parse.changed_picture().changed == {3}  # only its head: a new label is drawn as unchanged
 
 
 LABELS = st.sampled_from(["nsubj", "obj", "root", "dobj", "prep", "_"])
 
 
 @given(st.data())
-def test_what_is_told_leads_from_the_file_to_the_output_and_each_word_is_counted_once(data):
+def test_the_reported_changes_turn_the_input_into_the_output_and_each_is_counted_once(data):
     n_words = data.draw(st.integers(1, 6))
 
     def labels(of=LABELS):
@@ -325,9 +326,9 @@ def test_what_is_told_leads_from_the_file_to_the_output_and_each_word_is_counted
     tree = Graph.of_words(data.draw(random_heads(n_words)), labels(st.sampled_from(KNOWN)))
     names = data.draw(st.dictionaries(st.sampled_from(["nsubj", "obj", "prep"]), st.sampled_from([*KNOWN, "_"])))
 
-    changes, told = added(start, tree, names)
+    changes, parse = added(start, tree, names)
 
-    changed = {each.word: each for each in told.changes}
+    changed = {each.word: each for each in parse.changes}
     file = zip(*start, strict=True)
     for word, (old, new) in enumerate(zip(file, zip(*tree.arcs, strict=True), strict=True), start=1):
         if old == new:
@@ -336,7 +337,7 @@ def test_what_is_told_leads_from_the_file_to_the_output_and_each_word_is_counted
             change = changed[word]
             assert (change.old_head, change.head, change.label) == (old[0], *new)
             assert change.old_label in KNOWN or change.old_label == old[1]
-            assert (change.before is None) == (change.old_head is None or told.initial_confidences[word - 1] is None)
+            assert (change.before is None) == (change.old_head is None or parse.initial_confidences[word - 1] is None)
     counted = changes.moved.total() + changes.relabelled.total() + changes.replaced.total()
     assert counted + changes.n_added + changes.n_named == len(changed)
     assert changes.n_heads == sum(None is not each.old_head != each.head for each in changed.values())

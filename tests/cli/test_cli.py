@@ -1,4 +1,4 @@
-"""The commands as a user calls them; those that parse, analyse and train have files of their own."""
+"""The commands from the outside; parse, refine, analyse and train have separate test files."""
 
 import json
 import platform
@@ -19,7 +19,7 @@ from treefine import read_treebank
 
 @pytest.fixture
 def files(data, tmp_path, monkeypatch):
-    """A gold file, a good system, a system like it and a bad one, in the working folder."""
+    """Write a gold file, two good systems and a bad one to the working folder."""
     monkeypatch.chdir(tmp_path)
     sentences = list(read_treebank(data / "en_ewt-sample.conllu"))
     Path("gold.conllu").write_text(render(unpack(sentences)))
@@ -50,7 +50,7 @@ def test_evaluate_prints_labels_and_confusions_when_asked(files):
     assert re.match(r"gold head +system head +times\n[- ]+\n[A-Z]+ +[A-Z]+ +\d+\n", confused_heads)
 
 
-def test_evaluate_gives_the_same_as_json(files):
+def test_evaluate_prints_the_same_as_json(files):
     arguments = ("evaluate", "gold.conllu", "bad.conllu", "--labels", "--confusions", "3", "--json")
 
     result = json.loads(invoke(*arguments).stdout)
@@ -62,7 +62,7 @@ def test_evaluate_gives_the_same_as_json(files):
     assert len(result["confused_heads"]) == 3
 
 
-def test_compare_marks_the_best_and_what_is_like_it(files):
+def test_compare_marks_the_best_system_and_those_not_significantly_worse(files):
     out = invoke("compare", "gold.conllu", "bad.conllu", "good.conllu", "alike.conllu", "--samples", "500").stdout
 
     bad, good, alike = out.splitlines()[2:5]
@@ -88,7 +88,7 @@ def test_compare_prints_markdown_and_json(files):
     assert result["differences"][0]["p_randomisation"] == 1 / 201
 
 
-def test_systems_of_the_same_file_name_are_told_apart_by_their_paths(files):
+def test_compare_names_systems_with_the_same_file_name_by_their_paths(files):
     for folder in ("x", "y"):
         Path(folder).mkdir()
         Path(folder, "out.conllu").write_bytes(Path("good.conllu").read_bytes())
@@ -101,10 +101,10 @@ def test_systems_of_the_same_file_name_are_told_apart_by_their_paths(files):
 def test_validate_is_silent_about_valid_files(files):
     result = invoke("validate", "gold.conllu", "bad.conllu")
 
-    assert (result.stdout, result.stderr) == ("", "2 files, no faults\n")
+    assert (result.stdout, result.stderr) == ("", "2 files, no errors\n")
 
 
-def test_validate_gives_faults_as_json(files):
+def test_validate_prints_errors_as_json(files):
     Path("roots.conllu").write_text(Path("gold.conllu").read_text().replace("\t7\t", "\t0\t", 1))
 
     faults = json.loads(invoke("validate", "roots.conllu", "--json", code=1).stdout)
@@ -131,7 +131,7 @@ def test_convert_reads_and_writes_a_pipe(data):
     assert done.stderr.decode() == "CoNLL-U has no place for: 2 LEMMA, 1 POS, 1 FEAT, 1 FILLPRED, 1 PRED, 1 APRED\n"
 
 
-def test_a_reader_that_stops_early_is_no_error(data):
+def test_a_reader_that_stops_early_is_not_an_error(data):
     source = data / "en_ewt-sample.conllu"
     command = f"{sys.executable} -m treefine convert {source} - --to conllx | head -n 1"
 
@@ -156,7 +156,7 @@ def test_help_ends_with_two_examples_whose_options_exist(command):
             assert re.search(rf"^  {option}\b", out, re.MULTILINE), option
 
 
-def test_the_version_is_one_line_with_those_of_python_and_torch():
+def test_version_prints_the_versions_of_treefine_python_and_torch():
     import treefine
 
     python, torch = platform.python_version(), metadata.version("torch")
@@ -195,28 +195,28 @@ def bundled(tmp_path, monkeypatch):
     return folder
 
 
-def test_each_model_has_a_row_with_all_that_is_known_of_it(bundled):
+def test_models_prints_a_row_per_model(bundled):
     header, _, row = invoke("models").stdout.splitlines()
 
     assert header.split() == ["name", "language", "treebank", "licence", "encoder", "size", "scores"]
     assert row == "en    English   UD_English-EWT 2.3  CC BY-SA 4.0  small    2.0 MB  UAS 88.50, LAS 86.25"
 
 
-def test_the_same_is_given_as_json(bundled):
+def test_models_prints_the_same_as_json(bundled):
     (found,) = json.loads(invoke("models", "--json").stdout)
 
     size = sum(path.stat().st_size for path in bundled.rglob("*") if path.is_file())
     assert found == {"name": "en", "bytes": size, **ABOUT}
 
 
-def test_where_none_is_bundled_that_is_said(tmp_path, monkeypatch):
+def test_models_says_if_no_model_is_bundled(tmp_path, monkeypatch):
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path)
 
-    assert invoke("models").stdout == "No model is bundled.\n"
+    assert invoke("models").stdout == "This installation has no bundled models.\n"
     assert invoke("models", "--json").stdout == "[]\n"
 
 
-def test_a_damaged_description_is_told(bundled):
+def test_models_reports_a_damaged_description(bundled):
     (bundled / "en" / "about.json").write_text("{")
 
     assert "about.json:1: The file is damaged: it is no JSON." in failed(invoke, "models")
@@ -231,16 +231,16 @@ def test_listing_models_loads_no_torch():
     assert not {"torch", "numpy", "rich"} & {name.partition(".")[0] for name in done.stdout.split()}
 
 
-# serve, as far as it goes before it listens; tests/serving has the rest
+# serve, until it listens; tests/serving has the rest
 
 
 @pytest.fixture
 def no_server(monkeypatch):
-    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: pytest.fail("it listens"))
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: pytest.fail("the server started"))
 
 
 @pytest.mark.parametrize("name", ["uvicorn", "fastapi", "prometheus_client", "python_multipart"])
-def test_a_missing_package_is_answered_with_the_command_that_installs_it(monkeypatch, no_server, name):
+def test_an_error_about_a_missing_package_contains_the_command_to_install_it(monkeypatch, no_server, name):
     for module in [each for each in sys.modules if each.startswith("treefine.serving")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
@@ -248,7 +248,7 @@ def test_a_missing_package_is_answered_with_the_command_that_installs_it(monkeyp
     assert "pip install 'treefine[serve]'" in failed(invoke, "serve")
 
 
-def test_a_port_that_is_taken_is_told_before_any_model_is_read(monkeypatch, no_server):
+def test_a_port_in_use_is_reported_before_any_model_is_loaded(monkeypatch, no_server):
     monkeypatch.setattr("treefine.parsing.parser.Parser.from_pretrained", lambda *_, **__: pytest.fail("read"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -256,18 +256,18 @@ def test_a_port_that_is_taken_is_told_before_any_model_is_read(monkeypatch, no_s
         port = taken.getsockname()[1]
         message = failed(invoke, "serve", "--port", port)
 
-    assert message.startswith(f"Nothing can listen at 127.0.0.1:{port}: ")
-    assert message.endswith("Choose another with --port or --host.")
+    assert message.startswith(f"Cannot listen on 127.0.0.1:{port}: ")
+    assert message.endswith("Choose a different --port or --host.")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--model", "nope"], "There is no model 'nope'."),
-        (["--model", "en", "--model", "old/en"], "Two models are called 'en'. Give each a name of its own"),
+        (["--model", "en", "--model", "old/en"], "Two models have the name 'en'. Give each model a unique name"),
         (["--model", "=en"], "'=en' has no name."),
-        (["--host", "256.0.0.1"], "Nothing can listen at 256.0.0.1:8080: "),
+        (["--host", "256.0.0.1"], "Cannot listen on 256.0.0.1:8080: "),
     ],
 )
-def test_what_cannot_be_served_is_told_in_one_line(no_server, arguments, said):
+def test_serve_reports_wrong_options_in_one_line(no_server, arguments, said):
     assert said in failed(invoke, "serve", *arguments)

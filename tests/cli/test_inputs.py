@@ -1,4 +1,4 @@
-"""What an argument is, and what a file or a stream holds."""
+"""Detect whether an argument is a text or a file, and the format of files and streams."""
 
 import io
 import itertools
@@ -33,7 +33,7 @@ ROW = "1\tDogs" + "\t_" * 8 + "\n"
         ("x" * 5000, Input("", "x" * 5000, "text")),
     ],
 )
-def test_an_argument_is_a_file_if_there_is_one_and_else_a_text(tmp_path, monkeypatch, argument, expected):
+def test_an_argument_is_a_file_if_it_exists_and_otherwise_a_text(tmp_path, monkeypatch, argument, expected):
     monkeypatch.chdir(tmp_path)
     for name in ("here.txt", "here.conllx", "here"):
         Path(name).touch()
@@ -42,14 +42,14 @@ def test_an_argument_is_a_file_if_there_is_one_and_else_a_text(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("argument", ["notes.txt", "dir/x.conllu", "a.b.gz"])
-def test_the_name_of_a_file_that_is_not_there_is_no_text_unless_it_is_said_to_be(argument):
-    with pytest.raises(TreefineError, match=f"{argument}: There is no such file. If it is a text, add --text."):
+def test_a_missing_file_is_not_read_as_text_unless_the_user_says_so(argument):
+    with pytest.raises(TreefineError, match=f"{argument}: There is no such file. To parse this as text, add --text."):
         find_inputs([argument])
 
     assert find_inputs([argument], is_text=True) == [Input("", argument, "text")]
 
 
-def test_what_is_said_to_be_a_treebank_is_never_a_text():
+def test_an_argument_with_a_treebank_format_is_never_a_text():
     with pytest.raises(TreefineError, match="no such thing: There is no such file.$"):
         find_inputs(["no such thing"], kind="conllu")
 
@@ -58,7 +58,7 @@ def test_without_arguments_standard_input_is_read():
     assert find_inputs([]) == [Input("-")]
 
 
-def test_a_file_without_leave_to_read_is_told(tmp_path, monkeypatch):
+def test_a_file_without_read_permission_is_reported(tmp_path, monkeypatch):
     (tmp_path / "secret").touch()
     monkeypatch.setattr("os.access", lambda path, mode: False)
 
@@ -66,7 +66,7 @@ def test_a_file_without_leave_to_read_is_told(tmp_path, monkeypatch):
         find_inputs([str(tmp_path / "secret")])
 
 
-def test_the_size_is_known_of_files_alone(tmp_path):
+def test_the_size_is_unknown_if_an_input_is_a_stream(tmp_path):
     (tmp_path / "a").write_bytes(b"123")
 
     assert bytes_in([Input(str(tmp_path / "a")), Input("", "text")]) == 3
@@ -91,12 +91,12 @@ def test_the_size_is_known_of_files_alone(tmp_path):
         ("# " + "x" * 200_000 + "\n" + ROW, "text"),
     ],
 )
-def test_the_first_line_that_is_no_comment_tells_a_treebank(content, kind):
+def test_a_treebank_is_detected_by_its_first_line_after_comments(content, kind):
     assert reading._look(io.BytesIO(content.encode()))[0] == kind
 
 
 @given(st.binary(max_size=40), st.integers(1, 9))
-def test_what_was_looked_at_is_read_again_with_the_rest(content, size):
+def test_the_lines_read_for_detection_are_read_again_with_the_rest(content, size):
     stream = io.BytesIO(content)
     _, head = reading._look(stream)
 
@@ -107,7 +107,7 @@ def test_what_was_looked_at_is_read_again_with_the_rest(content, size):
 
 
 @given(st.text(), st.integers(1, 5))
-def test_a_text_is_decoded_the_same_wherever_it_is_cut(text, size):
+def test_decoding_does_not_depend_on_the_chunk_size(text, size):
     text = text.removeprefix("\ufeff")
     before, reading.TEXT_CHUNK = reading.TEXT_CHUNK, size
     try:
@@ -118,8 +118,8 @@ def test_a_text_is_decoded_the_same_wherever_it_is_cut(text, size):
     assert "".join(chunks) == text
 
 
-def test_a_pipe_with_a_name_is_read_once(tmp_path):
-    """Process substitution, as in `treefine parse <(unpack corpus)`, gives such a name."""
+def test_a_named_pipe_is_read_once(tmp_path):
+    """Process substitution, as in `treefine parse <(unpack corpus)`, passes a named pipe."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = Thread(target=pipe.write_text, args=["# sent_id = s\n" + ROW + "\n" + ROW + "\n"])
@@ -132,7 +132,7 @@ def test_a_pipe_with_a_name_is_read_once(tmp_path):
     assert (found[0].sentence.sent_id, found[0].sentence.path) == ("s", str(pipe))
 
 
-def test_a_name_that_is_nearly_that_of_a_file_is_asked_for(tmp_path, monkeypatch):
+def test_a_similar_file_name_is_suggested(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("sub").mkdir()
     Path("sub/theirs.conllu").touch()

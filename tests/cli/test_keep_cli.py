@@ -1,4 +1,4 @@
-"""What a person decided stays, and several trees of a sentence: the options --keep and --k of parse and refine."""
+"""The options --keep (decisions of a user) and --k (several trees per sentence) of parse and refine."""
 
 import json
 import re
@@ -14,16 +14,16 @@ from treefine.treebank.conllu import validate
 from treefine.treebank.graph import Arcs
 
 
-def sentences_of_some_words():
+def medium_sentences():
     return [each for each in sample() if 5 < len(each) < 20][:8]
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A model and a treebank of eight sentences in the working folder."""
+    """Save a model and a treebank of eight sentences in the working folder."""
     monkeypatch.chdir(tmp_path)
     Parser(tiny_model(decode=DecodeSettings(root_label="root")), device="cpu").save("model")
-    write_treebank(sentences_of_some_words(), "in.conllu")
+    write_treebank(medium_sentences(), "in.conllu")
 
 
 def marked(sentences, decided):
@@ -31,8 +31,8 @@ def marked(sentences, decided):
 
 
 @pytest.mark.parametrize("command", ["parse", "refine"])
-def test_marked_arcs_stay_and_the_marks_with_them(place, command):
-    sentences = sentences_of_some_words()
+def test_marked_arcs_and_their_marks_are_kept(place, command):
+    sentences = medium_sentences()
     decided = [Constraints(heads={1: 2}, labels={1: "obj"}, not_heads={3: [4]}) for _ in sentences]
     marked(sentences, decided)
 
@@ -46,8 +46,8 @@ def test_marked_arcs_stay_and_the_marks_with_them(place, command):
         assert "NotHead=4" in sentence.column(9)[2]
 
 
-def test_marks_may_be_left_unread(place):
-    sentences = sentences_of_some_words()
+def test_marks_can_be_ignored(place):
+    sentences = medium_sentences()
     marked(sentences, [Constraints(heads={1: 2}, labels={1: "obj"}) for _ in sentences])
 
     free = read(invoke("parse", "marked.conllu", "--model", "model", "--keep", "nothing").stdout)
@@ -56,8 +56,8 @@ def test_marks_may_be_left_unread(place):
     assert [each.graph for each in free] == [each.graph for each in plain]
 
 
-def test_blank_columns_are_filled_around_those_that_are_given(place):
-    sentences = sentences_of_some_words()
+def test_blank_heads_and_labels_are_filled_in_around_given_ones(place):
+    sentences = medium_sentences()
     partial = [
         each.with_arcs(
             Arcs(
@@ -77,8 +77,8 @@ def test_blank_columns_are_filled_around_those_that_are_given(place):
         assert all(old in ("_", new) for old, new in zip(given.labels, sentence.labels, strict=True))
 
 
-def test_decisions_that_cannot_hold_are_one_line_and_no_file_is_written(place):
-    sentences = sentences_of_some_words()
+def test_contradictory_decisions_are_reported_in_one_line_and_nothing_is_written(place):
+    sentences = medium_sentences()
     decided = [Constraints() for _ in sentences[1:]]
     marked(sentences, [*decided, Constraints(heads={1: 2, 2: 1})])
 
@@ -89,7 +89,7 @@ def test_decisions_that_cannot_hold_are_one_line_and_no_file_is_written(place):
     assert not Path("out.conllu").exists()
 
 
-def test_a_wrong_mark_is_told_with_its_line(place):
+def test_a_wrong_mark_is_reported_with_its_line(place):
     text = Path("in.conllu").read_text().splitlines()
     line = next(number for number, each in enumerate(text) if each.startswith("2\t"))
     cells = text[line].split("\t")
@@ -103,7 +103,7 @@ def test_a_wrong_mark_is_told_with_its_line(place):
     assert "Keep=Yes is not a valid mark. Write Keep=Arc" in message
 
 
-def test_several_trees_are_several_sentences_of_a_valid_treebank(place):
+def test_k_trees_are_k_sentences_of_a_valid_treebank(place):
     invoke("parse", "in.conllu", "--model", "model", "--k", "3", "-o", "out.conllu")
 
     found = list(read_treebank("out.conllu"))
@@ -118,13 +118,13 @@ def test_several_trees_are_several_sentences_of_a_valid_treebank(place):
     assert [each.graph for each in found[::3]] == [each.graph for each in first]
 
 
-def test_confidence_is_that_of_the_first_tree(place):
+def test_only_the_first_tree_has_a_confidence(place):
     found = read(invoke("parse", "in.conllu", "--model", "model", "--k", "2", "--confidence").stdout)
 
     assert all(("Conf=" in note) == (number % 2 == 0) for number, each in enumerate(found) for note in each.column(9))
 
 
-def test_json_has_trees_and_agreement_and_can_be_gone_on_with(place):
+def test_json_has_trees_and_agreement_and_can_be_resumed(place):
     invoke("parse", "in.conllu", "--model", "model", "--k", "3", "-o", "out.jsonl", "--resume")
 
     for line in Path("out.jsonl").read_text().splitlines():
@@ -138,10 +138,10 @@ def test_json_has_trees_and_agreement_and_can_be_gone_on_with(place):
 
 
 @pytest.mark.parametrize("shape", ["tree", "svg", "html"])
-def test_trees_are_drawn_one_after_the_other(place, shape):
+def test_all_trees_are_drawn(place, shape):
     drawn = invoke("parse", "in.conllu", "--model", "model", "--k", "2", "--format", shape).stdout
 
-    if shape == "html":  # wide drawings stand there for print as well
+    if shape == "html":  # wide drawings are repeated for print
         drawn = "".join(re.findall("<svg.*?</svg>", drawn, re.DOTALL))
     assert drawn.count("tree 1: probability ") == drawn.count("tree 2: probability ") == 8
 
@@ -149,16 +149,13 @@ def test_trees_are_drawn_one_after_the_other(place, shape):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["-o", "out.conllx"],
-            "CoNLL-X has no place for several trees of a sentence. Write CoNLL-U, or leave out --k.",
-        ),
-        (["-o", "out.conllu", "--resume"], "A treebank with several trees of a sentence cannot be gone on with."),
-        (["--review", "0.5"], "--review prints its list in place of the trees."),
-        (["--format", "svg", "--show-steps"], "Of --k and --show-steps only one can be drawn."),
+        (["-o", "out.conllx"], "CoNLL-X cannot hold several trees per sentence. Write CoNLL-U, or leave out --k."),
+        (["-o", "out.conllu", "--resume"], "A treebank with several trees per sentence cannot be resumed."),
+        (["--review", "0.5"], "--review prints a list instead of trees."),
+        (["--format", "svg", "--show-steps"], "--k and --show-steps cannot be drawn together."),
     ],
 )
-def test_what_does_not_go_together_is_told_before_work(place, options, message):
+def test_incompatible_options_are_reported_before_work_starts(place, options, message):
     assert failed(invoke, "parse", "in.conllu", "--model", "missing", "--k", "2", *options).startswith(message)
 
 
@@ -169,12 +166,12 @@ def test_what_does_not_go_together_is_told_before_work(place, options, message):
         ("refine", ["--label-map", "map.tsv", "-o", "out.conllu", "--changes", "map.tsv"]),
     ],
 )
-def test_no_output_takes_the_place_of_a_file_that_is_read(place, command, options):
-    write_treebank(sentences_of_some_words(), "other.conllu")
+def test_an_output_never_overwrites_an_input_file(place, command, options):
+    write_treebank(medium_sentences(), "other.conllu")
     Path("map.tsv").write_text("dobj\tobj\n")
     before = {name: Path(name).read_bytes() for name in ("other.conllu", "map.tsv")}
 
     message = failed(invoke, command, "in.conllu", "--model", "model", *options)
 
-    assert "The output would take the place of a file that is read. Name another output file." in message
+    assert "The output would overwrite an input file. Choose a different output file." in message
     assert {name: Path(name).read_bytes() for name in before} == before

@@ -1,4 +1,4 @@
-"""Tables of Parquet, as a user asks for them: read back with pyarrow, pandas and Polars."""
+"""Parquet tables from the command line, read back with pyarrow, pandas and Polars."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def run(text_model, tmp_path, monkeypatch):
 
 
 def rows(path):
-    """The rows of a file, which all three readers must find."""
+    """Return the rows of a file, on which all three readers must agree."""
     found = pyarrow.parquet.read_table(path).to_pylist()
     of_pandas = pandas.read_parquet(path).astype(object)
     assert of_pandas.where(of_pandas.notna(), None).to_dict("records") == found
@@ -55,12 +55,12 @@ def columns(path, *names):
 
 
 def without_names(found):
-    """The rows without what tells where a sentence came from."""
+    """Return the rows without the columns that name the origin of a sentence."""
     return [{name: cell for name, cell in row.items() if name not in ("file", "sent_id")} for row in found]
 
 
 @pytest.mark.parametrize(("options", "content"), [([], Content()), (["--confidence"], Content(confidence=True))])
-def test_a_text_gives_the_rows_of_the_parser(run, nlp, options, content):
+def test_a_text_becomes_the_rows_that_the_parser_returns(run, nlp, options, content):
     run("a.txt", "-o", "out.parquet", *options)
 
     assert without_names(rows("out.parquet")) == without_names(table_of(nlp(TEXT), content).to_pylist())
@@ -70,7 +70,7 @@ def test_a_text_gives_the_rows_of_the_parser(run, nlp, options, content):
 @pytest.mark.parametrize(
     ("kind", "name"), [("lines", "a.txt"), ("words", "words.txt"), ("conllu", "in.conllu"), ("text", "a.txt")]
 )
-def test_the_trees_are_those_of_the_treebank_that_the_same_command_writes(run, kind, name):
+def test_the_trees_of_a_table_are_those_of_a_treebank(run, kind, name):
     run(name, "--from", kind, "-o", "out.conllu")
     run(name, "--from", kind, "-o", "out.parquet")
     run(name, "--from", kind, "-o", "sure.parquet", "--confidence")
@@ -97,7 +97,7 @@ def test_every_format_and_construct_is_parsed_into_a_table(run, name):
     assert None not in after["head"]
 
 
-def test_several_inputs_go_into_one_table_or_each_into_its_own(run):
+def test_several_inputs_become_one_table_or_one_each(run):
     run("a.txt", "in.conllu", OTHER, "-o", "all.parquet")
     run("a.txt", "in.conllu", "-o", "each/", "--format", "parquet")
 
@@ -109,7 +109,7 @@ def test_several_inputs_go_into_one_table_or_each_into_its_own(run):
     assert apart == columns("all.parquet", "file", "form", "head")[: len(apart)]
 
 
-def test_the_best_trees_of_a_sentence_have_ranks(run):
+def test_k_best_trees_have_ranks(run):
     run("a.txt", "-o", "out.parquet", "--k", "2")
     run("a.txt", "-o", "out.json", "--k", "2")
 
@@ -122,7 +122,7 @@ def test_the_best_trees_of_a_sentence_have_ranks(run):
     ]
 
 
-def test_refine_tells_what_it_started_from_and_the_changes_are_those_of_its_file(run_refine):
+def test_a_table_of_refine_has_the_initial_arcs(run_refine):
     run_refine("in.conllu", "-o", "out.parquet", "--changes", "changes.tsv")
 
     given = [(head, label) for each in read_treebank("in.conllu") for head, label in zip(*each.arcs, strict=True)]
@@ -135,13 +135,13 @@ def test_refine_tells_what_it_started_from_and_the_changes_are_those_of_its_file
     assert changed == [[row[name] for name in ("sentence", "word", "head", "label")] for row in rows_of("changes.tsv")]
 
 
-def test_sentences_are_reviewed_beside_a_table(run):
+def test_review_works_with_a_table(run):
     listed = run("a.txt", "-o", "out.parquet", "--review", "1")
 
     assert listed.stdout.count("\n") == len(set(columns("out.parquet", "sentence")))
 
 
-def test_the_same_run_writes_the_same_bytes_and_says_what_it_was(run, text_model):
+def test_the_same_run_writes_the_same_bytes_and_records_its_options(run, text_model):
     run("a.txt", "-o", "out.parquet", "--steps", "2")
     run("a.txt", "-o", "again.parquet", "--steps", "2")
 
@@ -151,7 +151,7 @@ def test_the_same_run_writes_the_same_bytes_and_says_what_it_was(run, text_model
     assert (about["precision"], about["k"], about["keep"]) == ("float32", 1, "marked")
 
 
-def test_rows_are_written_in_groups_that_are_packed(tmp_path):
+def test_rows_are_written_in_compressed_groups(tmp_path):
     sentences = islice(chain.from_iterable(repeat(sample(60))), 3000)
 
     write_table(sentences, tmp_path / "out.parquet", Content())
@@ -164,7 +164,7 @@ def test_rows_are_written_in_groups_that_are_packed(tmp_path):
     assert polars.read_parquet(tmp_path / "out.parquet")["sentence"].max() == 3000
 
 
-def test_odd_strings_come_back_from_the_file(tmp_path):
+def test_unusual_strings_survive_the_round_trip(tmp_path):
     forms = ["x" * 100_000, "\x1b[1m", "\u2028", "é\u0301", "😀", "\ufeff", "_", '"', "NaN", "null", " "]
 
     write_table([Sentence.of_words(forms)], tmp_path / "out.parquet", Content())
@@ -172,10 +172,10 @@ def test_odd_strings_come_back_from_the_file(tmp_path):
     assert [row["form"] for row in rows(tmp_path / "out.parquet")] == forms
 
 
-def test_an_input_without_a_word_is_told_and_of_several_its_table_is_empty(run):
+def test_an_input_without_words_is_reported_and_gets_an_empty_table(run):
     Path("empty.txt").write_text("\n")
 
-    assert failed(run, "empty.txt", "-o", "out.parquet") == "empty.txt: There is no word in the text."
+    assert failed(run, "empty.txt", "-o", "out.parquet") == "empty.txt: The text contains no words."
     assert not Path("out.parquet").exists()
 
     run("empty.txt", "b.txt", "-o", "each/", "--format", "parquet", code=1)
@@ -186,14 +186,14 @@ def test_an_input_without_a_word_is_told_and_of_several_its_table_is_empty(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "parquet"], "A table goes into a file. Name one with -o, such as -o out.parquet."),
-        (["-o", "out.parquet.gz"], "out.parquet.gz: Parquet is packed already. Name it without .gz."),
-        (["-o", "out.parquet", "--resume"], "Only a file of sentences can be gone on with."),
-        (["-o", "out.parquet", "--show-steps"], "A table has no place for the steps of --show-steps."),
-        (["-o", "a.txt", "--format", "parquet"], "a.txt: The output would take the place of the input."),
+        (["--format", "parquet"], "A table cannot be printed. Name a file with -o, such as -o out.parquet."),
+        (["-o", "out.parquet.gz"], "out.parquet.gz: Parquet files are already compressed. Leave out .gz."),
+        (["-o", "out.parquet", "--resume"], "--resume cannot continue this kind of output."),
+        (["-o", "out.parquet", "--show-steps"], "A table cannot show refinement steps."),
+        (["-o", "a.txt", "--format", "parquet"], "a.txt: The output would overwrite the input."),
     ],
 )
-def test_what_cannot_be_a_table_is_told_before_work(run, arguments, message):
+def test_impossible_tables_are_reported_before_work_starts(run, arguments, message):
     assert failed(run, "a.txt", *arguments).startswith(message)
     assert Path("a.txt").read_text() == TEXT
 
@@ -201,11 +201,11 @@ def test_what_cannot_be_a_table_is_told_before_work(run, arguments, message):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["parse", "in.conllu", "-o", "out.parquet", "--model", "nowhere"],  # before any model is looked for
+        ["parse", "in.conllu", "-o", "out.parquet", "--model", "nowhere"],  # before the model is loaded
         ["convert", "in.conllu", "out.parquet"],
     ],
 )
-def test_without_pyarrow_the_command_that_installs_it_is_told_before_work(run, monkeypatch, arguments):
+def test_the_error_without_pyarrow_contains_the_command_to_install_it(run, monkeypatch, arguments):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
 
     assert failed(invoke, *arguments) == (
@@ -214,36 +214,36 @@ def test_without_pyarrow_the_command_that_installs_it_is_told_before_work(run, m
 
 
 @pytest.mark.parametrize("command", ["parse", "convert"])
-def test_a_fault_half_way_leaves_the_old_file_and_nothing_else(run, command):
+def test_an_error_half_way_leaves_only_the_old_file(run, command):
     Path("out.parquet").write_text("old")
     with Path("in.conllu").open("a") as file:
         file.write("1\tword\n\n")
     before = sorted(Path().iterdir())
 
-    told = failed(run, "in.conllu", *(["-o"] if command == "parse" else []), "out.parquet", command=command)
+    message = failed(run, "in.conllu", *(["-o"] if command == "parse" else []), "out.parquet", command=command)
 
-    assert re.match(r"in.conllu:\d+: .*The line must have 10 columns, not 2\.", told)
+    assert re.match(r"in.conllu:\d+: .*The line must have 10 columns, not 2\.", message)
     assert Path("out.parquet").read_text() == "old"
     assert sorted(Path().iterdir()) == before
 
 
-def test_a_full_disk_is_told_in_one_line(run):
+def test_a_full_disk_is_reported_in_one_line(run):
     if not Path("/dev/full").exists():
-        pytest.skip("no such device here")
+        pytest.skip("no /dev/full on this machine")
 
-    told = failed(run, "in.conllu", "-o", "/dev/full", "--format", "parquet")
+    message = failed(run, "in.conllu", "-o", "/dev/full", "--format", "parquet")
 
-    assert told == "/dev/full: The output could not be written: No space left on device."
+    assert message == "/dev/full: The output could not be written: No space left on device."
 
 
 @pytest.mark.parametrize("name", ["constructs.conllu", "penn.conllx", "german.conll09"])
-def test_a_treebank_is_converted_into_a_table_of_its_own_trees(run, name):
+def test_convert_writes_the_trees_of_a_treebank_as_a_table(run, name):
     run(DATA / name, "out.parquet", command="convert")
 
     assert rows("out.parquet") == to_table(read_treebank(DATA / name)).to_pylist()
 
 
-def test_what_a_table_has_no_place_for_is_counted(run):
+def test_convert_counts_what_a_table_cannot_hold(run):
     said = run(DATA / "constructs.conllu", "out.parquet", command="convert").stderr
 
     lines = (DATA / "constructs.conllu").read_text().splitlines()
@@ -263,7 +263,7 @@ def test_converting_into_a_table_loads_no_torch(tmp_path):
     assert pyarrow.parquet.read_metadata(tmp_path / "out.parquet").num_rows > 0
 
 
-def test_an_error_of_the_reader_of_sentences_is_not_hidden_by_the_writer(tmp_path):
+def test_the_writer_does_not_hide_an_error_of_the_reader(tmp_path):
     def broken():
         yield from sample(2)
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The commands parse and refine as a user calls them."""
+"""The parse and refine commands."""
 
 import lzma
 import shutil
@@ -22,7 +22,7 @@ INITIAL = ["empty", "syntr", "biaffine", "in.conllu", "tagger"]
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A folder with a model of each kind."""
+    """Save a model of each kind in a folder."""
     folder = tmp_path_factory.mktemp("models")
     Parser(tiny_model(), device="cpu").save(folder / "rngtr")
     Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu").save(folder / "tagger")
@@ -33,20 +33,20 @@ def saved(tmp_path_factory):
 
 @pytest.fixture
 def models(saved, tmp_path, monkeypatch):
-    """Work in a folder with a copy of these models and a treebank."""
+    """Change to a folder with a copy of these models and a treebank."""
     shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     write_treebank(sample(4), "in.conllu")
 
 
-def assert_nothing_but_the_tree_changed(before, after):
-    """Comments, order, lines and columns are as they were; DEPS follows the tree as `with_graph` has it."""
+def assert_only_the_tree_changed(before, after):
+    """Check that comments, order, lines and columns are unchanged; DEPS follows the tree, as in `with_graph`."""
     assert after == [old.with_graph(new.graph) for old, new in zip(before, after, strict=True)]
     assert all(new.graph.is_tree for new in after)
 
 
 @pytest.mark.parametrize("path", ud_files("it_partut/dev.conllu.xz"))
-def test_a_tiny_model_written_moved_and_loaded_parses_a_whole_treebank(path, models):
+def test_a_saved_and_moved_model_parses_a_whole_treebank(path, models):
     shutil.move("rngtr", "moved")
     command = [sys.executable, "-m", "treefine", "parse", "--model", "moved", "--device", "cpu", "--steps", "2"]
 
@@ -54,7 +54,7 @@ def test_a_tiny_model_written_moved_and_loaded_parses_a_whole_treebank(path, mod
 
     before, after = list(read_treebank(path)), list(read_treebank("out.conllu"))
     assert len(after) == 156
-    assert_nothing_but_the_tree_changed(before, after)
+    assert_only_the_tree_changed(before, after)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_tiny_model_written_moved_and_loaded_parses_a_whole_treebank(path, mod
         ),
     ],
 )
-def test_a_command_gives_what_the_parser_with_these_options_gives(models, command, arguments, options):
+def test_a_command_returns_the_trees_of_the_parser_with_the_same_options(models, command, arguments, options):
     out = invoke(command, "in.conllu", "--model", "rngtr", *arguments, "--device", "cpu").stdout
     from_stdin = invoke(command, "-", "--model", "rngtr", *arguments, input=Path("in.conllu").read_text()).stdout
 
@@ -87,18 +87,16 @@ def test_refine_and_parse_start_from_different_graphs(models):
 
 
 @pytest.mark.parametrize("name", ["constructs.conllu", "penn.conllx", "german.conll09"])
-def test_every_construct_of_every_format_is_written_as_it_is(models, name):
+def test_every_construct_of_every_format_is_kept(models, name):
     invoke("parse", "--model", "rngtr", DATA / name, "-o", f"out{Path(name).suffix}")
 
-    assert_nothing_but_the_tree_changed(
-        list(read_treebank(DATA / name)), list(read_treebank(f"out{Path(name).suffix}"))
-    )
+    assert_only_the_tree_changed(list(read_treebank(DATA / name)), list(read_treebank(f"out{Path(name).suffix}")))
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [("cut.conllu", lambda text: text.rstrip(b"\n")), ("in.conllu.xz", lzma.compress)],
-    ids=["no last blank line", "packed"],
+    ids=["no last blank line", "compressed"],
 )
 def test_no_sentence_is_lost(models, name, content):
     Path(name).write_bytes(content(Path("in.conllu").read_bytes()))
@@ -126,14 +124,14 @@ def test_no_sentence_is_lost(models, name, content):
         (["parse", "--model", "./nowhere", "in.conllu"], "./nowhere: There is no such model folder."),
     ],
 )
-def test_what_cannot_be_parsed_is_told(models, arguments, message):
+def test_bad_inputs_and_models_are_reported(models, arguments, message):
     Path("empty.conllu").touch()
     Path("empty.txt").touch()
 
     assert failed(invoke, *arguments) == message
 
 
-def test_a_damaged_model_and_a_device_that_is_not_there_are_told(models):
+def test_a_damaged_model_and_an_unknown_device_are_reported(models):
     device = failed(invoke, "parse", "--model", "rngtr", "--device", "abacus", "in.conllu")
     Path("rngtr/model.safetensors").write_bytes(b"torn")
     damaged = failed(invoke, "parse", "--model", "rngtr", "in.conllu")
@@ -143,13 +141,13 @@ def test_a_damaged_model_and_a_device_that_is_not_there_are_told(models):
     assert damaged.endswith("Copy or download it again.")
 
 
-def test_the_name_of_the_output_can_tell_another_format(models):
+def test_the_name_of_the_output_selects_its_format(models):
     invoke("parse", "--model", "rngtr", DATA / "penn.conllx", "-o", "out.conllu.gz")
 
     assert [s.forms for s in read_treebank("out.conllu.gz")] == [s.forms for s in read_treebank(DATA / "penn.conllx")]
 
 
-def test_words_one_sentence_a_line_are_parsed(models):
+def test_words_with_one_sentence_per_line_are_parsed(models):
     Path("in.txt").write_text("A dog barks .\n\nIt sleeps\n")
 
     out = invoke("parse", "--model", "tagger", "--from", "words", "in.txt").stdout
@@ -162,7 +160,7 @@ def test_words_one_sentence_a_line_are_parsed(models):
     assert from_stdin.stdout == out
 
 
-def test_a_blank_head_is_no_arc_for_refine_and_nothing_to_parse(models):
+def test_refine_reads_a_blank_head_as_no_arc_and_parse_ignores_it(models):
     lines = [line.split("\t") for line in Path("in.conllu").read_text().splitlines()]
     blank = "\n".join("\t".join([*c[:6], "_", "_", *c[8:]] if len(c) == 10 else c) for c in lines) + "\n"
 
@@ -172,22 +170,22 @@ def test_a_blank_head_is_no_arc_for_refine_and_nothing_to_parse(models):
     assert [s.graph for s in read(parsed)] == [
         s.graph for s in read(invoke("parse", "--model", "rngtr", "in.conllu").stdout)
     ]
-    assert refined == parsed  # without any head there is no graph to start from
+    assert refined == parsed  # without heads there is no initial graph
 
 
-def test_missing_tags_are_told_once(models):
+def test_missing_tags_are_reported_once(models):
     result = invoke("parse", "--model", "rngtr", "--from", "words", "-", input="A dog\nIt sleeps\n")
 
     assert result.stderr == (
         "treefine: warning: <stdin>:1: (1) There is no UPOS here, which the model was trained to read. "
         "Trees will be worse than they could be.\n"
     )
-    for tags in ([], ["--tags", "given"]):  # a model that predicts tags does not ask for them
+    for tags in ([], ["--tags", "given"]):  # a model that predicts tags does not need them
         assert invoke("parse", "--model", "tagger", *tags, "--from", "words", "-", input="A dog\n").stderr == ""
     assert invoke("parse", "--model", "rngtr", "in.conllu").stderr == ""
 
 
-def test_a_file_that_ends_within_a_line_is_told_and_nothing_is_written(models):
+def test_a_file_that_ends_within_a_line_is_reported_and_nothing_is_written(models):
     text = Path("in.conllu").read_text()
     Path("cut.conllu").write_text(text[: text.rindex("PUNCT")])
     Path("out.conllu").write_text("precious")
@@ -200,14 +198,14 @@ def test_a_file_that_ends_within_a_line_is_told_and_nothing_is_written(models):
     assert not list(Path().glob("*.tmp"))
 
 
-def test_a_file_that_ends_after_a_line_but_before_its_heads_is_told(models):
+def test_a_file_that_ends_within_a_sentence_is_reported(models):
     lines = Path("in.conllu").read_text().splitlines(keepends=True)
     Path("cut.conllu").write_text("".join(lines[:4]))
 
     assert "word 1) HEAD is 3 but the sentence has 1 word" in failed(invoke, "parse", "--model", "rngtr", "cut.conllu")
 
 
-def test_an_initial_file_of_other_sentences_is_told_and_nothing_is_written(models):
+def test_an_initial_file_of_different_sentences_is_reported_and_nothing_is_written(models):
     write_treebank(sample(3), "short.conllu")
 
     message = failed(invoke, "parse", "--model", "rngtr", "--initial", "short.conllu", "in.conllu", "-o", "out.conllu")
@@ -226,24 +224,24 @@ def test_an_initial_file_of_other_sentences_is_told_and_nothing_is_written(model
         (["--from", "csv"], "'csv' is not one of"),
     ],
 )
-def test_wrong_options_are_told_with_the_right_ones(models, command, option, message):
+def test_an_error_about_a_wrong_choice_lists_the_right_ones(models, command, option, message):
     assert message in invoke(command, "--model", "rngtr", *option, "in.conllu", code=2).stderr
 
 
-def test_what_the_format_of_the_output_has_no_place_for_is_told(models):
+def test_data_that_the_output_format_cannot_hold_is_reported(models):
     result = invoke("parse", "--model", "rngtr", DATA / "constructs.conllu", "-o", "out.conllx")
 
     assert result.stderr.startswith("CoNLL-X has no place for: ")
     assert "comments" in result.stderr
 
 
-def test_predicted_tags_find_their_column_in_the_format_of_the_output(models):
+def test_predicted_tags_are_written_to_the_columns_of_the_output_format(models):
     invoke("parse", "--model", "tagger", DATA / "german.conll09", "-o", "out.conllu")
 
     assert all("_" not in sentence.upos for sentence in read_treebank("out.conllu"))
 
 
-def test_a_closed_output_is_told(models):
+def test_a_closed_standard_output_is_reported(models):
     command = f"{sys.executable} -m treefine parse --model rngtr in.conllu >&-"
 
     done = subprocess.run(command, shell=True, capture_output=True, text=True)

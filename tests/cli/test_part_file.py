@@ -1,4 +1,4 @@
-"""A file that grows beside its target can be gone on with after any cut."""
+"""Part files can be resumed after an interruption at any byte."""
 
 import gzip
 import io
@@ -31,7 +31,7 @@ def names_in(folder):
 
 
 @given(contents=st.lists(conllu_files(), min_size=1, max_size=2), data=st.data())
-def test_a_treebank_cut_at_any_byte_is_gone_on_with_to_the_same_bytes(tmp_path_factory, contents, data):
+def test_a_treebank_cut_at_any_byte_is_resumed_to_the_same_bytes(tmp_path_factory, contents, data):
     target = tmp_path_factory.mktemp("part") / "out.conllu"
     sentences = [sentence for content in contents for sentence in read_treebank(io.BytesIO(content))]
     whole = "".join(texts_in_file(sentences)).encode()
@@ -44,7 +44,7 @@ def test_a_treebank_cut_at_any_byte_is_gone_on_with_to_the_same_bytes(tmp_path_f
     assert names_in(target.parent) == ["out.conllu"]
 
 
-def test_what_stands_before_a_second_file_is_left_out_after_a_cut_as_well(tmp_path):
+def test_blank_lines_before_a_second_file_are_also_dropped_after_a_resume(tmp_path):
     second = list(read_treebank(io.BytesIO(b"\xef\xbb\xbf\n" + WHOLE)))
     whole = "".join(texts_in_file([*SENTENCES, *second])).encode()
     (tmp_path / "out.part").write_bytes(WHOLE + SENTENCES[0].to_text().encode())
@@ -54,7 +54,7 @@ def test_what_stands_before_a_second_file_is_left_out_after_a_cut_as_well(tmp_pa
 
 
 @given(texts=st.lists(st.text(), min_size=1, max_size=4), data=st.data())
-def test_json_lines_cut_at_any_byte_are_gone_on_with_to_the_same_bytes(tmp_path_factory, texts, data):
+def test_json_lines_cut_at_any_byte_are_resumed_to_the_same_bytes(tmp_path_factory, texts, data):
     target = tmp_path_factory.mktemp("part") / "out.json"
     lines = [json.dumps({"words": [{"form": text}]}) + "\n" for text in texts]
     whole = "".join(lines).encode()
@@ -68,7 +68,7 @@ def test_json_lines_cut_at_any_byte_are_gone_on_with_to_the_same_bytes(tmp_path_
     assert target.read_bytes() == whole
 
 
-def test_whole_sentences_are_not_written_again_but_for_the_last(tmp_path):
+def test_only_the_last_complete_sentence_is_written_again(tmp_path):
     (tmp_path / "out.part").write_bytes(WHOLE[:-3])
 
     assert write(tmp_path / "out", SENTENCES, is_resumed=True) == 1
@@ -81,7 +81,7 @@ def test_without_resume_an_old_part_is_replaced(tmp_path):
     assert (tmp_path / "out").read_bytes() == WHOLE
 
 
-def test_a_packed_file_is_packed_at_the_end_and_always_to_the_same_bytes(tmp_path):
+def test_a_compressed_file_has_the_same_bytes_after_a_resume(tmp_path):
     write(tmp_path / "once.gz", SENTENCES, is_resumed=False)
     (tmp_path / "twice.gz.part").write_bytes(WHOLE[:-3])
     write(tmp_path / "twice.gz", SENTENCES, is_resumed=True)
@@ -91,7 +91,7 @@ def test_a_packed_file_is_packed_at_the_end_and_always_to_the_same_bytes(tmp_pat
     assert names_in(tmp_path) == ["once.gz", "twice.gz"]
 
 
-def test_a_link_stays_and_the_file_it_names_keeps_its_mode(tmp_path):
+def test_a_link_stays_and_its_target_keeps_its_mode(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "real").chmod(0o640)
     (tmp_path / "link").symlink_to("real")
@@ -106,18 +106,18 @@ def test_a_link_stays_and_the_file_it_names_keeps_its_mode(tmp_path):
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        ([*SENTENCES[:2], SENTENCES[0]], "Sentence 3 is not that of the input."),
-        (SENTENCES[:2], "It holds 3 sentences, and the input fewer."),
+        ([*SENTENCES[:2], SENTENCES[0]], "Sentence 3 differs from the input."),
+        (SENTENCES[:2], "The file has 3 sentences, but the input has fewer."),
     ],
 )
-def test_a_part_of_other_or_more_sentences_is_refused_and_stays(tmp_path, sentences, message):
+def test_a_part_file_of_different_sentences_is_rejected_and_stays(tmp_path, sentences, message):
     (tmp_path / "out.part").write_bytes(WHOLE)
 
     with pytest.raises(AlignmentError) as error:
         write(tmp_path / "out", sentences, is_resumed=True)
 
-    way_out = "Is it of another input or model? Run again without --resume to start anew."
-    assert str(error.value) == f"{tmp_path}/out.part: {message} {way_out}"
+    hint = "It may belong to a different input or model. To start over, run again without --resume."
+    assert str(error.value) == f"{tmp_path}/out.part: {message} {hint}"
     assert (tmp_path / "out.part").read_bytes() == WHOLE
     assert not (tmp_path / "out").exists()
 
@@ -126,14 +126,14 @@ def test_a_part_of_other_or_more_sentences_is_refused_and_stays(tmp_path, senten
     ("error", "message"),
     [
         (
-            TreebankError("Bad.", hint="Mend it."),
-            "Bad. Mend it. What is done is in out.part: run again with --resume to go on.",
+            TreebankError("Bad.", hint="Fix it."),
+            "Bad. Fix it. The finished sentences are in out.part. To continue, run again with --resume.",
         ),
-        (AlignmentError("Other words."), "Other words."),  # after which a resume would not help
-        (RuntimeError("A fault of ours."), "A fault of ours."),
+        (AlignmentError("Different words."), "Different words."),  # resuming would not help
+        (RuntimeError("A bug."), "A bug."),
     ],
 )
-def test_an_error_on_the_way_leaves_the_part_and_says_how_to_go_on(tmp_path, error, message):
+def test_an_error_leaves_the_part_file_and_says_how_to_resume(tmp_path, error, message):
     def fail():
         with open_part(tmp_path / "out", is_json=False, is_resumed=False) as part:
             part.write(SENTENCES[0].to_text())
@@ -147,7 +147,7 @@ def test_an_error_on_the_way_leaves_the_part_and_says_how_to_go_on(tmp_path, err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk_leaves_the_part_and_says_how_to_go_on(tmp_path):
+def test_a_full_disk_leaves_the_part_file_and_says_how_to_resume(tmp_path):
     sentences = SENTENCES * 1000
 
     with pytest.raises(TreebankError) as error, full_disk(20_000):
@@ -156,17 +156,17 @@ def test_a_full_disk_leaves_the_part_and_says_how_to_go_on(tmp_path):
 
     assert str(error.value) == (
         f"{tmp_path}/out: The output could not be written: File too large. "
-        "What is done is in out.part: run again with --resume to go on."
+        "The finished sentences are in out.part. To continue, run again with --resume."
     )
     assert (tmp_path / "out").read_bytes() == "".join(texts_in_file(sentences)).encode()
 
 
 @pytest.mark.parametrize("is_resumed", [True, False])
-def test_a_second_run_on_the_same_file_is_refused_and_does_no_harm(tmp_path, is_resumed):
+def test_a_second_run_on_the_same_file_fails_and_changes_nothing(tmp_path, is_resumed):
     with open_part(tmp_path / "out", is_json=False, is_resumed=False) as part:
         for text in texts_in_file(SENTENCES):
             part.write(text)
-        with pytest.raises(TreefineError, match="out: Another run is writing this file. Wait for its end") as error:
+        with pytest.raises(TreefineError, match="out: Another run is writing this file. Wait until it ends") as error:
             write(tmp_path / "out", SENTENCES, is_resumed=is_resumed)
 
     assert "--resume" in str(error.value)
@@ -174,15 +174,15 @@ def test_a_second_run_on_the_same_file_is_refused_and_does_no_harm(tmp_path, is_
     write(tmp_path / "out", SENTENCES, is_resumed=False)
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path):
+def test_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(TreebankError, match="No such file or directory. Create the folder .*/no first."):
         write(tmp_path / "no" / "out", SENTENCES, is_resumed=False)
 
 
 @pytest.mark.parametrize(
-    "error", [TreebankError("Bad."), AlignmentError("Other words."), RuntimeError("Ours."), SystemExit("Now.")]
+    "error", [TreebankError("Bad."), AlignmentError("Different words."), RuntimeError("A bug."), SystemExit("Now.")]
 )
-def test_no_error_whatever_leaves_an_empty_part(tmp_path, error):
+def test_no_error_leaves_an_empty_part_file(tmp_path, error):
     before = str(error)
 
     with pytest.raises(type(error)) as raised, open_part(tmp_path / "out", is_json=False, is_resumed=False):

@@ -1,4 +1,4 @@
-"""The command refine: a better file, what it tells, and labels and words of another parser."""
+"""The refine command: its output, its summary, and input with different labels and words."""
 
 import gzip
 import json
@@ -14,43 +14,43 @@ from treefine import Graph, Parser, read_treebank
 from treefine.treebank.conllu import write_treebank
 
 
-def test_the_summary_counts_what_changed_and_tells_the_most_frequent_labels_and_the_steps(run_refine, refiner):
-    told = summary(run_refine("in.conllu", "-o", "out.conllu"))
+def test_the_summary_has_the_changes_the_most_frequent_labels_and_the_steps(run_refine, refiner):
+    printed = summary(run_refine("in.conllu", "-o", "out.conllu"))
 
     before, after = list(read_treebank("in.conllu")), list(read_treebank("out.conllu"))
     words = [(a, b) for old, new in zip(before, after, strict=True) for a, b in zip(old.words, new.words, strict=True)]
     n_changed = sum(old.graph != new.graph for old, new in zip(before, after, strict=True))
     n_labels = sum(a.head == b.head and a.label != b.label for a, b in words)
-    assert told["sentences"] == f"10, {n_changed} of them changed"
-    assert told["words"] == str(len(words))
-    assert told["heads changed"] == str(sum(a.head != b.head for a, b in words))
-    assert told["labels changed"] == f"{n_labels}, of words with the same head"
-    first = told["old and new label"].split(", ")[0]
+    assert printed["sentences"] == f"10, {n_changed} of them changed"
+    assert printed["words"] == str(len(words))
+    assert printed["heads changed"] == str(sum(a.head != b.head for a, b in words))
+    assert printed["labels changed"] == f"{n_labels} on words that kept their head"
+    first = printed["old and new label"].split(", ")[0]
     old, new, number = re.fullmatch(r"(\S+) → (\S+) (\d+)", first).groups()
     assert sum((a.label, b.label) == (old, new) for a, b in words) == int(number)
-    assert re.search(r", and \d+ more$", told["old and new label"])
+    assert re.search(r", and \d+ more$", printed["old and new label"])
     parses = list(refiner.stream_parses(damaged(sample(10))))
     last = max(len(each.steps) for each in parses)
     n_open = sum(not each.converged for each in parses)
     assert n_open
-    assert told["converged"].endswith(f"{10 * n_open}.0 % not within {last} steps")
-    shares = [float(share) for share in re.findall(r"([\d.]+) %", told["converged"])]
+    assert printed["converged"].endswith(f"{10 * n_open}.0 % not within {last} steps")
+    shares = [float(share) for share in re.findall(r"([\d.]+) %", printed["converged"])]
     assert sum(shares) == pytest.approx(100)
 
 
-def test_the_summary_tells_at_which_step_the_sentences_were_sure_enough(run_refine, refiner):
-    told = summary(run_refine("in.conllu", "-o", "out.conllu", "--stop-above", 0))["converged"]
+def test_the_summary_shows_at_which_step_sentences_were_confident_enough(run_refine, refiner):
+    printed = summary(run_refine("in.conllu", "-o", "out.conllu", "--stop-above", 0))["converged"]
 
     n_converged = sum(len(each.steps) == 1 for each in refiner.stream_parses(damaged(sample(10))))
-    assert told.endswith(f"{10 * (10 - n_converged)}.0 % sure enough at step 1")
+    assert printed.endswith(f"{10 * (10 - n_converged)}.0 % confident enough at step 1")
     assert n_converged < 10
 
 
-def test_a_parse_without_refinement_has_no_summary(run_refine):
+def test_parse_prints_no_summary(run_refine):
     assert run_refine("in.conllu", "-o", "out.conllu", command="parse").stderr == ""
 
 
-def test_the_trees_are_those_of_the_parser_with_a_file_of_changes_without_and_in_place(run_refine, refiner):
+def test_the_trees_do_not_depend_on_changes_or_the_output_file(run_refine, refiner):
     expected = "".join(each.to_text() for each in refiner.stream(read_treebank("in.conllu")))
 
     plain = run_refine("in.conllu").stdout
@@ -60,31 +60,31 @@ def test_the_trees_are_those_of_the_parser_with_a_file_of_changes_without_and_in
     assert plain == Path("out.conllu").read_text() == Path("in.conllu").read_text() == expected
 
 
-def test_older_labels_are_read_by_their_newer_names_and_told(run_refine):
+def test_older_labels_are_read_under_their_newer_names_and_reported(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), OLDER), "older.conllu")
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv")
 
-    told = summary(run_refine("older.conllu", "-o", "renamed.conllu", "--changes", "changes.json"))
+    printed = summary(run_refine("older.conllu", "-o", "renamed.conllu", "--changes", "changes.json"))
 
     assert Path("renamed.conllu").read_text() == Path("out.conllu").read_text()
     n_objects = sum(sentence.labels.count("obj") for sentence in read_treebank("in.conllu"))
-    assert f"dobj → obj {n_objects}" in told["labels renamed"]
+    assert f"dobj → obj {n_objects}" in printed["labels renamed"]
     document = json.loads(Path("changes.json").read_text())
-    assert len(document["changes"]) == len(rows_of("expected.tsv"))  # a newer name is no change
+    assert len(document["changes"]) == len(rows_of("expected.tsv"))  # a newer name is not a change
     assert document["summary"]["read_as"]["dobj"] == "obj"
 
 
-def test_a_label_that_the_model_cannot_read_is_told(run_refine):
+def test_labels_unknown_to_the_model_are_reported(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
 
-    told = summary(run_refine("other.conllu", "-o", "out.conllu"))
+    printed = summary(run_refine("other.conllu", "-o", "out.conllu"))
 
     n_cases = sum(sentence.labels.count("case") for sentence in read_treebank("in.conllu"))
-    assert told["labels not read"] == f"prep {n_cases}"
-    assert "labels renamed" not in told
+    assert printed["labels ignored"] == f"prep {n_cases}"
+    assert "labels renamed" not in printed
 
 
-def test_a_label_map_goes_before_the_names_that_are_known(run_refine):
+def test_a_label_map_overrides_the_built_in_names(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
     Path("labels.tsv").write_text("prep\tcase\n")
     expected = run_refine("in.conllu", "--steps", 1).stdout
@@ -96,7 +96,7 @@ def test_a_label_map_goes_before_the_names_that_are_known(run_refine):
     assert run_refine("other.conllu", "--steps", 1).stdout != expected
 
 
-def test_parse_reads_the_labels_of_an_initial_file_in_the_same_way(run_refine):
+def test_parse_reads_the_labels_of_an_initial_file_like_refine(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), OLDER | {"case": "prep"}), "other.conllu")
     Path("labels.tsv").write_text("prep\tcase\n")
     options = ("in.conllu", "--initial", "other.conllu", "--steps", 1)
@@ -108,7 +108,7 @@ def test_parse_reads_the_labels_of_an_initial_file_in_the_same_way(run_refine):
     assert run_refine(*options, command="parse").stdout != refined
 
 
-def test_faults_of_a_label_map_are_told(run_refine):
+def test_errors_in_a_label_map_are_reported(run_refine):
     Path("labels.tsv").write_text("prep\tcase\npobj nmod\n")
 
     assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv").startswith(
@@ -116,11 +116,11 @@ def test_faults_of_a_label_map_are_told(run_refine):
     )
     assert failed(run_refine, "in.conllu", "--label-map", "none.tsv") == "none.tsv: There is no such file."
     assert failed(run_refine, "in.conllu", "--label-map", "labels.tsv", command="parse") == (
-        "--label-map is for the trees of a file. Name one with --initial."
+        "--label-map needs a file of initial trees. Name one with --initial FILE."
     )
 
 
-def test_words_that_are_cut_otherwise_are_parsed_from_the_arcs_they_share(run_refine, refine_model):
+def test_words_with_different_segmentation_start_from_the_arcs_they_share(run_refine, refine_model):
     whole = [each for each in sample(10) if "n't" in each.forms][:1] or sample(1)
     write_treebank(whole, "words.conllu")
     form = whole[0].forms
@@ -140,16 +140,18 @@ def words_of(path):
     return [(sentence.number, word) for sentence in read_treebank(path) for word in sentence.words]
 
 
-def told_words(path):
+def changed_words(path):
     return {(int(row["sentence"]), int(row["word"])): row for row in rows_of(path)}
 
 
-def test_labels_that_are_not_to_be_read_are_told_as_the_file_has_them(run_refine):
+def test_ignored_labels_are_reported_as_in_the_file(run_refine):
     Path("labels.tsv").write_text("obl\t_\npunct\t_\n")
 
-    told = summary(run_refine("in.conllu", "-o", "out.conllu", "--label-map", "labels.tsv", "--changes", "changes.tsv"))
+    printed = summary(
+        run_refine("in.conllu", "-o", "out.conllu", "--label-map", "labels.tsv", "--changes", "changes.tsv")
+    )
 
-    rows, n_unread = told_words("changes.tsv"), 0
+    rows, n_unread = changed_words("changes.tsv"), 0
     for (sentence, old), (_, new) in zip(words_of("in.conllu"), words_of("out.conllu"), strict=True):
         row = rows.pop((sentence, old.number), None)
         assert (row is None) == ((old.head, old.label) == (new.head, new.label))
@@ -159,25 +161,25 @@ def test_labels_that_are_not_to_be_read_are_told_as_the_file_has_them(run_refine
             n_unread += row["before"] == "_"
     assert not rows
     assert n_unread > 5
-    assert told["labels not read"].startswith("obl ")
-    assert "new labels" not in told
+    assert printed["labels ignored"].startswith("obl ")
+    assert "new labels" not in printed
 
 
 @pytest.mark.parametrize(
     ("columns", "row", "count", "cell"),
     [
-        (slice(7, 8), ("_", "_"), ("new labels", "of words that had a head alone"), ": no label</td>"),
-        (slice(6, 8), ("_", "_"), ("new arcs", "of words that had none"), ">no arc</td>"),
+        (slice(7, 8), ("_", "_"), ("new labels", "on arcs that had no label"), ": no label</td>"),
+        (slice(6, 8), ("_", "_"), ("new arcs", "on words that had no arc"), ">no arc</td>"),
     ],
     ids=["labels", "heads and labels"],
 )
-def test_what_was_blank_is_counted_apart_from_what_changed(run_refine, columns, row, count, cell):
+def test_new_arcs_and_labels_are_not_counted_as_changes(run_refine, columns, row, count, cell):
     lines = [line.split("\t") for line in Path("in.conllu").read_text().splitlines()]
     for line in lines:
         line[columns] = ["_"] * len(line[columns])
     blank = "\n".join(map("\t".join, lines)) + "\n"
 
-    told = summary(run_refine("-", "--changes", "changes.tsv", input=blank))
+    printed = summary(run_refine("-", "--changes", "changes.tsv", input=blank))
     run_refine("-", "--changes", "changes.html", input=blank)
 
     n_words = sum(map(len, sample(10)))
@@ -185,34 +187,36 @@ def test_what_was_blank_is_counted_apart_from_what_changed(run_refine, columns, 
     is_head_blank = columns.start == 6
     n_moved = 0 if is_head_blank else sum(each["old_head"] != each["head"] for each in rows)
     name, words = count
-    assert told[name] == f"{n_words}, {words}"
-    assert told["labels changed"].startswith("0,")
-    assert told["heads changed"] == str(n_moved)
+    assert printed[name] == f"{n_words} {words}"
+    assert printed["labels changed"].startswith("0 ")
+    assert printed["heads changed"] == str(n_moved)
     assert bool(n_moved) != is_head_blank
-    assert not {"old and new label", "head alone", "labels not read", "new arcs", "new labels"} - {name} & set(told)
+    assert not {"old and new label", "only the head", "labels ignored", "new arcs", "new labels"} - {name} & set(
+        printed
+    )
     assert len(rows) == n_words
     assert {(each["file"], each["old_label"], each["before"]) for each in rows} == {("<stdin>", *row)}
     assert {each["old_head"] == "_" for each in rows} == {is_head_blank}
     assert Path("changes.html").read_text().count(cell) == n_words
 
 
-def test_after_a_resume_only_the_labels_of_this_run_are_told(run_refine):
+def test_after_a_resume_only_the_labels_of_this_run_are_reported(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "prep"}), "other.conllu")
     whole = run_refine("other.conllu").stdout
     done = list(read_treebank("other.conllu"))[:8]
     Path("out.conllu.part").write_text("\n\n".join(whole.split("\n\n")[:8]) + "\n\n")
 
-    told = summary(run_refine("other.conllu", "-o", "out.conllu", "--resume"))
+    printed = summary(run_refine("other.conllu", "-o", "out.conllu", "--resume"))
 
     n_left = sum(each.labels.count("prep") for each in list(read_treebank("other.conllu"))[len(done) - 1 :])
     assert n_left
-    assert told["sentences"].startswith("3, ")  # the last whole one is parsed again
-    assert told["labels not read"] == f"prep {n_left}"
+    assert printed["sentences"].startswith("3, ")  # the last complete one is parsed again
+    assert printed["labels ignored"] == f"prep {n_left}"
     assert Path("out.conllu").read_text() == whole
 
 
 @pytest.mark.parametrize("fault", ["other words", "too short", "too long"])
-def test_an_initial_file_that_does_not_fit_leaves_no_file_behind(run_refine, fault):
+def test_an_initial_file_of_other_text_leaves_no_output(run_refine, fault):
     other = {"other words": [*sample(1), sample(4)[3]], "too short": sample(1), "too long": sample(3)}[fault]
     write_treebank(sample(2), "words.conllu")
     write_treebank(other, "theirs.conllu")
@@ -223,7 +227,7 @@ def test_an_initial_file_that_does_not_fit_leaves_no_file_behind(run_refine, fau
 
 
 @pytest.mark.parametrize("command", ["refine", "parse"])
-def test_standard_input_may_be_packed(run_refine, command):
+def test_standard_input_can_be_compressed(run_refine, command):
     content = Path("in.conllu").read_bytes()
 
     packed = run_refine("-", command=command, input=gzip.compress(content))

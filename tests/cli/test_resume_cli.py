@@ -1,4 +1,4 @@
-"""A run that was cut off is gone on with, as a user calls it; the result is that of a run that was not."""
+"""A resumed run has the same result as an uninterrupted one."""
 
 import lzma
 import random
@@ -37,16 +37,16 @@ KINDS = {
     "confidence": ("in.txt", "--from", "words", "-o", "out.conllu", "--confidence"),
     "json": ("in.txt", "--from", "words", "-o", "out.json"),
     "text": ("short.txt", "-o", "out.json"),
-    "packed": ("in.txt", "--from", "words", "-o", "out.json.xz"),
+    "compressed": ("in.txt", "--from", "words", "-o", "out.json.xz"),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_was_cut_off_anywhere_ends_with_the_same_bytes(run, kind):
+def test_a_resumed_run_writes_the_same_bytes(run, kind):
     *_, name = (each for each in KINDS[kind] if each.startswith("out."))
     run(*KINDS[kind])
     whole = Path(name).read_bytes()
-    plain = lzma.decompress(whole) if kind == "packed" else whole
+    plain = lzma.decompress(whole) if kind == "compressed" else whole
 
     for cut in (1, len(plain) // 2, len(plain)):
         Path(name).unlink()
@@ -59,7 +59,7 @@ def test_a_run_that_was_cut_off_anywhere_ends_with_the_same_bytes(run, kind):
 @pytest.mark.parametrize(
     ("command", "options"), [("refine", ["-o", "out.json"]), ("parse", ["--initial", "in.conllu", "-o", "out.conllu"])]
 )
-def test_a_run_with_initial_trees_is_gone_on_with_too(run, command, options):
+def test_a_run_with_initial_trees_can_be_resumed(run, command, options):
     write_treebank(sample(12), "in.conllu")
     run("in.conllu", *options, command=command)
     output = Path(options[-1])
@@ -77,19 +77,19 @@ def test_skipped_sentences_are_not_parsed(run, monkeypatch):
     Path("out.conllu").rename("out.conllu.part")
     parsed = []
 
-    def heard(plan, items):
+    def record(plan, items):
         parsed.extend(item.sentence for item in items)
         return trees(plan, items)
 
-    monkeypatch.setattr("treefine.parsing.batches.MOST_SENTENCES", 1)  # in a chunk, which is skipped whole
-    monkeypatch.setattr("treefine.parsing.parser.trees", heard)
+    monkeypatch.setattr("treefine.parsing.batches.MOST_SENTENCES", 1)  # per chunk, because whole chunks are skipped
+    monkeypatch.setattr("treefine.parsing.parser.trees", record)
 
     run(*KINDS["conllu"], "--resume")
 
     assert [sentence.forms[-1] for sentence in parsed] == ["11"]
 
 
-def test_a_bad_sentence_is_mended_and_the_run_goes_on(run):
+def test_a_run_can_be_resumed_after_a_bad_sentence_is_fixed(run):
     write_treebank(sample(12), "good.conllu")
     good = Path("good.conllu").read_text()
     Path("bad.conllu").write_text(good[: good.rindex("PUNCT")])
@@ -99,11 +99,13 @@ def test_a_bad_sentence_is_mended_and_the_run_goes_on(run):
     run("good.conllu", "-o", "once.conllu")
 
     assert "columns, not 10." in result.stderr
-    assert result.stderr.endswith("What is done is in out.conllu.part: run again with --resume to go on.\n")
+    assert result.stderr.endswith(
+        "The finished sentences are in out.conllu.part. To continue, run again with --resume.\n"
+    )
     assert Path("out.conllu").read_bytes() == Path("once.conllu").read_bytes()
 
 
-def test_finished_files_of_a_folder_are_left_alone(run):
+def test_finished_files_in_a_folder_are_skipped(run):
     Path("a.txt").write_text("Dogs bark\nYes\n")
     Path("b.txt").write_text("It sleeps\n")
     run("a.txt", "b.txt", "--from", "words", "-o", "all/")
@@ -114,8 +116,8 @@ def test_finished_files_of_a_folder_are_left_alone(run):
     result = run("a.txt", "b.txt", "--from", "words", "-o", "all/", "--resume")
     again = run("a.txt", "b.txt", "--from", "words", "-o", "all/", "--resume")
 
-    assert result.stderr == "1 of 2 outputs finished before\n"
-    assert again.stderr == "2 of 2 outputs finished before\n"
+    assert result.stderr == "1 of 2 outputs already finished\n"
+    assert again.stderr == "2 of 2 outputs already finished\n"
     assert (Path("all/a.conllu").read_text(), Path("all/b.conllu").read_bytes()) == ("mine", whole)
 
 
@@ -128,33 +130,36 @@ def test_in_a_folder_every_format_resumes_with_the_first_unfinished_file(run, en
 
     result = run("a.txt", "b.txt", "--from", "words", "--format", ending, "-o", "all/", "--resume")
 
-    assert result.stderr == "1 of 2 outputs finished before\n"
+    assert result.stderr == "1 of 2 outputs already finished\n"
     for name in ("a", "b"):
         assert Path(f"all/{name}.{ending}").read_bytes() == Path(f"whole/{name}.{ending}").read_bytes()
 
 
 @pytest.mark.parametrize("output", ["-", "x.svg", "x.html", "x.txt", "/dev/null"])
-def test_what_cannot_be_gone_on_with_is_refused(run, output):
+def test_outputs_that_cannot_be_resumed_are_rejected(run, output):
     assert run("in.txt", "-o", output, "--resume", code=1).stderr == (
-        "treefine: Only a file of sentences can be gone on with. "
-        "Name a file of CoNLL-U, CoNLL-X, CoNLL-2009 or JSON with -o, or leave out --resume.\n"
+        "treefine: --resume cannot continue this kind of output. "
+        "Write CoNLL-U, CoNLL-X, CoNLL-2009 or JSON, write to a folder, or leave out --resume.\n"
     )
 
 
-def test_an_output_that_is_the_input_is_refused(run):
+def test_resume_rejects_an_output_that_is_the_input(run):
     write_treebank(sample(2), "in.conllu")
 
-    assert "The output is the input" in run("in.conllu", "-o", "in.conllu", "--resume", code=1).stderr
+    assert (
+        "--resume needs an output file that is not the input."
+        in run("in.conllu", "-o", "in.conllu", "--resume", code=1).stderr
+    )
 
 
-def begin(model, *arguments):
+def start(model, *arguments):
     command = [sys.executable, "-m", "treefine", "parse", "in.txt", "--from", "words", "--model", model]
     options = ["--device", "cpu", *map(str, SMALL), *arguments]
 
-    def hear_ctrl_c():
+    def accept_ctrl_c():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell makes its background jobs ignore it
 
-    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c)
+    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, preexec_fn=accept_ctrl_c)
 
 
 def wait_for(path, size):
@@ -165,14 +170,14 @@ def wait_for(path, size):
     raise TimeoutError
 
 
-def test_a_killed_run_is_gone_on_with_and_a_stopped_one_says_how(run, text_model):
-    """Killed at a random moment, then stopped by Ctrl-C at another; the last run ends it."""
+def test_a_killed_run_can_be_resumed_and_an_interrupted_one_says_how(run, text_model):
+    """Kill a run at a random moment, interrupt the next with Ctrl-C, and let the third finish."""
     lines = "".join(f"Dogs bark {number} times a day\n" for number in range(150))
     Path("in.txt").write_text(lines)
     rng, part = random.Random(1), Path("out.json.part")
 
     for ending, at_least in ((signal.SIGKILL, 0), (signal.SIGINT, 100_000)):
-        process = begin(text_model, "-o", "out.json", "--resume")
+        process = start(text_model, "-o", "out.json", "--resume")
         wait_for(part, at_least + rng.randrange(50_000))
         process.send_signal(ending)
         message = process.communicate()[1]
@@ -181,6 +186,6 @@ def test_a_killed_run_is_gone_on_with_and_a_stopped_one_says_how(run, text_model
     run("in.txt", "--from", "words", "--device", "cpu", "-o", "out.json", "--resume")
     run("in.txt", "--from", "words", "--device", "cpu", "-o", "whole.json")
 
-    stopped = "treefine: Stopped. What is done is in out.json.part: run again with --resume to go on.\n"
+    stopped = "treefine: Stopped. The finished sentences are in out.json.part. To continue, run again with --resume.\n"
     assert message == stopped
     assert Path("out.json").read_bytes() == Path("whole.json").read_bytes()

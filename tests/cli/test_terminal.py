@@ -1,4 +1,4 @@
-"""What a person sees on a terminal."""
+"""Output on a terminal."""
 
 import inspect
 import io
@@ -31,7 +31,7 @@ class Screen(io.TextIOWrapper):
         ("latin-1", {}, Pen("latin-1", color=True, ascii_only=True)),
     ],
 )
-def test_what_the_terminal_can_show_is_drawn(monkeypatch, encoding, environment, expected):
+def test_colour_and_ascii_depend_on_the_terminal(monkeypatch, encoding, environment, expected):
     monkeypatch.setattr(sys, "stdout", Screen(io.BytesIO(), encoding=encoding))
     for name in ("NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
@@ -42,7 +42,7 @@ def test_what_the_terminal_can_show_is_drawn(monkeypatch, encoding, environment,
 
 
 def on_terminal(*arguments):
-    """What a command prints on a terminal."""
+    """Return the exit code of a command and its output on a terminal."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "treefine", *arguments]
     environment = os.environ | {"TERM": "xterm", "PYTHONIOENCODING": "utf-8"}
@@ -52,7 +52,7 @@ def on_terminal(*arguments):
         while True:
             try:
                 chunk = os.read(ours, 4096)
-            except OSError:  # how a terminal says that all have left it
+            except OSError:  # raised when the other end is closed
                 break
             printed += chunk
             if not chunk:
@@ -68,15 +68,15 @@ def test_a_terminal_shows_the_tree_in_colour(text_model, nlp):
     assert nlp(TEXT)[0].to_text(color=True) in printed
 
 
-def test_a_terminal_without_input_is_told_what_to_give(text_model):
+def test_without_input_on_a_terminal_the_error_lists_the_kinds_of_input(text_model):
     assert on_terminal("parse", "--model", text_model) == (
         1,
-        "treefine: There is nothing to parse. Give a text in quotes, the name of a file, or - to type a text and end "
-        "it with Ctrl-D.\n",
+        "treefine: There is no input. Give a text in quotes or a file name; or use - to type a text, and end it with "
+        "Ctrl-D.\n",
     )
 
 
-def test_no_control_character_acts_on_a_terminal_in_any_format(text_model):
+def test_control_characters_are_escaped_on_a_terminal(text_model):
     code, printed = on_terminal("parse", "a\x1b[31mb \x9b5n", "--model", text_model, "--format", "conllu")
 
     assert code == 0
@@ -85,7 +85,7 @@ def test_no_control_character_acts_on_a_terminal_in_any_format(text_model):
     assert "\x9b" not in printed
 
 
-# A progress bar shows what is done, to those who watch a terminal
+# The progress bar
 
 
 class Terminal(io.StringIO):
@@ -106,23 +106,23 @@ def shown(stream, delay, total=100, **options):
 
 
 @pytest.mark.parametrize(("total", "has_share"), [(100, True), (None, False)])
-def test_a_bar_shows_on_a_terminal_once_the_delay_is_over(total, has_share):
+def test_a_bar_appears_on_a_terminal_after_the_delay(total, has_share):
     out = shown(Terminal(), delay=0.01, total=total)
 
     assert "Reading" in out
-    assert ("70%" in out) == ("%" in out) == has_share  # without a total it shows that work goes on
+    assert ("70%" in out) == ("%" in out) == has_share  # without a total the bar only shows activity
 
 
 @pytest.mark.parametrize(
     ("stream", "delay", "is_shown"),
     [(Terminal(), 60, True), (io.StringIO(), 0.01, True), (Terminal(), 0.01, False)],
-    ids=["before the delay is over", "where nobody looks", "where it is not wanted"],
+    ids=["before the delay", "not on a terminal", "not wanted"],
 )
-def test_no_bar_shows(stream, delay, is_shown):
+def test_no_bar_appears(stream, delay, is_shown):
     assert shown(stream, delay, is_shown=is_shown) == ""
 
 
-def test_bytes_and_sentences_a_second_show_where_they_are_told():
+def test_a_bar_shows_bytes_and_sentences_per_second():
     stream = Terminal()
 
     with progress("Parsing", 4_000_000, stream=stream, delay=0.01, in_bytes=True) as advance:

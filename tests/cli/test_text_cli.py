@@ -1,4 +1,4 @@
-"""Text in, trees out, as a user calls it."""
+"""The parse command with text, and its output formats."""
 
 import io
 import json
@@ -34,21 +34,21 @@ def write_words(path, n_sentences):
 
 
 def conllu(parses):
-    """As the command writes them: numbered from one text to the next."""
+    """Return the parses as the command writes them, numbered across all texts."""
     texts = [parse.to_conllu() for parse in parses]
     return "".join(re.sub(r"# sent_id = \d+", f"# sent_id = {n}", text) for n, text in enumerate(texts, start=1))
 
 
 @pytest.mark.parametrize("arguments", [["a.txt"], ["-"], [], [TEXT], ["--text", TEXT]])
-def test_a_file_standard_input_and_an_argument_give_the_same(run, nlp, arguments):
+def test_a_file_standard_input_and_an_argument_are_parsed_the_same(run, nlp, arguments):
     assert run(*arguments, input=TEXT).stdout == conllu(nlp(TEXT))
 
 
-def test_files_and_texts_are_parsed_each_alone_and_come_out_in_their_order(run, nlp):
+def test_files_and_texts_are_parsed_separately_and_in_order(run, nlp):
     assert run("b.txt", "a.txt", OTHER, TEXT).stdout == conllu([*nlp(OTHER), *nlp(TEXT), *nlp(OTHER), *nlp(TEXT)])
 
 
-def test_one_sentence_a_line_is_kept_as_one(run, nlp):
+def test_with_from_lines_each_line_is_one_sentence(run, nlp):
     lines = "The old man. The boats\r\n\nYes\n"
 
     out = run("-", "--from", "lines", input=lines).stdout
@@ -57,7 +57,7 @@ def test_one_sentence_a_line_is_kept_as_one(run, nlp):
     assert out.count("# text = ") == 2
 
 
-def test_a_treebank_from_standard_input_is_told_from_text(run, nlp):
+def test_a_treebank_on_standard_input_is_detected(run, nlp):
     treebank = "\n# sent_id = s\n# text = a b\n" + Sentence.of_words(["a", "b"]).to_text()
 
     assert "# sent_id = s" in run(input=treebank).stdout
@@ -68,7 +68,7 @@ def test_a_treebank_from_standard_input_is_told_from_text(run, nlp):
     ("name", "shape"),
     [("x.json", "json"), ("x.jsonl.gz", "json"), ("x.SVG", "svg"), ("x.html", "html"), ("x.txt", "tree"), ("x", None)],
 )
-def test_the_ending_of_the_output_tells_its_shape(run, nlp, name, shape):
+def test_the_extension_of_the_output_selects_its_format(run, nlp, name, shape):
     run("a.txt", "-o", name)
     run("a.txt", "-o", f"{shape}.out", "--format", shape or "conllu")
 
@@ -76,14 +76,14 @@ def test_the_ending_of_the_output_tells_its_shape(run, nlp, name, shape):
     assert (written or Path(name).read_bytes()) == Path(f"{shape}.out").read_bytes()
 
 
-def test_json_is_one_object_a_line(run, nlp):
+def test_json_has_one_object_per_line(run, nlp):
     lines = run("a.txt", "--format", "json").stdout.splitlines()
 
     assert lines == [parse.to_json() for parse in nlp(TEXT)]
     assert "".join(word["form"] for line in lines for word in json.loads(line)["words"]) == "".join(TEXT.split())
 
 
-def test_trees_have_a_heading_and_a_blank_line_between_them(run, nlp):
+def test_trees_have_headings_and_are_separated_by_blank_lines(run, nlp):
     out = run("a.txt", "--format", "tree").stdout
 
     first, second, *_ = nlp(TEXT)
@@ -91,7 +91,7 @@ def test_trees_have_a_heading_and_a_blank_line_between_them(run, nlp):
     assert out.startswith(expected + second.to_text())
 
 
-def test_one_svg_holds_all_sentences_by_name(run, nlp):
+def test_one_svg_contains_all_sentences_with_their_names(run, nlp):
     run("a.txt", "-o", "all.svg")
 
     drawn = "".join(ET.parse("all.svg").getroot().itertext())
@@ -99,18 +99,18 @@ def test_one_svg_holds_all_sentences_by_name(run, nlp):
     assert Path("all.svg").read_text().count('class="title"') == len(nlp(TEXT))
 
 
-def test_an_svg_of_too_many_sentences_is_refused(run, monkeypatch):
+def test_an_svg_with_too_many_sentences_is_rejected(run, monkeypatch):
     monkeypatch.setattr(outputs, "_MOST_IN_SVG", 2)
 
     result = run("words.txt", "--from", "words", "-o", "x.svg", code=1)
 
     assert result.stderr == (
-        "treefine: One SVG of more than 2 sentences is too large. Choose --format html, which has no end.\n"
+        "treefine: An SVG picture holds at most 2 sentences. Use --format html, which has no limit.\n"
     )
     assert not Path("x.svg").exists()
 
 
-def test_a_page_has_a_section_for_each_sentence(run, nlp):
+def test_a_page_has_a_section_per_sentence(run, nlp):
     page = run("a.txt", "--format", "html").stdout
 
     assert page.startswith("<!DOCTYPE html>")
@@ -119,19 +119,19 @@ def test_a_page_has_a_section_for_each_sentence(run, nlp):
 
 
 @pytest.mark.parametrize("shape", ["tree", "svg", "html"])
-def test_steps_are_drawn_when_asked_for(run, shape):
+def test_show_steps_draws_the_steps(run, shape):
     assert "step 2" not in run("a.txt", "--format", shape).stdout
     assert "step 2" in run("a.txt", "--format", shape, "--show-steps").stdout
 
 
-def test_confidence_is_written_when_asked_for(run, nlp):
+def test_confidence_adds_the_confidence_of_each_word(run, nlp):
     out = run("a.txt", "--confidence").stdout
 
     assert out == "".join(parse.to_conllu(confidence=True) for parse in nlp(TEXT))
     assert "Conf=0." in out
 
 
-def test_review_lists_the_sentences_below_the_limit_in_place_of_the_trees(run, nlp):
+def test_review_lists_the_sentences_below_the_limit_instead_of_trees(run, nlp):
     result = run("a.txt", "--review", "0.5")
 
     rows = [line.split("\t") for line in result.stdout.splitlines()]
@@ -145,17 +145,17 @@ def test_review_lists_the_sentences_below_the_limit_in_place_of_the_trees(run, n
     head = "ROOT" if not word.head else doubtful[-1].forms[word.head - 1]
     assert doubt == f"{word.number} {word.form} <- {word.head} {head}: {word.label} {word.confidence:.2f}"
     assert place == f"a.txt:{TEXT.count(chr(10), 0, doubtful[-1].spans[0][0]) + 1}"
-    assert result.stderr == f"{len(rows)} of {len(nlp(TEXT))} sentences below 0.5\n"
+    assert result.stderr == f"{len(rows)} of {len(nlp(TEXT))} sentences have a confidence below 0.5\n"
 
 
-def test_review_goes_beside_trees_that_go_to_a_file(run, nlp):
+def test_review_prints_its_list_while_trees_go_to_a_file(run, nlp):
     result = run("a.txt", "--review", "0.5", "-o", "out.conllu")
 
     assert Path("out.conllu").read_text() == conllu(nlp(TEXT))
     assert result.stdout == run("a.txt", "--review", "0.5").stdout != ""
 
 
-def test_each_file_has_its_output_in_a_folder(run, nlp):
+def test_an_output_folder_gets_one_file_per_input(run, nlp):
     Path("c.conllx").write_text(Sentence.of_words(["a", "b"]).to_text())
 
     run("a.txt", "b.txt", "c.conllx", "-o", "new/")
@@ -165,13 +165,13 @@ def test_each_file_has_its_output_in_a_folder(run, nlp):
     assert Path("new/a.conllu").read_text() == conllu(nlp(TEXT))
 
 
-def test_two_files_with_the_same_output_are_refused_before_work(run):
+def test_two_inputs_with_the_same_output_are_rejected_before_work_starts(run):
     Path("x").mkdir()
     Path("x/a.txt.gz").write_bytes(b"")
 
     assert run("a.txt", "x/a.txt.gz", "-o", "new/", code=1).stderr == (
-        "treefine: new/a.conllu: This would be the output of 2 files: a.txt, x/a.txt.gz. "
-        "Parse them into different folders.\n"
+        "treefine: new/a.conllu: 2 inputs have the same output file: a.txt, x/a.txt.gz. "
+        "Write them to different folders.\n"
     )
     assert not Path("new").exists()
 
@@ -181,25 +181,29 @@ def test_two_files_with_the_same_output_are_refused_before_work(run):
     [
         (
             ["a.txt", "--show-steps"],
-            "A treebank has no place for the steps of --show-steps. Add --format tree, svg, html or json.",
+            "A treebank cannot show refinement steps. Add --format tree, svg, html or json, or leave out --show-steps.",
         ),
-        (["a.txt", "--confidence", "-o", "x.conllx"], "CoNLL-X has no column for the confidence. Write CoNLL-U."),
+        (
+            ["a.txt", "--confidence", "-o", "x.conllx"],
+            "CoNLL-X has no column for confidence. Write CoNLL-U, or leave out --confidence.",
+        ),
         (
             ["a.txt", "--review", "0.5", "--format", "json"],
-            "--review prints its list in place of the trees. "
-            "Name a file for the trees with -o, or leave out --format, --show-steps, --confidence and --k.",
+            "--review prints a list instead of trees. "
+            "Write the trees to a file with -o, or leave out --format, --show-steps, --confidence and --k.",
         ),
         (
             [TEXT, "-o", "new/"],
-            "new: A folder takes the parses of files alone, not of a text. Name an output file, or leave out -o.",
+            "new: An output folder needs input files, not a text or standard input. Name an output file, or leave out "
+            "-o.",
         ),
     ],
 )
-def test_what_an_output_has_no_place_for_is_told(run, arguments, message):
+def test_options_that_the_output_does_not_support_are_reported(run, arguments, message):
     assert failed(run, *arguments) == message
 
 
-def test_an_empty_one_of_several_files_is_told_and_the_others_are_parsed(run, nlp):
+def test_an_empty_file_among_several_is_reported_and_the_others_are_parsed(run, nlp):
     Path("empty.txt").write_text(" \n")
     Path("empty.conllu").write_text("")
 
@@ -208,14 +212,14 @@ def test_an_empty_one_of_several_files_is_told_and_the_others_are_parsed(run, nl
 
     assert result.stdout == conllu([*nlp(TEXT), *nlp(OTHER)])
     assert result.stderr == (
-        "treefine: empty.txt: There is no word in the text.\n"
+        "treefine: empty.txt: The text contains no words.\n"
         "treefine: empty.conllu: The file contains no sentences. Is it the right file?\n"
     )
     assert (Path("new/empty.conllu").read_text(), Path("new/b.conllu").read_text()) == ("", conllu(nlp(OTHER)))
     assert in_folder.stderr.count("\n") == 1
 
 
-def test_a_fault_on_the_way_leaves_what_was_finished(run, nlp):
+def test_an_error_keeps_the_finished_outputs(run, nlp):
     Path("bad.txt").write_bytes(b"caf\xe9")
 
     result = run("a.txt", "bad.txt", "b.txt", "-o", "new/", code=1)
@@ -225,13 +229,13 @@ def test_a_fault_on_the_way_leaves_what_was_finished(run, nlp):
     assert Path("new/a.conllu").read_text() == conllu(nlp(TEXT))
 
 
-def test_the_default_is_the_format_of_the_input_and_conllu_when_asked_for(run, data):
+def test_the_output_keeps_the_format_of_the_input_unless_conllu_is_asked_for(run, data):
     assert len(run(data / "penn.conllx").stdout.splitlines()[0].split("\t")) == 10
     assert run(data / "german.conll09").stdout.splitlines()[0].count("\t") > 12
     assert run(data / "german.conll09", "--format", "conllu").stdout.splitlines()[0].count("\t") == 9
 
 
-def test_refine_shares_the_outputs(run):
+def test_refine_has_the_same_output_formats(run):
     run("words.txt", "--from", "words", "-o", "trees.conllu")
 
     out = run("trees.conllu", "--format", "json", command="refine").stdout
@@ -241,15 +245,15 @@ def test_refine_shares_the_outputs(run):
 
 
 class Counted(io.BytesIO):
-    """A stream that knows how many sentences were read from it."""
+    """A stream that counts the sentences read from it."""
 
     @property
     def n_read(self):
         return self.getvalue()[: self.tell()].count(b"\n")
 
 
-def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
-    words = [f"{number}{'-' * 100}" for number in range(200)]  # so long that few are in a buffer
+def test_sentences_are_written_before_the_whole_input_is_read(run, monkeypatch):
+    words = [f"{number}{'-' * 100}" for number in range(200)]  # long, so that few fit in a buffer
     source = Counted("\n".join(words).encode())
     lags, plain = [], outputs.NewOutput.write
 
@@ -263,11 +267,11 @@ def test_sentences_are_written_while_others_are_still_unread(run, monkeypatch):
     out = run("-", "--from", "words", "--steps", 1, "--batch-pieces", 20).stdout
 
     assert len(lags) == 200
-    assert max(lags) < 150  # a buffer of bytes on the way, and the sentences of a chunk
+    assert max(lags) < 150  # a buffer of bytes plus the sentences of a chunk
     assert [sentence.forms for sentence in read(out)] == [(word,) for word in words]
 
 
-def test_a_sentence_shows_at_once_on_standard_output(tmp_path):
+def test_a_sentence_appears_on_standard_output_immediately(tmp_path):
     with (tmp_path / "out").open("wb") as out:
         outputs.NewOutput(out, is_flushed=True).write("Dogs\n")
 
@@ -275,14 +279,14 @@ def test_a_sentence_shows_at_once_on_standard_output(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["a.txt", "-o", ".", "--format", "tree"], ["a.txt", "-o", "a.txt"]])
-def test_a_text_is_never_replaced_by_its_trees(run, arguments):
+def test_a_text_file_is_never_overwritten(run, arguments):
     message = run(*arguments, code=1).stderr
 
-    assert "The output would take the place of the input. Name another output file." in message
+    assert "The output would overwrite the input. Choose a different output file." in message
     assert Path("a.txt").read_text() == TEXT
 
 
-def test_a_treebank_may_get_its_trees_in_place(run):
+def test_a_treebank_can_be_overwritten_with_its_parses(run):
     run("b.txt", "-o", "b.conllu")
     before = Path("b.conllu").read_text()
 
@@ -291,7 +295,7 @@ def test_a_treebank_may_get_its_trees_in_place(run):
     assert Path("b.conllu").read_text() == before
 
 
-def test_inputs_of_different_formats_are_written_in_one(run):
+def test_inputs_of_different_formats_are_written_in_the_same_format(run):
     run("b.txt", "-o", "b.conllu")
     run("b.conllu", "-o", "b.conllx")
 

@@ -1,4 +1,4 @@
-"""The command train as a user calls it; what it refuses is told before any work, and nothing is written."""
+"""The train command; errors are reported before training starts, and then nothing is written."""
 
 import io
 import json
@@ -21,7 +21,7 @@ from treefine.treebank.conllu import read_treebank, write_treebank
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Recipes and their treebanks in the working folder."""
+    """Write recipes and their treebanks to the working folder."""
     monkeypatch.chdir(tmp_path)
     write_files()
 
@@ -35,10 +35,10 @@ def encoder(files):
 
 
 @pytest.mark.parametrize("output", ["out", "my runs/it's one"])
-def test_a_recipe_becomes_a_model_that_the_last_line_says_how_to_use(files, output):
+def test_training_saves_a_model_and_prints_the_command_that_uses_it(files, output):
     result = run("biaffine.toml", "--output", output, "--set", "training.epochs=1")
 
-    said, command = result.stdout.split(" Parse with: treefine ")
+    said, command = result.stdout.split(" To parse with it: treefine ")
     arguments = shlex.split(command.replace("IN", "dev"))
     assert said == f"The model is in {output}/model."
     assert arguments == ["parse", "--model", f"{output}/model", "dev.conllu", "-o", "OUT.conllu"]
@@ -46,7 +46,7 @@ def test_a_recipe_becomes_a_model_that_the_last_line_says_how_to_use(files, outp
     assert [each.forms for each in read_treebank("OUT.conllu")] == [each.forms for each in sample(26)[20:]]
 
 
-def test_each_epoch_is_a_line_where_there_is_no_terminal(files):
+def test_without_a_terminal_each_epoch_prints_a_line(files):
     result = run("biaffine.toml", "--output", "out")
 
     number = r"\d+\.\d\d"
@@ -55,10 +55,12 @@ def test_each_epoch_is_a_line_where_there_is_no_terminal(files):
     assert re.fullmatch(rf"epoch 2 of 2, 0:00:00 left, loss \d+\.\d{{3}}, LAS {number}, best {number}", last)
 
 
-def test_the_initial_parser_is_trained_first_and_its_lines_say_so(encoder):
+def test_the_initial_parser_is_trained_first_and_named_in_its_lines(encoder):
     Path("recipes").mkdir()
     first = BIAFFINE.replace("epochs = 2", "epochs = 1")
-    Path("recipes/first.toml").write_text(first.replace("dev.conllu", "nowhere.conllu"))  # it has the other's
+    Path("recipes/first.toml").write_text(
+        first.replace("dev.conllu", "nowhere.conllu")
+    )  # the file of the other recipe is used
     Path("recipes/second.toml").write_text(RNGTR + '[initial]\nparser = "first.toml"\nfolds = 2\n')
 
     result = run("recipes/second.toml", "--output", "out", *changes("refine.max_steps=2", "training.epochs=1"))
@@ -67,13 +69,13 @@ def test_the_initial_parser_is_trained_first_and_its_lines_say_so(encoder):
     assert stages == ["initial parser, ", "fold 1 of 2, ", "fold 2 of 2, ", ""]
     number = r"\d+\.\d\d"
     last = result.stderr.splitlines()[-1]
-    assert re.search(rf"LAS {number}, best {number}, G1 {number} G2 {number}$", last)  # the tree's, and each graph's
+    assert re.search(rf"LAS {number}, best {number}, G1 {number} G2 {number}$", last)  # of the tree, and of each graph
     assert Parser.from_pretrained("out/model", device="cpu").parse(["Dogs", "bark"]).graph.is_tree
     kept = json.loads(Path("out/recipe.json").read_text())
     assert kept["initial parser"]["treebank"] == kept["recipe"]["treebank"]
 
 
-def test_a_recipe_to_go_on_from_is_trained_first_and_its_warnings_are_told(encoder):
+def test_a_recipe_to_fine_tune_from_is_trained_first_and_its_warnings_are_printed(encoder):
     write_treebank(sample()[40:], "other.conllu")
     Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu"))
     Path("next.toml").write_text(RNGTR.replace('pretrained = "./encoder"', 'fine_tune_from = "base.toml"'))
@@ -81,22 +83,22 @@ def test_a_recipe_to_go_on_from_is_trained_first_and_its_warnings_are_told(encod
     result = run("next.toml", "--output", "out", "--set", "refine.max_steps=1")
 
     warning, *lines = result.stderr.splitlines()
-    assert warning.startswith("treefine: warning: dev.conllu: the training set has no such label")  # base.toml's
+    assert warning.startswith("treefine: warning: dev.conllu: the training set has no such label")  # from base.toml
     assert [line.partition("epoch ")[0] for line in lines] == ["start base, "] * 2 + [""] * 2
     assert json.loads(Path("out/recipe.json").read_text())["start base"]["encoder"]["pretrained"] == "./encoder"
     run("next.toml", "--output", "out", "--set", "refine.max_steps=1", "--resume")
 
 
-def test_changes_hold_and_the_resolved_recipe_is_kept(files):
+def test_set_overrides_settings_and_the_full_recipe_is_saved(files):
     run("biaffine.toml", "--output", "out", "--set", "training.epochs=1", "--set", "title=Small one")
 
     kept = json.loads(Path("out/recipe.json").read_text())
     assert (kept["recipe"]["training"]["epochs"], kept["recipe"]["title"]) == (1, "Small one")
-    assert kept["recipe"]["optimiser"]["learning_rate"] == 2e-3  # defaults may change in another version
+    assert kept["recipe"]["optimiser"]["learning_rate"] == 2e-3  # saved because defaults may change
     assert list(kept["checksums"]) == ["train.conllu", "dev.conllu"]
 
 
-def test_a_dry_run_prints_all_settings_also_those_of_parsers_to_be_trained_before_and_writes_nothing(encoder):
+def test_a_dry_run_prints_the_settings_of_all_parsers_and_writes_nothing(encoder):
     write_treebank(sample()[40:], "other.conllu")
     Path("base.toml").write_text(RNGTR.replace("train.conllu", "other.conllu").replace("epochs = 2", "epochs = 7"))
     Path("next.toml").write_text(
@@ -108,7 +110,7 @@ def test_a_dry_run_prints_all_settings_also_those_of_parsers_to_be_trained_befor
 
     assert list(shown) == ["recipe", "initial parser", "start base"]
     assert shown["initial parser"]["encoder"]["word_width"] == 8
-    assert shown["initial parser"]["training"]["seed"] == 5  # which is the recipe's
+    assert shown["initial parser"]["training"]["seed"] == 5  # from the main recipe
     assert shown["start base"]["training"]["epochs"] == 7
     assert shown["recipe"]["training"]["seed"] == 5
     assert "checkpoint_minutes" in shown["recipe"]["training"]
@@ -120,7 +122,7 @@ def test_a_dry_run_prints_all_settings_also_those_of_parsers_to_be_trained_befor
     assert not Path("out").exists()
 
 
-def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
+def test_dev_labels_missing_from_the_training_set_cause_a_warning(files):
     text = Path("dev.conllu").read_text()
     Path("dev.conllu").write_text(text.replace("\tnsubj\t", "\tsubject\t").replace("\tobj\t", "\tobj:new\t"))
 
@@ -128,12 +130,12 @@ def test_labels_of_dev_that_training_never_shows_are_a_warning(files):
 
     assert re.fullmatch(
         r"treefine: warning: dev.conllu: the training set has no such label, so these words cannot be right: "
-        r"subject \(\d+\)\.",  # and not obj:new, which conll18 counts as obj
+        r"subject \(\d+\)\.",  # but not obj:new, which conll18 counts as obj
         result.stderr.splitlines()[0],
     )
 
 
-# A bar
+# The progress bar
 
 
 class Terminal(io.StringIO):
@@ -149,7 +151,7 @@ def progress(epoch, share, *, epochs=4, done=None, las=None, las_from=None, stag
 
 @pytest.fixture
 def shown(monkeypatch):
-    """All lines that were drawn on a terminal of 80 columns, without colours and control codes, but for the bar."""
+    """Return a function that returns the lines drawn on a terminal of 80 columns, without control codes and bars."""
     monkeypatch.setenv("COLUMNS", "80")
 
     def rows(steps):
@@ -163,7 +165,7 @@ def shown(monkeypatch):
     return rows
 
 
-LONG = "start of a long name [with brackets], member 1 of 3"  # brackets would be colours to the library that draws
+LONG = "start of a long name [with brackets], member 1 of 3"  # rich would read brackets as colours
 FIVE = (0.7, 0.75, 0.751, 0.752, 0.753)
 BY_SOURCE = {"empty": 0.7, "biaffine": 0.75, "spacy": 0.74, "udpipe": 0.77}
 
@@ -173,7 +175,11 @@ BY_SOURCE = {"empty": 0.7, "biaffine": 0.75, "spacy": 0.74, "udpipe": 0.77}
     [
         (
             [progress(1, 0.25, done=1, las=(0.7, 0.75)), progress(2, 0.4, done=1)],
-            ["epoch 2 of 4, 0:01:30 left", "loss 0.500, LAS 74.00, best 75.00", "G1 70.00 G2 75.00"],  # both of trees
+            [
+                "epoch 2 of 4, 0:01:30 left",
+                "loss 0.500, LAS 74.00, best 75.00",
+                "G1 70.00 G2 75.00",
+            ],  # both LAS values are of trees
         ),
         (
             [progress(1, 0.25, done=1, las=(0.7, 0.75), las_from=BY_SOURCE)],
@@ -195,11 +201,11 @@ BY_SOURCE = {"empty": 0.7, "biaffine": 0.75, "spacy": 0.74, "udpipe": 0.77}
     ],
     ids=["two steps", "a mix of sources", "eighty columns"],
 )
-def test_a_bar_on_a_terminal_shows_stage_time_left_loss_and_accuracy_of_each_step(shown, steps, lines):
+def test_the_bar_shows_the_stage_time_left_loss_and_accuracy_of_each_step(shown, steps, lines):
     assert shown(steps)[-len(lines) :] == lines
 
 
-def test_a_stage_that_is_done_leaves_a_line_and_its_accuracy_is_not_the_next_ones(shown):
+def test_a_finished_stage_leaves_a_line_and_its_accuracy_is_not_shown_for_the_next(shown):
     stage = "start [odd] name"
 
     *lines, first, second = shown([progress(4, 1.0, done=4, las=(0.7,), stage=stage), progress(1, 0.125)])
@@ -243,10 +249,10 @@ def test_a_run_of_an_older_version_is_resumed_with_a_warning_for_each_old_name(e
     ]
 
 
-# Going on
+# Resuming
 
 
-def test_a_training_that_is_done_is_left_as_it_is_and_refused_without_resume(files):
+def test_a_finished_training_stays_unchanged_and_needs_resume(files):
     run("biaffine.toml", "--output", "out")
     before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
 
@@ -254,14 +260,14 @@ def test_a_training_that_is_done_is_left_as_it_is_and_refused_without_resume(fil
 
     assert result.stdout.startswith("The model is in out/model.")
     assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
-    for name in ("recipe.json", "metrics.jsonl"):  # whichever of its files are left
+    for name in ("recipe.json", "metrics.jsonl"):  # even if some of its files are missing
         assert refused("biaffine.toml") == [
             "out: There is a training in this folder. Go on with it by --resume, or name another folder."
         ]
         (Path("out") / name).unlink()
 
 
-def test_another_recipe_other_sentences_or_a_recipe_that_is_lost_or_damaged_cannot_go_on(files):
+def test_resume_needs_the_same_recipe_and_the_same_sentences(files):
     title = changes("title=Müller")
     run("biaffine.toml", "--output", "out", *title)
 
@@ -284,7 +290,7 @@ def test_another_recipe_other_sentences_or_a_recipe_that_is_lost_or_damaged_cann
     ]
 
 
-def test_resume_begins_where_there_is_nothing_yet_but_hidden_files(files):
+def test_resume_starts_a_training_in_a_folder_with_only_hidden_files(files):
     Path("out").mkdir()
     Path("out/.keep").touch()
 
@@ -293,7 +299,7 @@ def test_resume_begins_where_there_is_nothing_yet_but_hidden_files(files):
     assert Path("out/model").is_dir()
 
 
-def test_a_training_goes_on_from_another_working_folder(encoder, tmp_path, monkeypatch):
+def test_a_training_can_be_resumed_from_a_different_working_folder(encoder, tmp_path, monkeypatch):
     Path("recipes").mkdir()
     Path("elsewhere").mkdir()
     for name, text in (("first", BIAFFINE), ("second", RNGTR + '[initial]\nparser = "first.toml"\n')):
@@ -309,7 +315,7 @@ def test_a_training_goes_on_from_another_working_folder(encoder, tmp_path, monke
     assert result.stdout.startswith("The model is in ../out/model.")
 
 
-def test_another_recipe_of_the_initial_parser_cannot_go_on(encoder):
+def test_resume_needs_the_same_recipe_of_the_initial_parser(encoder):
     Path("second.toml").write_text(RNGTR + '[initial]\nparser = "biaffine.toml"\n')
     run("second.toml", "--output", "out", "--set", "refine.max_steps=1", "--set", "training.epochs=1")
     Path("biaffine.toml").write_text(BIAFFINE.replace("n_layers = 1", "n_layers = 2"))
@@ -320,7 +326,7 @@ def test_another_recipe_of_the_initial_parser_cannot_go_on(encoder):
 
 
 @pytest.mark.parametrize("options", [(), ("--resume",)])
-def test_a_folder_with_other_files_is_refused(files, options):
+def test_a_folder_with_unrelated_files_is_rejected(files, options):
     Path("out").mkdir()
     for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
         Path("out", name).touch()
@@ -330,7 +336,7 @@ def test_a_folder_with_other_files_is_refused(files, options):
     ]
 
 
-# Bad input, as the issue lists it
+# Bad input
 
 
 @pytest.mark.parametrize(
@@ -358,49 +364,49 @@ def test_a_folder_with_other_files_is_refused(files, options):
                 "NO=FOLDER treefine train …",
             ],
         ),
-        # an encoder that two recipes name is told once
+        # an encoder named in two recipes is reported once
         ("rngtr.toml", ["initial.parser=rngtr.toml"], "out", ["./encoder: There is no such model folder."]),
     ],
 )
-def test_a_wrong_recipe_or_folder_is_told(files, recipe, settings, output, lines):
+def test_a_wrong_recipe_or_folder_is_reported(files, recipe, settings, output, lines):
     assert refused(recipe, *changes(*settings), output=output) == lines
 
 
-def test_a_device_that_is_not_there_is_told(files):
+def test_an_unknown_device_is_reported(files):
     message = failed(invoke, "train", "biaffine.toml", "--output", "out", "--device", "abacus")
 
     assert message.startswith("Device 'abacus' cannot be used (")
 
 
-def test_an_encoder_that_cannot_be_used_is_told(encoder):
+def test_an_unusable_encoder_is_reported(encoder):
     Path("encoder/tokenizer.json").unlink()
     Parser(tiny_biaffine(), device="cpu").save("biaffine")
     Path("other").mkdir()
     Path("other/config.json").write_text('{"model_type": "gpt2"}')
 
-    def told(folder):
+    def message_for(folder):
         (line,) = refused("rngtr.toml", "--set", f"encoder.pretrained={folder}")
         return line
 
-    assert told("./none") == "./none: There is no such model folder."
-    assert told("./biaffine") == "biaffine: A biaffine model cannot go on learning on another treebank."
-    assert told("./encoder") == (
+    assert message_for("./none") == "./none: There is no such model folder."
+    assert message_for("./biaffine") == "biaffine: A biaffine model cannot go on learning on another treebank."
+    assert message_for("./encoder") == (
         "encoder: There is neither a tokenizer.json nor a vocab.txt in this folder. Save it with a fast tokenizer: "
         "AutoTokenizer.from_pretrained(...).save_pretrained(...)."
     )
-    assert told("./other") == (
+    assert message_for("./other") == (
         "other/config.json: model_type is 'gpt2', which is no encoder that can be used. "
         "Choose one of the kinds bert, roberta, xlm-roberta, camembert, electra, mpnet."
     )
 
 
-def test_three_sentences_are_told(files):
+def test_too_few_sentences_are_reported(files):
     write_treebank(sample(3), "train.conllu")
 
     assert refused("biaffine.toml") == ["train.conllu: 3 sentences to learn from, but at least 10 are needed."]
 
 
-def test_cycles_are_told(files):
+def test_cycles_are_reported(files):
     lines = Path("dev.conllu").read_text().split("\n\n")[0].splitlines()
     cells = [line.split("\t") for line in lines if line[0].isdigit()]
     cells[0][6], cells[1][6] = "2", "1"
@@ -411,7 +417,7 @@ def test_cycles_are_told(files):
     assert line.startswith("dev.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1.")
 
 
-def test_faults_of_recipe_treebank_encoder_and_initial_parser_come_in_one_report(files):
+def test_all_errors_of_recipe_treebank_encoder_and_initial_parser_are_reported_together(files):
     Path("first.toml").write_text(RNGTR.replace("./encoder", "./other") + "[tags]\nsorce = 1\n")
     Path("second.toml").write_text(RNGTR + '[initial]\nparser = "first.toml"\n[refine]\nmax_step = 1\n')
 
@@ -425,30 +431,35 @@ def test_faults_of_recipe_treebank_encoder_and_initial_parser_come_in_one_report
     ]
 
 
-def test_an_initial_parser_that_cannot_be_had_is_told(encoder):
+def test_an_unusable_initial_parser_is_reported(encoder):
     Path("second.toml").write_text(RNGTR + '[initial]\nparser = "biaffine.toml"\n')
     Parser(tiny_model(), device="cpu").save("trained")
 
-    def told(parser, *changes):
+    def message_for(parser, *changes):
         (line,) = refused("rngtr.toml", "--set", f"initial.parser={parser}", *changes)
         return line
 
-    assert told("none.toml").startswith("There is no recipe 'none.toml'. Name a TOML file, or one of ")
-    assert told("none").startswith("There is no recipe 'none'. ")
-    assert told("./no/model") == "./no/model: There is no such model folder."
-    assert told("$NO/model").startswith("$NO/model needs the environment variable NO.")
-    assert told("second.toml") == (
+    assert message_for("none.toml").startswith("There is no recipe 'none.toml'. Name a TOML file, or one of ")
+    assert message_for("none").startswith("There is no recipe 'none'. ")
+    assert message_for("./no/model") == "./no/model: There is no such model folder."
+    assert message_for("$NO/model").startswith("$NO/model needs the environment variable NO.")
+    assert message_for("second.toml") == (
         "second.toml: An initial parser has none of its own. Train it apart, and name its folder."
     )
-    assert told("trained", "--set", "initial.folds=2") == (
+    assert message_for("trained", "--set", "initial.folds=2") == (
         "[initial] folds = 2 needs a recipe to train, not the model trained."
     )
-    assert told("biaffine.toml", "--set", "initial.folds=21") == "[initial] folds = 21 is too many for 20 sentences."
-    write_treebank(sample(19), "train.conllu")  # of which one of two folds leaves nine
-    assert told("biaffine.toml", "--set", "initial.folds=2") == "[initial] folds = 2 is too many for 19 sentences."
+    assert (
+        message_for("biaffine.toml", "--set", "initial.folds=21")
+        == "[initial] folds = 21 is too many for 20 sentences."
+    )
+    write_treebank(sample(19), "train.conllu")  # half of them are nine, fewer than the minimum
+    assert (
+        message_for("biaffine.toml", "--set", "initial.folds=2") == "[initial] folds = 2 is too many for 19 sentences."
+    )
 
 
-def test_initial_parses_of_other_sentences_are_told(encoder):
+def test_initial_parses_of_different_sentences_are_reported(encoder):
     settings = changes("initial.parser=files", "initial.train=dev.conllu", "initial.dev=train.conllu")
 
     first, second = refused("rngtr.toml", *settings)

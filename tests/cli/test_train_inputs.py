@@ -1,4 +1,4 @@
-"""The command train on treebanks of every format, with tags or without, and on files of initial parses."""
+"""The train command with every treebank format, with and without tags, and with files of initial parses."""
 
 import hashlib
 import json
@@ -23,19 +23,19 @@ def files(tmp_path, monkeypatch):
 
 
 def blank(*columns, sentences=TRAIN):
-    """The sentences with these columns blank."""
+    """Return the sentences with these columns blank."""
     return [each.with_tags(**{column: ["_"] * len(each) for column in columns}) for each in sentences]
 
 
 def write_conll09(suffix="conll09"):
-    """Both treebanks as CoNLL-2009, and the changes that name them."""
+    """Write both treebanks as CoNLL-2009; return the settings that name them."""
     for name, sentences in (("train", TRAIN), ("dev", DEV)):
         convert_treebank(sentences, f"{name}.{suffix}", CONLL09)
     return changes(f'treebank.train=["train.{suffix}"]', f"treebank.dev=dev.{suffix}", "treebank.rule=conll09")
 
 
 def write_parses():
-    """Another parser's parses of both treebanks, which happen to be right."""
+    """Write parses of both treebanks, here with the gold trees."""
     for name, sentences in (("parses.conllu", TRAIN), ("dev-parses.conllu", DEV)):
         write_treebank(sentences, name)
 
@@ -49,7 +49,7 @@ NO_UPOS = NO_TAGS.format("UPOS")
 
 @pytest.mark.parametrize("recipe", ["rngtr.toml", "biaffine.toml"])
 @pytest.mark.parametrize("source", ["given", "predicted"])
-def test_tags_that_no_sentence_has_are_told(recipe, source):
+def test_missing_tags_are_reported(recipe, source):
     write_treebank(blank("upos", "xpos"), "train.conllu")
 
     assert refused(recipe, *changes(f"tags.source={source}")) == [f"{NO_UPOS}."]
@@ -85,7 +85,7 @@ def test_conll_2009_has_no_upos():
     run("rngtr.toml", "--output", "out", *QUICK, *settings, *changes('tags.columns=["xpos"]'))
 
 
-def test_tags_of_the_initial_parser_and_of_a_start_are_told_with_all_other_faults():
+def test_missing_tags_of_all_recipes_are_reported_with_the_other_errors():
     write_treebank(blank("upos", "xpos"), "train.conllu")
     Path("base.toml").write_text(RNGTR)
     Path("next.toml").write_text(
@@ -117,13 +117,13 @@ def test_folds_of_conll_2009_are_parsed_and_read_back():
     ]
 
 
-TOLD_BY_NOTHING = changes("treebank.format=conll09", "tags.source=none")
+WITH_FORMAT = changes("treebank.format=conll09", "tags.source=none")
 
 
 @pytest.mark.parametrize(
-    ("suffix", "others"), [("tab", TOLD_BY_NOTHING), ("conll09", [])], ids=["of the treebank", "told by the name"]
+    ("suffix", "others"), [("tab", WITH_FORMAT), ("conll09", [])], ids=["format of the treebank", "format of the name"]
 )
-def test_initial_parses_have_the_format_that_is_given_or_that_their_name_tells(suffix, others):
+def test_initial_parses_have_the_given_format_or_the_format_of_their_name(suffix, others):
     settings = write_conll09(suffix)
     initial = changes("initial.parser=files", f"initial.train=train.{suffix}", f"initial.dev=dev.{suffix}")
 
@@ -132,7 +132,7 @@ def test_initial_parses_have_the_format_that_is_given_or_that_their_name_tells(s
     assert Path("out/model").is_dir()
 
 
-def test_a_fold_may_have_sentences_of_several_formats():
+def test_a_fold_can_have_sentences_of_several_formats():
     convert_treebank(TRAIN[:5], "some.conllx", CONLLX)
     Path("biaffine.toml").write_text(BIAFFINE.replace("epochs = 2", "epochs = 1"))
     settings = changes('treebank.train=["some.conllx", "train.conllu"]', "initial.parser=biaffine.toml")
@@ -146,7 +146,7 @@ def test_a_fold_may_have_sentences_of_several_formats():
 
 
 @pytest.mark.parametrize("changed", ["parses.conllu", "dev-parses.conllu"])
-def test_other_initial_parses_cannot_go_on(changed):
+def test_resume_needs_the_same_initial_parses(changed):
     write_parses()
     run("rngtr.toml", "--output", "out", *QUICK, *FILES)
     Path(changed).write_text(Path(changed).read_text() + "\n")
@@ -170,20 +170,20 @@ def test_the_card_of_a_model_trained_on_files_has_their_checksums_and_says_how_t
     ]
 
 
-def test_the_card_of_a_model_with_an_empty_start_says_nothing_of_files():
+def test_the_card_of_a_model_without_initial_parses_does_not_mention_files():
     run("rngtr.toml", "--output", "out", *QUICK)
 
     assert "--initial" not in Path("out/model/README.md").read_text()
 
 
-def test_initial_parses_that_are_not_there_are_told_once():
+def test_missing_initial_parses_are_reported_once():
     assert refused("rngtr.toml", *FILES) == [
         "parses.conllu: There is no such file.",
         "dev-parses.conllu: There is no such file.",
     ]
 
 
-# Names that are empty
+# Empty names
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_initial_parses_that_are_not_there_are_told_once():
         ("initial.parser=", '[initial] parser names nothing; choose "empty", "files", a recipe or a model folder.'),
     ],
 )
-def test_a_name_that_is_empty_is_told_with_its_key(change, fault):
+def test_an_empty_name_is_reported_with_its_key(change, fault):
     assert refused("rngtr.toml", *changes(change)) == [f"rngtr.toml: {fault}"]
 
 
-def test_a_variable_that_is_empty_is_told_as_one_that_is_not_set(monkeypatch):
+def test_an_empty_variable_is_reported_like_a_missing_one(monkeypatch):
     monkeypatch.setenv("FOLDER", "")
 
     (line,) = refused("rngtr.toml", *changes("encoder.pretrained=$FOLDER"))

@@ -52,12 +52,15 @@ def test_the_output_and_the_messages_are_those_without_workers(run, arguments):
 
 
 @pytest.mark.parametrize("arguments", [("-o", "out.conllu", "--confidence"), ("-o", "out.json")], ids=str)
-def test_workers_without_work_are_reported(run, arguments):
-    told = run("in.conllu", *arguments, workers=0).stderr
+def test_workers_without_effect_are_reported(run, arguments):
+    messages = run("in.conllu", *arguments, workers=0).stderr
     expected = Path(arguments[1]).read_bytes()
 
-    warning = "treefine: warning: --workers is not used: it is for trees alone, from treebank to treebank.\n"
-    assert run("in.conllu", *arguments).stderr == warning + told
+    warning = (
+        "treefine: warning: --workers has no effect: it needs treebanks as input and output, and no option beyond "
+        "trees.\n"
+    )
+    assert run("in.conllu", *arguments).stderr == warning + messages
     assert Path(arguments[1]).read_bytes() == expected
 
 
@@ -74,22 +77,22 @@ def test_an_interrupted_run_is_resumed(run, share):
     assert not Path("out.conllu.part").exists()
 
 
-def test_a_part_of_another_input_is_refused(run):
+def test_a_part_file_of_a_different_input_is_rejected(run):
     run("in.conllu", "-o", "out.conllu")
     Path("out.conllu").rename("out.conllu.part")
     write_treebank(sample(13)[1:], "in.conllu")
 
-    assert "is not that of the input" in run("in.conllu", "-o", "out.conllu", "--resume", code=1).stderr
+    assert "differs from the input" in run("in.conllu", "-o", "out.conllu", "--resume", code=1).stderr
 
 
-def test_after_a_fault_all_before_it_is_kept_and_can_be_resumed(run):
+def test_after_an_error_the_finished_sentences_are_kept_and_the_run_can_be_resumed(run):
     Path("in.conllu").write_bytes(GOOD.encode() * 3 + BAD["nine.conllu"][0])
 
     result = run("in.conllu", "-o", "out.conllu", code=1)
 
     assert result.stderr == (
-        "treefine: in.conllu:15: (s1) The line must have 10 columns, not 9. What is done is in out.conllu.part: run "
-        "again with --resume to go on.\n"
+        "treefine: in.conllu:15: (s1) The line must have 10 columns, not 9. The finished sentences are in "
+        "out.conllu.part. To continue, run again with --resume.\n"
     )
     Path("in.conllu").write_bytes(GOOD.encode() * 4)
     run("in.conllu", "-o", "whole.conllu", workers=0)

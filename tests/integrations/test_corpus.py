@@ -181,7 +181,7 @@ def test_faults_are_told_at_the_end_with_their_lines_and_the_rest_is_written(fil
     assert told[0] == f"treefine: bad.conllu:{place + 1}:"
     assert told[1].startswith("treefine: broken.txt.gz: The compressed file is damaged")
     assert told[2] == "treefine: bytes.txt:2: Byte 0xff is not UTF-8. Convert the file to UTF-8."
-    assert told[3] == "treefine: none.txt: There is no word in the text."
+    assert told[3] == "treefine: none.txt: The text contains no words."
     assert told[4].startswith(f"{n_written} blocks parsed, ")
     assert told[4].endswith("; 1 empty; 3 faulty")
     assert outputs("out").keys() >= {"bad-00001.conllu", "e.conllu", "none.conllu"}
@@ -193,11 +193,11 @@ def test_a_file_without_a_word_is_told_and_its_output_is_empty(files, parse):
     is_right, said = parse("none.txt", "e.txt")
 
     assert not is_right
-    assert said.startswith("treefine: none.txt: There is no word in the text.\n2 blocks parsed, ")
+    assert said.startswith("treefine: none.txt: The text contains no words.\n2 blocks parsed, ")
     assert outputs("out")["none.conllu"] == b""
     assert parse("none.txt", "e.txt") == (
         False,
-        "2 of 2 blocks finished before\ntreefine: none.txt: There is no word in the text.\n",
+        "2 of 2 blocks finished before\ntreefine: none.txt: The text contains no words.\n",
     )
     assert parse("e.txt") == (True, "1 of 1 block finished before\n")
     Path("out/none.conllu").unlink()
@@ -436,7 +436,7 @@ def test_what_was_to_be_told_of_such_a_block_is_told(worker):
     Path("e.txt").write_text(" \n")
     first = worker()
 
-    assert first.empty == ["e.txt: There is no word in the text."]
+    assert first.empty == ["e.txt: The text contains no words."]
     assert worker() == first
     report = Path("out/.e.conllu.report")
     report.write_text(report.read_text().replace("out/e.conllu", "../run/out/e.conllu"))  # from another folder

@@ -1,1 +1,1 @@
-"""Use: the command line. Nothing imports from here."""
+"""The command line. No other package imports this one."""

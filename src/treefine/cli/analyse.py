@@ -1,4 +1,4 @@
-"""The command analyse: the errors of systems, or with --model what each refinement step does."""
+"""The analyse command: the errors of systems or, with --model, the effect of each refinement step."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _ENDINGS = (".html", ".json", ".csv")
 
 
 def analyse_command(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="The file that is right, or a folder of such files.")],
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank, or a folder of gold treebanks.")],
     systems: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="SYSTEM…",
-            help="One file or more to analyse, or folders with files of the same names; differences are to the first.",
+            metavar="SYSTEM",
+            help="Files to analyse, or folders with the same file names as GOLD. Differences are to the first.",
             show_default=False,
         ),
     ] = None,
@@ -47,9 +47,8 @@ def analyse_command(
             "-o",
             "--output",
             metavar="OUT",
-            help="A file to write: .html is a page, .json and .csv are its numbers; may be given several times. "
-            "[default: a short summary on standard output]",
-            show_default=False,
+            help="Report to write: .html is a page, .json and .csv hold its numbers. Can be repeated.",
+            show_default="a short summary on standard output",
         ),
     ] = None,
     rule: RuleOption = "conll18",
@@ -59,8 +58,9 @@ def analyse_command(
         typer.Option(
             "--examples",
             min=0,
-            help="Sentences to show where a system gained most, and lost most; with --model, that it corrected, and "
-            "spoiled.",
+            metavar="N",
+            help="Number of example sentences with the largest gain, and with the largest loss; with --model, of "
+            "corrected and of spoiled sentences.",
         ),
     ] = 10,
     model: Annotated[
@@ -68,7 +68,7 @@ def analyse_command(
         typer.Option(
             "--model",
             metavar="NAME|DIR",
-            help="In place of systems: a model, whose refinement steps are analysed.",
+            help="Analyse the refinement steps of this model, instead of systems.",
             autocompletion=complete_model,
         ),
     ] = None,
@@ -77,32 +77,49 @@ def analyse_command(
         typer.Option(
             "--initial",
             metavar="empty|DIR|FILE",
-            help="With --model: what it starts from, as in parse; or a folder with parses of the same names as GOLD's.",
+            help="With --model: initial trees, as in parse; or a folder of parses with the same file names as GOLD.",
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="With --model: refine at most so many times (T).")
+        int | None,
+        typer.Option(
+            "--steps",
+            min=1,
+            metavar="N",
+            help="With --model: maximum number of refinement steps (T).",
+            show_default="as in training",
+        ),
     ] = None,
     tags: Annotated[
-        TagSource | None, typer.Option("--tags", help="With --model: the tags it reads, as in parse.")
+        TagSource | None,
+        typer.Option("--tags", help="With --model: tags that it reads, as in parse.", show_default="as in training"),
     ] = None,
-    device: Annotated[str | None, typer.Option("--device", help="With --model: cpu, cuda, cuda:1 …")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help="With --model: cpu, cuda, cuda:1, …",
+            show_default="a GPU if there is one",
+        ),
+    ] = None,
 ) -> None:
-    """Show where systems are right and wrong, and which is better.
+    """Analyse errors of systems, or refinement steps of a model.
 
-    Written are all scores; LAS by dependency length, distance to root, sentence length, label, tag and projectivity,
-    with bootstrap bands; what is confused; significance; and the sentences that differ most, which a page draws. The
-    printed summary has the main scores, and of all treebanks together significance and LAS by length and depth.
+    The report contains all scores; LAS by dependency length, distance to root, sentence length, label, tag and
+    projectivity, with bootstrap confidence bands; confusions; significance; and, on a page, drawings of the sentences
+    that differ most. The printed summary has the main scores; for several treebanks together, it also has significance
+    and LAS by length and depth.
 
-    With --model, written and printed is what each refinement step does: UAS, LAS, errors removed (REL) and sentences
-    converged; errors removed by dependency type and projectivity; run time and parameters. A page also draws sentences
-    that were corrected and spoiled.
+    With --model, the report shows for each refinement step UAS, LAS, the share of errors removed (REL) and of sentences
+    converged; errors removed by dependency type and projectivity; run time; and the number of parameters. A page also
+    draws sentences that were corrected and sentences that were spoiled.
     """
     outputs = outputs or []
     _check_outputs(outputs, [gold, *(systems or ()), *filter(None, [initial])])
     if model is not None:
         if systems:
-            raise TreefineError("--model takes the place of systems.", hint="Name one or the other.")
+            raise TreefineError("--model cannot be combined with SYSTEM files.", hint="Leave out one of them.")
         analyse_model(
             gold,
             model=model,
@@ -118,20 +135,20 @@ def analyse_command(
         return
     for option, value in {"--initial": initial, "--steps": steps, "--tags": tags, "--device": device}.items():
         if value is not None:
-            raise TreefineError(f"{option} is for a model.", hint="Add --model, or leave it out.")
+            raise TreefineError(f"{option} needs --model.", hint=f"Add --model, or leave out {option}.")
     if not systems:
-        raise TreefineError("There is no system to analyse.", hint="Name files after the gold file, or --model.")
+        raise TreefineError("There is no system to analyse.", hint="Name one or more files after GOLD, or add --model.")
     _analyse_files(gold, systems, outputs, rule=rule, format=format, examples=examples)
 
 
 def _analyse_files(
     gold: str, systems: Sequence[str], outputs: Sequence[str], *, rule: str, format: str | None, examples: int
 ) -> None:
-    from treefine.evaluation.analysis import export, pages  # these load numpy and jinja2
+    from treefine.evaluation.analysis import export, pages  # loads numpy and jinja2
     from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
 
     if gold == "-" and "-" in systems:
-        raise TreefineError("Standard input can be read once.", hint="Name a file for the other.")
+        raise TreefineError("Standard input can be used only once.", hint="Use a file for GOLD or SYSTEM.")
     names = system_names(systems)
     files = find_treebanks(gold, names, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
@@ -166,15 +183,15 @@ def analyse_model(
     format: str | None,
     examples: int,
 ) -> None:
-    """Parse the words of gold with the model, and write what each step did to the outputs, or print a summary.
+    """Parse the gold words with the model; write a report of each step to the outputs, or print a summary.
 
-    `initial` is what the model starts from, as in parse. If gold is a folder of treebanks, it may also be a folder of
-    parses whose files have the same names.
+    `initial` names the initial trees, as in parse. If gold is a folder of treebanks, it can also be a folder of parses
+    with the same file names.
     """
     from treefine.evaluation.analysis import export, pages
     from treefine.evaluation.analysis.errors import TOGETHER
     from treefine.evaluation.analysis.refinement import refinement_of, sum_costs, together
-    from treefine.parsing.initial import from_file, renamed  # this and the next two load torch
+    from treefine.parsing.initial import from_file, renamed  # loads torch, like the next two
     from treefine.parsing.parser import Parser
     from treefine.parsing.timed import timed_steps
 
@@ -182,15 +199,15 @@ def analyse_model(
     files = find_treebanks(gold, {"initial": parses} if parses else {}, format=format)
     file = initial if initial is not None and Path(initial).is_file() else None
     if file and len(files) > 1:
-        hint = "Name a folder of parses whose files have the same names."
-        message = f"This is one file of initial parses, but {gold} holds {len(files)} treebanks."
+        hint = "Give a folder of parses with the same file names."
+        message = f"This is a single file of initial parses, but {gold} contains {len(files)} treebanks."
         raise TreefineError(message, hint=hint, path=file)
     treebanks = [_read_gold(each.gold, rule, format) for each in files]
-    start = "empty" if parses else initial  # each treebank has its own parses
+    start = "empty" if parses else initial  # set per treebank below
     parser = Parser.from_pretrained(model, initial=start, max_steps=steps, tags=tags, device=device)
     if not parser.model.settings.reads_graph:
-        hint = "Parse with it, and name the parses after GOLD instead."
-        raise ModelError("This model reads no graph, so it has no refinement steps to analyse.", hint=hint, path=model)
+        hint = "Parse with it, and give its parses as SYSTEM instead."
+        raise ModelError("This model does not refine, so there are no steps to analyse.", hint=hint, path=model)
     found = []
     with progress("Refining", sum(map(len, treebanks))) as advance:
         for each, sentences in zip(files, treebanks, strict=True):
@@ -199,8 +216,8 @@ def analyse_model(
                 parser = parser.using(initial=start_from, max_steps=steps if parses else parser.max_steps)
             timed = timed_steps(parser, sentences, on_sentences=lambda number: advance(number, sentences=number))
             if len(timed.trees) < 2:
-                hint = "Take more --steps, or start from a parse with --initial."
-                raise TreefineError("There is one step and no initial parse, so nothing is refined.", hint=hint)
+                hint = "Increase --steps, or give initial trees with --initial."
+                raise TreefineError("There is nothing to compare: one step, and no initial trees.", hint=hint)
             counted = refinement_of(
                 sentences,
                 timed.trees,
@@ -223,23 +240,23 @@ def analyse_model(
 
 
 def _has_parses(gold: str, initial: str) -> bool:
-    """Return whether gold and initial are folders of treebanks; a folder with a config.json is a model."""
+    """Return whether both are folders of treebanks; a folder with a config.json is a model."""
     are_folders = Path(gold).is_dir() and Path(initial).is_dir() and initial not in ("", "empty")
     return are_folders and not Path(initial, LAYOUT.config).exists()
 
 
 def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:
-    """Read the gold sentences of a treebank, and raise an error if they cannot be scored."""
+    """Read the gold sentences of a treebank; raise an error if they cannot be scored."""
     sentences = list(read_treebank(path, format=format))
     load_words(sentences, is_ud=rule_of(rule).is_ud)
     if all(label == BLANK for sentence in sentences for label in sentence.labels):
-        hint = "Name a treebank with labels: an analysis of steps is one of heads and labels."
-        raise TreebankError("No word of the gold file has a label.", hint=hint, path=path)
+        hint = "Use a labelled treebank: --model analyses heads and labels."
+        raise TreebankError("The gold file has no labels.", hint=hint, path=path)
     return sentences
 
 
 def costs_of(parser: Parser, timed: TimedSteps) -> Costs:
-    """Return how long the steps took, and how large the models are."""
+    """Return the run time of the steps and the sizes of the models."""
     from torch.cuda import get_device_name
 
     from treefine.evaluation.analysis.refinement import Costs
@@ -259,7 +276,7 @@ def costs_of(parser: Parser, timed: TimedSteps) -> Costs:
 def _write_reports(
     outputs: Sequence[str], reports: Mapping[str, Callable[[], Iterable[str]]], summary: Callable[[], str]
 ) -> None:
-    """Write each output with the report that has its ending; without outputs, print the summary."""
+    """Write each output in the format of its extension; without outputs, print the summary."""
     for output in outputs:
         with open_output(output) as stream:
             for part in reports[Path(output).suffix.lower()]():
@@ -269,32 +286,34 @@ def _write_reports(
 
 
 def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    """Raise an error for an output that cannot be written, before the work begins."""
+    """Raise an error if an output cannot be written."""
     for output in outputs:
         path = Path(output)
         if path.suffix.lower() not in _ENDINGS:
-            raise TreefineError(f"A report ends in {', '.join(_ENDINGS)}.", hint="Name such a file.", path=output)
+            message = "analyse cannot write this kind of file."
+            hint = f"Choose a file name that ends in {', '.join(_ENDINGS)}."
+            raise TreefineError(message, hint=hint, path=output)
         if path.is_dir():
             raise TreebankError("This is a directory.", hint="Name a file to write.", path=output)
         if not path.resolve().parent.is_dir():
             raise not_written("No such file or directory", output)
         if any(path.exists() and Path(each).exists() and path.samefile(each) for each in inputs):
-            hint = "Name another output file."
-            raise TreefineError("The output would take the place of the input.", hint=hint, path=output)
+            hint = "Choose a different output file."
+            raise TreefineError("The output would overwrite the input.", hint=hint, path=output)
 
 
 def _notes(treebanks: Sequence[ParsedTreebank]) -> Iterator[str]:
-    """Yield what a user should know about the files: missing labels, and graphs that are not trees."""
+    """Yield notes about the files: missing labels, and graphs that are not trees."""
     for treebank in treebanks:
         for path in treebank.paths_without_labels():
             yield (
-                f"{path}: No word has a label, so heads alone are counted (UAS in place of LAS). "
-                "Fill in the labels to have them counted."
+                f"{path}: The file has no labels, so only heads are scored (UAS instead of LAS). "
+                "Add labels to score them too."
             )
         for system, sentences in treebank.systems.items():
             cycles, roots = treebank.count_cycles(system), treebank.count_several_roots(system)
             found = [f"{count(cycles, 'sentence')} with a cycle"] if cycles else []
             found += [f"{count(roots, 'sentence')} with several roots"] if roots else []
             if found:
-                rule = ' A word that never reaches ROOT has "cycle" for its distance to root.' if cycles else ""
-                yield f"{sentences[0].path}: {' and '.join(found)}, which evaluate may refuse.{rule}"
+                rule = ' Words in or below a cycle have the distance to root "cycle".' if cycles else ""
+                yield f"{sentences[0].path}: {' and '.join(found)}; evaluate may reject this file.{rule}"

@@ -1,4 +1,4 @@
-"""The treefine command: the list of its subcommands, and how their errors are shown."""
+"""The treefine command: its subcommands, and how it prints their errors."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from treefine.model.bundled import about, bundled_models
 
 
 class _Commands(TyperGroup):
-    """Show our errors as lines on standard error, with exit code 1; --debug shows the traceback instead.
+    """Print treefine's errors on standard error and exit with code 1; --debug shows the traceback instead.
 
-    Control characters that an error quotes from the input are made visible, so they cannot act on the terminal.
+    Control characters that an error quotes from the input are escaped, so they cannot affect the terminal.
     """
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # the reader of our output has closed it, which is not an error
+            raise  # the reader closed the pipe, which is not an error
         except (TreefineError, OSError) as error:
             if ctx.params.get("debug"):
                 raise
             reason = error.strerror or error if isinstance(error, OSError) else error
-            for line in str(reason).split("\n"):  # the faults of a recipe or of several files come together
+            for line in str(reason).split("\n"):  # one line per fault of a recipe or of several files
                 typer.echo(f"treefine: {visible(line)}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt as stop:
@@ -62,21 +62,24 @@ def _print_version(is_asked: bool) -> None:
 
 @app.callback(epilog=_examples('treefine parse "Nobody knew why."', "treefine evaluate gold.conllu system.conllu"))
 def main_options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
     install_completion: InstallOption = None,
     show_completion: ShowOption = None,
 ) -> None:
-    """A dependency parser that corrects itself, and the tools around it.
+    """Parse text into dependency trees, correct the trees of other parsers, and train and evaluate parsers.
 
-    Files may be plain or end in .gz, .xz or .bz2; - is standard input or output.
+    Files that end in .gz, .xz or .bz2 are compressed. - is standard input or output.
     """
 
 
 def models_command(as_json: JsonOption = False) -> None:
-    """List the bundled models, with their scores on the test set of their treebank."""
+    """List the bundled models and their test scores.
+
+    The scores are those on the test set of each model's treebank.
+    """
     found = []
     for name, folder in bundled_models().items():
         known = asdict(about(folder))
@@ -88,11 +91,11 @@ def models_command(as_json: JsonOption = False) -> None:
     elif found:
         typer.echo(_model_table(found))
     else:
-        typer.echo("No model is bundled.")
+        typer.echo("This installation has no bundled models.")
 
 
 def _model_table(found: Sequence[dict[str, Any]]) -> str:
-    """Return a table with one row per model and columns as wide as their widest cell."""
+    """Return a text table with one row per model."""
     header = ["name", "language", "treebank", "licence", "encoder", "size", "scores"]
     rows = [header]
     for each in found:

@@ -1,4 +1,4 @@
-"""Count what a refinement changed, and write the file of --changes."""
+"""Count the changes made by refinement, and write the file of --changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Kind = Literal["html", "json", "tsv"]
 _KINDS: dict[str, _Kind] = {".html": "html", ".htm": "html", ".json": "json", ".tsv": "tsv"}
 _PLACE = ("file", "line", "sentence", "sent_id")
 _COLUMNS = (*_PLACE, "word", "form", "old_head", "old_label", "head", "label", "before", "after", "step")
-_MOST = 8  # labels printed of each kind; the file of changes has all of them
+_MOST = 8  # most frequent labels printed per kind; the file of --changes has all of them
 _MOST_ON_PAGE = 24
 _STYLE = """
 table.summary td { max-width: 60rem; }
@@ -39,31 +39,30 @@ section > p { overflow-wrap: anywhere; margin: 0.5rem 0; }
 
 
 class Changes:
-    """Counts changes, sentence by sentence; `known` are the labels of the model.
+    """Counts the changes of each sentence; `known` are the labels of the model.
 
-    A new arc or label of a word that had none is not a change, and is counted separately.
+    New arcs and labels, of words without any before, are not changes. They are counted separately.
     """
 
     def __init__(self, known: Collection[str]) -> None:
         self._known = known
         self.n_sentences = self.n_words = 0
         self.n_changed = 0  # sentences
-        self.n_heads = 0  # words with another head
-        self.n_added = 0  # arcs of words that had none
-        self.n_named = 0  # labels of arcs that had none
-        self.moved: Counter[str] = Counter()  # by label: another head, the same label
-        self.relabelled: Counter[tuple[str, str]] = Counter()  # old and new label, the same head
-        self.replaced: Counter[tuple[str, str]] = Counter()  # old and new label, another head
-        self.converged: Counter[int] = Counter()  # sentences, by the step that repeated its input
-        self.sure: Counter[int] = Counter()  # sentences that stopped earlier, by the step that was sure enough
-        self.unfinished: Counter[int] = Counter()  # sentences that did neither, by their number of steps
-        self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and what the model reads them as
+        self.n_heads = 0  # words whose head changed
+        self.n_added = 0  # arcs of words that had no arc
+        self.n_named = 0  # labels of arcs that had no label
+        self.moved: Counter[str] = Counter()  # by label: new head, same label
+        self.relabelled: Counter[tuple[str, str]] = Counter()  # old and new label, same head
+        self.replaced: Counter[tuple[str, str]] = Counter()  # old and new label, new head
+        self.converged: Counter[int] = Counter()  # sentences by the step that changed nothing
+        self.sure: Counter[int] = Counter()  # sentences that stopped above --stop-above, by step
+        self.unfinished: Counter[int] = Counter()  # other sentences, by number of steps
+        self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and as which labels they were read
 
     def add(self, parse: Parse, given: Arcs) -> Parse:
-        """Count a sentence that had these arcs in the file; return it with them as its initial graph.
+        """Count the changes to the arcs given in the file; return the parse with them as its initial graph.
 
-        A label that was read under another name gets that name, unless it came back unchanged. A label that was not
-        read keeps its own name.
+        A label that was read under another name is reported under that name, unless the output has the old one.
         """
         parse = replace(parse, initial=Arcs(given.heads, self._old_labels(parse, given)))
         self.n_sentences += 1
@@ -89,54 +88,54 @@ class Changes:
         return parse
 
     def _old_labels(self, parse: Parse, given: Arcs) -> tuple[str, ...]:
-        """Return the old labels as they are reported; count those that were renamed or not read."""
-        told = []
+        """Return the old labels for the report; count those that were renamed or ignored."""
+        reported = []
         for head, own, read, label in zip(*given, parse.initial.labels, parse.labels, strict=True):
             is_read = read in self._known
-            is_decided = own == label and own not in self._known  # only a person can have chosen it
+            is_decided = own == label and own not in self._known  # only a user can have chosen it
             if head is not None and own != BLANK and not is_decided and (not is_read or read != own):
                 self.read_as[own, read if is_read else BLANK] += 1
-            told.append(read if is_read and own != label else own)
-        return tuple(told)
+            reported.append(read if is_read and own != label else own)
+        return tuple(reported)
 
     def rows(self, most: int = _MOST) -> list[tuple[str, str]]:
-        """Return the summary as names and values, with the `most` frequent labels."""
+        """Return the rows of the summary: name and value. Labels are limited to the `most` frequent ones."""
         found = [
             ("sentences", f"{self.n_sentences:,}, {self.n_changed:,} of them changed"),
             ("words", f"{self.n_words:,}"),
             ("heads changed", f"{self.n_heads:,}"),
-            ("labels changed", f"{self.relabelled.total():,}, of words with the same head"),
+            ("labels changed", f"{self.relabelled.total():,} on words that kept their head"),
         ]
         if self.n_added:
-            found.append(("new arcs", f"{self.n_added:,}, of words that had none"))
+            found.append(("new arcs", f"{self.n_added:,} on words that had no arc"))
         if self.n_named:
-            found.append(("new labels", f"{self.n_named:,}, of words that had a head alone"))
+            found.append(("new labels", f"{self.n_named:,} on arcs that had no label"))
         labels = {f"{old} → {new}": n for (old, new), n in (self.relabelled + self.replaced).items()}
         other = {f"{old} → {new}": n for (old, new), n in self.read_as.items() if new != BLANK}
         unread = {old: n for (old, new), n in self.read_as.items() if new == BLANK}
         for name, counted in (
             ("old and new label", labels),
-            ("head alone", self.moved),
+            ("only the head", self.moved),
             ("labels renamed", other),
-            ("labels not read", unread),
+            ("labels ignored", unread),
         ):
             if counted:
                 found.append((name, _most_frequent(Counter(counted), most)))
         shares = [f"{self._share(n)} at step {t}" for t, n in sorted(self.converged.items())]
-        shares += [f"{self._share(n)} sure enough at step {t}" for t, n in sorted(self.sure.items())]
+        shares += [f"{self._share(n)} confident enough at step {t}" for t, n in sorted(self.sure.items())]
         shares += [f"{self._share(n)} not within {count(t, 'step')}" for t, n in sorted(self.unfinished.items())]
         if shares:
             found.append(("converged", ", ".join(shares)))
         return found
 
     def lines(self) -> list[str]:
-        """Return the summary as lines for a terminal."""
+        """Return the summary as lines of text."""
         rows = self.rows()
         width = max(len(name) for name, _ in rows)
         return [f"{name:{width}}  {visible(said)}" for name, said in rows]
 
     def values(self) -> dict[str, Any]:
-        """Return all counts, for JSON."""
+        """Return all counts as JSON values."""
 
         def pairs(counted: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
             return [{"old": old, "new": new, "times": n} for (old, new), n in counted.most_common()]
@@ -163,25 +162,25 @@ class Changes:
 
 
 def _most_frequent(counted: Counter[str], most: int) -> str:
-    told = [f"{name} {n:,}" for name, n in counted.most_common(most)]
-    rest = len(counted) - len(told)
-    return ", ".join([*told, *([f"and {rest:,} more" if rest > 1 else "and one more"] if rest else [])])
+    listed = [f"{name} {n:,}" for name, n in counted.most_common(most)]
+    rest = len(counted) - len(listed)
+    return ", ".join([*listed, *([f"and {rest:,} more" if rest > 1 else "and one more"] if rest else [])])
 
 
 def kind_of(path: str) -> _Kind:
-    """Return the kind of file that its name asks for."""
+    """Return the file format that the extension names."""
     kind = _KINDS.get(suffix_of(path))
     if kind is None:
-        hint = "Name a file that ends in .html, .json or .tsv."
-        raise TreefineError("The ending does not tell how to write the changes.", hint=hint, path=path)
+        hint = "Choose a file name that ends in .html, .json or .tsv."
+        raise TreefineError("--changes cannot write this kind of file.", hint=hint, path=path)
     return kind
 
 
 @contextmanager
 def open_changes(path: str, changes: Changes) -> Iterator[Callable[[Parse], None]]:
-    """Give a function that adds the changes of a parse; the file appears at the end, and starts with the counts.
+    """Yield a function that adds the changes of a parse; the file appears at the end and starts with the summary.
 
-    Until then the changes are in a nameless temporary file beside it, so any number of sentences fits.
+    Until then the changes are in an unnamed temporary file in the same folder, so memory use stays constant.
     """
     kind = kind_of(path)
     part, separator = {"html": (_html, ""), "json": (_json, ",\n"), "tsv": (_tsv, "")}[kind]
@@ -213,7 +212,7 @@ def _not_written(error: OSError, path: str) -> TreebankError:
 
 
 def _frame(kind: _Kind, changes: Changes) -> tuple[str, str]:
-    """Return the text before and after the changes."""
+    """Return the text before the changes and the text after them."""
     if kind == "tsv":
         return "\t".join(_COLUMNS) + "\n", ""
     if kind == "json":
@@ -225,12 +224,11 @@ def _frame(kind: _Kind, changes: Changes) -> tuple[str, str]:
     )
     n_left_out = changes.n_sentences - changes.n_changed
     note = (
-        "<p>Each drawing shows the tree after refinement. What changed is in colour; a dashed arc, or a label that is "
-        "struck out, is what was there before. "
-        f"Sentences without a change are left out: {n_left_out:,}.</p>"
+        "<p>Each drawing shows the tree after refinement. Changes are in colour; old arcs are dashed and old labels "
+        f"struck out. {count(n_left_out, 'sentence')} without changes left out.</p>"
     )
     return (
-        f'{page_start("What the refinement changed", style=_STYLE)}<table class="summary">\n{rows}\n</table>\n{note}\n',
+        f'{page_start("Changes made by refinement", style=_STYLE)}<table class="summary">\n{rows}\n</table>\n{note}\n',
         page_end(),
     )
 
@@ -251,21 +249,21 @@ def _json(parse: Parse, found: Sequence[Change]) -> str:
 
 
 def _values(parse: Parse, found: Sequence[Change]) -> Iterator[tuple[str | int | float | None, ...]]:
-    """Yield the cells of each change."""
+    """Yield the cells of each row."""
     sentence = parse.sentence
     for each in found:
         yield (sentence.path, sentence.line, sentence.number, sentence.sent_id, *each)
 
 
 def _html(parse: Parse, found: Sequence[Change]) -> str:
-    """Return a section with the number, text and place of the sentence, its drawing, and a table of its changes."""
+    """Return a section with the number, text and place of a sentence, its tree, and a table of its changes."""
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" + (f" ({sentence.sent_id})" if sentence.sent_id else "")
     rows = "\n".join(_row(parse, each) for each in found)
-    names = ("", "word", "was", "confidence", "is", "confidence", "since step")
+    names = ("", "word", "old arc", "confidence", "new arc", "confidence", "from step")
     header = "".join(f'<th scope="col">{name}</th>' for name in names)
     return (
-        # The page counts its sections from 1; here each has the number of its sentence.
+        # Number the section like the sentence, because unchanged sentences are left out.
         f'<section>\n<h2 dir="auto" style="counter-reset: sentence {sentence.number - 1}">'
         f"{escape(visible(parse.text))}</h2>\n<p>{escape(visible(place))}</p>\n"
         f"{tree_figure([parse.changed_picture()], 'Tree')}\n"

@@ -1,4 +1,4 @@
-"""Find what a command reads (texts, files or standard input) and read its sentences one after another."""
+"""Find the inputs of a command (texts, files or standard input) and read their sentences one by one."""
 
 from __future__ import annotations
 
@@ -29,49 +29,49 @@ if TYPE_CHECKING:
 InputKind = Literal["text", "lines", "words", "conllu", "conllx", "conll09", "conll09-predicted"]
 
 TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
-_FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # or a multiword token or an empty node before it
+_FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # a word, multiword token or empty node
 _FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
 
 
 class Section(NamedTuple):
-    """A range of bytes of an uncompressed file that holds whole sentences."""
+    """A byte range of an uncompressed file; it contains complete sentences only."""
 
     start: int
     stop: int
-    n_before: int = 0  # sentences before it, where sentences are numbered
+    n_before: int = 0  # number of sentences before it, for input that treefine numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One thing to parse."""
+    """A text, file or stream to parse."""
 
     name: str  # the path of a file; - for standard input; empty for a text
-    text: str | None = None  # given on the command line itself
-    kind: InputKind | None = None  # None if the first lines decide it
+    text: str | None = None  # a text from the command line
+    kind: InputKind | None = None  # None to detect it from the first lines
     section: Section | None = None  # None for the whole file
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file with a name."""
+        """Whether the input is a named file."""
         return self.text is None and self.name != "-"
 
     @property
     def is_treebank(self) -> bool:
-        """Whether it is a file or stream that is known to be a treebank."""
+        """Whether the input is a file or stream in a known treebank format."""
         return self.text is None and self.kind in FORMATS
 
 
 def find_inputs(
     arguments: Sequence[str], *, kind: InputKind | None = None, is_text: bool = False, may_be_text: bool = True
 ) -> list[Input]:
-    """Return the inputs that the arguments of a command name, or raise all their faults together.
+    """Return one input per argument; raise a single error that lists all invalid arguments.
 
-    An argument is a file if one of that name exists, else a text, unless it looks like a file name. Without arguments
-    the input is standard input.
+    An argument is a file if that file exists. Otherwise it is a text, unless it looks like a file name. Without
+    arguments, the input is standard input.
     """
     if not arguments and sys.stdin is not None and sys.stdin.isatty():
-        hint = "Give a text in quotes, the name of a file, or - to type a text and end it with Ctrl-D."
-        raise TreefineError("There is nothing to parse.", hint=hint if may_be_text else "Name a file.")
+        hint = "Give a text in quotes or a file name; or use - to type a text, and end it with Ctrl-D."
+        raise TreefineError("There is no input.", hint=hint if may_be_text else "Give the name of a file.")
     may_be_text = may_be_text and kind in (None, "text", "lines", "words")
     found, faults = [], []
     for argument in arguments or ["-"]:
@@ -95,21 +95,21 @@ def _input(argument: str, kind: InputKind | None, *, may_be_text: bool) -> Input
         return Input(argument, kind=kind or kind_by_name(argument))
     if may_be_text and (any(map(str.isspace, argument)) or not _FILE_LIKE.search(argument[-20:])):
         return _text(argument, kind)
-    hints = (nearest_file(argument), "If it is a text, add --text." * may_be_text)
+    hints = (nearest_file(argument), "To parse this as text, add --text." * may_be_text)
     raise TreefineError("There is no such file.", hint=" ".join(filter(None, hints)), path=argument)
 
 
 def _text(argument: str, kind: InputKind | None) -> Input:
     for letter in argument:
-        if "\ud800" <= letter <= "\udfff":  # how Python passes on a byte that is not UTF-8
+        if "\ud800" <= letter <= "\udfff":  # how Python represents a byte that is not UTF-8
             what = f"Byte 0x{ord(letter) - 0xDC00:02x}" if "\udc80" <= letter <= "\udcff" else ascii(letter)
-            raise TreefineError(f"{what} in the text is not UTF-8.", hint="Set the terminal to UTF-8, or give a file.")
+            raise TreefineError(f"{what} in the text is not UTF-8.", hint="Set the terminal to UTF-8, or use a file.")
     return Input("", argument, kind or "text")
 
 
 @contextmanager
 def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
-    """Open the bytes of an input; a text and the section of a file are held in memory."""
+    """Open the input as bytes; a text or a section of a file is read into memory."""
     if source.text is not None:
         yield io.BytesIO(source.text.encode())
     elif source.section is None:
@@ -123,7 +123,7 @@ def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None)
 
 
 def kind_by_name(path: str) -> InputKind | None:
-    """Return what a file holds, if its ending tells.
+    """Return the input format that the file name implies, or None.
 
     >>> kind_by_name("notes.TXT.gz"), kind_by_name("wsj.conllx"), kind_by_name("corpus.data")
     ('text', 'conllx', None)
@@ -135,7 +135,7 @@ def kind_by_name(path: str) -> InputKind | None:
 
 
 def bytes_in(inputs: Sequence[Input]) -> int | None:
-    """Return the total size of the inputs for a progress bar, or None if one is a stream or all are texts."""
+    """Return the total size of the input files, for a progress bar; None if it is unknown or there are only texts."""
     total = 0
     for each in inputs:
         if each.text is not None:
@@ -149,8 +149,8 @@ def bytes_in(inputs: Sequence[Input]) -> int | None:
 def read_input(
     source: Input, parser: Parser, on_bytes: Callable[[int], None], numbers: Iterator[int]
 ) -> Iterator[Segmented]:
-    """Yield the sentences of an input; the parser's segmenter splits text, and sentences of text get these numbers."""
-    from treefine.segmenter.cut import Segmented  # which loads torch
+    """Yield the sentences of an input; split text with the parser's segmenter and number its sentences."""
+    from treefine.segmenter.cut import Segmented  # loads torch
 
     path, kind = "", source.kind or "text"
     with open_source(source, on_bytes=on_bytes) as stream:
@@ -172,8 +172,8 @@ def read_input(
 def _segmented(
     segment: Callable[[Iterable[str]], Iterator[Segmented]], chunks: Iterable[str], path: str, numbers: Iterator[int]
 ) -> Iterator[Segmented]:
-    """Yield the sentences of a text, each with its number and the line of the file that it starts in."""
-    newlines: deque[int] = deque()  # the offsets of those that were read and that no sentence has passed yet
+    """Yield the sentences of a text, each with its number and the line on which it starts."""
+    newlines: deque[int] = deque()  # offsets of the newlines after the start of the last sentence
 
     def noted() -> Iterator[str]:
         length = 0
@@ -190,7 +190,7 @@ def _segmented(
             line += 1
         yield replace(found, sentence=replace(_numbered(found.sentence, next(numbers)), path=path, line=line))
     if is_empty:
-        raise EmptyError("There is no word in the text.", path=path)
+        raise EmptyError("The text contains no words.", path=path)
 
 
 def _numbered(sentence: Sentence, number: int) -> Sentence:
@@ -200,7 +200,7 @@ def _numbered(sentence: Sentence, number: int) -> Sentence:
 
 
 def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
-    """Yield the text in chunks, with every character unchanged except that a byte order mark is dropped."""
+    """Yield the text in chunks, without a byte order mark and otherwise unchanged."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     line, is_end = 1, False
     while not is_end:
@@ -217,7 +217,7 @@ def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
 
 
 def _look(stream: BinaryIO) -> tuple[InputKind, bytes]:
-    """Return the kind of input that its first line without a comment suggests, and the bytes read to find out."""
+    """Return the input format that the first non-comment line suggests, and the bytes read so far."""
     head = b""
     while len(head) < TEXT_CHUNK:
         line = stream.readline(TEXT_CHUNK)

@@ -1,6 +1,7 @@
-"""What a command writes: which inputs go into which output, in which shape, and how it is written there.
+"""Plan and write the outputs of a command.
 
-First the plan, which reports what is impossible before work starts; then the shapes; then tables.
+The plan assigns inputs to outputs and reports impossible combinations before work starts. After it come the output
+formats, and then Parquet tables.
 """
 
 from __future__ import annotations
@@ -36,63 +37,63 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
 Shape = Literal["tree", "conllu", "json", "svg", "html", "parquet"]
-_ENDINGS: dict[Shape, tuple[str, ...]] = {  # the first one is that of the files in a folder
+_ENDINGS: dict[Shape, tuple[str, ...]] = {  # the first is used for files in an output folder
     "tree": (".txt",),
     "json": (".jsonl", ".json"),
     "svg": (".svg",),
     "html": (".html", ".htm"),
     "parquet": (".parquet",),
 }
-_OTHER_OUTPUT = "Name another output file."
-_MOST_IN_SVG = 200  # sentences; no program opens a larger picture
+_OTHER_OUTPUT = "Choose a different output file."
+_MOST_IN_SVG = 200  # sentences; viewers fail on larger pictures
 _BETWEEN_SEPARATORS = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # the text of a cell or line
 _BOXES = "─┄│╭├╰┬┼┴…"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Inputs that go into one output."""
+    """One output and the inputs that are written to it."""
 
     inputs: tuple[Input, ...]
     target: str  # a path, or - for standard output
     shape: Shape
-    form: Format | None = None  # of a treebank; None if each sentence keeps its own
-    is_block: bool = False  # of a corpus: written in one go, and by another worker if that fails
-    is_in_folder: bool = False  # one of several outputs: --resume leaves finished ones as they are
+    form: Format | None = None  # format of a treebank; None if each sentence keeps its format
+    is_block: bool = False  # a block of a corpus: written at once, and by another worker after a failure
+    is_in_folder: bool = False  # one of several outputs; --resume skips the finished ones
 
     @property
     def can_be_resumed(self) -> bool:
-        """Whether the output is a file in which a complete sentence can be told from a broken one."""
+        """Whether the output is a file in which an incomplete last sentence can be detected."""
         path = Path(self.target)
         is_file = self.target != "-" and (path.is_file() or not path.exists())
         return is_file and self.shape in ("conllu", "json") and not self.is_block
 
     @property
     def is_finished(self) -> bool:
-        """Whether the output exists, and no part file of it."""
+        """Whether the output exists and has no part file."""
         return Path(self.target).exists() and not part_of(self.target).exists()
 
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What to write besides the trees, and how."""
+    """Options for the output."""
 
     steps: bool = False
     confidence: bool = False
-    review: float | None = None  # list the sentences with a lower confidence
+    review: float | None = None  # list sentences whose confidence is lower
     resume: bool = False
-    changes: str | None = None  # a file for what a refinement changed
+    changes: str | None = None  # file for the changes made by refinement
     k: int = 1  # trees per sentence
-    also_read: tuple[str, ...] = ()  # files besides the inputs: initial trees, a label map
-    model: str = ""  # the name that the user gave; a table records it
+    also_read: tuple[str, ...] = ()  # other files that are read: initial trees, a label map
+    model: str = ""  # as named by the user; recorded in tables
 
 
 def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, options: OutputOptions) -> list[Job]:
-    """Return what is written where; raise an error if an output cannot be written, or not with these options."""
+    """Return the jobs; raise an error if an output cannot be written with these options."""
     if options.review is not None and output == "-":
         if shape is not None or options.steps or options.confidence or options.k > 1:
-            hint = "Name a file for the trees with -o, or leave out --format, --show-steps, --confidence and --k."
-            raise TreefineError("--review prints its list in place of the trees.", hint=hint)
+            hint = "Write the trees to a file with -o, or leave out --format, --show-steps, --confidence and --k."
+            raise TreefineError("--review prints a list instead of trees.", hint=hint)
         jobs = [Job(tuple(inputs), "-", "conllu")]
     else:
         jobs = _jobs(inputs, output, shape)
@@ -102,7 +103,7 @@ def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, options
         _check_changes(options.changes, jobs, options)
     for path in [*(job.target for job in jobs if job.target != "-"), *filter(None, [options.changes])]:
         if any(_is_same(path, other) for other in options.also_read):
-            message = "The output would take the place of a file that is read."
+            message = "The output would overwrite an input file."
             raise TreefineError(message, hint=_OTHER_OUTPUT, path=path)
     return jobs
 
@@ -123,16 +124,17 @@ def _jobs(inputs: Sequence[Input], output: str, shape: Shape | None) -> list[Job
 
 
 def _common_format(inputs: Sequence[Input]) -> Format | None:
-    """Return CoNLL-U for inputs that may have different formats, else None: they keep their own."""
+    """Return CoNLL-U if the inputs may have different formats, else None: they keep their format."""
     kinds = {each.kind for each in inputs}
     return CONLLU if len(inputs) > 1 and (len(kinds) > 1 or None in kinds) else None
 
 
 def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) -> list[Job]:
-    """Give each input an output in the folder, with the same name and another ending; create the folder."""
+    """Create the folder; return one job per input, with the same file name and a new extension."""
     if not all(each.is_file for each in inputs):
         hint = "Name an output file, or leave out -o."
-        raise TreefineError("A folder takes the parses of files alone, not of a text.", hint=hint, path=str(folder))
+        message = "An output folder needs input files, not a text or standard input."
+        raise TreefineError(message, hint=hint, path=str(folder))
     jobs = []
     for each in inputs:
         form, endings = None, _ENDINGS.get(shape or "conllu")
@@ -145,8 +147,8 @@ def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) 
     for target, number in Counter(job.target for job in jobs).items():
         if number > 1:
             names = ", ".join(job.inputs[0].name for job in jobs if job.target == target)
-            hint = "Parse them into different folders."
-            raise TreefineError(f"This would be the output of {number} files: {names}.", hint=hint, path=target)
+            hint = "Write them to different folders."
+            raise TreefineError(f"{number} inputs have the same output file: {names}.", hint=hint, path=target)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -155,7 +157,7 @@ def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) 
 
 
 def _stem(name: str) -> str:
-    """Return the name of a file without its endings.
+    """Return the file name without its extensions.
 
     >>> _stem("texts/a.b.txt.gz"), _stem(".hidden")
     ('a.b', '.hidden')
@@ -167,28 +169,28 @@ def _stem(name: str) -> str:
 
 
 def _check(job: Job, options: OutputOptions) -> None:
-    """Raise an error if the output cannot be written, or has no place for what is wanted."""
+    """Raise an error if the output cannot be written, or if its format cannot hold what the options ask for."""
     lacks_misc = job.form is not None and job.form.misc is None
     title = "" if job.form is None else job.form.title
     is_treebank = job.shape == "conllu"
     if options.steps and job.shape in ("conllu", "parquet"):
         what = "treebank" if is_treebank else "table"
-        hint = "Add --format tree, svg, html or json."
-        raise TreefineError(f"A {what} has no place for the steps of --show-steps.", hint=hint)
+        hint = "Add --format tree, svg, html or json, or leave out --show-steps."
+        raise TreefineError(f"A {what} cannot show refinement steps.", hint=hint)
     if options.confidence and lacks_misc:
-        raise TreefineError(f"{title} has no column for the confidence.", hint="Write CoNLL-U.")
+        raise TreefineError(f"{title} has no column for confidence.", hint="Write CoNLL-U, or leave out --confidence.")
     if options.k > 1 and options.steps and job.shape != "json":
-        hint = "Leave out one of them, or add --format json, which has both."
-        raise TreefineError("Of --k and --show-steps only one can be drawn.", hint=hint)
+        hint = "Leave out one of them, or add --format json, which supports both."
+        raise TreefineError("--k and --show-steps cannot be drawn together.", hint=hint)
     if options.k > 1 and lacks_misc:
         hint = "Write CoNLL-U, or leave out --k."
-        raise TreefineError(f"{title} has no place for several trees of a sentence.", hint=hint)
+        raise TreefineError(f"{title} cannot hold several trees per sentence.", hint=hint)
     if options.k > 1 and options.resume and is_treebank:
-        hint = "Write JSON, or leave out one of them."
-        raise TreefineError("A treebank with several trees of a sentence cannot be gone on with.", hint=hint)
+        hint = "Write JSON, or leave out --k or --resume."
+        raise TreefineError("A treebank with several trees per sentence cannot be resumed.", hint=hint)
     if options.resume and not job.can_be_resumed and not job.is_in_folder:
-        hint = "Name a file of CoNLL-U, CoNLL-X, CoNLL-2009 or JSON with -o, or leave out --resume."
-        raise TreefineError("Only a file of sentences can be gone on with.", hint=hint)
+        hint = "Write CoNLL-U, CoNLL-X, CoNLL-2009 or JSON, write to a folder, or leave out --resume."
+        raise TreefineError("--resume cannot continue this kind of output.", hint=hint)
     if job.shape == "parquet":
         check_table(job.target)
     if job.target == "-":
@@ -196,26 +198,26 @@ def _check(job: Job, options: OutputOptions) -> None:
     _check_place(job.target)
     same = [each for each in job.inputs if each.is_file and _is_same(job.target, each.name)]
     if same and options.resume:
-        message = "The output is the input, so --resume cannot tell if it is whole."
+        message = "--resume needs an output file that is not the input."
         raise TreefineError(message, hint=_OTHER_OUTPUT)
-    if same and not (is_treebank and same[0].kind in FORMATS):  # a treebank may be replaced by its parses
-        raise TreefineError("The output would take the place of the input.", hint=_OTHER_OUTPUT, path=job.target)
+    if same and not (is_treebank and same[0].kind in FORMATS):  # a treebank may be overwritten by its parses
+        raise TreefineError("The output would overwrite the input.", hint=_OTHER_OUTPUT, path=job.target)
 
 
 def _check_changes(path: str, jobs: Sequence[Job], options: OutputOptions) -> None:
     kind_of(path)
     if options.resume:
-        hint = "Leave out one of them."
-        raise TreefineError("With --resume, --changes would lack the sentences that are done.", hint=hint)
+        message = "--changes cannot be combined with --resume: it would miss the sentences of the earlier run."
+        raise TreefineError(message, hint="Leave out one of them.")
     _check_place(path)
     others = [job.target for job in jobs] + [each.name for job in jobs for each in job.inputs if each.is_file]
     if any(_is_same(path, other) for other in others):
-        hint = "Name another file for the changes."
-        raise TreefineError("The changes would take the place of the input or the output.", hint=hint, path=path)
+        hint = "Choose a different file for the changes."
+        raise TreefineError("The changes would overwrite the input or the output.", hint=hint, path=path)
 
 
 def _check_place(path: str) -> None:
-    """Raise an error if no file can be written at this path."""
+    """Raise an error if this path cannot be written."""
     target = Path(path)
     if target.is_dir():
         raise TreebankError("This is a directory.", hint="Name a file to write.", path=path)
@@ -227,14 +229,14 @@ def _check_place(path: str) -> None:
 
 
 def _is_same(path: str, other: str) -> bool:
-    """Return whether two paths name the same file, which need not exist yet."""
+    """Return whether two paths name the same file, even if it does not exist yet."""
     if Path(path).exists() and Path(other).exists():
         return Path(path).samefile(other)
     return Path(path).resolve() == Path(other).resolve()
 
 
 class Pen(NamedTuple):
-    """What the output can show."""
+    """The encoding, colour and character set of drawn trees."""
 
     encoding: str = "utf-8"
     color: bool = False
@@ -242,7 +244,7 @@ class Pen(NamedTuple):
 
 
 def pen_for_stdout() -> Pen:
-    """Choose colour on a terminal, unless NO_COLOR or TERM forbids it, and ASCII if its encoding has no boxes."""
+    """Use colour on a terminal unless NO_COLOR or TERM=dumb is set, and ASCII if the encoding lacks box characters."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         _BOXES.encode(encoding)
@@ -259,12 +261,12 @@ class NewOutput:
 
     stream: BinaryIO
     encoding: str = "utf-8"
-    is_terminal: bool = False  # make control characters of the input visible
-    is_flushed: bool = False  # show each sentence at once
-    skip: int = 0  # sentences that it already has
+    is_terminal: bool = False  # escape control characters of the input
+    is_flushed: bool = False  # flush after each sentence
+    skip: int = 0  # number of sentences already written
 
     def write(self, text: str) -> None:
-        """Add the text of a sentence."""
+        """Write the text of a sentence."""
         if self.is_terminal:
             text = _BETWEEN_SEPARATORS.sub(lambda found: visible(found[0]), text)
         self.stream.write(text.encode(self.encoding, "backslashreplace"))
@@ -274,7 +276,7 @@ class NewOutput:
 
 @contextmanager
 def open_sink(job: Job, *, is_resumed: bool) -> Iterator[NewOutput | Part]:
-    """Open the output of a job, to which texts of sentences are written; a file appears once it is complete."""
+    """Open the output of a job; a file appears under its name only when it is complete."""
     if job.target == "-":
         with open_stdout(job.shape) as sink:
             yield sink
@@ -288,7 +290,7 @@ def open_sink(job: Job, *, is_resumed: bool) -> Iterator[NewOutput | Part]:
 
 @contextmanager
 def open_stdout(shape: Shape) -> Iterator[NewOutput]:
-    """Open standard output, in the encoding of the terminal for drawn trees and in UTF-8 for the rest."""
+    """Open standard output: in the encoding of the terminal for drawn trees, else in UTF-8."""
     with open_output("-") as stream:
         is_drawn = shape == "tree"
         encoding = pen_for_stdout().encoding if is_drawn else "utf-8"
@@ -298,7 +300,7 @@ def open_stdout(shape: Shape) -> Iterator[NewOutput]:
 def texts_of_parses(
     parses: Iterator[Parse], job: Job, options: OutputOptions, *, is_start: bool = True
 ) -> Iterator[str]:
-    """Yield the output in the shape of the job; without `is_start` a treebank has other sentences before these."""
+    """Yield the output in the format of the job; set `is_start` to False to continue a treebank."""
     if job.shape == "tree":
         return _as_trees(parses, pen_for_stdout() if job.target == "-" else Pen(), steps=options.steps)
     if job.shape == "json":
@@ -316,23 +318,23 @@ def texts_of_parses(
 
 
 def _as_trees(parses: Iterable[Parse], pen: Pen, *, steps: bool) -> Iterator[str]:
-    """Draw each tree, or all its steps, under a line that names the sentence, with a blank line between two."""
+    """Draw each tree, or all its steps, under a line that names the sentence; separate sentences by blank lines."""
     for number, parse in enumerate(parses):
         name = visible(parse.sentence.sent_id or str(number + 1), ascii_only=pen.ascii_only)
-        sure = "" if parse.trees else f", confidence {parse.confidence:.2f}"  # each of several trees has its own
+        sure = "" if parse.trees else f", confidence {parse.confidence:.2f}"  # several trees have one confidence each
         heading = StyledText(name + sure, BOLD).painted(color=pen.color)
         drawn = parse.to_text(steps=steps, color=pen.color, ascii_only=pen.ascii_only)
         yield "\n" * bool(number) + f"{heading}\n{drawn}"
 
 
 def _as_svg(parses: Iterable[Parse], *, steps: bool) -> Iterator[str]:
-    """Draw one picture with all sentences below one another, each under its name if there are several."""
+    """Draw all sentences in one picture, from top to bottom; name them if there are several."""
     found = []
     for parse in parses:
         found.append(parse)
         if len(found) > _MOST_IN_SVG:
-            hint = "Choose --format html, which has no end."
-            raise TreefineError(f"One SVG of more than {_MOST_IN_SVG} sentences is too large.", hint=hint)
+            hint = "Use --format html, which has no limit."
+            raise TreefineError(f"An SVG picture holds at most {_MOST_IN_SVG} sentences.", hint=hint)
     pictures = []
     for number, parse in enumerate(found, start=1):
         first, *others = parse.pictures(steps=steps)
@@ -344,7 +346,7 @@ def _as_svg(parses: Iterable[Parse], *, steps: bool) -> Iterator[str]:
 
 
 def _as_html(parses: Iterable[Parse], *, title: str, steps: bool) -> Iterator[str]:
-    """Write one page with a section for each sentence."""
+    """Write one page with a section per sentence."""
     yield page_start(title)
     for parse in parses:
         yield parse.to_html(steps=steps)
@@ -352,12 +354,12 @@ def _as_html(parses: Iterable[Parse], *, title: str, steps: bool) -> Iterator[st
 
 
 def check_table(target: str) -> None:
-    """Raise an error if no table can be written to this target, or pyarrow is missing."""
+    """Raise an error if a table cannot be written to this target, or if pyarrow is missing."""
     if target == "-":
-        raise TreefineError("A table goes into a file.", hint="Name one with -o, such as -o out.parquet.")
+        raise TreefineError("A table cannot be printed.", hint="Name a file with -o, such as -o out.parquet.")
     suffix = Path(target).suffix.lower()
     if suffix in COMPRESSED:
-        raise TreefineError("Parquet is packed already.", hint=f"Name it without {suffix}.", path=target)
+        raise TreefineError("Parquet files are already compressed.", hint=f"Leave out {suffix}.", path=target)
     import_package("pyarrow.parquet")
 
 
@@ -369,7 +371,7 @@ def write_table(
     *,
     is_synced: bool = False,
 ) -> None:
-    """Write a table of the sentences, with `about` in its schema; the file appears once it is complete."""
+    """Write a table of the sentences, with `about` in its schema; the file appears only when it is complete."""
     schema = schema_of(content, {"version": __version__} | dict(about or {}))
     parquet = import_package("pyarrow.parquet")
     with open_output(target, is_synced=is_synced) as stream:
@@ -379,11 +381,11 @@ def write_table(
                 writer.write_batch(batch.replace_schema_metadata(schema.metadata))
             writer.close()
         finally:
-            writer.is_open = False  # else it would try to finish the file that an error has removed
+            writer.is_open = False  # or it would try to finish the file that an error has removed
 
 
 def about_parser(parser: Parser, model: str) -> dict[str, object]:
-    """Return what the trees of a table depend on: the name of the model, and the options of the parser."""
+    """Return the metadata of a table: the name of the model and the options of the parser."""
     return {
         "model": model,
         "max_steps": parser.max_steps,
@@ -397,7 +399,7 @@ def about_parser(parser: Parser, model: str) -> dict[str, object]:
 
 
 def convert_to_table(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> Counter[str]:
-    """Write a treebank as a table; return how many things of each kind the table has no place for."""
+    """Write a treebank as a table; return counts, by kind, of what the table cannot hold."""
     lost: Counter[str] = Counter()
 
     def counted() -> Iterator[Sentence]:

@@ -27,29 +27,34 @@ _Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|DIR",
-        help="A bundled model, a model folder, or OWNER/NAME on a hub.",
+        help="Bundled model, model folder, or OWNER/NAME on a model hub.",
         autocompletion=complete_model,
     ),
 ]
 _Output = Annotated[
     str,
     typer.Option(
-        "-o", "--output", metavar="OUT", help="The file to write, once it is whole; or a folder, for one file an input."
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="Output file, or a folder for one output file per input.",
+        show_default="standard output",
     ),
 ]
 _Shape = Annotated[
     Shape | None,
     typer.Option(
         "--format",
-        help="The output: trees drawn for a terminal, a treebank, a JSON object a line, pictures, or a table with one "
-        "row a word. [default: told by the name of OUT; else tree on a terminal, and conllu elsewhere]",
+        help="Output format: tree (drawn as text), conllu (a treebank), json (one object per line), svg or html "
+        "(drawings), parquet (one row per word).",
+        show_default="by the name of OUT; else tree on a terminal, conllu elsewhere",
     ),
 ]
-_ShowSteps = Annotated[bool, typer.Option("--show-steps", help="Draw each refinement step, with what it changed.")]
+_ShowSteps = Annotated[bool, typer.Option("--show-steps", help="Draw each refinement step and mark its changes.")]
 _Confidence = Annotated[
     bool,
     typer.Option(
-        "--confidence", help="Write how sure the parser is of a word: Conf=0.97 in MISC, or columns of a table."
+        "--confidence", help="Write the confidence of each word: Conf=0.97 in MISC, or extra columns of a table."
     ),
 ]
 _Review = Annotated[
@@ -59,65 +64,80 @@ _Review = Annotated[
         min=0,
         max=1,
         metavar="LIMIT",
-        help="List the sentences with a confidence below this, 0 to 1: in place of the trees, or beside -o.",
+        help="List the sentences whose confidence is below LIMIT. The list replaces the trees unless -o names a file.",
     ),
 ]
-_Resume = Annotated[bool, typer.Option("--resume", help="Go on with OUT after the last whole sentence in OUT.part.")]
+_Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue an interrupted run after the last complete sentence in OUT.part.")
+]
 _LabelMap = Annotated[
     str | None,
     typer.Option(
         "--label-map",
         metavar="FILE",
-        help="How to read labels of the initial trees: two columns with a tab between them, the label there and the "
-        "model's; _ is for none. [default: older names of the model's labels are known]",
+        help="Tab-separated file: a label of the initial trees, then the model's label for it, or _ to ignore its "
+        "arcs.",
+        show_default="recognise older UD labels",
     ),
 ]
 _Steps = Annotated[
-    int | None, typer.Option("--steps", min=1, help="Refine at most so many times (T). [default: as it was trained]")
-]
-_StopAbove = Annotated[
-    float | None,
+    int | None,
     typer.Option(
-        "--stop-above",
-        min=0,
-        max=1,
-        metavar="SHARE",
-        help="Refine a sentence no further once the model is surer than this, as a share of its words, 0 to 1; with 1 "
-        "only where nothing changes any more. [default: the model's own; 1 with --initial or --show-steps]",
+        "--steps", min=1, metavar="N", help="Maximum number of refinement steps (T).", show_default="as in training"
     ),
 ]
+_STOP_ABOVE = (
+    "A sentence whose mean word confidence after a step exceeds LIMIT takes no further step. A lower LIMIT is faster "
+    "and slightly less accurate; 1 refines until the tree no longer changes."
+)
 _Tags = Annotated[
     TagSource | None,
-    typer.Option("--tags", help="Tags to read: the input's, the model's own, or none. [default: as it was trained]"),
+    typer.Option(
+        "--tags",
+        help="Tags that the model reads: those given in the input, those it predicts, or none.",
+        show_default="as in training",
+    ),
 ]
-_Projective = Annotated[bool, typer.Option("--projective", help="Give trees without crossing arcs.")]
+_Projective = Annotated[bool, typer.Option("--projective", help="Find the best tree without crossing arcs.")]
 _Keep = Annotated[
     Keep,
     typer.Option(
         "--keep",
-        help="What of the input stays: what is marked Keep=Arc, Keep=Head or Keep=Label in MISC, every head and label "
-        "that is given, or nothing.",
+        help="Arcs of the input to keep: those marked Keep=Arc, Keep=Head or Keep=Label in MISC, all given heads and "
+        "labels, or nothing.",
     ),
 ]
-_K = Annotated[int, typer.Option("--k", min=1, help="Give the k best trees of a sentence, and how probable they are.")]
-_Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")]
+_K = Annotated[
+    int, typer.Option("--k", min=1, metavar="K", help="Return the K best trees per sentence, with their probabilities.")
+]
+_Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="DEVICE", help="Device: cpu, cuda, cuda:1, …", show_default="a GPU if there is one"
+    ),
+]
 _Precision = Annotated[
     Precision | None,
     typer.Option(
         "--precision",
-        help="Numbers to run with: float32, or on a CPU int8, on a GPU float16 or bfloat16. [default: the model's own]",
+        help="Precision of the model: float32, int8 (CPU only), float16 or bfloat16 (GPU only).",
+        show_default="the model's setting",
     ),
 ]
 _BatchPieces = Annotated[
-    int, typer.Option("--batch-pieces", min=1, help="Sub-words in a batch, padding counted; a CPU takes at most 1,000.")
+    int,
+    typer.Option(
+        "--batch-pieces", min=1, metavar="N", help="Maximum sub-words per batch, with padding; at most 1,000 on a CPU."
+    ),
 ]
 _Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
         min=0,
-        help="Processes that read and write treebanks beside the model on a GPU; no effect on a CPU. [default: for "
-        "long files, two fewer than there are cores, 16 at most]",
+        metavar="N",
+        help="Processes that read and write treebanks while the GPU parses; no effect on a CPU.",
+        show_default="for long files, the number of cores minus 2, at most 16",
     ),
 ]
 
@@ -125,7 +145,7 @@ _Workers = Annotated[
 def parse_command(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="INPUT", help="Texts or files; - is standard input. [default: -]", show_default=False),
+        typer.Argument(metavar="INPUT", help="Texts or files; - is standard input.", show_default="standard input"),
     ] = None,
     model: _Model = "en",
     output: _Output = "-",
@@ -134,11 +154,14 @@ def parse_command(
         InputKind | None,
         typer.Option(
             "--from",
-            help="What the input is: running text, text with one sentence a line, such text with spaces between words, "
-            "or a treebank. [default: told by the name of a file, else by its first lines]",
+            help="Input format: text, lines (one sentence per line), words (one sentence per line, a space between "
+            "words), or a treebank format.",
+            show_default="by the file name, else by the first lines",
         ),
     ] = None,
-    is_text: Annotated[bool, typer.Option("--text", help="All INPUT is text, also what looks like a file.")] = False,
+    is_text: Annotated[
+        bool, typer.Option("--text", help="Treat every INPUT as text, even if it looks like a file name.")
+    ] = False,
     show_steps: _ShowSteps = False,
     confidence: _Confidence = False,
     review: _Review = None,
@@ -149,12 +172,23 @@ def parse_command(
         typer.Option(
             "--initial",
             metavar="empty|DIR|FILE",
-            help="Start from nothing, from the trees of another model (SynTr, biaffine), or from those of a file of "
-            "the same text. [default: the initial parser in the model's folder, else empty]",
+            help="Initial trees: none (empty), those of another model (DIR), or those of a file of the same text "
+            "(FILE).",
+            show_default="the initial parser in the model folder, else empty",
         ),
     ] = None,
     label_map: _LabelMap = None,
-    stop_above: _StopAbove = None,
+    stop_above: Annotated[
+        float | None,
+        typer.Option(
+            "--stop-above",
+            min=0,
+            max=1,
+            metavar="LIMIT",
+            help=_STOP_ABOVE,
+            show_default="the model's setting; 1 with --initial or --show-steps",
+        ),
+    ] = None,
     tags: _Tags = None,
     projective: _Projective = False,
     keep: _Keep = "marked",
@@ -165,23 +199,31 @@ def parse_command(
     workers: _Workers = None,
     engine: Annotated[
         Literal["local", "ray"],
-        typer.Option("--engine", help="Parse here, or by workers of Ray, on one machine or many, into a folder OUT/."),
+        typer.Option(
+            "--engine", help="Parse in this process, or with Ray on one or more machines; Ray writes to a folder."
+        ),
     ] = "local",
     actors: Annotated[
         int | None,
-        typer.Option("--actors", min=1, help="Parsers that Ray runs. [default: one a GPU, or without any one a core]"),
+        typer.Option(
+            "--actors",
+            min=1,
+            metavar="N",
+            help="Number of parsers that Ray runs.",
+            show_default="one per GPU, or one per core without a GPU",
+        ),
     ] = None,
 ) -> None:
-    """Parse texts, or sentences that are cut into words.
+    """Parse text, or sentences that are already split into words.
 
-    All that a treebank holds stays as it is, but for heads, labels, the enhanced arcs that restate them, and blank tags
-    that the model predicts. Heads in the input are not read, but for those that are to be kept.
+    A treebank keeps everything except its heads, its labels, the enhanced arcs that repeat them, and blank tags, which
+    the model may fill in. Heads in the input are ignored unless --keep selects them.
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
     wanted = OutputOptions(show_steps, confidence, review, resume, k=k, also_read=others, model=model)
     if show_steps and stop_above is None:
-        stop_above = 1.0  # who asks for the steps asks for all of them
+        stop_above = 1.0  # show all steps
     options = ParserOptions(
         initial=initial,
         max_steps=steps,
@@ -196,27 +238,27 @@ def parse_command(
     )
     choice = ModelChoice(model, options, label_map)
     if engine == "ray":
-        from treefine.integrations.corpus.run import parse_corpus  # which loads torch
+        from treefine.integrations.corpus.run import parse_corpus  # loads torch
 
         if not parse_corpus(inputs, output, shape, wanted, choice, actors=actors, workers=workers):
             raise typer.Exit(1)
         return
     if actors is not None:
-        raise TreefineError("--actors is for --engine ray.", hint="Leave it out, or add that.")
+        raise TreefineError("--actors needs --engine ray.", hint="Add --engine ray, or leave out --actors.")
     _run(inputs, output, shape, wanted, choice, workers=workers)
 
 
 def refine_command(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="INITIAL", help="Files of trees; - is standard input. [default: -]", show_default=False),
+        typer.Argument(metavar="INITIAL", help="Treebank files; - is standard input.", show_default="standard input"),
     ] = None,
     model: _Model = "en",
     output: _Output = "-",
     shape: _Shape = None,
     kind: Annotated[
         Literal["conllu", "conllx", "conll09", "conll09-predicted"] | None,
-        typer.Option("--from", help="Format of the input. [default: told by its name, else conllu]"),
+        typer.Option("--from", help="Input format.", show_default="by the file name, else conllu"),
     ] = None,
     show_steps: _ShowSteps = False,
     confidence: _Confidence = False,
@@ -227,13 +269,16 @@ def refine_command(
         typer.Option(
             "--changes",
             metavar="FILE",
-            help="Write each word whose arc changed, with the confidence in the old and the new one: .html draws the "
-            "sentences, .json and .tsv are for programs.",
+            help="Write each changed arc, with the confidence before and after, to a .html (drawings), .json or .tsv "
+            "file.",
         ),
     ] = None,
     label_map: _LabelMap = None,
     steps: _Steps = None,
-    stop_above: _StopAbove = None,
+    stop_above: Annotated[
+        float | None,
+        typer.Option("--stop-above", min=0, max=1, metavar="LIMIT", help=_STOP_ABOVE, show_default="1"),
+    ] = None,
     tags: _Tags = None,
     projective: _Projective = False,
     keep: _Keep = "marked",
@@ -242,11 +287,11 @@ def refine_command(
     precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
 ) -> None:
-    """Correct the trees of files, whichever parser made them.
+    """Correct the trees of any parser.
 
-    A word whose HEAD is blank has no arc in the graph to start from. A label that the model has never seen counts as
-    its main type (nsubj of nsubj:outer), or as the newer name of an older label (obj of dobj); if it has none, its arc
-    is not read. What was changed is told at the end, on standard error.
+    A word whose HEAD is blank starts without an arc. A label that the model does not know is read as its main type
+    (nsubj:outer as nsubj) or under its newer name (dobj as obj); if neither is known, its arc is ignored. A summary of
+    the changes is printed on standard error.
     """
     found = find_inputs(sources or (), kind=kind, may_be_text=False)
     inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
@@ -263,7 +308,7 @@ def refine_command(
         batch_pieces=batch_pieces,
     )
     wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else (), model)
-    _run(inputs, output, shape, wanted, ModelChoice(model, options, label_map), tells_changes=True)
+    _run(inputs, output, shape, wanted, ModelChoice(model, options, label_map), reports_changes=True)
 
 
 def _run(
@@ -273,7 +318,7 @@ def _run(
     wanted: OutputOptions,
     choice: ModelChoice,
     *,
-    tells_changes: bool = False,
+    reports_changes: bool = False,
     workers: int | None = None,
 ) -> None:
     jobs = plan_jobs(inputs, output, shape, wanted)
@@ -281,18 +326,18 @@ def _run(
         n_all = len(jobs)
         jobs = [job for job in jobs if not job.is_finished]
         if len(jobs) < n_all:
-            typer.echo(f"{n_all - len(jobs):,} of {tables.count(n_all, 'output')} finished before", err=True)
+            typer.echo(f"{n_all - len(jobs):,} of {tables.count(n_all, 'output')} already finished", err=True)
         if not jobs:
             return
-    from treefine.cli.stream import run_jobs  # which loads numpy and tokenizers
+    from treefine.cli.stream import run_jobs  # loads numpy and tokenizers
 
-    if not run_jobs(load_parser(choice), jobs, wanted, tells_changes=tells_changes, workers=workers):
+    if not run_jobs(load_parser(choice), jobs, wanted, reports_changes=reports_changes, workers=workers):
         raise typer.Exit(1)
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model, how it parses, and names for the labels of another scheme."""
+    """A model, its parser options, and a map from the labels of another scheme."""
 
     model: str
     options: ParserOptions = ParserOptions()
@@ -300,17 +345,17 @@ class ModelChoice:
 
 
 def load_parser(choice: ModelChoice) -> Parser:
-    """Load the parser; the labels of an initial parse are read by the names that the model has for them."""
-    from treefine.parsing.initial import empty, given, renamed  # which load torch
+    """Load the parser; translate the labels of its initial parses to those of the model."""
+    from treefine.parsing.initial import empty, given, renamed  # loads torch
     from treefine.parsing.parser import Parser
 
     options = choice.options
     if options.initial == "given":
-        options = replace(options, initial=given)  # whose labels are renamed below
+        options = replace(options, initial=given)  # its labels are renamed below
     parser = Parser.from_pretrained(choice.model, **options.given)
     if parser.initial is empty or isinstance(parser.initial, Parser):
         if choice.label_map is not None:
-            raise TreefineError("--label-map is for the trees of a file.", hint="Name one with --initial.")
+            raise TreefineError("--label-map needs a file of initial trees.", hint="Name one with --initial FILE.")
         return parser
     known = parser.model.vocabulary.labels
     names = None if choice.label_map is None else read_label_map(choice.label_map, known)

@@ -1,6 +1,6 @@
-"""Write an output to a part file that replaces its target once it is complete, and that a later run can resume.
+"""Write an output to a part file, which replaces the target when it is complete and which a later run can resume.
 
-The part file of `out.conllu` is `out.conllu.part`; that of `out.conllu.gz` is compressed only at the end.
+The part file of `out.conllu` is `out.conllu.part`. The part file of `out.conllu.gz` is compressed only at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from treefine.treebank.files import COMPRESSED, not_written, open_output
 
 
 class _LastSentence(NamedTuple):
-    """The last complete sentence of a part: its number, from 1, its offset, and its bytes."""
+    """The last complete sentence of a part file: its number from 1, its offset and its bytes."""
 
     number: int
     start: int
@@ -30,27 +30,30 @@ class _LastSentence(NamedTuple):
 
 
 class Part:
-    """An open part file; it already has the first `skip` sentences."""
+    """An open part file that already contains the first `skip` sentences."""
 
     def __init__(self, file: BinaryIO, path: Path, kept: _LastSentence | None) -> None:
         self._file, self._path, self._kept = file, path, kept
-        self.skip = 0 if kept is None else kept.number - 1  # the last one is written again, to compare it
+        self.skip = 0 if kept is None else kept.number - 1  # the last one is written again, to compare its words
 
     def write(self, text: str) -> None:
-        """Add a sentence. The first one after a resume replaces the last complete one, and must have its words."""
+        """Write a sentence.
+
+        After a resume, the first sentence must have the same words as the last complete one, which it replaces.
+        """
         data = text.encode()
         if self._kept is not None:
             number, start, record = self._kept
             if _words_of(data) != _words_of(record):
-                raise self._other(f"Sentence {number:,} is not that of the input.")
+                raise self._other(f"Sentence {number:,} differs from the input.")
             self._file.truncate(start)
             self._kept = None
         self._file.write(data)
 
     def finish(self, target: Path) -> None:
-        """Replace the target by the part."""
+        """Replace the target with the part file."""
         if self._kept is not None:
-            raise self._other(f"It holds {self._kept.number:,} sentences, and the input fewer.")
+            raise self._other(f"The file has {self._kept.number:,} sentences, but the input has fewer.")
         self._file.flush()
         if target.suffix.lower() in COMPRESSED:
             self._file.seek(0)
@@ -60,27 +63,27 @@ class Part:
             return
         if target.exists():
             shutil.copymode(target, self._path)
-        if sys.platform == "win32":  # an open file cannot be renamed there; elsewhere it is ours until it has its name
+        if sys.platform == "win32":  # Windows cannot rename an open file; other systems keep the lock until the end
             self._file.close()
         self._path.replace(target)
 
     def _other(self, message: str) -> AlignmentError:
-        hint = "Is it of another input or model? Run again without --resume to start anew."
+        hint = "It may belong to a different input or model. To start over, run again without --resume."
         return AlignmentError(message, hint=hint, path=str(self._path))
 
 
 def part_of(target: str | os.PathLike[str]) -> Path:
     """Return the path of the part file of a target."""
-    path = Path(target).resolve()  # through a link, to the file it names
+    path = Path(target).resolve()  # follow links
     return path.with_name(f"{path.name}.part")
 
 
 @contextmanager
 def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool) -> Iterator[Part]:
-    """Open a part to write sentences to; at the end it replaces the target, and after an error it stays.
+    """Open a part file for sentences; at the end it replaces the target, and after an error it stays.
 
-    A sentence of JSON is one line; a blank line ends any other. A resumed part keeps the complete sentences of an
-    older part; else the older part is overwritten.
+    In JSON a sentence is one line; in other formats it ends with a blank line. With `is_resumed`, an existing part file
+    keeps its complete sentences; without it, the file is overwritten.
     """
     path, name = part_of(target), os.fspath(target)
     try:
@@ -94,47 +97,47 @@ def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool
         yield part
         part.finish(Path(target).resolve())
     except BaseException as error:
-        way_on = _way_on(file, path)
+        next_step = _next_step(file, path)
         if isinstance(error, OSError):
-            raise not_written(error.strerror or str(error), name, way_on) from error
+            raise not_written(error.strerror or str(error), name, next_step) from error
         if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt(way_on) from error
+            raise KeyboardInterrupt(next_step) from error
         would_fail_again = isinstance(error, AlignmentError)
         if isinstance(error, TreefineError) and not would_fail_again:
-            error.hint = " ".join(filter(None, [error.hint, way_on]))
+            error.hint = " ".join(filter(None, [error.hint, next_step]))
         raise
     finally:
         with suppress(OSError):
             file.close()
 
 
-def _way_on(file: BinaryIO, path: Path) -> str:
-    """Return a hint for after an error, and remove a part without a sentence."""
+def _next_step(file: BinaryIO, path: Path) -> str:
+    """Return a hint on how to continue after an error; remove an empty part file."""
     with suppress(OSError):  # the disk may be full
         file.flush()
     if os.fstat(file.fileno()).st_size:
-        return f"What is done is in {path.name}: run again with --resume to go on."
+        return f"The finished sentences are in {path.name}. To continue, run again with --resume."
     path.unlink(missing_ok=True)
     return ""
 
 
 def _locked(path: Path, name: str) -> BinaryIO:
-    """Open the part and lock it for this process."""
+    """Open the part file and lock it for this process."""
     while True:
         file = path.open("a+b")
-        with suppress(OSError):  # raised by a file system without locks
+        with suppress(OSError):  # a file system without locks raises it
             if not lock_descriptor(file.fileno(), blocking=False):
                 file.close()
-                hint = "Wait for its end, or stop it; then go on with --resume."
+                hint = "Wait until it ends, or stop it and continue with --resume."
                 raise TreefineError("Another run is writing this file.", hint=hint, path=name)
         with suppress(FileNotFoundError):
             if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 return file
-        file.close()  # another process has just renamed it to its target
+        file.close()  # another process just renamed it to the target
 
 
 def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:
-    """Find the last complete sentence of a part, reading it line by line."""
+    """Find the last complete sentence of a part file."""
     file.seek(0)
     number = position = start = 0
     found = (0, 0)
@@ -156,7 +159,7 @@ def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:
 
 
 def _words_of(record: bytes) -> list[str]:
-    """Return the words of a sentence, which is a JSON object or rows between tabs."""
+    """Return the words of a sentence, which is a JSON object or tab-separated rows."""
     if record.startswith(b"{"):
         try:
             return [word["form"] for word in json.loads(record)["words"]]

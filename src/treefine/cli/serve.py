@@ -1,4 +1,4 @@
-"""The command serve."""
+"""The serve command."""
 
 from __future__ import annotations
 
@@ -25,44 +25,76 @@ def serve_command(
         typer.Option(
             "--model",
             metavar="[NAME=]NAME|DIR",
-            help="A bundled model, a model folder, or OWNER/NAME on a hub; NAME= is what clients call it. The first "
-            "is the default; give it several times for several. [default: en]",
+            help="Bundled model, model folder, or OWNER/NAME on a model hub; NAME= sets its name for clients. Can be "
+            "repeated; the first model is the default one.",
+            show_default="en",
             autocompletion=complete_model,
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen; 0.0.0.0 for all the world, if a firewall lets it.")
+        str,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="Address to listen on; 0.0.0.0 accepts connections from other machines."
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for a free one.")] = 8080,
-    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Of a request's body.")] = 1_000_000,
-    max_words: Annotated[int, typer.Option("--max-words", min=1, help="Of a sentence.")] = 1_000,
-    queue: Annotated[int, typer.Option("--queue", min=1, help="Requests that may wait for a model.")] = 256,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="That a request may take.")] = 60,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks a free one.")
+    ] = 8080,
+    max_bytes: Annotated[
+        int, typer.Option("--max-bytes", min=1, metavar="N", help="Maximum size of a request body, in bytes.")
+    ] = 1_000_000,
+    max_words: Annotated[
+        int, typer.Option("--max-words", min=1, metavar="N", help="Maximum length of a sentence, in words.")
+    ] = 1_000,
+    queue: Annotated[
+        int, typer.Option("--queue", min=1, metavar="N", help="Maximum number of requests waiting for a model.")
+    ] = 256,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, metavar="SECONDS", help="Time limit of a request, in seconds.")
+    ] = 60,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="Answer to this host name too. [default: on a loopback address localhost alone, else any]",
+            help="Also accept requests for this host name. Can be repeated.",
+            show_default="only localhost on a loopback address, else any name",
         ),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow-origin", metavar="URL", help="Let pages from there ask from a browser; * for all. [default: none]"
+            "--allow-origin",
+            metavar="URL",
+            help="Allow web pages of this origin to send requests (CORS); * allows all. Can be repeated.",
+            show_default="none",
         ),
     ] = None,
-    root_path: Annotated[str, typer.Option("--root-path", help="Where a proxy has put the server.")] = "",
+    root_path: Annotated[
+        str,
+        typer.Option(
+            "--root-path", metavar="PATH", help="URL path under which a reverse proxy serves it, such as /treefine."
+        ),
+    ] = "",
     device: Annotated[
-        str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")
+        str | None,
+        typer.Option(
+            "--device", metavar="DEVICE", help="Device: cpu, cuda, cuda:1, …", show_default="a GPU if there is one"
+        ),
     ] = None,
     precision: Annotated[
-        Precision | None, typer.Option("--precision", help="Numbers to run with. [default: each model's own]")
+        Precision | None,
+        typer.Option(
+            "--precision",
+            help="Precision of the models: float32, int8 (CPU only), float16 or bfloat16 (GPU only).",
+            show_default="the setting of each model",
+        ),
     ] = None,
 ) -> None:
-    """Serve parsers: a page to look at trees and correct them, a JSON API, and the API of UDPipe.
+    """Serve parsers over HTTP: web page, JSON API, UDPipe API.
 
-    Ctrl-C or SIGTERM finishes what is under way. /docs tells what can be asked, /metrics is for Prometheus.
+    The web page shows trees and lets you correct them. /docs documents the API; /metrics has metrics for Prometheus.
+    After Ctrl-C or SIGTERM the server finishes running requests before it exits.
     """
     try:
         import uvicorn
@@ -74,11 +106,11 @@ def serve_command(
     except ImportError as error:
         hint = "Install it with: pip install 'treefine[serve]'"
         raise TreefineError(f"The server needs {error.name}.", hint=hint) from error
-    from treefine.parsing.parser import Parser  # which loads torch
+    from treefine.parsing.parser import Parser  # loads torch
 
     named = _named(models or ["en"])
     limits = ServerLimits(max_bytes=max_bytes, max_words=max_words, queue=queue, seconds=seconds)
-    with _bound(host, port) as bound:  # before loading models, so that a taken port is reported at once
+    with _bound(host, port) as bound:  # before loading models, to report a used port at once
         with _one_thread():
             parsers = {
                 name: Parser.from_pretrained(each, device=device, precision=precision) for name, each in named.items()
@@ -103,10 +135,10 @@ def serve_command(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Load models with one thread, so that this thread starts no OpenMP team of its own.
+    """Load models with one thread, so that this thread starts no OpenMP team.
 
-    OpenMP threads spin while they wait only if there are no more of them than cores. With a second team, the team
-    that parses would sleep between layers, which costs a quarter of the time.
+    With a second team there would be more OpenMP threads than cores. The threads that parse would then sleep between
+    layers instead of spinning, which costs a quarter of the time.
     """
     import torch
 
@@ -131,13 +163,13 @@ def _bound(host: str, port: int) -> socket.socket:
             bound.close()
             raise
     except OSError as error:
-        hint = "Choose another with --port or --host."
-        raise TreefineError(f"Nothing can listen at {host}:{port}: {error.strerror or error}.", hint=hint) from error
+        hint = "Choose a different --port or --host."
+        raise TreefineError(f"Cannot listen on {host}:{port}: {error.strerror or error}.", hint=hint) from error
     return bound
 
 
 def _named(models: list[str]) -> dict[str, str]:
-    """Return the models by the names for clients: what stands before =, else the last part of the path.
+    """Return the models by their names for clients: the part before =, else the last part of the path.
 
     >>> _named(["en", "models/tr-imst/", "old=models/2024", "a=b/c"])
     {'en': 'en', 'tr-imst': 'models/tr-imst/', 'old': 'models/2024', 'a': 'b/c'}
@@ -148,8 +180,8 @@ def _named(models: list[str]) -> dict[str, str]:
         if not is_named or "/" in name:  # the = is part of a path
             name, path = each.rstrip("/\\").replace("\\", "/").rpartition("/")[2], each
         if not name or name in named:
-            hint = "Give each a name of its own: --model NAME=DIR."
-            raise TreefineError(f"Two models are called {name!r}." if name else f"{each!r} has no name.", hint=hint)
+            hint = "Give each model a unique name: --model NAME=DIR."
+            raise TreefineError(f"Two models have the name {name!r}." if name else f"{each!r} has no name.", hint=hint)
         named[name] = path
     return named
 

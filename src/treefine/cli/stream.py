@@ -1,4 +1,4 @@
-"""Run jobs: read sentences, parse them, write them, one after another and in constant memory."""
+"""Run jobs: read, parse and write sentences in constant memory."""
 
 from __future__ import annotations
 
@@ -37,19 +37,18 @@ def run_jobs(
     jobs: Sequence[Job],
     options: OutputOptions,
     *,
-    tells_changes: bool = False,
+    reports_changes: bool = False,
     workers: int | None = None,
 ) -> bool:
-    """Read, parse and write; return whether every input had a sentence.
+    """Run the jobs; return whether every input contained a sentence.
 
-    An input without a sentence is reported; the others are parsed. With `tells_changes`, count what the parser changed
-    in the trees of the inputs, and print the counts at the end. If only trees are wanted, `workers` processes read
-    and write treebanks.
+    Report an input without sentences and continue with the others. With `reports_changes`, count the changes to the
+    trees of the inputs and print a summary. If only trees are wanted, `workers` processes read and write treebanks.
     """
     inputs = [each for job in jobs for each in job.inputs]
-    changes = Changes(parser.model.vocabulary.labels) if tells_changes else None
+    changes = Changes(parser.model.vocabulary.labels) if reports_changes else None
     prints = jobs[0].target == "-" or options.review is not None
-    is_drawn_over = prints and sys.stdout is not None and sys.stdout.isatty()  # the bar, on the same terminal
+    is_drawn_over = prints and sys.stdout is not None and sys.stdout.isatty()  # the output would mix with the bar
     with ExitStack() as stack:
         advance = stack.enter_context(progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=not is_drawn_over))
         runner = JobRunner(parser, options, advance, changes=changes, may_be_empty=len(inputs) > 1)
@@ -61,7 +60,8 @@ def run_jobs(
             files = FileParser.of(parser, workers)
             runner.files = None if files is None else stack.enter_context(files)
         elif workers:
-            _warn(TreefineError("--workers is not used: it is for trees alone, from treebank to treebank."))
+            message = "--workers has no effect: it needs treebanks as input and output, and no option beyond trees."
+            _warn(TreefineError(message))
         for job in jobs:
             runner.run(job)
     for form, lost in runner.lost.items():
@@ -84,30 +84,30 @@ def _report(error: TreefineError) -> None:
 
 @dataclass
 class JobRunner:
-    """Runs one job after another with the same parser and options, and collects what is reported at the end."""
+    """Runs jobs with the same parser and options, and collects counts for the reports at the end."""
 
     parser: Parser
     options: OutputOptions
     advance: Advance
     _: KW_ONLY
-    files: FileParser | None = None  # reads and writes treebanks in other processes
+    files: FileParser | None = None  # reads and writes treebanks in worker processes
     review: Review | None = None
     changes: Changes | None = None
     write_changes: Callable[[Parse], None] | None = None
-    may_be_empty: bool = True  # report an input without a sentence instead of stopping
+    may_be_empty: bool = True  # report an input without sentences instead of stopping
     on_warning: Callable[[TreefineError], None] = _warn
     on_empty: Callable[[TreefineError], None] = _report
     n_empty: int = 0
-    lost: dict[Format, Counter[str]] = field(default_factory=dict)  # what each output format has no place for
+    lost: dict[Format, Counter[str]] = field(default_factory=dict)  # items that each output format cannot hold
 
     def run(self, job: Job) -> None:
-        """Read the sentences of a job, parse them, and write its output."""
-        if self.review is not None and job.target == "-":  # the list of sentences takes the place of the trees
+        """Parse the sentences of a job and write its output."""
+        if self.review is not None and job.target == "-":  # the list replaces the trees
             for _ in self._parses(job):
                 pass
         elif job.shape == "parquet":
             content = Content(self.options.confidence, self.options.k > 1, self.changes is not None)
-            found = self._trees(job) if self._wants_trees_alone else self._parses(job)
+            found = self._trees(job) if self._wants_only_trees else self._parses(job)
             about = about_parser(self.parser, self.options.model)
             write_table(found, job.target, content, about, is_synced=job.is_block)
         else:
@@ -116,27 +116,27 @@ class JobRunner:
                     sink.write(text)
 
     def could_use_workers(self, job: Job) -> bool:
-        """Return whether other processes can read and write the treebanks of this job."""
-        return self._wants_trees_alone and job.shape == "conllu" and all(each.is_treebank for each in job.inputs)
+        """Return whether worker processes can read and write the treebanks of this job."""
+        return self._wants_only_trees and job.shape == "conllu" and all(each.is_treebank for each in job.inputs)
 
     @property
-    def _wants_trees_alone(self) -> bool:
-        """Whether nothing but trees is wanted, which are found faster than their confidence."""
+    def _wants_only_trees(self) -> bool:
+        """Whether only trees are wanted; they are faster to compute without confidence."""
         is_more_wanted = self.options.confidence or self.options.k > 1
         return not is_more_wanted and self.review is None and self.changes is None
 
     def _texts(self, job: Job, skip: int) -> Iterator[str]:
-        """Yield the text of the output, without that of the first `skip` sentences."""
+        """Yield the text of the output, without the first `skip` sentences."""
         if self.files is not None and self.could_use_workers(job):
             lost = Counter[str]() if job.form is None else self.lost.setdefault(job.form, Counter())
             report = FileReport(lost, self.on_warning, lambda number: self.advance(sentences=number))
             return self.files.texts(self._file_parts(job), report, skip=skip)
-        if self._wants_trees_alone and job.shape == "conllu":
+        if self._wants_only_trees and job.shape == "conllu":
             return texts_in_file((each.sentence for each in self._trees(job, skip)), is_start=not skip)
         return texts_of_parses(self._parses(job, skip), job, self.options, is_start=not skip)
 
     def _file_parts(self, job: Job) -> Iterator[FilePart]:
-        """Cut the treebanks of a job into parts for the workers."""
+        """Split the treebanks of a job into parts for the workers."""
         for source in job.inputs:
             name, kind = name_of(source.name), str(source.kind)
             to = None if job.form is None or job.form.title == FORMATS[kind].title else job.form.name
@@ -145,7 +145,7 @@ class JobRunner:
                     yield FilePart(stretch, name, kind, to)
 
     def _trees(self, job: Job, skip: int = 0) -> Iterator[Segmented]:
-        """Parse the sentences of a job, all but the first `skip`, into trees alone."""
+        """Yield the trees of a job, without the first `skip` sentences."""
         read: deque[Segmented] = deque()
         sentences = (each.sentence for each in self._sentences(job, skip, read))
         for sentence in self.parser.stream(sentences, skip=skip):
@@ -153,7 +153,7 @@ class JobRunner:
             yield replace(read.popleft(), sentence=sentence)
 
     def _parses(self, job: Job, skip: int = 0) -> Iterator[Parse]:
-        """Parse the sentences of a job, all but the first `skip`; note what changed, and list those to review."""
+        """Yield the parses of a job, without the first `skip` sentences; record changes and sentences to review."""
         read: deque[Segmented] = deque()
         for parse in self.parser.stream_segmented(self._sentences(job, skip, read), skip=skip):
             given = read.popleft().sentence
@@ -169,7 +169,7 @@ class JobRunner:
     def _sentences(self, job: Job, skip: int, read: deque[Segmented]) -> Iterator[Segmented]:
         """Yield the sentences of all inputs in the format of the output; add all but the first `skip` to `read`.
 
-        They are converted before they are parsed, so that predicted tags find their column.
+        They are converted before parsing, so that the output format has a column for predicted tags.
         """
         section, tags = job.inputs[0].section, self.parser.model.settings.tags
         numbers = count(1 if section is None else section.n_before + 1)
@@ -192,7 +192,7 @@ class JobRunner:
 
     @contextmanager
     def _empty_is_reported(self) -> Iterator[None]:
-        """Report an input without a sentence, if other inputs may still have some."""
+        """Report an input without sentences, and stop only if it is the only input."""
         try:
             yield
         except EmptyError as error:

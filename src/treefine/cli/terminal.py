@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Advance(Protocol):
-    """Takes how much more was done, and how many sentences that were."""
+    """Advances a progress bar by an amount of work and a number of sentences."""
 
     def __call__(self, amount: int = 0, /, *, sentences: int = 0) -> None: ...  # noqa: D102
 
@@ -33,9 +33,9 @@ def progress(
     stream: TextIO | None = None,
     delay: float = 2.0,
 ) -> Iterator[Advance]:
-    """Show a bar after `delay` seconds, on a terminal only; give a function to call with how much more was done.
+    """Show a progress bar after `delay` seconds, on a terminal only; yield the function that advances it.
 
-    Without a total, or without calls, the bar shows that work goes on. Amounts are shown if they are bytes.
+    Without a total, or without calls, the bar only shows activity. Amounts are shown if they are bytes.
     """
     stream = stream or sys.stderr  # None if standard error is closed
     start = time.monotonic()
@@ -47,7 +47,7 @@ def progress(
         shown = _bar(stream, in_bytes=in_bytes)
         shown.add_task(title, total=total, completed=done, speed=speed())
         shown.start()
-        bar = shown  # last: from here on, `advance` uses it
+        bar = shown  # last, because `advance` uses it from now on
 
     def speed() -> str:
         return f"{n_sentences / (time.monotonic() - start):,.0f} sentences/s" if n_sentences else ""
@@ -74,7 +74,7 @@ def progress(
 
 
 def _bar(stream: TextIO, *, in_bytes: bool) -> Progress:
-    from rich.console import Console  # half of the start-up time, and mostly not needed
+    from rich.console import Console  # takes half of the start-up time and is rarely needed
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -95,14 +95,14 @@ _TEXT_WIDTH, _WORD_WIDTH = 60, 20  # columns on the terminal
 
 
 class Review:
-    """Counts the sentences, and writes a line for each whose confidence is below a limit."""
+    """Counts sentences, and writes a line for each one whose confidence is below a limit."""
 
     def __init__(self, limit: float, write: Callable[[str], None]) -> None:
         self.limit, self._write = limit, write
         self.n_seen = self.n_listed = 0
 
     def see(self, parse: Parse) -> None:
-        """Count a sentence, and list it if the parser is not sure enough."""
+        """Count a sentence; list it if its confidence is below the limit."""
         self.n_seen += 1
         if parse.confidence < self.limit:
             self.n_listed += 1
@@ -110,12 +110,12 @@ class Review:
 
     @property
     def counted(self) -> str:
-        """How many sentences were listed."""
-        return f"{self.n_listed:,} of {self.n_seen:,} sentences below {self.limit:g}"
+        """Summary line: the number of sentences listed."""
+        return f"{self.n_listed:,} of {self.n_seen:,} sentences have a confidence below {self.limit:g}"
 
 
 def _review_line(parse: Parse) -> str:
-    """Return the place, sent_id, confidence and text of a sentence and its least certain word, between tabs."""
+    """Return the tab-separated place, sent_id, confidence and text of a sentence, and its least certain word."""
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" if sentence.path else str(sentence.number)
     word = min(parse.words, key=lambda each: each.confidence)

@@ -1,4 +1,4 @@
-"""The commands train and new-recipe."""
+"""The train and new-recipe commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def train_command(
     recipe: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE", help="A TOML file, or the name of a bundled recipe.", autocompletion=complete_recipe
+            metavar="RECIPE", help="TOML file, or the name of a bundled recipe.", autocompletion=complete_recipe
         ),
     ],
     output: Annotated[
@@ -38,35 +38,43 @@ def train_command(
             "-o",
             "--output",
             metavar="DIR",
-            help="A new folder, or with --resume an old. [needed except with --dry-run]",
+            help="New folder for the results; with --resume, the folder to continue. Required without --dry-run.",
         ),
     ] = "",
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as training.seed=2; may be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override a setting, such as training.seed=2. Can be repeated."
+        ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the training in DIR, if there is one, where it was cut off.")
+        bool,
+        typer.Option(
+            "--resume", help="Continue an interrupted training in DIR; start a new one if DIR does not exist."
+        ),
     ] = False,
     device: Annotated[
-        str | None, typer.Option("--device", help="cpu, cuda, cuda:1 … [default: a GPU if there is one]")
+        str | None,
+        typer.Option(
+            "--device", metavar="DEVICE", help="Device: cpu, cuda, cuda:1, …", show_default="a GPU if there is one"
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Look over the recipe and its files, print all settings, and stop.")
+        bool, typer.Option("--dry-run", help="Check the recipe and its files, print all settings, and exit.")
     ] = False,
 ) -> None:
     """Train a parser.
 
-    What is wrong with the recipe or its files is told before work starts. DIR/model is the trained model,
-    DIR/metrics.jsonl what was measured after each epoch.
+    The recipe and its files are checked before training starts. The model is saved in DIR/model, and the scores of each
+    epoch in DIR/metrics.jsonl.
     """
-    from treefine.parsing.plan import find_device  # which loads torch
+    from treefine.parsing.plan import find_device  # loads torch
     from treefine.training.prepare import prepare, settings_of
     from treefine.training.train import FolderNames, begin_folder, check_folder, train
 
     if not output and not dry_run:
         raise typer.BadParameter("name the folder to write, such as runs/first.", param_hint="--output")
-    folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started
+    folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # among the processes of torchrun
     chosen = find_device(device)
     with _renamed_settings_shown(is_first):
         prepared = prepare(recipe, changes or ())
@@ -90,7 +98,7 @@ def train_command(
     show(steps)
     model = folder / FolderNames.model
     command = f"treefine parse --model {shlex.quote(str(model))} IN.conllu -o OUT.conllu"
-    typer.echo(f"The model is in {model}. Parse with: {command}")
+    typer.echo(f"The model is in {model}. To parse with it: {command}")
 
 
 @contextmanager
@@ -111,21 +119,25 @@ def _renamed_settings_shown(is_first: bool) -> Iterator[None]:
 
 
 def new_recipe_command(
-    out: Annotated[str, typer.Argument(metavar="OUT.toml", help="The file to write; - is standard output.")],
+    out: Annotated[str, typer.Argument(metavar="OUT.toml", help="File to write; - is standard output.")],
     train: Annotated[
         list[str] | None,
-        typer.Option("--train", metavar="FILE", help="Treebank to train on; may be repeated. [default: a placeholder]"),
+        typer.Option(
+            "--train", metavar="FILE", help="Treebank to train on. Can be repeated.", show_default="a placeholder"
+        ),
     ] = None,
     dev: Annotated[
         str,
-        typer.Option("--dev", metavar="FILE", help="Treebank that chooses the best epoch. [default: a placeholder]"),
+        typer.Option(
+            "--dev", metavar="FILE", help="Treebank for choosing the best epoch.", show_default="a placeholder"
+        ),
     ] = "",
     encoder: Annotated[
         str,
         typer.Option(
             "--encoder",
             metavar="NAME|DIR",
-            help="Pretrained transformer, on the hub or in a folder, or a trained model to fine-tune.",
+            help="Pretrained transformer (name on the hub, or folder), or a trained model to fine-tune.",
         ),
     ] = "bert-base-multilingual-cased",
     initial: Annotated[
@@ -148,7 +160,9 @@ def new_recipe_command(
         str,
         typer.Option(
             "--format",
-            help=f"Format of the files: {', '.join(FORMATS)}. [default: by their names]",
+            metavar="FORMAT",
+            help=f"Format of the files: {', '.join(FORMATS)}.",
+            show_default="by the file names",
             autocompletion=complete_format,
         ),
     ] = "",
@@ -156,9 +170,8 @@ def new_recipe_command(
         bool | None,
         typer.Option(
             "--segmenter/--no-segmenter",
-            help="Also train a segmenter, so that the model reads raw text. [default: if the treebank marks words "
-            "with SpaceAfter=No]",
-            show_default=False,
+            help="Also train a segmenter, so that the model reads raw text.",
+            show_default="if the treebank has SpaceAfter=No",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
@@ -181,7 +194,7 @@ def new_recipe_command(
 
 
 def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
-    """Follow a training to its end: a bar and a line per stage on a terminal, else a line per epoch."""
+    """Run the training and show its progress: a bar and a line per stage on a terminal, else a line per epoch."""
     stream = stream or sys.stderr  # None if standard error is closed
     if stream is None or not stream.isatty():
         for step in steps:
@@ -210,7 +223,7 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
 
 
 def _parts(step: Progress, measured: Progress | None) -> list[str]:
-    """Describe a training: its stage, progress, time left and scores; `measured` has the newest dev scores."""
+    """Return the stage, progress, time left and scores as texts; `measured` has the latest dev scores."""
     place = f"epoch {step.epoch} of {step.epochs}"
     if step.share:
         place += f", {timedelta(seconds=round(step.seconds * (1 / step.share - 1)))} left"

@@ -1,4 +1,4 @@
-"""The commands that read treebanks and load no model: evaluate, compare, validate and convert."""
+"""The commands that need no model: evaluate, compare, validate and convert."""
 
 from __future__ import annotations
 
@@ -29,42 +29,46 @@ from treefine.treebank.conllu import convert_treebank, read_treebank, validate
 from treefine.treebank.files import COMPRESSED
 from treefine.treebank.formats import FORMATS, format_by_name, format_of, suffix_of
 
-FORMAT_NAMES = f"One of {', '.join(FORMATS)}."
+_FORMAT_NAMES = f"{', '.join([*FORMATS][:-1])} or {[*FORMATS][-1]}"
 RuleOption = Annotated[
     str,
     typer.Option(
         "--rule",
-        help="How to score: conll18 (UD, words aligned by characters), conllx (punctuation by Unicode class left out), "
-        "ptb (punctuation by tag left out) or conll09 (all words).",
+        metavar="RULE",
+        help="Scoring rule: conll18 (UD, aligns words by characters), conllx (skips punctuation by Unicode class), "
+        "ptb (skips punctuation by tag) or conll09 (scores all words).",
     ),
 ]
 FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help=f"Format of the files; else told by their names. {FORMAT_NAMES}",
+        metavar="FORMAT",
+        help=f"Input format: {_FORMAT_NAMES}.",
+        show_default="by the file names",
         autocompletion=complete_format,
     ),
 ]
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def evaluate_command(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="The file that is right.")],
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="The file to score.")],
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank.")],
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="Treebank to score.")],
     rule: RuleOption = "conll18",
-    labels: Annotated[bool, typer.Option("--labels", help="Also score each label.")] = False,
+    labels: Annotated[bool, typer.Option("--labels", help="Also print the scores of each label.")] = False,
     confusions: Annotated[
-        int, typer.Option("--confusions", min=0, help="Also list the N most frequent confusions.")
+        int,
+        typer.Option("--confusions", min=0, metavar="N", help="Also list the N most frequent confusions."),
     ] = 0,
     format: FormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score a file against a gold file.
+    """Score a treebank against a gold treebank.
 
-    Printed are all measures of the CoNLL 2018 shared task, or those of another corpus' rule. UEM and LEM are
-    the share of whole sentences that are right, heads alone and with labels.
+    Prints the metrics of the CoNLL 2018 shared task, or those of the rule you choose. UEM is the share of sentences in
+    which all heads are correct; for LEM, all labels must be correct too.
     """
     with progress("Reading", total_size(gold, system)) as advance:
         pair = load_pair(gold, system, rule=rule, format=format, on_bytes=advance)
@@ -92,27 +96,30 @@ def evaluate_command(
 
 
 def compare_command(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="The file that is right.")],
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank.")],
     systems: Annotated[
-        list[str], typer.Argument(metavar="SYSTEM…", help="Two files or more to compare; differences are to the first.")
+        list[str],
+        typer.Argument(metavar="SYSTEM", help="Two or more treebanks to compare. Differences are to the first."),
     ],
-    metric: Annotated[str, typer.Option(help="LAS, UAS or another metric of the rule.")] = "LAS",
+    metric: Annotated[
+        str, typer.Option("--metric", metavar="METRIC", help="Metric to compare: LAS, UAS or another of the rule.")
+    ] = "LAS",
     rule: RuleOption = "conll18",
-    alpha: Annotated[float, typer.Option(help="Level of significance.", min=0, max=1)] = 0.01,
-    samples: Annotated[int, typer.Option(help="Number of resamplings.", min=1)] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed of the random draws.", min=0)] = 1,
+    alpha: Annotated[float, typer.Option("--alpha", metavar="ALPHA", help="Significance level.", min=0, max=1)] = 0.01,
+    samples: Annotated[int, typer.Option("--samples", metavar="N", help="Number of resamplings.", min=1)] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the resamplings.", min=0)] = 1,
     format: FormatOption = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare systems over one gold file.
+    """Compare systems and test whether they differ significantly.
 
-    Printed are scores, differences, relative error reduction, and paired significance over sentences.
+    Prints scores, differences, relative error reduction (RER), and the p-values of paired tests over sentences.
     """
-    from treefine.evaluation.significance import compare  # which loads numpy
+    from treefine.evaluation.significance import compare  # loads numpy
 
     if len(systems) < 2:
-        raise TreefineError("There is only one system to compare.", hint="Name two files or more after the gold file.")
+        raise TreefineError("There is only one system to compare.", hint="Name two or more files after GOLD.")
     with progress("Reading", total_size(gold, *systems)) as advance:
         pairs = load_pairs(gold, system_names(systems), rule=rule, format=format, on_bytes=advance)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
@@ -130,14 +137,14 @@ def compare_command(
 
 
 def validate_command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Treebanks to look at.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Treebanks to check.")],
     format: FormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List all faults of treebanks.
+    """Check treebanks and list all errors.
 
-    Looked at are columns, IDs, heads, cycles, roots, repeated sent_id, and text against forms. Each fault is a
-    line `path:line: (sent_id, word) message`. The exit code is 1 if there is one.
+    Checks columns, IDs, heads, cycles, roots, duplicate sent_id values, and whether the text matches the words. Prints
+    one line per error: `path:line: (sent_id, word) message`. The exit code is 1 if there is any error.
     """
     faults = 0
     as_values = []
@@ -151,30 +158,41 @@ def validate_command(
                     typer.echo(str(fault))
     if as_json:
         _print_json(as_values)
-    said = tables.count(faults, "fault") if faults else "no faults"
+    said = tables.count(faults, "error") if faults else "no errors"
     typer.echo(f"{tables.count(len(files), 'file')}, {said}", err=True)
     raise typer.Exit(1 if faults else 0)
 
 
 def convert_command(
-    source: Annotated[str, typer.Argument(metavar="IN", help="The treebank to read.")],
-    target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; it appears once it is whole.")],
+    source: Annotated[str, typer.Argument(metavar="IN", help="Treebank to read.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="File to write.")],
     from_format: Annotated[
         str | None,
         typer.Option(
-            "--from", help=f"Format of IN; else told by its name. {FORMAT_NAMES}", autocompletion=complete_format
+            "--from",
+            metavar="FORMAT",
+            help=f"Format of IN: {_FORMAT_NAMES}.",
+            show_default="by the file name",
+            autocompletion=complete_format,
         ),
     ] = None,
     to_format: Annotated[
-        str | None, typer.Option("--to", help="Format of OUT; likewise.", autocompletion=complete_format)
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="Format of OUT: the same choices as --from.",
+            show_default="by the file name",
+            autocompletion=complete_format,
+        ),
     ] = None,
-    skip: Annotated[bool, typer.Option("--skip", help="Leave out sentences with faults instead of stopping.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Skip invalid sentences instead of stopping.")] = False,
 ) -> None:
-    """Convert between CoNLL-U, CoNLL-X and CoNLL-2009, or into a table.
+    """Convert treebanks between formats, or to a Parquet table.
 
-    OUT may also be the same format, packed or unpacked; if it ends in .parquet it has one row a word. What the
-    other format has no place for is counted on standard error. conll09 reads the gold tags of CoNLL-2009,
-    conll09-predicted those of its tagger.
+    The formats are CoNLL-U, CoNLL-X and CoNLL-2009; conll09 uses the gold tags of CoNLL-2009, conll09-predicted its
+    predicted tags. If OUT ends in .parquet, it is a table with one row per word. Data that OUT cannot hold is counted
+    on standard error.
     """
     is_table = to_format is None and suffix_of(target) == ".parquet"
     if is_table:
@@ -193,7 +211,7 @@ def _print_json(value: object) -> None:
 
 
 class TreebankFiles(NamedTuple):
-    """One treebank: its gold file and that of each system."""
+    """One treebank: its gold file and the file of each system."""
 
     name: str
     gold: str
@@ -201,7 +219,7 @@ class TreebankFiles(NamedTuple):
 
 
 def system_names(paths: Sequence[str]) -> dict[str, str]:
-    """Return each path by its name without ending, preceded by as many folders as tell it from the others.
+    """Return the paths by file name without extension, with as many parent folders as make the names unique.
 
     >>> list(system_names(["a/en.conllu", "b/en.conllu.gz"])), list(system_names(["a/en.conllu", "b/de.conllu"]))
     (['a/en', 'b/en'], ['en', 'de'])
@@ -209,7 +227,7 @@ def system_names(paths: Sequence[str]) -> dict[str, str]:
     places_named = [Path(path).resolve() for path in paths]
     for number, path in enumerate(paths):
         if places_named[number] in places_named[:number]:
-            raise TreefineError("The same file is named twice.", hint="Name each system once.", path=path)
+            raise TreefineError("The same file is given twice.", hint="Name each system once.", path=path)
     places = [(*Path(path).absolute().parts[:-1], _stem(path)) for path in paths]
     for depth in range(1, max(map(len, places), default=0) + 1):
         names = [visible("/".join(parts[-depth:])) for parts in places]
@@ -219,7 +237,7 @@ def system_names(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _stem(path: str) -> str:
-    """Return the name of a file without its ending, or of a folder, in characters that can be shown."""
+    """Return the printable name of a folder, or of a file without its extension."""
     if path == "-":
         return "stdin"
     place = Path(path).absolute()
@@ -231,10 +249,10 @@ def _stem(path: str) -> str:
 
 
 def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None = None) -> list[TreebankFiles]:
-    """Return the treebank that a gold file and system files are, or the treebanks in folders of them, matched by name.
+    """Return one treebank for files, or one per gold file for folders, where files are matched by name.
 
-    In a folder, the files whose names end as treebanks do are used, or all if the format is given. Hidden files and
-    subfolders are left out.
+    In a folder, files with a treebank extension are used, or all files if the format is given. Hidden files and
+    subfolders are skipped.
     """
     kinds = {path: path != "-" and Path(path).is_dir() for path in (gold, *systems.values())}
     if not any(kinds.values()):
@@ -242,14 +260,14 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
     for path, is_folder in kinds.items():
         if not is_folder and (path == "-" or Path(path).exists()):  # the reader reports a path that does not exist
             other = next(each for each in kinds if kinds[each])
-            hint = "Name files alone, or folders with files of the same names."
+            hint = "Give only files, or only folders with the same file names."
             raise TreefineError(f"This is a file, but {other} is a folder.", hint=hint, path=path)
     files = {path: _treebanks_in(path, format=format) for path in kinds}
     faults = []
     for path in systems.values():
         for name in sorted(files[gold].keys() ^ files[path].keys()):
             there, missing = (gold, path) if name in files[gold] else (path, gold)
-            message = f"There is no such file, but there is {Path(there, name)}."
+            message = f"There is no such file to match {Path(there, name)}."
             faults.append(TreebankError(message, path=str(Path(missing, name))))
     if faults:
         raise faults[0] if len(faults) == 1 else TreefineError("\n".join(map(str, faults)))
@@ -266,20 +284,20 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
 
 
 def _treebanks_in(folder: str, *, format: str | None = None) -> dict[str, str]:
-    """Return the treebank files of a folder, by name; raise an error if it has none."""
+    """Return the treebank files of a folder by name; raise an error if it has no treebank."""
     if not Path(folder).is_dir():
         raise TreebankError("There is no such folder.", path=folder)
     paths = sorted(path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith("."))
     found = {path.name: str(path) for path in paths if format is not None or format_by_name(path.name) is not None}
     if not found:
         endings = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
-        hint = f"Files of a folder are told by their endings: {endings}; or give --format."
+        hint = f"Treebank file names end in {endings}; use --format for other names."
         raise TreebankError("There is no treebank in this folder.", hint=hint, path=folder)
     return found
 
 
 def total_size(*paths: str) -> int | None:
-    """Return the size of the files together, for a progress bar, or None if one is a stream."""
+    """Return the total size of the files, for a progress bar, or None if one is a stream."""
     try:
         return sum(Path(path).stat().st_size for path in paths)
     except OSError:  # a stream, or a path that the reader will report
