@@ -139,7 +139,7 @@ def test_in_a_folder_every_format_resumes_with_the_first_unfinished_file(run, en
 def test_outputs_that_cannot_be_resumed_are_rejected(run, output):
     assert run("in.txt", "-o", output, "--resume", code=1).stderr == (
         "treefine: --resume cannot continue this kind of output. "
-        "Write CoNLL-U, CoNLL-X, CoNLL-2009 or JSON, write to a folder, or leave out --resume.\n"
+        "Write CoNLL-U, CoNLL-X, CoNLL-2009 or JSON to a file, write to a folder, or leave out --resume.\n"
     )
 
 

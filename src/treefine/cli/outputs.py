@@ -189,7 +189,7 @@ def _check(job: Job, options: OutputOptions) -> None:
         hint = "Write JSON, or leave out --k or --resume."
         raise TreefineError("A treebank with several trees per sentence cannot be resumed.", hint=hint)
     if options.resume and not job.can_be_resumed and not job.is_in_folder:
-        hint = "Write CoNLL-U, CoNLL-X, CoNLL-2009 or JSON, write to a folder, or leave out --resume."
+        hint = "Write CoNLL-U, CoNLL-X, CoNLL-2009 or JSON to a file, write to a folder, or leave out --resume."
         raise TreefineError("--resume cannot continue this kind of output.", hint=hint)
     if job.shape == "parquet":
         check_table(job.target)
