@@ -51,11 +51,12 @@ def _item(names: str, text: str) -> str:
 
 
 def _limits(note: str) -> str:
-    """Return a note of Typer with its ranges in words.
+    """Return a note of Typer with its ranges in words, and without parentheses around a described default.
 
-    >>> _limits("default: 0.5; 0<=x<=1"), _limits("x>=1")
-    ('default: 0.5; from 0 to 1', 'at least 1')
+    >>> _limits("default: 0.5; 0<=x<=1"), _limits("x>=1"), _limits("default: (as in training); x>=1")
+    ('default: 0.5; from 0 to 1', 'at least 1', 'default: as in training; at least 1')
     """
+    note = re.sub(r"^default: \((.*)\)(?=;|$)", r"default: \1", note)
     note = re.sub(r"([\d.]+)<=x<=([\d.]+)", r"from \1 to \2", note)
     return re.sub(r"x>=([\d.]+)", r"at least \1", note)
 
