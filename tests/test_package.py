@@ -1,4 +1,4 @@
-"""What a user imports, and what that costs."""
+"""The public names of the package, and the modules that importing it loads."""
 
 import re
 import subprocess
@@ -39,11 +39,11 @@ def test_the_public_names_are_these():
     assert all(hasattr(treefine, name) for name in treefine.__all__)
 
 
-def test_importing_treefine_needs_the_standard_library_alone():
+def test_importing_treefine_loads_only_the_standard_library():
     assert not loaded_by("import treefine") & {"torch", "transformers", "numpy", "jinja2", "rich", "typer"}
 
 
-def test_parsing_needs_neither_transformers_nor_the_hub():
+def test_parsing_loads_neither_transformers_nor_the_hub():
     loaded = loaded_by("from treefine import Parser")
 
     assert "torch" in loaded
@@ -51,7 +51,7 @@ def test_parsing_needs_neither_transformers_nor_the_hub():
 
 
 def test_evaluating_loads_neither_torch_nor_numpy_nor_rich():
-    """This is what keeps start-up short; `python -m benchmarks startup` measures it."""
+    """Check that start-up stays fast; `python -m benchmarks startup` measures it."""
     gold = str(Path(__file__).parent / "data" / "constructs.conllu")
     call = f"app(['evaluate', {gold!r}, {gold!r}], standalone_mode=False)"
 
@@ -78,7 +78,7 @@ def part_of_contributing(name):
     return page.partition(f"<!-- {name} -->")[2].partition("<!-- end -->")[0]
 
 
-def test_the_map_names_every_file_of_the_package_and_no_other():
+def test_the_map_lists_exactly_the_files_of_the_package():
     named = []
     for line in part_of_contributing("map").strip().splitlines()[2:]:
         folder, _, files = line.strip("| ").split(" | ")
@@ -97,5 +97,5 @@ def test_every_file_in_the_reading_order_exists():
     assert all((PACKAGE / f"{name}.py").is_file() for name in named)
 
 
-def test_a_public_name_is_defined_in_one_module_alone():
+def test_each_public_name_is_defined_in_only_one_module():
     assert repeated_names(PACKAGE) == {}

@@ -30,14 +30,14 @@ ROOMS = (Room(100, 6, 16), Room(64, 3, 24))
 
 @dataclass(frozen=True)
 class Contract:
-    """An encoder to test, and what is promised of it beside the reference's vectors."""
+    """An encoder to test, and its guarantees compared with the reference."""
 
     make: Any
-    is_exact: bool = True  # up to the order of sums; otherwise nearly the same vectors
-    is_steady: bool = False  # to the last bit, whatever else is in the batch
+    is_exact: bool = True  # same vectors up to the order of sums; if False, nearly the same vectors
+    is_steady: bool = False  # bit-identical vectors in every batch
     learns: bool = False
     device: str = "cpu"
-    within: float = 1e-4  # of the reference's vectors, if it is exact
+    within: float = 1e-4  # tolerance if it is exact
 
 
 ENCODERS = {
@@ -66,11 +66,11 @@ def contract(request):
 
 def model_of(**options):
     tags = TagSettings("given", ("upos", "xpos"), double_specials=True)
-    return tiny_model(**{"tags": tags, "n_positions": 24} | options)  # some sentences are cut into windows
+    return tiny_model(**{"tags": tags, "n_positions": 24} | options)  # some sentences are split into windows
 
 
 def vectors_of(encoder, model, sentences, graphs=True, *, device="cpu", **options):
-    """The vectors of all words, one sentence after another."""
+    """Return the vectors of all words, sentence by sentence."""
     batch = model.batch_of(sentences, padded_to=4).to(torch.device(device))
     if graphs is True:
         graphs = [each.arcs for each in sentences]
@@ -80,7 +80,7 @@ def vectors_of(encoder, model, sentences, graphs=True, *, device="cpu", **option
 
 
 def both(contract, model, sentences, graphs=True, **options):
-    """The reference's vectors, and those of the encoder under test."""
+    """Return the vectors of the reference and of the encoder under test."""
     with torch.no_grad():
         expected = vectors_of(model.encoder, model, sentences, graphs)
         made = contract.make(model.encoder.to(contract.device))
@@ -101,7 +101,7 @@ def assert_kept(contract, expected, found):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_words_have_the_vectors_of_the_reference(contract, family, graphs, rows_at_once):
     model = model_of(family=family)
-    assert model.batch_of(sample(6)).inputs.n_rows > 6  # some are cut into windows
+    assert model.batch_of(sample(6)).inputs.n_rows > 6  # some are split into windows
 
     expected, found = both(contract, model, sample(6), graphs, rows_at_once=rows_at_once)
 
@@ -109,7 +109,7 @@ def test_words_have_the_vectors_of_the_reference(contract, family, graphs, rows_
 
 
 @pytest.mark.parametrize("relations", WAYS_TO_READ, ids=name_of)
-def test_a_graph_is_read_in_every_way(contract, relations):
+def test_graphs_are_read_with_all_settings(contract, relations):
     model = model_of(relations=relations)
 
     expected, found = both(contract, model, sample(3))
@@ -130,7 +130,7 @@ def test_any_graph_is_read(data):
 
 
 @pytest.mark.parametrize("graphs", [True, False], ids=["graphs", "no graphs"])
-def test_a_sentence_has_the_same_vectors_to_the_last_bit_in_every_batch(contract, graphs):
+def test_a_sentence_has_bit_identical_vectors_in_every_batch(contract, graphs):
     if not contract.is_steady:
         pytest.skip("this encoder promises nearly the same vectors: see treefine.parsing.invariance")
     model, sentences = model_of().to(contract.device), short(16)
@@ -154,7 +154,7 @@ def test_the_model_keeps_its_weights(contract):
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 
-def test_what_only_parses_refuses_to_learn(contract):
+def test_encoders_that_only_parse_reject_training(contract):
     model = model_of().to(contract.device)
     encoder = contract.make(model.encoder)
 
@@ -173,9 +173,9 @@ def test_what_only_parses_refuses_to_learn(contract):
         assert not vectors_of(encoder, model, sample(2), device=contract.device).requires_grad
 
 
-def test_autocast_changes_nothing_of_what_only_parses(contract):
+def test_autocast_does_not_change_encoders_that_only_parse(contract):
     if contract.learns:
-        pytest.skip("autocast is for learning")
+        pytest.skip("autocast is for training")
     model = model_of().to(contract.device)
     encoder = contract.make(model.encoder)
 
@@ -188,11 +188,11 @@ def test_autocast_changes_nothing_of_what_only_parses(contract):
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
-def test_what_learns_has_the_gradients_of_the_reference(contract, family):
+def test_encoders_that_learn_have_the_gradients_of_the_reference(contract, family):
     if not contract.learns:
         pytest.skip("this encoder only parses")
     model, sentences = model_of(family=family), sample(8)
-    for module in model.modules():  # dropout off: the point is the backward pass in training mode
+    for module in model.modules():  # turn dropout off, to compare the backward pass in training mode
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
         if hasattr(module, "dropout") and isinstance(module.dropout, float):
@@ -210,12 +210,12 @@ def test_what_learns_has_the_gradients_of_the_reference(contract, family):
     found = gradients(contract.make(model.encoder.to(contract.device)), contract.device)
 
     assert found.keys() == expected.keys()
-    largest = max(float(each.abs().max()) for each in expected.values())  # many sums cancel to nothing
+    largest = max(float(each.abs().max()) for each in expected.values())  # many sums cancel out to nearly 0
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, atol=3e-6 * largest, rtol=1e-5)
 
 
-def test_the_bundled_model_has_the_same_vectors_in_eight_bits_in_every_batch():
+def test_the_bundled_model_in_int8_has_the_same_vectors_in_every_batch():
     model, sentences = load_model(find_model("en")), short(12)
     encoder = int8_encoder(model.encoder)
 

@@ -1,4 +1,4 @@
-"""What every initial parser must do, whichever it is."""
+"""One contract for every initial parser."""
 
 import pytest
 
@@ -14,7 +14,7 @@ N_SENTENCES = 5
 
 @pytest.fixture(scope="module", params=["empty", "given", "renamed", "file", "syntr", "biaffine", "rngtr"])
 def initial(request, tmp_path_factory):
-    """An initial parser for the first sentences of the sample."""
+    """Return an initial parser for the first sentences of the sample."""
     if request.param == "file":
         path = tmp_path_factory.mktemp("initial") / "parses.conllu"
         write_treebank(sample(N_SENTENCES), path)
@@ -29,7 +29,7 @@ def initial(request, tmp_path_factory):
     return from_parser(Parser(model, device="cpu", batch_pieces=200).stream)
 
 
-def test_there_is_one_parse_a_sentence_with_one_head_and_label_a_word(initial):
+def test_there_is_one_parse_per_sentence_with_one_head_and_label_per_word(initial):
     sentences = sample(N_SENTENCES)
 
     parses = list(initial(sentences))
@@ -44,25 +44,25 @@ def test_a_head_is_missing_or_another_word_or_root(initial):
             assert head is None or (0 <= head <= len(parse.heads) and head != word)
 
 
-def test_the_same_sentences_get_the_same_parses_again(initial):
+def test_parses_are_deterministic(initial):
     assert list(initial(sample(N_SENTENCES))) == list(initial(sample(N_SENTENCES)))
 
 
 def test_no_sentences_give_no_parses(initial, request):
-    if request.node.callspec.params["initial"] == "file":  # it holds sentences, which are then too many
+    if request.node.callspec.params["initial"] == "file":  # the file has sentences, which are too many
         with pytest.raises(AlignmentError):
             list(initial([]))
     else:
         assert list(initial([])) == []
 
 
-def test_a_stream_is_read_as_far_as_needed_and_in_order(initial):
+def test_a_stream_is_parsed_in_order(initial):
     parses = initial(sentence for sentence in sample(N_SENTENCES))
 
     assert list(parses) == list(initial(sample(N_SENTENCES)))
 
 
-def test_the_sentences_are_left_alone(initial):
+def test_the_input_sentences_stay_unchanged(initial):
     sentences = sample(N_SENTENCES)
 
     list(initial(sentences))

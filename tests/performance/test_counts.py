@@ -1,6 +1,6 @@
-"""What parsing costs, in numbers that no machine changes: passes, searches, labels, waits, bytes, sizes.
+"""The cost of parsing in machine-independent counts: passes, searches, labels, waits, bytes, sizes.
 
-These are counts of the path that runs anywhere. A GPU's engine has its own in test_engine.
+These count the code that runs on every machine. The GPU engine has its own counts in test_engine.
 """
 
 from collections import Counter
@@ -30,19 +30,19 @@ TAGS = TagSettings("predicted", ("upos", "xpos"))
 
 
 def sure_parser(sentences, **options):
-    """A parser that finds the right heads at once, by far, and confirms them."""
+    """Return a parser that finds the right heads in its first step, with high confidence, and then confirms them."""
     model = Sure(tiny_model(n_positions=512, tags=TAGS), {each.forms: each.graph for each in sentences})
     model.inner.tagger.forward = sure_tags
     return Parser(model, device="cpu", **options)
 
 
 def sure_tags(words):
-    """The scores of tags none of which is close to another."""
+    """Return tag scores that are far apart."""
     return (torch.linspace(9, 0, 17).expand(*words.shape[:2], -1),) * 2
 
 
 class Waits(TorchFunctionMode):
-    """Counts where a host that works with a GPU would wait for it, and the bytes that it gets."""
+    """Counts the calls in which the host would wait for a GPU, and the bytes that it receives."""
 
     NAMES = ("tolist", "item", "numpy", "cpu", "nonzero", "__bool__", "__int__", "__float__", "__index__")
 
@@ -58,7 +58,7 @@ class Waits(TorchFunctionMode):
 
 
 class Kernels(TorchDispatchMode):
-    """The largest tensor that is made; and how often something has a size that only the device knows."""
+    """Records the size of the largest tensor, and counts operations whose output size only the device knows."""
 
     UNSIZED = ("aten.nonzero", "aten._local_scalar_dense", "aten.masked_select", "aten.unique")
 
@@ -72,7 +72,7 @@ class Kernels(TorchDispatchMode):
             if isinstance(each, torch.Tensor):
                 self.largest = max(self.largest, each.numel())
         self.unsized += str(func).startswith(self.UNSIZED)
-        if str(func).startswith("aten.index"):  # an index that is a mask
+        if str(func).startswith("aten.index"):  # indexing with a mask
             masks = [each for each in args[1] if each is not None] if isinstance(args[1], (list, tuple)) else []
             self.unsized += any(each.dtype == torch.bool for each in masks)
         return result
@@ -80,7 +80,7 @@ class Kernels(TorchDispatchMode):
 
 @contextmanager
 def counted(module, name, count):
-    """A function of a module with what `count` says of its arguments added up."""
+    """Record `count(*arguments)` for each call of a function of a module."""
     real, found = getattr(module, name), []
 
     def recorded(*arguments, **options):
@@ -96,7 +96,7 @@ def counted(module, name, count):
 
 @contextmanager
 def passes(model):
-    """The batches that a model scores."""
+    """Record the batches that a model scores."""
     real, found = model.forward, []
 
     def forward(batch, *rest, **options):
@@ -110,9 +110,11 @@ def passes(model):
         model.forward = real
 
 
-def test_each_step_encodes_the_sentences_that_still_move_and_no_others():
+def test_each_step_encodes_only_sentences_that_have_not_converged():
     model, sentences = tiny_model(scale=1.5), short()
-    parser = Parser(model, device="cpu", max_steps=5, batch_pieces=1)  # each alone, so that none is scored again
+    parser = Parser(
+        model, device="cpu", max_steps=5, batch_pieces=1
+    )  # one sentence per batch, so that none is scored again
 
     with passes(parser.running) as found:
         parses = list(parser.stream_parses(sentences))
@@ -129,7 +131,7 @@ def test_each_step_encodes_the_sentences_that_still_move_and_no_others():
     assert len({len(each.steps) for each in parses}) > 2
 
 
-def test_a_sentence_that_is_sure_enough_costs_one_pass_instead_of_two():
+def test_a_confident_sentence_costs_one_pass_instead_of_two():
     sentences = sample(40)
     parser = sure_parser(sentences, batch_pieces=500)
 
@@ -140,7 +142,7 @@ def test_a_sentence_that_is_sure_enough_costs_one_pass_instead_of_two():
         assert sum(map(len, found)) == n_steps * len(sentences)
 
 
-def test_early_stops_encode_fewer_pieces_by_what_the_steps_left_out_have():
+def test_early_stopping_saves_the_pieces_of_the_skipped_steps():
     model, sentences = tiny_model(scale=1.5), short(20)
     parser = Parser(model, device="cpu", max_steps=4, batch_pieces=1)
     stop_above = float(np.median([sure_of(next(parser.refine(each)), None) for each in sentences]))
@@ -154,7 +156,7 @@ def test_early_stops_encode_fewer_pieces_by_what_the_steps_left_out_have():
     assert sum(sum(each.inputs.row_lengths) for each in found) == sum(taken[each] * n_pieces[each] for each in n_pieces)
 
 
-def test_a_tree_is_searched_for_only_where_a_sentence_ends_without_one():
+def test_trees_are_searched_only_for_sentences_that_end_without_one():
     model, sentences = tiny_model(), short()
     parser = Parser(model, device="cpu", max_steps=3, batch_pieces=1)
     last = [each.steps[-1].heads for each in parser.stream_parses(sentences)]
@@ -167,7 +169,7 @@ def test_a_tree_is_searched_for_only_where_a_sentence_ends_without_one():
     assert {True, False} == set(is_tree)
 
 
-def test_no_tree_is_searched_for_where_the_best_heads_are_trees():
+def test_no_trees_are_searched_if_the_best_heads_are_trees():
     sentences = sample(40)
 
     with counted(decode, "maximum_tree", len) as searched:
@@ -177,7 +179,7 @@ def test_no_tree_is_searched_for_where_the_best_heads_are_trees():
 
 
 @pytest.mark.parametrize("wanted", ["trees", "details"])
-def test_labels_are_scored_once_a_step(wanted):
+def test_labels_are_scored_once_per_step(wanted):
     sentences = sample(40)
     parser = sure_parser(sentences, batch_pieces=500)
 
@@ -191,7 +193,7 @@ def test_labels_are_scored_once_a_step(wanted):
 
 
 class Clear(Wrapped):
-    """A model that is sure of heads it was told for the whole batch, and asks the device for nothing."""
+    """A model that gives the given heads of the batch a high confidence, without waiting for the device."""
 
     def __init__(self, model, sentences):
         super().__init__(model)
@@ -209,7 +211,7 @@ def items_of_batch(parser, sentences):
 
 
 @pytest.mark.parametrize("n_sentences", [2, 40])
-def test_the_host_waits_twice_a_step_for_three_bytes_a_sentence(n_sentences):
+def test_the_host_waits_twice_per_step_for_three_bytes_per_sentence(n_sentences):
     sentences = sample(n_sentences)
     parser = Parser(Clear(tiny_model(tags=TagSettings("none")), sentences), device="cpu")
 
@@ -217,13 +219,13 @@ def test_the_host_waits_twice_a_step_for_three_bytes_a_sentence(n_sentences):
         steps = list(refine_items(parser.plan(), items_of_batch(parser, sentences), wants_trees=False))
 
     assert [len(step.batch) for step in steps] == [n_sentences] * 2
-    assert waits.number == 2 * 2  # what is close or lacks a tree; what leaves
+    assert waits.number == 2 * 2  # sentences with close scores or without a tree; sentences that leave
     assert waits.bytes == 2 * 3 * n_sentences
     assert kernels.unsized == 0
 
 
 @pytest.mark.parametrize("n_sentences", [2, 40])
-def test_trees_are_copied_once_and_scores_never(n_sentences):
+def test_trees_are_copied_once_and_scores_are_not_copied(n_sentences):
     sentences = sample(n_sentences)
     parser = Parser(Clear(tiny_model(tags=TAGS), sentences), device="cpu", stop_above=0.0)
     n_words = max(map(len, sentences)) + 1
@@ -233,7 +235,7 @@ def test_trees_are_copied_once_and_scores_never(n_sentences):
         found = trees(parser.plan(), items_of_batch(parser, sentences))
 
     assert [each.graph.heads for each in found] == [each.graph.heads for each in sentences]
-    assert waits.number == 2 + 2 + 2 + 2  # in the step; which end, and which are trees; heads and labels; tags
+    assert waits.number == 2 + 2 + 2 + 2  # in the step; finished sentences and trees; heads and labels; tags
     assert waits.bytes == n_sentences * (3 + 2) + 8 * n_sentences * n_words * (2 + 2)
 
 

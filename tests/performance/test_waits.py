@@ -1,6 +1,6 @@
-"""How often training asks for values that a GPU may still be computing, and how many operations an update starts.
+"""Count how often training reads values that a GPU may still be computing, and the operations of an update.
 
-On a CPU nothing waits, but what is asked for is the same: each of these questions would halt the host on a GPU.
+On a CPU nothing waits, but training reads the same values: each of these reads would block the host on a GPU.
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ SHORT = [each for each in sample() if len(each) < 12][:12]
 GOLD = [each.arcs for each in SHORT]
 ONE_BATCH = TrainingSettings(epochs=10, batch_pieces=10_000)
 QUESTIONS = {"item", "tolist", "numpy", "cpu", "nonzero", "__bool__", "__int__", "__float__", "__index__"}
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 class Asked(TorchFunctionMode):
-    """Counts the calls that give values of a tensor to Python."""
+    """Counts the calls that copy values of a tensor to Python."""
 
     def __init__(self):
         super().__init__()
@@ -63,7 +63,7 @@ def learner_for(tags=None, **refine):
 @pytest.mark.parametrize("tags", [TagSettings(), TagSettings("predicted", ("upos", "xpos"))])
 @pytest.mark.parametrize("update", ["each", "sum"])
 @pytest.mark.parametrize("start", ["blank", "mixed"])
-def test_a_batch_is_learned_from_without_a_question_until_its_loss_is_read(tags, update, start):
+def test_training_on_a_batch_reads_no_values_until_its_loss_is_read(tags, update, start):
     learner = learner_for(tags, stop=False, update=update)
     graphs = learner.graphs.blank if start == "blank" else [*GOLD[:6], *learner.graphs.blank[6:]]
 
@@ -76,7 +76,7 @@ def test_a_batch_is_learned_from_without_a_question_until_its_loss_is_read(tags,
     assert asked.counts == {"__float__": 1}
 
 
-def test_where_sentences_leave_the_loop_there_is_one_question_a_step_but_the_last():
+def test_each_step_except_the_last_reads_once_which_sentences_have_converged():
     model = without_dropout(tiny_model()).train()
     learner = learner_of(
         model, SHORT, parses=GOLD, optimiser=OptimiserSettings(learning_rate=0.0, encoder_learning_rate=0.0)
@@ -89,7 +89,7 @@ def test_where_sentences_leave_the_loop_there_is_one_question_a_step_but_the_las
     assert asked.counts == {"tolist": 2}
 
 
-def test_a_loss_is_read_when_the_next_batch_has_been_learned_from(monkeypatch):
+def test_a_loss_is_read_after_the_next_batch(monkeypatch):
     learner, events = learner_of(tiny_model(), SHORT, training=TrainingSettings(batch_pieces=60)), []
     learn_from = learner.learn_from
 
@@ -111,10 +111,10 @@ def test_a_loss_is_read_when_the_next_batch_has_been_learned_from(monkeypatch):
     assert shares[-1] == 1
 
 
-def test_an_update_starts_few_operations_however_many_weights_there_are():
+def test_an_update_needs_few_operations_for_any_number_of_weights():
     model = tiny_model()
     learner = learner_of(model, SHORT)
-    for _ in range(2):  # the first makes the optimiser's state
+    for _ in range(2):  # the first update creates the optimiser's state
         for weight in model.parameters():
             weight.grad = torch.ones_like(weight)
         with Started() as started:
@@ -124,7 +124,7 @@ def test_an_update_starts_few_operations_however_many_weights_there_are():
     assert started.count <= 25
 
 
-def test_values_arrive_as_they_were_when_they_were_asked_for():
+def test_values_arrive_as_they_were_when_requested():
     values = torch.arange(3.0)
     arriving = Arriving(values * 2)
     values += 1

@@ -1,4 +1,4 @@
-"""Where test data lies: our own fixtures, and the treebanks beside the checkout."""
+"""Locations of test data: our own fixtures, and the treebanks next to the checkout."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ UD = Path(__file__).parents[3] / "shared" / "treebanks" / "ud-2.3"
 
 
 def ud_files(pattern: str) -> list[object]:
-    """Return the treebank files beside the checkout as test parameters, or one test that skips if there are none."""
+    """Return the treebank files next to the checkout as test parameters, or one skipped test if there are no files."""
     files = sorted(UD.glob(pattern))
     if not files:
-        return [pytest.param(None, marks=pytest.mark.skip(reason="no treebanks beside this checkout"))]
+        return [pytest.param(None, marks=pytest.mark.skip(reason="no treebanks next to this checkout"))]
     return [pytest.param(path, id=f"{path.parent.name}-{path.name.partition('.')[0]}") for path in files]

@@ -1,4 +1,4 @@
-"""A disk that is full: files cannot grow over a limit, and whoever writes on is told so by the system."""
+"""Simulate a full disk: writing beyond a limit fails with a system error."""
 
 import resource
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_disk(limit):
-    """No file can have more bytes than this, as long as it lasts."""
+    """Limit the size of all files, in bytes, while the context lasts."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""A parser that reads text, in a folder of its own."""
+"""Fixtures: saved parsers that read text or refine trees."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ from treefine.treebank.conllu import write_treebank
 
 @pytest.fixture(scope="session")
 def text_model(tmp_path_factory):
-    """The folder of a parser with a tagger and a segmenter; it cuts and parses nonsense, but always the same."""
+    """Return the folder of a parser with a tagger and a segmenter; its output is random but deterministic."""
     folder = tmp_path_factory.mktemp("text") / "model"
     tags = TagSettings("predicted", ("upos", "xpos"))
     Parser(tiny_model(tags=tags), device="cpu", segmenter=tiny_segmenter()).save(folder)
@@ -25,7 +25,7 @@ def text_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def nlp(text_model):
-    """The same parser, loaded."""
+    """Return the parser of `text_model`, loaded."""
     return Parser.from_pretrained(text_model, device="cpu")
 
 
@@ -38,7 +38,7 @@ def refine_model(tmp_path_factory):
 
 @pytest.fixture
 def run_refine(refine_model, tmp_path, monkeypatch):
-    """The command, in a folder with a file of trees that have faults."""
+    """Return a function that runs `treefine refine` in a folder with a file of damaged trees."""
     monkeypatch.chdir(tmp_path)
     write_treebank(damaged(sample(10)), "in.conllu")
 
@@ -47,7 +47,7 @@ def run_refine(refine_model, tmp_path, monkeypatch):
 
 @pytest.fixture
 def refiner(refine_model):
-    """The parser that the command makes of the model."""
+    """Return the parser that `treefine refine` builds from the model."""
     loaded = Parser.from_pretrained(refine_model, initial=given, device="cpu")
     names = renamed(given, loaded.model.vocabulary.labels)
     return loaded.using(initial=names, max_steps=loaded.max_steps)

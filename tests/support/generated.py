@@ -1,4 +1,4 @@
-"""Treebanks made by hypothesis: valid CoNLL-U with every construct, and pairs of files over the same text."""
+"""Hypothesis strategies for treebanks: valid CoNLL-U with every construct, and pairs of files over the same text."""
 
 from hypothesis import strategies as st
 
@@ -11,7 +11,7 @@ LABELS = ["nsubj", "obj", "nsubj:pass", "det", "case", "aux", "punct", "conj", "
 
 @st.composite
 def random_heads(draw, n_words: int) -> list[int]:
-    """A tree with one root: words join it in some order, each below one that is in it already."""
+    """Draw a tree with one root: words are added in a random order, each below a word already in the tree."""
     order = draw(st.permutations(range(1, n_words + 1)))
     heads = [0] * (n_words + 1)
     for rank, word in enumerate(order):
@@ -21,7 +21,7 @@ def random_heads(draw, n_words: int) -> list[int]:
 
 @st.composite
 def conllu_lines(draw) -> list[str]:
-    """The lines of one valid sentence."""
+    """Draw the lines of one valid sentence."""
     n_words = draw(st.integers(1, 6))
     heads = draw(random_heads(n_words))
     lines = [f"#{comment}" for comment in draw(st.lists(CELL, max_size=2))]
@@ -43,7 +43,7 @@ def conllu_lines(draw) -> list[str]:
 
 @st.composite
 def conllu_files(draw) -> bytes:
-    """A valid file, with any line ends, blank lines and byte order mark."""
+    """Draw a valid file, with any line ends, blank lines and byte order mark."""
     newline = st.sampled_from(draw(st.sampled_from([["\n"], ["\r\n"], ["\n", "\r\n"]])))
     pieces = [draw(st.sampled_from(["", "", "\ufeff"])), *draw(st.lists(newline, max_size=2))]
     sentences = draw(st.lists(conllu_lines(), min_size=1, max_size=4))
@@ -60,7 +60,7 @@ def conllu_files(draw) -> bytes:
 
 @st.composite
 def segmented(draw, text: str) -> str:
-    """The text as a CoNLL-U file: cut anywhere into sentences and tokens, some of them multiword tokens."""
+    """Draw a CoNLL-U file of the text: split anywhere into sentences and tokens, some of them multiword tokens."""
     cuts = [0, *sorted(draw(st.sets(st.integers(1, len(text) - 1)))), len(text)] if len(text) > 1 else [0, len(text)]
     tokens = [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
     sentences: list[list[str]] = [[]]
@@ -97,6 +97,6 @@ def segmented(draw, text: str) -> str:
 
 @st.composite
 def file_pairs(draw) -> tuple[str, str]:
-    """A gold and a system file over the same text."""
+    """Draw a gold and a system file over the same text."""
     text = draw(st.text("abAB", min_size=1, max_size=12))
     return draw(segmented(text)), draw(segmented(text))

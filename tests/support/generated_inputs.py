@@ -1,4 +1,4 @@
-"""Strategies for what the network reads: pieces of words, graphs over them, and all ways to read a graph."""
+"""Hypothesis strategies for the network's inputs: pieces of words, graphs, and all settings for reading a graph."""
 
 from itertools import product
 
@@ -9,7 +9,7 @@ from treefine.model.batch import PieceInputs
 
 CLS, SEP, PAD = 2, 3, 0
 LABELS = ("det", "nsubj", "root")
-N_IDS = 30  # of pieces; the first five stand for no word
+N_IDS = 30  # piece ids; the first five are special pieces
 
 WAYS_TO_READ = [
     RelationSettings(graph=graph, key_norm=key_norm, scaled=scaled, none=none, two_cycles=two_cycles)
@@ -25,7 +25,7 @@ def name_of(settings):
 
 
 def inputs_of(sentences, n_positions=128):
-    """The inputs for sentences given as the pieces of their words."""
+    """Return the inputs of sentences, which are given as the pieces of their words."""
     return PieceInputs.of(sentences, cls_id=CLS, sep_id=SEP, pad_id=PAD, n_positions=n_positions)
 
 
@@ -34,14 +34,14 @@ def words_in_pieces(max_pieces=4):
 
 
 def sentences_in_pieces(*, min_sentences=1, max_sentences=4, min_words=0, max_words=8):
-    """Batches of sentences, each word as its pieces."""
+    """Return a strategy for batches of sentences, with each word as its pieces."""
     sentence = st.lists(words_in_pieces(), min_size=min_words, max_size=max_words)
     return st.lists(sentence, min_size=min_sentences, max_size=max_sentences)
 
 
 @st.composite
 def arcs_over(draw, n_words, labels=(*LABELS, "nsubj:pass", "never-seen")):
-    """Heads and labels of word 1, word 2, …: trees, cycles, loops, and words without a head."""
+    """Draw heads and labels, starting with word 1: trees, cycles, loops, and words without a head."""
     heads = st.one_of(st.none(), st.integers(0, n_words))
     if not draw(st.integers(0, 3)):
         heads = st.none()  # no graph at all

@@ -1,4 +1,4 @@
-"""Pictures made by hypothesis: any words, any graph, with and without all that may be left out."""
+"""Hypothesis strategies for pictures: any words and graphs, with and without the optional values."""
 
 from hypothesis import strategies as st
 
@@ -7,20 +7,20 @@ from treefine import Graph
 from treefine.drawing.picture import Picture
 from treefine.treebank.sentence import Token
 
-ANY_TEXT = st.text(st.characters(), max_size=5)  # control characters and halves of surrogate pairs too
+ANY_TEXT = st.text(st.characters(), max_size=5)  # includes control characters and lone surrogates
 PLAIN_LABELS = st.sampled_from(LABELS)
 
 
 @st.composite
 def graphs(draw, n_words: int, labels=PLAIN_LABELS) -> Graph:
-    """Any graph: cycles, words that are their own head, many roots or none."""
+    """Draw any graph, also with cycles, words that are their own head, many roots or no root."""
     heads = draw(st.lists(st.integers(0, n_words), min_size=n_words, max_size=n_words))
     return Graph.of_words(heads, draw(st.lists(labels, min_size=n_words, max_size=n_words)))
 
 
 @st.composite
 def tree_pictures(draw, max_words: int = 9) -> Picture:
-    """Plain words and a tree over them."""
+    """Draw plain words and a tree over them."""
     heads = draw(st.integers(1, max_words).flatmap(random_heads))
     labels = draw(st.lists(st.sampled_from(LABELS), min_size=len(heads), max_size=len(heads)))
     return Picture(tuple(f"word{number}" for number in range(1, len(heads) + 1)), graph=Graph.of_words(heads, labels))
@@ -28,7 +28,7 @@ def tree_pictures(draw, max_words: int = 9) -> Picture:
 
 @st.composite
 def any_pictures(draw) -> Picture:
-    """All that a picture may hold."""
+    """Draw any picture."""
     n_words = draw(st.integers(1, 6))
 
     def perhaps(values):

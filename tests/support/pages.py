@@ -1,13 +1,15 @@
-"""What a person does on the page, and what there is to see."""
+"""Actions of a person on the web page, and the contents that the person sees."""
 
 from urllib.parse import urlencode
 
-GARDEN = "Fat people eat accumulates."  # the first graph of the bundled model has a cycle, and the second another root
+GARDEN = (
+    "Fat people eat accumulates."  # the bundled model's first graph has a cycle, and its second graph has another root
+)
 HEBREW = [("אני", 2, "nsubj"), ("אוהב", 0, "root"), ("חתולים", 2, "obj")]
 
 
 def conllu(words):
-    """The lines of one sentence, its words as form, head and label."""
+    """Return the lines of one sentence; each word is given as form, head and label."""
     lines = (
         f"{number}\t{form}\t_\t_\t_\t_\t{head}\t{label}\t_\t_\n" for number, (form, head, label) in enumerate(words, 1)
     )
@@ -24,13 +26,13 @@ def open_link(page, served, text, **fields):
 
 
 def start(page, served):
-    """Open the page, and wait for the example: it stands there once the models are known."""
+    """Open the page and wait for the example, which appears when the models are known."""
     page.goto(served)
     page.wait_for_selector("#read-as:not(:empty)")
 
 
 def parse(page, served, text):
-    """Open the page, type a text, parse it."""
+    """Open the page, type a text and parse it."""
     start(page, served)
     page.fill("#text", text)
     page.click("#parse")
@@ -38,12 +40,12 @@ def parse(page, served, text):
 
 
 def said(page, selector):
-    """A text as a person sees it, without what sets words of other scripts apart."""
+    """Return a text as a person sees it, without the invisible isolates around right-to-left words."""
     return page.inner_text(selector).replace("\u2068", "").replace("\u2069", "")
 
 
 def arcs(page):
-    """The head and label of each word that has an arc in the drawing."""
+    """Return the head and label of each word that has an arc in the drawing."""
     return page.eval_on_selector_all(
         "#drawing g[role=button]",
         "all => Object.fromEntries(all.map(({dataset}) => [dataset.word, [+dataset.head, dataset.label]]))",
@@ -60,7 +62,7 @@ def click_arc(page, word):
 
 
 def copied_link(page):
-    """The link that the page gives away."""
+    """Copy the page's link and return it."""
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.bring_to_front()
     page.click("#copy-link")
@@ -69,7 +71,7 @@ def copied_link(page):
 
 
 def until_parsed(page, action):
-    """Do what makes the page ask the server, and wait for what it shows then."""
+    """Run an action that makes the page call the server, and wait until the page shows the result."""
     with page.expect_response("**/v1/steps") as answer:
         action()
     page.wait_for_selector("#busy:empty", state="attached")

@@ -1,4 +1,4 @@
-"""Trees with faults to refine, and what the command refine says of them."""
+"""Damaged trees to refine, and the summary that `treefine refine` prints."""
 
 import random
 import re
@@ -23,7 +23,7 @@ def renamed_labels(sentences, names):
 
 
 def summary(result):
-    """The lines on standard error by their names."""
+    """Return the lines on standard error by their names."""
     return dict(re.split(r"  +", line, maxsplit=1) for line in result.stderr.splitlines())
 
 

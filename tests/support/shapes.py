@@ -1,16 +1,16 @@
-"""How often the shapes in signatures are checked: a check takes longer than a layer of a tiny model."""
+"""Limit the run-time checks of shapes in signatures, because a check takes longer than a layer of a tiny model."""
 
 from functools import wraps
 
 from beartype import beartype
 from jaxtyping import config
 
-_FIRST_CHECKS = 2000  # of a test; that is half as many calls, as arguments and results are checked apart
+_FIRST_CHECKS = 2000  # per test; half as many calls, because arguments and results are checked separately
 _left = _FIRST_CHECKS
 
 
 def checked(function):
-    """Let beartype check the calls of a function, as jaxtyping asks for it, until the test has had its checks."""
+    """Let beartype check the calls of a function for jaxtyping, until the test has used up its checks."""
     check = beartype(function)
 
     @wraps(check)
@@ -25,7 +25,7 @@ def checked(function):
 
 
 def start_checks(*, all_calls):
-    """Begin a test, in which all calls are checked or only the first ones."""
+    """Start a test; check all of its calls, or only the first ones."""
     global _left
     _left = -1 if all_calls else _FIRST_CHECKS
     config.update("jaxtyping_disable", False)

@@ -23,7 +23,7 @@ from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.parser import Parser
 from treefine.treebank.conllu import read_treebank
 
-torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other are slow
+torch.set_num_threads(1)  # tests run in parallel, and competing threads are slow
 SAMPLE = DATA / "en_ewt-sample.conllu"
 TOKENIZERS = {"bert": wordpiece, "electra": wordpiece, "mpnet": wordpiece, "roberta": byte_bpe, "xlm-roberta": unigram}
 
@@ -33,7 +33,7 @@ def sample(n_sentences=60):
 
 
 def short(n_sentences=35, *, longest=20):
-    """The first sentences of the sample that have few words; trees of long ones take long to search."""
+    """Return the first short sentences of the sample; decoding long ones takes long."""
     return [sentence for sentence in sample() if len(sentence) <= longest][:n_sentences]
 
 
@@ -54,7 +54,7 @@ def tiny_shape(n_pieces, *, family="bert", n_positions=128):
 def tiny_model(
     *, relations=None, tags=None, decode=None, tokenizer=wordpiece, n_positions=128, family="bert", seed=1, scale=3.0
 ):
-    """An RNGTr with weights so large that its graphs differ from step to step and some are no trees."""
+    """Return an RNGTr with weights so large that its graphs differ from step to step and some are not trees."""
     subwords = Subwords(tokenizer())
     settings = ModelSettings(
         tiny_shape(len(subwords), family=family, n_positions=n_positions),
@@ -92,7 +92,7 @@ def tiny_parser(**options):
 
 
 def write_encoder(folder: Path, family: str, *, seed=1):
-    """The folder of a random encoder of this family, as the reference library writes it; and that library's model."""
+    """Write a random encoder of this family as the reference library does; return that library's model."""
     import transformers
 
     tokenizer = TOKENIZERS[family]()

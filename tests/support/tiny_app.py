@@ -1,4 +1,4 @@
-"""Apps over tiny parsers with random weights, and a server that listens, for tests."""
+"""Apps with tiny parsers with random weights, and a real server, for tests."""
 
 import socket
 import threading
@@ -17,14 +17,14 @@ PREDICTED = TagSettings(source="predicted", columns=("upos", "xpos"))
 
 
 def tiny_tagging_parser():
-    """A parser that does all that can be asked of one: it cuts text, predicts tags, and parses."""
+    """Return a parser that segments text, predicts tags and parses."""
     return Parser(tiny_model(tags=PREDICTED), device="cpu", segmenter=tiny_segmenter())
 
 
 @contextmanager
 def listening(parsers, **options):
-    """The address of a real server over these parsers, on a free port."""
-    # asyncio sends without delay on sockets that say that they are TCP; create_server's do not.
+    """Run a real server with these parsers on a free port, and yield its address."""
+    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol, which those of create_server lack.
     free = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     free.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(create_app(parsers, **options), log_level="warning"))

@@ -22,7 +22,7 @@ from treefine.training.recipe import (
 
 
 def recipe_for(model, *, refine=None, optimiser=None, training=None, initial=None):
-    """The recipe that a model could come from; steps are quick, and weights learn at rates that suit random ones."""
+    """Return a recipe that matches the model, with small batches and learning rates that suit random weights."""
     settings = model.settings
     is_bilstm = isinstance(settings.encoder, BiLSTMSettings)
     return Recipe(
@@ -46,7 +46,7 @@ def learner_of(model, sentences, *, parses=None, **settings):
 
 
 def learn(learner, *, epochs, first=1):
-    """The loss of each batch of these epochs."""
+    """Train for these epochs and return the loss of each batch."""
     return [loss for number in range(first, first + epochs) for _, loss in learner.epoch(number)]
 
 

@@ -1,4 +1,4 @@
-"""A tiny segmenter with random weights: it cuts nonsense, but always the same."""
+"""A tiny segmenter with random weights; its output is random but deterministic."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ TINY = SegmenterSettings(
 MULTIWORDS = Multiwords({"del": ("de", "el")}, endings={"ki": (2, ("", "ki"))}, beginnings={"b": (1, ("ba", ""))})
 ODD = " \n\r\t\x00\ud800\udc00\x0b\x85\u2028\u00a0\u3000\u200d\u0301\ufeff\x1b|\\_#.'ab1İ中😀"
 
-texts = st.text(st.one_of(st.sampled_from(ODD), st.characters()))  # surrogates and all
+texts = st.text(st.one_of(st.sampled_from(ODD), st.characters()))  # includes surrogates
 
 
 def tiny_network(seed=0, *, n_chars=12):

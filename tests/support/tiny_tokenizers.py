@@ -1,4 +1,4 @@
-"""Tokenizers of a few hundred pieces, one of each kind that pretrained encoders have, the same ones on every run."""
+"""Tokenizers of a few hundred pieces, one for each kind of pretrained encoder, identical in every run."""
 
 from collections import Counter
 from math import log
@@ -24,7 +24,7 @@ SENTENCES = [
 
 
 def wordpiece() -> Tokenizer:
-    """As uncased BERT: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4; then characters, then longer pieces."""
+    """Build one like BERT's: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4; then characters, then longer pieces."""
     tokenizer = Tokenizer(models.WordPiece(_frequent_parts(200), unk_token="[UNK]"))
     tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -37,7 +37,7 @@ def wordpiece() -> Tokenizer:
 
 
 def byte_bpe() -> Tokenizer:
-    """As RoBERTa: <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> 4; then the 256 bytes, then 100 merges."""
+    """Build one like RoBERTa's: <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> 4; then the 256 bytes, then 100 merges."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -53,7 +53,7 @@ def byte_bpe() -> Tokenizer:
 
 
 def unigram() -> Tokenizer:
-    """As XLM-R: <s> 0, <pad> 1, </s> 2, <unk> 3; then by score; <mask> is last, outside the model's own pieces."""
+    """Build one like XLM-R's: <s> 0, <pad> 1, </s> 2, <unk> 3; then by score; <mask> is last."""
     specials = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     tokenizer = Tokenizer(models.Unigram(specials + _scored_parts(200), unk_id=3))
     tokenizer.add_special_tokens(["<mask>"])
@@ -69,7 +69,7 @@ def unigram() -> Tokenizer:
 KINDS = [wordpiece, byte_bpe, unigram]
 
 
-# The trainers of WordPiece and Unigram do not choose the same pieces twice, so we count parts of words ourselves.
+# The trainers of WordPiece and Unigram are not deterministic, so we count parts of words ourselves.
 
 
 def _frequent_parts(n_pieces: int) -> dict[str, int]:
@@ -94,7 +94,7 @@ def _parts(words: list[str], *, inside: str) -> Counter[str]:
 
 
 def _best(parts: Counter[str], n_pieces: int) -> list[str]:
-    """Every character, then the parts that save most."""
+    """Return every character, then the parts that shorten the text most."""
     characters = sorted(part for part in parts if len(part.removeprefix("##")) == 1)
     longer = sorted(set(parts) - set(characters), key=lambda part: (-parts[part] * len(part.removeprefix("##")), part))
     return [*characters, *longer][:n_pieces]

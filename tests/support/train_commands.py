@@ -1,4 +1,4 @@
-"""Recipes and their treebanks in the working folder, and the command train on them."""
+"""Write recipes and their treebanks to the working folder, and run `treefine train` on them."""
 
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ epochs = 2
 
 
 def write_files(*, has_encoder=False):
-    """Two recipes and their treebanks, and the encoder that one of them names."""
+    """Write two recipes and their treebanks, and the encoder of one of them."""
     write_treebank(sample(20), "train.conllu")
     write_treebank(sample(26)[20:], "dev.conllu")
     Path("biaffine.toml").write_text(BIAFFINE)
@@ -52,12 +52,12 @@ run = partial(invoke, "--device", "cpu", command="train")
 
 
 def changes(*settings):
-    """The options that make these changes."""
+    """Return the command-line options for these changes."""
     return [part for setting in settings for part in ("--set", setting)]
 
 
 def refused(*arguments, output="out"):
-    """The lines of a refusal, which leaves the folder as it was."""
+    """Run a training that must fail without changing the folder, and return its error messages."""
     before = sorted(Path().rglob("*"))
     result = run(*arguments, "--output", output, code=1)
     assert sorted(Path().rglob("*")) == before

@@ -1,9 +1,9 @@
-"""Small trainings of every kind, as recipes in a folder; run as a program, one that is killed again and again.
+"""Small trainings of every kind, as recipes in a folder; and a training that is killed and resumed repeatedly.
 
     python -m tests.support.trainings RECIPE OUTPUT SEED
 
 trains in a child process that is killed by SIGKILL, at a random moment or before a random change to the files, and
-started again, six times; then it is let go on to its end. The number of killed children is printed.
+started again, six times. The last run continues to the end. The program prints the number of killed children.
 """
 
 import json
@@ -49,7 +49,7 @@ CPU = torch.device("cpu")
 
 
 def write_recipe(folder: Path, name, *, sections="", optimiser="", training="", epochs=3, encoder="encoder"):
-    """Write a recipe beside a small treebank and an encoder."""
+    """Write a recipe, with a small treebank and an encoder in the same folder."""
     path = folder / f"{name}.toml"
     if not (folder / "train.conllu").exists():
         sentences = [each for each in sample() if 4 < len(each) < 20]
@@ -66,7 +66,7 @@ def write_recipe(folder: Path, name, *, sections="", optimiser="", training="", 
 
 
 def write_recipe_with_base(folder: Path):
-    """Write a recipe of RNGTr over folds of SynTr; both fine-tune a model of other sentences."""
+    """Write a recipe of RNGTr over folds of SynTr; both fine-tune a model trained on other sentences."""
     sentences = [each for each in sample() if 4 < len(each) < 20]
     base = write_recipe(folder, "base", sections=SYNTR, epochs=2)
     write_treebank(sentences[10:], folder / "other.conllu")
@@ -77,17 +77,17 @@ def write_recipe_with_base(folder: Path):
 
 
 def run(recipe: Path, output: Path):
-    """All the progress of a training."""
+    """Train, and return all progress reports."""
     return list(train(prepare(recipe), output, device=CPU))
 
 
 def weights(output: Path):
-    """The bytes of the trained model, and of its initial parser if it has one."""
+    """Return the weight files of the trained model, and of its initial parser if it has one."""
     return {str(path.relative_to(output)): path.read_bytes() for path in sorted(output.glob("model/**/*.safetensors"))}
 
 
 def metrics(output: Path):
-    """What was measured, stage by stage, but for the time it took."""
+    """Return the metrics of each stage, except for times."""
     found = {}
     for path in sorted(output.glob("**/metrics.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -100,7 +100,7 @@ def metrics(output: Path):
 
 @dataclass
 class _Killer:
-    """Ends this process at a change to the files of a folder: the one that is so many changes away."""
+    """Kills this process before a change to the files of a folder, after `left` earlier changes."""
 
     folder: str
     left: int
@@ -116,7 +116,7 @@ class _Killer:
 
 
 def _train_killed(recipe: Path, output: Path, rng):
-    """Train until the end comes by itself or at random."""
+    """Train until the training ends or the process is killed at random."""
     if rng.random() < 0.5:
         sys.addaudithook(_Killer(str(output), rng.randrange(MOST_CHANGES)))
     else:
@@ -128,18 +128,18 @@ def _train_killed(recipe: Path, output: Path, rng):
 def _run_killed(recipe: Path, output: Path, seed: int):
     killed = 0
     for number in range(N_RUNS):
-        pid = os.fork()  # much quicker than a new Python, and torch has done no work here that could be in its way
+        pid = os.fork()  # much faster than a new Python, and safe because torch has not run here yet
         if pid == 0:
             _train_killed(recipe, output, random.Random(f"{seed} {number}"))
         _, status = os.waitpid(pid, 0)
         if status and os.WTERMSIG(status) != signal.SIGKILL:
-            sys.exit("a training failed by itself")
+            sys.exit("a training failed without being killed")
         killed += status != 0
     run(recipe, output)
     return killed
 
 
 if __name__ == "__main__":
-    import torch.utils.tensorboard  # once, and not in every child
+    import torch.utils.tensorboard  # import once, not in every child
 
     sys.stdout.write(str(_run_killed(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))))

@@ -1,4 +1,4 @@
-"""Models around a tiny one that change its scores, or refuse to score."""
+"""Wrappers around a tiny model that change its scores or run out of memory."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import torch
 
 
 class Wrapped(torch.nn.Module):
-    """A model that a parser takes for the one inside it."""
+    """A model that looks to a parser like the model inside it."""
 
     def __init__(self, model):
         super().__init__()
@@ -17,7 +17,7 @@ class Wrapped(torch.nn.Module):
 
 
 class Crowded(Wrapped):
-    """A model that has memory for few pieces at a time."""
+    """A model that runs out of memory if it gets too many pieces at a time."""
 
     def __init__(self, model, most, error):
         super().__init__(model)
@@ -32,7 +32,7 @@ class Crowded(Wrapped):
 
 
 class Noisy(Wrapped):
-    """A model whose scores depend on the size of its batch, as those of a real one do, but a hundred times more."""
+    """A model whose scores depend on the batch size, as those of a real model do, but a hundred times more."""
 
     def __init__(self, model, size):
         super().__init__(model)
@@ -46,7 +46,7 @@ class Noisy(Wrapped):
 
 
 class Sure(Wrapped):
-    """A model that is sure of the right heads."""
+    """A model that gives the right heads a high confidence."""
 
     def __init__(self, model, graphs):
         super().__init__(model)
@@ -70,7 +70,7 @@ class Sure(Wrapped):
 
 
 def clear_labels(scores):
-    """Weights with which no label is close to another."""
+    """Return weights with which no two labels have close scores."""
     weight = torch.zeros_like(scores.label_weight)
     weight[:, -1, -1] = torch.arange(len(weight))
     return weight

@@ -95,7 +95,7 @@ def test_heads_must_be_in_range_and_match_the_number_of_labels(heads, message):
 
 
 # From the table in the README of the treebanks: the share of non-projective sentences in all files.
-@pytest.mark.skipif(not UD.exists(), reason="no treebanks beside this checkout")
+@pytest.mark.skipif(not UD.exists(), reason="no treebanks next to this checkout")
 @pytest.mark.parametrize(("treebank", "share"), [("tr_imst", 11.5), ("hu_szeged", 27.1), ("vi_vtb", 2.9)])
 def test_the_share_of_non_projective_sentences_is_the_published_share(treebank, share):
     graphs = [sentence.graph for path in sorted((UD / treebank).glob("*.xz")) for sentence in read_treebank(path)]

@@ -31,7 +31,7 @@ def test_comments_are_found_by_key(sentences):
     assert sentences[4].text is None
 
 
-def test_a_blank_head_is_none_and_prevents_a_graph():
+def test_a_sentence_with_blank_heads_has_no_graph():
     sentence = Sentence.of_words(["a", "b"])
 
     assert sentence.heads == (None, None)

@@ -145,9 +145,9 @@ def nearest_file(path: str) -> str:
         names = sorted(os.listdir(folder or "."), reverse=True)  # noqa: PTH208 - x.conllu before x.conllu.gz
     except OSError:
         return ""
-    beside = {each.partition(".")[0]: each for each in names}
-    found = get_close_matches(name.partition(".")[0], beside, n=1, cutoff=0.82)
-    return f"Did you mean {os.path.join(folder, beside[found[0]])}?" if found else ""  # noqa: PTH118
+    by_stem = {each.partition(".")[0]: each for each in names}
+    found = get_close_matches(name.partition(".")[0], by_stem, n=1, cutoff=0.82)
+    return f"Did you mean {os.path.join(folder, by_stem[found[0]])}?" if found else ""  # noqa: PTH118
 
 
 def not_written(reason: str, path: str, hint: str = "") -> TreebankError:

@@ -1,18 +1,18 @@
-"""Write train.conllu and dev.conllu: a small language in which one look at the words is not enough.
+"""Write train.conllu and dev.conllu: a small language in which reading the words once is not enough.
 
-A sentence has a subject, after "the", and an object, after "a". Every other noun belongs to one of its nouns, and its
-preposition says to which: "of" belongs to a person, "near" to an animal, and so on. No kind of noun stands twice in a
-sentence, and the phrases may stand in any order:
+A sentence has a subject, after "the", and an object, after "a". Every other noun attaches to another noun, and its
+preposition says to which kind: "of" to a person, "near" to an animal, and so on. Each kind of noun occurs at most once
+in a sentence, and the phrases may be in any order:
 
     under sister in rose sells of bread a village the lamp .
     village <- in rose, rose <- under sister, sister <- of bread
 
 So each head can be found from a word and the one before it. Labels cannot: below the subject a noun is `nmod` and its
-preposition `case`, below the object they are `obl` and `mark`, however many nouns lie between. That takes a step from
-noun to noun for each of them, and a shallow network has not so many; but when it reads a graph, each noun sees how its
-head was labelled there, and refinement carries the label down the chain.
+preposition `case`; below the object they are `obl` and `mark`, at any distance. To find the label, a network must
+follow the chain from noun to noun, and a shallow network has too few layers for that. But if it reads a graph, each
+noun sees the label of its head, and refinement carries the label down the chain.
 
-The tests write the files into a temporary folder. `python tests/data/toy/make.py FOLDER` writes the same ones.
+The tests write the files to a temporary folder. `python tests/data/toy/make.py FOLDER` writes the same files.
 """
 
 import random
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 FILES = {"train.conllu": (700, 1), "dev.conllu": (100, 2)}  # number of sentences, seed
-NOUNS = {  # by the preposition of what belongs to them
+NOUNS = {  # by the preposition of the nouns that attach to them
     "of": ["king", "sister", "baker", "child"],
     "near": ["dog", "horse", "bird", "fox"],
     "under": ["tree", "rose", "vine", "hedge"],
@@ -33,10 +33,10 @@ SIDES = [("the", "nsubj", "case", "nmod"), ("a", "obj", "mark", "obl")]  # artic
 
 
 def sentence(rng):
-    """Words as (form, tag, form of the head, label); no form of a head stands twice."""
+    """Return words as (form, tag, form of the head, label); each form of a head is unique in the sentence."""
     verb = rng.choice(VERBS)
     phrases = [[(verb, "VERB", "", "root")]]
-    last = {}  # of each side the lowest noun, and the preposition of what belongs to it
+    last = {}  # for each side: the lowest noun, and the preposition of nouns that attach to it
     for number, preposition in enumerate(rng.sample(list(NOUNS), rng.randint(3, 6))):
         side = number if number < 2 else rng.randrange(2)
         noun = rng.choice(NOUNS[preposition])
@@ -68,7 +68,7 @@ def text(name):
 
 
 def write_files(folder: Path):
-    """Write both files into a folder."""
+    """Write both files to a folder."""
     for name in FILES:
         (folder / name).write_text(text(name), encoding="utf-8")
 
