@@ -1,7 +1,7 @@
-"""The same results, faster: this module chooses by device how to encode, parse and train.
+"""The same results, faster: choose how to encode, parse and train on each device.
 
-`parsing` and `training` call these functions and import no other module of the package. Each function loads only what
-it chooses, so that a process without a GPU loads no Triton, and one that only reads and writes files loads no torch.
+`parsing` and `training` call these functions and import no other module of `fast`. Each function imports only what it
+needs: a process without a GPU does not load Triton, and a process that only reads and writes files does not load torch.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 View = TypeVar("View", bound="nn.Module")
 
 _CPU_PIECES = 1000  # in a batch of a transformer on a CPU; a larger batch does not fit into the cache
-_CPU_PADDING = 4  # times that size with padding: a CPU pads only words, but word scores must not fill the memory
-_PADDED_TO = 4  # row lengths are multiples of this many pieces, so that more sentences of equal length attend together
+_CPU_PADDING = 4  # times that size with padding; a CPU pads only word scores, which must still fit into memory
+_PADDED_TO = 4  # row lengths are multiples of this, so that more sentences have equal length and attend together
 _WINDOWS_AT_ONCE = 8  # of a sentence that is too long for the encoder
 _WINDOWS_ON_CPU = 1  # the same on a CPU, because of its small cache
 
@@ -69,7 +69,7 @@ def parsing_model(model: ParserModel, device: torch.device, precision: Precision
 
 
 def training_model(model: ParserModel) -> ParserModel:
-    """Return the model with an encoder that trains with less memory, and faster on a GPU; it shares the weights."""
+    """Return the model with an encoder that trains with less memory, and faster on a GPU. It shares the weights."""
     from treefine.fast.training_encoder import training_encoder
     from treefine.model.encoder import TransformerEncoder
     from treefine.model.parser_model import ParserModel
@@ -89,7 +89,7 @@ def engine_of(plan: Plan) -> Engine | None:
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Check whether the Triton kernels run on a GPU; without them a parser runs the reference, in float32."""
+    """Return whether the Triton kernels run on a GPU. Without them, a parser runs the reference encoder in float32."""
     from treefine.fast.fused_attention import is_available
 
     return is_available(device)

@@ -1,4 +1,7 @@
-"""Sentences as flat arrays, and the buffers that carry them to the device and the results back."""
+"""Sentences as flat arrays, and the buffers that carry them to the device and the results back.
+
+See docs/design.md, 'Buffers on a GPU'.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Standing:
     """The state of the sentences being parsed: their pieces and words, and the graph that the next step reads.
 
     Each sentence has the layout of a buffer, with ROOT before its words, and with CLS, ROOT and SEP among its pieces.
-    Sentences are numbered from 0, and the numbers never change; `drop` forgets the first ones.
+    Sentences are numbered from 0, and the numbers never change. `drop` removes the first ones.
     """
 
     BY_PIECE = ("pieces", "places", "kinds", "words")
@@ -102,7 +105,7 @@ class Standing:
         return new
 
     def drop(self, number: int) -> None:
-        """Forget the sentences before this number."""
+        """Remove the sentences before this number."""
         n = number - self.first
         cuts = (
             (self.BY_PIECE, self["n_pieces"][:n].sum()),
@@ -127,7 +130,7 @@ class _Array:
 
 
 class Buffer:
-    """The inputs of one step, in one integer tensor on the host and one on the device, so that one copy is enough."""
+    """The inputs of one step as one integer tensor on the host and one on the device, so that one copy suffices."""
 
     def __init__(self, room: Room, n_columns: int, n_searched: int, device: torch.device) -> None:
         self.room, self.n_columns, self.n_searched, self.device = room, n_columns, n_searched, device
@@ -199,7 +202,7 @@ class Arrays(NamedTuple):
 
 
 class Answer:
-    """The outputs of one step in one integer tensor on the host, for the inputs of a Buffer."""
+    """The outputs of one step for the inputs of a Buffer, in a single integer tensor on the host."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer

@@ -1,4 +1,7 @@
-"""The engine that parses streams of sentences on a GPU, in place of `parsing.batches`, at the encoder's speed."""
+"""The engine that parses streams of sentences on a GPU; elsewhere `parsing.batches` does.
+
+See docs/design.md, 'Buffers on a GPU'.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ WARM_UPS = 2  # runs before a CUDA graph is captured: libraries select kernels a
 
 
 class Lane:
-    """The slots for sentences up to some length. It creates a new slot if all are in use; threads may share it."""
+    """The slots for sentences up to some length. A lane creates a new slot if all are in use. Threads may share it."""
 
     def __init__(self, step: PackedStep, room: Room, n_columns: int, n_searched: int, plan: Plan) -> None:
         self.step, self.room, self.plan = step, room, plan
@@ -106,8 +109,8 @@ class Slot:
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            hint = "Choose another device, or a smaller model."
-            raise TreefineError("Memory does not suffice for a buffer on this device.", hint=hint) from error
+            hint = "Use another device or a smaller model."
+            raise TreefineError("There is not enough memory on this device for a buffer.", hint=hint) from error
 
 
 SEARCHES = 1 << 17  # arc scores in an answer, for sentences that need a tree search
@@ -143,7 +146,7 @@ class Engine:
         ]
 
     def stream(self, blocks: Iterable[Packed]) -> Iterator[PackedTrees]:
-        """Yield the trees of each block of sentences, in order. It reads some blocks ahead."""
+        """Yield the trees of each block of sentences, in order. Some blocks are read ahead."""
         return _Run(self, blocks).results()
 
     def stream_sentences(self, plan: Plan, sentences: Iterable[Sentence], *, skip: int = 0) -> Iterator[Sentence]:
@@ -162,8 +165,8 @@ class Engine:
                 held.append(block)
                 ours = [item for item in block if not item.constraints]
                 arcs = [item.initial for item in ours]
-                told = [item.sentence for item in ours]
-                yield pack(told, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
+                free_sentences = [item.sentence for item in ours]
+                yield pack(free_sentences, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
 
         for found in self.stream(packed()):
             block = held.popleft()
@@ -177,7 +180,7 @@ class Engine:
 
 
 class _Run:
-    """One stream of sentences on its way through the lanes."""
+    """The state of one stream of sentences that passes through the lanes."""
 
     def __init__(self, engine: Engine, blocks: Iterable[Packed]) -> None:
         self.engine, self.plan = engine, engine.plan
@@ -249,17 +252,17 @@ class _Run:
 
         is_ending = state & ENDED > 0
         is_done = is_forced | (is_ending & (state & IS_TREE > 0))
-        goes_on = ~is_ending & ~is_forced
-        is_new = (is_done | goes_on)[of_word]  # the others need a tree search, now or later
+        is_continuing = ~is_ending & ~is_forced
+        is_new = (is_done | is_continuing)[of_word]  # the other sentences need a tree search, now or later
         standing["heads"][words[is_new]] = answer.heads[:n_words][is_new]
         standing["labels"][words[is_new]] = answer.labels[:n_words][is_new]
         if self.plan.predicts_tags:
             is_first = ((t == 1) & ~is_forced)[of_word] & (buffer.host["numbers"][:n_words] > 0)
             standing["best_tags"][words[is_first]] = answer.tags[:n_words][is_first]
-            places = words[is_first & goes_on[of_word]]
+            places = words[is_first & is_continuing[of_word]]
             given = standing["tags"][places]
             standing["tags"][places] = np.where(given == 0, standing["best_tags"][places], given)
-        standing["t"][rows[goes_on]] += 1
+        standing["t"][rows[is_continuing]] += 1
         standing["is_done"][rows[is_done]] = 1
         for place, row in enumerate(answer.searched):
             if row < len(rows) and state[row] & IS_SEARCHED and not is_forced[row]:
@@ -286,7 +289,7 @@ class _Run:
 
     @torch.no_grad()
     def _alone(self, number: int) -> None:
-        """Parse a sentence that is too long for any room, as `parsing.batches` would."""
+        """Parse a sentence that is too long for any buffer, as `parsing.batches` does."""
         standing, plan, subwords = self.standing, self.plan, self.plan.model.subwords
         assert subwords is not None
         row = number - standing.first
@@ -319,7 +322,7 @@ class _Run:
 
 
 class Pool:
-    """The sentences that wait for one lane."""
+    """The sentences that are waiting for one lane."""
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
@@ -339,7 +342,7 @@ class Pool:
             self.n_sentences += len(numbers)
 
     def take(self) -> Numbers:
-        """Remove and return as many sentences from the start of the queue as fit into a buffer."""
+        """Remove and return the first sentences of the queue that fit together into a buffer."""
         room, taken, left, n_left = self.lane.room, [], self.lane.room.pieces, self.lane.room.sentences
         while self.waiting and n_left:
             numbers, n_pieces = self.waiting.popleft()

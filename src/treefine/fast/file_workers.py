@@ -1,9 +1,6 @@
 """Parse treebank files on a GPU while worker processes read, tokenise and write.
 
-This process cuts a file into parts of whole sentences. A worker reads a part and packs it into arrays, the engine finds
-the trees, and a worker reads the part again and writes it with its trees. Reading a part twice costs about as much as
-sending its sentences to this process and back, and this process then handles only arrays and text. Workers import this
-module, so it must not import torch.
+Workers import this module, so it must not import torch. See docs/design.md, 'File workers'.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
 
 _MOST_WORKERS = 16
-_OTHER_CORES = 2  # one for the process that runs the model, one for the rest of the system
+_OTHER_CORES = 2  # cores left for the process that runs the model and for the rest of the system
 _START_AFTER = 1 << 20  # bytes of input that this process reads itself before it starts workers
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 # `multiprocessing` would import the user's main script, and modules from the current folder, in each worker.
@@ -139,7 +136,7 @@ class WrittenPart(NamedTuple):
 
     first: str  # the first sentence
     rest: str
-    gap: str  # the separator before sentences of another file; usually empty
+    gap: str  # the separator before the next file's sentences; usually empty
 
 
 class Scribe:
@@ -183,7 +180,7 @@ class Scribe:
 
 
 def write_part(sentences: Sequence[Sentence], *, is_start: bool) -> WrittenPart:
-    """Return the text of sentences in a file; `is_start` says whether the file begins with them."""
+    """Return the text of sentences in a file. `is_start` says whether they are the first ones."""
     first, *rest = texts_in_file(sentences, is_start=is_start)
     return WrittenPart(first, "".join(rest), gap_after(sentences[-1].layout))
 
@@ -193,12 +190,12 @@ def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError
     if any(set(sentence.upos if column == "upos" else sentence.xpos) != {BLANK} for column in columns):
         return None
     names = " and ".join(column.upper() for column in columns)
-    hint = "Trees will be worse than they could be."
-    return sentence.error(f"There is no {names} here, which the model was trained to read.", hint=hint)
+    message = f"The sentence has no {names} tags, which the model was trained to read."
+    return sentence.error(message, hint="Its tree will be less accurate.")
 
 
 def default_workers(n_cores: int | None = None) -> int:
-    """Return a good number of workers for this number of cores, by default those that this process may use."""
+    """Return the default number of workers for `n_cores` cores, or for the cores that this process may use."""
     if n_cores is None:
         n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(0, min(_MOST_WORKERS, n_cores - _OTHER_CORES))
@@ -210,7 +207,7 @@ def run_tasks() -> None:
     A worker therefore ends with the process that started it, even if that process is killed.
     """
     tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # so that output printed by a library does not mix with the answers
+    os.dup2(2, 1)  # output printed by a library must not mix with the answers
     with suppress(EOFError, BrokenPipeError, pickle.UnpicklingError):
         scribe = Scribe(pickle.load(tasks))
         while True:
@@ -238,7 +235,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             env=os.environ | _ENVIRONMENT,
         )
-        self._unsent: WorkerSettings | None = settings  # sent by a thread, as it blocks until the worker reads
+        self._unsent: WorkerSettings | None = settings  # sent by a thread: sending blocks until the worker reads
 
     def run(self, method: Callable[..., _Value], arguments: tuple[Any, ...]) -> _Value:
         """Run a method of the worker's Scribe and return its result."""
@@ -250,15 +247,15 @@ class _Worker:
             assert self.process.stdout is not None
             answer: _Value | RuntimeError = pickle.load(self.process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
-            hint = "Is there enough memory? --workers 0 does without it."
-            raise TreefineError("A process that reads and writes for the parser has ended.", hint=hint) from error
+            hint = "Is there enough memory? Use --workers 0 to parse without workers."
+            raise TreefineError("A worker process has ended unexpectedly.", hint=hint) from error
         if isinstance(answer, RuntimeError):
             raise answer
         return answer
 
 
 class WorkerPool:
-    """A pool of workers, with one thread waiting for each; the workers start once there is enough input."""
+    """A pool of workers, with one waiting thread per worker. The workers start once there is enough input."""
 
     def __init__(self, settings: WorkerSettings, n_workers: int, *, start_after: int = _START_AFTER) -> None:
         self.ahead = 2 * n_workers + 1  # how many parts to read ahead
@@ -303,13 +300,13 @@ class WorkerPool:
             worker.process.kill()
         self._threads.shutdown(cancel_futures=True)
         for worker in self.workers:
-            with suppress(OSError), worker.process:  # waits for it and closes its pipes, which may be broken
+            with suppress(OSError), worker.process:  # wait for the process and close its pipes, which may be broken
                 pass
 
 
 @dataclass
 class FileReport:
-    """The observations of a run: information lost in the output format, warnings, and progress."""
+    """The report of a run: information lost in the output format, warnings, and progress."""
 
     lost: Counter[str] = field(default_factory=Counter)  # what the output format cannot represent
     on_warning: Callable[[TreefineError], None] = lambda _: None  # called for the first sentence without tags
@@ -317,7 +314,7 @@ class FileReport:
 
 
 class FileParser:
-    """A parser of file parts with an engine and workers; a context manager that stops the workers at its end."""
+    """A parser of file parts with an engine and workers. As a context manager, it stops the workers at its end."""
 
     def __init__(self, pool: WorkerPool, engine: _Engine, parse: _Parse) -> None:
         self.pool, self._engine, self._parse = pool, engine, parse
@@ -345,7 +342,7 @@ class FileParser:
     def texts(self, parts: Iterable[FilePart], report: FileReport, *, skip: int = 0) -> Iterator[str]:
         """Yield the text of the output, a few sentences at a time, without the first `skip` sentences.
 
-        The first sentence of each part comes alone. An error in the input is raised after all the text before it.
+        The first sentence of each part is yielded separately. An error in the input is raised after the text before it.
         """
         run, gap = _Run(parts, self.pool, self._parse, report, skip), ""
         for first, rest, next_gap in run.written(self._engine):
@@ -426,7 +423,7 @@ class _Run:
 
     def _noted(self, part: FilePart, read: PackedPart) -> _Block:
         """Count the sentences of a part, and report its losses, warnings and faults."""
-        if part.stretch.line == 1:  # the first part of a file
+        if part.stretch.line == 1:  # this is the first part of a file
             self._n_sentences = 0
         n_sentences, n_before = len(read.packed), self._n_sentences
         skip = min(self._skip, n_sentences)
@@ -484,7 +481,7 @@ def parse_treebank_file(
 ) -> int:
     """Parse a treebank file; see `Parser.parse_file`."""
     if workers is not None and workers < 0:
-        raise TreefineError(f"workers is {workers}.", hint="Give 0 or more, or leave it out.")
+        raise TreefineError(f"workers must be 0 or more, not {workers}.")
     files = FileParser.of(parser, workers)
     if files is None:
         return write_treebank(parser.stream(read_treebank(source, format=format)), target)

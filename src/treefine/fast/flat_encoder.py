@@ -38,8 +38,8 @@ class FlatEncoder(TransformerEncoder):
         """Return the vector of each word's first piece, without gradients."""
         if torch.is_grad_enabled() or self.dropout.training:
             hint = "Call it under torch.no_grad() and in eval mode; train with the model itself."
-            raise ModelError("This encoder only parses; nothing can be learned with it.", hint=hint)
-        with torch.autocast("cpu", enabled=False):  # whatever the caller is within
+            raise ModelError("This encoder is only for parsing and cannot be trained.", hint=hint)
+        with torch.autocast("cpu", enabled=False):  # even if the caller enabled it
             return self._encoded(inputs, tags, graphs, rows_at_once)
 
     def _encoded(

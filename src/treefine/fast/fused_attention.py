@@ -1,7 +1,8 @@
 """Attend within rows of pieces laid end to end, with or without a graph, in one GPU kernel.
 
-`model.attention.attend` is the reference: nearly all relations are NONE, so a graph changes two cells per piece. Here
-the two cells are changed while the scores are in registers, and no matrix of pieces × pieces is ever stored.
+`model.attention.attend` is the reference. Here the two cells per piece that a graph changes are changed while the
+scores are in registers, and no matrix of pieces × pieces is ever stored. See docs/design.md, 'Why NONE cancels in
+attention'.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ class _Call:
             "READS_DISTANCE": self.rows.by_distance is not None,
             "DROPS": self.dropout > 0,
             "num_warps": WARPS * (2 if self.query.dtype == torch.float32 else 1),
-            "num_stages": 1,  # most rows are one or two blocks long, so prefetching is of no use
+            "num_stages": 1,  # most rows are one or two blocks long, so prefetching does not help
         }
 
     def grid(self, block: int) -> tuple[int, int, int]:

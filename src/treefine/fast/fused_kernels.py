@@ -330,7 +330,7 @@ def backward_of_tables(
     """Compute what one block of pieces adds to the gradients of a block of table rows, from the coefficients."""
     p, d = tl.program_id(0) * PIECES + tl.arange(0, PIECES), tl.arange(0, PADDED)
     above_p = tl.load(above_at + p, mask=p < n_pieces, other=-1)
-    is_piece = above_p >= 0  # others are in no row
+    is_piece = above_p >= 0  # the others are not in any row
     relations = tl.program_id(1) * RELATIONS + tl.arange(0, RELATIONS)
     up_p = tl.load(up + p, mask=is_piece, other=NO_RELATION)
     down_p = tl.load(down + p, mask=is_piece, other=NO_RELATION)

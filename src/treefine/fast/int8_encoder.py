@@ -1,7 +1,7 @@
-"""Encode with int8 matrix products, several times as fast on a CPU with instructions for them.
+"""Encode with int8 matrix products, which are several times as fast on a CPU with int8 instructions.
 
-Weights are quantised by row, as `model.folder.rounded` stores them, and inputs by piece. Integer sums are exact, so the
-vector of a piece does not depend on the other pieces in the product.
+Weights are quantised by row, as `model.folder.rounded` stores them, and inputs by piece. See docs/design.md, 'Int8 on a
+CPU'.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Int8Linear(nn.Module):
         rows, scale = rounded_rows(x.flatten(0, -2), in_place=in_place)
         whole = torch._int_mm(rows, self.weight)
         product = whole.view(torch.float32)
-        product.copy_(whole).mul_(scale)  # into the same memory: allocating takes longer than multiplying
+        product.copy_(whole).mul_(scale)  # reuse the memory: allocating takes longer than multiplying
         return torch.addcmul(self.bias, product, self.scale, out=product).view(*x.shape[:-1], -1)
 
 

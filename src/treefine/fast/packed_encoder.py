@@ -1,6 +1,7 @@
 """Encode sentences laid end to end in buffers of fixed size, without padding within a buffer.
 
-All matrix products have the same shape, so a sentence's vectors do not depend on the other sentences in its buffer.
+All matrix products have the same shape, so a sentence's vectors do not depend on the other sentences in its buffer. See
+docs/design.md, 'Buffers on a GPU'.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class PackedEncoder(nn.Module):
         *,
         rows_at_once: int | None = None,
     ) -> Float[Tensor, "batch word width"]:
-        """Return the vector of each word's first piece (Sec. 5.3), using as many buffers as the rows fill.
+        """Return the vector of each word's first piece (Sec. 5.3), using as many buffers as needed.
 
         `rows_at_once` is ignored, because buffers have a fixed size.
         """
@@ -178,7 +179,7 @@ class PackedEncoder(nn.Module):
         attend: Attend,
     ) -> Float[Tensor, "piece width"]:
         """Return the vectors of the pieces of a buffer, from the inputs of `TransformerEncoder.embed`."""
-        with torch.autocast(pieces.device.type, enabled=False):  # whatever the caller is within
+        with torch.autocast(pieces.device.type, enabled=False):  # even if the caller enabled it
             x: Tensor = self.encoder.embed(pieces, words, places, tags)
             for layer in self.encoder.layers:
                 x = layer(x, attend)

@@ -101,10 +101,9 @@ def attend(
 ) -> Float[Tensor, "row attn piece width"]:
     """Return the new value of each piece (Eqs. 4 and 5); without relations, the same as the plain encoder.
 
-    Nearly all relations are NONE, and NONE adds the same number to every score of a query. The softmax cancels it, so
-    only the difference between each other relation and NONE is added to the scores. In the values, NONE is one vector
-    for all pairs. Each piece then needs only two cells of the score matrix: the piece as query with the piece above it
-    as key, and the reverse. No cell gets two non-zero terms, so the order of addition does not change the result.
+    Nearly all relations are NONE, which cancels in the softmax. So each piece changes only two cells of the score
+    matrix: the piece as query with the piece above it as key, and the reverse. See docs/design.md, 'Why NONE cancels in
+    attention'.
     """
     if relations is None or tables is None:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
@@ -153,7 +152,7 @@ class RelationAttention(nn.Module):
 
     def project(self, x: Float[Tensor, "*row piece width"]) -> tuple[Tensor, Tensor, Tensor]:
         """Return query, key and value of each piece, each [*row, piece, attn, width]."""
-        if torch.is_autocast_enabled(x.device.type):  # else autocast casts x three times and keeps each copy
+        if torch.is_autocast_enabled(x.device.type):  # otherwise autocast casts x three times and keeps each copy
             x = x.to(torch.get_autocast_dtype(x.device.type))
         query, key, value = (
             linear(x).unflatten(-1, (self.n_attention_heads, -1)) for linear in (self.query, self.key, self.value)

@@ -125,7 +125,7 @@ class Graphs:
 
     heads: Int[Tensor, "batch word"]
     labels: Int[Tensor, "batch word"]  # UNSEEN for a label that the model does not know, and for a word without a head
-    has_any: bool | None = None  # whether any sentence has a graph; None: only the device knows
+    has_any: bool | None = None  # whether any sentence has a graph; None if only the device knows
 
     @classmethod
     def of(cls, arcs: Sequence[Arcs], vocabulary: Vocabulary) -> Graphs:
@@ -164,7 +164,7 @@ class PieceInputs:
 
     pieces: Int[Tensor, "row piece"]
     words: Int[Tensor, "row piece"]  # the word of each piece, 0 for ROOT; -1 for CLS, SEP and padding
-    is_first: Bool[Tensor, "row piece"]  # the pieces that stand for their words, ROOT's included (Sec. 5.3)
+    is_first: Bool[Tensor, "row piece"]  # the first piece of each word and of ROOT, which represents it (Sec. 5.3)
     is_piece: Bool[Tensor, "row piece"]  # false for padding
     sentences: Int[Tensor, " row"]  # the sentence of each row
     word_rows: Int[Tensor, "batch word"]  # where each word's vector is read: the row …
@@ -292,13 +292,13 @@ def padded_length(n_pieces: int, padded_to: int, longest: int) -> int:
 
 
 def most_pieces_of_word(n_positions: int) -> int:
-    """Return how many pieces of a word are read at most, so that several words fit into the smallest window."""
+    """Return the maximum number of pieces read from one word, so that several words fit into the smallest window."""
     return max(1, (n_positions - N_SPECIALS) // 4)
 
 
 @dataclass(frozen=True)
 class WordInputs:
-    """Words and their characters, for a BiLSTM. ROOT is word 0."""
+    """Words and their characters as the input of a BiLSTM. ROOT is word 0."""
 
     words: Int[Tensor, "batch word"]
     chars: Int[Tensor, "batch word char"]
@@ -363,7 +363,7 @@ class Batch:
 
     @property
     def word_places(self) -> Int[Tensor, " place"] | None:
-        """The flat indices of words and ROOT in the padded batch, computed on the host; None if there is no padding."""
+        """The flat indices of words and ROOT in the padded batch, computed on the host; None without padding."""
         is_word = np.arange(self.n_words) <= np.array(self.lengths)[:, None]
         return None if is_word.all() else torch.from_numpy(np.flatnonzero(is_word))
 

@@ -11,18 +11,18 @@ from treefine.errors import ModelError
 from treefine.model.weight_files import LAYOUT, read_json
 
 BUNDLED = Path(__file__).parent.parent / "models"
-ABOUT = "about.json"  # beside a bundled model's own files
+ABOUT = "about.json"  # in the folder of a bundled model
 
 
 @dataclass(frozen=True)
 class About:
-    """What a user wants to know about a bundled parser before using it."""
+    """The description of a bundled parser that `treefine models` shows."""
 
     language: str
     treebank: str
     licence: str
     encoder: str
-    scores: dict[str, float] = field(default_factory=dict)  # on the treebank's test set, in per cent
+    scores: dict[str, float] = field(default_factory=dict)  # on the treebank's test set, in %
 
 
 def bundled_models() -> dict[str, Path]:
@@ -46,8 +46,8 @@ def find_model(name: str | os.PathLike[str]) -> Path:
     if asked in known:
         return known[asked]
     if "/" not in asked and "\\" not in asked and not Path(name).exists():
-        bundled = f"Choose a bundled one ({', '.join(known)}), or give" if known else "None is bundled: give"
-        hint = f"{bundled} the path of a folder, or OWNER/NAME on a hub."
+        bundled = f"Choose a bundled one ({', '.join(known)}), or give" if known else "No model is bundled; give"
+        hint = f"{bundled} the path of a folder, or OWNER/NAME on the hub."
         raise ModelError(f"There is no model {asked!r}.", hint=hint)
     from treefine.model.folder import fetch  # imports torch
 

@@ -76,7 +76,7 @@ def create_parser_model(
         model = ParserModel(settings, vocabulary, subwords)
     assert isinstance(model.encoder, TransformerEncoder)
     fill(model.encoder, weights, path=str(folder))
-    if subwords.mask_id is not None:  # MASK stands for an unknown word: a good initial vector for ROOT
+    if subwords.mask_id is not None:  # MASK represents an unknown word, so it is a good initial vector for ROOT
         model.encoder.root.data.copy_(model.encoder.pieces.weight[subwords.mask_id].data)
     return model.eval()
 

@@ -26,8 +26,8 @@ from treefine.version import __version__
 
 _TAGS = {
     "given": "reads the {columns} tags of its input",
-    "predicted": "predicts {columns} tags in its first step and reads them in the later ones",
-    "tagger": "predicts {columns} tags beside its trees",
+    "predicted": "predicts {columns} tags in its first step and reads them in later steps",
+    "tagger": "predicts {columns} tags along with its trees",
     "none": "reads no tags",
 }
 
@@ -104,7 +104,7 @@ def _is_rounded(weight: Tensor | None) -> bool:
 
 
 class _NoFirstNumbers(TorchFunctionMode):
-    """A mode in which `torch.nn.init` does nothing: on meta tensors it would import torch's compiler for a second."""
+    """A mode in which `torch.nn.init` does nothing. On meta tensors it would import torch's compiler, which is slow."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -135,7 +135,7 @@ def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: 
     stored = rounded(weights) if dtype == torch.int8 else {name: each.to(dtype) for name, each in weights.items()}
     for name, each in stored.items():
         if not each.isfinite().all():
-            raise ModelError(f"The weight {name} holds a number that is not finite in {dtype}; nothing was saved.")
+            raise ModelError(f"The weight {name} has a value that is not finite in {dtype}; nothing was saved.")
     save_file(stored, folder / LAYOUT.weights, metadata={"format": "pt"})
     (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # safetensors lets only the owner read it
     if model.subwords is not None:
@@ -148,8 +148,8 @@ def load_model(folder: Path) -> ParserModel:
     path = folder / LAYOUT.config
     config = read_json(path)
     if not _is_ours(config):
-        hint = "This is a folder of something else; a parser is made of a pretrained encoder by training."
-        raise ModelError("This is no config of a treefine model.", hint=hint, path=str(path))
+        hint = "If this is a pretrained encoder, train a parser with it first."
+        raise ModelError("This is not the config of a treefine model.", hint=hint, path=str(path))
     if config["format"] != FORMAT:
         hint = f"It was saved by treefine {config.get('treefine')}; this is {__version__}."
         raise ModelError(f"The folder has format {config['format']!r}, not {FORMAT}.", hint=hint, path=str(path))
@@ -161,8 +161,8 @@ def load_model(folder: Path) -> ParserModel:
         subwords = Subwords.from_folder(folder)
         if len(subwords) > settings.encoder.n_pieces:
             raise ModelError(
-                f"The tokenizer has {len(subwords)} pieces, but the model {settings.encoder.n_pieces}.",
-                hint="The tokenizer does not belong to the config.json beside it.",
+                f"The tokenizer has {len(subwords)} pieces, but the model has {settings.encoder.n_pieces}.",
+                hint="The tokenizer does not belong to the config.json in this folder.",
                 path=str(folder),
             )
     with unfilled():
@@ -189,7 +189,7 @@ def fetch(name: str | os.PathLike[str]) -> Path:
         return Path(snapshot_download(hub_name, allow_patterns=patterns))
     except (HFValidationError, RepositoryNotFoundError):
         hint = "Give the path of a folder, or OWNER/NAME of a model on the hub."
-        raise ModelError(f"There is no model {hub_name!r}, neither a folder nor on the hub.", hint=hint) from None
+        raise ModelError(f"There is no folder {hub_name!r} and no such model on the hub.", hint=hint) from None
     except Exception as error:  # the hub's client passes on any error of its network layers
         raise ModelError(
             f"There is no folder {hub_name!r} here, and the hub cannot be reached ({type(error).__name__}).",
@@ -219,7 +219,7 @@ def _read_vocabulary(path: Path) -> Vocabulary:
     )
     try:
         if not is_valid:
-            raise ValueError(f"it must hold lists of names called {', '.join(names)}")
+            raise ValueError(f"it must contain lists of names called {', '.join(names)}")
         return Vocabulary(**{name: tuple(each) for name, each in values.items()})
     except (TypeError, ValueError) as error:
         raise ModelError(f"The vocabulary is damaged: {error}.", path=str(path)) from error
@@ -227,15 +227,15 @@ def _read_vocabulary(path: Path) -> Vocabulary:
 
 @contextmanager
 def new_folder(target: Path, *, may_be_replaced: Callable[[Path], bool] | None = None) -> Iterator[Path]:
-    """Yield a temporary folder to fill, which replaces the target at the end.
+    """Yield a temporary folder to fill. It replaces the target at the end.
 
-    The target must not exist, or `may_be_replaced` must accept it; by default that is an empty or parser folder.
+    The target must not exist, or `may_be_replaced` must accept it. By default, it accepts empty folders and parsers.
     """
-    target = target.resolve()  # follow a link to the folder it names
+    target = target.resolve()  # replace the folder that a link points to, not the link
     try:
         if target.exists() and not (may_be_replaced or _may_be_replaced)(target):
             hint = "Choose another folder."
-            raise ModelError("There are files here that are not a model's.", hint=hint, path=str(target))
+            raise ModelError("The folder contains files that do not belong to a model.", hint=hint, path=str(target))
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
             new = Path(scratch, "new")

@@ -51,17 +51,17 @@ _OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".Laye
 
 
 def load_encoder(folder: Path) -> tuple[TransformerSettings, dict[str, Tensor]]:
-    """Return the settings of a pretrained encoder, and its weights in fp32 under our names."""
+    """Return the settings of a pretrained encoder, and its weights in float32 under our names."""
     config = read_json(folder / "config.json")
     path = str(folder / "config.json")
     kind, pad_id = config.get("model_type"), config.get("pad_token_id", 1)
     family = _FAMILIES.get(str(kind))
     if family is None:
-        message = f"model_type is {kind!r}, which is no encoder that can be used."
-        raise ModelError(message, hint=f"Choose one of the kinds {', '.join(_FAMILIES)}.", path=path)
+        hint = f"Choose an encoder of type {', '.join(_FAMILIES)}."
+        raise ModelError(f"Encoders with model_type {kind!r} are not supported.", hint=hint, path=path)
     weights = translate(_read_weights(folder), family, path=str(folder))
     if family == "roberta" and type(pad_id) is not int:
-        raise ModelError(f"pad_token_id is {pad_id!r}; it must be a whole number.", path=path)
+        raise ModelError(f"pad_token_id must be a whole number, not {pad_id!r}.", path=path)
     # RoBERTa and MPNet count positions from pad_id + 1 (MPNet's pad_id is 1). Every piece has token type 0.
     offset = pad_id + 1 if family == "roberta" else 2 if family == "mpnet" else 0
     weights["positions.weight"] = weights["positions.weight"][offset:]
@@ -86,10 +86,8 @@ def translate(weights: Mapping[str, Tensor], family: Family, *, path: str = "") 
         elif name.startswith(("embeddings", "encoder.")) and not _NOT_NEEDED.search(name):
             unknown.append(name)
     if unknown:
-        hint = "Its layers are not those of the family that its config.json names."
-        raise ModelError(
-            f"The encoder has weights of no known use: {', '.join(sorted(unknown)[:5])}.", hint=hint, path=path
-        )
+        hint = "Its layers do not match the model_type in its config.json."
+        raise ModelError(f"The encoder has unknown weights: {', '.join(sorted(unknown)[:5])}.", hint=hint, path=path)
     for needed in ("pieces.weight", "positions.weight"):
         if needed not in found:
             raise ModelError(f"The encoder has no weights for its {needed.partition('.')[0]}.", path=path)
@@ -98,7 +96,7 @@ def translate(weights: Mapping[str, Tensor], family: Family, *, path: str = "") 
     }
     if any(each.dim() != 2 for each in tables.values()) or len({each.shape[1] for each in tables.values()}) > 1:
         shapes = ", ".join(f"{name} is {shown_shape(each)}" for name, each in tables.items())
-        raise ModelError(f"The encoder's tables do not fit each other; {shapes}.", path=path)
+        raise ModelError(f"The encoder's embedding tables do not fit together; {shapes}.", path=path)
     return found
 
 
@@ -119,7 +117,7 @@ def _settings(config: dict[str, Any], family: Family, weights: dict[str, Tensor]
     activation = activations.get(str(config.get("hidden_act", "gelu")))
     if position_kind != "absolute" or activation is None:
         wrong = f"position_embedding_type {position_kind!r}" if activation else f"hidden_act {config['hidden_act']!r}"
-        raise ModelError(f"An encoder with {wrong} cannot be used.", path=path)
+        raise ModelError(f"Encoders with {wrong} are not supported.", path=path)
     n_pieces, embedding_width = weights["pieces.weight"].shape
     try:
         values = {
@@ -148,7 +146,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         return read_weights(folder / "model.safetensors")
     parts = read_json(index).get("weight_map")
     if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):
-        raise ModelError("The file is damaged: it names no files.", hint="Copy or download it again.", path=str(index))
+        raise ModelError("The file is damaged: it lists no files.", hint="Copy or download it again.", path=str(index))
     weights: dict[str, Tensor] = {}
     for name in sorted(set(parts.values())):
         weights |= read_weights(folder / name)
@@ -156,7 +154,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def fill(module: torch.nn.Module, weights: Mapping[str, Tensor], *, path: str) -> None:
-    """Load all the weights into the module. They need not include its parameters for ROOT, tags and relations."""
+    """Load the weights into the module. They may lack its parameters for ROOT, tags and relations."""
     own = {name for name in module.state_dict() if name == "root" or name.startswith("tags.") or ".relations." in name}
     check_weights(weights, module.state_dict(), may_lack=frozenset(own), path=path)
     module.load_state_dict(dict(weights), strict=False)

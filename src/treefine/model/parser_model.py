@@ -42,15 +42,15 @@ class ParserModel(nn.Module):
         self.scorer = BiaffineScorer(self.encoder.width, n_labels, settings.scorer)
         if settings.decode.root_label and vocabulary.label_id(settings.decode.root_label) is None:
             raise ConfigError(
-                f"The root label {settings.decode.root_label!r} is none of the model's labels.",
-                hint='Name one of them, or set root_label = "" in [decode] if there is no label for root words alone.',
+                f"The root label {settings.decode.root_label!r} is not one of the model's labels.",
+                hint='Choose one of them, or set root_label = "" in [decode] if no label is reserved for root words.',
             )
         predicts = settings.tags.source == "predicted"
         if predicts and 0 in n_tags:
             lacking = columns[n_tags.index(0)]
             raise ConfigError(
-                f"The model is to predict {lacking}, but its treebank has no such tags.",
-                hint=f"Leave {lacking} out of the columns in [tags].",
+                f"The model should predict {lacking}, but its treebank has no such tags.",
+                hint=f"Remove {lacking} from the columns in [tags].",
             )
         self.tagger = Tagger(self.encoder.width, n_tags, settings.scorer.dropout) if predicts else None
 

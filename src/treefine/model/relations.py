@@ -18,8 +18,8 @@ NONE = 0
 class Relations:
     """The graph as attention reads it. A piece has at most one piece above it, so two ids per piece are enough."""
 
-    above: Int[Tensor, "*row piece"]  # the index in its row of the piece above each piece; its own index if none
-    up: Int[Tensor, "*row piece"]  # the relation of a piece, as query, to the piece above it; NONE if none
+    above: Int[Tensor, "*row piece"]  # the index in its row of the piece above each piece, or its own index
+    up: Int[Tensor, "*row piece"]  # the relation of a piece, as query, to the piece above it, or NONE
     down: Int[Tensor, "*row piece"]  # the relation of the piece above it, as query, to the piece
     has_graph: Bool[Tensor, " rows"]  # a row without a graph is encoded as in the plain encoder
 

@@ -19,7 +19,7 @@ WORDS_AT_ONCE = 64  # per matrix product on a CPU, see `label_scores`
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one batch: one per arc; label scores are computed on request, for given heads."""
+    """The scores of one batch: one per arc. Label scores are computed on request, for given heads."""
 
     arcs: Float[Tensor, "batch dep head"]  # -inf for a head that is padding, and for the word itself
     label_dep: Float[Tensor, "batch dep width"]
@@ -32,7 +32,7 @@ class Scores:
 
     @property
     def arc_log_probabilities(self) -> Float[Tensor, "batch dep head"]:
-        """The log-probability of each head, for each dependent."""
+        """The log-probability of each head for each dependent."""
         return self.arcs.log_softmax(-1)
 
     @cached_property
@@ -46,7 +46,7 @@ class Scores:
         return self.labels(self.best_heads)
 
     def labels(self, heads: Int[Tensor, "batch dep"]) -> Float[Tensor, "batch dep label"]:
-        """Return the score of each label, given these heads. The rows of ROOT and of padding mean nothing."""
+        """Return the score of each label, given these heads. Ignore the rows of ROOT and padding."""
         index = heads.clamp(min=0)[..., None].expand(-1, -1, self.label_head.shape[-1])
         head = self.label_head.gather(1, index)  # [batch, dep, width]
         if self.words is None:
@@ -81,7 +81,7 @@ class Scores:
         return replace(self, arcs=self.arcs.masked_fill(~allowed.heads, -math.inf), allowed=allowed.labels)
 
     def with_rows(self, rows: Mapping[int, Scores]) -> Scores:
-        """Return a copy in which some sentences have other scores. Each value of `rows` holds that sentence alone."""
+        """Return a copy in which some sentences have other scores. Each value of `rows` holds only that sentence."""
         if not rows:
             return self
         arcs, dep, head = self.arcs.clone(), self.label_dep.clone(), self.label_head.clone()
@@ -119,7 +119,7 @@ class SharedDropout(nn.Module):
 
 
 class BiaffineScorer(nn.Module):
-    """The scorer of a model: from word vectors of either encoder to arc and label scores (Eq. 6)."""
+    """The scorer of a model: it turns the word vectors of an encoder into arc and label scores (Eq. 6)."""
 
     def __init__(self, width: int, n_labels: int, settings: ScorerSettings) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ def label_scores(
 ) -> Float[Tensor, "batch dep label"]:
     """Return the score of each label for each word and its head, with one biaffine form per label (Eq. 6).
 
-    The intermediate result has one vector per word and label. A CPU takes few words at a time to keep it in its cache.
+    The intermediate result has one vector per word and label. A CPU takes few words at once so that it fits the cache.
     """
     if dep.device.type != "cpu":
         return torch.einsum("bdi,lij,bdj->bdl", dep, weight, head)
@@ -198,7 +198,7 @@ def with_one(x: Float[Tensor, "*batch word width"]) -> Float[Tensor, "*batch wor
 
 
 class Tagger(nn.Module):
-    """A tagger: from word vectors to one score per tag of each column. The first tag has id 1; 0 is no tag."""
+    """A tagger: it turns word vectors into one score per tag of each column. The first tag has id 1; 0 is no tag."""
 
     def __init__(self, width: int, n_tags: tuple[int, ...], dropout: float) -> None:
         super().__init__()

@@ -23,27 +23,16 @@ _BYTES = {f"<0x{byte:02X}>" for byte in range(256)}  # as SentencePiece writes t
 
 
 def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> tuple[Subwords, list[int]]:
-    """Return subwords that give `words` the same pieces from a smaller vocabulary, and the old id of each new piece.
+    """Return subwords that split `words` as before, with a smaller vocabulary, and the old id of each new piece.
 
-    The embedding table becomes `old_table[old_ids]`. These pieces are kept: the pieces of `words`; special and added
-    pieces; the `n_frequent` most frequent others (Unigram: by score; WordPiece and BPE: by id, the order in which they
-    were learned); and the shorter pieces that other words fall back to: all single characters of the scripts of
-    `words`, bytes, and for BPE the two parts of each piece.
-
-    Removing the other pieces cannot change the pieces of `words`:
-
-    - WordPiece repeatedly takes the longest piece that fits. That piece is kept, and no longer piece is added. A word
-      that no pieces spell, and that is therefore unknown, stays unknown.
-    - Unigram takes the path with the highest score. The pieces of that path keep their scores, and no better path is
-      added: a character that lost its piece may become unknown, but this scores lower than the piece did. The score of
-      an unknown character depends on the lowest score in the vocabulary, so the piece with that score is kept too.
-    - BPE repeatedly applies the merge with the lowest rank. Every applied merge is kept, the order is the same, and no
-      merge is added, so the same merge has the lowest rank at every step.
+    The embedding table becomes `old_table[old_ids]`. The vocabulary keeps the pieces of `words`, special and added
+    pieces, the `n_frequent` most frequent others, and the shorter pieces that unseen words fall back to. See
+    docs/design.md, 'Smaller vocabularies'.
     """
     settings = json.loads(subwords.tokenizer.to_str())
     model: _Model = settings["model"]
     if model["type"] not in ("WordPiece", "Unigram", "BPE"):
-        raise ModelError(f"The vocabulary of a {model['type']} tokenizer cannot be cut.", hint="Keep it whole.")
+        raise ModelError(f"The vocabulary of a {model['type']} tokenizer cannot be shrunk.", hint="Keep all of it.")
     special = {token["content"] for token in settings["added_tokens"]} | set(subwords.special.values())
     names = {number: piece for piece, number in subwords.tokenizer.get_vocab().items()}
     words = set(words)
@@ -56,7 +45,7 @@ def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> t
     frequent = set(islice(others, n_frequent))
     settings["model"], old_ids = _cut(model, _with_fallbacks(model, kept | frequent))
     settings["added_tokens"], outside = _renumbered(settings["added_tokens"], old_ids)
-    settings |= {"post_processor": None, "truncation": None, "padding": None}  # they hold old ids, and we use none
+    settings |= {"post_processor": None, "truncation": None, "padding": None}  # they contain old ids and are not used
     tokenizer = Tokenizer.from_str(json.dumps(settings, ensure_ascii=False))
     return Subwords(tokenizer, subwords.settings), old_ids + outside
 

@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from treefine.errors import ModelError
 from treefine.model.weight_files import read_json
 
-MAX_WORD_PIECES = 24  # only the first piece is decoded, and one word must not fill a window
+MAX_WORD_PIECES = 24  # only the first piece is scored, and one word must not fill a window
 _MAX_CACHED_WORDS = 200_000
 _MAX_CACHED_LENGTH = 64  # characters; longer words hardly repeat
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")  # the files that `Subwords.save` writes
@@ -65,7 +65,7 @@ class Subwords:
         elif (folder / "vocab.txt").is_file():
             tokenizer = _read_wordpiece(folder / "vocab.txt", settings)
         else:
-            message = "There is neither a tokenizer.json nor a vocab.txt in this folder."
+            message = "The folder has no tokenizer.json and no vocab.txt."
             raise ModelError(message, hint=_WAY_OUT, path=str(folder))
         return cls(tokenizer, settings, path=str(folder))
 
@@ -94,7 +94,7 @@ class Subwords:
         return type(self), (self.tokenizer, self.settings)
 
     def pieces_of(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """Return the pieces of each word, from 1 to MAX_WORD_PIECES; the first piece stands for the word.
+        """Return the pieces of each word, at most MAX_WORD_PIECES. The first piece represents the word.
 
         One call with the words of many sentences is faster than one call per sentence.
         """

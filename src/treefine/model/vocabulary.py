@@ -52,7 +52,7 @@ class Vocabulary:
             counted[name].pop(BLANK, None)
         if not counted["labels"]:
             raise TreebankError(
-                "The treebank has no labels to learn.", hint="Name one whose DEPREL column is filled in."
+                "The treebank has no labels to learn.", hint="Use a treebank with a filled DEPREL column."
             )
         return cls(**{name: tuple(sorted(counter)) for name, counter in counted.items()})
 
@@ -62,7 +62,7 @@ class Vocabulary:
         for name in ("labels", "upos", "xpos", "words", "chars"):
             names = getattr(self, name)
             if len(set(names)) < len(names):
-                raise ValueError(f"a name stands twice among the {name}")
+                raise ValueError(f"a name occurs twice in {name}")
 
     @cached_property
     def _ids(self) -> dict[str, dict[str, int]]:

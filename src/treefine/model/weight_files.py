@@ -1,4 +1,4 @@
-"""The files of model folders: their names, and readers of JSON and safetensors that raise a ModelError on any fault."""
+"""Names and readers of the files in a model folder. The readers raise a ModelError if a file is damaged."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a safetensors file. A damaged or missing file raises a ModelError."""
     if not path.exists():
         pickled = [each.name for each in path.parent.glob("*.bin")]
-        hint = "Weights are read from safetensors alone"
+        hint = "Weights are read only from safetensors files"
         hint += f", not from the pickle {pickled[0]}: save the model in that format." if pickled else "."
         raise ModelError("There is no such file.", hint=hint, path=str(path))
-    from safetensors.torch import load_file  # here, because it imports torch, which a tokenizer does not need
+    from safetensors.torch import load_file  # imported here because it loads torch, which a tokenizer does not need
 
     try:
         return load_file(path)
@@ -58,10 +58,10 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
         raise ModelError(
-            "The file is damaged: it is no JSON.", hint="Copy or download it again.", path=str(path), line=line
+            "The file is damaged: it is not JSON.", hint="Copy or download it again.", path=str(path), line=line
         ) from error
     if not isinstance(value, dict):
-        raise ModelError("The file is damaged: it is no JSON object.", path=str(path))
+        raise ModelError("The file is damaged: it is not a JSON object.", path=str(path))
     return value
 
 
@@ -88,7 +88,7 @@ def check_weights(
     faults += [f"not finite numbers: {_listed(odd)}"] if odd else []
     if faults:
         is_other = missing or surplus or wrong
-        hint = "The weights do not belong to the config.json beside them." if is_other else "The file is damaged."
+        hint = "The weights do not belong to the config.json in this folder." if is_other else "The file is damaged."
         raise ModelError(f"The weights do not fit the model; {'; '.join(faults)}.", hint=hint, path=path)
 
 

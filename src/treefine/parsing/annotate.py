@@ -23,7 +23,7 @@ def with_rank(sentence: Sentence, rank: int, n_trees: int, probability: float, a
 
     MISC gets the share of the steps that agreed with each arc.
     """
-    sentence = _with_marks(sentence, _AGREEMENT, agreement, what="what the steps agreed on")
+    sentence = _with_marks(sentence, _AGREEMENT, agreement, what="the agreement of the steps")
     if sentence.sent_id and rank > 1:
         named = f"# sent_id = {sentence.sent_id}-tree{rank}"
         comments = [named if _key(comment) == "sent_id" else comment for comment in sentence.comments]

@@ -39,7 +39,7 @@ def chunks(items: Iterable[Member], size: Callable[[Member], int], batch_pieces:
 def batches(
     sizes: Sequence[int], batch_pieces: int, longest: int, *, with_padding: int | None = None
 ) -> list[list[int]]:
-    """Choose which sentences to score together, by similar length. A sentence longer than `longest` is alone.
+    """Choose which sentences to score together, by similar length. A sentence longer than `longest` is scored alone.
 
     `batch_pieces` limits the pieces of a batch, padding included. With `with_padding`, `batch_pieces` limits the pieces
     without padding, and `with_padding` the pieces with it.
@@ -70,7 +70,7 @@ def halving(
     work: Callable[[Sequence[int]], list[Result]],
     on_one: Callable[[int], TreefineError],
 ) -> list[Result]:
-    """Return the results of `work`. If memory runs out, halve the numbers; if one alone is too much, raise `on_one`."""
+    """Return the results of `work`. If memory runs out, halve the numbers; if even one is too much, raise `on_one`."""
     try:
         return work(numbers)
     except (MemoryError, RuntimeError) as error:
@@ -117,8 +117,8 @@ def run_items(
             return work(plan, [chunk[number] for number in numbers])
 
         def on_one(number: int, chunk: list[Item] = chunk) -> TreefineError:
-            hint = "Choose another device, or a smaller model."
-            return chunk[number].sentence.error("Memory does not suffice for this sentence.", hint=hint)
+            hint = "Use another device or a smaller model."
+            return chunk[number].sentence.error("There is not enough memory to parse this sentence.", hint=hint)
 
         sizes = [plan.size(item.sentence, item.pieces) for item in chunk]
         for numbers in batches(sizes, most, longest, with_padding=plan.shape.with_padding):
@@ -136,16 +136,16 @@ def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
         arcs, constraints = next(parses, None), next(decided, None)
         heads = () if arcs is None else arcs.heads
         if arcs is None or len(heads) != len(sentence) or len(arcs.labels) != len(sentence):
-            raise sentence.error("The initial parser gave no head and label for each word of this sentence.")
+            raise sentence.error("The initial parser must return a head and a label for each word of this sentence.")
         if any(head is not None and not 0 <= head <= len(sentence) for head in heads):
-            raise sentence.error("The initial parser gave a head that is no word of this sentence.")
+            raise sentence.error("The initial parser returned a head that is not a word of this sentence.")
         if constraints is None:
-            raise sentence.error("There are no constraints for this sentence, though there were for those before.")
+            raise sentence.error("There are fewer constraints than sentences: this sentence has none.")
         if constraints:
             check_constraints(sentence, constraints, plan.decoder, plan.model.vocabulary)
             arcs = named_as_given(arcs, constraints, plan.model.vocabulary)
         yield Item(sentence, arcs, constraints)
-    for _ in parses:  # asking for one more also lets the iterator raise a clearer error of its own
-        raise TreefineError("The initial parser gave more parses than there are sentences.")
+    for _ in parses:  # asking for one more also lets the iterator raise its own, clearer error
+        raise TreefineError("The initial parser returned more parses than there are sentences.")
     for _ in decided:
-        raise TreefineError("There are constraints for more sentences than there are.")
+        raise TreefineError("There are more constraints than sentences.")

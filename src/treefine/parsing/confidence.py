@@ -53,8 +53,7 @@ def word_confidences(
 def sentence_confidence(words: Iterable[Confidence], settings: ConfidenceSettings) -> float:
     """Return the probability that all heads and labels of a sentence are right.
 
-    Errors of words are correlated, so the product of their probabilities is too low. Instead, the odds of an error in
-    the sentence are a power of the sum of -log p over its words.
+    See docs/design.md, 'Confidence'.
 
     >>> sentence_confidence([Confidence(1.0, 1.0)], ConfidenceSettings()) > 0.999
     True
@@ -97,8 +96,8 @@ def ranked_trees(
 ) -> tuple[RankedTree, ...]:
     """Return the k best trees of one sentence, or all of them if there are fewer.
 
-    The first tree is the one that the decoder finds for every parse. Probabilities are calibrated as for words: arc
-    scores are divided by the temperature, and the probability of a tree is the normalised product of its arcs'.
+    The first tree is the parse. Probabilities use the same temperature as the confidence of words. See docs/design.md,
+    'The k best trees'.
     """
     arcs = scores.arcs[0].double()
     log_arcs = (arcs / settings.arc_temperature).log_softmax(-1).cpu().numpy()
@@ -120,7 +119,7 @@ def ranked_trees(
 def _labelled(
     scores: Scores, decoder: Decoder, settings: ConfidenceSettings, vocabulary: Vocabulary, pairs: Sequence[Pair]
 ) -> tuple[dict[Pair, str], dict[Pair, float]]:
-    """Return the best label of each arc and its log-probability. Trees share most arcs, so each arc is scored once."""
+    """Return the best label of each arc and its log-probability. Trees share most arcs, so score each arc once."""
     words, heads = torch.tensor(pairs, device=scores.arcs.device).T
     labels = decoder.obeying(scores.arc_labels(words, heads), heads)
     best = labels.argmax(-1)

@@ -18,8 +18,8 @@ from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import Sentence
 
 Mask = NDArray[np.bool_]
-MOST_TOLD = 8  # decisions listed in an error message
-MOST_WORK = 50_000_000  # arcs and decisions visited to find a contradiction: about ten seconds
+MOST_LISTED = 8  # constraints listed in an error message
+MOST_WORK = 50_000_000  # arcs and constraints visited to find a contradiction: about ten seconds
 
 
 def named_as_given(arcs: Arcs, constraints: Constraints, vocabulary: Vocabulary) -> Arcs:
@@ -37,7 +37,7 @@ def named_as_given(arcs: Arcs, constraints: Constraints, vocabulary: Vocabulary)
 def allowed_of(
     constraints: Sequence[Constraints], lengths: Sequence[int], decoder: Decoder, vocabulary: Vocabulary
 ) -> Allowed | None:
-    """Return the allowed heads and labels of each sentence of a batch; None if no sentence has constraints."""
+    """Return the allowed heads and labels of each sentence in a batch, or None if no sentence has constraints."""
     if not any(constraints):
         return None
     n_words = max(lengths) + 1
@@ -53,7 +53,7 @@ def allowed_of(
 def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary: Vocabulary) -> tuple[Mask, Mask]:
     """Return the masks of allowed heads [dep, head] and labels [dep, label].
 
-    Because of the root label rule, a decision about a word's label can determine whether the word is the root.
+    Because of the root label rule, a constraint on a word's label can determine whether the word is the root.
     """
     n_labels = len(vocabulary.labels)
     root_label = decoder.root_label if n_labels > 1 else None
@@ -66,7 +66,7 @@ def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary:
     for word, names in constraints.not_labels.items():
         labels[word, [label for label in map(vocabulary.label_id, names) if label is not None]] = False
     for word, name in constraints.labels.items():
-        (label,) = vocabulary.label_ids([name])  # for an unknown label the network has no scores
+        (label,) = vocabulary.label_ids([name])  # the network has no scores for an unknown label
         labels[word] = np.arange(n_labels) == label if label != UNSEEN else True
         if name in constraints.not_labels.get(word, ()):
             labels[word] = False
@@ -78,7 +78,7 @@ def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary:
 
 
 def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Decoder, vocabulary: Vocabulary) -> None:
-    """Raise an error if no tree satisfies the decisions; it lists the ones that contradict each other."""
+    """Raise an error if no tree satisfies the constraints. The error lists those that contradict each other."""
     _check_words(sentence, constraints)
     atoms = [*_atoms(constraints)]
     for atom in atoms:
@@ -94,19 +94,22 @@ def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Dec
     if not found:
         found, are_all_needed = _smallest(atoms, is_possible, MOST_WORK // _work(len(sentence), len(atoms), decoder))
     wrong = sorted(found, key=lambda atom: (atom.word, atom.is_forbidden, atom.head is None))
-    told = "; ".join(_told(sentence, atom) for atom in wrong[:MOST_TOLD])
-    more = f"; and {len(wrong) - MOST_TOLD} more" if len(wrong) > MOST_TOLD else ""
-    what = "cannot hold together" if len(wrong) > 1 else "cannot hold"
+    listed = "; ".join(_described(sentence, atom) for atom in wrong[:MOST_LISTED])
+    if len(wrong) > MOST_LISTED:
+        listed += f"; and {len(wrong) - MOST_LISTED} more"
     kind = "projective tree" if decoder.is_projective else "tree with one root"
-    if not are_all_needed:
-        message = f"Some among these {len(wrong)} decisions {what}, as no {kind} obeys them all: {told}{more}."
-        raise sentence.error(message, word=wrong[0].word, hint="Take back some of them.")
-    message = f"These decisions {what}, as no {kind} obeys them: {told}{more}."
-    raise sentence.error(message, word=wrong[0].word, hint="Change one of them.")
+    if len(wrong) == 1:
+        message, hint = f"No {kind} satisfies this constraint: {listed}.", "Change or remove it."
+    elif are_all_needed:
+        message, hint = f"No {kind} satisfies all of these constraints: {listed}.", "Change one of them."
+    else:
+        message = f"No {kind} satisfies all of these {len(wrong)} constraints: {listed}."
+        hint = "Some of them contradict each other; remove some."
+    raise sentence.error(message, word=wrong[0].word, hint=hint)
 
 
 class _Atom(NamedTuple):
-    """One decision about one word."""
+    """One constraint on one word."""
 
     word: int
     head: int | None = None
@@ -141,7 +144,7 @@ def _joined(atoms: Sequence[_Atom]) -> Constraints:
 
 
 def _obvious(constraints: Constraints, n_words: int) -> list[_Atom]:
-    """Return the decided heads that form a cycle or two roots, which are fast to find; empty if there are none."""
+    """Return the required heads that form a cycle or two roots, which are fast to find, or an empty list."""
     for cycle in find_cycles([constraints.heads.get(word, ROOT) for word in range(n_words + 1)]):
         return [_Atom(word, head=constraints.heads[word]) for word in cycle]
     roots = [word for word, head in constraints.heads.items() if head == ROOT]
@@ -149,7 +152,7 @@ def _obvious(constraints: Constraints, n_words: int) -> list[_Atom]:
 
 
 def _work(n_words: int, n_atoms: int, decoder: Decoder) -> int:
-    """Estimate the work of one check: all arcs and decisions, and much more for a long projective tree."""
+    """Estimate the work of one check: all arcs and constraints, and much more for a long projective tree."""
     n_arcs = (n_words + 1) ** 2
     return n_atoms + (n_arcs * (1 + n_words // 100) if decoder.is_projective else n_arcs)
 
@@ -157,10 +160,10 @@ def _work(n_words: int, n_atoms: int, decoder: Decoder) -> int:
 def _smallest(
     atoms: list[_Atom], is_possible: Callable[[Sequence[_Atom]], bool], n_trials: int
 ) -> tuple[list[_Atom], bool]:
-    """Return a subset of the decisions that is impossible, and whether it is minimal.
+    """Return a contradictory subset of the constraints, and whether it is minimal.
 
-    Runs of decisions are left out, labels first, if the rest stays impossible. The runs get shorter until they are
-    single decisions or the trials are used up.
+    Leave out runs of constraints, labels first, as long as the rest stays contradictory. Shorten the runs until they
+    are single constraints or no trials are left.
     """
     size = len(atoms) // 2
     while size:
@@ -182,20 +185,20 @@ def _check_words(sentence: Sentence, constraints: Constraints) -> None:
     decided = (constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels)
     for word in {word for each in decided for word in each}:
         if not 1 <= word <= len(sentence):
-            raise sentence.error(f"There is no word {word} to decide about: there are {len(sentence)} words.")
+            raise sentence.error(f"There is a constraint on word {word}, but the sentence has {len(sentence)} words.")
 
 
 def _check_head(sentence: Sentence, atom: _Atom) -> None:
     if atom.head is not None and not 0 <= atom.head <= len(sentence):
-        message = f"The head {atom.head} that was decided on is no word: there are {len(sentence)} words."
+        message = f"A constraint names the head {atom.head}, but the sentence has {len(sentence)} words."
         raise sentence.error(message, word=atom.word)
     if atom.head == atom.word and not atom.is_forbidden:
-        raise sentence.error("It was decided that the word hangs on itself.", word=atom.word)
+        raise sentence.error("A constraint attaches this word to itself.", word=atom.word)
 
 
-def _told(sentence: Sentence, atom: _Atom) -> str:
+def _described(sentence: Sentence, atom: _Atom) -> str:
     must = "must not" if atom.is_forbidden else "must"
     word = f"word {atom.word} {sentence.forms[atom.word - 1]!r} {must}"
     if atom.head is None:
         return f"{word} have the label {atom.label}"
-    return f"{word} " + (f"hang on {atom.head} {sentence.forms[atom.head - 1]!r}" if atom.head else "be the root")
+    return f"{word} " + (f"attach to {atom.head} {sentence.forms[atom.head - 1]!r}" if atom.head else "be the root")

@@ -25,7 +25,7 @@ from treefine.treebank.graph import ROOT, non_projective_words
 class Decoder:
     """The rules by which a model's scores become graphs and trees."""
 
-    root_label: int | None = None  # a word has it if and only if its head is ROOT; None: no such rule
+    root_label: int | None = None  # a word has it if and only if its head is ROOT; None if there is no such rule
     tree_over: Literal["log-probabilities", "probabilities"] = "log-probabilities"
     is_projective: bool = False
 
@@ -53,7 +53,7 @@ class Decoder:
         return self.obeying(scores.labels(heads), heads)
 
     def labels_of(self, scores: Scores, graphs: Graphs) -> Float[Tensor, "batch word label"]:
-        """Return the same for the heads of graphs; only sentences whose heads are not the best are scored again."""
+        """Return the same for the heads of graphs. Only sentences whose heads differ from the best are scored again."""
         heads = graphs.heads.clamp(min=0)
         differs = ((heads != scores.best_heads) & (graphs.heads >= 0)).any(1).tolist()
         rows = [row for row, is_one in enumerate(differs) if is_one]
@@ -104,7 +104,7 @@ class Decoder:
         return self.search(self.weights(arcs))
 
     def lead(self, arcs: Float[Tensor, "dep head"]) -> float:
-        """Return by how much the total weight of the best tree of one sentence exceeds that of the second best."""
+        """Return the difference in total weight between the best and the second-best tree of one sentence."""
         weights = self.weights(arcs)
         words = np.arange(1, len(weights))
         totals = [float(weights[words, heads[1:]].sum()) for heads in islice(best_trees(weights, self.search), 2)]
@@ -118,8 +118,8 @@ class Decoder:
         return bool(allowed[np.arange(1, len(heads)), heads[1:]].all())
 
     def weights(self, arcs: Float[Tensor, "dep head"]) -> Weights:
-        """Return the arc weights whose sum the best tree maximises; -inf for an impossible arc."""
-        scores: Weights = arcs.cpu().double().numpy()  # so few numbers are faster without torch's threads
+        """Return the arc weights. The best tree has the largest sum of them; an impossible arc has -inf."""
+        scores: Weights = arcs.cpu().double().numpy()  # numpy is faster than torch for so few numbers
         with np.errstate(invalid="ignore"):  # a word may have no possible head
             scores = scores - scores.max(axis=-1, keepdims=True)
             weights: Weights = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
@@ -158,7 +158,7 @@ def labelled(
 
 
 def made_trees(model: ParserModel, initial: Graphs) -> list[int]:
-    """Return the sentences whose first graph must be a tree: those that start without a graph, if the model says so."""
+    """Return the sentences whose first graph must be a tree: those without an initial graph, if the model asks."""
     if model.settings.decode.first_graph == "argmax":
         return []
     rows: list[int] = (initial.heads < 0).all(1).nonzero()[:, 0].tolist()
@@ -166,7 +166,10 @@ def made_trees(model: ParserModel, initial: Graphs) -> list[int]:
 
 
 def are_trees(heads: Int[Tensor, "batch word"], is_word: Bool[Tensor, "batch word"]) -> Bool[Tensor, " batch"]:
-    """Return whether each sentence's heads form a tree with one root: all words reach ROOT, in steps that double."""
+    """Return whether each sentence's heads form a tree with one root.
+
+    In a tree every word reaches ROOT. Each pass doubles the length of the paths that are followed.
+    """
     is_dependent = dependents(is_word)
     above = torch.where(is_dependent, heads, ROOT)
     has_one_root = ((above == ROOT) & is_dependent).sum(1) == 1

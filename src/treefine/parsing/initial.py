@@ -1,4 +1,4 @@
-"""Initial parses G⁰ (Sec. 4): empty, the trees of the sentences themselves, those of a file, or another parser's."""
+"""Initial parses G⁰ (Sec. 4): empty, the sentences' own trees, the trees of a file, or those of another parser."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MOST_NAMES = 2_000  # labels in the cache; a server may receive any number of di
 
 
 def empty(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-    """Yield arcs without heads: there is no graph, and the first step uses the plain encoder."""
+    """Yield arcs without heads. There is no graph then, and the first step uses the plain encoder."""
     for sentence in sentences:
         yield Arcs((None,) * len(sentence), (BLANK,) * len(sentence))
 
 
 def given(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-    """Yield the heads and labels of the sentences themselves; a word whose HEAD is blank has no arc."""
+    """Yield the heads and labels in the sentences. A word whose HEAD is blank has no arc."""
     for sentence in sentences:
         yield sentence.arcs
 
@@ -88,7 +88,7 @@ class Renamed:
 
 
 def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> Renamed:
-    """Return an initial parser whose labels are mapped to the known labels they are read as (`read_as`).
+    """Return an initial parser that maps its labels to known ones, as `read_as` does.
 
     The known labels are those of a model, `parser.model.vocabulary.labels`. The mapping `names` takes precedence, like
     that of `read_label_map`.

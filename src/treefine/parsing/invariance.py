@@ -1,19 +1,7 @@
 """Batch invariance: give a sentence the same tree whatever else is in its batch.
 
-Padding changes no score in exact arithmetic: masked keys have weight zero, and no operation mixes sentences. In
-floating point the order of a sum depends on the tensor shapes, so scores differ by some ε between batches. ε grows with
-the scores (in fp32 it is a few millionths of the largest, as the tests measure). If the two best candidates of a
-decision differ by more than 2 ε, the decision is the same in every batch. Otherwise it is close, and the sentence is
-scored again alone. Alone its tensors always have the same shape, so its scores are always the same. By induction over
-the steps, each graph depends only on the sentence, if 2 ε is less than TOLERANCE times the word's largest score.
-
-If a sentence's best heads do not form a tree, a search finds its tree. Trees are compared by the sum of their arc
-scores, so the best tree is the same in every batch if it leads by more than the sum of its words' score differences.
-
-Whether a sentence takes another step depends on its sureness, a mean of probabilities. `unsteadiness` bounds how much
-it can differ between batches. A sentence whose sureness is closer than that to the limit is also scored alone.
-
-A sentence cut into windows is always alone. (Only when memory runs out are its windows encoded in other groups.)
+Rounding depends on the batch. Sentences whose decisions are too close for that are scored again on their own. See
+docs/design.md, 'Batch invariance'.
 """
 
 from __future__ import annotations
@@ -29,8 +17,8 @@ from treefine.model.scorer import Scores
 from treefine.parsing.decode import Decoder, dependents, labelled
 from treefine.parsing.refine import Tags, log_best, mean_of_words, stopping, sureness
 
-TOLERANCE = 1e-4  # the smallest safe difference of the two best scores, relative to the largest one
-LONGEST_SEARCH = 100  # words; for a longer sentence, scoring it again may be faster than the search
+TOLERANCE = 1e-4  # the smallest safe lead of the best score, relative to the largest score
+LONGEST_SEARCH = 100  # words; scoring a longer sentence again may be faster than the search
 
 
 def stable_scores(
@@ -43,10 +31,10 @@ def stable_scores(
     needs_trees: bool,
     stop_above: float = 1.0,
 ) -> Scores:
-    """Return the scores of a batch, in which sentences with a close decision are scored alone.
+    """Return the scores of a batch. Sentences with a close decision are scored again on their own.
 
-    A sentence needs a tree with `needs_trees`, or if this step is its last. If it needs a tree and its best heads do
-    not form one, it counts as close unless its tree leads clearly.
+    A sentence needs a tree if this step is its last, or if `needs_trees` is set. If it needs a tree and its best heads
+    do not form one, its decision is close unless its best tree leads clearly.
     """
     scores = score(batch, graphs, tags)
     if len(batch) == 1:
@@ -88,7 +76,7 @@ def leads_clearly(scores: Scores, decoder: Decoder) -> bool:
     """Return whether one sentence's best tree and all its labels lead by enough to win in every batch."""
     n_words = scores.arcs.shape[1] - 1
     if n_words > LONGEST_SEARCH or decoder.tree_over != "log-probabilities":
-        return False  # differences of scores do not bound those of sums of probabilities
+        return False  # a bound on scores does not bound sums of probabilities
     heads = torch.from_numpy(decoder.best_heads(scores.arcs[0]))[None].to(scores.arcs.device)
     if bool(_is_close(decoder.allowed_labels(scores, heads))[0, 1:].any()):
         return False
@@ -103,7 +91,7 @@ def _is_close(scores: Float[Tensor, "batch word choice"]) -> Bool[Tensor, "batch
 
 
 def _least_lead(scores: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word"]:
-    """Return by how much each word's best choice has to lead."""
+    """Return the lead that each word's best choice needs."""
     return TOLERANCE * scores.masked_fill(scores.isinf(), 0).abs().amax(-1).clamp(min=1)
 
 
@@ -114,9 +102,10 @@ def unsteadiness(
     is_same: Bool[Tensor, "batch dep"],
     noise: Callable[[Float[Tensor, "batch dep choice"]], Float[Tensor, "batch dep"]],
 ) -> Float[Tensor, " batch"]:
-    """Return by how much the sureness can differ if the difference of any two scores of a word can differ by its noise.
+    """Return how much the sureness can change if score differences within a word change by at most its noise.
 
-    The log odds of the best choice then differ by at most the noise x, and its probability p by at most x eˣ (1 - p).
+    A best choice with probability p changes by at most x eˣ (1 - p), where x is the noise. See docs/design.md, 'Batch
+    invariance'.
     """
     moved = [noise(each) * noise(each).exp() * -log_best(each).expm1() for each in (arcs, labels)]
     return mean_of_words(torch.where(is_same, 0, moved[0] + moved[1]), is_dependent)

@@ -21,23 +21,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParserOptions:
-    """The options of a parser. None stands for the model's own value, or for the default in parentheses.
+    """The options of a parser. An option that is None has the default that its description gives.
 
-    initial: The initial parse: "empty", "given" for the trees of the sentences themselves, the folder of a SynTr or
-        biaffine model, a file of the same text, a Parser, or a function of `treefine.parsing.initial` (the initial
-        parser saved with the model, else "empty").
-    max_steps: T (as in training; if unknown, 3, or 4 from an empty graph).
-    stop_above: A sentence surer than this takes no further step (from an empty graph, the value measured for the model;
-        otherwise 1: a sentence stops only when it has converged).
-    tags: "given" reads the tags of the sentences, "predicted" predicts them, "none" uses no tags (as in training).
-    is_projective: Whether trees must be projective (False).
-    keep: Which of the user's decisions to keep: those marked in MISC ("marked"), every head and label that is filled in
-        ("given"), or "nothing" ("marked").
-    k: The number of best trees in a Parse (1).
-    device: A torch device (a GPU if there is one).
-    precision: The precision of the encoder: float32 or int8 on a CPU; float32, float16 or bfloat16 on a GPU (the
-        model's own, for which its loss was measured). Everything a parser returns is computed in this precision.
-    batch_pieces: How many pieces are scored together, padding included (`config.BATCH_PIECES`).
+    initial: The parse to start from: "empty"; "given", the trees in the sentences; the folder of a SynTr or biaffine
+        model; a file of the same text; a Parser; or a function from `treefine.parsing.initial`. Default: the initial
+        parser saved with the model, or else "empty".
+    max_steps: The maximum number of refinement steps, T in the paper. Default: as in training; if the model does not
+        record it, 3, or 4 from an empty graph.
+    stop_above: Stop refining a sentence once its confidence exceeds this value. Lower is faster and slightly less
+        accurate; 1 refines until the tree no longer changes. Default: the value measured for the model if parsing
+        starts from an empty graph, otherwise 1.
+    tags: "given" reads the tags of the input, "predicted" predicts them, "none" uses no tags. Default: as in training.
+    is_projective: Whether trees must be projective, that is, without crossing arcs. Default: False.
+    keep: The heads and labels of the input to keep: "marked" keeps those marked in MISC, "given" keeps all that are
+        filled in, "nothing" keeps none. Default: "marked".
+    k: The number of best trees in a Parse. Default: 1.
+    device: A torch device. Default: a GPU if there is one.
+    precision: The precision of the encoder: float32 or int8 on a CPU; float32, float16 or bfloat16 on a GPU. All
+        results are computed in this precision. Default: the precision that the model was measured with.
+    batch_pieces: The maximum number of pieces in a batch, padding included; fewer on a CPU. Default:
+        `config.BATCH_PIECES`.
     """
 
     initial: str | os.PathLike[str] | Parser | InitialParser | None = None
@@ -58,7 +61,7 @@ class ParserOptions:
         return cast("OptionValues", {name: value for name, value in values.items() if value is not None})
 
     def updated(self, changes: OptionValues) -> ParserOptions:
-        """Return these options with some changed. A new `initial` resets T and `stop_above` unless they are given."""
+        """Return these options with some changed. A new `initial` resets `max_steps` and `stop_above` unless given."""
         given = ParserOptions(**changes).given
         kept = replace(self, max_steps=None, stop_above=None) if "initial" in given else self
         return replace(kept, **given)
@@ -86,17 +89,17 @@ def sentence_of(words: Sentence | Sequence[str]) -> Sentence:
     listed = listed_words(words)
     forms = [each for each in listed if isinstance(each, str)]
     if len(forms) < len(listed):
-        raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
+        raise TreefineError(f"A sentence must be a list of words, not {str(words)[:40]}.")
     return Sentence.of_words(forms)
 
 
 def listed_words(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[Sentence | Sequence[str] | str]:
     """Return the words or sentences as a list; raise an error for text that is not split into words."""
     if not isinstance(words, Iterable):
-        raise TreefineError("A sentence is a list of words.", hint=f"This is none: {str(words)[:40]}")
+        raise TreefineError(f"A sentence must be a list of words, not {str(words)[:40]}.")
     if isinstance(words, str):
         raise TreefineError(
             f"{words[:40]!r} is a string, not a list of words.",
-            hint='Cut it into words, ["A", "dog"], or call the parser itself with it.',
+            hint='Split it into words, as in ["A", "dog"], or parse the text with parser(text).',
         )
     return list(words)

@@ -61,10 +61,10 @@ class Parse:
     spans: tuple[Span, ...]  # of each word in the parsed text; if the input was words, in `text`
     word_confidences: tuple[Confidence, ...]
     confidence: float  # the probability that all heads and labels are right, given the segmentation
-    steps: tuple[Graph, ...]  # G¹ … Gᵀ; they may have cycles, and the last one is mostly the tree
+    steps: tuple[Graph, ...]  # G¹ … Gᵀ; they may have cycles, and the last one is usually the tree
     initial: Arcs  # G⁰; no word has a head if the parser started from an empty graph
-    initial_confidences: tuple[Confidence | None, ...]  # in the arcs of G⁰, after the last step; None: no arc was read
-    converged: bool  # whether the last step repeated its input, so that a further step would too
+    initial_confidences: tuple[Confidence | None, ...]  # in the arcs of G⁰, after the last step; None without an arc
+    converged: bool  # whether the last step repeated its input, as a further step would
     trees: tuple[RankedTree, ...] = ()  # the k best, starting with the tree itself; empty if k is 1
     was_sure: bool = False  # whether it stopped early because it was sure enough
     step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # of each step in its own arcs, if requested
@@ -132,7 +132,7 @@ class Parse:
 
     @property
     def agreement(self) -> tuple[float, ...]:
-        """The share of the steps that had the word's final head and label, for each word."""
+        """The share of the steps in which each word had its final head and label."""
         return agreement(self.tree, self.steps)
 
     @property
@@ -166,7 +166,7 @@ class Parse:
     def ranked_sentences(self, *, confidence: bool = False) -> list[Sentence]:
         """Return the sentence with each of its k best trees, which differ in their sent_id and comments.
 
-        MISC holds the share of the steps that had a word's head and label, such as Agree=0.67.
+        MISC holds the share of the steps that had the word's head and label, such as Agree=0.67.
         """
         first = self.with_confidence() if confidence else self.sentence
         sentences = [first, *(self.sentence.with_graph(each.tree) for each in self.trees[1:])]
@@ -203,7 +203,7 @@ class Parse:
         return whole | ({"multiword_tokens": tokens} if tokens else {})
 
     def to_text(self, *, steps: bool = False, color: bool = False, ascii_only: bool = False) -> str:
-        """Draw the tree, or each step, for a terminal."""
+        """Draw the tree, or each step, as text for a terminal."""
         drawn = (draw_text(each, color=color, ascii_only=ascii_only) for each in self.pictures(steps=steps))
         return "\n".join(drawn)
 
@@ -237,7 +237,7 @@ class Parse:
         return [*drawn[:-1], replace(drawn[-1], confidence=sure)]
 
     def changed_picture(self) -> Picture:
-        """Return a picture of the tree with its changes to G⁰; arcs and labels missing in G⁰ are not marked."""
+        """Return a picture of the tree that marks the changes to G⁰, except arcs and labels that G⁰ lacks."""
         picture = self.pictures()[0]
         pairs = list(zip(*self.initial, self.heads, self.labels, strict=True))
         heads = [head if old is None else old for old, _, head, _ in pairs]
@@ -255,7 +255,7 @@ class Parse:
 
 
 class Parses(list[Parse]):
-    """The parses of a text; a notebook shows them one below the other."""
+    """The parses of a text. A notebook shows them one below the other."""
 
     def to_arrow(self) -> Any:
         """Return a pyarrow.Table with one row per word (`treefine.parsing.table` lists the columns)."""

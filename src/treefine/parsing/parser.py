@@ -1,4 +1,4 @@
-"""Parser: the object a user holds."""
+"""Parser: a loaded model with its options, the main entry point of the library."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Parser:
         self.model = model.eval().to(find_device(self.options.device))
         self.initial = self._initial_parser(self.options.initial)
         start = self.initial
-        if isinstance(start, Parser):  # it ignores marks: decisions are put into its graph afterwards
+        if isinstance(start, Parser):  # it ignores marks: constraints are put into its graph afterwards
             start = from_parser(start.using(keep="nothing").stream)
         self._plan = Plan.of(self.model, self.options, start)
         self._running: list[ParserModel] = []  # the model as it runs, once it is made; shared with `using`
@@ -69,11 +69,11 @@ class Parser:
     def using(self, **options: Unpack[OptionValues]) -> Parser:
         """Return a parser with the same model and device but other options.
 
-        Options that are left out stay the same, except that a new `initial` resets T and `stop_above`.
+        Options that are left out stay the same, except that a new `initial` resets `max_steps` and `stop_above`.
         """
         device = find_device(options.get("device") or self.device)
         if (device.type, device.index or 0) != (self.device.type, self.device.index or 0):
-            raise TreefineError("The model is on another device.", hint="Load it on that device.")
+            raise TreefineError(f"The model is on {self.device}, not on {device}.", hint="Load it on that device.")
         own = replace(self.options, initial=self.initial, device=self.device)
         other = Parser(self.model, segmenter=self.segmenter, **own.updated(options).given)
         if other.precision == self.precision:
@@ -96,8 +96,8 @@ class Parser:
     ) -> Sentence | list[Sentence]:
         """Parse one sentence (a list of words, or a Sentence of a treebank) or a list of sentences.
 
-        `constraints` holds the arcs and labels to keep or avoid: one Constraints for one sentence, or one for each in
-        a list. It replaces the option `keep`.
+        `constraints` holds the arcs and labels to keep or avoid: one Constraints for one sentence, or a list with one
+        for each sentence. It replaces the option `keep`.
         """
         decided = [constraints] if isinstance(constraints, Constraints) else constraints
         if isinstance(sentences, Sentence):
@@ -107,7 +107,7 @@ class Parser:
         if several and len(words) == len(several):
             return next(self.stream([words], constraints=decided))
         if isinstance(constraints, Constraints):
-            raise TreefineError("One Constraints is for one sentence.", hint="Give a list with one for each.")
+            raise TreefineError("One Constraints is for one sentence.", hint="Pass a list with one for each sentence.")
         return list(self.stream(several, constraints=decided))
 
     def stream(
@@ -119,14 +119,14 @@ class Parser:
     ) -> Iterator[Sentence]:
         """Yield the sentences with their trees, in order, with a few thousand in memory at a time.
 
-        Only heads and labels change, the enhanced arcs that repeat them, and blank tags that the model predicts. The
-        first `skip` sentences are left out.
+        Heads and labels change, and so do the enhanced arcs that repeat them and blank tags that the model predicts.
+        All else stays. The first `skip` sentences are left out.
         """
-        plan, told = self.plan(constraints), map(sentence_of, sentences)
+        plan, given_sentences = self.plan(constraints), map(sentence_of, sentences)
         if self.engine is not None:
-            yield from self.engine.stream_sentences(plan, told, skip=skip)
+            yield from self.engine.stream_sentences(plan, given_sentences, skip=skip)
             return
-        for _, parsed in run(plan, told, trees, skip=skip):
+        for _, parsed in run(plan, given_sentences, trees, skip=skip):
             yield parsed
 
     def parse_file(
@@ -139,23 +139,23 @@ class Parser:
     ) -> int:
         """Parse a treebank into `target`, which appears once it is complete; return the number of sentences.
 
-        `source` and `format` are those of `read_treebank`. On a GPU, `workers` processes read and write files while the
-        model runs; by default about one per core if the file is long enough. On a CPU there are no workers.
+        `source` and `format` are as in `read_treebank`. On a GPU, `workers` processes read and write files while the
+        model runs. The default is about one per core if the file is long enough. On a CPU there are no workers.
         """
         return fast.parse_file(self, source, target, format=format, workers=workers)
 
     def __call__(self, text: str) -> Parses:
-        """Parse a text: return its sentences with tags, trees, offsets in the text, and confidences."""
+        """Parse a text into sentences with tags, trees, offsets in the text, and confidences."""
         if not isinstance(text, str):
-            raise TreefineError("A text is a string.", hint="Words that are cut already go to `parse`.")
+            raise TreefineError("A text must be a string.", hint="Pass lists of words to `parse`.")
         return Parses(self.stream_text([text]))
 
     def stream_text(self, chunks: Iterable[str]) -> Iterator[Parse]:
-        """Parse a text that comes in chunks, such as an open file; chunk borders make no difference."""
+        """Parse a text that comes in chunks, such as an open file. Chunk borders make no difference."""
         return self.stream_segmented(self.segment(chunks))
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Parse]:
-        """Parse a text with one sentence per line; as from an open file, lines include their line ends."""
+        """Parse a text with one sentence per line. Lines include their line ends, as in an open file."""
         return self.stream_segmented(self.segment_lines(lines))
 
     def stream_parses(
@@ -187,18 +187,19 @@ class Parser:
         """
         places: deque[tuple[Span, ...]] = deque()  # of the sentences being parsed
 
-        def told() -> Iterator[Sentence]:
+        def given_sentences() -> Iterator[Sentence]:
             for number, each in enumerate(found):
                 if number >= skip:
                     places.append(each.spans)
                 yield each.sentence
 
-        for _, parse in run(self.plan(constraints), told(), partial(parses, each_step=each_step), skip=skip):
+        work = partial(parses, each_step=each_step)
+        for _, parse in run(self.plan(constraints), given_sentences(), work, skip=skip):
             yield replace(parse, spans=places.popleft())
 
     def _segmenter(self) -> Segmenter:
         if self.segmenter is None:
-            hint = "Give it words: a list of them, or a file that is cut into words (--from words)."
+            hint = "Pass lists of words, or a file that is already split into words (--from words)."
             raise ModelError("This model has no segmenter, so it cannot read text.", hint=hint)
         return self.segmenter
 
@@ -241,14 +242,14 @@ class Parser:
             self.segmenter.write(folder / LAYOUT.segmenter)
 
     def plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
-        """Return how sentences are parsed, for what runs them another way."""
+        """Return the plan by which sentences are parsed, for code that runs them in another way."""
         constrain = self._plan.constrain if constraints is None else listed(constraints)
         confidence = self.model.settings.confidence  # calibration may have changed it since
         return replace(self._plan, model=self.running, constrain=constrain, confidence=confidence)
 
     @property
     def running(self) -> ParserModel:
-        """The model as it runs on this device in this precision; `model` has the weights as they are saved.
+        """The model as it runs on this device in this precision. `model` has the weights as saved.
 
         In int8, and on a GPU, it has a copy of the weights from when it first ran.
         """
@@ -273,7 +274,7 @@ class Parser:
 
     @property
     def stop_above(self) -> float:
-        """The sureness above which a sentence takes no further step."""
+        """The confidence above which a sentence is not refined further."""
         return self._plan.stop_above
 
     @property
@@ -293,12 +294,12 @@ class Parser:
 
     @property
     def batch_pieces(self) -> int:
-        """How many pieces are scored together, padding included; fewer on a CPU."""
+        """The maximum number of pieces in a batch, padding included; fewer on a CPU."""
         return BATCH_PIECES if self.options.batch_pieces is None else self.options.batch_pieces
 
     @property
     def keep(self) -> Keep:
-        """Which of the user's decisions are kept."""
+        """The heads and labels of the input to keep: "marked", "given" or "nothing"."""
         return self._plan.keep
 
     @property

@@ -63,13 +63,12 @@ class Plan:
         starts_empty = initial is empty
         keep: Keep = options.keep or "marked"
         if keep not in CONSTRAIN:
-            hint = "Choose marked, given or nothing."
-            raise TreefineError(f"Nothing is called {keep!r} that could be kept.", hint=hint)
+            raise TreefineError(f"keep must be marked, given or nothing, not {keep!r}.")
         if options.k is not None and options.k < 1:
-            raise TreefineError(f"The number of trees is {options.k}.", hint="A sentence has at least one.")
+            raise TreefineError(f"k, the number of trees, must be at least 1, not {options.k}.")
         batch_pieces = BATCH_PIECES if options.batch_pieces is None else options.batch_pieces
         if batch_pieces < 1:
-            raise TreefineError(f"batch_pieces is {batch_pieces}.", hint="A batch needs at least one piece.")
+            raise TreefineError(f"batch_pieces must be at least 1, not {batch_pieces}.")
         return cls(
             model=model,
             device=device,
@@ -106,11 +105,11 @@ def find_device(name: str | torch.device | None) -> torch.device:
     try:
         device = torch.device(name)
         if device.type not in DEVICES:
-            raise RuntimeError(f"it is none of {', '.join(DEVICES)}")
+            raise RuntimeError(f"it is not one of {', '.join(DEVICES)}")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
-        raise TreefineError(f"Device {str(name)!r} cannot be used ({reason}).", hint="Choose cpu.") from error
+        raise TreefineError(f"Device {str(name)!r} cannot be used ({reason}).", hint="Use cpu.") from error
     return device
 
 
@@ -120,22 +119,22 @@ def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: b
     if max_steps is None:
         return 1 if not reads_graph else trained or (STEPS_FROM_EMPTY if starts_empty else STEPS)
     if max_steps < 1:
-        raise TreefineError(f"The number of steps is {max_steps}.", hint="At least one is needed to parse.")
+        raise TreefineError(f"The number of steps must be at least 1, not {max_steps}.")
     if max_steps > 1 and not reads_graph:
         raise ModelError("This model reads no graph, so it cannot take more than one step.")
     return max_steps
 
 
 def resolved_stop(stop_above: float | None, model: ParserModel, *, starts_empty: bool) -> float:
-    """Return the sureness above which a sentence stops: the requested value, or the one measured for the model.
+    """Return the confidence above which a sentence stops: the requested value, or the one measured for the model.
 
-    It was measured from an empty graph. Another parser's trees are refined until nothing changes.
+    That value was measured from an empty graph. Other parsers' trees are refined until nothing changes.
     """
     if stop_above is None:
         return model.settings.stop_above if starts_empty else 1.0
     if not 0 <= stop_above <= 1:
-        hint = "It is a share of the words, from 0 to 1; with 1 a sentence stops only where it has converged."
-        raise TreefineError(f"stop_above is {stop_above}.", hint=hint)
+        hint = "1 refines until the tree no longer changes."
+        raise TreefineError(f"stop_above must be from 0 to 1, not {stop_above}.", hint=hint)
     return float(stop_above)
 
 
@@ -145,7 +144,7 @@ def resolved_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
     if tags is None:
         return source
     if tags not in ("given", "predicted", "none"):
-        raise TreefineError(f"There is no source of tags {tags!r}.", hint="Choose given, predicted or none.")
+        raise TreefineError(f"tags must be given, predicted or none, not {tags!r}.")
     if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
         what = "reads no tags" if tags == "given" else "has no tagger"
         raise ModelError(f"Tags cannot be {tags}: this model {what}.")
@@ -164,7 +163,7 @@ def resolved_precision(precision: Precision | None, model: ParserModel, device: 
         return own if is_quick else "float32"
     if precision not in known:
         where = f"on {device.type}" if isinstance(model.settings.encoder, TransformerSettings) else "by a BiLSTM"
-        raise TreefineError(f"Nothing is run in {precision!r} {where}.", hint=f"Choose {' or '.join(known)}.")
+        raise TreefineError(f"Precision {precision!r} is not supported {where}.", hint=f"Use {' or '.join(known)}.")
     return precision
 
 
@@ -188,7 +187,7 @@ class Item(NamedTuple):
 def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Iterator[BatchStep]:
     """Yield the refinement steps of one batch of sentences.
 
-    With `wants_trees` the caller reads the trees of every step, not only of the last. Sentences then stop only when
+    With `wants_trees`, the caller reads the trees of every step, not only of the last. Sentences then stop only when
     they have converged.
     """
     model, decoder = plan.model, plan.decoder
@@ -234,11 +233,11 @@ def refine_batch(
 
 
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
-    """Score a batch. The windows of a single long sentence are encoded in as many parts as memory requires."""
+    """Score a batch. If memory runs out, encode the windows of a single long sentence in smaller parts."""
     rows_at_once = min(batch.inputs.n_rows, plan.shape.windows_at_once) if len(batch) == 1 else None
     while True:
         try:
-            with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # else a GPU's LSTM rounds to 10 bits
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # tf32 would round an LSTM to 10 bits
                 scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)
             return scores if batch.allowed is None else scores.within(batch.allowed)
         except (MemoryError, RuntimeError) as error:

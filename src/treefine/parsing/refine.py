@@ -48,12 +48,12 @@ def refine(
 ) -> Iterator[BatchStep]:
     """Yield G¹ … Gᵀ. A sentence that has ended (see `stopping`) leaves the batch, so later steps cost less.
 
-    Without `stops`, no sentence leaves before T. That changes training but no parse, because a converged sentence only
-    repeats itself. `sure` returns the sureness of each sentence; without it, a sentence ends only if it has converged.
+    With `stops=False`, no sentence leaves before T. This matters only in training: a converged sentence repeats itself.
+    `sure` returns the sureness of each sentence; without it, a sentence ends only when it has converged.
 
-    `score` may change from step to step: in training, the caller updates the weights before it asks for the next step.
-    With `predict_tags`, later steps read the tags predicted in the first step for words that have none in `tags`. These
-    tags are new to the second step, so a sentence with such words cannot converge in the first.
+    With `predict_tags`, later steps read the tags predicted in the first step for words that have none in `tags`.
+    `score` may change from step to step: training updates the weights in between. See docs/design.md, 'The refinement
+    loop and its stopping rule'.
     """
     sentences, graphs = tuple(range(len(batch))), initial
     for t in range(1, max_steps + 1):
@@ -85,7 +85,7 @@ def refine(
 
 
 class Stopping(NamedTuple):
-    """Which sentences stop after a step, apart from those that have reached T."""
+    """The sentences that stop after a step, apart from those that have reached T."""
 
     converged: Bool[Tensor, " batch"]
     ended: Bool[Tensor, " batch"]  # converged, or sure enough
@@ -101,8 +101,7 @@ def stopping(
     """Decide which sentences stop. This loop, the GPU engine and `invariance` all use this rule.
 
     A sentence has converged if each word repeats the head and label that the step read (`is_same`, true for ROOT and
-    padding) and the next step reads no new tags. It also ends if it is surer than `stop_above`; it then forgoes what a
-    further step might have changed.
+    padding) and the next step reads no new tags. It also ends if its sureness exceeds `stop_above`.
     """
     converged = is_same.all(1)
     if has_new_tags is not None:
@@ -119,10 +118,8 @@ def sureness(
     """Return the share of each sentence's words that a further step is expected to leave unchanged.
 
     A word counts with the probability of its best head and label, or as 1 if the step read the same head and label
-    (`is_same`). `labels` are the label scores for the best heads. A sentence with a NaN score is never sure.
-
-    A further step costs time in proportion to the sentence's length. It pays off if many words are in doubt, not if one
-    is. Hence the mean over words, not the minimum or the product.
+    (`is_same`). `labels` are the label scores for the best heads. A sentence with a NaN score is never sure. See
+    docs/design.md, 'The refinement loop and its stopping rule'.
     """
     best = (log_best(arcs) + log_best(labels)).exp()  # [batch, dep]
     return mean_of_words(torch.where(is_same, 1, best), is_dependent)

@@ -42,12 +42,12 @@ class Step:
 
     @property
     def arc_probabilities(self) -> Float[np.ndarray, "dep head"]:
-        """The probability of each head, for each dependent; ROOT's row means nothing."""
+        """The probability of each head for each dependent. Ignore the row of ROOT."""
         return _softmax(self.arc_scores)
 
     @property
     def label_probabilities(self) -> Float[np.ndarray, "dep label"]:
-        """The probability of each label, for the heads of `graph`; ROOT's row means nothing."""
+        """The probability of each label for the heads of `graph`. Ignore the row of ROOT."""
         return _softmax(self.label_scores)
 
 
@@ -195,7 +195,7 @@ def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, constraints: Con
         return ()
     scores, settings = step.scores.only(row, step.batch.lengths[row] + 1), plan.confidence
     trees = ranked_trees(scores, plan.decoder, settings, plan.model.vocabulary, plan.k, constraints)
-    # Among trees or labels that are equal up to rounding, the search may have found another first.
+    # If several trees or labels are equal up to rounding, the search may have found another one first.
     own = next((each for each in trees if each.tree.heads == tree.heads), trees[0])
     others = [each for each in trees if each.tree.heads != tree.heads]
     return (own._replace(tree=tree), *others)[: plan.k]

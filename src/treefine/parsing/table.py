@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
 
 ROWS = 50_000  # rows in a batch, which is a row group of Parquet
-CHARACTERS = 1 << 26  # a batch ends after so many: Arrow addresses the bytes of a column with 31 bits
+CHARACTERS = 1 << 26  # the most in a batch: Arrow addresses the bytes of a column with 31 bits
 
 CellValue = str | int | float | None
 _Cells = dict[str, Sequence[CellValue]]  # by column
@@ -36,24 +36,22 @@ class TableColumn(NamedTuple):
 
 
 WORDS = (
-    TableColumn("file", "dictionary", "the file of the sentence; empty for a text that came from none"),
+    TableColumn("file", "dictionary", "the file of the sentence; empty if the text did not come from a file"),
     TableColumn("sentence", "int32", "the number of the sentence in the table, from 1"),
-    TableColumn("sent_id", "dictionary", "its `# sent_id`; empty without one"),
+    TableColumn("sent_id", "dictionary", "its `# sent_id`, or empty"),
     TableColumn("text", "dictionary", "its text"),
     TableColumn("word", "int32", "the number of the word in the sentence, from 1"),
     TableColumn("form", "string", "the word as written"),
-    TableColumn("lemma", "string", "its lemma, as far as the input has one"),
+    TableColumn("lemma", "string", "its lemma, if the input has one"),
     TableColumn("upos", "string", "its universal tag"),
     TableColumn("xpos", "string", "its tag in the treebank's own scheme"),
-    TableColumn("feats", "string", "its features, as far as the input has any"),
-    TableColumn("head", "int32", "the number of its head, 0 for the root; null where the input leaves it blank"),
+    TableColumn("feats", "string", "its features, if the input has any"),
+    TableColumn("head", "int32", "the number of its head, 0 for the root; null if the input leaves it blank"),
     TableColumn("head_form", "dictionary", "the form of its head; null for the root"),
     TableColumn("label", "string", "the label of its arc"),
-    TableColumn("token", "dictionary", "the multiword token that it is part of; null for all other words"),
-    TableColumn(
-        "start", "int64", "its first character in the text that was parsed, or of a treebank in `text`, from 0"
-    ),
-    TableColumn("end", "int64", "the character after its last one; the words of a multiword token share both"),
+    TableColumn("token", "dictionary", "the multiword token that it is part of, or null"),
+    TableColumn("start", "int64", "the offset of its first character in the parsed text (for a treebank, in `text`)"),
+    TableColumn("end", "int64", "the offset after its last character; the words of a multiword token share both"),
 )
 CONFIDENCE = (
     TableColumn("arc_confidence", "float32", "the probability that the head is right"),
@@ -69,8 +67,8 @@ TREES = (
     TableColumn("label_probability", "float32", "the probability that all its labels are right, if all its heads are"),
 )
 INITIAL = (
-    TableColumn("initial_head", "int32", "the head that refinement started from; null where there was none"),
-    TableColumn("initial_label", "string", "the label that it started from"),
+    TableColumn("initial_head", "int32", "the head in the initial parse, or null"),
+    TableColumn("initial_label", "string", "the label in the initial parse"),
 )
 
 
@@ -88,7 +86,7 @@ class Placed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The optional columns of a table, besides the words and their trees; each of them needs Parses."""
+    """The optional columns of a table, in addition to the words and their trees. Each of them needs Parses."""
 
     confidence: bool = False
     trees: bool = False  # the k best of each sentence
@@ -112,7 +110,7 @@ def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) ->
     is_parsed = first is not None and not isinstance(first, Sentence)
     content = Content(is_parsed, is_parsed and bool(getattr(first, "trees", ())), initial)
     if initial and not is_parsed and first is not None:
-        raise TreefineError("A Sentence has no initial tree.", hint="Give the Parses of `stream_parses`.")
+        raise TreefineError("A Sentence has no initial tree.", hint="Pass the Parses of `stream_parses`.")
     return table_of(found if first is None else chain([first], found), content)
 
 
@@ -169,7 +167,7 @@ def _placed(each: Placed | Sentence, content: Content) -> tuple[Sentence, Sequen
         return each, spans_in(own_text(each), each)
     if isinstance(each, Sentence) or not hasattr(each, "spans"):
         what = "a Parse" if isinstance(each, Sentence) else "a Parse or a Sentence"
-        raise TreefineError(f"This is not {what}: {each!r:.60}.", hint="Give Parses alone, or Sentences alone.")
+        raise TreefineError(f"This is not {what}: {each!r:.60}.", hint="Pass only Parses or only Sentences.")
     return each.sentence, each.spans
 
 

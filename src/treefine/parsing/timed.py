@@ -1,4 +1,4 @@
-"""Compute and time the trees of every step of a treebank, for the analysis of refinement."""
+"""Compute and time the trees of every refinement step on a treebank, for the analysis of refinement."""
 
 from __future__ import annotations
 

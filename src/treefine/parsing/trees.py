@@ -22,7 +22,7 @@ def maximum_tree(scores: ArcScores) -> Heads:
     -inf or NaN marks an impossible arc. If every tree needs such arcs, the result has as few of them as possible and
     then the highest sum of its other arcs. Ties are always broken the same way.
 
-    >>> maximum_tree(np.array([[0, 0, 0], [6, 0, 5], [8, 1, 0]]))  # both words would rather hang on ROOT
+    >>> maximum_tree(np.array([[0, 0, 0], [6, 0, 5], [8, 1, 0]]))  # both words score highest under ROOT
     array([0, 2, 0])
     """
     work = _comparable(scores)
@@ -73,11 +73,8 @@ def _comparable(scores: ArcScores) -> ArcScores:
 def _contract(work: ArcScores, *, first: int) -> tuple[list[tuple[int, int]], list[int]]:
     """Return the best arc (word, head) into each node, and the node that each node was contracted into.
 
-    Nodes 1..n are the words. A path grows from each node to its best head. If the path forms a cycle, the cycle becomes
-    a new node with the next number, and an arc into it scores the gain over the arc that it would replace. The path
-    ends at ROOT, or at an earlier path that reached ROOT. With `first` 1, ROOT is ignored until all words are one node.
-    This enforces a single root without a penalty that would cost precision.
-    Each node has a row in `work`, which is overwritten. Columns remain those of words, so n words take O(n²) time.
+    Nodes 1..n are the words. With `first=1`, ROOT is ignored until all words are one node, which enforces a single
+    root. Each node has a row in `work`, which is overwritten. See docs/design.md, 'Decoding'.
     """
     columns, n_words = np.arange(len(work)), len(work) - 1
     best_head = work[:, first:].argmax(axis=1) + first
@@ -151,7 +148,7 @@ def _project(arcs: ArcScores, root_arcs: ArcScores) -> Heads:
 
     An open span has an arc between its first and last word. A closed span is a word at one end with all its descendants
     on that side. `first` in a name means that the span's first word is its head, `last` that its last word is. Tables
-    are [first word, width] or, if the name ends in `_at_last`, [last word, width], so that all sums are over slices.
+    are [first word, width], or [last word, width] if the name ends in `_at_last`, so all sums are over slices.
     """
     n = len(arcs)
     open_first, open_last_at_last, closed_first, closed_first_at_last, closed_last, closed_last_at_last = (
@@ -214,9 +211,7 @@ class _Part(NamedTuple):
 def best_trees(weights: Weights, search: Callable[[Weights], Heads]) -> Iterator[Heads]:
     """Yield all trees in descending order of their sum of weights; `search` finds the best tree for given weights.
 
-    After each tree, the rest of its part is split by the first word whose head differs from the tree's (Lawler 1972).
-    The sum of each word's best arc bounds the sum of any tree in a part. A part is searched only when this bound
-    exceeds the next known tree, so few searches are needed if most heads are clear.
+    See docs/design.md, 'The k best trees'.
     """
     words = np.arange(1, len(weights))
     parts = [_Part(-math.inf, 0, None, 0, np.zeros(len(weights), np.int64), ())]
@@ -265,9 +260,8 @@ def _within(weights: Weights, part: _Part) -> Weights:
 def log_sum_of_trees(weights: Weights) -> float:
     """Return the logarithm of the sum of exp(sum of weights) over all trees with one root.
 
-    By the matrix-tree theorem this is a determinant. It is computed by eliminating one word after another: the paths
-    through a word become arcs past it. The sums are in log space without any subtraction, so no precision is lost,
-    however improbable trees are compared to graphs with cycles. The last word that remains is the one under ROOT.
+    By the matrix-tree theorem this is a determinant, computed here without subtraction. See docs/design.md, 'The k best
+    trees'.
     """
     roots, arcs = weights[1:, 0].copy(), weights[1:, 1:].copy()  # [word], [dep, head]
     np.fill_diagonal(arcs, -math.inf)

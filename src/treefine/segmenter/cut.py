@@ -1,4 +1,4 @@
-"""Turn decisions about each character into sentences of CoNLL-U: no character is changed, and none is lost."""
+"""Turn decisions about each character into CoNLL-U sentences, without changing or losing a character."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from treefine.treebank.multiword import Multiwords
 from treefine.treebank.raw_text import Span, misc_of
 from treefine.treebank.sentence import BLANK, Sentence
 
-MOST_TOKENS = 10_000  # of a sentence, which must fit into memory; a longer one is cut
-LONGEST_TOKEN = 65_536  # characters, for the same reason
+MOST_TOKENS = 10_000  # in a sentence, so that it fits into memory; a longer sentence is split
+LONGEST_TOKEN = 65_536  # characters, also because of memory
 _BLANK_LINE = re.compile(r"(\r\n|\r(?!\n)|\n)[^\S\r\n]*[\r\n]")
 
 
@@ -30,7 +30,7 @@ class Cuts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segmented:
-    """A sentence found in a text, and where in the text its words stand."""
+    """A sentence found in a text, with the offsets of its words in that text."""
 
     sentence: Sentence
     spans: tuple[Span, ...]  # of each word; the words of a multiword token share its span
@@ -47,14 +47,13 @@ class _Token(NamedTuple):
 def sentences_of(
     cuts: Iterable[Cuts], multiwords: Multiwords, *, most_spaces: int = 0, blank_lines_end: bool = True
 ) -> Iterator[Segmented]:
-    """Yield the sentences of a text that comes in stretches; a token may have `most_spaces` spaces in it.
+    """Yield the sentences of a text that comes in stretches. A token may contain `most_spaces` spaces.
 
-    A blank line ends a sentence, whatever the segmenter says, unless `blank_lines_end` is False. White space alone has
-    no sentence.
+    A blank line always ends a sentence, unless `blank_lines_end` is False. Text of only white space has no sentence.
     """
-    under_way: list[_Token] = []
+    unfinished: list[_Token] = []
     before, number, follows_blank = "", 1, False
-    waiting: list[_Token] | None = None  # a whole sentence, until it is known whether it is the last
+    waiting: list[_Token] | None = None  # a complete sentence, until it is known whether it is the last
     for token in _tokens(cuts, most_spaces):
         if not token.form:
             before = token.gap
@@ -63,25 +62,25 @@ def sentences_of(
             yield _segmented(waiting, multiwords, number, before=before, follows_blank=follows_blank)
             before, number, follows_blank = "", number + 1, has_blank_line(waiting[-1].gap)
             waiting = None
-        under_way.append(token)
+        unfinished.append(token)
         is_cut = blank_lines_end and has_blank_line(token.gap)
-        if token.ends_sentence or is_cut or len(under_way) == MOST_TOKENS:
-            waiting, under_way = under_way, []
-    last = waiting or under_way
+        if token.ends_sentence or is_cut or len(unfinished) == MOST_TOKENS:
+            waiting, unfinished = unfinished, []
+    last = waiting or unfinished
     if last:
         yield _segmented(last, multiwords, number, before=before, follows_blank=follows_blank, is_last=True)
 
 
 def _tokens(cuts: Iterable[Cuts], most_spaces: int) -> Iterator[_Token]:
-    """Yield the tokens of the text; the gap before the first one comes as the gap of a token without a form.
+    """Yield the tokens of the text. A first token without a form holds the gap before the text.
 
     The last token of a stretch waits for the next stretch, in which the token or its gap may continue.
     """
-    waiting, start, has_begun = list[Cuts](), 0, False  # `start` is where they begin in the text
+    waiting, start, has_begun = list[Cuts](), 0, False  # `start` is their offset in the text
     for cut in cuts:
         waiting.append(cut)
         if is_gap(cut.text).all():
-            continue  # do not search a long gap again and again
+            continue  # do not search a long gap repeatedly
         rest = _joined(waiting)
         found = _spans(rest, most_spaces)
         if not has_begun:
@@ -109,7 +108,7 @@ def _token(cuts: Cuts, start: int, span: Span, stop: int) -> _Token:
 
 
 def _spans(cuts: Cuts, most_spaces: int) -> list[Span]:
-    """Return where the tokens stand: they end before a gap that is not inside a token, and where the segmenter says."""
+    """Return the spans of the tokens. They end where the segmenter says and before gaps that are not inside a token."""
     text, in_token = cuts.text, ~is_gap(cuts.text)
     ends = in_token & ((cuts.token != WITHIN) | ~np.append(in_token[1:], False))
     starts = in_token & ~np.append(False, (in_token & ~ends)[:-1])
@@ -128,7 +127,7 @@ def _spans(cuts: Cuts, most_spaces: int) -> list[Span]:
 
 
 def is_gap(text: str) -> np.ndarray:
-    """Return for each character whether it is white space, or one that no cell can hold: NUL, half a surrogate pair."""
+    """Return the mask of characters that are white space or cannot be in a CoNLL-U cell: NUL, half a surrogate pair."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     different, place = np.unique(codes, return_inverse=True)
     gaps = [chr(code).isspace() or not code or 0xD800 <= code <= 0xDFFF for code in different.tolist()]
@@ -137,7 +136,7 @@ def is_gap(text: str) -> np.ndarray:
 
 
 def has_blank_line(gap: str) -> bool:
-    r"""Return whether two line breaks have only white space between them. A form feed is no line break.
+    r"""Return whether two line breaks have only white space between them. A form feed is not a line break.
 
     >>> has_blank_line(" \r\n \n"), has_blank_line("\r\n"), has_blank_line("\n\x00\n"), has_blank_line("\f\n")
     (True, False, False, False)

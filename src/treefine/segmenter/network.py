@@ -22,9 +22,9 @@ from treefine.model.scorer import SharedDropout
 CATEGORIES = tuple("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split())
 UNKNOWN = 1  # the row of a character or run without its own row; row 0 is for padding
 N_RESERVED = 2  # rows for padding and UNKNOWN, before all others
-WITHIN, ENDS, ENDS_MULTIWORD = 0, 1, 2  # what a character may be to its token
+WITHIN, ENDS, ENDS_MULTIWORD = 0, 1, 2  # the position of a character in its token
 _DIGIT = re.compile(r"\d")
-_SPACE, _LETTER, _OTHER = 0, 1, 2  # groups of characters; letters side by side are one run
+_SPACE, _LETTER, _OTHER = 0, 1, 2  # groups of characters; adjacent letters form one run
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Encoded:
 
     chars: np.ndarray
     kinds: np.ndarray
-    starts_run: np.ndarray  # whether a run begins here; white space belongs to the run before it
+    starts_run: np.ndarray  # whether a run starts here; white space belongs to the run before it
     hashes: np.ndarray  # the row of its run in the table of runs
 
     def __len__(self) -> int:
@@ -46,13 +46,13 @@ class Encoded:
 
 
 class Alphabet:
-    """The characters that a network knows, and how others are mapped to them."""
+    """The characters that a network knows. Other characters are mapped to similar ones, or to UNKNOWN."""
 
     def __init__(self, characters: str, n_hashes: int) -> None:
         self.characters, self.n_hashes = characters, n_hashes
         self._numbers = {each: number for number, each in enumerate(characters, start=N_RESERVED)}
         self._kinds = {name: number for number, name in enumerate(CATEGORIES, start=N_RESERVED)}
-        self._seen: dict[int, tuple[int, int, int]] = {}  # what `_described` returned
+        self._seen: dict[int, tuple[int, int, int]] = {}  # results of `_described`
 
     @classmethod
     def of(cls, text: str, n_hashes: int, *, fewest: int = 3) -> Alphabet:
@@ -86,7 +86,7 @@ class Alphabet:
         return self._seen[code]
 
     def _hashes(self, text: str, starts: np.ndarray) -> np.ndarray:
-        """Return the row of each character's run: the same for runs that differ only in case and digits."""
+        """Return the row of each character's run. Runs that differ only in case and digits share a row."""
         first = np.flatnonzero(starts)
         text = _DIGIT.sub("0", text)
         rows = [
@@ -97,7 +97,7 @@ class Alphabet:
 
 
 def _plain(character: str) -> str:
-    """Return the character without its accent, width or other form, if Unicode knows a plainer one.
+    """Return the plain form of a character, without accents or width variants, if Unicode defines one.
 
     >>> _plain("é"), _plain("！"), _plain("ж")
     ('e', '!', 'ж')
@@ -120,11 +120,11 @@ class Windows:
 
     @classmethod
     def of(cls, stretches: Sequence[Encoded]) -> Windows:
-        """Return the batch of these stretches, none of which may be empty."""
+        """Return the batch of these stretches. No stretch may be empty."""
         chars, kinds, run_of, first, last, hashes = [], [], [], [], [], []
         for each in stretches:
             starts = each.starts_run.copy()
-            starts[0] = True  # even if the window begins inside a run
+            starts[0] = True  # even if the window starts inside a run
             places = np.flatnonzero(starts)
             chars.append(each.chars)
             kinds.append(each.kinds)
@@ -149,14 +149,14 @@ def _padded(rows: Sequence[np.ndarray]) -> Tensor:
 
 
 class CutScores(NamedTuple):
-    """Scores of each character: whether a token, a multiword token and a sentence end with it."""
+    """The scores of each character for ending a token, a multiword token or a sentence."""
 
     token: Float[Tensor, "batch char 3"]  # WITHIN, ENDS, ENDS_MULTIWORD
     sentence: Float[Tensor, "batch char"]  # above zero: if a token ends here, so does its sentence
 
 
 class SegmenterNetwork(nn.Module):
-    """A BiLSTM over characters and one over runs of letters, which sees some hundred words; both score characters."""
+    """A BiLSTM over characters and one over runs of letters, which sees a few hundred words. Both score characters."""
 
     def __init__(self, settings: SegmenterSettings, *, n_chars: int) -> None:
         super().__init__()

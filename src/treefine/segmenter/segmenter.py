@@ -1,4 +1,4 @@
-"""Segmenter: split raw text into sentences, tokens and words, as a stream; its folder holds no pickles."""
+"""Segmenter: split raw text into sentences, tokens and words, as a stream. Its folder contains no pickles."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from treefine.version import __version__
 STRIDE = 1024  # characters of a window, counted from the start of the text
 CONTEXT = 192  # characters that are read on either side of a window
 AT_ONCE = 32  # windows in a batch; always the same ones, because the rounding of scores depends on the batch
-_FORMAT = 1  # of the folder; a higher one was saved by a later treefine
+_FORMAT = 1  # the version of the folder format; a later treefine may write a higher one
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
-_CLOSE = 1e-3  # a margin that is smaller may have the other sign in another batch
+_CLOSE = 1e-3  # a smaller margin may have the other sign in another batch
 
 
 class Segmenter:
     """A network and the multiword tokens of a treebank, ready to segment text.
 
-    `most_spaces` is how many spaces a token may have in it.
+    `most_spaces` is the maximum number of spaces in a token.
     """
 
     def __init__(
@@ -47,20 +47,20 @@ class Segmenter:
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> Segmenter:
-        """Load the segmenter of a folder; a ModelError names a file that is missing, damaged or foreign."""
+        """Load the segmenter of a folder. A missing, damaged or foreign file raises a ModelError."""
         path = Path(folder, _CONFIG)
         config = read_json(path)
         if not _is_ours(config):
-            raise ModelError("This is no config of a segmenter.", hint="Is this a segmenter's folder?", path=str(path))
+            raise ModelError("This is not a segmenter's config.", hint="Is this a segmenter's folder?", path=str(path))
         if config["format"] != _FORMAT:
             hint = f"It was saved by treefine {config.get('treefine')}; this is {__version__}."
             raise ModelError(f"The folder has format {config['format']!r}, not {_FORMAT}.", hint=hint, path=str(path))
         settings = read_settings(SegmenterSettings, config["segmenter"], path=str(path))
         characters, most_spaces = config.get("alphabet"), config.get("most_spaces")
         if not isinstance(characters, str) or len(set(characters)) < len(characters):
-            raise ModelError("The alphabet is damaged: it must be different characters.", hint=_AGAIN, path=str(path))
+            raise ModelError("The alphabet is damaged: characters must not repeat.", hint=_AGAIN, path=str(path))
         if type(most_spaces) is not int or most_spaces < 0:
-            raise ModelError(f"most_spaces is {most_spaces!r}, not a number of spaces.", hint=_AGAIN, path=str(path))
+            raise ModelError(f"most_spaces must be 0 or more, not {most_spaces!r}.", hint=_AGAIN, path=str(path))
         alphabet = Alphabet(characters, settings.n_hashes)
         with unfilled():
             network = SegmenterNetwork(settings, n_chars=len(alphabet))
@@ -70,7 +70,7 @@ class Segmenter:
         return cls(network, alphabet, _read_multiwords(Path(folder, _MULTIWORDS)), most_spaces=most_spaces)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder that can be moved; it replaces an older segmenter once it is complete."""
+        """Write a self-contained folder, which replaces an older segmenter once it is complete."""
         with new_folder(Path(folder), may_be_replaced=_may_be_replaced) as new:
             self.write(new)
 
@@ -86,16 +86,17 @@ class Segmenter:
             if not each.isfinite().all():
                 raise ModelError(f"The weight {name} of the segmenter is not finite in 16 bits; nothing was saved.")
         save_file(small, folder / _WEIGHTS, metadata={"format": "pt"})
-        (folder / _WEIGHTS).chmod((folder / _CONFIG).stat().st_mode)  # the library lets only the owner read it
+        (folder / _WEIGHTS).chmod((folder / _CONFIG).stat().st_mode)  # safetensors lets only the owner read it
 
     def segment(self, text: str) -> list[Segmented]:
         """Return the sentences of a text."""
         return list(self.stream([text]))
 
     def segment_all(self, texts: Sequence[str]) -> list[list[Segmented]]:
-        """Return the sentences of each text, as `segment` finds them; short texts share a batch.
+        """Return the same sentences of each text as `segment`; short texts share a batch.
 
-        In a batch scores differ by some millionths, so a text with a close decision is scored again on its own.
+        Scores differ slightly between batches, so a text with a close decision is scored again on its own. See
+        docs/design.md, 'Batch invariance'.
         """
         found: dict[int, list[Segmented]] = {}
         short = [number for number, text in enumerate(texts) if 0 < len(text) <= STRIDE]
@@ -114,7 +115,7 @@ class Segmenter:
         return [found[number] if number in found else self.segment(text) for number, text in enumerate(texts)]
 
     def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
-        """Yield the sentences of a text that comes in chunks; where the chunks end makes no difference."""
+        """Yield the sentences of a text that comes in chunks. Chunk borders make no difference."""
         return sentences_of(self._cuts(chunks), self.multiwords, most_spaces=self.most_spaces)
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
@@ -147,7 +148,7 @@ class Segmenter:
         return Cuts(block, *self._said([(before + block + after, len(before), len(before) + len(block))]))
 
     def _cuts_of_lines(self, lines: Iterable[str]) -> Iterator[Cuts]:
-        """Yield the decisions about each line alone; a sentence ends only with the last token of its line."""
+        """Yield the decisions about each line on its own. A sentence ends only with the last token of its line."""
         lines = (line for line in lines if line)
         while group := list(islice(lines, AT_ONCE)):
             text = "".join(group)
@@ -229,12 +230,12 @@ def _words(words: Any, *, joined: int | None = None) -> tuple[str, ...]:
     is_valid = isinstance(words, list) and len(words) > 1 and all(isinstance(word, str) for word in words)
     whole = [word for place, word in enumerate(words) if joined is None or place != joined % len(words)]
     if not is_valid or not all(whole) or any(mark in word for word in words for mark in "\t\n\r\0"):
-        raise ValueError(f"{words!r} are no words")
+        raise ValueError(f"{words!r} must be several words")
     return tuple(words)
 
 
 class _Users:
-    """How many threads run a segmenter's network now, and torch's number of threads before the first of them."""
+    """The number of threads that are running a segmenter, and torch's number of threads before the first of them."""
 
     def __init__(self) -> None:
         self.lock, self.count, self.before = Lock(), 0, 1
@@ -245,8 +246,8 @@ _users = _Users()
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Use one thread of the CPU: the steps of an LSTM are so short that more threads mostly wait on a busy machine."""
-    with _users.lock:  # torch keeps the number per Python thread; a new thread starts with the last one set
+    """Use one CPU thread. The steps of an LSTM are so short that more threads would mostly wait."""
+    with _users.lock:  # torch keeps this number per Python thread; a new thread starts with the last value set
         before = torch.get_num_threads()
         if _users.count == 0:
             _users.before = before
