@@ -78,6 +78,16 @@ def test_links_within_the_project_lead_somewhere(page):
         assert not anchor or anchor in headings(file), target
 
 
+def test_code_refers_to_sections_that_the_design_page_has():
+    sections = re.findall(r"^## (.+)$", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
+    sources = [re.sub(r"\n\s*#?\s*", " ", path.read_text()) for path in (ROOT / "src" / "treefine").rglob("*.py")]
+
+    named = [name for text in sources for name in re.findall(r"docs/design\.md, ['\"]?(.{1,80})", text)]
+
+    assert len(named) > 10
+    assert [name for name in named if not name.startswith(tuple(sections))] == []
+
+
 def test_the_picture_of_the_readme_is_what_its_command_draws():
     import treefine
 

@@ -193,7 +193,7 @@ def test_a_folder_of_something_else_is_neither_bundled_nor_overwritten(trained, 
         run(tmp_path)
     (tmp_path / "models" / "en").mkdir(parents=True)
     (tmp_path / "models" / "en" / "thesis.txt").write_text("years of work")
-    with pytest.raises(TreefineError, match="There are files here that are not a model's"):
+    with pytest.raises(TreefineError, match="The folder contains files that do not belong to a model"):
         run(tmp_path, trained)
 
 

@@ -134,11 +134,11 @@ def test_all_bad_inputs_are_reported_before_work_starts(run):
 DAMAGE = {
     "config.json": "There is no such file. Is this a model folder?",
     "vocabulary.json": "There is no such file. Is this a model folder?",
-    "model.safetensors": "There is no such file. Weights are read from safetensors alone.",
+    "model.safetensors": "There is no such file. Weights are read only from safetensors files.",
     "tokenizer.json": "",
     "segmenter/config.json": "There is no such file. Is this a model folder?",
     "segmenter/multiword.json": "There is no such file. Is this a model folder?",
-    "segmenter/segmenter.safetensors": "There is no such file. Weights are read from safetensors alone.",
+    "segmenter/segmenter.safetensors": "There is no such file. Weights are read only from safetensors files.",
 }
 
 
@@ -166,7 +166,7 @@ def test_a_damaged_file_of_a_model_is_reported(run, name, content):
 def test_a_config_of_the_wrong_kind_is_reported(run):
     shutil.copy("copy/segmenter/config.json", "copy/config.json")
 
-    assert failed(run, "a b", "--model", "copy").startswith("copy/config.json: This is no config of a treefine model.")
+    assert failed(run, "a b", "--model", "copy").startswith("copy/config.json: This is not the config of a treefine model.")
 
 
 def test_an_error_about_an_unknown_model_lists_the_bundled_ones(run, monkeypatch, tmp_path):
@@ -176,7 +176,7 @@ def test_an_error_about_an_unknown_model_lists_the_bundled_ones(run, monkeypatch
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path / "bundled")
 
     assert failed(run, "a b", "--model", "klingon") == (
-        "There is no model 'klingon'. Choose a bundled one (en), or give the path of a folder, or OWNER/NAME on a hub."
+        "There is no model 'klingon'. Choose a bundled one (en), or give the path of a folder, or OWNER/NAME on the hub."
     )
 
 
@@ -196,7 +196,7 @@ def test_text_for_a_model_without_a_segmenter_is_reported(run):
 
     assert failed(run, "a b", "--model", "copy") == (
         "This model has no segmenter, so it cannot read text. "
-        "Give it words: a list of them, or a file that is cut into words (--from words)."
+        "Pass lists of words, or a file that is already split into words (--from words)."
     )
 
 

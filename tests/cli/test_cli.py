@@ -219,7 +219,7 @@ def test_models_says_if_no_model_is_bundled(tmp_path, monkeypatch):
 def test_models_reports_a_damaged_description(bundled):
     (bundled / "en" / "about.json").write_text("{")
 
-    assert "about.json:1: The file is damaged: it is no JSON." in failed(invoke, "models")
+    assert "about.json:1: The file is damaged: it is not JSON." in failed(invoke, "models")
 
 
 def test_listing_models_loads_no_torch():

@@ -85,7 +85,7 @@ def test_contradictory_decisions_are_reported_in_one_line_and_nothing_is_written
     message = failed(invoke, "refine", "marked.conllu", "--model", "model", "-o", "out.conllu")
 
     assert message.startswith("marked.conllu:")
-    assert "word 1) These decisions cannot hold together, as no tree with one root obeys them: word 1 " in message
+    assert "word 1) No tree with one root satisfies all of these constraints: word 1 " in message
     assert not Path("out.conllu").exists()
 
 

@@ -247,7 +247,7 @@ def test_the_first_sentence_without_tags_is_told_once_where_the_model_needs_them
     texts(TAGGING, data, size=1, report=FileReport(on_warning=warnings.append))
 
     assert [str(each).partition(") ")[2] for each in warnings] == [
-        "There is no UPOS here, which the model was trained to read. Trees will be worse than they could be."
+        "The sentence has no UPOS tags, which the model was trained to read. Its tree will be less accurate."
     ]
     assert warnings[0].sentence == 2
 
@@ -377,7 +377,7 @@ def test_after_an_error_parse_file_leaves_the_old_output(tmp_path, with_engine):
 
 
 def test_a_negative_number_of_workers_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(TreefineError, match="workers is -1. Give 0 or more"):
+    with pytest.raises(TreefineError, match="workers must be 0 or more, not -1"):
         tiny_parser().parse_file(SAMPLE, tmp_path / "out.conllu", workers=-1)
 
     assert not list(tmp_path.iterdir())

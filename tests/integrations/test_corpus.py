@@ -485,7 +485,7 @@ def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monk
     ("error", "workers"),
     [
         (RuntimeError("CUDA error: an illegal memory access was encountered"), None),
-        (TreefineError("A process that reads and writes for the parser has ended."), 1),
+        (TreefineError("A worker process has ended unexpectedly."), 1),
     ],
 )
 def test_an_actor_ends_with_an_error_that_is_not_of_a_block(worker, monkeypatch, no_exit, error, workers):

@@ -492,8 +492,8 @@ def test_the_pipeline_can_be_analysed_switched_off_and_evaluated(pipe):
         ({"max_steps": "3"}, 'The settings have 1 fault: max_steps = "3"; it must be a whole number'),
         ({"tags": "x"}, 'The settings have 1 fault: tags = "x"; choose "given" or "predicted" or "none"'),
         ({"initial": "spacy"}, 'The settings have 1 fault: initial = "spacy"; choose "doc" or "empty"'),
-        ({"stop_above": 2}, "stop_above is 2.0. It is a share of the words, from 0 to 1"),
-        ({"precision": "float16"}, "Nothing is run in 'float16' on cpu. Choose float32 or int8."),
+        ({"stop_above": 2}, "stop_above must be from 0 to 1, not 2.0."),
+        ({"precision": "float16"}, "Precision 'float16' is not supported on cpu. Use float32 or int8."),
     ],
 )
 def test_a_wrong_value_is_told_in_one_line(text_model, config, told):

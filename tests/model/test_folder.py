@@ -117,7 +117,7 @@ def test_weights_are_saved_as_numbers_that_can_hold_them(tmp_path):
         parser.save(tmp_path / "model", dtype=torch.int16)
     parser.model.encoder.root.data[3] = 1e6
 
-    with pytest.raises(ModelError, match="The weight encoder.root holds a number that is not finite in torch.float16"):
+    with pytest.raises(ModelError, match="The weight encoder.root has a value that is not finite in torch.float16"):
         parser.save(tmp_path / "model", dtype=torch.float16)
 
     assert not list(tmp_path.iterdir())
@@ -149,7 +149,7 @@ def test_the_model_card_says_what_the_model_is_and_what_the_notes_say(tmp_path):
 
     assert card.startswith("---\nlibrary_name: treefine\n")
     assert "RNGTr, which refines a graph: a transformer of the bert family, 2 layers of width 16" in card
-    assert "predicts UPOS and XPOS tags in its first step and reads them in the later ones" in card
+    assert "predicts UPOS and XPOS tags in its first step and reads them in later steps" in card
     assert card.endswith("\nTrained on nothing.\n")
 
 
@@ -164,9 +164,9 @@ def test_a_saved_model_takes_the_place_of_an_older_one(folder):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("config.json", '{"name": "app"}', "There are files here that are not a model's. Choose another folder."),
-        ("config.json", "torn", "The file is damaged: it is no JSON."),
-        ("notes.txt", "mine", "There are files here that are not a model's. Choose another folder."),
+        ("config.json", '{"name": "app"}', "The folder contains files that do not belong to a model. Choose another folder."),
+        ("config.json", "torn", "The file is damaged: it is not JSON."),
+        ("notes.txt", "mine", "The folder contains files that do not belong to a model. Choose another folder."),
     ],
 )
 @pytest.mark.parametrize("beside", ["a model", "nothing"])
@@ -186,7 +186,7 @@ def test_a_folder_with_anything_that_is_not_a_models_is_kept(tmp_path, name, tex
 def test_the_folder_of_an_encoder_is_kept(tmp_path):
     write_encoder(tmp_path / "encoder", "bert")
 
-    with pytest.raises(ModelError, match="There are files here that are not a model's."):
+    with pytest.raises(ModelError, match="The folder contains files that do not belong to a model."):
         Parser(tiny_model(), device="cpu").save(tmp_path / "encoder")
 
     assert (tmp_path / "encoder" / "model.safetensors").exists()
@@ -228,7 +228,7 @@ NO_NUMBERS = "The weights do not fit the model; not finite numbers: encoder.root
         (
             lambda weights: weights.pop("scorer.arc_weight"),
             "The weights do not fit the model; missing: scorer.arc_weight. "
-            "The weights do not belong to the config.json beside them.",
+            "The weights do not belong to the config.json in this folder.",
         ),
         (lambda weights: weights.update(extra=torch.zeros(1)), "The weights do not fit the model; surplus: extra.…"),
         (
@@ -285,7 +285,7 @@ def change_json(path, **values):
         (
             "config.json",
             {"decode": {"root_label": "nope"}},
-            "The root label 'nope' is none of the model's labels. Name one of them, or set…",
+            "The root label 'nope' is not one of the model's labels. Choose one of them, or set…",
         ),
         (
             "config.json",
@@ -295,7 +295,7 @@ def change_json(path, **values):
         (
             "vocabulary.json",
             {"labels": ["root", "root"]},
-            "model/vocabulary.json: The vocabulary is damaged: a name stands twice among the labels.",
+            "model/vocabulary.json: The vocabulary is damaged: a name occurs twice in labels.",
         ),
     ],
 )
@@ -313,7 +313,7 @@ def test_settings_and_names_that_cannot_be_are_told(folder, name, changes, messa
         ({"width": 0}, "width = 0; it must be at least 1"),
         ({"n_pieces": 2**70}, "it must not be over 10,000,000"),
         ({"inner_width": 10**7}, "inner.bias is 24 instead of 10000000"),
-        ({"n_pieces": 10}, "model: The tokenizer has 205 pieces, but the model 10."),
+        ({"n_pieces": 10}, "model: The tokenizer has 205 pieces, but the model has 10."),
     ],
 )
 def test_sizes_that_cannot_be_are_refused_at_once(folder, change, fault):
@@ -326,13 +326,13 @@ def test_sizes_that_cannot_be_are_refused_at_once(folder, change, fault):
 def test_a_deep_tokenizer_config_is_refused(folder):
     (folder / "tokenizer_config.json").write_text("[" * 100_000)
 
-    assert refused().startswith("model/tokenizer_config.json: The file is damaged: it is no JSON.")
+    assert refused().startswith("model/tokenizer_config.json: The file is damaged: it is not JSON.")
 
 
 def test_the_folder_of_an_encoder_is_no_parser(tmp_path):
     write_encoder(tmp_path / "encoder", "bert")
 
-    assert "This is no config of a treefine model. This is a folder of something else;" in refused(tmp_path / "encoder")
+    assert "This is not the config of a treefine model. If this is a pretrained encoder," in refused(tmp_path / "encoder")
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c", ""])
@@ -401,7 +401,7 @@ def test_a_name_that_no_model_has_is_told(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
 
     assert refused("no one/has this") == (
-        "There is no model 'no one/has this', neither a folder nor on the hub. "
+        "There is no folder 'no one/has this' and no such model on the hub. "
         "Give the path of a folder, or OWNER/NAME of a model on the hub."
     )
 
@@ -442,7 +442,7 @@ def test_a_push_that_fails_is_told(monkeypatch):
 def test_a_parser_that_only_tags_beside_its_trees_says_so_on_its_card():
     model = tiny_model(relations=RelationSettings(graph="none"), tags=TagSettings("predicted"))
 
-    assert "predicts UPOS tags beside its trees." in model_card(model)
+    assert "predicts UPOS tags along with its trees." in model_card(model)
 
 
 # Weights stored in eight bits, and networks without numbers

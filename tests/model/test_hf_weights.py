@@ -174,13 +174,13 @@ def test_the_positions_of_mpnet_start_at_2_whatever_its_padding(tmp_path):
 
 # What is wrong with folders
 
-NO_FILE = "There is no such file. Weights are read from safetensors alone"
-NO_JSON = "The file is damaged: it is no JSON. Copy or download it again."
-NO_NAMES = "DIR/model.safetensors.index.json: The file is damaged: it names no files. Copy or download it again."
+NO_FILE = "There is no such file. Weights are read only from safetensors files"
+NO_JSON = "The file is damaged: it is not JSON. Copy or download it again."
+NO_NAMES = "DIR/model.safetensors.index.json: The file is damaged: it lists no files. Copy or download it again."
 UNFIT = "DIR: The weights do not fit the model; "
-NOT_ITS_CONFIG = " The weights do not belong to the config.json beside them."
-UNKNOWN_USE = "DIR: The encoder has weights of no known use: encoder.layer.0."
-NOT_ITS_FAMILY = " Its layers are not those of the family that its config.json names."
+NOT_ITS_CONFIG = " The weights do not belong to the config.json in this folder."
+UNKNOWN_USE = "DIR: The encoder has unknown weights: encoder.layer.0."
+NOT_ITS_FAMILY = " Its layers do not match the model_type in its config.json."
 KINDS = "Choose one of the kinds bert, roberta, xlm-roberta, camembert, electra, mpnet."
 
 
@@ -259,7 +259,7 @@ FAULTS = [
     (a_folder_named("config.json"), "DIR/config.json: The file cannot be read (Is a directory)."),
     (config_of(b'{\n "model_type": "bert",\n "hidden_si'), f"DIR/config.json:3: {NO_JSON}"),
     (config_of(b""), f"DIR/config.json:1: {NO_JSON}"),
-    (config_of(b'["bert"]'), "DIR/config.json: The file is damaged: it is no JSON object."),
+    (config_of(b'["bert"]'), "DIR/config.json: The file is damaged: it is not a JSON object."),
     *[
         (config_of(content), f"DIR/config.json: {NO_JSON}")
         for content in (b"\xff\xfe{}", b'{"n": ' + b"9" * 5000 + b"}", b"[" * 100_000)
@@ -267,7 +267,7 @@ FAULTS = [
     *[
         (
             config_with(model_type=kind),
-            f"DIR/config.json: model_type is {kind!r}, which is no encoder that can be used. {KINDS}",
+            f"DIR/config.json: Encoders with model_type {kind!r} are not supported. {KINDS}",
         )
         for kind in ("gpt2", None, ["bert"])
     ],
@@ -286,7 +286,7 @@ FAULTS = [
         ]
     ],
     *[
-        (config_with(**{name: kind}), f"DIR/config.json: An encoder with {name} '{kind}' cannot be used.")
+        (config_with(**{name: kind}), f"DIR/config.json: Encoders with {name} '{kind}' are not supported.")
         for name, kind in [
             ("position_embedding_type", "relative_key"),
             ("position_embedding_type", "relative_key_query"),
@@ -348,8 +348,8 @@ def test_what_is_wrong_with_a_folder_is_told_with_the_file_and_the_name(family, 
             f"layers.2.attention.query.bias and 11 more.{NOT_ITS_CONFIG}",
         ),
         ("bert", {"num_hidden_layers": 1}, f"{UNFIT}surplus: layers.1.attention.key.bias, …"),
-        ("roberta", {"pad_token_id": None}, "DIR/config.json: pad_token_id is None; it must be a whole number."),
-        ("roberta", {"pad_token_id": "1"}, "DIR/config.json: pad_token_id is '1'; it must be a whole number."),
+        ("roberta", {"pad_token_id": None}, "DIR/config.json: pad_token_id must be a whole number, not None."),
+        ("roberta", {"pad_token_id": "1"}, "DIR/config.json: pad_token_id must be a whole number, not '1'."),
     ],
 )
 def test_a_config_that_does_not_belong_to_the_weights_is_told(family, changes, message, tmp_path):
@@ -367,7 +367,7 @@ def test_a_table_of_another_shape_is_refused(name, shape, tmp_path):
 
     found = error_of(tmp_path)
 
-    assert found.startswith("DIR: The encoder's tables do not fit each other; pieces.weight is ")
+    assert found.startswith("DIR: The encoder's embedding tables do not fit together; pieces.weight is ")
     assert f".weight is {' × '.join(map(str, shape)) or 'a number'}" in found
 
 

@@ -208,7 +208,7 @@ def test_a_model_cannot_predict_a_column_that_its_vocabulary_lacks():
         ParserModel(model.settings, replace(model.vocabulary, xpos=()), model.subwords)
 
     assert str(caught.value) == (
-        "The model is to predict xpos, but its treebank has no such tags. Leave xpos out of the columns in [tags]."
+        "The model should predict xpos, but its treebank has no such tags. Remove xpos from the columns in [tags]."
     )
 
 

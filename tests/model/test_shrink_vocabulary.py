@@ -199,4 +199,4 @@ def test_a_vocabulary_of_whole_words_cannot_be_cut():
     with pytest.raises(ModelError) as caught:
         cut_subwords(subwords_with(models.WordLevel, "<s> </s> <unk>", unk_token="<unk>"), [], 0)
 
-    assert str(caught.value) == "The vocabulary of a WordLevel tokenizer cannot be cut. Keep it whole."
+    assert str(caught.value) == "The vocabulary of a WordLevel tokenizer cannot be shrunk. Keep all of it."

@@ -282,15 +282,15 @@ NO_CLS_MESSAGE = (
 @pytest.mark.parametrize(
     ("files", "message"),  # … stands for words of the library's own
     [
-        ({"vocab.json": "{}"}, f": There is neither a tokenizer.json nor a vocab.txt in this folder. {WAY_OUT}"),
+        ({"vocab.json": "{}"}, f": The folder has no tokenizer.json and no vocab.txt. {WAY_OUT}"),
         ({"tokenizer.json": '{"mod'}, f"/tokenizer.json: The tokenizer cannot be read (EOF while …). {WAY_OUT}"),
         ({"tokenizer.json": b"\xff"}, f"/tokenizer.json: The tokenizer cannot be read ('utf-8' codec …). {WAY_OUT}"),
         ({"vocab.txt": b"\xff"}, f"/vocab.txt: The vocabulary cannot be read ('utf-8' codec …). {WAY_OUT}"),
         (
             {"tokenizer_config.json": "{"},
-            "/tokenizer_config.json:1: The file is damaged: it is no JSON. Copy or download it again.",
+            "/tokenizer_config.json:1: The file is damaged: it is not JSON. Copy or download it again.",
         ),
-        ({"special_tokens_map.json": "[]"}, "/special_tokens_map.json: The file is damaged: it is no JSON object."),
+        ({"special_tokens_map.json": "[]"}, "/special_tokens_map.json: The file is damaged: it is not a JSON object."),
         (NO_CLS, NO_CLS_MESSAGE),
         ({"tokenizer.json": NO_UNK}, ": The tokenizer cannot encode unknown text (WordPiece error: Missing [UNK]…"),
     ],
@@ -308,7 +308,7 @@ def test_a_folder_that_is_damaged_or_lacks_something_is_refused(files, message, 
 def test_a_folder_that_is_not_there_or_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(ModelError, match=r"nowhere: There is neither"):
+    with pytest.raises(ModelError, match=r"nowhere: The folder has no tokenizer"):
         Subwords.from_folder(tmp_path / "nowhere")
     with pytest.raises(ModelError, match=r"file: The tokenizer could not be written: File exists\."):
         SUBWORDS[wordpiece].save(tmp_path / "file")

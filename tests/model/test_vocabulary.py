@@ -84,7 +84,7 @@ def test_a_word_is_in_the_vocabulary_if_the_treebank_has_it_often_enough(forms, 
     ("names", "message"),
     [
         ({"labels": ()}, "there is no label"),
-        *[({kind: ("a", "b", "a")}, f"a name stands twice among the {kind}") for kind in KINDS],
+        *[({kind: ("a", "b", "a")}, f"a name occurs twice in {kind}") for kind in KINDS],
     ],
 )
 def test_a_vocabulary_without_labels_or_with_a_name_twice_is_refused(names, message):
@@ -93,7 +93,7 @@ def test_a_vocabulary_without_labels_or_with_a_name_twice_is_refused(names, mess
 
 
 def test_a_treebank_without_labels_is_refused():
-    with pytest.raises(TreebankError, match="The treebank has no labels to learn. Name one whose DEPREL column is"):
+    with pytest.raises(TreebankError, match="The treebank has no labels to learn. Use a treebank with a filled DEPREL"):
         Vocabulary.of_treebank([Sentence.of_words(["A", "dog"])])
 
 

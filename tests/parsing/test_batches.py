@@ -142,7 +142,7 @@ def test_when_memory_does_not_suffice_for_one_sentence_that_is_told(parser):
         Parser(crowded, device="cpu").parse(sample(2)[1])
 
     assert str(error.value).endswith(
-        "-0002) Memory does not suffice for this sentence. Choose another device, or a smaller model."
+        "-0002) There is not enough memory to parse this sentence. Use another device or a smaller model."
     )
     assert crowded.refusals == 1  # what cannot be cut is not tried again
 

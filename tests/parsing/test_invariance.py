@@ -399,7 +399,7 @@ def test_whether_a_sentence_is_sure_enough_does_not_depend_on_its_batch(monkeypa
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan])
 def test_a_share_of_words_is_from_0_to_1(wrong):
-    with pytest.raises(TreefineError, match=r"stop_above is .*from 0 to 1; with 1 a sentence stops only where"):
+    with pytest.raises(TreefineError, match=r"stop_above must be from 0 to 1, not .*\. 1 refines until"):
         tiny_parser(stop_above=wrong)
 
 

@@ -158,7 +158,7 @@ def test_words_that_stand_nowhere_in_the_text_have_no_characters():
 def test_a_parser_without_a_segmenter_and_a_text_that_is_none_are_refused(nlp):
     with pytest.raises(ModelError, match="This model has no segmenter, so it cannot read text"):
         Parser(tiny_model(), device="cpu")("Dogs bark.")
-    with pytest.raises(TreefineError, match=r"A text is a string. Words that are cut already go to `parse`."):
+    with pytest.raises(TreefineError, match=r"A text must be a string. Pass lists of words to `parse`."):
         nlp(["Dogs", "bark"])
 
 

@@ -57,13 +57,13 @@ def test_all_that_a_sentence_holds_stays_but_for_its_tree():
 
 def test_a_text_that_is_not_cut_into_words_is_refused():
     for wrong in ("A dog barks", [["A"], "dog barks"]):
-        with pytest.raises(TreefineError, match="is a string, not a list of words. Cut it into words, "):
+        with pytest.raises(TreefineError, match="is a string, not a list of words. Split it into words, "):
             PARSER.parse(wrong)
 
 
 def test_what_is_no_list_of_words_is_refused():
     for wrong in (5, [1, 2], [["A", 2]], [["A"], None], [[["A"]]]):
-        with pytest.raises(TreefineError, match="A sentence is a list of words. This is none: "):
+        with pytest.raises(TreefineError, match="A sentence must be a list of words, not "):
             PARSER.parse(wrong)
     with pytest.raises(TreefineError, match="A sentence is a list of words."):
         next(PARSER.refine([["A", "dog"]]))
@@ -230,12 +230,12 @@ def test_an_initial_parser_without_a_name_is_refused():
 @pytest.mark.parametrize(
     ("arcs", "message"),
     [
-        ([], "The initial parser gave no head and label for each word of this sentence."),
-        ([Arcs((0,), ("root",))], "The initial parser gave no head and label for each word of this sentence."),
-        ([Arcs((0, 1), ("root",))], "The initial parser gave no head and label for each word of this sentence."),
-        ([Arcs((0, 3), ("root", "dep"))], "The initial parser gave a head that is no word of this sentence."),
-        ([Arcs((0, -1), ("root", "dep"))], "The initial parser gave a head that is no word of this sentence."),
-        ([Arcs((0, 1), ("root", "dep"))] * 2, "The initial parser gave more parses than there are sentences."),
+        ([], "The initial parser must return a head and a label for each word of this sentence."),
+        ([Arcs((0,), ("root",))], "The initial parser must return a head and a label for each word of this sentence."),
+        ([Arcs((0, 1), ("root",))], "The initial parser must return a head and a label for each word of this sentence."),
+        ([Arcs((0, 3), ("root", "dep"))], "The initial parser returned a head that is not a word of this sentence."),
+        ([Arcs((0, -1), ("root", "dep"))], "The initial parser returned a head that is not a word of this sentence."),
+        ([Arcs((0, 1), ("root", "dep"))] * 2, "The initial parser returned more parses than there are sentences."),
     ],
 )
 def test_an_initial_parser_that_does_not_fit_is_told(arcs, message):
@@ -319,7 +319,7 @@ def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
         ("none", "given", "Tags cannot be given: this model reads no tags."),
         ("given", "predicted", "Tags cannot be predicted: this model has no tagger."),
         ("none", "predicted", "Tags cannot be predicted: this model has no tagger."),
-        ("given", "gold", "There is no source of tags 'gold'. Choose given, predicted or none."),
+        ("given", "gold", "tags must be given, predicted or none, not 'gold'."),
     ],
 )
 def test_tags_that_a_model_cannot_have_are_refused(source, wish, message):
@@ -383,10 +383,10 @@ def test_a_stream_is_parsed_without_holding_all_of_it():
 
 def test_a_device_that_is_not_there_is_told():
     for name in ("cuda:99", "abacus", "meta"):
-        with pytest.raises(TreefineError, match=rf"Device '{name}' cannot be used \(.*\)\. Choose cpu\."):
+        with pytest.raises(TreefineError, match=rf"Device '{name}' cannot be used \(.*\)\. Use cpu\."):
             Parser(PARSER.model, device=name)
 
 
 def test_a_batch_needs_room_for_a_piece():
-    with pytest.raises(TreefineError, match=r"batch_pieces is 0\. A batch needs at least one piece\."):
+    with pytest.raises(TreefineError, match=r"batch_pieces must be at least 1, not 0\."):
         tiny_parser(batch_pieces=0)

@@ -89,12 +89,12 @@ def test_a_folder_from_before_there_were_precisions_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int4"])
 def test_a_precision_that_the_device_has_not_is_refused_with_those_it_has(name):
-    with pytest.raises(TreefineError, match=f"Nothing is run in '{name}' on cpu. Choose float32 or int8."):
+    with pytest.raises(TreefineError, match=f"Precision '{name}' is not supported on cpu. Use float32 or int8."):
         tiny_parser(precision=name)
 
 
 def test_a_bilstm_runs_in_float32_alone():
-    with pytest.raises(TreefineError, match="Nothing is run in 'int8' by a BiLSTM. Choose float32."):
+    with pytest.raises(TreefineError, match="Precision 'int8' is not supported by a BiLSTM. Use float32."):
         Parser(tiny_biaffine(), device="cpu", precision="int8")
     with pytest.raises(ValueError, match="a BiLSTM runs in float32 alone"):
         ModelSettings(BiLSTMSettings(), RelationSettings("none"), precision=PrecisionSettings(cpu="int8"))
@@ -119,7 +119,7 @@ def test_the_command_line_has_the_option(tmp_path):
 
     assert right.exit_code == 0
     assert wrong.exit_code == 1
-    assert wrong.stderr == "treefine: Nothing is run in 'float16' on cpu. Choose float32 or int8.\n"
+    assert wrong.stderr == "treefine: Precision 'float16' is not supported on cpu. Use float32 or int8.\n"
 
 
 def test_trees_in_eight_bits_are_mostly_those_of_float32():

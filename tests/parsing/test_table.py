@@ -239,7 +239,7 @@ def test_two_tables_can_be_compared_in_pandas():
 def test_parses_and_sentences_are_not_mixed_and_nothing_else_is_taken(nlp):
     parses = list(nlp("Dogs bark."))
 
-    with pytest.raises(TreefineError, match="This is not a Parse: .* Give Parses alone, or Sentences alone."):
+    with pytest.raises(TreefineError, match="This is not a Parse: .* Pass only Parses or only Sentences."):
         to_table([*parses, *sample(1)])
     with pytest.raises(TreefineError, match="This is not a Parse or a Sentence: 'D'"):
         to_table("Dogs")

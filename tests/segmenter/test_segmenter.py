@@ -219,7 +219,7 @@ def test_a_folder_replaces_that_of_an_older_segmenter_but_nothing_else(folder):
 
     assert same_weights(Segmenter.from_folder(folder).network, tiny_segmenter(1).network, within=2e-2)
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(TreefineError, match=r"There are files here that are not a model's\. Choose another folder\."):
+    with pytest.raises(TreefineError, match=r"The folder contains files that do not belong to a model\. Choose another folder\."):
         tiny_segmenter().save(folder)
 
 
@@ -239,9 +239,9 @@ def test_a_damaged_or_missing_file_is_named(folder, name):
     ("changes", "message"),
     [
         ({"format": 2}, "The folder has format 2, not 1."),
-        ({"alphabet": "aa"}, f"The alphabet is damaged: it must be different characters. {AGAIN}"),
-        ({"alphabet": ["a"]}, f"The alphabet is damaged: it must be different characters. {AGAIN}"),
-        ({"most_spaces": -1}, f"most_spaces is -1, not a number of spaces. {AGAIN}"),
+        ({"alphabet": "aa"}, f"The alphabet is damaged: characters must not repeat. {AGAIN}"),
+        ({"alphabet": ["a"]}, f"The alphabet is damaged: characters must not repeat. {AGAIN}"),
+        ({"most_spaces": -1}, f"most_spaces must be 0 or more, not -1. {AGAIN}"),
         ({"segmenter": {"run_layers": 9_000_000}}, "run_layers = 9000000; it must not be over 1000"),
         ({"segmenter": {"char_with": 3}}, "char_with is unknown; did you mean char_width?"),
         ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
@@ -258,18 +258,18 @@ def test_a_parser_without_a_segmenter_is_saved_without_one_and_is_none(tmp_path)
 
     assert Parser.from_pretrained(tmp_path / "model", device="cpu").segmenter is None
     assert not (tmp_path / "model" / "segmenter").exists()
-    assert "This is no config of a segmenter. Is this a segmenter's folder?" in refused(tmp_path / "model")
+    assert "This is not a segmenter's config. Is this a segmenter's folder?" in refused(tmp_path / "model")
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"forms": {"del": ["del"]}}, "['del'] are no words"),
-        ({"forms": {"del": ["a", ""]}}, "['a', ''] are no words"),
-        ({"forms": {"del": ["a\t", "b"]}}, "['a\\t', 'b'] are no words"),
+        ({"forms": {"del": ["del"]}}, "['del'] must be several words"),
+        ({"forms": {"del": ["a", ""]}}, "['a', ''] must be several words"),
+        ({"forms": {"del": ["a\t", "b"]}}, "['a\\t', 'b'] must be several words"),
         ({"endings": {"ki": [3, ["", "ki"]]}}, "'ki' changes 3 characters"),
-        ({"endings": {"ki": [2, ["k", ""]]}}, "['k', ''] are no words"),
-        ({"beginnings": {"b": [1, ["", "b"]]}}, "['', 'b'] are no words"),
+        ({"endings": {"ki": [2, ["k", ""]]}}, "['k', ''] must be several words"),
+        ({"beginnings": {"b": [1, ["", "b"]]}}, "['', 'b'] must be several words"),
         ({"endings": {"ki": 2}}, "cannot unpack non-iterable int object"),
         ({"other": {}}, "other is unknown"),
     ],
