@@ -181,7 +181,7 @@ UNFIT = "DIR: The weights do not fit the model; "
 NOT_ITS_CONFIG = " The weights do not belong to the config.json in this folder."
 UNKNOWN_USE = "DIR: The encoder has unknown weights: encoder.layer.0."
 NOT_ITS_FAMILY = " Its layers do not match the model_type in its config.json."
-KINDS = "Choose one of the kinds bert, roberta, xlm-roberta, camembert, electra, mpnet."
+KINDS = "Choose an encoder of type bert, roberta, xlm-roberta, camembert, electra, mpnet."
 
 
 def load_and_fill(folder):

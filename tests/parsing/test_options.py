@@ -40,7 +40,7 @@ def test_an_unknown_option_and_another_device_are_refused():
     parser = tiny_parser().using(device="cpu:0")
     assert parser.using(device="cpu").device.type == "cpu"
     parser._plan = replace(parser._plan, device=torch.device("cuda"))
-    with pytest.raises(TreefineError, match=r"The model is on cpu, not on \w+\. Load it on that device\."):
+    with pytest.raises(TreefineError, match=r"The model is on cuda, not on cpu\. Load it on that device\."):
         parser.using(device="cpu")
 
 

@@ -65,7 +65,7 @@ def test_what_is_no_list_of_words_is_refused():
     for wrong in (5, [1, 2], [["A", 2]], [["A"], None], [[["A"]]]):
         with pytest.raises(TreefineError, match="A sentence must be a list of words, not "):
             PARSER.parse(wrong)
-    with pytest.raises(TreefineError, match="A sentence is a list of words."):
+    with pytest.raises(TreefineError, match="A sentence must be a list of words, not "):
         next(PARSER.refine([["A", "dog"]]))
 
 
