@@ -34,7 +34,7 @@ def parser_of(model=None, **options):
 
 
 def packed_plan(parser):
-    """The parser's plan with the encoder that it has on a GPU."""
+    """Return the parser's plan with the encoder that it uses on a GPU."""
     encoder = PackedEncoder(parser.model.encoder, torch.float32, ROOMS)
     return replace(parser.plan(), model=view_of(parser.model, ParserModel, encoder=encoder))
 
@@ -70,7 +70,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_engine_gives_the_trees_and_tags_of_the_parser(kind):
+def test_the_engine_returns_the_trees_and_tags_of_the_parser(kind):
     model = dict(KINDS[kind])
     options = model.pop("options", {})
     parser = parser_of(model, **options)
@@ -80,7 +80,7 @@ def test_the_engine_gives_the_trees_and_tags_of_the_parser(kind):
     assert by_engine(parser, sentences) == by_parser(parser, sentences)
 
 
-def test_sentences_that_fit_the_encoder_but_no_room_are_parsed_too():
+def test_sentences_that_fit_the_encoder_but_no_buffer_are_parsed():
     parser = parser_of()
 
     assert by_engine(parser, sample(6), (Room(64, 4, 16),)) == by_parser(parser, sample(6))
@@ -88,7 +88,7 @@ def test_sentences_that_fit_the_encoder_but_no_room_are_parsed_too():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "tags predicted", "windows"])
-def test_on_a_gpu_replayed_steps_give_the_trees_of_the_parser(kind):
+def test_on_a_gpu_replayed_steps_return_the_trees_of_the_parser(kind):
     model = tiny_model(**{"n_positions": 64} | KINDS[kind])
     sentences = sample(60)
 
@@ -121,7 +121,7 @@ def test_the_engine_starts_from_an_initial_parse():
 
 @profile(max_examples=8)
 @given(data=st.data())
-def test_neither_blocks_nor_room_nor_company_change_a_tree(data):
+def test_blocks_buffer_sizes_and_other_sentences_change_no_tree(data):
     parser = PARSER
     plan, model = packed_plan(parser), parser.model
     sentences = data.draw(st.lists(st.sampled_from(short()), min_size=1, max_size=20))
@@ -142,7 +142,7 @@ def test_neither_blocks_nor_room_nor_company_change_a_tree(data):
 
 
 @pytest.mark.parametrize("marked", [{2}, {0, 1, 4}, set(range(6))], ids=str)
-def test_sentences_that_a_person_decided_about_obey_and_keep_their_place(marked):
+def test_sentences_with_constraints_satisfy_them_and_stay_in_order(marked):
     parser = parser_of()
     sentences = sample(6)
     for number in marked:
@@ -155,7 +155,7 @@ def test_sentences_that_a_person_decided_about_obey_and_keep_their_place(marked)
     assert by_engine(parser, sample(6))[3] == found[3] or 3 in marked
 
 
-def test_blocks_before_a_fault_are_parsed():
+def test_blocks_before_an_error_are_parsed():
     parser = parser_of()
     model = parser.model
 
@@ -175,14 +175,14 @@ def test_no_blocks_give_no_trees():
     assert list(Engine(packed_plan(parser_of()), ROOMS).stream([])) == []
 
 
-def test_the_engine_is_for_transformers_that_take_the_best_heads_as_their_first_graph():
+def test_the_engine_supports_transformers_whose_first_graph_is_argmax():
     assert can_run(packed_plan(parser_of()))
     assert not can_run(packed_plan(parser_of(is_projective=True)))
     assert not can_run(packed_plan(parser_of({"decode": DecodeSettings(first_graph="tree")})))
 
 
 @given(data=st.data())
-def test_relations_in_a_buffer_are_those_of_padded_rows(data):
+def test_relations_in_a_buffer_equal_those_of_padded_rows(data):
     settings = data.draw(st.sampled_from(WAYS_TO_READ))
     sentences = [each for each in data.draw(sentences_in_pieces(min_sentences=1)) if each] or [[[7]]]
     arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
@@ -209,7 +209,7 @@ def test_relations_in_a_buffer_are_those_of_padded_rows(data):
     assert buffer.host["pieces"][: len(theirs)].tolist() == inputs.pieces[inputs.is_piece].tolist()
 
 
-def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is_searched(monkeypatch):
+def test_a_sentence_takes_one_pass_per_step_and_one_more_after_a_tree_search(monkeypatch):
     parser = parser_of()
     engine = Engine(packed_plan(parser), ROOMS)
     passes = []
@@ -221,7 +221,7 @@ def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is
             passes.append(int((inputs.packed.n_words > 0).sum())) or forward(self, inputs, room, n)
         ),
     )
-    sentences = short(longest=11)  # none of them is cut into windows
+    sentences = short(longest=11)  # no sentence is split into windows
 
     list(engine.stream_sentences(engine.plan, sentences))
 
@@ -231,7 +231,7 @@ def test_a_sentence_takes_as_many_passes_as_steps_and_one_more_where_its_tree_is
     assert sum(passes) == n_steps + n_searched
 
 
-def test_all_that_a_step_sends_and_gets_back_is_in_one_tensor_each_way():
+def test_a_step_sends_one_tensor_and_receives_one():
     parser = parser_of()
     engine = Engine(packed_plan(parser), ROOMS)
     list(engine.stream_sentences(engine.plan, sample(10)))
@@ -244,7 +244,7 @@ def test_all_that_a_step_sends_and_gets_back_is_in_one_tensor_each_way():
         assert slot.answer.received.numel() == back
 
 
-def test_no_more_than_two_buffers_of_a_length_are_on_their_way_and_all_come_back():
+def test_at_most_two_buffers_are_in_flight_and_all_are_returned():
     parser = parser_of()
     engine = Engine(packed_plan(parser), ROOMS)
 
@@ -253,7 +253,7 @@ def test_no_more_than_two_buffers_of_a_length_are_on_their_way_and_all_come_back
     assert all(1 <= len(lane.free) <= 2 for lane in engine.lanes)
 
 
-def test_streams_may_be_read_in_turn_or_left():
+def test_streams_may_be_interleaved_or_abandoned():
     parser = parser_of()
     engine = Engine(packed_plan(parser), ROOMS)
     model = parser.model

@@ -1,4 +1,4 @@
-"""Parse files in parts, with an engine and workers: every byte is what the parser alone would write."""
+"""Parse files in parts, with an engine and workers; every byte is the same as without them."""
 
 import os
 import signal
@@ -32,17 +32,17 @@ from treefine.treebank.conllu import cut_treebank, read_treebank, texts_in_file,
 from treefine.treebank.formats import FORMATS, convert, format_of, losses
 from treefine.treebank.sentence import BLANK
 
-ROOMS = (Room(512, 32, 48), Room(256, 4, 128))  # small ones, for a CPU
+ROOMS = (Room(512, 32, 48), Room(256, 4, 128))  # small buffers for a CPU
 TREEBANKS = ["en_ewt-sample.conllu", "constructs.conllu", "layout.conllu", "penn.conllx", "german.conll09"]
 TAGGING = Parser(tiny_model(tags=TagSettings(source="predicted", columns=("upos", "xpos"))), max_steps=2, device="cpu")
-READING = Parser(tiny_model(), max_steps=2, device="cpu")  # of the tags that the sentences have
+READING = Parser(tiny_model(), max_steps=2, device="cpu")  # reads the tags of the sentences
 REFINING = READING.using(initial=given, max_steps=2)
 MAPPED = READING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2)
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"
 
 
 def file_parser(parser, n_workers=0):
-    """A FileParser with an engine on a CPU; without workers this process reads and writes itself."""
+    """Return a FileParser with an engine on a CPU; without workers, this process reads and writes."""
     pool = WorkerPool(WorkerSettings.of(parser), n_workers, start_after=0)
     return FileParser(pool, Engine(packed_plan(parser), ROOMS).stream, parser.stream)
 
@@ -55,13 +55,13 @@ def workers():
 
 @pytest.fixture
 def with_engine(monkeypatch):
-    """READING with an engine, as on a GPU."""
+    """Give READING an engine, as on a GPU."""
     monkeypatch.setattr(READING, "engine", Engine(packed_plan(READING), ROOMS))
     return READING
 
 
 def data_of(name):
-    """The first sentences of a treebank."""
+    """Return the first sentences of a treebank."""
     start, gap, _ = (DATA / name).read_bytes()[:8000].rpartition(b"\n\n")
     return start + gap
 
@@ -87,7 +87,7 @@ def expected(parser, data, *, path="x.conllu", skip=0):
 
 
 @pytest.mark.parametrize("name", TREEBANKS)
-def test_workers_write_a_treebank_as_the_parser_alone_does(workers, name):
+def test_workers_write_the_same_bytes_as_the_parser(workers, name):
     data = data_of(name)
 
     assert texts(workers, data, path=name, size=1) == expected(TAGGING, data, path=name)
@@ -95,7 +95,7 @@ def test_workers_write_a_treebank_as_the_parser_alone_does(workers, name):
 
 @pytest.mark.parametrize("parser", [TAGGING, READING, REFINING, MAPPED], ids=["tags", "reads", "refines", "maps"])
 @pytest.mark.parametrize("name", TREEBANKS)
-def test_so_does_this_process_alone_whatever_the_parser_reads(parser, name):
+def test_one_process_writes_the_same_bytes_whatever_the_parser_reads(parser, name):
     data = data_of(name)
 
     assert texts(parser, data, path=name, size=900) == expected(parser, data, path=name)
@@ -103,12 +103,12 @@ def test_so_does_this_process_alone_whatever_the_parser_reads(parser, name):
 
 @settings(max_examples=30)
 @for_each(data=conllu_files(), size=st.integers(1, 600), skip=st.integers(0, 5))
-def test_it_does_so_for_any_file_and_any_size_of_parts_and_from_any_sentence_on(data, size, skip):
+def test_the_bytes_are_the_same_for_any_file_part_size_and_first_sentence(data, size, skip):
     assert said(texts, REFINING, data, size=size, skip=skip) == said(expected, REFINING, data, skip=skip)
 
 
 def said(write, *given, **options):
-    """What is written, or the error: a generated cell may be a wrong mark."""
+    """Return the written text, or the error: a generated cell may be a wrong mark."""
     try:
         return write(*given, **options)
     except TreebankError as error:
@@ -116,13 +116,13 @@ def said(write, *given, **options):
 
 
 @pytest.mark.parametrize("skip", [1, 3])
-def test_sentences_that_are_already_there_are_left_out_of_a_part(skip):
+def test_skipped_sentences_are_left_out_of_a_part(skip):
     data = data_of("en_ewt-sample.conllu")
 
     assert texts(READING, data, skip=skip) == expected(READING, data, skip=skip)
 
 
-def test_labels_of_the_file_are_read_by_the_names_that_were_given_for_them():
+def test_labels_of_the_file_are_mapped_by_the_label_map():
     labels = READING.model.vocabulary.labels
     (part,) = parts_of(data_of("en_ewt-sample.conllu"))
 
@@ -133,7 +133,7 @@ def test_labels_of_the_file_are_read_by_the_names_that_were_given_for_them():
     assert [labels[each] for each in packed.labels] == ["punct" if label == "det" else label for label in own]
 
 
-def test_where_nothing_is_kept_marks_are_not_read():
+def test_keep_nothing_ignores_marks():
     data = (GOOD + MARK.replace("Keep=Arc", "Keep=Yes") + GOOD).encode()
     heedless = READING.using(keep="nothing")
 
@@ -141,7 +141,7 @@ def test_where_nothing_is_kept_marks_are_not_read():
 
 
 @pytest.mark.parametrize(("size", "skip"), [(1, 0), (1, 2), (1, 3), (1 << 18, 1)])
-def test_what_a_person_decided_is_kept_among_parts_that_an_engine_parses(size, skip):
+def test_constraints_are_respected_in_files_that_the_engine_parses(size, skip):
     data = (GOOD * 2 + MARK + GOOD * 2).encode()
 
     found = texts(READING, data, size=size, skip=skip)
@@ -150,7 +150,7 @@ def test_what_a_person_decided_is_kept_among_parts_that_an_engine_parses(size, s
     assert ("\t2\tobj\t_\tKeep=Arc\n" in found) == (skip < 3)
 
 
-def test_an_output_in_another_format_is_that_of_converted_sentences_and_the_losses_are_counted(workers):
+def test_another_output_format_converts_the_sentences_and_counts_the_losses(workers):
     sentences = list(read_treebank(BytesIO(data_of("constructs.conllu"))))
     report = FileReport()
 
@@ -163,7 +163,7 @@ def test_an_output_in_another_format_is_that_of_converted_sentences_and_the_loss
 
 
 @pytest.mark.parametrize("skip", [0, 1])
-def test_files_one_after_another_are_joined_as_their_sentences_are(skip):
+def test_several_files_are_joined_like_their_sentences(skip):
     both = b"\xef\xbb\xbf" + GOOD.encode().rstrip(), b"\n" + GOOD.replace("\n", "\r\n").encode()
 
     found = "".join(file_parser(READING).texts(chain(*map(parts_of, both)), FileReport(), skip=skip))
@@ -172,7 +172,7 @@ def test_files_one_after_another_are_joined_as_their_sentences_are(skip):
     assert found == "".join(texts_in_file(READING.stream(sentences, skip=skip), is_start=not skip))
 
 
-# What is reported
+# Reports
 
 
 def test_sentences_are_numbered_from_1_in_each_file():
@@ -185,7 +185,7 @@ def test_sentences_are_numbered_from_1_in_each_file():
 
 @pytest.mark.parametrize("size", [1, 1 << 18])
 @pytest.mark.parametrize("name", ["binary.conllu", "latin1.conllu", "nine.conllu", "range.conllu", "twice.conllu"])
-def test_bad_input_is_told_as_the_reader_tells_it_after_all_that_comes_before_it(name, size):
+def test_bad_input_raises_the_readers_error_after_all_text_before_it(name, size):
     good, bad = GOOD.encode() * 3, BAD[name][0].replace(b"# sent_id = s1\n", b"")
     with pytest.raises(TreebankError) as ours:
         expected(READING, good + bad)
@@ -198,7 +198,7 @@ def test_bad_input_is_told_as_the_reader_tells_it_after_all_that_comes_before_it
     assert "".join(found) == expected(READING, good)
 
 
-def test_a_file_that_breaks_off_is_told_after_all_that_comes_before():
+def test_a_truncated_file_raises_an_error_after_all_text_before():
     fault = TreebankError("The compressed file ends too early.")
 
     def parts():
@@ -213,7 +213,7 @@ def test_a_file_that_breaks_off_is_told_after_all_that_comes_before():
     assert "".join(found) == expected(READING, GOOD.encode() * 3)
 
 
-def test_workers_report_faults_with_all_their_fields(workers):
+def test_errors_from_workers_have_all_their_fields(workers):
     data = GOOD.encode() * 3 + GOOD.replace("\t2\tx", "\t9\tx").replace("# sent_id = s1\n", "").encode()
 
     with pytest.raises(TreebankError) as error:
@@ -230,7 +230,7 @@ def test_workers_report_faults_with_all_their_fields(workers):
     }
 
 
-def test_a_wrong_mark_is_told_with_its_place_unless_the_output_has_no_column_for_it():
+def test_a_wrong_mark_is_an_error_unless_the_output_has_no_column_for_it():
     data = (GOOD + MARK.replace("Keep=Arc", "Keep=Yes")).encode()
 
     with pytest.raises(TreebankError, match=r"^x.conllu:5: \(sentence 2, word 1\) Keep=Yes is not a valid mark\."):
@@ -238,7 +238,7 @@ def test_a_wrong_mark_is_told_with_its_place_unless_the_output_has_no_column_for
     assert texts(READING, data, size=1, to="conllx").count("\n\n") == 2
 
 
-def test_the_first_sentence_without_tags_is_told_once_where_the_model_needs_them():
+def test_the_first_sentence_without_tags_causes_one_warning_if_the_model_needs_tags():
     blank = [each.with_tags(upos=[BLANK] * len(each), xpos=[BLANK] * len(each)) for each in sample(4)]
     data = "".join(texts_in_file([sample(1)[0], *(replace(each, comments=()) for each in blank)])).encode()
     warnings = []
@@ -252,7 +252,7 @@ def test_the_first_sentence_without_tags_is_told_once_where_the_model_needs_them
     assert warnings[0].sentence == 2
 
 
-def test_the_sentences_that_are_written_are_counted():
+def test_written_sentences_are_counted():
     counts = []
 
     texts(READING, GOOD.encode() * 5, size=1, skip=2, report=FileReport(on_sentences=counts.append))
@@ -267,7 +267,7 @@ def test_a_worker_loads_no_torch():
     assert "torch" not in loaded_by("import treefine.fast.file_workers")
 
 
-def test_a_worker_imports_neither_the_script_of_the_user_nor_modules_of_the_current_folder(tmp_path):
+def test_a_worker_does_not_import_the_users_script_or_modules_of_the_current_folder(tmp_path):
     (tmp_path / "here").mkdir()
     for name in ("pickle", "signal", "subprocess"):
         (tmp_path / "here" / f"{name}.py").write_text("raise SystemExit('imported')")
@@ -289,13 +289,16 @@ def test_a_worker_imports_neither_the_script_of_the_user_nor_modules_of_the_curr
     assert (done.stdout, done.stderr) == ("1\n", "")
 
 
-def test_all_workers_get_work_and_leave_an_interrupt_to_the_parser(workers):
+def test_all_workers_get_work_and_ignore_an_interrupt(workers):
     texts(workers, GOOD.encode() * 4, size=1)
     for worker in workers.pool.workers:
         worker.process.send_signal(signal.SIGINT)
 
     assert texts(workers, GOOD.encode() * 4, size=1) == expected(TAGGING, GOOD.encode() * 4)
-    assert [worker._unsent for worker in workers.pool.workers] == [None, None]  # the settings went with the first task
+    assert [worker._unsent for worker in workers.pool.workers] == [
+        None,
+        None,
+    ]  # the settings were sent with the first task
 
 
 def test_a_short_file_starts_no_process(with_engine, monkeypatch):
@@ -304,11 +307,11 @@ def test_a_short_file_starts_no_process(with_engine, monkeypatch):
 
     with FileParser.of(with_engine) as files:
         assert texts(files, GOOD.encode()) == expected(READING, GOOD.encode())
-        with pytest.raises(TypeError):  # that is, a long one would
+        with pytest.raises(TypeError):  # a long file would start one
             texts(files, GOOD.encode() * 20_000)
 
 
-def test_a_worker_that_is_killed_is_told_in_one_line_and_the_others_end():
+def test_a_killed_worker_is_a_one_line_error_and_the_others_end():
     with file_parser(READING, 2) as files:
         texts(files, GOOD.encode() * 4, size=1)
         one, other = (worker.process for worker in files.pool.workers)
@@ -320,7 +323,7 @@ def test_a_worker_that_is_killed_is_told_in_one_line_and_the_others_end():
     assert other.poll() is not None
 
 
-def test_a_worker_ends_when_nobody_can_ask_it_any_more():
+def test_a_worker_ends_with_its_parent():
     with file_parser(READING, 1) as files:
         texts(files, GOOD.encode())
         process = files.pool.workers[0].process
@@ -340,22 +343,22 @@ def test_a_worker_ends_when_nobody_can_ask_it_any_more():
     ],
     ids=["words", "decided", "file", "parser"],
 )
-def test_a_parser_whose_sentences_are_not_pieces_and_arcs_alone_has_no_workers(parser):
+def test_a_parser_that_reads_more_than_pieces_and_arcs_has_no_workers(parser):
     assert WorkerSettings.of(parser) is None
     assert FileParser.of(parser, 2) is None
 
 
-def test_without_an_engine_or_a_worker_there_are_no_parts(with_engine):
+def test_without_an_engine_or_workers_there_is_no_file_parser(with_engine):
     assert FileParser.of(TAGGING, 2) is None
     assert FileParser.of(with_engine, 0) is None
     assert FileParser.of(with_engine, 2) is not None
 
 
-# The parser's own method
+# Parser.parse_file
 
 
 @pytest.mark.parametrize("workers", [None, 1])
-def test_parse_file_writes_what_stream_gives_and_counts_it(tmp_path, workers, request):
+def test_parse_file_writes_the_results_of_stream_and_returns_their_number(tmp_path, workers, request):
     (tmp_path / "in.conllu").write_bytes(data_of("en_ewt-sample.conllu"))
     write_treebank(READING.stream(read_treebank(tmp_path / "in.conllu")), tmp_path / "other.conllu.gz")
     request.getfixturevalue("with_engine")
@@ -366,7 +369,7 @@ def test_parse_file_writes_what_stream_gives_and_counts_it(tmp_path, workers, re
     assert count == len(list(read_treebank(tmp_path / "in.conllu")))
 
 
-def test_after_an_error_parse_file_leaves_the_old_output(tmp_path, with_engine):
+def test_after_an_error_parse_file_keeps_the_old_output(tmp_path, with_engine):
     (tmp_path / "in.conllu").write_bytes(GOOD.encode() + BAD["nine.conllu"][0])
     (tmp_path / "out.conllu").write_text("old")
 
@@ -376,7 +379,7 @@ def test_after_an_error_parse_file_leaves_the_old_output(tmp_path, with_engine):
     assert (tmp_path / "out.conllu").read_text() == "old"
 
 
-def test_a_negative_number_of_workers_is_refused_before_anything_is_written(tmp_path):
+def test_a_negative_number_of_workers_is_an_error_before_anything_is_written(tmp_path):
     with pytest.raises(TreefineError, match="workers must be 0 or more, not -1"):
         tiny_parser().parse_file(SAMPLE, tmp_path / "out.conllu", workers=-1)
 

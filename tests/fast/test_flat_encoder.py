@@ -19,8 +19,8 @@ from treefine.treebank.graph import Arcs
 
 
 @given(sentences_in_pieces(), st.sampled_from([12, 128]), st.booleans())
-def test_every_row_lies_in_one_stretch_and_blocks_hold_rows_of_one_length(sentences, n_positions, last_alone):
-    inputs = inputs_of(sentences, n_positions)  # some are cut into windows
+def test_rows_are_contiguous_and_blocks_contain_rows_of_equal_length(sentences, n_positions, last_alone):
+    inputs = inputs_of(sentences, n_positions)  # some sentences are split into windows
     chosen = slice(inputs.n_rows - 1, None) if last_alone else slice(None)
 
     rows = FlatRows.of(inputs, chosen)
@@ -39,7 +39,7 @@ def test_every_row_lies_in_one_stretch_and_blocks_hold_rows_of_one_length(senten
     assert [block.length for block in rows.blocks] == sorted({block.length for block in rows.blocks})
 
 
-def test_rows_are_as_long_as_the_multiple_that_they_are_padded_to():
+def test_row_lengths_are_multiples_of_the_padding():
     model = tiny_model()
     inputs = model.batch_of(sample(20), padded_to=4).inputs
 
@@ -47,18 +47,18 @@ def test_rows_are_as_long_as_the_multiple_that_they_are_padded_to():
 
     assert all(block.length % 4 == 0 for block in rows.blocks)
     assert len(rows) == sum(-(-length // 4) * 4 for length in inputs.row_lengths)
-    assert len(rows) < inputs.pieces.numel()  # which has the padding of the longest
+    assert len(rows) < inputs.pieces.numel()  # which is padded to the longest row
 
 
 def laid_flat(vectors, bias, inputs):
-    """Rows of vectors end to end, and the bias of their blocks."""
+    """Lay rows of vectors end to end, and return them with the bias of their blocks."""
     rows = FlatRows.of(inputs, slice(None))
     biases = [bias[block.rows][..., -block.length :, : block.length] for block in rows.blocks]
     return [each.transpose(1, 2).flatten(0, 1)[rows.index] for each in vectors], rows, biases
 
 
 def on_cpu(vectors, tables, relations, bias, inputs=INPUTS):
-    """What is found for each piece, with zeros for padding."""
+    """Return the result for each piece, with zeros for padding."""
     flat, rows, biases = laid_flat(vectors, bias, inputs)
     of_rows = None if relations is None else FlatRelations.of(relations, rows, biases)
     found = FlatAttention(rows, biases, of_rows)(*flat, tables)
@@ -73,7 +73,7 @@ def of_pieces(padded, inputs=INPUTS):
 
 @torch.no_grad()
 @pytest.mark.parametrize("settings", WAYS_TO_READ, ids=name_of)
-def test_flat_attention_is_the_double_loop_of_equations_4_and_5(settings):
+def test_flat_attention_equals_the_double_loop_of_equations_4_and_5(settings):
     vectors, tables = some_tensors(settings)
 
     found = on_cpu(vectors, tables, relate(INPUTS, GRAPHS, len(LABELS), settings), padding_bias())
@@ -84,7 +84,7 @@ def test_flat_attention_is_the_double_loop_of_equations_4_and_5(settings):
 
 @profile(max_examples=30, deadline=None)
 @given(st.data(), st.booleans())
-def test_flat_attention_gives_what_padded_attention_gives(data, has_graphs):
+def test_flat_attention_equals_padded_attention(data, has_graphs):
     sentences = data.draw(sentences_in_pieces(min_words=1))
     arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
     inputs, settings = inputs_of(sentences), RelationSettings()
@@ -93,7 +93,7 @@ def test_flat_attention_gives_what_padded_attention_gives(data, has_graphs):
     vectors, tables = some_tensors(settings, inputs)
     n_pieces = inputs.pieces.shape[1]
     by_place = torch.randn((1, N_ATTENTION_HEADS, 1, n_pieces), generator=torch.Generator().manual_seed(4))
-    bias = (padding_bias(inputs) + by_place).expand(-1, -1, n_pieces, -1)  # as MPNet has one for each pair
+    bias = (padding_bias(inputs) + by_place).expand(-1, -1, n_pieces, -1)  # like the bias by distance of MPNet
 
     expected = attend(*vectors, bias=bias, relations=relations, tables=tables)
     with torch.no_grad():

@@ -36,14 +36,14 @@ LONG = 2 * max(QUERIES, KEYS) + 3  # pieces of a row that takes three blocks
 
 
 def on_device(value):
-    """The same value on the device of these tests: a tensor, a module, or relations."""
+    """Return a tensor, a module or relations on the device of these tests."""
     if isinstance(value, Relations):
         return Relations(*(on_device(each) for each in (value.above, value.up, value.down, value.has_graph)))
     return value.to(DEVICE)
 
 
 def fused_and_plain(vectors, tables, relations, is_piece, *, by_distance=None):
-    """What both give for the pieces, with the gradients of a weighed sum of it."""
+    """Return the results of both for the pieces, with the gradients of a weighted sum."""
     wanted = [*vectors, *tables.parameters(), *([] if by_distance is None else [by_distance])]
     n_pieces = is_piece.shape[1]
     bias = torch.zeros(is_piece.shape, device=DEVICE).masked_fill(~is_piece, -math.inf)[:, None, None]
@@ -76,7 +76,7 @@ def vectors_and_tables(settings, inputs):
 
 
 def packed(lengths, *, n_attn=2, width=8, gap=0, dtype=torch.float32, seed=1):
-    """Query, key, value and relations of rows laid end to end, `gap` pieces between them; the second has no graph."""
+    """Return query, key, value and relations of rows with `gap` pieces between them; the second has no graph."""
     generator = torch.Generator().manual_seed(seed)
     starts = [sum(lengths[:row]) + gap * row for row in range(len(lengths))]
     n_pieces = starts[-1] + lengths[-1] + gap
@@ -85,7 +85,7 @@ def packed(lengths, *, n_attn=2, width=8, gap=0, dtype=torch.float32, seed=1):
     for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
         places = torch.arange(start, start + length)
         above[places] = (places - start).int()
-        if row != 1 and length > 1:  # each piece hangs on one before it
+        if row != 1 and length > 1:  # each piece attaches to one before it
             chosen = torch.rand(length, generator=generator)
             above[places[1:]] = (chosen[1:] * torch.arange(1, length)).int()
             up[places[1:]] = torch.randint(4, 7, (length - 1,), generator=generator).int()
@@ -97,11 +97,11 @@ def packed(lengths, *, n_attn=2, width=8, gap=0, dtype=torch.float32, seed=1):
     return vectors, rows, RowRelations(*ids, *tables)
 
 
-def test_the_kernels_are_for_gpus_alone():
+def test_the_kernels_run_only_on_gpus():
     assert not is_available(torch.device("cpu"))
 
 
-def test_padded_rows_start_where_they_stand_in_the_flat_pieces():
+def test_padded_rows_start_at_their_offsets_in_the_flat_pieces():
     rows = Rows.padded(torch.tensor([[True, True, False], [True, False, False]]))
 
     assert rows.starts.tolist() == [0, 3]
@@ -109,12 +109,12 @@ def test_padded_rows_start_where_they_stand_in_the_flat_pieces():
     assert rows.longest == 3
 
 
-# The plain path, which is the double loop of Eqs. 4 and 5
+# The reference, which equals the double loop of Eqs. 4 and 5
 
 
 @where_it_runs
 @every_way_to_read
-def test_it_gives_what_the_plain_path_gives_with_its_gradients(settings):
+def test_results_and_gradients_equal_the_reference(settings):
     vectors, tables = vectors_and_tables(settings, INPUTS)
     relations = on_device(relate(INPUTS, GRAPHS, len(LABELS), settings))
 
@@ -126,7 +126,7 @@ def test_it_gives_what_the_plain_path_gives_with_its_gradients(settings):
 @where_it_runs
 @profile(max_examples=profile().max_examples // (20 if IS_INTERPRETED else 2))
 @given(data=st.data())
-def test_it_gives_that_for_any_sentences_graphs_and_biases_by_distance(data):
+def test_results_equal_the_reference_for_any_sentences_graphs_and_biases(data):
     settings = data.draw(st.sampled_from(WAYS_TO_READ))
     sentences = data.draw(sentences_in_pieces(max_sentences=3, max_words=12))
     arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
@@ -143,7 +143,7 @@ def test_it_gives_that_for_any_sentences_graphs_and_biases_by_distance(data):
 
 @where_it_runs
 @pytest.mark.parametrize("has_distances", [False, True])
-def test_it_gives_that_for_rows_of_several_blocks(has_distances):
+def test_results_equal_the_reference_for_rows_of_several_blocks(has_distances):
     settings = RelationSettings()
     inputs = inputs_of([[[5]] * (LONG - 3), [[6]] * (QUERIES - 3), [[7]] * (KEYS - 2)])
     vectors, tables = vectors_and_tables(settings, inputs)
@@ -161,7 +161,7 @@ def test_it_gives_that_for_rows_of_several_blocks(has_distances):
 @where_it_runs
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("width", [8, 32, 64])
-def test_half_precisions_give_nearly_that(dtype, width):
+def test_half_precision_results_are_close_to_the_reference(dtype, width):
     settings = RelationSettings()
     inputs = inputs_of([[[5, 6]] * 18, [[7]] * 30])
     graphs = Graphs(chain(30).heads.expand(2, -1), chain(30).labels.expand(2, -1))
@@ -195,7 +195,7 @@ def test_without_relations_it_is_plain_attention():
 
 
 @where_it_runs
-def test_slices_of_one_product_give_the_same():
+def test_slices_of_one_tensor_give_the_same_results():
     vectors, rows, relations = packed([5, 9, 12])
     joined = torch.stack(vectors, dim=1)  # [piece, 3, attn, width]
 
@@ -208,7 +208,7 @@ def test_slices_of_one_product_give_the_same():
 
 
 def recovered_mask(n_rows, n_pieces, lengths, *, rate, seed):
-    """What dropout multiplies each weight by: zero queries give equal weights, values of one 1 tell them apart."""
+    """Recover the dropout factor of each weight: zero queries give equal weights, one-hot values identify them."""
     factors = torch.zeros(n_rows * n_pieces, 2, n_pieces, device=DEVICE)
     zeros = torch.zeros(n_rows * n_pieces, 2, 4, device=DEVICE)
     rows = Rows(torch.arange(n_rows, device=DEVICE) * n_pieces, torch.tensor(lengths, device=DEVICE), n_pieces)
@@ -246,22 +246,22 @@ def test_dropout_drops_the_same_weights_forwards_and_backwards(settings):
 
 @where_it_runs
 @pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_dropout_drops_its_share_and_others_for_each_query_attention_head_and_seed(rate):
+def test_dropout_has_the_given_rate_and_differs_by_query_attention_head_and_seed(rate):
     kept = recovered_mask(1, 40, [40], rate=rate, seed=5)[0]  # [attn, query, key]
     other = recovered_mask(1, 40, [40], rate=rate, seed=6)[0]
 
     assert (kept == 0).float().mean().item() == pytest.approx(rate, abs=0.03)
     assert torch.equal(kept, recovered_mask(1, 40, [40], rate=rate, seed=5)[0])
-    chance = rate**2 + (1 - rate) ** 2  # that two which are drawn apart agree
+    chance = rate**2 + (1 - rate) ** 2  # that two independent draws agree
     for one, two in [(kept, other), (kept[0], kept[1]), (kept[:, :-1], kept[:, 1:]), (kept[..., :-1], kept[..., 1:])]:
         assert (one == two).float().mean().item() == pytest.approx(chance, abs=0.06)
 
 
-# Counts, and what must not matter
+# Invariances, memory and fallbacks
 
 
 @where_it_runs
-def test_no_bit_depends_on_the_other_rows_or_on_where_a_row_stands():
+def test_results_do_not_depend_on_other_rows_or_the_position_of_a_row():
     vectors, rows, relations = packed([4, 6, LONG, 7, 33], gap=2)
     weigh = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
     vectors = [each.requires_grad_() for each in vectors]
@@ -285,7 +285,7 @@ def test_no_bit_depends_on_the_other_rows_or_on_where_a_row_stands():
 
 
 @where_it_runs
-def test_pieces_of_no_row_and_empty_rows_bring_no_nan():
+def test_pieces_outside_rows_and_empty_rows_cause_no_nan():
     vectors, rows, relations = packed([5, 3, 9], gap=4)
     is_in_row = torch.zeros(len(vectors[0]), dtype=torch.bool)
     for start, length in zip(rows.starts.tolist(), rows.lengths.tolist(), strict=True):
@@ -324,7 +324,7 @@ def test_gradients_are_the_same_bit_for_bit_in_every_run():
 
 
 @where_it_runs
-def test_nothing_of_pieces_by_pieces_is_kept_for_the_way_back():
+def test_no_tensor_of_pieces_by_pieces_is_stored_for_the_backward_pass():
     vectors, rows, relations = packed([90, 80], width=32)
     wanted = [each.requires_grad_() for each in vectors]
     kept = {}
@@ -342,7 +342,7 @@ def test_nothing_of_pieces_by_pieces_is_kept_for_the_way_back():
 
 
 @where_it_runs
-def test_an_id_of_none_is_no_relation_whatever_piece_stands_above():
+def test_a_none_id_is_no_relation_whatever_the_piece_above():
     vectors, rows, relations = packed([6, 3, 8])
     at_none = RowRelations(
         torch.zeros_like(relations.above),
@@ -359,11 +359,11 @@ def test_an_id_of_none_is_no_relation_whatever_piece_stands_above():
 
 
 @where_it_runs
-def test_a_kernel_can_be_compiled_where_these_tests_run():
+def test_a_kernel_can_be_compiled_on_this_machine():
     assert fused._compiles(DEVICE)
 
 
-def test_where_no_kernel_can_be_compiled_that_is_told_once_and_the_plain_path_is_taken(monkeypatch):
+def test_if_no_kernel_can_be_compiled_there_is_one_warning_and_the_reference_runs(monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("no C compiler")
 

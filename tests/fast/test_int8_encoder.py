@@ -1,4 +1,4 @@
-"""Products of eight-bit numbers; the encoder of them is tested in tests/contracts/test_encoders.py."""
+"""Int8 products; tests/contracts/test_encoders.py tests the encoder."""
 
 import torch
 from hypothesis import given
@@ -19,7 +19,7 @@ def some_linear(n_in, n_out, seed=1):
 
 
 def slow_product(x, linear):
-    """The product in whole numbers, one row and one column at a time."""
+    """Compute the integer product, one row and one column at a time."""
     results = []
     for row in x:
         row_scale = row.abs().max() / 127
@@ -32,7 +32,7 @@ def slow_product(x, linear):
 
 
 @torch.no_grad()
-def test_the_product_is_that_of_the_whole_numbers():
+def test_the_product_equals_the_integer_product():
     x, linear = torch.randn(3, 16, generator=torch.Generator().manual_seed(2)), some_linear(16, 8)
 
     assert torch.allclose(Int8Linear([linear])(x), slow_product(x, linear), atol=1e-4)
@@ -40,7 +40,7 @@ def test_the_product_is_that_of_the_whole_numbers():
 
 @torch.no_grad()
 @given(st.integers(0, 2**31), st.integers(1, 40), st.floats(1e-3, 1e3))
-def test_it_is_within_a_step_of_each_of_the_two_numbers_it_multiplies(seed, n_rows, size):
+def test_the_rounding_error_is_within_one_step_of_each_factor(seed, n_rows, size):
     x = size * torch.randn(n_rows, 32, generator=torch.Generator().manual_seed(seed))
     linear = some_linear(32, 16, seed)
 
@@ -53,7 +53,7 @@ def test_it_is_within_a_step_of_each_of_the_two_numbers_it_multiplies(seed, n_ro
 
 
 @torch.no_grad()
-def test_layers_that_read_the_same_input_are_one_product():
+def test_layers_with_the_same_input_are_one_product():
     x, linears = torch.randn(5, 16), [some_linear(16, 8, seed) for seed in (1, 2, 3)]
 
     together = Int8Linear(linears)(x)
@@ -63,7 +63,7 @@ def test_layers_that_read_the_same_input_are_one_product():
 
 @torch.no_grad()
 @given(st.integers(0, 2**31), st.integers(1, 60))
-def test_a_row_gets_the_same_to_the_last_bit_whatever_stands_beside_it(seed, n_rows):
+def test_a_row_has_the_same_result_to_the_last_bit_in_every_batch(seed, n_rows):
     x, layer = (
         torch.randn(n_rows, 32, generator=torch.Generator().manual_seed(seed)),
         Int8Linear([some_linear(32, 16)]),
@@ -74,7 +74,7 @@ def test_a_row_gets_the_same_to_the_last_bit_whatever_stands_beside_it(seed, n_r
     assert torch.equal(whole, torch.cat([layer(row[None]) for row in x]))
 
 
-def test_a_row_of_zeros_and_weights_of_zeros_are_no_trouble():
+def test_zero_rows_and_zero_weights_give_zero():
     linear = some_linear(16, 8)
     linear.weight.data[3] = 0
 
@@ -84,7 +84,7 @@ def test_a_row_of_zeros_and_weights_of_zeros_are_no_trouble():
 
 
 @given(st.integers(0, 2**31))
-def test_weights_that_were_stored_in_eight_bits_are_rounded_no_second_time(seed):
+def test_weights_stored_as_int8_are_not_rounded_again(seed):
     weight = torch.randn(8, 32, generator=torch.Generator().manual_seed(seed))
     stored = rounded({"w": weight})
 
@@ -94,9 +94,9 @@ def test_weights_that_were_stored_in_eight_bits_are_rounded_no_second_time(seed)
     assert torch.allclose(scale[:, 0], stored["w.scale"], rtol=1e-6)
 
 
-def test_all_linear_layers_of_an_encoder_are_in_eight_bits_and_its_other_weights_shared():
+def test_all_linear_layers_of_an_encoder_are_int8_and_other_weights_are_shared():
     model = tiny_model()
-    model.encoder.widen = some_linear(16, 16)  # as an encoder with narrow embeddings has it
+    model.encoder.widen = some_linear(16, 16)  # as in an encoder with narrow embeddings
 
     found = int8_encoder(model.encoder)
 

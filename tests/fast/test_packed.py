@@ -1,4 +1,4 @@
-"""Flat arrays for an engine equal the padded tensors of a batch, and its trees come back as the parser's own do."""
+"""Flat arrays for the engine equal the padded tensors of a batch, and its trees equal those of the parser."""
 
 import numpy as np
 import pytest
@@ -33,8 +33,11 @@ def test_packing_loads_no_torch():
 
 
 @pytest.mark.parametrize("tokenizer", KINDS)
-def test_the_pieces_are_those_of_a_batch_without_its_padding_and_specials(tokenizer):
-    model, sentences = tiny_model(tokenizer=tokenizer, n_positions=512), sample(20)  # so that none has two windows
+def test_the_pieces_equal_those_of_a_batch_without_padding_and_special_pieces(tokenizer):
+    model, sentences = (
+        tiny_model(tokenizer=tokenizer, n_positions=512),
+        sample(20),
+    )  # so that no sentence has two windows
 
     found, inputs = packed(sentences, model), model.batch_of(sentences).inputs
 
@@ -46,7 +49,7 @@ def test_the_pieces_are_those_of_a_batch_without_its_padding_and_specials(tokeni
     assert found.pieces.dtype == found.counts.dtype == found.lengths.dtype == np.int32
 
 
-def test_the_tags_are_those_of_a_batch_and_are_left_out_where_none_are_read():
+def test_the_tags_equal_those_of_a_batch_and_are_left_out_if_not_read():
     sentences = sample(20)
 
     found, tags = packed(sentences).tags, MODEL.given_tags(sentences)
@@ -60,7 +63,7 @@ def test_the_tags_are_those_of_a_batch_and_are_left_out_where_none_are_read():
 
 
 @given(data=st.data())
-def test_initial_arcs_are_those_of_the_graphs_of_a_batch(data):
+def test_initial_arcs_equal_the_graphs_of_a_batch(data):
     sentences = data.draw(st.lists(st.sampled_from(sample(9)), min_size=1, max_size=3))
     labels = ("nsubj", "det", "nsubj:never", "dobj", "never-seen", BLANK)
     arcs = [Arcs(*data.draw(arcs_over(len(each), labels))) for each in sentences]
@@ -84,7 +87,7 @@ def untagged(sentence):
 
 
 @pytest.mark.parametrize("name", ["en_ewt-sample.conllu", "constructs.conllu", "penn.conllx", "german.conll09"])
-def test_filled_in_trees_and_tags_are_those_that_the_parser_gives(data, name):
+def test_filled_trees_and_tags_equal_those_of_the_parser(data, name):
     """Multiword tokens, empty nodes and enhanced arcs included; and formats without a column for UPOS."""
     sentences = [untagged(each) if number % 2 else each for number, each in enumerate(read_treebank(data / name))][:20]
     parser = Parser(MODEL, tags="predicted", device="cpu")

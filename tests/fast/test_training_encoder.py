@@ -1,4 +1,4 @@
-"""An activation that is computed again for the backward pass changes nothing but what is kept."""
+"""Recomputing the activation in the backward pass saves memory and changes no result."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def setting():
 
 
 def results(function, linear, x):
-    """The output and all gradients."""
+    """Return the output and all gradients."""
     output = function(x)
     generator = torch.Generator().manual_seed(2)
     share = torch.randn(output.shape, generator=generator).to(output.dtype)
@@ -27,7 +27,7 @@ def results(function, linear, x):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_output_and_gradients_are_those_of_the_two_one_after_the_other(activation, dtype):
+def test_output_and_gradients_equal_activation_followed_by_linear(activation, dtype):
     """In bfloat16 as under autocast, bit for bit: weights are rounded the same, and their gradients come in float32."""
     linear, x = setting()
 
@@ -40,7 +40,7 @@ def test_output_and_gradients_are_those_of_the_two_one_after_the_other(activatio
     assert [each.dtype for each in fast] == [dtype, torch.float32, torch.float32, torch.float32]
 
 
-def test_only_the_input_is_kept():
+def test_only_the_input_is_stored():
     linear, x = setting()
     kept = []
 

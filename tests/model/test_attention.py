@@ -40,7 +40,7 @@ every_way_to_read = pytest.mark.parametrize("settings", WAYS_TO_READ, ids=name_o
 
 
 def naive_attend(query, key, value, tables, settings, *, inputs=INPUTS, graphs=GRAPHS, kept=None):
-    """Eqs. 4 and 5 as they stand, for one query and one key at a time.
+    """Compute Eqs. 4 and 5 literally, for one query and one key at a time.
 
     `kept` is what dropout multiplies each weight by, [row, attn, query, key].
     """
@@ -81,7 +81,7 @@ def naive_attend(query, key, value, tables, settings, *, inputs=INPUTS, graphs=G
 
 
 def some_tensors(settings, inputs=INPUTS):
-    """Query, key and value of each piece, and the tables of a layer, all with gradients."""
+    """Return query, key and value of each piece, and the tables of a layer, all with gradients."""
     generator = torch.Generator().manual_seed(1)
     n_rows, n_pieces = inputs.pieces.shape
     shape = (n_rows, N_ATTENTION_HEADS, n_pieces, WIDTH)
@@ -98,7 +98,7 @@ def padding_bias(inputs=INPUTS):
 
 @every_way_to_read
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_attention_is_the_double_loop_of_equations_4_and_5_with_its_gradients(settings, dropout):
+def test_attention_and_gradients_equal_the_double_loop_of_equations_4_and_5(settings, dropout):
     vectors, tables = some_tensors(settings)
     wanted = [*vectors, *tables.parameters()]
     relations = relate(INPUTS, GRAPHS, len(LABELS), settings)
@@ -119,7 +119,7 @@ def test_attention_is_the_double_loop_of_equations_4_and_5_with_its_gradients(se
 
 @profile(max_examples=profile().max_examples // 4)
 @given(data=st.data())
-def test_attention_is_that_double_loop_for_any_sentences_and_graphs(data):
+def test_attention_equals_the_double_loop_for_any_sentences_and_graphs(data):
     settings = data.draw(st.sampled_from(WAYS_TO_READ))
     sentences = data.draw(sentences_in_pieces(max_sentences=2, max_words=3))
     arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
@@ -134,7 +134,7 @@ def test_attention_is_that_double_loop_for_any_sentences_and_graphs(data):
 
 
 @every_way_to_read
-def test_a_row_without_graph_is_attended_as_by_the_plain_encoder(settings):
+def test_a_row_without_a_graph_attends_as_in_the_plain_encoder(settings):
     vectors, tables = some_tensors(settings)
     relations = relate(INPUTS, GRAPHS, len(LABELS), settings)
 
@@ -145,7 +145,7 @@ def test_a_row_without_graph_is_attended_as_by_the_plain_encoder(settings):
     assert (with_graphs[0] - plain[0]).abs().max() > 0.1
 
 
-def test_a_bias_of_its_own_for_each_pair_of_pieces_is_added_to_the_scores():
+def test_a_bias_for_each_pair_of_pieces_is_added_to_the_scores():
     vectors, tables = some_tensors(RelationSettings())
     query, key, value = vectors
     relations = relate(INPUTS, GRAPHS, len(LABELS), RelationSettings())
@@ -155,13 +155,13 @@ def test_a_bias_of_its_own_for_each_pair_of_pieces_is_added_to_the_scores():
 
     attended = attend(zeros, key, value, bias=bias, relations=relations, tables=tables)
 
-    weights = bias.softmax(-1)  # a query of zeros leaves nothing else
+    weights = bias.softmax(-1)  # with a query of zeros, only the bias is left
     assert torch.allclose(attended[1], (weights @ value)[1], atol=1e-5)
     assert not torch.allclose(attended[0], (weights @ value)[0], atol=1e-5)
 
 
 @every_way_to_read
-def test_a_none_of_zero_takes_no_gradient_and_any_other_relation_in_use_does(settings):
+def test_a_zero_none_gets_no_gradient_and_every_other_relation_in_use_does(settings):
     vectors, tables = some_tensors(settings)
     relations = relate(INPUTS, GRAPHS, len(LABELS), settings)
 
@@ -180,7 +180,7 @@ LONG = [[[5 + word % 20] for word in range(N_PIECES - 3)]]
 
 
 def chain(n_words):
-    """Each word is the head of the next."""
+    """Return a graph in which each word is the head of the next."""
     heads = torch.arange(-1, n_words)[None]
     return Graphs(heads, (heads % 3).where(heads >= 0, UNSEEN))
 
@@ -198,7 +198,7 @@ def test_the_meter_sees_a_tensor_of_pieces_by_pieces_by_width():
 
 
 @every_way_to_read
-def test_attention_makes_no_tensor_of_pieces_by_pieces_by_width(settings):
+def test_attention_allocates_no_tensor_of_pieces_by_pieces_by_width(settings):
     shape = (1, 1, N_PIECES, WIDE)
     vectors = [torch.randn(shape, requires_grad=True) for _ in range(3)]
     tables = RelationTables(n_relations(len(LABELS), settings), WIDE, settings)
@@ -213,7 +213,7 @@ def test_attention_makes_no_tensor_of_pieces_by_pieces_by_width(settings):
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
-def test_an_encoder_that_reads_a_graph_makes_no_tensor_of_pieces_by_pieces_by_width(family):
+def test_an_encoder_with_a_graph_allocates_no_tensor_of_pieces_by_pieces_by_width(family):
     shape = replace(
         tiny_shape(30, family=family), width=WIDE, embedding_width=WIDE, inner_width=WIDE, n_attention_heads=1
     )

@@ -1,4 +1,4 @@
-"""What the network reads: pieces in windows, words, batches and graphs as tensors."""
+"""The inputs of the network: pieces in windows, words, batches and graphs as tensors."""
 
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -14,11 +14,11 @@ from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary
 from treefine.treebank.graph import Arcs
 
 VOCABULARY = Vocabulary(labels=LABELS, words=("dog", "the"), chars=tuple("deghot"))
-room_for_positions = st.sampled_from([4, 5, 8, 12, 19, 64])  # small ones cut a sentence into windows
+room_for_positions = st.sampled_from([4, 5, 8, 12, 19, 64])  # small values split a sentence into windows
 
 
 def assert_same(found, expected):
-    """All fields of two values are equal, their tensors by shape, type and content."""
+    """Check that all fields of two values are equal, tensors by shape, dtype and content."""
     assert type(found) is type(expected)
     for field in fields(expected):
         one, other = getattr(found, field.name), getattr(expected, field.name)
@@ -31,7 +31,7 @@ def assert_same(found, expected):
 
 
 def choices(sentences):
-    """Some of the sentences, in any order."""
+    """Draw some of the sentences, in any order."""
     return st.lists(st.integers(0, len(sentences) - 1), min_size=1, max_size=5)
 
 
@@ -51,7 +51,7 @@ def test_a_row_is_cls_root_the_pieces_and_sep():
 
 
 @given(sentences=sentences_in_pieces(max_words=20), n_positions=room_for_positions)
-def test_no_row_is_longer_than_the_positions_and_rows_agree_with_their_sentences(sentences, n_positions):
+def test_rows_fit_the_positions_and_belong_to_their_sentences(sentences, n_positions):
     inputs = inputs_of(sentences, n_positions)
 
     assert max(inputs.row_lengths) == inputs.pieces.shape[1] <= n_positions
@@ -87,7 +87,7 @@ def test_each_word_is_read_at_its_first_piece_in_a_row_of_its_sentence(sentences
                 assert inputs.pieces[row, piece] == sentence[word - 1][0]
 
 
-def test_of_a_word_with_very_many_pieces_the_first_ones_are_read():
+def test_only_the_first_pieces_of_a_very_long_word_are_read():
     inputs = inputs_of([[[7] * 100, [8]]], n_positions=23)
 
     assert inputs.words.tolist() == [[-1, 0, 1, 1, 1, 1, 1, 2, -1]]
@@ -112,12 +112,12 @@ def test_selected_piece_inputs_are_those_of_the_selected_sentences(data):
 
     part = Batch.of(inputs_of(sentences, n_positions), lengths).select(chosen)
 
-    anew = inputs_of([sentences[number] for number in chosen], n_positions)
-    assert_same(part, Batch.of(anew, [lengths[number] for number in chosen]))
+    rebuilt = inputs_of([sentences[number] for number in chosen], n_positions)
+    assert_same(part, Batch.of(rebuilt, [lengths[number] for number in chosen]))
 
 
 @given(sentences=sentences_in_pieces(), rows_at_once=st.one_of(st.none(), st.integers(1, 5)))
-def test_chunks_hold_all_rows_in_order_and_no_more_than_asked_for(sentences, rows_at_once):
+def test_chunks_contain_all_rows_in_order_and_have_at_most_the_given_size(sentences, rows_at_once):
     inputs = inputs_of(sentences, n_positions=16)
 
     chunks = list(inputs.row_chunks(rows_at_once))
@@ -140,7 +140,7 @@ def test_root_is_word_0_and_has_one_unknown_character():
 
 
 @given(words=st.lists(st.text(), max_size=5))
-def test_every_word_has_a_character_at_least_and_padding_only_at_the_end(words):
+def test_every_word_has_a_character_and_padding_only_at_the_end(words):
     inputs = WordInputs.of([words], VOCABULARY, most_chars=8)
 
     is_char = inputs.chars != 0
@@ -157,8 +157,8 @@ def test_selected_word_inputs_are_those_of_the_selected_sentences(data):
 
     part = Batch.of(WordInputs.of(sentences, VOCABULARY), lengths).select(chosen)
 
-    anew = WordInputs.of([sentences[number] for number in chosen], VOCABULARY)
-    assert_same(part, Batch.of(anew, [lengths[number] for number in chosen]))
+    rebuilt = WordInputs.of([sentences[number] for number in chosen], VOCABULARY)
+    assert_same(part, Batch.of(rebuilt, [lengths[number] for number in chosen]))
 
 
 # Batches
@@ -188,7 +188,7 @@ def test_a_batch_moves_to_a_device_with_all_its_tensors(inputs):
 # Graphs
 
 
-def test_a_graph_holds_heads_and_labels_by_id_and_padding_has_neither():
+def test_a_graph_has_heads_and_label_ids_and_padding_has_neither():
     arcs = [Arcs((2, 0), ("nsubj:pass", "root")), Arcs((0,), ("never-seen",)), Arcs((), ())]
 
     graphs = Graphs.of(arcs, VOCABULARY)
@@ -219,7 +219,7 @@ def test_selected_graphs_are_those_of_the_selected_sentences(data):
 
 
 @given(data=st.data())
-def test_graphs_are_the_same_where_all_heads_and_labels_are(data):
+def test_graphs_are_equal_if_all_heads_and_labels_are(data):
     lengths = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     one = [Arcs(*data.draw(arcs_over(length, labels=LABELS))) for length in lengths]
     other = [Arcs(*data.draw(arcs_over(length, labels=LABELS))) for length in lengths]
@@ -242,7 +242,7 @@ def test_graphs_move_to_a_device():
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_the_places_of_words_leave_padding_out(lengths):
+def test_the_places_of_words_skip_padding(lengths):
     batch = Batch.of(WordInputs.of([["a"] * length for length in lengths], Vocabulary(labels=LABELS)), lengths)
 
     places = batch.word_places
@@ -256,29 +256,29 @@ def test_the_places_of_words_leave_padding_out(lengths):
 
 @st.composite
 def words_and_room(draw):
-    """The number of pieces of each word, and a room into which each of them fits."""
+    """Draw the number of pieces of each word, and a window size that fits each of them."""
     n_pieces = draw(st.lists(st.integers(1, 6), max_size=40))
     room = draw(st.integers(max(n_pieces, default=1), 60))
     return n_pieces, room
 
 
 @given(words_and_room())
-def test_windows_hold_every_word_and_overlap_by_half_but_for_the_words_at_their_edges(case):
+def test_windows_contain_every_word_and_overlap_by_half_up_to_the_words_at_their_edges(case):
     n_pieces, room = case
 
     cut = windows(n_pieces, room)
 
     assert {word for window in cut for word in window} == set(range(len(n_pieces)))
     assert all(sum(n_pieces[word] for word in window) <= room for window in cut)
-    assert (cut == [range(len(n_pieces))]) == (sum(n_pieces) <= room)  # one that fits is not cut
+    assert (cut == [range(len(n_pieces))]) == (sum(n_pieces) <= room)  # a sentence that fits is not split
     for one, other in pairwise(cut):
         shared = sum(n_pieces[word] for word in range(other.start, one.stop))
         assert shared > room - room // 2 - 2 * max(n_pieces)
-    assert cut[-1].start == 0 or sum(n_pieces[cut[-1].start - 1 :]) > room  # the last is as full as the others
+    assert cut[-1].start == 0 or sum(n_pieces[cut[-1].start - 1 :]) > room  # the last window is as full as the others
 
 
 @given(words_and_room())
-def test_windows_go_forward_and_none_lies_within_another_if_no_word_fills_half_of_one(case):
+def test_windows_move_forward_and_no_window_contains_another_if_words_are_short(case):
     n_pieces, room = case
     assume(max(n_pieces, default=1) <= max(1, room // 2))
 
@@ -287,21 +287,21 @@ def test_windows_go_forward_and_none_lies_within_another_if_no_word_fills_half_o
     assert all(one.start < other.start and one.stop < other.stop for one, other in pairwise(cut))
 
 
-def test_windows_of_one_piece_a_word_share_half_a_window():
+def test_windows_over_words_of_one_piece_overlap_by_half():
     assert windows([1] * 10, 4) == [range(0, 4), range(2, 6), range(4, 8), range(6, 10)]
     assert windows([], 1) == [range(0)]
     assert windows([1], 1) == [range(1)]
 
 
 def naive_distance(n_pieces, window, word):
-    """Pieces between a word and the nearer edge of a window; an edge of the sentence itself is no edge."""
+    """Count the pieces between a word and the nearer edge of a window; the ends of the sentence do not count."""
     left = sum(n_pieces[window.start : word]) if window.start > 0 else float("inf")
     right = sum(n_pieces[word + 1 : window.stop]) if window.stop < len(n_pieces) else float("inf")
     return min(left, right)
 
 
 @given(words_and_room())
-def test_the_owner_of_a_word_is_the_window_in_which_it_stands_farthest_from_a_cut(case):
+def test_a_word_is_read_from_the_window_in_which_it_is_farthest_from_a_cut(case):
     n_pieces, room = case
     cut = windows(n_pieces, room)
 
@@ -315,7 +315,7 @@ def test_the_owner_of_a_word_is_the_window_in_which_it_stands_farthest_from_a_cu
     assert found == sorted(found)
 
 
-def test_five_thousand_words_have_some_twenty_windows():
+def test_five_thousand_words_have_about_twenty_windows():
     n_pieces = [1 + word % 3 for word in range(5000)]
 
     cut = windows(n_pieces, 509)

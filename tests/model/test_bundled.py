@@ -1,4 +1,4 @@
-"""The English parser of the package, as a newcomer meets it."""
+"""The bundled English parser, as a new user sees it."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def nlp():
     return treefine.load("en", device="cpu")
 
 
-def test_english_is_bundled_and_says_what_it_is():
+def test_english_is_bundled_with_a_description():
     known = about(bundled_models()["en"])
 
     assert (known.language, known.licence) == ("English", "CC BY-SA 4.0")
@@ -52,7 +52,7 @@ def test_plain_sentences_get_the_tree_a_person_would_draw(nlp, text, heads, labe
     assert [each.graph for each in parse.pictures(steps=True)] == list(parse.steps)  # the tree is not drawn twice
 
 
-def test_a_text_is_cut_where_a_person_would_cut_it(nlp):
+def test_a_text_is_segmented_as_a_person_would_do(nlp):
     parses = nlp("Mr. Smith paid $3.50 for it. He can't complain, can he? See you there!")
 
     assert [parse.forms for parse in parses] == [
@@ -88,10 +88,10 @@ def test_odd_text_gets_trees_and_loses_no_character(nlp, text):
 
 
 @pytest.mark.parametrize("text", ["", "  \n\n\t "])
-def test_no_word_is_no_sentence(nlp, text):
+def test_a_text_without_words_has_no_sentence(nlp, text):
     assert nlp(text) == []
 
 
-def test_a_name_that_is_none_is_answered_with_those_that_are():
+def test_an_unknown_name_is_an_error_that_lists_the_bundled_models():
     with pytest.raises(ModelError, match=r"There is no model 'english'. Choose a bundled one \(en\)"):
         find_model("english")

@@ -13,7 +13,7 @@ from treefine.treebank.sentence import Sentence
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "electra", "mpnet"])
 @pytest.mark.parametrize("n_frequent", [None, 20])
-def test_a_new_model_is_made_of_a_pretrained_encoder_and_a_treebank(tmp_path, family, n_frequent):
+def test_a_new_model_combines_a_pretrained_encoder_and_a_treebank(tmp_path, family, n_frequent):
     write_encoder(tmp_path / "encoder", family)
 
     model = create_parser_model(tmp_path / "encoder", sample(), n_frequent=n_frequent)
@@ -25,7 +25,7 @@ def test_a_new_model_is_made_of_a_pretrained_encoder_and_a_treebank(tmp_path, fa
     assert "acl:relcl" in model.vocabulary.labels
 
 
-def test_the_same_seed_makes_the_same_model_and_leaves_the_callers_random_numbers_alone(tmp_path):
+def test_the_same_seed_gives_the_same_model_and_does_not_change_the_callers_random_state(tmp_path):
     write_encoder(tmp_path / "encoder", "bert")
     torch.manual_seed(5)
     expected = torch.rand(1)
@@ -39,7 +39,7 @@ def test_the_same_seed_makes_the_same_model_and_leaves_the_callers_random_number
     assert all(torch.equal(third[name], fourth[name]) for name in third)
 
 
-def test_a_cut_word_table_scores_the_words_of_the_treebank_as_before(tmp_path):
+def test_a_smaller_vocabulary_gives_the_treebanks_words_the_same_scores(tmp_path):
     write_encoder(tmp_path / "encoder", "xlm-roberta")
     whole = create_parser_model(tmp_path / "encoder", sample(20))
 

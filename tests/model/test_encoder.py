@@ -1,4 +1,4 @@
-"""The transformer of the reference library, with tags, dropout and a graph that it can read."""
+"""The encoder, compared with the reference library; tags, dropout and graphs."""
 
 from dataclasses import replace
 from functools import cache
@@ -33,7 +33,7 @@ def embedded(encoder, inputs, tags=None):
 
 
 def encoder_in(folder, **options):
-    """The encoder of a folder, ROOT's vector being that of the mask piece."""
+    """Return the encoder of a folder, with the vector of the mask piece for ROOT."""
     shape, weights = load_encoder(folder)
     encoder = TransformerEncoder(shape, RelationSettings(), n_labels=len(LABELS), **options).eval()
     fill(encoder, weights, path=str(folder))
@@ -43,7 +43,7 @@ def encoder_in(folder, **options):
 
 @cache
 def both(family):
-    """Our encoder and the reference library's, with the same weights, and the pieces that stand for no word."""
+    """Return our encoder and the reference library's, with the same weights, and the special pieces."""
     with TemporaryDirectory() as name:
         reference = write_encoder(Path(name), family)
         return encoder_in(Path(name), n_tags=(3,)), reference, Subwords(TOKENIZERS[family]())
@@ -57,7 +57,7 @@ def inputs_for(subwords, sentences, n_positions):
 
 @torch.no_grad()
 def assert_equal_vectors(ours, reference, subwords, sentences):
-    """The vectors of all pieces, and of the words, are the reference library's."""
+    """Check that the vectors of all pieces and words equal those of the reference library."""
     inputs = inputs_for(subwords, sentences, ours.settings.n_positions)
     ids = inputs.pieces.clone()
     ids[:, ROOT_PIECE] = subwords.mask_id
@@ -82,16 +82,16 @@ def assert_equal_vectors(ours, reference, subwords, sentences):
 @every_family
 @profile(max_examples=profile().max_examples // 4)
 @given(sentences=st.lists(st.lists(words_in_pieces(), max_size=8), min_size=1, max_size=3))
-def test_without_graph_and_tags_the_vectors_are_the_reference_librarys(family, sentences):
+def test_without_graph_and_tags_the_vectors_equal_the_reference_library(family, sentences):
     ours, reference, subwords = both(family)
 
     assert_equal_vectors(ours, reference, subwords, sentences)
 
 
 @every_family
-def test_the_first_and_the_last_position_are_those_of_the_reference_library(family):
+def test_the_first_and_last_positions_equal_the_reference_library(family):
     ours, reference, subwords = both(family)
-    n_positions = 66 if family in ("bert", "electra") else 64  # RoBERTa and MPNet leave out two
+    n_positions = 66 if family in ("bert", "electra") else 64  # RoBERTa and MPNet reserve two
 
     sentences = [[[5 + word % 20] for word in range(n_positions - 3)], [[7]]]
 
@@ -101,7 +101,7 @@ def test_the_first_and_the_last_position_are_those_of_the_reference_library(fami
 
 
 @pytest.mark.parametrize("n_words", [150, 400])
-def test_mpnets_bias_is_the_reference_librarys_at_any_distance(n_words, tmp_path):
+def test_mpnets_bias_equals_the_reference_library_at_any_distance(n_words, tmp_path):
     config = transformers.MPNetConfig(
         vocab_size=30,
         hidden_size=16,
@@ -132,7 +132,7 @@ def test_embeddings_as_wide_as_the_layers_are_not_widened():
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"])
-def test_activations_are_the_reference_librarys(activation, tmp_path):
+def test_activations_equal_the_reference_library(activation, tmp_path):
     config = transformers.BertConfig(
         vocab_size=200,
         hidden_size=16,
@@ -156,7 +156,7 @@ def test_activations_are_the_reference_librarys(activation, tmp_path):
 # Tags and specials
 
 
-def test_tag_0_has_the_zero_vector_and_the_others_vectors_of_their_own():
+def test_tag_0_has_the_zero_vector_and_other_tags_have_learned_vectors():
     table = TagEmbedding(3, 4)
 
     vectors = table(torch.tensor([[0, 1], [2, 3]]))
@@ -173,7 +173,7 @@ def test_a_treebank_without_tags_has_the_zero_vector_for_every_word():
 def test_every_piece_of_a_word_has_the_vector_of_its_tag_and_specials_have_none():
     ours, _, subwords = both("bert")
     inputs = inputs_for(subwords, [[[7, 8], [9]], [[10]]], 66)
-    tags = torch.tensor([[[3], [2], [3]], [[3], [1], [0]]])  # a tagger says something of ROOT, too
+    tags = torch.tensor([[[3], [2], [3]], [[3], [1], [0]]])  # a tagger also tags ROOT
     plain = embedded(ours, inputs)
 
     tagged = embedded(ours, inputs, tags)
@@ -234,7 +234,7 @@ def test_half_of_the_embedded_values_are_dropped_at_a_rate_of_a_half():
 
 
 @torch.no_grad()
-def test_a_layer_drops_out_what_it_adds_after_attention_and_after_the_feed_forward_network():
+def test_a_layer_applies_dropout_after_attention_and_after_the_feed_forward_network():
     layer = encoder_that_drops(dropout=0.5).layers[0]
     x, attend = torch.randn(2, 5, 16), PaddedAttention(torch.zeros(2, 1, 1, 5), None)
 

@@ -1,4 +1,4 @@
-"""Model folders: saved, moved, loaded; and what happens to one that is damaged."""
+"""Model folders: saving, moving and loading them, and errors in damaged ones."""
 
 import json
 import os
@@ -37,20 +37,20 @@ KINDS = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A saved model in the working folder."""
+    """Save a model in the working folder."""
     monkeypatch.chdir(tmp_path)
     Parser(tiny_model(), device="cpu").save("model")
     return Path("model")
 
 
-def refused(folder="model"):
+def load_error(folder="model"):
     with pytest.raises(TreefineError) as error:
         Parser.from_pretrained(folder, device="cpu")
     return str(error.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_that_was_moved_gives_the_same_trees(kind, tmp_path):
+def test_a_moved_folder_gives_the_same_trees(kind, tmp_path):
     parser = Parser(KINDS[kind](), device="cpu")
     parser.save(tmp_path / "here" / "model")
     shutil.move(tmp_path / "here", tmp_path / "there")
@@ -62,7 +62,7 @@ def test_a_folder_that_was_moved_gives_the_same_trees(kind, tmp_path):
     assert loaded.parse(sample(10)) == parser.parse(sample(10))
 
 
-def test_a_folder_holds_these_files(folder):
+def test_a_folder_contains_these_files(folder):
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",
         "config.json",
@@ -73,7 +73,7 @@ def test_a_folder_holds_these_files(folder):
     ]
 
 
-def test_whoever_may_read_one_file_of_a_folder_may_read_all(folder):
+def test_all_files_of_a_folder_have_the_same_permissions(folder):
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
 
 
@@ -82,14 +82,14 @@ def test_whoever_may_read_one_file_of_a_folder_may_read_all(folder):
     [(torch.float16, {torch.float16}, 1e-3), (torch.int8, {torch.int8, torch.float16, torch.float32}, 1e-2)],
     ids=["float16", "int8"],
 )
-def test_fewer_bits_make_the_weights_smaller_and_hardly_move_them(tmp_path, dtype, dtypes, within):
+def test_fewer_bits_make_the_files_smaller_and_hardly_change_the_weights(tmp_path, dtype, dtypes, within):
     parser = Parser(tiny_model(), device="cpu")
     parser.save(tmp_path / "whole")
 
     parser.save(tmp_path / "rounded", dtype=dtype)
 
     sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("rounded", "whole")]
-    assert sizes[0] < 0.6 * sizes[1]  # of int8 a quarter, where rows are longer than in this model
+    assert sizes[0] < 0.6 * sizes[1]  # int8 takes a quarter if rows are longer than in this model
     loaded = Parser.from_pretrained(tmp_path / "rounded", device="cpu").model.state_dict()
     for name, weight in parser.model.state_dict().items():
         assert loaded[name].dtype == torch.float32
@@ -98,7 +98,7 @@ def test_fewer_bits_make_the_weights_smaller_and_hardly_move_them(tmp_path, dtyp
     assert {each.dtype for each in weights} == dtypes
 
 
-def test_a_rounded_weight_without_its_scale_is_refused_by_name(tmp_path):
+def test_an_int8_weight_without_its_scale_is_an_error_that_names_it(tmp_path):
     Parser(tiny_model(), device="cpu").save(tmp_path / "model", dtype=torch.int8)
     path = tmp_path / "model" / "model.safetensors"
     weights = load_file(path)
@@ -109,7 +109,7 @@ def test_a_rounded_weight_without_its_scale_is_refused_by_name(tmp_path):
         Parser.from_pretrained(tmp_path / "model", device="cpu")
 
 
-def test_weights_are_saved_as_numbers_that_can_hold_them(tmp_path):
+def test_weights_must_be_finite_in_the_saved_dtype(tmp_path):
     parser = Parser(tiny_model(), device="cpu")
     with pytest.raises(
         ModelError, match=r"Weights cannot be saved as torch.int16. Choose torch.float32, float16 or int8."
@@ -140,7 +140,7 @@ def test_an_initial_parser_is_saved_inside_the_folder(tmp_path):
     assert alone.parse(sample(5)) == Parser(tiny_model(), device="cpu").parse(sample(5))
 
 
-def test_the_model_card_says_what_the_model_is_and_what_the_notes_say(tmp_path):
+def test_the_model_card_describes_the_model_and_contains_the_notes(tmp_path):
     Parser(tiny_model(tags=TagSettings("predicted", ("upos", "xpos"))), device="cpu").save(
         tmp_path / "model", notes="Trained on nothing."
     )
@@ -153,7 +153,7 @@ def test_the_model_card_says_what_the_model_is_and_what_the_notes_say(tmp_path):
     assert card.endswith("\nTrained on nothing.\n")
 
 
-def test_a_saved_model_takes_the_place_of_an_older_one(folder):
+def test_a_saved_model_replaces_an_older_one(folder):
     Parser(tiny_biaffine(), device="cpu").save(folder)
 
     assert not (folder / "tokenizer.json").exists()
@@ -164,15 +164,19 @@ def test_a_saved_model_takes_the_place_of_an_older_one(folder):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("config.json", '{"name": "app"}', "The folder contains files that do not belong to a model. Choose another folder."),
+        (
+            "config.json",
+            '{"name": "app"}',
+            "The folder contains files that do not belong to a model. Choose another folder.",
+        ),
         ("config.json", "torn", "The file is damaged: it is not JSON."),
         ("notes.txt", "mine", "The folder contains files that do not belong to a model. Choose another folder."),
     ],
 )
-@pytest.mark.parametrize("beside", ["a model", "nothing"])
-def test_a_folder_with_anything_that_is_not_a_models_is_kept(tmp_path, name, text, message, beside):
+@pytest.mark.parametrize("other_files", ["a model", "nothing"])
+def test_a_folder_with_other_files_is_not_replaced(tmp_path, name, text, message, other_files):
     (tmp_path / "thesis").mkdir()
-    if beside == "a model":
+    if other_files == "a model":
         Parser(tiny_model(), device="cpu").save(tmp_path / "thesis")
     (tmp_path / "thesis" / name).write_text(text)
     before = {path: path.read_bytes() for path in (tmp_path / "thesis").iterdir()}
@@ -183,7 +187,7 @@ def test_a_folder_with_anything_that_is_not_a_models_is_kept(tmp_path, name, tex
     assert {path: path.read_bytes() for path in (tmp_path / "thesis").iterdir()} == before
 
 
-def test_the_folder_of_an_encoder_is_kept(tmp_path):
+def test_the_folder_of_an_encoder_is_not_replaced(tmp_path):
     write_encoder(tmp_path / "encoder", "bert")
 
     with pytest.raises(ModelError, match="The folder contains files that do not belong to a model."):
@@ -192,7 +196,7 @@ def test_the_folder_of_an_encoder_is_kept(tmp_path):
     assert (tmp_path / "encoder" / "model.safetensors").exists()
 
 
-def test_a_link_is_followed_to_the_folder_it_names(folder):
+def test_saving_to_a_link_replaces_the_folder_it_points_to(folder):
     Path("link").symlink_to("model")
 
     Parser(tiny_biaffine(), device="cpu").save("link")
@@ -201,14 +205,14 @@ def test_a_link_is_followed_to_the_folder_it_names(folder):
     assert Parser.from_pretrained("model", device="cpu").model.subwords is None
 
 
-def test_a_place_that_cannot_be_written_is_told(folder):
+def test_a_folder_that_cannot_be_written_is_an_error(folder):
     Path("file").touch()
 
     with pytest.raises(ModelError, match="The model could not be saved: "):
         Parser(tiny_model(), device="cpu").save("file/model")
 
 
-def test_a_save_that_fails_leaves_the_older_model(folder, monkeypatch):
+def test_a_failed_save_keeps_the_older_model(folder, monkeypatch):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     monkeypatch.setattr(pretrained, "model_card", lambda *_: 1 / 0)
 
@@ -241,29 +245,29 @@ NO_NUMBERS = "The weights do not fit the model; not finite numbers: encoder.root
         (lambda weights: weights.update({"encoder.root": weights["encoder.root"].to(torch.int64)}), NO_NUMBERS),
     ],
 )
-def test_weights_that_do_not_fit_are_refused_by_name(folder, change, message):
+def test_weights_that_do_not_fit_are_an_error_that_names_them(folder, change, message):
     weights = load_file(folder / "model.safetensors")
     change(weights)
     save_file(weights, folder / "model.safetensors")
 
-    assert_told(refused(), f"model/model.safetensors: {message}")
+    assert_told(load_error(), f"model/model.safetensors: {message}")
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "model.safetensors", "tokenizer.json"])
-def test_a_file_that_is_not_there_is_named(folder, name):
+def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
 
-    assert name in refused()
+    assert name in load_error()
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "model.safetensors", "tokenizer.json"])
 @pytest.mark.parametrize("damage", ["cut", "empty", "binary", "list"])
-def test_a_file_that_is_damaged_is_named(folder, name, damage):
+def test_a_damaged_file_is_named(folder, name, damage):
     whole = (folder / name).read_bytes()
     damaged = {"cut": whole[: len(whole) // 2], "empty": b"", "binary": bytes(range(256)), "list": b"[1, 2]"}
     (folder / name).write_bytes(damaged[damage])
 
-    message = refused()
+    message = load_error()
 
     assert message.startswith(f"model/{name}:")
     assert "\n" not in message
@@ -299,10 +303,10 @@ def change_json(path, **values):
         ),
     ],
 )
-def test_settings_and_names_that_cannot_be_are_told(folder, name, changes, message):
+def test_invalid_settings_and_names_are_errors(folder, name, changes, message):
     change_json(folder / name, **changes)
 
-    assert_told(refused(), message)
+    assert_told(load_error(), message)
 
 
 @pytest.mark.parametrize(
@@ -316,34 +320,36 @@ def test_settings_and_names_that_cannot_be_are_told(folder, name, changes, messa
         ({"n_pieces": 10}, "model: The tokenizer has 205 pieces, but the model has 10."),
     ],
 )
-def test_sizes_that_cannot_be_are_refused_at_once(folder, change, fault):
+def test_impossible_sizes_are_errors_before_memory_is_allocated(folder, change, fault):
     config = json.loads((folder / "config.json").read_text())
     change_json(folder / "config.json", encoder=config["encoder"] | change)
 
-    assert fault in refused()
+    assert fault in load_error()
 
 
-def test_a_deep_tokenizer_config_is_refused(folder):
+def test_a_deeply_nested_tokenizer_config_is_an_error(folder):
     (folder / "tokenizer_config.json").write_text("[" * 100_000)
 
-    assert refused().startswith("model/tokenizer_config.json: The file is damaged: it is not JSON.")
+    assert load_error().startswith("model/tokenizer_config.json: The file is damaged: it is not JSON.")
 
 
-def test_the_folder_of_an_encoder_is_no_parser(tmp_path):
+def test_the_folder_of_an_encoder_is_not_a_parser(tmp_path):
     write_encoder(tmp_path / "encoder", "bert")
 
-    assert "This is not the config of a treefine model. If this is a pretrained encoder," in refused(tmp_path / "encoder")
+    assert "This is not the config of a treefine model. If this is a pretrained encoder," in load_error(
+        tmp_path / "encoder"
+    )
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c", ""])
-def test_a_path_that_is_not_there_is_told_without_asking_the_hub(name, monkeypatch):
+def test_a_missing_path_is_an_error_without_asking_the_hub(name, monkeypatch):
     monkeypatch.setattr(socket, "socket", None)
 
-    assert "There is no such model folder." in refused(name)
+    assert "There is no such model folder." in load_error(name)
 
 
-def test_a_local_folder_touches_no_network_and_loads_neither_a_hub_nor_a_compiler(folder):
-    """Torch's compiler would be a second of start-up."""
+def test_loading_a_local_folder_imports_no_hub_client_and_no_compiler(folder):
+    """Importing torch's compiler would take a second."""
     code = (
         "import socket, sys\nsocket.socket.connect = socket.create_connection = None\n"
         "from treefine import Parser\nParser.from_pretrained('model', device='cpu').parse(['A', 'dog'])\n"
@@ -355,7 +361,7 @@ def test_a_local_folder_touches_no_network_and_loads_neither_a_hub_nor_a_compile
     assert not {"huggingface_hub", "torch._dynamo", "sympy"} & set(done.stdout.split())
 
 
-def test_a_hub_that_cannot_be_reached_is_told_in_one_line(tmp_path):
+def test_an_unreachable_hub_is_a_one_line_error(tmp_path):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -370,7 +376,7 @@ def test_a_hub_that_cannot_be_reached_is_told_in_one_line(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_model_on_the_hub_is_fetched_by_its_name(folder, monkeypatch):
+def test_a_model_on_the_hub_is_downloaded_by_name(folder, monkeypatch):
     import huggingface_hub
 
     Parser(tiny_model(), initial=Parser(tiny_biaffine(), device="cpu"), device="cpu").save(folder)
@@ -378,7 +384,7 @@ def test_a_model_on_the_hub_is_fetched_by_its_name(folder, monkeypatch):
 
     def download(name, *, allow_patterns):
         asked.append(name)
-        for path in folder.rglob("*"):  # all of it is fetched
+        for path in folder.rglob("*"):  # all files are downloaded
             assert path.is_dir() or any(fnmatch(str(path.relative_to(folder)), each) for each in allow_patterns)
         return str(folder)
 
@@ -391,7 +397,7 @@ def test_a_model_on_the_hub_is_fetched_by_its_name(folder, monkeypatch):
     assert parser.parse(["A", "dog"]).graph.is_tree
 
 
-def test_a_name_that_no_model_has_is_told(monkeypatch):
+def test_an_unknown_model_name_is_an_error(monkeypatch):
     import huggingface_hub
     from huggingface_hub.errors import HFValidationError
 
@@ -400,7 +406,7 @@ def test_a_name_that_no_model_has_is_told(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
 
-    assert refused("no one/has this") == (
+    assert load_error("no one/has this") == (
         "There is no folder 'no one/has this' and no such model on the hub. "
         "Give the path of a folder, or OWNER/NAME of a model on the hub."
     )
@@ -426,7 +432,7 @@ def test_a_model_is_pushed_to_the_hub_as_a_folder(monkeypatch, tmp_path):
     assert Parser.from_pretrained(tmp_path / "uploaded", device="cpu").parse(sample(3)) == parser.parse(sample(3))
 
 
-def test_a_push_that_fails_is_told(monkeypatch):
+def test_a_failed_push_is_an_error(monkeypatch):
     import huggingface_hub
 
     class Api:
@@ -439,17 +445,17 @@ def test_a_push_that_fails_is_told(monkeypatch):
         Parser(tiny_model(), device="cpu").push_to_hub("owner/model")
 
 
-def test_a_parser_that_only_tags_beside_its_trees_says_so_on_its_card():
+def test_the_card_says_that_a_parser_tags_along_with_its_trees():
     model = tiny_model(relations=RelationSettings(graph="none"), tags=TagSettings("predicted"))
 
     assert "predicts UPOS tags along with its trees." in model_card(model)
 
 
-# Weights stored in eight bits, and networks without numbers
+# Weights stored as int8, and modules without memory
 
 
 @given(st.integers(0, 2**31), st.floats(1e-6, 1e3), st.sampled_from([(5, 32), (3, 40), (2, 3, 33)]))
-def test_each_number_comes_back_within_half_a_step_of_its_row(seed, size, shape):
+def test_int8_rounds_each_number_by_at_most_half_a_step(seed, size, shape):
     weight = size * torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
     stored = rounded({"w": weight})
@@ -460,7 +466,7 @@ def test_each_number_comes_back_within_half_a_step_of_its_row(seed, size, shape)
     assert ((back - weight).abs() <= step * 0.5001).all()
 
 
-def test_a_row_of_zeros_stays_one():
+def test_a_row_of_zeros_stays_zero():
     weight = torch.zeros(2, 64)
     weight[1] = 1.0
 
@@ -476,8 +482,8 @@ def test_vectors_and_narrow_rows_are_stored_as_float16():
     assert all(torch.equal(restored(stored)[name], weights[name].half().float()) for name in weights)
 
 
-def test_what_was_never_rounded_is_left_as_it_is():
-    """Also a weight whose own name ends like a scale's, and one that has lost its scale: the loader refuses that."""
+def test_weights_that_are_not_int8_are_unchanged():
+    """Also a weight whose name ends like a scale, and one without its scale, which the loader rejects."""
     weights = {"norm.scale": torch.ones(3), "w": torch.ones((2, 64), dtype=torch.int8), "ids": torch.ones(2).long()}
 
     found = restored(weights)
@@ -486,14 +492,14 @@ def test_what_was_never_rounded_is_left_as_it_is():
     assert found["w"].dtype == torch.int8
 
 
-def test_a_scale_that_is_no_number_is_not_believed():
+def test_a_scale_that_is_not_a_float_is_ignored():
     stored = rounded({"w": torch.randn(3, 40)})
     stored["w.scale"] = stored["w.scale"].to(torch.int8)
 
     assert restored(stored)["w"].dtype == torch.int8
 
 
-def test_weights_have_a_shape_and_no_memory_and_outside_all_is_as_before():
+def test_unfilled_modules_have_shapes_but_no_memory():
     with unfilled():
         made = nn.Sequential(nn.Embedding(1000, 8), nn.LSTM(8, 4), nn.Linear(4, 2))
         nn.init.normal_(made[2].weight)

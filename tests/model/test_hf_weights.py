@@ -1,4 +1,4 @@
-"""Pretrained encoders in folders of the reference library: what is read, and what is refused."""
+"""Load pretrained encoders from folders of the reference library, and report faulty ones."""
 
 import json
 
@@ -25,7 +25,7 @@ def write_config(folder, **changes):
     (folder / "config.json").write_text(json.dumps(read_config(folder) | changes))
 
 
-# What folders look like
+# Layouts of folders
 
 
 def assert_same_weights(found, expected):
@@ -47,7 +47,7 @@ def assert_same_weights(found, expected):
         ("mpnet", "AutoModelForMaskedLM"),
     ],
 )
-def test_an_encoder_that_was_saved_with_a_task_head_is_loaded_without_it(family, head, tmp_path):
+def test_an_encoder_saved_with_a_task_head_is_loaded_without_it(family, head, tmp_path):
     reference = write_encoder(tmp_path / "plain", family)
     whole = getattr(transformers, head).from_config(reference.config)
     missing, _ = whole.base_model.load_state_dict(reference.state_dict(), strict=False)
@@ -63,7 +63,7 @@ def test_an_encoder_that_was_saved_with_a_task_head_is_loaded_without_it(family,
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_weights_of_half_precision_are_read_as_single_precision(dtype, tmp_path):
+def test_half_precision_weights_are_read_as_float32(dtype, tmp_path):
     reference = write_encoder(tmp_path / "whole", "bert")
     _, whole = load_encoder(tmp_path / "whole")
     reference.to(dtype).save_pretrained(tmp_path / "half")
@@ -76,7 +76,7 @@ def test_weights_of_half_precision_are_read_as_single_precision(dtype, tmp_path)
     torch.testing.assert_close(half["positions.weight"], whole["positions.weight"], atol=1e-2, rtol=1e-2)
 
 
-def test_a_folder_in_several_shards_is_read_whole(tmp_path):
+def test_all_shards_of_a_folder_are_read(tmp_path):
     reference = write_encoder(tmp_path / "one", "roberta")
     reference.save_pretrained(tmp_path / "many", max_shard_size="5KB")
 
@@ -89,7 +89,7 @@ def test_a_folder_in_several_shards_is_read_whole(tmp_path):
     assert_same_weights(weights, expected)
 
 
-def test_the_settings_are_those_of_the_config_and_the_tables(tmp_path):
+def test_the_settings_come_from_the_config_and_the_tables(tmp_path):
     write_encoder(tmp_path, "electra")
     write_config(
         tmp_path, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3, layer_norm_eps=1e-5, hidden_act="relu"
@@ -114,7 +114,7 @@ def test_the_settings_are_those_of_the_config_and_the_tables(tmp_path):
     )
 
 
-def test_the_norms_of_older_folders_are_called_gamma_and_beta(tmp_path):
+def test_older_folders_name_their_norms_gamma_and_beta(tmp_path):
     write_encoder(tmp_path, "bert")
     _, expected = load_encoder(tmp_path)
     old = {
@@ -141,7 +141,7 @@ def test_the_token_types_become_part_of_the_positions(tmp_path):
 
 
 @pytest.mark.parametrize("pad_token_id", [0, 1, 4])
-def test_the_positions_of_roberta_start_behind_that_of_the_padding(pad_token_id, tmp_path):
+def test_the_positions_of_roberta_start_after_the_padding_id(pad_token_id, tmp_path):
     reference = write_encoder(tmp_path, "roberta")
     write_config(tmp_path, pad_token_id=pad_token_id)
 
@@ -172,7 +172,7 @@ def test_the_positions_of_mpnet_start_at_2_whatever_its_padding(tmp_path):
     torch.testing.assert_close(weights["positions.weight"], reference.embeddings.position_embeddings.weight.data[2:])
 
 
-# What is wrong with folders
+# Faulty folders
 
 NO_FILE = "There is no such file. Weights are read only from safetensors files"
 NO_JSON = "The file is damaged: it is not JSON. Copy or download it again."
@@ -190,7 +190,7 @@ def load_and_fill(folder):
 
 
 def error_of(folder):
-    """What loading and filling says, without the folder's name."""
+    """Return the error of loading and filling, without the folder's name."""
     with pytest.raises(TreefineError) as caught:
         load_and_fill(folder)
     return str(caught.value).replace(str(folder), "DIR")
@@ -232,12 +232,12 @@ def index_of(weight_map):
 
 
 def weights_of(damage):
-    """Change the bytes of the file of weights."""
+    """Change the bytes of the weight file."""
     return lambda folder: weights_in(folder).write_bytes(damage(weights_in(folder).read_bytes()))
 
 
 def weights_with(**changes):
-    """Change some weights, by their names with double underscores for dots; None leaves one out."""
+    """Change some weights by name, with double underscores for dots; None removes one."""
 
     def change(folder):
         new = {name.replace("__", "."): weight for name, weight in changes.items()}
@@ -330,7 +330,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("change", "message"), FAULTS, ids=[message[:60] for _, message in FAULTS])
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
-def test_what_is_wrong_with_a_folder_is_told_with_the_file_and_the_name(family, change, message, tmp_path):
+def test_a_faulty_folder_is_an_error_that_names_the_file_and_the_fault(family, change, message, tmp_path):
     write_encoder(tmp_path, family)
     change(tmp_path)
 
@@ -352,7 +352,7 @@ def test_what_is_wrong_with_a_folder_is_told_with_the_file_and_the_name(family, 
         ("roberta", {"pad_token_id": "1"}, "DIR/config.json: pad_token_id must be a whole number, not '1'."),
     ],
 )
-def test_a_config_that_does_not_belong_to_the_weights_is_told(family, changes, message, tmp_path):
+def test_a_config_that_does_not_fit_the_weights_is_an_error(family, changes, message, tmp_path):
     write_encoder(tmp_path, family)
     write_config(tmp_path, **changes)
 
@@ -361,7 +361,7 @@ def test_a_config_that_does_not_belong_to_the_weights_is_told(family, changes, m
 
 @pytest.mark.parametrize("shape", [(), (5,), (66, 15), (2, 3, 16)])
 @pytest.mark.parametrize("name", ["word_embeddings", "position_embeddings", "token_type_embeddings"])
-def test_a_table_of_another_shape_is_refused(name, shape, tmp_path):
+def test_a_table_with_a_wrong_shape_is_an_error(name, shape, tmp_path):
     write_encoder(tmp_path, "bert")
     weights_with(**{f"embeddings.{name}.weight": torch.zeros(shape)})(tmp_path)
 
@@ -371,7 +371,7 @@ def test_a_table_of_another_shape_is_refused(name, shape, tmp_path):
     assert f".weight is {' × '.join(map(str, shape)) or 'a number'}" in found
 
 
-def test_what_is_filled_may_have_a_root_tags_and_relations_of_its_own(tmp_path):
+def test_a_module_may_have_additional_parameters_for_root_tags_and_relations(tmp_path):
     write_encoder(tmp_path, "bert")
     shape, weights = load_encoder(tmp_path)
     encoder = TransformerEncoder(shape, RelationSettings(), n_labels=3, n_tags=(4,))
@@ -384,7 +384,7 @@ def test_what_is_filled_may_have_a_root_tags_and_relations_of_its_own(tmp_path):
     assert all(name == "root" or name.startswith("tags.") or ".relations." in name for name in own)
 
 
-def test_heads_for_other_tasks_are_left_out_where_there_is_no_prefix():
+def test_task_heads_are_left_out_if_names_have_no_prefix():
     pieces, positions = torch.zeros(3, 2), torch.zeros(4, 2)
     weights = {
         "embeddings.word_embeddings.weight": pieces,

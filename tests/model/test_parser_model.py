@@ -27,7 +27,7 @@ few_examples = profile(max_examples=profile().max_examples // 4)
 
 @cache
 def model_of(kind):
-    """One model of each kind, for tests that leave it alone."""
+    """Return a shared model of each kind, for tests that do not change it."""
     return {
         "bert": lambda: tiny_model(tags=BOTH_COLUMNS),
         "mpnet": lambda: tiny_model(family="mpnet", tags=BOTH_COLUMNS),
@@ -54,14 +54,14 @@ def without_heads(sentences):
 
 
 def assert_equal_scores(found, expected):
-    """Equal to the last bit."""
+    """Check that scores are equal to the last bit."""
     assert torch.equal(found.arcs, expected.arcs)
     heads = torch.zeros(found.arcs.shape[:2], dtype=torch.int64)
     assert torch.equal(found.labels(heads), expected.labels(heads))
 
 
 def assert_near(found, expected, row=slice(None), other_row=slice(None), n_words=None):
-    """Equal to 1e-5, for the first words of one row in each."""
+    """Check that scores are equal to 1e-5, for the first words of one row in each."""
     part = (row, slice(n_words), slice(n_words))
     torch.testing.assert_close(found.arcs[part], expected.arcs[other_row, :n_words, :n_words], atol=1e-5, rtol=1e-5)
     for name in ("label_dep", "label_head"):
@@ -78,7 +78,7 @@ def greatest_change(one, other):
 
 
 @pytest.mark.parametrize("settings", WAYS_TO_READ, ids=name_of)
-def test_no_graph_is_the_plain_encoder(settings):
+def test_without_a_graph_the_encoder_is_the_plain_one(settings):
     model = tiny_model(relations=settings)
     plain = tiny_model(relations=RelationSettings(graph="none"))
     weights = {name: each for name, each in model.state_dict().items() if ".relations." not in name}
@@ -99,7 +99,7 @@ def test_a_graph_changes_the_scores(settings):
     assert greatest_change(with_graph, scores_of(model, SENTENCES)) > 0.01
 
 
-def test_another_label_changes_the_scores_of_a_model_of_labelled_graphs_alone():
+def test_labels_change_the_scores_only_if_the_model_reads_labelled_graphs():
     for graph, changes in (("labelled", True), ("unlabelled", False)):
         model = tiny_model(relations=RelationSettings(graph=graph))
         one = gold(model, SENTENCES)
@@ -110,14 +110,14 @@ def test_another_label_changes_the_scores_of_a_model_of_labelled_graphs_alone():
         assert (change > 0.01) == changes
 
 
-def test_a_model_that_reads_no_graph_ignores_one():
+def test_a_model_that_reads_no_graph_ignores_graphs():
     for model in (tiny_model(relations=RelationSettings(graph="none")), tiny_biaffine()):
         assert not model.settings.reads_graph
         with_graph = scores_of(model, SENTENCES, gold(model, SENTENCES))
         assert_equal_scores(with_graph, scores_of(model, SENTENCES))
 
 
-def test_a_sentence_without_graph_among_others_is_scored_as_by_the_plain_encoder():
+def test_a_sentence_without_a_graph_is_scored_by_the_plain_encoder_in_any_batch():
     model = model_of("bert")
     arcs = [sentence.arcs for sentence in SENTENCES]
     arcs[3] = Arcs((None,) * len(SENTENCES[3]), ("_",) * len(SENTENCES[3]))
@@ -127,7 +127,7 @@ def test_a_sentence_without_graph_among_others_is_scored_as_by_the_plain_encoder
     assert_near(mixed, scores_of(model, SENTENCES), row=3, other_row=3)
 
 
-def test_one_arc_is_a_graph():
+def test_a_single_arc_is_a_graph():
     model, sentence = model_of("bert"), SENTENCES[0]
     arcs = Arcs((2, *(None,) * (len(sentence) - 1)), ("nsubj", *("_",) * (len(sentence) - 1)))
 
@@ -162,7 +162,7 @@ def test_each_column_of_tags_is_read(kind, column):
     assert change > 0.01
 
 
-def test_given_tags_are_ids_by_column_and_0_for_root_padding_blanks_and_tags_never_seen():
+def test_given_tags_are_ids_by_column_and_0_for_root_padding_blank_and_unknown_tags():
     model = model_of("bert")
     sentences = [
         Sentence.of_words(["a", "b", "c"], upos=["NOUN", "_", "NEW"], xpos=["_", "NN", "NEW"]),
@@ -197,7 +197,7 @@ def test_predicted_tags_have_a_score_for_each_tag_of_each_column(make):
     assert upos.shape == (len(SENTENCES), n_words, len(model.vocabulary.upos))
 
 
-def test_a_model_of_given_tags_predicts_none():
+def test_a_model_of_given_tags_predicts_no_tags():
     assert scores_of(model_of("bert"), SENTENCES).tags == ()
 
 
@@ -229,7 +229,7 @@ def test_doubled_specials_change_the_scores():
 @every_kind
 @few_examples
 @given(data=st.data())
-def test_what_else_is_in_the_batch_changes_no_score(kind, data):
+def test_other_sentences_in_the_batch_change_no_score(kind, data):
     model = model_of(kind)
     sentences = data.draw(st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=4))
     arcs = [Arcs(*data.draw(arcs_over(len(each), model.vocabulary.labels))) for each in sentences]
@@ -245,7 +245,7 @@ def test_what_else_is_in_the_batch_changes_no_score(kind, data):
 
 
 @every_kind
-def test_selected_sentences_have_the_scores_they_had(kind):
+def test_selected_sentences_keep_their_scores(kind):
     model = model_of(kind)
     batch, graphs, tags = model.batch_of(SENTENCES), gold(model, SENTENCES), model.given_tags(SENTENCES)
     chosen = [7, 2]
@@ -261,7 +261,7 @@ def test_selected_sentences_have_the_scores_they_had(kind):
 
 @every_kind
 @pytest.mark.parametrize("rows_at_once", [1, 2, 3, 10_000])
-def test_how_much_is_encoded_at_once_changes_no_score(kind, rows_at_once):
+def test_the_number_of_rows_encoded_at_once_changes_no_score(kind, rows_at_once):
     model = model_of(kind)
     graphs, tags = gold(model, SENTENCES), model.given_tags(SENTENCES)
 
@@ -271,7 +271,7 @@ def test_how_much_is_encoded_at_once_changes_no_score(kind, rows_at_once):
 
 
 @torch.no_grad()
-def test_a_word_of_a_sentence_in_windows_is_read_in_the_window_that_owns_it():
+def test_each_word_is_read_from_the_window_that_owns_it():
     model = model_of("windows")
     sentence = Sentence.of_words([form for each in SENTENCES for form in each.forms])
     inputs = model.batch_of([sentence]).inputs
@@ -300,7 +300,7 @@ def test_a_sentence_of_two_thousand_words_has_scores_for_every_word():
     assert (scores.arcs.isfinite().sum(-1) == 2000).all()
 
 
-def test_a_batch_holds_pieces_or_words_as_the_encoder_reads_them():
+def test_a_batch_contains_pieces_or_words_depending_on_the_encoder():
     assert isinstance(model_of("bert").batch_of(SENTENCES).inputs, PieceInputs)
     assert isinstance(model_of("biaffine").batch_of(SENTENCES).inputs, WordInputs)
     assert model_of("bert").batch_of(SENTENCES).lengths == tuple(map(len, SENTENCES))
@@ -309,7 +309,7 @@ def test_a_batch_holds_pieces_or_words_as_the_encoder_reads_them():
 # The BiLSTM
 
 
-def test_a_bilstm_reads_the_characters_of_words_it_has_never_seen():
+def test_a_bilstm_reads_the_characters_of_unknown_words():
     model = tiny_biaffine()
     words = [Sentence.of_words([word, "bark"]) for word in ("zzzza", "zzzzb", "zzzzb")]
 
@@ -330,7 +330,7 @@ def test_a_bilstm_reads_both_directions():
 
 
 @torch.no_grad()
-def test_a_bilstm_drops_whole_features_of_a_sentence_before_each_layer_and_behind_the_last():
+def test_a_bilstm_drops_whole_features_of_a_sentence_before_and_after_each_layer():
     torch.manual_seed(1)
     model = tiny_biaffine(tags=TagSettings("none"))
     encoder, batch = model.encoder.train(), model.batch_of(SENTENCES[:1])
@@ -347,7 +347,7 @@ def test_a_bilstm_drops_whole_features_of_a_sentence_before_each_layer_and_behin
         assert not (values == 0)[:, ~is_dropped].any()
 
 
-def test_a_tagger_drops_out_in_training_alone():
+def test_a_tagger_uses_dropout_only_in_training():
     tagger = Tagger(8, (3,), 0.5)
     words = torch.randn(1, 4, 8)
 
@@ -360,7 +360,7 @@ def test_a_tagger_drops_out_in_training_alone():
 
 
 def loss_of(scores, graphs, tags, batch):
-    """Cross-entropy of heads, labels and tags."""
+    """Return the cross-entropy of heads, labels and tags."""
     is_word = batch.is_word.clone()
     is_word[:, 0] = False
     loss = F.cross_entropy(scores.arcs[is_word], graphs.heads[is_word])
@@ -390,8 +390,8 @@ def test_a_gradient_reaches_every_parameter_that_a_softmax_does_not_cancel(make)
 
     loss_of(model(batch, graphs, tags), graphs, tags, batch).backward()
 
-    # What is added to the scores of all keys alike changes no weight: the bias of the keys, and that of the norm of the
-    # relation keys, unless NONE is zero and has no part in it.
+    # A term that is equal for all keys cancels in the softmax: the bias of the keys, and the bias of the norm of the
+    # relation keys unless NONE is zero.
     cancelled = ["attention.key.bias"]
     if model.settings.relations.none == "learned":
         cancelled.append("relations.norm.bias")
@@ -400,13 +400,13 @@ def test_a_gradient_reaches_every_parameter_that_a_softmax_does_not_cancel(make)
         assert (weight.grad.abs().max() > 1e-6) == (not name.endswith(tuple(cancelled))), name
 
 
-def test_what_reads_no_graph_has_no_relation_tables():
+def test_a_model_that_reads_no_graph_has_no_relation_tables():
     names = tiny_model(relations=RelationSettings(graph="none")).state_dict()
 
     assert not any("relations" in name for name in names)
 
 
-def test_dropout_is_on_in_training_alone():
+def test_dropout_is_on_only_in_training():
     for model in (tiny_model(), tiny_biaffine()):
         batch, graphs = model.batch_of(SENTENCES[:2]), gold(model, SENTENCES[:2])
 

@@ -12,17 +12,17 @@ from treefine.treebank.graph import Arcs
 
 VOCABULARY = Vocabulary(labels=LABELS)
 DET, NSUBJ, ROOT_LABEL = range(3)
-PIECE = 3  # the kind of arc from a word's first piece to its others
+PIECE = 3  # the kind of arc from a word's first piece to its other pieces
 N_KINDS = 4
 
 
 def naive_relations(words, heads, labels, settings):
-    """The matrix of Fig. 2 for one row, cell by cell: [query][key]. Word 0 is ROOT; -1 is a piece of no word."""
+    """Compute the matrix of Fig. 2 for one row, cell by cell: [query][key]. Word 0 is ROOT; -1 is a special piece."""
     n_kinds = len(LABELS) + 1 if settings.graph == "labelled" else 2
     first = {word: words.index(word) for word in words if word >= 0}
 
     def arc(above, below):
-        """The kind of arc between two pieces; None if there is none."""
+        """Return the kind of arc between two pieces, or None."""
         head, dependent = words[above], words[below]
         if min(head, dependent) < 0 or all(each == NO_HEAD for each in heads):
             return None
@@ -46,7 +46,7 @@ def naive_relations(words, heads, labels, settings):
 
 
 def dense(relations):
-    """The relation of each query to each key, as attention reads it: [row, query, key]."""
+    """Return the relation of each query to each key, as attention reads it: [row, query, key]."""
     is_above = relations.above[:, :, None] == torch.arange(relations.above.shape[1])  # [row, query, key]
     up = torch.where(is_above, relations.up[:, :, None], NONE)
     down = torch.where(is_above.transpose(1, 2), relations.down[:, None], NONE)
@@ -55,7 +55,7 @@ def dense(relations):
 
 
 def matrix_of(sentence, heads, labels, settings=None):
-    """The matrix of one sentence; piece 0 is CLS, piece 1 is ROOT."""
+    """Return the matrix of one sentence; piece 0 is CLS, piece 1 is ROOT."""
     inputs = inputs_of([sentence])
     graphs = Graphs.of([Arcs(tuple(heads), tuple(labels))], VOCABULARY)
     return dense(relate(inputs, graphs, len(LABELS), settings or RelationSettings()))[0].tolist()
@@ -74,7 +74,7 @@ def test_a_head_sees_the_label_and_a_dependent_the_label_reversed():
     ]
 
 
-def test_the_other_pieces_of_a_word_hang_on_its_first_piece():
+def test_the_other_pieces_of_a_word_attach_to_its_first_piece():
     matrix = matrix_of([[7, 8, 9]], [0], ["root"])
 
     down, up = 1, 1 + N_KINDS
@@ -88,14 +88,14 @@ def test_the_other_pieces_of_a_word_hang_on_its_first_piece():
     ]
 
 
-def test_of_two_words_that_are_each_others_head_each_sees_its_own_head():
+def test_words_that_are_each_others_head_see_their_own_heads():
     matrix = matrix_of([[7], [8]], [2, 1], ["nsubj", "det"])
 
     assert matrix[2][3] == NSUBJ + 1 + N_KINDS
     assert matrix[3][2] == DET + 1 + N_KINDS
 
 
-def test_words_that_are_each_others_head_lose_both_arcs_where_two_cycles_are_erased():
+def test_words_that_are_each_others_head_lose_both_arcs_if_two_cycles_are_erased():
     settings = RelationSettings(two_cycles="erased")
 
     matrix = matrix_of([[7], [8], [9]], [2, 1, 1], ["nsubj", "det", "det"], settings)
@@ -104,7 +104,7 @@ def test_words_that_are_each_others_head_lose_both_arcs_where_two_cycles_are_era
     assert matrix[2][4] == DET + 1
 
 
-def test_longer_cycles_are_kept_where_two_cycles_are_erased():
+def test_longer_cycles_are_kept_if_two_cycles_are_erased():
     settings = RelationSettings(two_cycles="erased")
 
     matrix = matrix_of([[7], [8], [9]], [2, 3, 1], ["det"] * 3, settings)
@@ -119,7 +119,7 @@ def test_a_word_that_is_its_own_head_has_no_relation_to_itself():
     assert matrix[2] == [NONE] * 5
 
 
-def test_an_arc_with_a_label_never_seen_is_read_by_models_of_unlabelled_graphs_alone():
+def test_an_arc_with_an_unknown_label_is_read_only_by_models_of_unlabelled_graphs():
     labelled = matrix_of([[7], [8]], [2, 0], ["never-seen", "root"])
     unlabelled = matrix_of([[7], [8]], [2, 0], ["never-seen", "root"], RelationSettings(graph="unlabelled"))
 
@@ -135,11 +135,11 @@ def test_a_table_has_a_row_for_none_and_two_for_each_kind_of_arc():
 @pytest.mark.parametrize("graph", ["labelled", "unlabelled"])
 @pytest.mark.parametrize("two_cycles", ["kept", "erased"])
 @given(data=st.data())
-def test_the_relations_are_those_of_a_double_loop_over_the_pieces(graph, two_cycles, data):
+def test_the_relations_equal_a_double_loop_over_the_pieces(graph, two_cycles, data):
     settings = RelationSettings(graph=graph, two_cycles=two_cycles)
     sentences = data.draw(sentences_in_pieces())
     arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
-    n_positions = data.draw(st.sampled_from([4, 7, 8, 11, 15, 64]))  # small ones cut a sentence into windows
+    n_positions = data.draw(st.sampled_from([4, 7, 8, 11, 15, 64]))  # small values split a sentence into windows
     inputs, graphs = inputs_of(sentences, n_positions), Graphs.of(arcs, VOCABULARY)
 
     relations = relate(inputs, graphs, len(LABELS), settings)
@@ -164,7 +164,7 @@ def test_every_relation_has_a_row_in_the_tables(data):
 
 
 @given(data=st.data())
-def test_a_slice_of_relations_holds_those_rows(data):
+def test_a_slice_of_relations_contains_these_rows(data):
     sentences = data.draw(sentences_in_pieces(min_sentences=3))
     arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
     relations = relate(inputs_of(sentences), Graphs.of(arcs, VOCABULARY), len(LABELS), RelationSettings())

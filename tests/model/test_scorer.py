@@ -17,7 +17,7 @@ SETTINGS = ScorerSettings(arc_width=5, label_width=4, dropout=0.4, slope=0.1)
 
 
 def scorer_with(seed=1, settings=SETTINGS, n_labels=N_LABELS):
-    """A scorer none of whose weights is zero."""
+    """Return a scorer without zero weights."""
     scorer = BiaffineScorer(WIDTH, n_labels, settings).eval()
     generator = torch.Generator().manual_seed(seed)
     for weight in scorer.parameters():
@@ -26,14 +26,14 @@ def scorer_with(seed=1, settings=SETTINGS, n_labels=N_LABELS):
 
 
 def words_of(lengths, seed=1):
-    """Random vectors for sentences of so many words, ROOT included, and which of them are no padding."""
+    """Return random vectors for sentences of these lengths, ROOT included, and the mask of words."""
     generator = torch.Generator().manual_seed(seed)
     is_word = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     return torch.randn(len(lengths), max(lengths), WIDTH, generator=generator), is_word
 
 
 def naive_mlp(mlp, word):
-    """One layer of Eq. 6 with LeakyReLU."""
+    """Compute one layer of Eq. 6 with LeakyReLU."""
     linear = linear_of(mlp)
     return torch.stack(
         [max(each, 0.1 * each) for each in (row @ word + b for row, b in zip(linear.weight, linear.bias, strict=True))]
@@ -44,7 +44,7 @@ def linear_of(mlp):
     return next(layer for layer in mlp if isinstance(layer, torch.nn.Linear))
 
 
-def one_behind(vector):
+def with_one_appended(vector):
     return torch.cat([vector, torch.ones(1)])
 
 
@@ -54,7 +54,7 @@ few_examples = profile(max_examples=profile().max_examples // 4)  # each has man
 
 @few_examples
 @given(lengths=sentence_lengths, seed=st.integers(0, 100))
-def test_the_score_of_an_arc_is_a_biaffine_form_with_a_term_for_the_head_alone(lengths, seed):
+def test_an_arc_score_is_a_biaffine_form_with_a_linear_term_for_the_head(lengths, seed):
     scorer, (words, is_word) = scorer_with(seed), words_of(lengths, seed)
 
     arcs = scorer(words, is_word).arcs
@@ -65,13 +65,13 @@ def test_the_score_of_an_arc_is_a_biaffine_form_with_a_term_for_the_head_alone(l
                 if head == dep:
                     continue
                 d, h = naive_mlp(scorer.arc_dep, words[row, dep]), naive_mlp(scorer.arc_head, words[row, head])
-                expected = one_behind(d) @ scorer.arc_weight @ h
+                expected = with_one_appended(d) @ scorer.arc_weight @ h
                 torch.testing.assert_close(arcs[row, dep, head], expected, atol=1e-4, rtol=1e-5)
 
 
 @few_examples
 @given(lengths=sentence_lengths, seed=st.integers(0, 100), data=st.data())
-def test_the_score_of_a_label_is_a_biaffine_form_with_terms_for_either_word_alone(lengths, seed, data):
+def test_a_label_score_is_a_biaffine_form_with_linear_terms_for_both_words(lengths, seed, data):
     scorer, (words, is_word) = scorer_with(seed), words_of(lengths, seed)
     heads = [[data.draw(st.integers(0, length - 1)) for _ in range(max(lengths))] for length in lengths]
 
@@ -80,14 +80,14 @@ def test_the_score_of_a_label_is_a_biaffine_form_with_terms_for_either_word_alon
     assert labels.shape == (*is_word.shape, N_LABELS)
     for row, length in enumerate(lengths):
         for dep in range(length):
-            d = one_behind(naive_mlp(scorer.label_dep, words[row, dep]))
-            h = one_behind(naive_mlp(scorer.label_head, words[row, heads[row][dep]]))
+            d = with_one_appended(naive_mlp(scorer.label_dep, words[row, dep]))
+            h = with_one_appended(naive_mlp(scorer.label_head, words[row, heads[row][dep]]))
             expected = torch.stack([d @ weight @ h for weight in scorer.label_weight])
             torch.testing.assert_close(labels[row, dep], expected, atol=1e-4, rtol=1e-5)
 
 
 @given(lengths=sentence_lengths)
-def test_no_word_is_its_own_head_and_none_hangs_on_padding(lengths):
+def test_no_word_attaches_to_itself_or_to_padding(lengths):
     scorer, (words, is_word) = scorer_with(), words_of(lengths)
 
     arcs = scorer(words, is_word).arcs
@@ -117,7 +117,7 @@ def test_a_word_without_a_head_gets_label_scores_without_an_error():
     assert labels.isfinite().all()
 
 
-def test_no_label_scores_are_made_but_for_the_heads_that_are_asked_for():
+def test_label_scores_are_computed_only_for_the_requested_heads():
     n_words, n_labels = 40, 50
     scorer, (words, is_word) = scorer_with(n_labels=n_labels), words_of([n_words])
     heads = torch.zeros(1, n_words, dtype=torch.int64)
@@ -151,7 +151,7 @@ def test_before_training_the_mlps_are_orthogonal_without_bias():
 # Sentences that were scored alone
 
 
-def test_rows_of_other_scores_take_the_place_of_a_sentences_own():
+def test_the_scores_of_a_sentence_can_be_replaced():
     scorer, other = scorer_with(1), scorer_with(2)
     words, is_word = words_of([4, 2, 3])
     scores, alone = scorer(words, is_word), other(words[1:2, :2], is_word[1:2, :2])
@@ -165,11 +165,11 @@ def test_rows_of_other_scores_take_the_place_of_a_sentences_own():
     assert (merged.arcs[1, :, 2:] == -math.inf).all()
     assert torch.equal(merged.labels(heads)[1, :2], alone.labels(heads[1:2, :2])[0])  # to the last bit
     assert torch.equal(merged.labels(heads)[[0, 2]], scores.labels(heads)[[0, 2]])
-    assert torch.equal(scores.arcs, before)  # those they were copied from are left alone
+    assert torch.equal(scores.arcs, before)  # the original scores are unchanged
     assert scores.with_rows({}) is scores
 
 
-def test_rows_of_other_scores_are_kept_when_others_follow():
+def test_replaced_scores_are_kept_when_others_are_replaced():
     scorer, other = scorer_with(1), scorer_with(2)
     words, is_word = words_of([3, 3])
     heads = torch.tensor([[0, 2, 0], [0, 0, 1]])
@@ -184,7 +184,7 @@ def test_rows_of_other_scores_are_kept_when_others_follow():
 # Dropout
 
 
-def test_dropout_has_one_mask_a_sentence_for_all_its_words():
+def test_dropout_uses_one_mask_for_all_words_of_a_sentence():
     torch.manual_seed(1)
     dropout = SharedDropout(0.5).train()
 
@@ -203,7 +203,7 @@ def test_dropout_is_off_outside_training_and_at_a_rate_of_zero():
     assert torch.equal(SharedDropout(0.0).train()(x), x)
 
 
-def test_the_scorer_drops_out_in_training_alone():
+def test_the_scorer_uses_dropout_only_in_training():
     scorer, (words, is_word) = scorer_with(), words_of([4])
 
     assert torch.equal(scorer(words, is_word).arcs, scorer(words, is_word).arcs)
@@ -212,7 +212,7 @@ def test_the_scorer_drops_out_in_training_alone():
 
 
 @pytest.mark.parametrize("n_words", [0, 1, WORDS_AT_ONCE // 2, WORDS_AT_ONCE, 3 * WORDS_AT_ONCE + 1])
-def test_labels_are_scored_the_same_however_many_words_a_cpu_takes_at_once(n_words):
+def test_the_number_of_words_scored_at_once_changes_no_label_score(n_words):
     generator = torch.Generator().manual_seed(1)
     dep, head = (torch.randn(2, n_words, 5, generator=generator) for _ in range(2))
     weight = torch.randn(N_LABELS, 5, 5, generator=generator)
@@ -224,7 +224,7 @@ def test_labels_are_scored_the_same_however_many_words_a_cpu_takes_at_once(n_wor
 
 
 @given(lengths=sentence_lengths, seed=st.integers(0, 100))
-def test_padding_that_is_left_out_changes_no_score_of_a_word(lengths, seed):
+def test_skipping_padding_changes_no_score(lengths, seed):
     scorer, (words, is_word) = scorer_with(seed), words_of(lengths, seed)
 
     with_padding, without = scorer(words, is_word), scorer(words, is_word, is_word.flatten().nonzero()[:, 0])
@@ -235,7 +235,7 @@ def test_padding_that_is_left_out_changes_no_score_of_a_word(lengths, seed):
     assert not labels[1][~is_word].any()
 
 
-def test_no_time_is_spent_on_padding_that_is_left_out():
+def test_skipped_padding_is_not_computed():
     scorer, (words, is_word), seen = scorer_with(), words_of([2, 5]), []
     linear_of(scorer.arc_dep).register_forward_hook(lambda _, given, __: seen.append(tuple(given[0].shape)))
 

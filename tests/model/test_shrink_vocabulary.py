@@ -13,7 +13,7 @@ from treefine.model.subwords import Subwords
 
 
 def marked_bpe() -> Tokenizer:
-    """BPE that marks the inside and the end of words, as older models do."""
+    """Return a BPE tokenizer that marks the inside and the end of words, as older models do."""
     tokenizer = Tokenizer(
         models.BPE(unk_token="<unk>", continuing_subword_prefix="##", end_of_word_suffix="</w>", fuse_unk=True)
     )
@@ -30,7 +30,7 @@ def marked_bpe() -> Tokenizer:
 
 
 def sentencepiece_bpe() -> Tokenizer:
-    """BPE that falls back to bytes, as a converted SentencePiece model does, with two pieces added by a user."""
+    """Return a BPE tokenizer with byte fallback, as converted from SentencePiece, and two added pieces."""
     parts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁adehinorst"]
     merges = [("▁", "t"), ("h", "e"), ("▁t", "he"), ("e", "r"), ("r", "e"), ("▁", "re"), ("▁re", "a"), ("▁rea", "d")]
     pieces = dict.fromkeys([*parts, *(left + right for left, right in merges)])
@@ -47,7 +47,7 @@ def subwords_of(kind) -> Subwords:
 
 
 def subwords_with(model, pieces: str, *rest, **settings) -> Subwords:
-    """Subwords whose vocabulary is these pieces, in the order of their ids."""
+    """Return subwords with these pieces as vocabulary, in the order of their ids."""
     ids = {piece: number for number, piece in enumerate(pieces.split())}
     return Subwords(Tokenizer(model(ids, *rest, **settings)))
 
@@ -98,7 +98,7 @@ def test_another_word_of_the_same_letters_is_known_by_shorter_pieces(kind, words
 
 @every_kind
 @given(other=st.text())
-def test_no_word_is_too_strange_for_a_smaller_vocabulary(kind, other):
+def test_a_smaller_vocabulary_encodes_any_word(kind, other):
     smaller, _ = cut_subwords(subwords_of(kind), ["river"], 3)
 
     [ids] = smaller.pieces_of([other])
@@ -108,7 +108,7 @@ def test_no_word_is_too_strange_for_a_smaller_vocabulary(kind, other):
 
 
 @every_kind
-def test_a_smaller_vocabulary_can_be_saved_and_cut_again(kind, tmp_path):
+def test_a_smaller_vocabulary_can_be_saved_and_shrunk_again(kind, tmp_path):
     smaller, _ = cut_subwords(subwords_of(kind), known[:20], 5)
 
     smaller.save(tmp_path)
@@ -122,18 +122,18 @@ def test_a_smaller_vocabulary_can_be_saved_and_cut_again(kind, tmp_path):
 
 
 @every_kind
-def test_cutting_leaves_the_whole_vocabulary_as_it_was(kind):
+def test_shrinking_does_not_change_the_original(kind):
     subwords = Subwords(kind())
     before = subwords.tokenizer.to_str()
 
     smaller, old_ids = cut_subwords(subwords, known, len(subwords))
 
     assert subwords.tokenizer.to_str() == before
-    assert old_ids == list(range(len(subwords)))  # asked for all of it
+    assert old_ids == list(range(len(subwords)))  # all pieces were requested
     assert len(smaller) == len(subwords)
 
 
-@pytest.mark.parametrize(("kind", "start"), [(wordpiece, 5), (unigram, 4)])  # where the special pieces end
+@pytest.mark.parametrize(("kind", "start"), [(wordpiece, 5), (unigram, 4)])  # the number of special pieces
 def test_the_most_frequent_pieces_have_the_lowest_ids_or_the_highest_scores(kind, start):
     smaller, old_ids = cut_subwords(subwords_of(kind), [], 30)
 
@@ -150,7 +150,7 @@ def test_the_spare_pieces_of_bert_do_not_count_as_frequent():
     assert old_ids == [0, 3, 4, 5, 6, 8]
 
 
-def test_bytes_and_the_parts_of_each_piece_stay_for_byte_pairs():
+def test_byte_pair_encoding_keeps_bytes_and_the_parts_of_each_piece():
     smaller, _ = cut_subwords(subwords_of(byte_bpe), ["the"], 0)
 
     assert {"Ġthe", "Ġt", "he"} <= set(pieces(smaller))
@@ -159,7 +159,7 @@ def test_bytes_and_the_parts_of_each_piece_stay_for_byte_pairs():
     assert smaller.unk_id not in smaller.pieces_of(["日本"])[0]
 
 
-def test_characters_stay_in_every_form_that_the_model_gives_them():
+def test_characters_are_kept_with_all_prefixes_and_suffixes():
     vocabulary = "<s> </s> <unk> a a</w> ##a</w> ##a b</w>"
     marks = {"continuing_subword_prefix": "##", "end_of_word_suffix": "</w>"}
 
@@ -169,13 +169,13 @@ def test_characters_stay_in_every_form_that_the_model_gives_them():
     assert "b</w>" not in pieces(smaller)
 
 
-def test_bytes_stay_where_the_model_falls_back_to_them():
+def test_bytes_are_kept_if_the_model_falls_back_to_them():
     smaller, _ = cut_subwords(subwords_of(sentencepiece_bpe), ["hat"], 0)
 
     assert strings(smaller, ["iê"]) == [["▁", "i", "<0xC3>", "<0xAA>"]]
 
 
-def test_all_letters_of_a_script_stay_if_one_of_them_is_used():
+def test_all_letters_of_a_used_script_are_kept():
     vocabulary = "[PAD] [UNK] [CLS] [SEP] 각 ##각 밥 ##밥 밥솥 ж ##ж a"
 
     smaller, _ = cut_subwords(subwords_with(models.WordPiece, vocabulary, unk_token="[UNK]"), ["각"], 0)
@@ -183,8 +183,8 @@ def test_all_letters_of_a_script_stay_if_one_of_them_is_used():
     assert pieces(smaller) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "각", "##각", "밥", "##밥"]
 
 
-def test_an_unknown_character_keeps_its_id_and_its_price():
-    # The price is 10 below the lowest score. Were "rare" dropped, an unknown "x" and then "abc" would score higher.
+def test_an_unknown_character_keeps_its_id_and_score():
+    # An unknown character scores 10 below the lowest score. Without "rare", unknown "x" and "abc" would score higher.
     scores = [("<s>", 0.0), ("</s>", 0.0), ("abc", -1.0), ("xa", -9.0), ("b", -9.0), ("c", -9.0), ("gone", -20.0)]
     subwords = Subwords(Tokenizer(models.Unigram([*scores, ("rare", -30.0), ("<unk>", 0.0)], unk_id=8)))
     words = ["xabc", "abc", "?"]
@@ -195,7 +195,7 @@ def test_an_unknown_character_keeps_its_id_and_its_price():
     assert "gone" not in pieces(smaller)
 
 
-def test_a_vocabulary_of_whole_words_cannot_be_cut():
+def test_a_vocabulary_of_whole_words_cannot_be_shrunk():
     with pytest.raises(ModelError) as caught:
         cut_subwords(subwords_with(models.WordLevel, "<s> </s> <unk>", unk_token="<unk>"), [], 0)
 

@@ -17,7 +17,7 @@ from treefine.model import subwords as module
 from treefine.model.subwords import MAX_WORD_PIECES, Subwords
 
 WORDS = [*" ".join(SENTENCES).split(), "Straße", "naïve", "50,000", "日本", "a b", "🙂", "<s>", "[SEP]"]
-SUBWORDS = {kind: Subwords(kind()) for kind in KINDS}  # for the tests that only ask for pieces
+SUBWORDS = {kind: Subwords(kind()) for kind in KINDS}  # for tests that only need pieces
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -30,14 +30,14 @@ def strings(subwords: Subwords, word: str) -> list[str | None]:
 
 
 @every_kind
-def test_a_word_has_the_pieces_that_transformers_gives_it_in_split_input(kind):
+def test_pieces_equal_those_of_transformers_with_split_input(kind):
     transformers = pytest.importorskip("transformers")
     tokenizer = kind()
     if kind is byte_bpe:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     reference = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
-    words = WORDS[:-2]  # transformers takes a special name in the text for the special piece
+    words = WORDS[:-2]  # transformers mistakes a special name in the text for the special piece
     pieces = Subwords(kind()).pieces_of(words)
 
     expected = reference(words, is_split_into_words=True, add_special_tokens=False)
@@ -59,7 +59,7 @@ def test_any_word_has_a_piece_and_every_piece_a_row(kind, words):
 
 @every_kind
 @given(words=st.lists(st.text()), special=st.sampled_from(["[CLS]", "[SEP]", "<s>", "</s>", "<pad>", "<mask>"]))
-def test_no_text_is_taken_for_a_special_piece(kind, words, special):
+def test_no_text_is_mistaken_for_a_special_piece(kind, words, special):
     subwords = SUBWORDS[kind]
 
     pieces = subwords.pieces_of([*words, special, f"a{special}b"])
@@ -75,21 +75,21 @@ def test_a_special_name_in_the_text_is_encoded_as_text():
 
 
 @every_kind
-def test_half_a_surrogate_pair_is_a_question_mark(kind):
+def test_half_a_surrogate_pair_becomes_a_question_mark(kind):
     subwords = SUBWORDS[kind]
 
     assert subwords.pieces_of(["a\ud800"]) == subwords.pieces_of(["a?"])
 
 
 @pytest.mark.parametrize("word", ["", "\u200b", "\x00", "\u200d\u200b"])
-def test_a_word_that_the_normaliser_eats_is_the_unknown_piece(word):
+def test_a_word_that_the_normaliser_deletes_is_unknown(word):
     subwords = SUBWORDS[wordpiece]
 
     assert subwords.pieces_of([word]) == [(subwords.unk_id,)]
 
 
 @every_kind
-def test_of_a_long_word_the_first_pieces_are_kept(kind):
+def test_only_the_first_pieces_of_a_long_word_are_kept(kind):
     subwords = SUBWORDS[kind]
     word = "y1" * 30
 
@@ -100,7 +100,7 @@ def test_of_a_long_word_the_first_pieces_are_kept(kind):
     assert pieces == tuple(whole[:MAX_WORD_PIECES])
 
 
-def test_bytes_see_a_space_before_each_word_even_where_a_split_comes_first():
+def test_byte_level_tokenizers_get_a_space_before_each_word():
     tokenizer = byte_bpe()
     split = pre_tokenizers.Split(pattern="'", behavior="isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -108,7 +108,7 @@ def test_bytes_see_a_space_before_each_word_even_where_a_split_comes_first():
     )
 
     assert strings(Subwords(tokenizer), "the'the") == ["Ġthe", "'", "t", "he"]
-    assert strings(SUBWORDS[byte_bpe], " the") == ["Ġthe"]  # and not two
+    assert strings(SUBWORDS[byte_bpe], " the") == ["Ġthe"]  # not two spaces
 
 
 @every_kind
@@ -129,13 +129,13 @@ def test_words_are_encoded_once_until_the_cache_is_full(monkeypatch):
 
     subwords.pieces_of(["river", "tree", "river"])
     subwords.pieces_of(["tree", "boat"])
-    subwords.pieces_of(["river", "keys"])  # the fourth word is one too many
+    subwords.pieces_of(["river", "keys"])  # the fourth word does not fit into the cache
     subwords.pieces_of(["river"])
 
     assert asked == [["river", "tree"], ["boat"], ["keys"], ["river"]]
 
 
-def test_a_very_long_word_is_not_remembered():
+def test_a_very_long_word_is_not_cached():
     subwords, long, longest_kept = Subwords(wordpiece()), "ab" * 500, "a" * 64
 
     found = subwords.pieces_of(["river", long, longest_kept, long, "river"])
@@ -146,7 +146,7 @@ def test_a_very_long_word_is_not_remembered():
 
 @every_kind
 def test_threads_do_not_disturb_each_other(kind, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_CACHED_WORDS", 20)  # forgotten and encoded again all the time
+    monkeypatch.setattr(module, "_MAX_CACHED_WORDS", 20)  # so the cache is cleared often
     subwords = Subwords(kind())
     calls = [WORDS[start : start + 15] for start in range(len(WORDS))]
 
@@ -162,14 +162,14 @@ def test_threads_do_not_disturb_each_other(kind, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "ids"), [(wordpiece, (2, 3, 0, 1, 4)), (byte_bpe, (0, 2, 1, 3, 4)), (unigram, (0, 2, 1, 3, 204))]
 )
-def test_special_pieces_are_found_by_their_customary_names(kind, ids):
+def test_special_pieces_are_found_by_their_usual_names(kind, ids):
     subwords = Subwords(kind())
 
     assert (subwords.cls_id, subwords.sep_id, subwords.pad_id, subwords.unk_id, subwords.mask_id) == ids
     assert len(subwords) == kind().get_vocab_size()
 
 
-def test_settings_name_special_pieces_and_others_than_those_of_the_vocabulary_are_passed_over():
+def test_settings_name_special_pieces_and_unknown_names_are_ignored():
     settings = {"cls_token": {"content": "the", "lstrip": False}, "sep_token": "##s", "mask_token": None}
     named = Subwords(wordpiece(), settings)
     start_and_end = Subwords(byte_bpe(), {"bos_token": "<mask>", "eos_token": "<pad>"})
@@ -179,7 +179,7 @@ def test_settings_name_special_pieces_and_others_than_those_of_the_vocabulary_ar
     assert Subwords(wordpiece(), {"cls_token": "[START]"}).special["cls"] == "[CLS]"
 
 
-def test_without_a_pad_piece_the_unknown_one_fills_up_and_without_a_mask_there_is_none():
+def test_the_pad_and_mask_pieces_are_optional():
     subwords = Subwords(Tokenizer(models.WordPiece({"[CLS]": 0, "[SEP]": 1, "[UNK]": 2, "a": 5}, unk_token="[UNK]")))
 
     assert (subwords.pad_id, subwords.mask_id) == (2, None)
@@ -211,7 +211,7 @@ def equal(one: Subwords, other: Subwords) -> bool:
 
 @every_kind
 def test_a_saved_folder_can_be_moved_and_read_again(kind, tmp_path):
-    settings = {"cls_token": "a", "pad_token": "e"}  # not the customary ones
+    settings = {"cls_token": "a", "pad_token": "e"}  # not the usual ones
     subwords = Subwords(kind(), settings)
 
     subwords.save(tmp_path / "models" / "here")
@@ -236,7 +236,7 @@ def test_a_folder_of_transformers_can_be_read(tmp_path):
     assert equal(Subwords.from_folder(tmp_path), SUBWORDS[unigram])
 
 
-def test_names_in_tokenizer_config_come_before_those_of_the_older_special_tokens_map(tmp_path):
+def test_tokenizer_config_takes_precedence_over_the_older_special_tokens_map(tmp_path):
     wordpiece().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "special_tokens_map.json").write_text('{"cls_token": "a", "sep_token": {"content": "b"}}')
     (tmp_path / "tokenizer_config.json").write_text('{"cls_token": "c", "sep_token": null}')
@@ -264,7 +264,7 @@ def test_an_older_bert_folder_is_read_from_its_vocabulary_and_lower_cased(tmp_pa
         ({"tokenize_chinese_chars": False}, "日本", ["[UNK]"]),
     ],
 )
-def test_an_older_bert_folder_says_how_letters_are_changed_and_chinese_is_cut(settings, word, pieces, tmp_path):
+def test_an_older_bert_folder_configures_case_accents_and_chinese_characters(settings, word, pieces, tmp_path):
     assert strings(Subwords.from_folder(old_bert_folder(tmp_path, **settings)), word) == pieces
 
 
@@ -280,7 +280,7 @@ NO_CLS_MESSAGE = (
 
 
 @pytest.mark.parametrize(
-    ("files", "message"),  # … stands for words of the library's own
+    ("files", "message"),  # … stands for the library's own text
     [
         ({"vocab.json": "{}"}, f": The folder has no tokenizer.json and no vocab.txt. {WAY_OUT}"),
         ({"tokenizer.json": '{"mod'}, f"/tokenizer.json: The tokenizer cannot be read (EOF while …). {WAY_OUT}"),
@@ -295,7 +295,7 @@ NO_CLS_MESSAGE = (
         ({"tokenizer.json": NO_UNK}, ": The tokenizer cannot encode unknown text (WordPiece error: Missing [UNK]…"),
     ],
 )
-def test_a_folder_that_is_damaged_or_lacks_something_is_refused(files, message, tmp_path):
+def test_a_damaged_or_incomplete_folder_is_an_error(files, message, tmp_path):
     for name, content in files.items():
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
@@ -305,7 +305,7 @@ def test_a_folder_that_is_damaged_or_lacks_something_is_refused(files, message, 
     assert_told(str(caught.value).removeprefix(str(tmp_path)), message)
 
 
-def test_a_folder_that_is_not_there_or_cannot_be_written_is_refused(tmp_path):
+def test_a_missing_or_read_only_folder_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(ModelError, match=r"nowhere: The folder has no tokenizer"):

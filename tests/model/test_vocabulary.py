@@ -19,7 +19,7 @@ def sentence(forms, labels, *, upos=None, xpos=None):
 
 
 @given(labels=names.filter(bool), upos=names, xpos=names)
-def test_ids_are_places_in_the_vocabulary_and_those_of_tags_count_from_1(labels, upos, xpos):
+def test_ids_are_positions_in_the_vocabulary_and_tag_ids_start_at_1(labels, upos, xpos):
     vocabulary = Vocabulary(labels=tuple(labels), upos=tuple(upos), xpos=tuple(xpos))
 
     assert vocabulary.label_ids(labels) == list(range(len(labels)))
@@ -30,14 +30,14 @@ def test_ids_are_places_in_the_vocabulary_and_those_of_tags_count_from_1(labels,
         assert [vocabulary.tags(column)[tag_id - 1] for tag_id in ids] == tags
 
 
-def test_the_tags_of_one_column_are_not_those_of_another():
+def test_each_column_has_its_own_tags():
     vocabulary = Vocabulary(labels=("root",), upos=("NOUN",), xpos=("NN",))
 
     assert vocabulary.tag_ids("upos", ["NOUN", "NN"]) == [1, 0]
     assert vocabulary.tag_ids("xpos", ["NOUN", "NN"]) == [0, 1]
 
 
-def test_a_subtype_never_seen_counts_as_its_main_type():
+def test_an_unknown_subtype_counts_as_its_main_type():
     vocabulary = Vocabulary(labels=("nsubj", "nsubj:pass", "obl:tmod"))
 
     ids = vocabulary.label_ids(["nsubj:pass", "nsubj:outer", "obl:agent", "obl", "nsubj:", ":"])
@@ -45,7 +45,7 @@ def test_a_subtype_never_seen_counts_as_its_main_type():
     assert ids == [1, 0, UNSEEN, UNSEEN, 0, UNSEEN]
 
 
-def test_words_and_characters_count_from_2_and_1_is_unknown():
+def test_word_and_character_ids_start_at_2_and_1_is_unknown():
     vocabulary = Vocabulary(labels=("root",), words=("cat", "dog"), chars=("D", "d", "o"))
 
     assert vocabulary.word_ids(["DOG", "cat", "bird", ""]) == [3, 2, 1, 1]
@@ -87,25 +87,25 @@ def test_a_word_is_in_the_vocabulary_if_the_treebank_has_it_often_enough(forms, 
         *[({kind: ("a", "b", "a")}, f"a name occurs twice in {kind}") for kind in KINDS],
     ],
 )
-def test_a_vocabulary_without_labels_or_with_a_name_twice_is_refused(names, message):
+def test_a_vocabulary_without_labels_or_with_duplicates_is_an_error(names, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         Vocabulary(**{"labels": ("root",)} | names)
 
 
-def test_a_treebank_without_labels_is_refused():
+def test_a_treebank_without_labels_is_an_error():
     with pytest.raises(TreebankError, match="The treebank has no labels to learn. Use a treebank with a filled DEPREL"):
         Vocabulary.of_treebank([Sentence.of_words(["A", "dog"])])
 
 
-def test_labels_of_another_scheme_are_read_by_the_names_of_the_same_relations():
-    """So a graph to start from says the same to a model wherever it comes from: a file, training, a person."""
+def test_labels_of_another_scheme_are_mapped_to_the_same_relations():
+    """So an initial graph means the same whether it comes from a file, training or a user."""
     vocabulary = Vocabulary(labels=("acl:relcl", "nsubj", "obj", "root"))
 
     assert vocabulary.label_ids(["dobj", "ROOT", "relcl", "nsubj:outer", "prep", "dobj"]) == [2, 3, 0, 1, UNSEEN, 2]
     assert [vocabulary.label_id(label) for label in ("nsubj", "nsubj:outer", "dobj")] == [1, None, None]
 
 
-def test_labels_that_were_asked_for_are_not_kept_in_memory():
+def test_unknown_labels_are_not_cached():
     vocabulary = Vocabulary(labels=("nsubj", "root"))
     vocabulary.label_ids(["root"])
     before = len(pickle.dumps(vocabulary.__dict__))

@@ -1,4 +1,4 @@
-"""A stream of sentences cut into batches, which are halved where memory runs out."""
+"""Split a stream of sentences into batches, and halve them when memory runs out."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ SIZES = st.lists(st.integers(1, 30), max_size=40)
 
 
 @given(SIZES, st.integers(1, 100), st.integers(1, 30))
-def test_every_sentence_is_in_one_batch_that_is_no_larger_than_asked_for(sizes, batch_pieces, longest):
+def test_every_sentence_is_in_one_batch_of_at_most_the_given_size(sizes, batch_pieces, longest):
     found = batches(sizes, batch_pieces, longest)
 
     assert sorted(number for batch in found for number in batch) == list(range(len(sizes)))
@@ -27,7 +27,7 @@ def test_every_sentence_is_in_one_batch_that_is_no_larger_than_asked_for(sizes, 
 
 
 @given(SIZES, st.integers(1, 100), st.integers(1, 30), st.integers(1, 4))
-def test_padding_that_is_counted_apart_has_a_bound_of_its_own(sizes, batch_pieces, longest, times):
+def test_padding_can_have_a_separate_limit(sizes, batch_pieces, longest, times):
     most = times * batch_pieces
 
     found = batches(sizes, batch_pieces, longest, with_padding=most)
@@ -37,16 +37,16 @@ def test_padding_that_is_counted_apart_has_a_bound_of_its_own(sizes, batch_piece
         lengths = [sizes[number] for number in one]
         assert len(one) == 1 or (sum(lengths) <= batch_pieces and len(one) * max(lengths) <= most)
         assert len(one) == 1 or max(lengths) <= longest
-        if following and (size := sizes[following[0]]) <= longest:  # a batch ends only where one more is too much
+        if following and (size := sizes[following[0]]) <= longest:  # a batch ends only if one more sentence is too much
             assert sum(lengths) + size > batch_pieces or (len(one) + 1) * size > most
 
 
-def test_sentences_of_like_length_are_together():
+def test_sentences_of_similar_length_are_together():
     assert batches([5, 1, 5, 1], 10, longest=100) == [[1, 3], [0, 2]]
 
 
 @given(SIZES, st.integers(1, 5))
-def test_chunks_are_the_stream_in_stretches_of_many_batches(sizes, batch_pieces):
+def test_chunks_divide_the_stream_into_many_batches_each(sizes, batch_pieces):
     found = list(chunks(sizes, lambda size: size, batch_pieces))
 
     assert [size for chunk in found for size in chunk] == sizes
@@ -54,13 +54,13 @@ def test_chunks_are_the_stream_in_stretches_of_many_batches(sizes, batch_pieces)
         assert sum(chunk) >= CHUNK_BATCHES * batch_pieces > sum(chunk[:-1])
 
 
-def test_a_chunk_of_short_sentences_is_bounded_too():
+def test_the_number_of_short_sentences_in_a_chunk_is_limited():
     found = list(chunks([1] * 10_000, lambda size: size, 1_000_000))
 
     assert [len(chunk) for chunk in found] == [MOST_SENTENCES, MOST_SENTENCES, 10_000 - 2 * MOST_SENTENCES]
 
 
-# Sentences that are left out change nothing for the others: they stay in their batches
+# Skipped sentences: the others stay in their batches
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def parser():
 
 
 @pytest.mark.parametrize("skip", [0, 1, 15, 17])
-def test_the_rest_is_as_it_would_be_with_those_before_it(parser, skip):
+def test_skipping_sentences_does_not_change_the_others(parser, skip):
     found = [Segmented(sentence, ((0, 0),) * len(sentence)) for sentence in sample(16)]
 
     assert list(parser.stream_segmented(found, skip=skip)) == list(parser.stream_segmented(found))[skip:]
@@ -77,7 +77,7 @@ def test_the_rest_is_as_it_would_be_with_those_before_it(parser, skip):
 
 
 def scored_together(parser, skip):
-    """Which sentences are scored together, and which come out."""
+    """Return the sentences that are scored together, and those that are yielded."""
     scored = []
 
     def work(plan, items):
@@ -89,8 +89,8 @@ def scored_together(parser, skip):
 
 
 @pytest.mark.parametrize("skip", range(0, 64, 7))
-def test_what_is_scored_is_in_the_same_batches_and_most_of_the_rest_is_not_scored(parser, skip):
-    """Floating-point sums depend on the company, and a confidence must be the same to its last digit."""
+def test_skipping_keeps_the_batches_and_most_skipped_sentences_are_not_scored(parser, skip):
+    """Rounding depends on the batch, and a confidence must be the same to its last digit."""
     whole, all_found = scored_together(parser, 0)
 
     scored, found = scored_together(parser, skip)
@@ -98,7 +98,7 @@ def test_what_is_scored_is_in_the_same_batches_and_most_of_the_rest_is_not_score
     assert found == all_found[skip:]
     assert scored == whole[len(whole) - len(scored) :]
     assert len(whole) > 16
-    assert skip - (60 - sum(map(len, scored))) <= 40  # those of the chunk that the first one stands in
+    assert skip - (60 - sum(map(len, scored))) <= 40  # those in the chunk of the first one
 
 
 # Memory
@@ -116,7 +116,7 @@ def test_what_is_scored_is_in_the_same_batches_and_most_of_the_rest_is_not_score
 )
 def test_when_memory_runs_out_the_batch_is_halved_and_nothing_is_lost(parser, error):
     crowded = Crowded(parser.model, 200, error)
-    together = 8 * short(2)  # sentences of one length are in one batch
+    together = 8 * short(2)  # sentences of equal length share a batch
 
     parsed = Parser(crowded, device="cpu", max_steps=1, batch_pieces=4000).parse(together)
 
@@ -124,8 +124,8 @@ def test_when_memory_runs_out_the_batch_is_halved_and_nothing_is_lost(parser, er
     assert parsed == 8 * parser.parse(short(2))
 
 
-def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart(parser, monkeypatch):
-    monkeypatch.setattr(fast, "_WINDOWS_ON_CPU", 8)  # which takes one at a time anyway
+def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_separately(parser, monkeypatch):
+    monkeypatch.setattr(fast, "_WINDOWS_ON_CPU", 8)  # by default, a CPU takes one at a time
     long = [form for sentence in sample(5) for form in sentence.forms]
     crowded = Crowded(parser.model, 128, MemoryError())
 
@@ -135,7 +135,7 @@ def test_when_memory_runs_out_for_a_long_sentence_its_windows_are_encoded_apart(
     assert parsed == parser.parse(long)
 
 
-def test_when_memory_does_not_suffice_for_one_sentence_that_is_told(parser):
+def test_too_little_memory_for_one_sentence_is_an_error(parser):
     crowded = Crowded(parser.model, 1, MemoryError())
 
     with pytest.raises(TreefineError) as error:
@@ -144,10 +144,10 @@ def test_when_memory_does_not_suffice_for_one_sentence_that_is_told(parser):
     assert str(error.value).endswith(
         "-0002) There is not enough memory to parse this sentence. Use another device or a smaller model."
     )
-    assert crowded.refusals == 1  # what cannot be cut is not tried again
+    assert crowded.refusals == 1  # a single sentence cannot be split, so it is not tried again
 
 
-def test_other_errors_are_not_taken_for_want_of_memory(parser):
+def test_other_errors_are_not_mistaken_for_a_lack_of_memory(parser):
     crowded = Crowded(parser.model, 1, RuntimeError("something else"))
 
     with pytest.raises(RuntimeError, match="something else"):

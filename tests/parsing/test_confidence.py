@@ -1,4 +1,4 @@
-"""The k best trees of a sentence with their probabilities, and how many steps agreed on an arc."""
+"""The k best trees of a sentence with their probabilities, and the agreement of the steps."""
 
 import numpy as np
 import pytest
@@ -22,8 +22,8 @@ def last_step(parser, words=WORDS):
     return last
 
 
-def test_all_trees_come_in_order_and_their_probabilities_are_those_of_all_trees(parser):
-    """The slow way: the product of the arcs of each tree, over the sum of the products of all."""
+def test_all_trees_come_in_order_with_their_probabilities(parser):
+    """Compare with the slow way: the product of each tree's arcs, divided by the sum over all trees."""
     all_trees = every_tree(4).tolist()
     log_arcs = last_step(parser).arc_scores.astype(np.float64)
     products = {tuple(heads): np.exp(sum(log_arcs[word, heads[word]] for word in range(1, 5))) for heads in all_trees}
@@ -48,7 +48,7 @@ def test_the_first_tree_is_the_parse_and_its_labels_are_the_best_for_its_heads(p
         assert first.both == first.probability * first.label_probability
 
 
-def test_a_temperature_changes_probabilities_and_no_order(parser):
+def test_a_temperature_changes_probabilities_but_not_the_order(parser):
     model = tiny_model()
     hot = ConfidenceSettings(arc_temperature=3.0)
     model.settings = type(model.settings)(**{**vars_of(model.settings), "confidence": hot})
@@ -65,7 +65,7 @@ def vars_of(settings):
     return {name: getattr(settings, name) for name in type(settings).__dataclass_fields__}
 
 
-def test_trees_obey_what_was_decided_and_are_probable_among_those_that_do(parser):
+def test_trees_satisfy_constraints_and_probabilities_sum_over_such_trees(parser):
     decided = Constraints(heads={4: 0}, labels={2: "xyz"})
 
     (parse,) = parser.using(k=100).stream_parses([WORDS], constraints=[decided])
@@ -75,7 +75,7 @@ def test_trees_obey_what_was_decided_and_are_probable_among_those_that_do(parser
     assert sum(each.probability for each in parse.trees) == pytest.approx(1)
 
 
-def test_projective_trees_alone(parser):
+def test_only_projective_trees_are_ranked_if_trees_must_be_projective(parser):
     (parse,) = parser.using(k=1000, is_projective=True).stream_parses([WORDS])
 
     assert {each.tree.heads for each in parse.trees} == {
@@ -83,7 +83,7 @@ def test_projective_trees_alone(parser):
     }
 
 
-def test_the_sum_of_probabilities_ranks_where_the_decoder_maximises_it():
+def test_trees_are_ranked_by_the_sum_of_probabilities_if_the_decoder_maximises_it():
     parser = Parser(tiny_model(decode=DecodeSettings(tree_over="probabilities")), device="cpu", max_steps=1)
     arcs = last_step(parser).arc_probabilities
 
@@ -94,8 +94,8 @@ def test_the_sum_of_probabilities_ranks_where_the_decoder_maximises_it():
 
 
 @pytest.mark.parametrize("projective", [False, True])
-def test_of_equal_trees_the_parse_comes_first_and_none_twice(parser, projective):
-    """All scores are equal, so that each search has its own favourite."""
+def test_among_equal_trees_the_parse_comes_first_and_no_tree_comes_twice(parser, projective):
+    """With equal scores, different searches may find different trees first."""
     flat = tiny_model()
     flat.scorer.arc_weight.data.zero_()
     for n_words in range(1, 5):
@@ -107,7 +107,7 @@ def test_of_equal_trees_the_parse_comes_first_and_none_twice(parser, projective)
         assert len({each.tree.heads for each in parse.trees}) == len(parse.trees) == min(3, len(every_tree(n_words)))
 
 
-def test_without_k_there_are_no_others(parser):
+def test_without_k_there_are_no_other_trees(parser):
     (parse,) = parser.stream_parses([WORDS])
 
     assert parse.trees == ()

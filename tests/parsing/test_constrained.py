@@ -1,4 +1,4 @@
-"""Trees that obey what a person decided."""
+"""Trees that satisfy a user's constraints."""
 
 import re
 import time
@@ -30,14 +30,14 @@ def parser():
 
 @pytest.fixture(scope="module")
 def syntr():
-    """Its scores do not depend on the graph, so that those without decisions can be compared with those under them."""
+    """Return a parser whose scores do not depend on the graph, and so not on the constraints."""
     decode = DecodeSettings(root_label="root")
     return Parser(tiny_model(relations=RelationSettings(graph="none"), decode=decode), device="cpu")
 
 
 @st.composite
 def decisions(draw, n_words=4):
-    """Constraints that at least one tree obeys."""
+    """Draw constraints that at least one tree satisfies."""
     heads = draw(random_heads(n_words))
     labels = ["root" if head == 0 else draw(st.sampled_from(["nsubj", "obj", "det", "xyz"])) for head in heads]
     words = range(1, n_words + 1)
@@ -65,7 +65,7 @@ def obeys(tree, decided):
 
 @settings(max_examples=60, deadline=None)
 @given(decisions())
-def test_the_parse_is_a_tree_that_obeys(parser, decided):
+def test_the_parse_is_a_tree_that_satisfies_the_constraints(parser, decided):
     tree = parser.parse(WORDS[:4], constraints=decided).graph
 
     assert tree.is_tree
@@ -74,21 +74,21 @@ def test_the_parse_is_a_tree_that_obeys(parser, decided):
 
 @settings(max_examples=60, deadline=None)
 @given(decisions())
-def test_every_step_obeys(parser, decided):
+def test_every_step_satisfies_the_constraints(parser, decided):
     for step in parser.refine(WORDS[:4], constraints=decided):
         assert obeys(step.graph, decided)
         assert obeys(step.tree, decided)
 
 
 def says_root(label):
-    """Whether a word with this label is the root; None where the label is unknown and says nothing."""
+    """Return whether a word with this label is the root, or None if the label is unknown."""
     return None if label == "xyz" else label == "root"
 
 
 @settings(max_examples=60, deadline=None)
 @given(decisions(), st.booleans())
-def test_no_tree_that_obeys_has_a_higher_score(syntr, decided, projective):
-    """Labels decided on a word say whether it may be a root; all else is said by the heads."""
+def test_no_tree_that_satisfies_the_constraints_has_a_higher_score(syntr, decided, projective):
+    """Fixed labels say whether a word may be the root; heads say everything else."""
     (free,) = syntr.refine(WORDS[:4])
     log_arcs = free.arc_scores - np.logaddexp.reduce(free.arc_scores, axis=-1, keepdims=True)
 
@@ -116,7 +116,7 @@ def test_no_tree_that_obeys_has_a_higher_score(syntr, decided, projective):
 
 
 @pytest.mark.parametrize("tree_over", ["log-probabilities", "probabilities"])
-def test_all_ways_to_search_a_tree_obey(tree_over):
+def test_every_tree_search_satisfies_the_constraints(tree_over):
     parser = Parser(tiny_model(decode=DecodeSettings(tree_over=tree_over)), device="cpu")
     for root in range(1, 6):
         decided = Constraints(heads={root: 0}, not_heads={word: [root] for word in range(1, 6) if word != root % 5 + 1})
@@ -127,7 +127,7 @@ def test_all_ways_to_search_a_tree_obey(tree_over):
         assert obeys(tree, decided)
 
 
-def test_a_biaffine_parser_obeys_as_well():
+def test_a_biaffine_parser_satisfies_constraints_too():
     decided = Constraints(heads={1: 5, 5: 0}, labels={2: "amod"})
 
     tree = Parser(tiny_biaffine(), device="cpu").parse(WORDS, constraints=decided).graph
@@ -135,8 +135,8 @@ def test_a_biaffine_parser_obeys_as_well():
     assert obeys(tree, decided)
 
 
-def test_sentences_obey_alone_as_in_every_batch(parser):
-    """And those about which nothing was decided are as they would be."""
+def test_constraints_hold_in_every_batch(parser):
+    """Sentences without constraints do not change."""
     sentences = sample(20)
     decided = [
         Constraints(heads={1: 0}, not_labels={2: ["punct"]}) if number % 3 == 0 and len(each) > 1 else Constraints()
@@ -152,7 +152,7 @@ def test_sentences_obey_alone_as_in_every_batch(parser):
     assert any(ours != theirs for ours, theirs in zip(together, free, strict=True))
 
 
-def test_what_was_decided_is_certain(parser):
+def test_fixed_arcs_and_labels_have_confidence_1(parser):
     (parse,) = parser.stream_parses([WORDS], constraints=[Constraints(heads={1: 2, 2: 0}, labels={1: "xyz", 3: "obj"})])
 
     confidences = parse.word_confidences
@@ -161,12 +161,14 @@ def test_what_was_decided_is_certain(parser):
     assert parse.labels[0] == "xyz"
 
 
-def test_a_label_the_model_has_never_seen_stays_as_it_was_given(syntr):
+def test_an_unknown_label_stays_as_given(syntr):
     for label in ("nsubj:mine", "dobj", "unheard"):
         parsed = syntr.parse(WORDS, constraints=Constraints(labels={3: label}))
 
         assert parsed.labels[2] == label
-        assert parsed.heads[2] != 0 or label == "unheard"  # the others are read as nsubj and obj, which no root has
+        assert (
+            parsed.heads[2] != 0 or label == "unheard"
+        )  # the other labels are read as nsubj and obj, which no root has
 
 
 @pytest.mark.parametrize("label", ["ROOT", "root:mine", "root"])
@@ -176,7 +178,7 @@ def test_the_root_may_have_the_root_label_of_another_scheme(syntr, label):
     assert (parsed.heads[2], parsed.labels[2]) == (0, label)
 
 
-def test_a_kept_label_of_another_scheme_is_read_by_its_known_name_and_is_no_change(parser):
+def test_a_kept_label_of_another_scheme_is_read_by_its_known_name_and_does_not_change(parser):
     sentence = marked(["_", "_", "Keep=Arc", "_", "_"], labels=("det", "amod", "dobj", "root", "punct"))
     known = marked(["_", "_", "Keep=Arc", "_", "_"], labels=("det", "amod", "obj", "root", "punct"))
     labels = parser.model.vocabulary.labels
@@ -191,8 +193,8 @@ def test_a_kept_label_of_another_scheme_is_read_by_its_known_name_and_is_no_chan
     assert parse.word_confidences == same.word_confidences
 
 
-def test_an_initial_parser_parses_freely(parser):
-    """Its parse is the graph that what was decided is put into; notes that are no marks do not stop it."""
+def test_an_initial_parser_ignores_constraints(parser):
+    """Constraints are put into its graph afterwards. Notes that are not marks do no harm."""
     inner = tiny_parser(max_steps=1)
     decided = Constraints(heads={1: 5}, labels={1: "obj"}).mark(marked(["_"] * 5))
     other = marked(["Keep=Yes", *["_"] * 4])
@@ -204,8 +206,8 @@ def test_an_initial_parser_parses_freely(parser):
     assert parser.using(initial=inner, keep="nothing").parse(other).graph.is_tree
 
 
-def test_steps_read_what_was_decided(parser):
-    """The first step starts from the decided arcs, so that other words are predicted around them."""
+def test_steps_read_the_fixed_arcs(parser):
+    """Step 1 starts from the fixed arcs, so the other words are predicted around them."""
     free, bound = (
         next(parser.refine(WORDS, constraints=each))
         for each in (Constraints(), Constraints(heads={1: 5, 5: 3}, labels={1: "nsubj", 5: "obj"}))
@@ -218,7 +220,7 @@ def marked(notes, heads=(3, 3, 4, 0, 4), labels=("det", "amod", "nsubj", "root",
     return Sentence.of_words(WORDS).with_arcs(Arcs(heads, labels)).with_misc(notes)
 
 
-def test_marks_are_obeyed_unless_told_otherwise(parser):
+def test_marks_are_respected_by_default(parser):
     sentence = marked(["Keep=Arc", "_", "NotHead=4", "Keep=Head", "_"])
 
     parsed = parser.parse(sentence)
@@ -230,7 +232,7 @@ def test_marks_are_obeyed_unless_told_otherwise(parser):
     assert free.graph == parser.parse(Sentence.of_words(WORDS)).graph
 
 
-def test_all_that_is_given_stays_and_the_blanks_are_filled(parser):
+def test_keep_given_keeps_all_arcs_and_fills_the_blanks(parser):
     partial = marked(["_"] * 5, (3, None, None, 0, None), ("det", "_", "obj", "_", "_"))
 
     parsed = parser.using(keep="given").parse(partial)
@@ -274,7 +276,7 @@ def test_all_that_is_given_stays_and_the_blanks_are_filled(parser):
         ),
     ],
 )
-def test_decisions_that_cannot_hold_together_are_named_and_no_others(parser, decided, message):
+def test_an_error_names_only_the_constraints_that_contradict_each_other(parser, decided, message):
     rooted = Parser(tiny_model(decode=DecodeSettings(root_label="root")), device="cpu")
 
     with pytest.raises(TreebankError) as caught:
@@ -284,13 +286,13 @@ def test_decisions_that_cannot_hold_together_are_named_and_no_others(parser, dec
 
 
 def no_root(n_words):
-    """Of these no other than all together are wrong."""
+    """Return constraints that contradict each other only all together: no word may be the root."""
     return Constraints(not_heads={word: [0] for word in range(1, n_words + 1)})
 
 
 @pytest.mark.parametrize(("projective", "n_trials"), [(False, 20), (True, 10)])
-@pytest.mark.parametrize("n_more", [0, 3000])  # decisions that have nothing to do with it
-def test_the_search_for_those_that_contradict_each_other_has_an_end(parser, monkeypatch, n_more, projective, n_trials):
+@pytest.mark.parametrize("n_more", [0, 3000])  # unrelated constraints
+def test_the_search_for_contradictions_is_limited(parser, monkeypatch, n_more, projective, n_trials):
     trials, has_tree = [], Decoder.has_tree
     monkeypatch.setattr(Decoder, "has_tree", lambda *each: trials.append(1) or has_tree(*each))
     n_arcs = 101**2
@@ -300,14 +302,14 @@ def test_the_search_for_those_that_contradict_each_other_has_an_end(parser, monk
     with pytest.raises(TreebankError) as caught:
         parser.using(is_projective=projective).parse(["The"] * 100, constraints=decided)
 
-    assert len(trials) == 1 + n_trials  # the first sees that there is something to look for
-    n_told = int(re.search(r"satisfies all of these (\d+) constraints", str(caught.value))[1])
-    assert 100 <= n_told < 100 + n_more or n_told == 100
+    assert len(trials) == 1 + n_trials  # the first trial detects the contradiction
+    n_listed = int(re.search(r"satisfies all of these (\d+) constraints", str(caught.value))[1])
+    assert 100 <= n_listed < 100 + n_more or n_listed == 100
     assert "constraints: word 1 'The' must not be the root; " in str(caught.value)
-    assert str(caught.value).endswith(f"; and {n_told - 8} more. Take back some of them.")
+    assert str(caught.value).endswith(f"; and {n_listed - 8} more. Some of them contradict each other; remove some.")
 
 
-def test_the_search_goes_to_its_end_for_a_hundred_decisions(parser):
+def test_the_search_for_contradictions_is_complete_for_a_hundred_constraints(parser):
     with pytest.raises(TreebankError, match="satisfies all of these constraints: .* and 92 more. Change one"):
         parser.parse(["The"] * 100, constraints=no_root(100))
 
@@ -321,11 +323,14 @@ def test_an_error_names_file_and_line(parser, tmp_path):
     assert caught.value.word == "1"
 
 
-def test_crossing_arcs_cannot_be_asked_of_a_projective_tree(parser):
+def test_crossing_arcs_contradict_a_projective_tree(parser):
     decided = Constraints(heads={1: 3, 2: 4})
 
     assert parser.parse(WORDS, constraints=decided).graph.is_tree
-    with pytest.raises(TreebankError, match="No projective tree satisfies all of these constraints: word 1 'The' must attach to 3 'man'; word 2"):
+    with pytest.raises(
+        TreebankError,
+        match="No projective tree satisfies all of these constraints: word 1 'The' must attach to 3 'man'; word 2",
+    ):
         parser.using(is_projective=True).parse(WORDS, constraints=decided)
 
 
@@ -341,18 +346,18 @@ def test_crossing_arcs_cannot_be_asked_of_a_projective_tree(parser):
         (Constraints(heads={2: 2}), "A constraint attaches this word to itself."),
     ],
 )
-def test_decisions_about_words_that_are_not_there_are_refused(parser, decided, message):
+def test_constraints_on_missing_words_are_an_error(parser, decided, message):
     with pytest.raises(TreebankError, match=message):
         parser.parse(WORDS, constraints=decided)
 
 
 @pytest.mark.parametrize("n_more", [-1, 1])
-def test_there_must_be_as_many_decisions_as_sentences(parser, n_more):
+def test_there_must_be_one_constraints_per_sentence(parser, n_more):
     with pytest.raises(TreefineError, match="There are (fewer|more) constraints than sentences"):
         parser.parse([WORDS, WORDS], constraints=[Constraints(heads={1: 0})] * (2 + n_more))
 
 
-def test_a_long_sentence_with_all_arcs_but_a_few_decided(parser):
+def test_a_long_sentence_may_have_nearly_all_arcs_fixed(parser):
     words = ["The"] * 300
     decided = Constraints(heads={word: word - 1 for word in range(1, 301) if word % 50})
 
@@ -362,7 +367,7 @@ def test_a_long_sentence_with_all_arcs_but_a_few_decided(parser):
     assert obeys(tree, decided)
 
 
-def test_a_cycle_of_very_many_decisions_is_told_at_once(parser):
+def test_a_cycle_of_very_many_constraints_is_found_fast(parser):
     words = ["The"] * 3000
     decided = Constraints(heads={word: word % 3000 + 1 for word in range(1, 3001)})
 
@@ -373,12 +378,14 @@ def test_a_cycle_of_very_many_decisions_is_told_at_once(parser):
     assert time.process_time() - start < 20
 
 
-def test_one_decision_is_not_for_a_list_of_sentences(parser):
-    with pytest.raises(TreefineError, match="One Constraints is for one sentence. Pass a list with one for each sentence."):
+def test_one_constraints_object_does_not_fit_a_list_of_sentences(parser):
+    with pytest.raises(
+        TreefineError, match="One Constraints is for one sentence. Pass a list with one for each sentence."
+    ):
         parser.parse([WORDS, WORDS], constraints=Constraints(heads={1: 0}))
 
 
-def test_options_that_do_not_exist_are_told(parser):
+def test_unknown_option_values_are_an_error(parser):
     with pytest.raises(TreefineError, match="keep must be marked, given or nothing, not"):
         parser.using(keep="all")
     with pytest.raises(TreefineError, match="k, the number of trees, must be at least 1, not 0"):

@@ -19,7 +19,7 @@ ROOT_LABEL = 2
 
 
 def scored(arcs, *, seed=1):
-    """Scores with these arcs for each sentence, padded, and random label vectors."""
+    """Return scores with these arcs for each sentence, padded, and random label vectors."""
     generator = torch.Generator().manual_seed(seed)
     n_words = max(len(each) for each in arcs)
     padded = torch.full((len(arcs), n_words, n_words), -torch.inf)
@@ -27,7 +27,7 @@ def scored(arcs, *, seed=1):
     for row, each in enumerate(arcs):
         padded[row, : len(each), : len(each)] = torch.as_tensor(each)
         padded[row, range(n_words), range(n_words)] = -torch.inf
-        padded[row, len(each) :, 0] = 0  # the network scores padding as well
+        padded[row, len(each) :, 0] = 0  # the network also scores padding
         is_word[row, : len(each)] = True
     vectors = torch.randn((2, len(arcs), n_words, 3), generator=generator)
     weight = torch.randn((N_LABELS, 3, 3), generator=generator)
@@ -68,7 +68,7 @@ def test_a_word_is_labelled_root_if_and_only_if_its_head_is_root(arcs):
         assert ((graphs.labels == ROOT_LABEL) == (graphs.heads == 0))[is_dependent].all()
 
 
-def test_without_a_root_label_any_word_may_have_any():
+def test_without_a_root_label_any_word_may_have_any_label():
     scores, is_word = scored([np.random.default_rng(1).normal(size=(40, 40))])
 
     graphs = Decoder(root_label=None).graphs(scores, is_word)
@@ -78,7 +78,7 @@ def test_without_a_root_label_any_word_may_have_any():
 
 
 @given(st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=7), min_size=1, max_size=4))
-def test_trees_are_told_from_other_graphs(sentences):
+def test_trees_are_distinguished_from_other_graphs(sentences):
     n_words = max(map(len, sentences)) + 1
     heads, is_word = torch.full((len(sentences), n_words), NO_HEAD), torch.zeros((len(sentences), n_words)).bool()
     graphs = []
@@ -100,7 +100,7 @@ def test_a_chain_of_any_length_is_a_tree():
 
 @pytest.mark.parametrize("is_projective", [False, True])
 @given(st.lists(arc_scores(), min_size=1, max_size=4))
-def test_trees_are_those_of_the_search_for_one_sentence(is_projective, arcs):
+def test_trees_of_a_batch_equal_those_of_single_sentences(is_projective, arcs):
     scores, is_word = scored(arcs)
     decoder = Decoder(ROOT_LABEL, is_projective=is_projective)
 
@@ -119,7 +119,7 @@ def test_trees_are_those_of_the_search_for_one_sentence(is_projective, arcs):
 
 
 def test_a_sentence_whose_best_heads_are_a_tree_is_not_searched(monkeypatch):
-    chain = torch.eye(9).roll(1, 0) * 5  # each word on the one before it
+    chain = torch.eye(9).roll(1, 0) * 5  # each word attaches to the one before it
     scores, is_word = scored([chain, chain[:4, :4]])
     decoder = Decoder(ROOT_LABEL)
     graphs = decoder.graphs(scores, is_word)
@@ -131,7 +131,7 @@ def test_a_sentence_whose_best_heads_are_a_tree_is_not_searched(monkeypatch):
     assert trees.heads.tolist() == [[-1, 0, 1, 2, 3, 4, 5, 6, 7], [-1, 0, 1, 2, -1, -1, -1, -1, -1]]
 
 
-def test_only_the_sentences_asked_for_are_searched():
+def test_only_the_requested_sentences_are_searched():
     cycle = [[0.0, 0, 0], [0, 0, 5], [0, 5, 0]]
     scores, is_word = scored([cycle, cycle])
     decoder = Decoder(ROOT_LABEL)
@@ -155,7 +155,7 @@ def test_product_and_sum_of_probabilities_disagree_on_flat_scores():
 
 
 @pytest.mark.parametrize("tree_over", ["log-probabilities", "probabilities"])
-def test_what_is_added_to_all_scores_of_a_word_changes_no_tree(tree_over):
+def test_adding_a_number_to_all_scores_of_a_word_changes_no_tree(tree_over):
     rng = np.random.default_rng(1)
     matrices = [rng.normal(size=(6, 6)) for _ in range(100)]
     moved = [matrix + rng.normal(scale=3, size=(6, 1)) for matrix in matrices]
@@ -170,7 +170,7 @@ def test_what_is_added_to_all_scores_of_a_word_changes_no_tree(tree_over):
 
 
 @given(arc_scores(max_words=4).filter(lambda arcs: len(arcs) > 2), st.booleans())
-def test_the_best_tree_leads_by_what_it_has_more_than_the_second_best_of_all_trees(arcs, is_projective):
+def test_the_lead_is_the_difference_between_the_two_best_of_all_trees(arcs, is_projective):
     weights = scored([arcs])[0].arcs[0].double().log_softmax(-1)
     trees = every_tree(len(arcs) - 1, projective=is_projective)
 
@@ -180,5 +180,5 @@ def test_the_best_tree_leads_by_what_it_has_more_than_the_second_best_of_all_tre
     assert lead == pytest.approx(totals[-1] - totals[-2], abs=1e-9)
 
 
-def test_the_one_tree_of_one_word_leads_without_end():
+def test_the_only_tree_of_one_word_has_an_infinite_lead():
     assert Decoder().lead(torch.tensor([[-torch.inf, 0], [3, -torch.inf]])) == np.inf

@@ -1,4 +1,4 @@
-"""Initial parses from a file, with the words and the labels that these have there."""
+"""Initial parses from a file: alignment of words, and mapping of labels."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_word_that_differs_is_named_with_both_places(parses):
     )
 
 
-def test_the_place_in_the_input_is_told_where_it_is_a_file(parses, data):
+def test_the_error_names_the_place_in_an_input_file(parses, data):
     initial = parses("From the AP comes this tale :")
 
     with pytest.raises(AlignmentError) as error:
@@ -56,7 +56,7 @@ def test_the_place_in_the_input_is_told_where_it_is_a_file(parses, data):
     assert f"word 6 is 'tale' here but 'story' in the input ({data}/en_ewt-sample.conllu:1)." in str(error.value)
 
 
-def test_a_sentence_that_is_cut_short_is_told_with_the_word_that_is_missing(parses):
+def test_a_truncated_sentence_is_an_error_that_names_the_missing_word(parses):
     initial = parses("A dog")
 
     with pytest.raises(AlignmentError) as error:
@@ -68,7 +68,7 @@ def test_a_sentence_that_is_cut_short_is_told_with_the_word_that_is_missing(pars
     )
 
 
-def test_words_that_are_cut_otherwise_have_the_arcs_that_they_share(tmp_path):
+def test_differently_split_words_keep_the_arcs_they_share(tmp_path):
     theirs = Sentence.of_words(["I", "cannot", "go"]).with_graph(Graph.of_words([3, 3, 0], ["nsubj", "aux", "root"]))
     write_treebank([theirs], tmp_path / "parses.conllu")
 
@@ -89,7 +89,7 @@ def test_a_file_that_ends_too_early_is_an_error(parses):
     )
 
 
-def test_a_file_that_goes_on_is_an_error(parses):
+def test_a_file_that_is_too_long_is_an_error(parses):
     initial = parses("A dog barks", "It sleeps")
 
     with pytest.raises(AlignmentError) as error:
@@ -107,7 +107,7 @@ def test_a_word_without_a_head_has_no_arc(parses):
     assert list(initial(words("A dog barks"))) == [Arcs((None, None, None), ("_", "_", "_"))]
 
 
-def test_an_initial_parser_that_is_not_there_is_an_error():
+def test_a_missing_initial_parser_is_an_error():
     with pytest.raises(
         TreefineError, match=r"There is no initial parser 'syntr'\. Choose empty, given, the folder of a SynTr"
     ):
@@ -118,7 +118,7 @@ def arcs_of(*labels):
     return lambda sentences: (Arcs((None, *range(len(labels) - 1)), labels) for _ in sentences)
 
 
-def test_labels_are_read_by_the_names_that_the_model_has():
+def test_labels_are_mapped_to_known_names():
     initial = renamed(arcs_of("_", "dobj", "nsubj:outer", "prep", "obj"), ("nsubj", "obj"))
 
     (found,) = initial(words("a b c d e"))
@@ -126,7 +126,7 @@ def test_labels_are_read_by_the_names_that_the_model_has():
     assert found == Arcs((None, 0, 1, 2, 3), ("_", "obj", "nsubj", "prep", "obj"))
 
 
-def test_the_users_names_come_first_and_one_that_is_not_to_be_read_is_blank():
+def test_the_users_label_map_takes_precedence_and_can_blank_a_label():
     initial = renamed(arcs_of("_", "dobj", "obj"), ("nsubj", "obj"), {"dobj": "nsubj", "obj": "_"})
 
     (found,) = initial(words("a b c"))
@@ -134,7 +134,7 @@ def test_the_users_names_come_first_and_one_that_is_not_to_be_read_is_blank():
     assert found.labels == ("_", "nsubj", "_")
 
 
-def test_only_so_many_readings_are_remembered_and_the_others_are_the_same(monkeypatch):
+def test_the_cache_of_label_names_is_limited_and_changes_no_result(monkeypatch):
     monkeypatch.setattr("treefine.parsing.initial.MOST_NAMES", 3)
     labels = [f"{kind}:{number}" for number in range(5) for kind in ("nsubj", "obj")]
     initial = renamed(arcs_of("_", *labels), ("nsubj", "obj"))
@@ -146,7 +146,7 @@ def test_only_so_many_readings_are_remembered_and_the_others_are_the_same(monkey
     assert len(initial._found) == 3
 
 
-def test_an_older_label_makes_the_same_tree_as_its_newer_name():
+def test_an_older_label_gives_the_same_tree_as_its_newer_name():
     parser = Parser(tiny_model(), initial=given, max_steps=1, device="cpu")
     older = {"obj": "dobj", "nsubj:pass": "nsubjpass", "root": "ROOT", "acl:relcl": "relcl", "nmod:poss": "poss"}
 
@@ -160,6 +160,6 @@ def test_an_older_label_makes_the_same_tree_as_its_newer_name():
 
     graphs = [each.graph for each in parser.parse(sample(20))]
     assert [each.graph for each in parser.parse(sentences(older))] == graphs
-    assert [each.graph for each in renaming.parse(sentences(older))] == graphs  # the same, and told by newer names
+    assert [each.graph for each in renaming.parse(sentences(older))] == graphs  # the same graphs, with newer names
     unknown = dict.fromkeys(older, "prep")
     assert [each.graph for each in parser.parse(sentences(unknown))] != graphs

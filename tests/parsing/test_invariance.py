@@ -41,7 +41,7 @@ def trees(model, sentences, batch_pieces, **options):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_batch_and_order_change_no_tree(kind):
+def test_batches_and_order_change_no_tree(kind):
     model = MODELS[kind]()
     sentences = short(24)
     alone = [Parser(model, device="cpu").parse(sentence) for sentence in sentences]
@@ -53,24 +53,24 @@ def test_batch_and_order_change_no_tree(kind):
         assert parsed == [alone[number] for number in order]
 
 
-def test_scores_of_any_size_are_compared_by_their_size():
+def test_the_tolerance_is_relative_to_the_scores():
     model = tiny_model(tags=TagSettings("none"))
-    model.scorer.arc_head[0].bias.data += 10_000  # which moves all scores of a word alike, and rounds them coarsely
+    model.scorer.arc_head[0].bias.data += 10_000  # moves all scores of a word equally, and rounds them coarsely
     sentences = short(24)
 
     assert trees(model, sentences, 4000) == trees(model, sentences, 1)
 
 
-CHAIN = [[0.0, 0, 0], [9, 0, 0], [0, 9, 0]]  # word 2 on 1 on ROOT
+CHAIN = [[0.0, 0, 0], [9, 0, 0], [0, 9, 0]]  # word 2 → word 1 → ROOT
 TIE = [[0.0, 0, 0], [9, 0, 9], [0, 9, 0]]
-CYCLE = [[0.0, 0, 0], [0, 0, 9], [0, 9, 0]]  # of which two trees can be made that are equal
-CLEAR_CYCLE = [[0.0, 0, 0], [5, 0, 9], [0, 9, 0]]  # of which one can that leads by 5
-CLEAR = torch.tensor([[0.0, 0], [5, 0], [5, 0]])  # two labels, or tags, for each word
+CYCLE = [[0.0, 0, 0], [0, 0, 9], [0, 9, 0]]  # two equally good trees
+CLEAR_CYCLE = [[0.0, 0, 0], [5, 0, 9], [0, 9, 0]]  # one tree leads by 5
+CLEAR = torch.tensor([[0.0, 0], [5, 0], [5, 0]])  # two labels, or tags, per word
 DRAW = torch.tensor([[0.0, 0], [5, 0], [5, 5]])
 
 
 def scored_alone(arcs, labels, tags, initial, *, needs_trees, stop_above=1.0):
-    """Which of the sentences are scored alone, given the scores they have in a batch."""
+    """Return the sentences that are scored alone, given their scores in a batch."""
 
     def score(batch, graphs, _):
         rows = [number - 2 for number in batch.lengths]
@@ -79,7 +79,7 @@ def scored_alone(arcs, labels, tags, initial, *, needs_trees, stop_above=1.0):
         padded = torch.full((len(rows), n_words, n_words), -torch.inf)
         vectors, tagged = torch.zeros((len(rows), n_words, 2)), torch.zeros((len(rows), n_words, 2))
         for place, row in enumerate(rows):
-            padded[place, 3:, 0] = 9  # each sentence is longer than the one before by words that hang on the first
+            padded[place, 3:, 0] = 9  # each sentence has more words than the one before, attached to the first word
             padded[place, 3 : row + 3, 1] = 18
             padded[place, :3, :3] = torch.tensor(arcs[row])
             vectors[place], tagged[place] = torch.tensor([5.0, 0]), torch.tensor([5.0, 0])
@@ -104,22 +104,24 @@ def scored_alone(arcs, labels, tags, initial, *, needs_trees, stop_above=1.0):
     return sorted(scores.alone)
 
 
-def test_close_heads_labels_and_tags_are_scored_alone_and_clear_ones_are_not():
+def test_only_sentences_with_close_heads_labels_or_tags_are_scored_alone():
     arcs, labels, tags = [CHAIN, TIE, CHAIN, CHAIN], [CLEAR, CLEAR, DRAW, CLEAR], [CLEAR, CLEAR, CLEAR, DRAW]
 
     assert scored_alone(arcs, labels, tags, [None] * 4, needs_trees=False) == [1, 2, 3]
 
 
-def test_what_is_no_tree_is_scored_alone_where_its_tree_is_needed():
+def test_a_graph_that_is_not_a_tree_is_scored_alone_if_a_tree_is_needed():
     two = {"arcs": [CHAIN, CYCLE], "labels": [CLEAR] * 2, "tags": [CLEAR] * 2}
 
     assert scored_alone(**two, initial=[None, None], needs_trees=False) == []
     assert scored_alone(**two, initial=[None, None], needs_trees=True) == [1]
-    assert scored_alone(**two, initial=[[0, 1], [2, 1]], needs_trees=False) == [1]  # it has converged: this is its end
+    assert scored_alone(**two, initial=[[0, 1], [2, 1]], needs_trees=False) == [
+        1
+    ]  # it has converged, so this step is its last
     assert scored_alone(**two, initial=[None, None], needs_trees=False, stop_above=0.5) == [1]  # it is sure enough
 
 
-def test_what_is_no_tree_but_has_one_that_leads_clearly_is_not_scored_alone():
+def test_a_graph_is_not_scored_alone_if_its_best_tree_leads_clearly():
     two = {"arcs": [CYCLE, CLEAR_CYCLE], "labels": [CLEAR] * 2, "tags": [CLEAR] * 2}
 
     assert scored_alone(**two, initial=[None, None], needs_trees=True) == [0]
@@ -139,18 +141,18 @@ def test_a_tree_that_leads_clearly_is_the_best_one_in_every_batch(seed, n_words,
     event(f"clear: {is_clear}")
     if is_clear:
         best = decoder.best_heads(arcs)
-        against = torch.ones(shape)  # in the worst batch, all that the tree has is too low, and all else too high
+        against = torch.ones(shape)  # in the worst batch, the arcs of the tree score too low and all others too high
         against[range(1, n_words + 1), best[1:]] = -1
         largest = arcs.masked_fill(arcs.isinf(), 0).amax(-1, keepdim=True).clamp(min=1)
         in_a_batch = arcs.double() + 0.499 * stable.TOLERANCE * largest * against
         assert (decoder.best_heads(in_a_batch) == best).all()
 
 
-def test_a_tree_with_a_label_that_is_close_does_not_lead_clearly():
+def test_a_tree_with_a_close_label_does_not_lead_clearly():
     arcs = torch.tensor([CLEAR_CYCLE])
     arcs[:, range(3), range(3)] = -torch.inf
     words = torch.ones(1, 3, 2)
-    on_root = torch.tensor([[[1.0, 1], [1, 0], [1, 0]]])  # as head: two labels are equal for what hangs on ROOT alone
+    on_root = torch.tensor([[[1.0, 1], [1, 0], [1, 0]]])  # as head: two labels are equal only for dependents of ROOT
     weight = torch.tensor([[[2.0, 0], [0, 0]], [[1, 1], [0, 0]]])
 
     assert not stable.leads_clearly(Scores(arcs, words, on_root, weight), Decoder())
@@ -173,7 +175,7 @@ def test_no_tree_leads_clearly_by_probabilities_or_in_a_long_sentence():
 
 
 @pytest.mark.parametrize("first_graph", ["argmax", "tree"])
-def test_trees_are_needed_in_the_last_step_and_where_the_first_graph_is_one(first_graph, monkeypatch):
+def test_trees_are_needed_in_the_last_step_and_if_the_first_graph_must_be_one(first_graph, monkeypatch):
     asked = []
     real = plans.stable_scores
 
@@ -183,7 +185,7 @@ def test_trees_are_needed_in_the_last_step_and_where_the_first_graph_is_one(firs
 
     monkeypatch.setattr(plans, "stable_scores", recorded)
     parser = Parser(tiny_model(decode=DecodeSettings(first_graph=first_graph)), max_steps=3, device="cpu")
-    several = [short(5)[1]] * 3  # of one length, so that they are one batch
+    several = [short(5)[1]] * 3  # of equal length, so they share a batch
 
     parser.parse(several)
     list(parser.stream_steps(several))
@@ -221,34 +223,34 @@ def test_scores_of_one_sentence_differ_between_batches_by_far_less_than_the_tole
             assert 2 * difference < 0.5 * stable.TOLERANCE * max(1, alone[is_arc].abs().max())
 
 
-def test_sentences_with_clear_scores_and_trees_are_scored_once_a_step():
+def test_sentences_with_clear_scores_and_trees_are_scored_once_per_step():
     sentences = short()
     sure = Sure(tiny_model(n_positions=512), {sentence.forms: sentence.graph for sentence in sentences})
 
     parsed = Parser(sure, device="cpu", batch_pieces=500).parse(sentences)
 
     assert [each.heads for each in parsed] == [each.heads for each in sentences]
-    assert sum(sure.sizes) == 2 * len(sentences)  # once to find the tree, and once to see that it stays
+    assert sum(sure.sizes) == 2 * len(sentences)  # once to find the tree, and once to see that it does not change
 
 
 @pytest.mark.parametrize(("batch_pieces", "most"), [(4000, 1000), (30, 30)])
-def test_a_transformer_scores_no_more_at_once_on_a_cpu_than_its_cache_holds(batch_pieces, most):
+def test_batches_of_a_transformer_on_a_cpu_fit_into_its_cache(batch_pieces, most):
     parser = Parser(tiny_model(), device="cpu", batch_pieces=batch_pieces)
 
     assert parser.plan().shape.most_pieces == most
     assert parser.parse(short(15) * 3) == parser.parse(short(15)) * 3
 
 
-def test_a_bilstm_scores_as_much_at_once_on_a_cpu_as_it_is_told_to():
+def test_batches_of_a_bilstm_on_a_cpu_have_the_requested_size():
     assert Parser(tiny_biaffine(), device="cpu", batch_pieces=4000).plan().shape.most_pieces == 4000
 
 
-# A sentence that is sure enough of a step takes no further one
+# Early stopping: a sentence that is sure enough takes no further step
 
 
 @st.composite
 def scored_words(draw):
-    """Scores of heads and labels of a batch, which words are dependents, and which of them repeat what was read."""
+    """Draw scores of heads and labels of a batch, the mask of dependents, and the mask of unchanged words."""
     n_sentences, n_words, n_labels = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 4))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
     arcs = draw(st.sampled_from([0.1, 1.0, 10.0])) * torch.randn(n_sentences, n_words, n_words + 1, generator=generator)
@@ -259,7 +261,7 @@ def scored_words(draw):
 
 
 @given_by_hypothesis(scored_words())
-def test_sureness_is_the_mean_probability_of_what_changed_where_what_did_not_counts_as_one(scored):
+def test_sureness_is_the_mean_probability_with_unchanged_words_as_1(scored):
     arcs, labels, is_dependent, is_same = scored
 
     found = sureness(*scored)
@@ -291,7 +293,7 @@ def test_noise_in_the_scores_moves_the_sureness_by_no_more_than_its_bound(scored
     assert ((moved - sureness(*exact, is_dependent, is_same)).abs() <= bound + 1e-12).all()
 
 
-def test_the_bound_is_near_what_noise_can_do():
+def test_the_bound_is_close_to_the_worst_noise():
     arcs, labels = torch.tensor([[[0.0, 1.0]]]).double(), torch.tensor([[[0.0]]]).double()
     is_dependent, is_same = torch.tensor([[True]]), torch.tensor([[False]])
 
@@ -302,14 +304,14 @@ def test_the_bound_is_near_what_noise_can_do():
     assert 0.5 * bound < moved < bound
 
 
-def test_a_score_that_is_no_number_leaves_a_sentence_unsure():
+def test_a_sentence_with_a_nan_score_is_never_sure():
     arcs, labels = torch.tensor([[[0.0, math.nan]]]), torch.zeros(1, 1, 2)
 
     assert not sureness(arcs, labels, torch.tensor([[True]]), torch.tensor([[False]])) > 0
 
 
 def sure_of(step, before):
-    """How sure one step of one sentence is, from what it tells."""
+    """Return the sureness of one step of one sentence, computed from the step."""
     probabilities = step.arc_probabilities[1:].max(1) * step.label_probabilities[1:].max(1)
     if before is not None:
         old = zip(before.heads[1:], before.labels[1:], strict=True)
@@ -319,7 +321,7 @@ def sure_of(step, before):
 
 
 def slow_parse(parser, sentence, stop_above):
-    """The tree of the first step that is sure enough or has converged, from all steps."""
+    """Return the tree of the first step that is sure enough or has converged."""
     before = None
     for step in parser.refine(sentence):
         if step.converged or sure_of(step, before) > stop_above:
@@ -340,7 +342,7 @@ def test_a_sentence_has_the_tree_of_the_first_step_that_is_sure_enough(tags):
     assert parsed != parser.using(max_steps=1).parse(sentences)
 
 
-def test_all_that_is_told_of_a_sentence_is_of_the_steps_it_took():
+def test_a_parse_has_the_results_of_the_steps_that_were_taken():
     parser, sentences = Parser(tiny_model(scale=1.5), max_steps=2, device="cpu"), short()
     firsts = [sure_of(next(parser.refine(each)), None) for each in sentences]
     parser = parser.using(stop_above=float(np.quantile(firsts, 0.95)))
@@ -353,7 +355,7 @@ def test_all_that_is_told_of_a_sentence_is_of_the_steps_it_took():
     assert {each.was_sure for each in parses} == {True, False}
 
 
-def test_steps_that_are_asked_for_are_never_left_out():
+def test_refine_takes_every_step_whatever_the_sureness():
     parser, sentences = tiny_parser(max_steps=4), short(6)
 
     hasty = parser.using(stop_above=0.0)
@@ -362,7 +364,7 @@ def test_steps_that_are_asked_for_are_never_left_out():
         assert [step.graph for step in hasty.refine(sentence)] == [step.graph for step in parser.refine(sentence)]
 
 
-def test_by_default_a_sentence_stops_only_where_it_has_converged_and_at_zero_after_its_first_step():
+def test_stop_above_1_stops_at_convergence_and_0_after_the_first_step():
     parser, sentences = tiny_parser(max_steps=4), short(16)
 
     assert parser.stop_above == 1.0
@@ -370,7 +372,7 @@ def test_by_default_a_sentence_stops_only_where_it_has_converged_and_at_zero_aft
     assert parser.using(stop_above=0.0).parse(sentences) == parser.using(max_steps=1).parse(sentences)
 
 
-def test_arcs_that_were_read_and_stay_need_no_confidence():
+def test_unchanged_arcs_count_as_sure():
     parser = tiny_parser(initial=given, max_steps=8, keep="nothing")
     parses = parser.stream_parses(short())
     fixed = [each.sentence for each in parses if each.converged and each.steps[-1] == each.tree]
@@ -382,11 +384,13 @@ def test_arcs_that_were_read_and_stay_need_no_confidence():
     assert all(sure_of(next(parser.refine(each)), None) < 0.999 for each in fixed if len(each) > 1)
 
 
-def test_whether_a_sentence_is_sure_enough_does_not_depend_on_its_batch(monkeypatch):
+def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
     sentences = short(20)
     noisy = Noisy(tiny_model(scale=1.5), 0.4 * stable.TOLERANCE)
     parser = Parser(noisy, device="cpu", batch_pieces=300)
-    limits = [sure_of(next(parser.refine(each)), None) for each in sentences[::4]]  # what some of them have alone
+    limits = [
+        sure_of(next(parser.refine(each)), None) for each in sentences[::4]
+    ]  # the sureness of some of them on their own
 
     for limit in limits:
         assert trees(noisy, sentences, 300, stop_above=limit) == trees(noisy, sentences, 1, stop_above=limit)
@@ -398,12 +402,12 @@ def test_whether_a_sentence_is_sure_enough_does_not_depend_on_its_batch(monkeypa
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan])
-def test_a_share_of_words_is_from_0_to_1(wrong):
+def test_stop_above_must_be_from_0_to_1(wrong):
     with pytest.raises(TreefineError, match=r"stop_above must be from 0 to 1, not .*\. 1 refines until"):
         tiny_parser(stop_above=wrong)
 
 
-def test_a_model_says_how_sure_is_sure_enough(tmp_path):
+def test_a_model_can_set_the_default_of_stop_above(tmp_path):
     parser = tiny_parser()
     parser.model.settings = replace(parser.model.settings, stop_above=0.9)
 
@@ -413,12 +417,12 @@ def test_a_model_says_how_sure_is_sure_enough(tmp_path):
     assert loaded.stop_above == 0.9
     assert loaded.using(max_steps=2).stop_above == 0.9
     assert loaded.using(stop_above=0.5).stop_above == 0.5
-    assert loaded.using(initial=given).stop_above == 1.0  # it was not measured from other parsers' trees
+    assert loaded.using(initial=given).stop_above == 1.0  # it was measured only from an empty graph
     assert loaded.using(initial=given, stop_above=0.5).using(k=2).stop_above == 0.5
     assert Parser.from_pretrained(tmp_path / "model", stop_above=1.0, device="cpu").stop_above == 1.0
 
 
-def test_a_model_cannot_ask_for_more_than_all_words():
+def test_a_model_cannot_set_stop_above_over_1():
     encoder = {"family": "bilstm"}
     values = {"encoder": encoder, "relations": {"graph": "none"}, "stop_above": 1.01}
 

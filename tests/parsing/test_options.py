@@ -1,4 +1,4 @@
-"""What a caller asks of a parser."""
+"""The options of a parser."""
 
 import pickle
 from dataclasses import fields, replace
@@ -25,7 +25,7 @@ def test_only_options_that_are_not_none_are_given():
     assert ParserOptions(k=2, is_projective=False).given == {"k": 2, "is_projective": False}
 
 
-def test_steps_and_stop_follow_a_new_initial_parser_unless_they_are_given_too():
+def test_a_new_initial_parser_resets_steps_and_stop_above_unless_given():
     options = ParserOptions(max_steps=2, stop_above=0.9, k=3)
 
     assert options.updated({"tags": "none"}) == ParserOptions(max_steps=2, stop_above=0.9, k=3, tags="none")
@@ -34,7 +34,7 @@ def test_steps_and_stop_follow_a_new_initial_parser_unless_they_are_given_too():
     assert options.updated({"initial": None}) == options
 
 
-def test_an_unknown_option_and_another_device_are_refused():
+def test_unknown_options_and_another_device_are_errors():
     with pytest.raises(TypeError, match="max_step"):
         tiny_parser(max_step=2)
     parser = tiny_parser().using(device="cpu:0")

@@ -1,4 +1,4 @@
-"""What a parser gives back for a text: words with places, tags and arcs, how sure it is, and what has changed."""
+"""The results of a parser: words with offsets, tags and arcs, confidences, and changes."""
 
 import json
 import math
@@ -31,10 +31,10 @@ def nlp():
     return Parser(model, device="cpu", segmenter=tiny_segmenter())
 
 
-def test_a_text_becomes_sentences_whose_words_have_tags_heads_labels_and_places(nlp):
+def test_a_text_becomes_sentences_whose_words_have_tags_heads_labels_and_offsets(nlp):
     parses = nlp(TEXT)
 
-    assert len(parses) > 1  # a blank line ends a sentence, whatever the segmenter says
+    assert len(parses) > 1  # a blank line always ends a sentence
     for parse in parses:
         assert parse.tree.is_tree
         assert 0 <= parse.confidence <= 1
@@ -50,7 +50,7 @@ def test_a_text_becomes_sentences_whose_words_have_tags_heads_labels_and_places(
 
 
 @for_all(st.text(max_size=60))
-def test_places_rebuild_any_text(nlp, text):
+def test_offsets_rebuild_any_text(nlp, text):
     parses = nlp(text)
 
     spans = [span for parse in parses for span in parse.spans]
@@ -62,7 +62,7 @@ def test_places_rebuild_any_text(nlp, text):
     assert forms == [text[start:end] for start, end in spans]
 
 
-def test_the_trees_are_those_of_stream_and_the_steps_those_of_refine(nlp):
+def test_trees_equal_those_of_stream_and_steps_those_of_refine(nlp):
     sentences = sample(12)
 
     parses = list(nlp.stream_parses(sentences))
@@ -86,7 +86,7 @@ def test_tags_of_the_input_stay_and_blank_ones_are_filled(nlp):
         assert parse.upos[1] != "_" != parse.xpos[0]
 
 
-def test_confidence_is_written_to_misc_beside_what_stands_there(nlp, tmp_path):
+def test_confidence_is_added_to_misc(nlp, tmp_path):
     sentence = Sentence.of_words(["Dogs", "bark", "."]).with_misc(["_", "SpaceAfter=No", "Conf=0.10"])
     sentence = replace(sentence, comments=("# confidence = 0.10", "# source = here"))
     (parse,) = nlp.stream_parses([sentence])
@@ -100,7 +100,7 @@ def test_confidence_is_written_to_misc_beside_what_stands_there(nlp, tmp_path):
     assert parse.with_confidence().with_misc(["_", "_", "_"]).columns[:9] == parse.sentence.columns[:9]
 
 
-def test_json_says_all_of_it(nlp):
+def test_json_has_everything(nlp):
     parse = nlp(TEXT)[0]
 
     found = json.loads(parse.to_json())
@@ -130,7 +130,7 @@ def test_pictures_show_the_tree_or_each_step(nlp):
     assert parse._repr_html_().startswith("<div")
 
 
-def test_a_list_of_sentences_shows_itself_in_a_line_each_and_in_a_notebook(nlp):
+def test_a_list_of_parses_has_a_short_repr_and_a_notebook_view(nlp):
     parses = nlp("Dogs bark.\n\nCats meow.")
 
     assert repr(parses[0]).startswith("<Parse '")
@@ -155,14 +155,14 @@ def test_words_that_stand_nowhere_in_the_text_have_no_characters():
     assert spans_in("a bx", sentence) == ((0, 1), (2, 2), (2, 3))  # also where it stands later on
 
 
-def test_a_parser_without_a_segmenter_and_a_text_that_is_none_are_refused(nlp):
+def test_text_needs_a_segmenter_and_must_be_a_string(nlp):
     with pytest.raises(ModelError, match="This model has no segmenter, so it cannot read text"):
         Parser(tiny_model(), device="cpu")("Dogs bark.")
     with pytest.raises(TreefineError, match=r"A text must be a string. Pass lists of words to `parse`."):
         nlp(["Dogs", "bark"])
 
 
-# What refinement changed
+# Changes made by refinement
 
 WORDS = ["Dogs", "bark", "loudly"]
 TREE = Graph.of_words([2, 0, 2], ["nsubj", "root", "advmod"])
@@ -175,7 +175,7 @@ def parse(initial, *steps, before=SURE, converged=True):
 
 
 def damaged(sentences, seed=1):
-    """The sentences with some heads and labels changed, and some arcs left out."""
+    """Return the sentences with some heads and labels changed, and some arcs removed."""
     dice = random.Random(seed)
     for sentence in sentences:
         heads = [dice.choice([head, head, dice.randrange(len(sentence) + 1)]) for head in sentence.heads]
@@ -193,7 +193,7 @@ def parses(parser):
     return list(parser.stream_parses(damaged(sample(20))))
 
 
-def test_a_change_has_the_old_and_the_new_arc_and_how_sure_each_is():
+def test_a_change_has_the_old_and_the_new_arc_with_confidences():
     old = Arcs((2, 0, 1), ("obj", "root", "advmod"))
     before = (Confidence(0.5, 0.25), Confidence(1.0, 1.0), Confidence(0.25, 0.5))
 
@@ -211,7 +211,7 @@ def test_a_word_that_had_no_arc_has_changed_from_nothing():
     )
 
 
-def test_what_stays_is_no_change():
+def test_an_unchanged_arc_is_not_a_change():
     assert parse(TREE.arcs).changes == ()
 
 
@@ -221,7 +221,7 @@ def test_the_step_of_a_change_is_the_first_that_has_the_new_arc():
     half = Graph.of_words([2, 0, 2], ["obj", "root", "advmod"])
 
     assert [each.step for each in parse(old, half, TREE, other, TREE).changes] == [2]
-    assert [each.step for each in parse(old, other, half).changes] == [None]  # the tree alone has it
+    assert [each.step for each in parse(old, other, half).changes] == [None]  # only the tree has it
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_the_step_of_a_change_is_the_first_that_has_the_new_arc():
     [((2, 0, 1), ("obj", "root", "advmod"), {1, 3}), ((0, 0, 2), ("root", "root", "advmod"), {1})],
     ids=["on words", "on ROOT"],
 )
-def test_the_picture_of_the_changes_shows_what_was_there_before(heads, labels, changed):
+def test_the_picture_of_the_changes_shows_the_old_arcs(heads, labels, changed):
     picture = parse(Arcs(heads, labels)).changed_picture()
 
     assert picture.graph == TREE
@@ -237,7 +237,7 @@ def test_the_picture_of_the_changes_shows_what_was_there_before(heads, labels, c
     assert picture.changed == changed
 
 
-def test_a_word_that_had_no_arc_is_drawn_as_it_is():
+def test_a_word_that_had_no_arc_is_not_marked_in_the_picture():
     picture = parse(Arcs((None, 0, 1), ("_", "root", "advmod")), before=(None, SURE[1], SURE[2])).changed_picture()
 
     assert picture.changed == {3}
@@ -279,7 +279,7 @@ def test_a_parse_that_starts_from_its_own_fixed_point_converges_at_once_and_chan
 
 
 def confidence_by_hand(step, word, head, label, settings):
-    """From the scores of a step that had this word's head: two softmaxes at their temperatures."""
+    """Compute a confidence from the scores of a step: two softmaxes with their temperatures."""
 
     def softmax(scores):
         exponents = np.exp(scores - scores.max())
@@ -300,7 +300,7 @@ def test_the_confidence_in_an_old_arc_is_that_of_the_last_step_at_its_temperatur
                 continue
             arc, label = confidence_by_hand(last, word, old.head, old.label, settings)
             assert sure.arc == pytest.approx(arc, abs=1e-5)
-            if old.head == last.graph.heads[word]:  # the step tells the labels' scores for its own heads alone
+            if old.head == last.graph.heads[word]:  # a step has label scores only for its own heads
                 assert sure.label == pytest.approx(label, abs=1e-5)
                 n_checked += 1
     assert n_checked > 5
@@ -319,7 +319,7 @@ def test_temperatures_hold_for_the_old_arcs_too(parser, parses):
     assert warmer[0].initial_confidences != parses[0].initial_confidences
 
 
-def test_of_a_label_that_the_model_has_no_name_for_nobody_can_say_how_likely_it_is(parses):
+def test_an_unknown_label_has_no_confidence(parses):
     unheard = [
         sure
         for each, before in zip(parses, damaged(sample(20)), strict=True)
@@ -331,7 +331,7 @@ def test_of_a_label_that_the_model_has_no_name_for_nobody_can_say_how_likely_it_
     assert set(unheard) == {None}
 
 
-def test_an_unknown_subtype_is_believed_as_much_as_its_main_type(parser):
+def test_an_unknown_subtype_has_the_confidence_of_its_main_type(parser):
     sentence = sample(1)[0]
     other = sentence.with_graph(Graph.of_words(sentence.heads, [f"{label}:odd" for label in sentence.labels]))
 
@@ -342,7 +342,7 @@ def test_an_unknown_subtype_is_believed_as_much_as_its_main_type(parser):
     assert all(a == b for label, a, b in pairs if label)
 
 
-def test_a_root_label_where_it_cannot_be_is_not_believed(parser):
+def test_an_impossible_root_label_has_confidence_0(parser):
     rules = Parser(tiny_model(decode=DecodeSettings(root_rule="exact")), initial=given, device="cpu")
     sentence = sample(1)[0]
     wrong = sentence.with_graph(Graph.of_words(sentence.heads, ["root"] * len(sentence)))
@@ -353,7 +353,7 @@ def test_a_root_label_where_it_cannot_be_is_not_believed(parser):
     assert sure == {True: 1.0, False: 0.0}
 
 
-def test_where_some_words_had_no_arc_no_old_one_of_theirs_is_believed(parser):
+def test_words_without_an_initial_arc_have_no_initial_confidence(parser):
     def every_other(sentences):
         for sentence in sentences:
             heads = tuple(head if word % 2 else None for word, head in enumerate(sentence.heads))
@@ -364,7 +364,7 @@ def test_where_some_words_had_no_arc_no_old_one_of_theirs_is_believed(parser):
         assert all(change.before is None for change in each.changes if change.old_head is None)
 
 
-def test_from_nothing_every_arc_is_new_and_no_old_one_is_believed(parser):
+def test_from_an_empty_graph_every_arc_is_new(parser):
     nothing = parser.using(initial=empty)
 
     for each in nothing.stream_parses(sample(3)):
@@ -374,7 +374,7 @@ def test_from_nothing_every_arc_is_new_and_no_old_one_is_believed(parser):
 
 
 def test_sentences_that_end_at_different_steps_keep_their_own_old_arcs(parser):
-    """The batch shrinks on the way: each row must be looked up by the sentence that it is of."""
+    """Rows of a shrinking batch must be mapped to their sentences."""
     sentences = [*damaged(sample(8)), *sample(12)[8:]]
 
     together = list(parser.stream_parses(sentences))
@@ -394,7 +394,7 @@ def arcs_over(draw, n_words):
 
 
 @for_all(st.data())
-def test_any_start_and_any_tree_make_changes_that_lead_from_one_to_the_other(data):
+def test_changes_lead_from_any_start_to_any_tree(data):
     n_words = data.draw(st.integers(1, 6))
     start = data.draw(arcs_over(n_words))
     tree = Graph.of_words(data.draw(random_heads(n_words)), ["nsubj"] * n_words)

@@ -1,4 +1,4 @@
-"""The Parser a user holds."""
+"""The Parser class."""
 
 from functools import cache
 
@@ -42,7 +42,7 @@ def test_sentences_and_words_may_come_from_generators():
     assert parsed == PARSER.parse([["A", "dog"], ["It", "sleeps"]])
 
 
-def test_all_that_a_sentence_holds_stays_but_for_its_tree():
+def test_only_the_tree_of_a_sentence_changes():
     sentences = sample()
 
     parsed = PARSER.parse(sentences)
@@ -55,13 +55,13 @@ def test_all_that_a_sentence_holds_stays_but_for_its_tree():
             assert number in tree_columns or after.columns[number] == column
 
 
-def test_a_text_that_is_not_cut_into_words_is_refused():
+def test_a_string_instead_of_words_is_an_error():
     for wrong in ("A dog barks", [["A"], "dog barks"]):
         with pytest.raises(TreefineError, match="is a string, not a list of words. Split it into words, "):
             PARSER.parse(wrong)
 
 
-def test_what_is_no_list_of_words_is_refused():
+def test_anything_but_a_list_of_words_is_an_error():
     for wrong in (5, [1, 2], [["A", 2]], [["A"], None], [[["A"]]]):
         with pytest.raises(TreefineError, match="A sentence must be a list of words, not "):
             PARSER.parse(wrong)
@@ -69,12 +69,12 @@ def test_what_is_no_list_of_words_is_refused():
         next(PARSER.refine([["A", "dog"]]))
 
 
-def test_a_sentence_without_words_is_refused():
+def test_a_sentence_without_words_is_an_error():
     with pytest.raises(TreebankError, match="A sentence must have at least one word."):
         PARSER.parse([["A"], []])
 
 
-def test_a_sentence_of_one_word_hangs_on_root():
+def test_a_single_word_attaches_to_root():
     for parser in (PARSER, TAGGER, SYNTR, Parser(tiny_biaffine(), device="cpu")):
         assert parser.parse(["Hello"]).arcs == Arcs((0,), ("root",))
 
@@ -89,7 +89,7 @@ def test_any_words_can_be_parsed(words):
     assert parsed.graph.is_tree
 
 
-def test_words_whose_pieces_are_all_unknown_or_none_are_parsed():
+def test_words_with_only_unknown_pieces_or_none_are_parsed():
     words = ["\u200b", "\u00ad\u200d", "狗", "🙂🙃", "\ufeff"]
 
     parsed = PARSER.parse(words)
@@ -98,7 +98,7 @@ def test_words_whose_pieces_are_all_unknown_or_none_are_parsed():
     assert parsed.graph.is_tree
 
 
-def test_a_tag_never_seen_counts_as_none():
+def test_an_unknown_tag_counts_as_no_tag():
     unseen, blank = (Sentence.of_words(["A", "dog"], upos=upos) for upos in (["FOO", "BAR"], ["_", "_"]))
     seen = Sentence.of_words(["A", "dog"], upos=["DET", "NOUN"])
 
@@ -108,7 +108,7 @@ def test_a_tag_never_seen_counts_as_none():
     assert not np.array_equal(scores[0], scores[2])
 
 
-def test_a_label_never_seen_is_read_as_its_main_type_or_not_at_all():
+def test_an_unknown_label_is_read_as_its_main_type_or_ignored():
     words = Sentence.of_words(["dogs", "bark", "loudly"])
     parser = PARSER.using(initial=given_arcs, max_steps=1)
 
@@ -126,7 +126,7 @@ def test_a_label_never_seen_is_read_as_its_main_type_or_not_at_all():
 
 
 @pytest.mark.parametrize("n_positions", [128, 20])
-def test_two_thousand_words_in_one_sentence_lose_none(n_positions):
+def test_a_sentence_of_two_thousand_words_keeps_them_all(n_positions):
     words = [f"w{number}" for number in range(2000)]
     parser = Parser(tiny_model(n_positions=n_positions), device="cpu", max_steps=2)
 
@@ -182,7 +182,7 @@ def steps_of_sample(max_steps):
 
 
 @pytest.mark.parametrize("max_steps", [1, 2, 7])
-def test_the_last_step_tells_whether_the_sentence_has_converged(max_steps):
+def test_the_last_step_says_whether_the_sentence_has_converged(max_steps):
     for steps in steps_of_sample(max_steps):
         *before, last = steps
         assert not any(step.converged for step in before)
@@ -195,7 +195,7 @@ def test_some_sentences_of_the_sample_converge():
 
 
 @pytest.mark.parametrize("max_steps", [1, 2, 7])
-def test_the_caller_says_how_many_steps_are_taken_at_most(max_steps):
+def test_the_caller_can_limit_the_number_of_steps(max_steps):
     assert max(map(len, steps_of_sample(max_steps))) == max_steps
 
 
@@ -207,7 +207,7 @@ def test_steps_are_four_from_an_empty_graph_three_from_another_and_one_without_g
     assert SYNTR.max_steps == 1
 
 
-def test_options_that_are_not_named_stay_as_they_are(tmp_path):
+def test_options_that_are_left_out_stay_the_same(tmp_path):
     Parser(tiny_biaffine(), device="cpu").save(tmp_path / "biaffine")
     parser = tiny_parser(is_projective=True, batch_pieces=77, tags="none", initial=tmp_path / "biaffine")
 
@@ -222,7 +222,7 @@ def test_options_that_are_not_named_stay_as_they_are(tmp_path):
     assert not parser.using(is_projective=False).plan().decoder.is_projective
 
 
-def test_an_initial_parser_without_a_name_is_refused():
+def test_an_initial_parser_without_a_name_is_an_error():
     with pytest.raises(TreefineError, match="There is no initial parser ''."):
         tiny_parser(initial="")
 
@@ -232,13 +232,16 @@ def test_an_initial_parser_without_a_name_is_refused():
     [
         ([], "The initial parser must return a head and a label for each word of this sentence."),
         ([Arcs((0,), ("root",))], "The initial parser must return a head and a label for each word of this sentence."),
-        ([Arcs((0, 1), ("root",))], "The initial parser must return a head and a label for each word of this sentence."),
+        (
+            [Arcs((0, 1), ("root",))],
+            "The initial parser must return a head and a label for each word of this sentence.",
+        ),
         ([Arcs((0, 3), ("root", "dep"))], "The initial parser returned a head that is not a word of this sentence."),
         ([Arcs((0, -1), ("root", "dep"))], "The initial parser returned a head that is not a word of this sentence."),
         ([Arcs((0, 1), ("root", "dep"))] * 2, "The initial parser returned more parses than there are sentences."),
     ],
 )
-def test_an_initial_parser_that_does_not_fit_is_told(arcs, message):
+def test_invalid_results_of_an_initial_parser_are_errors(arcs, message):
     with pytest.raises(TreefineError) as error:
         tiny_parser(initial=lambda sentences: iter(arcs)).parse([["A", "dog"]])
 
@@ -256,7 +259,7 @@ def test_a_word_that_is_its_own_head_has_no_arc():
     np.testing.assert_array_equal(next(own.refine(words)).arc_scores, next(none.refine(words)).arc_scores)
 
 
-def test_a_model_that_reads_no_graph_refines_none():
+def test_a_model_that_reads_no_graph_cannot_refine():
     with pytest.raises(ModelError, match="This model reads no graph, so it cannot take more than one step."):
         SYNTR.using(max_steps=2)
     with pytest.raises(ModelError, match="This model reads no graph, so it cannot refine an initial parse."):
@@ -322,7 +325,7 @@ def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
         ("given", "gold", "tags must be given, predicted or none, not 'gold'."),
     ],
 )
-def test_tags_that_a_model_cannot_have_are_refused(source, wish, message):
+def test_unsupported_tag_sources_are_errors(source, wish, message):
     model = tiny_model(tags=TagSettings(source))
 
     with pytest.raises(TreefineError) as error:
@@ -331,7 +334,7 @@ def test_tags_that_a_model_cannot_have_are_refused(source, wish, message):
     assert str(error.value) == message
 
 
-def test_projective_trees_can_be_asked_for():
+def test_trees_can_be_required_to_be_projective():
     parsed = PARSER.parse(short(30))
     projective = PARSER.using(is_projective=True).parse(short(30))
 
@@ -350,7 +353,7 @@ def test_the_first_graph_of_the_released_code_is_a_tree():
     assert not all(steps[0].graph.is_tree for _, steps in PARSER.stream_steps(sample(20)))
 
 
-def test_sentences_without_heads_start_from_nothing_in_the_released_code_too():
+def test_sentences_without_heads_start_from_an_empty_graph_in_the_released_code_too():
     model = tiny_model()
     settings = with_preset(model.settings, "released-code")
     parser = Parser(tiny_model(relations=settings.relations, tags=settings.tags, decode=settings.decode), device="cpu")
@@ -381,12 +384,12 @@ def test_a_stream_is_parsed_without_holding_all_of_it():
     assert read < 1000
 
 
-def test_a_device_that_is_not_there_is_told():
+def test_a_missing_device_is_an_error():
     for name in ("cuda:99", "abacus", "meta"):
         with pytest.raises(TreefineError, match=rf"Device '{name}' cannot be used \(.*\)\. Use cpu\."):
             Parser(PARSER.model, device=name)
 
 
-def test_a_batch_needs_room_for_a_piece():
+def test_a_batch_must_allow_at_least_one_piece():
     with pytest.raises(TreefineError, match=r"batch_pieces must be at least 1, not 0\."):
         tiny_parser(batch_pieces=0)

@@ -1,4 +1,4 @@
-"""The numbers that a parser runs with."""
+"""The precision that a parser runs in."""
 
 import json
 from dataclasses import replace
@@ -18,11 +18,11 @@ from treefine.model.parser_model import ParserModel
 
 
 @pytest.fixture(autouse=True)
-def _on_a_processor_for_eight_bits(monkeypatch):
+def _on_a_cpu_with_int8_instructions(monkeypatch):
     monkeypatch.setattr(fast, "is_int8_quick", lambda: True)
 
 
-def in_eight_bits(parser):
+def in_int8(parser):
     return any(isinstance(each, Int8Linear) for each in parser.plan().model.modules())
 
 
@@ -32,23 +32,23 @@ def model_for(**precision):
     return model
 
 
-def test_a_model_that_says_nothing_runs_in_float32():
+def test_a_model_without_a_precision_runs_in_float32():
     parser = tiny_parser()
 
     assert parser.plan().precision == parser.precision == "float32"
     assert parser.plan().model.encoder.layers is parser.model.encoder.layers
 
 
-def test_a_parser_runs_as_its_model_was_measured_unless_it_is_told_otherwise():
+def test_a_parser_uses_the_precision_of_its_model_by_default():
     model = model_for(cpu="int8")
 
-    assert in_eight_bits(Parser(model, device="cpu"))
-    assert not in_eight_bits(Parser(model, device="cpu", precision="float32"))
-    assert not in_eight_bits(Parser(model, device="cpu").using(precision="float32"))
-    assert in_eight_bits(tiny_parser(precision="int8"))
+    assert in_int8(Parser(model, device="cpu"))
+    assert not in_int8(Parser(model, device="cpu", precision="float32"))
+    assert not in_int8(Parser(model, device="cpu").using(precision="float32"))
+    assert in_int8(tiny_parser(precision="int8"))
 
 
-def test_eight_bits_are_not_taken_by_themselves_where_the_processor_is_no_faster_with_them(monkeypatch):
+def test_int8_is_not_the_default_on_a_cpu_without_int8_instructions(monkeypatch):
     model = model_for(cpu="int8")
     monkeypatch.setattr(fast, "is_int8_quick", lambda: False)
 
@@ -56,7 +56,7 @@ def test_eight_bits_are_not_taken_by_themselves_where_the_processor_is_no_faster
     assert Parser(model, device="cpu", precision="int8").precision == "int8"
 
 
-def test_other_options_leave_the_precision_and_what_was_made_for_it():
+def test_other_options_keep_the_precision_and_share_the_running_model():
     parser = tiny_parser(precision="int8")
 
     other = parser.using(max_steps=2)
@@ -65,7 +65,7 @@ def test_other_options_leave_the_precision_and_what_was_made_for_it():
     assert other.plan().model is parser.plan().model
 
 
-def test_what_is_saved_does_not_depend_on_the_precision(tmp_path):
+def test_saved_files_do_not_depend_on_the_precision(tmp_path):
     parser = Parser(model_for(cpu="int8"), device="cpu")
     before = {name: weight.clone() for name, weight in parser.model.state_dict().items()}
 
@@ -78,7 +78,7 @@ def test_what_is_saved_does_not_depend_on_the_precision(tmp_path):
     assert Parser.from_pretrained(tmp_path / "model", device="cpu").precision == "int8"
 
 
-def test_a_folder_from_before_there_were_precisions_is_read(tmp_path):
+def test_a_folder_without_a_precision_can_be_loaded(tmp_path):
     tiny_parser().save(tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     del config["precision"]
@@ -88,19 +88,19 @@ def test_a_folder_from_before_there_were_precisions_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int4"])
-def test_a_precision_that_the_device_has_not_is_refused_with_those_it_has(name):
+def test_an_unsupported_precision_is_an_error_that_lists_the_supported_ones(name):
     with pytest.raises(TreefineError, match=f"Precision '{name}' is not supported on cpu. Use float32 or int8."):
         tiny_parser(precision=name)
 
 
-def test_a_bilstm_runs_in_float32_alone():
+def test_a_bilstm_supports_only_float32():
     with pytest.raises(TreefineError, match="Precision 'int8' is not supported by a BiLSTM. Use float32."):
         Parser(tiny_biaffine(), device="cpu", precision="int8")
     with pytest.raises(ValueError, match="a BiLSTM runs in float32 alone"):
         ModelSettings(BiLSTMSettings(), RelationSettings("none"), precision=PrecisionSettings(cpu="int8"))
 
 
-def test_calibration_reaches_a_parser_that_has_run():
+def test_calibration_affects_a_parser_that_has_already_run():
     parser = tiny_parser(precision="int8")
     parser.parse(["A", "dog"])
     calibrated = replace(parser.model.settings.confidence, arc_temperature=7.0)
@@ -122,18 +122,18 @@ def test_the_command_line_has_the_option(tmp_path):
     assert wrong.stderr == "treefine: Precision 'float16' is not supported on cpu. Use float32 or int8.\n"
 
 
-def test_trees_in_eight_bits_are_mostly_those_of_float32():
+def test_most_trees_in_int8_equal_those_in_float32():
     sentences = sample(20)
     exact, rounded = (tiny_parser(precision=name).parse(sentences) for name in ("float32", "int8"))
 
     pairs = [
         (a, b) for one, other in zip(exact, rounded, strict=True) for a, b in zip(one.heads, other.heads, strict=True)
     ]
-    assert sum(a == b for a, b in pairs) > 0.5 * len(pairs)  # its numbers are random and its decisions close
+    assert sum(a == b for a, b in pairs) > 0.5 * len(pairs)  # the weights are random, so many decisions are close
 
 
 @pytest.mark.parametrize("batch_pieces", [60, 4000])
-def test_a_sentence_in_eight_bits_has_the_same_tree_in_every_batch(batch_pieces):
+def test_a_sentence_in_int8_has_the_same_tree_in_every_batch(batch_pieces):
     sentences = sample(40)
     parser = Parser(tiny_model(), device="cpu", precision="int8", batch_pieces=batch_pieces)
 
@@ -143,7 +143,7 @@ def test_a_sentence_in_eight_bits_has_the_same_tree_in_every_batch(batch_pieces)
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_attention_sees_each_sentence_in_the_length_that_it_has_alone(precision, monkeypatch):
+def test_the_row_length_of_a_sentence_does_not_depend_on_its_batch(precision, monkeypatch):
     parser, seen = tiny_parser(max_steps=2, precision=precision), []
     sentences = [each for each in sample(40) if parser.plan().size(each) <= 60]
     real = FlatRows.of.__func__
@@ -158,7 +158,7 @@ def test_attention_sees_each_sentence_in_the_length_that_it_has_alone(precision,
 
     assert {length for blocks in seen for length, _ in blocks} == {parser.plan().size(each) for each in sentences}
     for blocks in seen:
-        assert len({length for length, _ in blocks}) == len(blocks)  # one block a length
+        assert len({length for length, _ in blocks}) == len(blocks)  # one block per length
         for length, rows in blocks:
             assert {-(-row // 4) * 4 for row in rows} == {length}
 

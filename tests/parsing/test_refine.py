@@ -1,4 +1,4 @@
-"""The loop of Eq. 1, against the same loop written for one sentence; and what it can learn."""
+"""The loop of Eq. 1, compared with the same loop for one sentence; and learning with it."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ from treefine.treebank.graph import Graph
 
 
 def run(model, sentences, arcs, *, max_steps, tags=None, predict_tags=False):
-    """The steps of each sentence as (t, graph, converged), from one batch."""
+    """Return the steps of each sentence in one batch as (t, graph, converged)."""
     decoder = Decoder(model.vocabulary.label_id("root"))
     found = [[] for _ in sentences]
     sizes = []
@@ -43,7 +43,7 @@ def run(model, sentences, arcs, *, max_steps, tags=None, predict_tags=False):
 
 
 def slow_loop(model, sentence, arcs, max_steps):
-    """Eq. 1 for one sentence, as it stands in the paper."""
+    """Run Eq. 1 for one sentence, as in the paper."""
     decoder = Decoder(model.vocabulary.label_id("root"))
     batch = model.batch_of([sentence])
     graph = Graphs.of([arcs], model.vocabulary)
@@ -61,7 +61,7 @@ def slow_loop(model, sentence, arcs, max_steps):
 
 
 def fixed_points(model, sentences, found):
-    """Of several sentences that have converged: these, and the graphs they ended with."""
+    """Return the sentences that have converged, and their final graphs."""
     fixed = []
     for sentence, (*_, (_, heads, labels, converged)) in zip(sentences, found, strict=True):
         if converged:
@@ -81,7 +81,7 @@ def test_a_batch_takes_the_steps_that_each_sentence_takes_alone(start, graph):
     found, _ = run(model, sentences, arcs, max_steps=6, tags=model.given_tags(sentences))
 
     assert found == [slow_loop(model, s, a, 6) for s, a in zip(sentences, arcs, strict=True)]
-    assert len({len(steps) for steps in found}) > 1  # some converge sooner than others
+    assert len({len(steps) for steps in found}) > 1  # they converge at different steps
 
 
 def test_a_sentence_that_repeats_its_input_leaves_the_batch():
@@ -134,12 +134,14 @@ def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():
     model.forward = forward
     run(model, sentences, blank(sentences), max_steps=3, predict_tags=True)
 
-    (first, predicted), (second, _), (third, anew) = read
+    (first, predicted), (second, _), (third, repeated) = read
     assert first is None
-    for row, length in enumerate(lengths[2]):  # these still move: their tags are not predicted anew
+    for row, length in enumerate(lengths[2]):  # these still change; their tags are not predicted again
         before = lengths[1].index(length)
         assert torch.equal(third[row, : length + 1], second[before, : length + 1])
-        assert (anew[0][row, 1 : length + 1] != predicted[0][before, 1 : length + 1]).any()  # though they would differ
+        assert (
+            repeated[0][row, 1 : length + 1] != predicted[0][before, 1 : length + 1]
+        ).any()  # though they would differ
     for row, sentence in enumerate(sentences):
         words = slice(1, len(sentence) + 1)
         for column in (0, 1):
@@ -148,7 +150,7 @@ def test_tags_predicted_in_the_first_step_are_read_in_the_later_ones():
         assert (second[row, len(sentence) + 1 :] == 0).all()
 
 
-def test_nothing_has_converged_before_its_tags_were_read():
+def test_no_sentence_converges_before_its_predicted_tags_were_read():
     model = tiny_model(tags=TagSettings("predicted"), scale=1.5)
     sentences = short(30)
     without_tags, _ = run(model, sentences, blank(sentences), max_steps=8)
@@ -159,7 +161,7 @@ def test_nothing_has_converged_before_its_tags_were_read():
     assert all(len(steps) > 1 and not steps[0][-1] for steps in found)
 
 
-def test_tags_that_are_given_are_read_at_every_step_and_only_the_others_predicted():
+def test_given_tags_are_read_at_every_step_and_only_missing_ones_are_predicted():
     model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
     sentences = sample(4)
     given = model.given_tags(sentences)
@@ -196,7 +198,7 @@ def test_a_sentence_whose_tags_are_all_given_may_converge_at_once():
     assert all(len(steps) == 1 for steps in found)
 
 
-# What the loop can learn
+# Learning with the loop
 
 KINDS = {
     "rngtr": lambda: tiny_model(scale=1.0),
@@ -208,7 +210,7 @@ KINDS = {
 
 
 def is_learned(model, sentences, found, gold, **options):
-    """Train on one batch until what is found is gold."""
+    """Train on one batch until the result is gold."""
     training = TrainingSettings(epochs=200, batch_pieces=10_000)
     rates = OptimiserSettings(learning_rate=0.02, encoder_learning_rate=0.02)
     learner = learner_of(without_dropout(model), sentences, training=training, optimiser=rates, **options)
@@ -221,7 +223,7 @@ def is_learned(model, sentences, found, gold, **options):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_few_sentences_can_be_learned_by_heart(kind):
+def test_a_model_can_memorise_a_few_sentences(kind):
     sentences = [sentence for sentence in sample() if len(sentence) < 15][:6]
     model = KINDS[kind]()
     parser = Parser(model, device="cpu")
@@ -236,8 +238,8 @@ def test_a_few_sentences_can_be_learned_by_heart(kind):
     assert is_learned(model, sentences, found, gold)
 
 
-def test_what_only_the_graph_tells_can_be_learned_from_it():
-    """Six words that are all alike: nothing but the initial graph says which head is right."""
+def test_a_model_can_learn_from_the_graph_alone():
+    """With six identical words, only the initial graph says which head is right."""
     model = tiny_model(scale=1.0)
     words = sample(1)[0].of_words(["dog"] * 6, upos=["NOUN"] * 6)
     trees = [

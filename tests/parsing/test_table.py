@@ -1,4 +1,4 @@
-"""Sentences as a table: one row a word, the same in pyarrow, pandas and Polars."""
+"""Sentences as a table with one row per word, the same in pyarrow, pandas and Polars."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def nlp():
 
 
 def rows_of_json(parses):
-    """What `to_json` says of each word, under the names of the columns."""
+    """Return the values of `to_json` for each word, by column name."""
     for number, parse in enumerate(parses, start=1):
         said = json.loads(parse.to_json())
         tokens = {word: token["form"] for token in said.get("multiword_tokens", ()) for word in token["words"]}
@@ -57,7 +57,7 @@ def rows_of_json(parses):
 
 
 def is_close(row, other):
-    """Whether two rows are the same, but for the fifth digit of what is a float."""
+    """Return whether two rows are equal, up to the fifth digit of floats."""
     return row.keys() == other.keys() and all(
         cell == pytest.approx(other[name], abs=1e-4) if isinstance(cell, float) else cell == other[name]
         for name, cell in row.items()
@@ -65,14 +65,14 @@ def is_close(row, other):
 
 
 def frames(parses):
-    """The table as each library gives it back, as rows."""
+    """Return the rows of the table from each library."""
     of_pandas = parses.to_pandas().astype(object)
     yield parses.to_arrow().to_pylist()
     yield of_pandas.where(of_pandas.notna(), None).to_dict("records")
     yield parses.to_polars().to_dicts()
 
 
-def test_the_table_of_a_text_says_of_each_word_what_json_says_in_every_library(nlp):
+def test_the_table_of_a_text_equals_its_json_in_every_library(nlp):
     parses = nlp(TEXT)
     expected = list(rows_of_json(parses))
 
@@ -100,7 +100,7 @@ def test_the_table_of_a_treebank_has_the_cells_of_its_words(name):
             assert [row[each] for each in ("form", "lemma", "upos", "xpos", "feats")] == list(word[1:6])
             if not row["token"] and row["end"] > row["start"]:
                 assert row["text"][row["start"] : row["end"]] == word.form
-    assert next(rows, None) is None  # no empty node has a row
+    assert next(rows, None) is None  # empty nodes have no row
 
 
 def test_a_blank_head_is_null():
@@ -110,7 +110,7 @@ def test_a_blank_head_is_null():
     assert table["label"].to_pylist() == ["_", "_"]
 
 
-def test_each_of_the_best_trees_has_its_rows_and_the_confidence_is_that_of_the_first(nlp):
+def test_each_of_the_k_best_trees_has_rows_and_only_the_first_has_confidences(nlp):
     sentences = [each for each in sample(10) if len(each) > 2]
     parses = Parses(nlp.using(k=3).stream_parses(sentences))
 
@@ -129,7 +129,7 @@ def test_each_of_the_best_trees_has_its_rows_and_the_confidence_is_that_of_the_f
     assert next(rows, None) is None
 
 
-def test_the_trees_that_refinement_started_from_are_there_when_asked_for(nlp):
+def test_the_initial_trees_are_included_on_request(nlp):
     before = [*damaged(sample(6)), Sentence.of_words(["no", "tree"])]
 
     table = to_table(nlp.using(initial=given_trees).stream_parses(before), initial=True)
@@ -142,7 +142,7 @@ def test_a_stream_of_parses_gives_the_same_table_as_a_list(nlp):
     assert to_table(parse for parse in nlp(TEXT)).equals(nlp(TEXT).to_arrow())
 
 
-def test_without_a_sentence_the_table_has_its_columns_and_no_row(nlp):
+def test_an_empty_table_has_its_columns(nlp):
     assert to_table([]).num_rows == 0
     assert tuple(to_table([]).column_names) == tuple(column.name for column in WORDS)
     assert nlp("").to_pandas().columns.tolist() == [column.name for column in WORDS + CONFIDENCE]
@@ -150,7 +150,7 @@ def test_without_a_sentence_the_table_has_its_columns_and_no_row(nlp):
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
-def test_where_rows_are_cut_makes_no_difference(size):
+def test_the_size_of_record_batches_makes_no_difference(size):
     sentences = sample(12)
     found = list(record_batches(sentences, Content(), size=size))
 
@@ -158,7 +158,7 @@ def test_where_rows_are_cut_makes_no_difference(size):
     assert all(size <= len(batch) < size + max(map(len, sentences)) for batch in found[:-1])
 
 
-def test_no_more_sentences_are_read_than_the_rows_that_are_given_out():
+def test_sentences_are_read_only_as_rows_are_needed():
     read = []
     sentences = (read.append(each) or each for each in chain.from_iterable(repeat(sample(3))))
 
@@ -167,14 +167,14 @@ def test_no_more_sentences_are_read_than_the_rows_that_are_given_out():
     assert sum(map(len, read[:-1])) < 100 <= sum(map(len, read))
 
 
-def test_strings_too_long_for_one_block_are_cut_into_several(monkeypatch):
+def test_long_strings_are_split_into_several_record_batches(monkeypatch):
     monkeypatch.setattr(table, "CHARACTERS", 1000)
     sentences = [Sentence.of_words(["x" * 600])] * 4
 
     assert [len(batch) for batch in record_batches(sentences, Content())] == [2, 2]
 
 
-def test_a_long_head_is_held_once_for_all_its_words():
+def test_a_long_head_form_is_stored_once():
     n_words, long = 1000, "x" * 10_000
     words = Sentence.of_words([long, *["y"] * n_words])
     tree = Graph.of_words([0, *[1] * n_words], ["root", *["dep"] * n_words])
@@ -189,7 +189,7 @@ CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\
 
 
 @given(st.lists(st.lists(CELLS, min_size=1, max_size=4), min_size=1, max_size=3), st.text("ab\0é ", max_size=4))
-def test_strings_come_back_whatever_is_in_them(forms, path):
+def test_any_string_survives_a_round_trip(forms, path):
     sentences = [replace(Sentence.of_words(words, upos=words, xpos=words[::-1]), path=path) for words in forms]
 
     found = to_table(sentences)
@@ -205,7 +205,7 @@ def test_strings_come_back_whatever_is_in_them(forms, path):
         assert set(rows["file"]) == {path}
 
 
-def test_the_name_of_a_file_that_is_no_utf8_is_spelled_out():
+def test_a_file_name_that_is_not_utf8_is_escaped():
     path = os.fsdecode(b"caf\xe9.conllu")
 
     found = to_table([replace(Sentence.of_words(["a"]), path=path)])
@@ -213,7 +213,7 @@ def test_the_name_of_a_file_that_is_no_utf8_is_spelled_out():
     assert found["file"].to_pylist() == ["caf\\udce9.conllu"]
 
 
-def test_columns_have_small_types_and_say_what_they_are():
+def test_columns_have_small_types_and_descriptions():
     schema = table_of([], Content(confidence=True, trees=True, initial=True)).schema
 
     assert schema.names == [column.name for column in WORDS + CONFIDENCE + TREES + INITIAL]
@@ -228,7 +228,7 @@ def test_columns_have_small_types_and_say_what_they_are():
 
 
 def test_two_tables_can_be_compared_in_pandas():
-    """A categorical could not be compared with another one, so what is a word's own is a plain string."""
+    """Two categoricals cannot be compared, so values that belong to one word are plain strings."""
     gold, other = (to_table(each).to_pandas() for each in (sample(5), damaged(sample(5))))
 
     assert 0 < (gold.label != other.label).sum() < len(gold)
@@ -236,7 +236,7 @@ def test_two_tables_can_be_compared_in_pandas():
     assert (gold.head_form == gold.form.shift(-1)).any()  # a dictionary can be compared with a string
 
 
-def test_parses_and_sentences_are_not_mixed_and_nothing_else_is_taken(nlp):
+def test_parses_and_sentences_cannot_be_mixed_with_each_other_or_anything_else(nlp):
     parses = list(nlp("Dogs bark."))
 
     with pytest.raises(TreefineError, match="This is not a Parse: .* Pass only Parses or only Sentences."):
@@ -272,13 +272,13 @@ def test_a_table_of_a_treebank_loads_no_torch_and_the_command_no_table_package()
     of_treebank = loaded_by(f"import treefine; treefine.to_table(treefine.read_treebank({path!r}))")
 
     assert "pyarrow" in of_treebank
-    assert not {"torch", "polars"} & set(of_treebank)  # pyarrow itself looks for pandas
+    assert not {"torch", "polars"} & set(of_treebank)  # pyarrow may import pandas
     assert not {"pyarrow", "pandas", "polars"} & set(loaded_by("from treefine.cli import app, outputs"))
 
 
-def test_the_page_tells_of_each_column():
+def test_the_page_describes_each_column():
     page = (Path(treefine.__file__).parents[2] / "docs" / "tables.md").read_text()
 
-    told = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page, re.MULTILINE)
+    described = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page, re.MULTILINE)
 
-    assert told == [tuple(column) for column in WORDS + CONFIDENCE + TREES + INITIAL]
+    assert described == [tuple(column) for column in WORDS + CONFIDENCE + TREES + INITIAL]

@@ -1,4 +1,4 @@
-"""The trees and the time of each step, against the parser's own steps."""
+"""The trees and times of each step, compared with the parser's own steps."""
 
 import pytest
 
@@ -11,12 +11,12 @@ from treefine.treebank.graph import Arcs
 
 
 def slow_trees(parser, sentences):
-    """The tree of each step of each sentence, from its steps one by one."""
+    """Return the tree of each step of each sentence, one sentence at a time."""
     return [[step.tree.arcs for step in parser.refine(sentence)] for sentence in sentences]
 
 
 @pytest.mark.parametrize("max_steps", [1, 3])
-def test_trees_are_those_of_the_parsers_own_steps_and_a_stopped_sentence_keeps_its_last(max_steps):
+def test_trees_equal_those_of_the_parsers_steps_and_a_stopped_sentence_keeps_its_last(max_steps):
     parser, sentences = tiny_parser(max_steps=max_steps), sample(12)
 
     timed = timed_steps(parser, sentences)
@@ -27,7 +27,7 @@ def test_trees_are_those_of_the_parsers_own_steps_and_a_stopped_sentence_keeps_i
     assert (timed.first, timed.initial) == (1, None)
 
 
-def test_the_parses_of_an_initial_parser_are_t_0_and_are_made_once():
+def test_the_initial_parses_are_t_0_and_are_computed_once():
     inner = Parser(tiny_biaffine(), device="cpu")
     parser, sentences = tiny_parser(initial=inner, max_steps=3), sample(12)
 
@@ -40,7 +40,7 @@ def test_the_parses_of_an_initial_parser_are_t_0_and_are_made_once():
     assert timed.initial_seconds > 0
 
 
-def test_marks_of_the_gold_file_are_kept_by_no_parse_of_it():
+def test_marks_in_the_gold_file_are_ignored():
     inner = Parser(tiny_biaffine(), device="cpu")
     parser, sentences = tiny_parser(initial=inner, max_steps=2), sample(6)
     marked = [each.with_misc(["Keep=Arc"] * len(each)) for each in sentences]
@@ -49,14 +49,14 @@ def test_marks_of_the_gold_file_are_kept_by_no_parse_of_it():
 
 
 @pytest.mark.parametrize(("source", "expected"), [("predicted", True), ("given", False), ("none", False)])
-def test_it_is_told_whether_the_first_step_gives_tags_to_the_second(source, expected):
+def test_the_result_says_whether_the_first_step_predicts_tags(source, expected):
     parser = Parser(tiny_model(tags=TagSettings(source=source)), device="cpu", initial=given, max_steps=2)
 
     assert timed_steps(parser, sample(2)).predicts_tags == expected
     assert not timed_steps(parser.using(tags="none"), sample(2)).predicts_tags
 
 
-def test_initial_parses_may_lack_heads_and_hold_cycles():
+def test_initial_parses_may_lack_heads_and_have_cycles():
     sentences = sample(3)
     arcs = [
         Arcs((None, *[1] * (len(each) - 1)), ("_", *["dep"] * (len(each) - 1))) if len(each) > 1 else each.arcs
@@ -78,10 +78,10 @@ def test_converged_sentences_are_counted_by_each_step_and_not_refined_again():
     stopped_by = [sum(any(step.converged and step.t <= t for step in each) for each in steps) for t in range(1, 5)]
     assert timed.converged == stopped_by
     assert timed.sentences == tuple(sum(len(each) >= t for each in steps) for t in range(1, 5))
-    assert 0 < stopped_by[-1] < len(sentences)  # or the test would show nothing
+    assert 0 < stopped_by[-1] < len(sentences)  # otherwise the test would show nothing
 
 
-def test_without_initial_parses_convergence_is_told_from_t_2_on():
+def test_without_initial_parses_convergence_is_counted_from_t_2_on():
     timed = timed_steps(tiny_parser(max_steps=3), sample(5))
 
     assert len(timed.converged) == 2

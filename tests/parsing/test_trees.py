@@ -1,4 +1,4 @@
-"""The best tree of a sentence, all of them with the best first, and the sum over all."""
+"""The best tree of a sentence, all trees from best to worst, and the sum over all trees."""
 
 import math
 import time
@@ -35,7 +35,7 @@ def graph(heads):
 
 @cache
 def every_tree(n_words, *, projective=False):
-    """All trees with one root, as heads [tree, word]."""
+    """Return all trees with one root, as heads [tree, word]."""
     if projective:
         return np.array([heads for heads in every_tree(n_words) if graph(heads).is_projective])
     candidates = ((0, *heads) for heads in product(range(n_words + 1), repeat=n_words) if heads.count(0) == 1)
@@ -43,7 +43,7 @@ def every_tree(n_words, *, projective=False):
 
 
 def values(scores, trees):
-    """Of each tree the number of possible arcs, and the score of those."""
+    """Return the number of possible arcs of each tree, and the score of these arcs."""
     arcs = scores[np.arange(1, len(scores)), np.atleast_2d(trees)[:, 1:]]
     possible = arcs > -np.inf
     return list(zip(possible.sum(1).tolist(), np.where(possible, arcs, 0).sum(1).tolist(), strict=True))
@@ -55,7 +55,7 @@ def total(scores, heads):
 
 @both_decoders
 @given(scores=score_matrices())
-def test_no_tree_with_one_root_beats_the_one_that_is_found(decode, scores):
+def test_no_tree_with_one_root_has_a_higher_score(decode, scores):
     is_projective = decode is projective_tree
 
     heads = decode(scores)
@@ -105,7 +105,7 @@ def test_a_sentence_without_words_has_no_arcs(decode):
 
 @both_decoders
 @pytest.mark.parametrize("score", [-3.0, -np.inf, np.nan])
-def test_a_single_word_hangs_on_root(decode, score):
+def test_a_single_word_attaches_to_root(decode, score):
     assert decode(np.full((2, 2), score)).tolist() == [0, 0]
 
 
@@ -140,7 +140,7 @@ def test_a_tree_is_found_with_the_fewest_impossible_arcs(decode):
 
 @both_decoders
 @pytest.mark.parametrize("size", [1e30, 1e300, 1.7e308])
-def test_huge_scores_are_no_trouble(decode, size):
+def test_huge_scores_do_not_overflow(decode, size):
     small = np.random.default_rng(2).uniform(-1, 1, size=(21, 21))
 
     assert decode(small * size).tolist() == decode(small).tolist()
@@ -158,7 +158,7 @@ def test_row_0_and_the_diagonal_are_not_read(decode, scores, unused):
 
 @both_decoders
 @given(scores=score_matrices())
-def test_the_scores_of_the_caller_are_left_alone(decode, scores):
+def test_the_scores_of_the_caller_are_not_changed(decode, scores):
     before = scores.copy()
     scores.flags.writeable = False
 
@@ -169,7 +169,7 @@ def test_the_scores_of_the_caller_are_left_alone(decode, scores):
 
 @both_decoders
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
-def test_other_kinds_of_numbers_are_scores_too(decode, dtype):
+def test_scores_may_have_other_dtypes(decode, dtype):
     scores = np.random.default_rng(3).integers(-1000, 0, size=(13, 13))
 
     heads = decode(scores.astype(dtype))
@@ -180,13 +180,13 @@ def test_other_kinds_of_numbers_are_scores_too(decode, dtype):
 
 @both_decoders
 @pytest.mark.parametrize("shape", [(2, 3), (4,), (0, 0), (1, 2, 2)])
-def test_scores_that_are_not_square_are_refused(decode, shape):
+def test_scores_that_are_not_square_are_an_error(decode, shape):
     with pytest.raises(ValueError, match=r"scores must be a square .* not of shape \("):
         decode(np.zeros(shape))
 
 
 @both_decoders
-def test_plus_infinity_is_refused(decode):
+def test_plus_infinity_is_an_error(decode):
     with pytest.raises(ValueError, match=r"a score is \+inf"):
         decode(np.array([[0, 0, 0], [0, 0, np.inf], [0, 0, 0]]))
 
@@ -197,7 +197,7 @@ def test_thousands_of_words_take_seconds(kind):
     scores = {
         "random": lambda: random_scores(np.random.default_rng(4), n_words),
         "equal": lambda: np.zeros((n_words + 1, n_words + 1)),
-        "chain": lambda: np.eye(n_words + 1, k=-1),  # each word on the one before it
+        "chain": lambda: np.eye(n_words + 1, k=-1),  # each word attaches to the one before it
     }[kind]()
     start = time.process_time()
 
@@ -207,7 +207,7 @@ def test_thousands_of_words_take_seconds(kind):
     assert graph(heads).is_tree
 
 
-# All trees, the best first
+# All trees, from best to worst
 
 POSSIBLE = (st.floats(-200, 0), WITH_TIES, PEAKED, st.sampled_from([-np.inf, -np.inf, -0.5, -1.0, -7.25]))
 matrices = score_matrices(max_words=4, kinds=POSSIBLE)
@@ -215,7 +215,7 @@ matrices = score_matrices(max_words=4, kinds=POSSIBLE)
 
 @both_decoders
 @given(weights=matrices)
-def test_every_tree_comes_once_and_none_before_a_better_one(decode, weights):
+def test_every_tree_comes_once_in_order_of_score(decode, weights):
     found = list(best_trees(weights, decode))
 
     all_trees = every_tree(len(weights) - 1, projective=decode is projective_tree)
@@ -225,7 +225,7 @@ def test_every_tree_comes_once_and_none_before_a_better_one(decode, weights):
     assert all(first >= second or math.isclose(first, second, rel_tol=1e-12) for first, second in pairwise(sums))
 
 
-def test_the_second_of_sixty_words_is_the_best_of_those_that_lack_an_arc_of_the_first():
+def test_the_second_tree_of_sixty_words_is_the_best_that_lacks_an_arc_of_the_first():
     rng = np.random.default_rng(5)
     weights = rng.normal(size=(61, 61)) * 3
 
@@ -240,8 +240,8 @@ def test_the_second_of_sixty_words_is_the_best_of_those_that_lack_an_arc_of_the_
     assert total(weights, second) == pytest.approx(max(others))
 
 
-def test_few_searches_are_needed_where_heads_are_clear():
-    """A chain whose words are sure of their heads, but for one."""
+def test_few_searches_are_needed_if_most_heads_are_clear():
+    """Build a chain in which all heads but one are clear."""
     n_words, searches = 40, []
     weights = np.full((n_words + 1, n_words + 1), -20.0)
     weights[np.arange(1, n_words + 1), np.arange(n_words)] = 0.0
@@ -259,14 +259,14 @@ def test_few_searches_are_needed_where_heads_are_clear():
 
 
 @given(weights=matrices)
-def test_the_sum_over_all_trees_is_that_of_each(weights):
+def test_the_sum_over_all_trees_equals_brute_force(weights):
     sums = [total(weights, heads) for heads in every_tree(len(weights) - 1)]
 
     assert log_sum_of_trees(weights) == pytest.approx(np.logaddexp.reduce(sums), abs=1e-9, rel=1e-9)
 
 
 def test_trees_far_less_probable_than_cycles_are_summed_without_loss():
-    """Two words that hang on each other with probability 1 - 10⁻²⁰: a determinant in floating point would give 0."""
+    """Two words are each other's head with probability 1 - 10⁻²⁰: a determinant in floating point would be 0."""
     log_tiny = -20 * math.log(10)
     weights = np.array([[0, 0, 0], [log_tiny, -np.inf, 0.0], [log_tiny + 1, 0.0, -np.inf]])
     exact = Fraction(1, 10**20) * (1 + Fraction(math.e))

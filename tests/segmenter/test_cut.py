@@ -18,7 +18,7 @@ from treefine.treebank.raw_text import text_of
 
 @st.composite
 def cut_texts(draw):
-    """A text, and anything that a segmenter could say of it, in stretches."""
+    """Draw a text in stretches, with arbitrary decisions of a segmenter."""
     text = draw(st.one_of(texts, st.text(" ab.\n\u00a0\0")))
     token = draw(
         st.lists(st.sampled_from([WITHIN, WITHIN, ENDS, ENDS_MULTIWORD]), min_size=len(text), max_size=len(text))
@@ -32,8 +32,8 @@ def cut_texts(draw):
     ]
 
 
-def said(text, *, ends=(), multiword=(), sentences=()):
-    """A segmenter's word on a text: the places of characters with which something ends."""
+def decided(text, *, ends=(), multiword=(), sentences=()):
+    """Return a segmenter's decisions, from the places of characters that end something."""
     token = np.zeros(len(text), dtype=np.int64)
     token[list(ends)], token[list(multiword)] = ENDS, ENDS_MULTIWORD
     is_end = np.zeros(len(text), dtype=bool)
@@ -50,7 +50,7 @@ def forms(segmented):
 
 
 def slow_tokens(whole, most_spaces):
-    """The tokens of a text by a loop over its characters."""
+    """Find the tokens of a text with a loop over its characters."""
     tokens, start, n_spaces = [], None, 0
     text = whole.text
 
@@ -76,7 +76,7 @@ def slow_tokens(whole, most_spaces):
 
 
 @given(cut_texts(), st.integers(0, 2))
-def test_any_text_comes_back_to_the_character_from_the_conllu_file_alone(cut, most_spaces):
+def test_any_text_can_be_rebuilt_from_its_conllu_file(cut, most_spaces):
     segmented = found([cut[0]], most_spaces=most_spaces)
     written = "".join(each.sentence.to_text() for each in segmented).encode()
 
@@ -87,7 +87,7 @@ def test_any_text_comes_back_to_the_character_from_the_conllu_file_alone(cut, mo
 
 
 @given(cut_texts(), st.integers(0, 2))
-def test_tokens_are_those_of_a_loop_over_the_characters(cut, most_spaces):
+def test_tokens_equal_a_loop_over_the_characters(cut, most_spaces):
     whole, _ = cut
 
     tokens = sorted({span for each in found([whole], most_spaces=most_spaces) for span in each.spans})
@@ -103,7 +103,7 @@ def test_stretches_of_any_size_give_the_same_sentences(cut, most_spaces):
 
 
 @given(cut_texts(), st.integers(0, 2))
-def test_every_sentence_is_valid_but_for_its_heads_and_its_words_stand_where_their_spans_say(cut, most_spaces):
+def test_every_sentence_is_valid_except_for_heads_and_its_spans_are_correct(cut, most_spaces):
     for number, each in enumerate(found([cut[0]], most_spaces=most_spaces), start=1):
         assert each.sentence.sent_id == str(number)
         assert len(each.spans) == len(each.sentence)
@@ -116,7 +116,7 @@ def test_every_sentence_is_valid_but_for_its_heads_and_its_words_stand_where_the
 
 
 @given(cut_texts())
-def test_no_sentence_goes_on_beyond_a_blank_line(cut):
+def test_no_sentence_continues_after_a_blank_line(cut):
     segmented = found([cut[0]])
 
     for each in segmented:
@@ -128,7 +128,7 @@ def test_no_sentence_goes_on_beyond_a_blank_line(cut):
 
 
 def test_a_token_ends_where_the_segmenter_says_and_before_white_space():
-    segmented = found(said("Don't go.", ends=[1, 7], sentences=[8]))
+    segmented = found(decided("Don't go.", ends=[1, 7], sentences=[8]))
 
     assert segmented[0].sentence.to_text() == (
         "# sent_id = 1\n# text = Don't go.\n"
@@ -137,20 +137,20 @@ def test_a_token_ends_where_the_segmenter_says_and_before_white_space():
     )
 
 
-def test_sentences_end_with_the_tokens_that_the_segmenter_names():
-    assert forms(found(said("a b. c d", sentences=[3]))) == [("a", "b."), ("c", "d")]
-    assert forms(found(said("a b. c d", sentences=[2]))) == [("a", "b.", "c", "d")]  # no token ends there
+def test_sentences_end_with_the_tokens_that_the_segmenter_marks():
+    assert forms(found(decided("a b. c d", sentences=[3]))) == [("a", "b."), ("c", "d")]
+    assert forms(found(decided("a b. c d", sentences=[2]))) == [("a", "b.", "c", "d")]  # no token ends there
 
 
-def test_a_blank_line_ends_a_sentence_and_begins_a_paragraph():
-    segmented = found(said("a\n\nb\nc \r\n \nd"))
+def test_a_blank_line_ends_a_sentence_and_starts_a_paragraph():
+    segmented = found(decided("a\n\nb\nc \r\n \nd"))
 
     assert forms(segmented) == [("a",), ("b", "c"), ("d",)]
     assert [each.sentence.comments[0] for each in segmented] == ["# sent_id = 1", "# newpar", "# newpar"]
 
 
 def test_multiword_tokens_are_split_and_their_words_share_a_span():
-    (segmented,) = found(said("lo del  mar", multiword=[5]))
+    (segmented,) = found(decided("lo del  mar", multiword=[5]))
 
     assert segmented.sentence.columns[0] == ("1", "2-3", "2", "3", "4")
     assert segmented.sentence.forms == ("lo", "de", "el", "mar")
@@ -158,8 +158,8 @@ def test_multiword_tokens_are_split_and_their_words_share_a_span():
     assert segmented.spans == ((0, 2), (3, 6), (3, 6), (8, 11))
 
 
-def test_a_multiword_token_that_nothing_is_known_of_stays_one_word():
-    (segmented,) = found(said("lo del", multiword=[5]), multiwords=Multiwords())
+def test_an_unknown_multiword_token_stays_one_word():
+    (segmented,) = found(decided("lo del", multiword=[5]), multiwords=Multiwords())
 
     assert segmented.sentence.columns[0] == ("1", "2")
 
@@ -175,39 +175,39 @@ def test_a_multiword_token_that_nothing_is_known_of_stays_one_word():
         ("1  000", [], 2, ("1", "000")),
     ],
 )
-def test_spaces_stand_in_a_token_only_as_far_as_they_were_learned(text, ends, most_spaces, words):
-    assert forms(found(said(text, ends=ends), most_spaces=most_spaces)) == [words]
+def test_a_token_contains_at_most_the_given_number_of_spaces(text, ends, most_spaces, words):
+    assert forms(found(decided(text, ends=ends), most_spaces=most_spaces)) == [words]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n \t", "\x00", "\ud800 \x00"])
 def test_text_without_a_token_has_no_sentence(text):
-    assert found(said(text)) == []
+    assert found(decided(text)) == []
 
 
-def test_what_no_cell_can_hold_is_a_gap_that_can_be_read_back():
-    (segmented,) = found(said("\x00a\ud800b"))
+def test_characters_that_no_cell_can_hold_are_gaps_that_can_be_rebuilt():
+    (segmented,) = found(decided("\x00a\ud800b"))
 
     assert segmented.sentence.columns[9] == (r"SpacesBefore=\u0000|SpacesAfter=\ud800", "SpaceAfter=No")
     assert segmented.sentence.text == "a b"
 
 
 @pytest.mark.parametrize("text", [" a ", "a b ", "a\n", "a"])
-def test_a_space_at_the_end_of_the_text_comes_back_and_none_is_added(text):
-    assert text_of([each.sentence for each in found(said(text))]) == text
+def test_a_space_at_the_end_of_the_text_is_kept_and_none_is_added(text):
+    assert text_of([each.sentence for each in found(decided(text))]) == text
 
 
-def test_a_sentence_without_an_end_is_cut_so_that_it_fits_into_memory(monkeypatch):
+def test_an_endless_sentence_is_split_so_that_it_fits_into_memory(monkeypatch):
     monkeypatch.setattr(cuts, "MOST_TOKENS", 3)
 
-    assert forms(found(said("a b c d e f g"))) == [("a", "b", "c"), ("d", "e", "f"), ("g",)]
+    assert forms(found(decided("a b c d e f g"))) == [("a", "b", "c"), ("d", "e", "f"), ("g",)]
 
 
 @given(st.integers(1, 12))
-def test_a_token_without_an_end_is_cut_at_the_same_places_however_it_arrives(size):
+def test_an_endless_token_is_split_at_the_same_places_whatever_the_chunks(size):
     text = "abcdefghijkl mn opq"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuts, "LONGEST_TOKEN", 5)
-        (whole,) = said(text)
+        (whole,) = decided(text)
         stretches = [Cuts(*(each[at : at + size] for each in whole)) for at in range(0, len(text), size)]
 
         assert forms(found(stretches, most_spaces=2)) == [("abcde", "fghij", "kl mn", "opq")]

@@ -24,33 +24,33 @@ def test_known_characters_have_their_own_number_and_others_that_of_their_plain_f
     assert chars == [numbers["a"], numbers["é"], numbers["!"], numbers["a"], UNKNOWN, numbers["1"]]
 
 
-def test_characters_of_unknown_scripts_are_told_apart_by_their_category():
+def test_characters_of_unknown_scripts_are_distinguished_by_their_category():
     kinds = ALPHABET.encode("Жж۳。").kinds.tolist()
 
     assert [CATEGORIES[kind - N_RESERVED] for kind in kinds] == ["Lu", "Ll", "Nd", "Po"]
 
 
-def test_an_alphabet_holds_what_a_text_has_often_enough():
+def test_an_alphabet_contains_the_frequent_characters_of_a_text():
     assert Alphabet.of("aabbbcccc", 50, fewest=3).characters == "bc"
 
 
-def test_runs_are_of_letters_and_digits_or_of_one_other_character_with_the_space_after_them():
+def test_a_run_is_letters_and_digits_or_one_other_character_with_the_space_after_it():
     assert runs("Don't  go2. \n…e\u0301!") == ["Don", "'", "t  ", "go2", ". \n", "…", "e\u0301", "!"]
     assert runs(" a") == [" ", "a"]
 
 
-def test_runs_that_differ_in_case_and_digits_alone_share_their_row_whatever_space_follows():
+def test_runs_that_differ_only_in_case_digits_and_space_share_a_row():
     hashes = ALPHABET.encode("Ab2 aB7\nab3. b").hashes
 
     assert hashes[0] == hashes[4] == hashes[8] != hashes[13]
     assert hashes[0] == hashes[3]
 
 
-def test_a_run_that_was_never_learned_from_says_nothing():
+def test_a_run_that_was_not_in_training_has_no_effect():
     assert not SegmenterNetwork(TINY, n_chars=5).hashes.weight.any()
 
 
-def test_the_scores_are_those_of_a_loop_over_runs_and_characters():
+def test_the_scores_equal_a_loop_over_runs_and_characters():
     network, text = tiny_network(n_chars=len(ALPHABET)), "Don't go2. \n…é!"
     encoded = ALPHABET.encode(text)
 
@@ -86,7 +86,7 @@ def test_any_text_can_be_encoded(text):
 
 
 @given(st.lists(words, min_size=1, max_size=4))
-def test_a_window_knows_where_its_runs_begin_and_end(stretches):
+def test_a_window_has_the_first_and_last_characters_of_its_runs(stretches):
     windows = Windows.of([ALPHABET.encode(each) for each in stretches])
 
     for row, text in enumerate(stretches):
@@ -98,7 +98,7 @@ def test_a_window_knows_where_its_runs_begin_and_end(stretches):
 
 
 @given(st.lists(words, min_size=2, max_size=4))
-def test_windows_side_by_side_have_the_scores_that_each_has_alone(stretches):
+def test_windows_in_a_batch_have_the_same_scores_as_alone(stretches):
     network, encoded = tiny_network(n_chars=len(ALPHABET)), [ALPHABET.encode(each) for each in stretches]
 
     together = network(Windows.of(encoded))
@@ -109,7 +109,7 @@ def test_windows_side_by_side_have_the_scores_that_each_has_alone(stretches):
             assert torch.allclose(a[row, : len(each)], b[0], atol=1e-5)
 
 
-def test_a_window_may_begin_within_a_run():
+def test_a_window_may_start_inside_a_run():
     whole = ALPHABET.encode("abab ba")
 
     windows = Windows.of([whole[2:]])
@@ -128,7 +128,7 @@ def test_a_character_changes_the_scores_around_it(place):
     assert (one != two)[place : place + 2].all()
 
 
-def test_what_is_hidden_is_unknown_to_the_network():
+def test_masked_characters_are_unknown_to_the_network():
     network, windows = tiny_network(n_chars=len(ALPHABET)), Windows.of([ALPHABET.encode("ab ba")])
     unknown = Windows.of([ALPHABET.encode("жж жж")])
 
@@ -138,7 +138,7 @@ def test_what_is_hidden_is_unknown_to_the_network():
     assert not torch.allclose(hidden.token, network(windows).token)
 
 
-def test_in_training_numbers_drop_out_and_else_they_do_not():
+def test_dropout_is_on_only_in_training():
     network, windows = tiny_network(n_chars=len(ALPHABET)), Windows.of([ALPHABET.encode("ab ba")])
 
     assert torch.equal(network(windows).token, network(windows).token)

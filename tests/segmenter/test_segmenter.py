@@ -1,4 +1,4 @@
-"""The segmenter a user holds: streams, lines, odd text, and its folder."""
+"""The Segmenter class: streams, lines, odd text, and its folder."""
 
 import json
 import re
@@ -30,7 +30,7 @@ from treefine.treebank.raw_text import text_of
 
 @pytest.fixture
 def small_windows(monkeypatch):
-    """Windows so short that a few words have several."""
+    """Make windows so short that a few words need several."""
     for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("AT_ONCE", 2)):
         monkeypatch.setattr(segment, name, size)
 
@@ -45,7 +45,7 @@ def with_small_windows(test):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A saved segmenter in the working folder."""
+    """Save a segmenter in the working folder."""
     monkeypatch.chdir(tmp_path)
     tiny_segmenter().save("segmenter")
     return Path("segmenter")
@@ -55,7 +55,7 @@ def change(path, changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def refused(folder):
+def load_error(folder):
     with pytest.raises(TreefineError) as error:
         Segmenter.from_folder(folder)
     return str(error.value)
@@ -67,7 +67,7 @@ def sentences(segmented):
 
 @with_small_windows
 @given(texts, st.integers(0, 3))
-def test_any_text_comes_back_from_its_sentences(text, seed):
+def test_any_text_can_be_rebuilt_from_its_sentences(text, seed):
     found = tiny_segmenter(seed).segment(text)
 
     assert text_of(sentences(found)) == (text if found else "")
@@ -75,7 +75,7 @@ def test_any_text_comes_back_from_its_sentences(text, seed):
 
 @with_small_windows
 @given(texts, st.lists(st.integers(0, 30), max_size=5))
-def test_the_sentences_do_not_depend_on_the_chunks_in_which_a_text_arrives(text, places):
+def test_sentences_do_not_depend_on_the_chunks(text, places):
     marks = [0, *sorted(min(place, len(text)) for place in places), len(text)]
     chunks = [text[start:stop] for start, stop in zip(marks, marks[1:], strict=False)]
 
@@ -86,7 +86,7 @@ def test_the_sentences_do_not_depend_on_the_chunks_in_which_a_text_arrives(text,
 
 @with_small_windows
 @given(texts)
-def test_each_character_is_judged_by_the_window_around_it(text):
+def test_each_character_is_scored_by_the_window_around_it(text):
     segmenter = tiny_segmenter()
 
     token = [each for cuts in segmenter._cuts([text]) for each in cuts.token.tolist()]
@@ -100,7 +100,7 @@ def test_each_character_is_judged_by_the_window_around_it(text):
 
 @with_small_windows
 @given(st.integers(1, 40), st.integers(0, 62))
-def test_windows_lie_at_fixed_places_of_the_text_and_overlap(size, length):
+def test_windows_have_fixed_positions_in_the_text_and_overlap(size, length):
     text, seen, segmenter = (ascii_letters + digits)[:length], [], tiny_segmenter()
     encode = segmenter.alphabet.encode
     segmenter.alphabet.encode = lambda window: seen.append(window) or encode(window)
@@ -112,7 +112,7 @@ def test_windows_lie_at_fixed_places_of_the_text_and_overlap(size, length):
 
 @with_small_windows
 @given(texts)
-def test_lines_are_sentences_and_come_back_too(text):
+def test_lines_are_sentences_and_can_be_rebuilt(text):
     lines = re.findall(r"[^\n]*\n|[^\n]+$", text)  # only a line feed ends a line
 
     found = list(tiny_segmenter().stream_lines(lines))
@@ -124,7 +124,7 @@ def test_lines_are_sentences_and_come_back_too(text):
     assert len({line for each in of_line for line in each}) == len(found)
 
 
-def test_a_line_is_cut_into_the_same_tokens_whatever_lines_stand_around_it():
+def test_the_tokens_of_a_line_do_not_depend_on_other_lines():
     segmenter = tiny_segmenter()
     lines = ["ab 12. a'b\n", "b b b\n", "é 中.\n"]
 
@@ -146,16 +146,16 @@ ODD_TEXTS = {
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
-def test_odd_text_comes_back(text):
+def test_odd_text_can_be_rebuilt(text):
     assert text_of(sentences(tiny_segmenter().segment(text))) == text
 
 
 @pytest.mark.parametrize("text", ["", " ", " \n\n\t", "\x00\x00", "\udfff"])
-def test_nothing_but_gaps_has_no_sentence(text):
+def test_text_without_words_has_no_sentence(text):
     assert tiny_segmenter().segment(text) == []
 
 
-def test_a_text_of_any_size_is_cut_as_it_arrives():
+def test_a_text_of_any_size_is_segmented_as_it_arrives():
     taken = []
 
     def endless():
@@ -182,13 +182,13 @@ def test_memory_does_not_grow_with_the_text(monkeypatch):
         tracemalloc.stop()
         return most
 
-    most_bytes(10)  # what is made once and kept
-    # Garbage that waits for its collection is some ten thousand bytes either way; half as many bytes as there are
-    # characters more is far above that, and far below what the text itself would take.
+    most_bytes(10)  # allocate everything that is kept
+    # Uncollected garbage varies by about ten thousand bytes. Half a byte per additional character is far more than
+    # that, and far less than the text itself would take.
     assert most_bytes(300) - most_bytes(10) < 101_500
 
 
-def test_a_gap_of_any_size_is_looked_through_once(monkeypatch):
+def test_a_gap_of_any_size_is_searched_once(monkeypatch):
     looked = []
     monkeypatch.setattr(segment, "AT_ONCE", 1)
     monkeypatch.setattr(cuts, "is_gap", lambda text: looked.append(len(text)) or segment.is_gap(text))
@@ -200,7 +200,7 @@ def test_a_gap_of_any_size_is_looked_through_once(monkeypatch):
     assert sum(looked) < 5 * len(text)
 
 
-def test_a_folder_that_was_moved_cuts_alike(folder):
+def test_a_moved_folder_segments_the_same(folder):
     text = "ab del. 12 é'中\n\n a b! okulki" * 20
     rounded = Segmenter.from_folder(folder)
     rounded.save("again")
@@ -209,17 +209,19 @@ def test_a_folder_that_was_moved_cuts_alike(folder):
     loaded = Segmenter.from_folder("there")
 
     assert loaded.segment(text) == rounded.segment(text)
-    assert same_weights(loaded.network, tiny_segmenter().network, within=2e-2)  # eight bits
+    assert same_weights(loaded.network, tiny_segmenter().network, within=2e-2)  # int8
     assert (loaded.multiwords, loaded.most_spaces) == (tiny_segmenter().multiwords, 1)
     assert loaded.alphabet.characters == tiny_segmenter().alphabet.characters
 
 
-def test_a_folder_replaces_that_of_an_older_segmenter_but_nothing_else(folder):
+def test_a_folder_replaces_only_an_older_segmenter(folder):
     tiny_segmenter(1).save(folder)
 
     assert same_weights(Segmenter.from_folder(folder).network, tiny_segmenter(1).network, within=2e-2)
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(TreefineError, match=r"The folder contains files that do not belong to a model\. Choose another folder\."):
+    with pytest.raises(
+        TreefineError, match=r"The folder contains files that do not belong to a model\. Choose another folder\."
+    ):
         tiny_segmenter().save(folder)
 
 
@@ -227,12 +229,12 @@ def test_a_folder_replaces_that_of_an_older_segmenter_but_nothing_else(folder):
 def test_a_damaged_or_missing_file_is_named(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])
-    damaged = refused(folder)
+    damaged = load_error(folder)
     (folder / name).unlink()
 
     assert damaged.startswith(f"segmenter/{name}:")
     assert "The file is damaged" in damaged
-    assert refused(folder).startswith(f"segmenter/{name}: There is no such file.")
+    assert load_error(folder).startswith(f"segmenter/{name}: There is no such file.")
 
 
 @pytest.mark.parametrize(
@@ -247,18 +249,18 @@ def test_a_damaged_or_missing_file_is_named(folder, name):
         ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
     ],
 )
-def test_a_config_that_is_not_right_is_refused(folder, changes, message):
+def test_an_invalid_config_is_an_error(folder, changes, message):
     change(folder / "config.json", changes)
 
-    assert message in refused(folder)
+    assert message in load_error(folder)
 
 
-def test_a_parser_without_a_segmenter_is_saved_without_one_and_is_none(tmp_path):
+def test_the_folder_of_a_parser_is_not_a_segmenter(tmp_path):
     Parser(tiny_model(), device="cpu").save(tmp_path / "model")
 
     assert Parser.from_pretrained(tmp_path / "model", device="cpu").segmenter is None
     assert not (tmp_path / "model" / "segmenter").exists()
-    assert "This is not a segmenter's config. Is this a segmenter's folder?" in refused(tmp_path / "model")
+    assert "This is not a segmenter's config. Is this a segmenter's folder?" in load_error(tmp_path / "model")
 
 
 @pytest.mark.parametrize(
@@ -274,19 +276,19 @@ def test_a_parser_without_a_segmenter_is_saved_without_one_and_is_none(tmp_path)
         ({"other": {}}, "other is unknown"),
     ],
 )
-def test_a_table_of_multiword_tokens_that_is_not_right_is_refused(folder, changes, reason):
+def test_an_invalid_table_of_multiword_tokens_is_an_error(folder, changes, reason):
     change(folder / "multiword.json", changes)
 
     message = f"The table of multiword tokens is damaged ({reason}). {AGAIN}"
-    assert refused(folder) == f"segmenter/multiword.json: {message}"
+    assert load_error(folder) == f"segmenter/multiword.json: {message}"
 
 
-def test_weights_that_are_no_numbers_are_refused_when_read_and_when_written(folder):
+def test_weights_that_are_not_finite_are_an_error_when_read_and_when_written(folder):
     weights = load_file(folder / "segmenter.safetensors")
     weights["scorer.bias"][0] = torch.nan
     save_file(weights, folder / "segmenter.safetensors")
 
-    assert "not finite numbers: scorer.bias" in refused(folder)
+    assert "not finite numbers: scorer.bias" in load_error(folder)
     broken = tiny_segmenter()
     broken.network.scorer.bias.data[0] = 1e6
     with pytest.raises(TreefineError, match=r"scorer\.bias of the segmenter is not finite in 16 bits"):
@@ -297,7 +299,7 @@ def test_weights_that_are_no_numbers_are_refused_when_read_and_when_written(fold
 def test_a_parser_is_saved_and_loaded_with_its_segmenter(tmp_path):
     parser = Parser(tiny_model(), device="cpu", segmenter=tiny_segmenter())
     parser.save(tmp_path / "model")
-    parser.save(tmp_path / "model")  # in place of itself
+    parser.save(tmp_path / "model")  # replaces itself
 
     loaded = Parser.from_pretrained(tmp_path / "model", device="cpu")
 
@@ -307,7 +309,7 @@ def test_a_parser_is_saved_and_loaded_with_its_segmenter(tmp_path):
 
 
 @pytest.mark.parametrize("gap", ["\u2028\u2028", "\f\f", "\x85\x85", "\r\r", "\f"])
-def test_nothing_within_a_line_ends_a_sentence(gap):
+def test_no_character_within_a_line_ends_its_sentence(gap):
     found = list(tiny_segmenter().stream_lines([f"Hello{gap}there again\n", "b\n"]))
 
     assert [each.sentence.sent_id for each in found] == ["1", "2"]
@@ -315,19 +317,19 @@ def test_nothing_within_a_line_ends_a_sentence(gap):
 
 
 @pytest.mark.parametrize("known", [(True,), (False,), (True, True), (True, False), (False, False)])
-def test_the_network_runs_in_one_thread_of_torch_and_each_thread_has_as_many_as_before(monkeypatch, known):
+def test_the_network_runs_in_one_torch_thread_and_restores_the_number_of_threads(monkeypatch, known):
     segmenter, seen = tiny_segmenter(), []
     inside, started = (threading.Barrier(len(known), timeout=60) for _ in range(2))
     network = segmenter.network.forward
 
     def slow(windows):
-        inside.wait()  # all are in the network at once
+        inside.wait()  # all threads are in the network at once
         assert torch.get_num_threads() == 1
         return network(windows)
 
     def segment(is_known):
         if is_known:
-            torch.get_num_threads()  # from here on the thread has a number of its own
+            torch.get_num_threads()  # from here on, torch keeps a number for this thread
         started.wait()
         segmenter.segment("ab a.")
         seen.append(torch.get_num_threads())
@@ -352,7 +354,7 @@ def test_the_network_runs_in_one_thread_of_torch_and_each_thread_has_as_many_as_
 
 @with_small_windows
 @given(st.lists(texts, max_size=6), st.integers(0, 3))
-def test_texts_that_are_segmented_together_come_out_as_each_alone(several, seed):
+def test_texts_segmented_together_equal_texts_segmented_alone(several, seed):
     segmenter = tiny_segmenter(seed)
 
     assert segmenter.segment_all(several) == [segmenter.segment(text) for text in several]
@@ -364,12 +366,12 @@ SHORT = [" ".join(["ab 1.", "b'a"] * number) for number in range(1, 41)]
 @pytest.mark.parametrize(
     ("close", "several", "sizes"),
     [
-        (0.0, SHORT, [segment.AT_ONCE, len(SHORT) - segment.AT_ONCE]),  # short texts share the calls of the network
-        (0.0, ["a" * segment.STRIDE, "a" * (segment.STRIDE + 1), "b"], [2, 2]),  # the second has two windows of its own
-        (1e9, SHORT[:3], [3, 1, 1, 1]),  # each has a close decision and is looked at alone
+        (0.0, SHORT, [segment.AT_ONCE, len(SHORT) - segment.AT_ONCE]),  # short texts share calls of the network
+        (0.0, ["a" * segment.STRIDE, "a" * (segment.STRIDE + 1), "b"], [2, 2]),  # the second text has two windows
+        (1e9, SHORT[:3], [3, 1, 1, 1]),  # each text has a close decision and is scored alone
     ],
 )
-def test_short_texts_are_looked_at_together_and_others_alone(monkeypatch, close, several, sizes):
+def test_short_texts_share_batches(monkeypatch, close, several, sizes):
     segmenter, seen = tiny_segmenter(), []
     monkeypatch.setattr(segment, "_CLOSE", close)
     segmenter.network.register_forward_hook(lambda _, windows, __: seen.append(len(windows[0].lengths)))
@@ -380,7 +382,7 @@ def test_short_texts_are_looked_at_together_and_others_alone(monkeypatch, close,
     assert all(found)
 
 
-def test_scores_differ_in_company_by_far_less_than_what_counts_as_close():
+def test_scores_differ_between_batches_by_far_less_than_the_tolerance():
     segmenter = Segmenter.from_folder(find_model("en") / "segmenter")
     several = ["Dogs bark.", "I did n't see it, Mr. Smith (born 1950) said. Why?", "a" * 300, "no end http://x.y/z"]
 
