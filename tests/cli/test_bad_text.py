@@ -166,7 +166,8 @@ def test_a_damaged_file_of_a_model_is_reported(run, name, content):
 def test_a_config_of_the_wrong_kind_is_reported(run):
     shutil.copy("copy/segmenter/config.json", "copy/config.json")
 
-    assert failed(run, "a b", "--model", "copy").startswith("copy/config.json: This is not the config of a treefine model.")
+    message = failed(run, "a b", "--model", "copy")
+    assert message.startswith("copy/config.json: This is not the config of a treefine model.")
 
 
 def test_an_error_about_an_unknown_model_lists_the_bundled_ones(run, monkeypatch, tmp_path):
@@ -176,7 +177,8 @@ def test_an_error_about_an_unknown_model_lists_the_bundled_ones(run, monkeypatch
     monkeypatch.setattr("treefine.model.bundled.BUNDLED", tmp_path / "bundled")
 
     assert failed(run, "a b", "--model", "klingon") == (
-        "There is no model 'klingon'. Choose a bundled one (en), or give the path of a folder, or OWNER/NAME on the hub."
+        "There is no model 'klingon'. "
+        "Choose a bundled one (en), or give the path of a folder, or OWNER/NAME on the hub."
     )
 
 

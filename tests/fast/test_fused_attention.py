@@ -52,13 +52,13 @@ def fused_and_plain(vectors, tables, relations, is_piece, *, by_distance=None):
         places = torch.arange(n_pieces, device=DEVICE)
         distance = (places[None] - places[:, None]).clamp(-reach, reach) + reach
         bias = bias + by_distance[:, distance][None]
-    weigh = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
-    weigh = weigh * is_piece[:, None, :, None]
+    factors = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    factors = factors * is_piece[:, None, :, None]
     found = []
     for attend in (FusedAttention(Rows.padded(is_piece, by_distance), relations), PaddedAttention(bias, relations)):
         attended = attend(*(each.transpose(1, 2) for each in vectors), tables).transpose(1, 2)
         attended = attended * is_piece[:, None, :, None]
-        gradients = torch.autograd.grad((attended * weigh).sum(), wanted, allow_unused=True)
+        gradients = torch.autograd.grad((attended * factors).sum(), wanted, allow_unused=True)
         found.append([attended, *gradients])
     return found
 
@@ -263,10 +263,10 @@ def test_dropout_has_the_given_rate_and_differs_by_query_attention_head_and_seed
 @where_it_runs
 def test_results_do_not_depend_on_other_rows_or_the_position_of_a_row():
     vectors, rows, relations = packed([4, 6, LONG, 7, 33], gap=2)
-    weigh = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    factors = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
     vectors = [each.requires_grad_() for each in vectors]
     together = attend_rows(*vectors, rows=rows, relations=relations)
-    gradients = torch.autograd.grad((together * weigh).sum(), vectors)
+    gradients = torch.autograd.grad((together * factors).sum(), vectors)
 
     for row, (start, length) in enumerate(zip(rows.starts.tolist(), rows.lengths.tolist(), strict=True)):
         pieces = slice(start, start + length)
@@ -277,7 +277,7 @@ def test_results_do_not_depend_on_other_rows_or_the_position_of_a_row():
         )
         alone_rows = Rows(torch.zeros(1, dtype=torch.int32, device=DEVICE), rows.lengths[row : row + 1], length)
         alone = attend_rows(*own, rows=alone_rows, relations=alone_relations)
-        alone_gradients = torch.autograd.grad((alone * weigh[pieces]).sum(), own)
+        alone_gradients = torch.autograd.grad((alone * factors[pieces]).sum(), own)
 
         assert torch.equal(alone, together[pieces])
         for ours, theirs in zip(alone_gradients, gradients, strict=True):

@@ -102,16 +102,16 @@ def test_attention_and_gradients_equal_the_double_loop_of_equations_4_and_5(sett
     vectors, tables = some_tensors(settings)
     wanted = [*vectors, *tables.parameters()]
     relations = relate(INPUTS, GRAPHS, len(LABELS), settings)
-    weigh = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2))
+    factors = torch.randn(vectors[0].shape, generator=torch.Generator().manual_seed(2))
 
     torch.manual_seed(3)
     attended = attend(*vectors, bias=padding_bias(), relations=relations, tables=tables, dropout=dropout)
-    gradients = torch.autograd.grad((attended * weigh).sum(), wanted)
+    gradients = torch.autograd.grad((attended * factors).sum(), wanted)
 
     torch.manual_seed(3)
     kept = F.dropout(torch.ones(*vectors[0].shape[:3], vectors[0].shape[2]), dropout)
     expected = naive_attend(*vectors, tables, settings, kept=kept)
-    expected_gradients = torch.autograd.grad((expected * weigh).sum(), wanted)
+    expected_gradients = torch.autograd.grad((expected * factors).sum(), wanted)
     torch.testing.assert_close(attended, expected, atol=1e-5, rtol=1e-5)
     for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
         torch.testing.assert_close(gradient, expected_gradient, atol=1e-5, rtol=1e-5)
