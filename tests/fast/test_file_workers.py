@@ -316,7 +316,7 @@ def test_a_killed_worker_is_a_one_line_error_and_the_others_end():
         texts(files, GOOD.encode() * 4, size=1)
         one, other = (worker.process for worker in files.pool.workers)
         one.kill()
-        with pytest.raises(TreefineError, match="has ended. Is there enough memory"):
+        with pytest.raises(TreefineError, match="has ended unexpectedly. Is there enough memory"):
             texts(files, GOOD.encode() * 4, size=1)
 
     assert one.poll() is not None
