@@ -391,12 +391,12 @@ def test_an_unusable_encoder_is_reported(encoder):
     assert message_for("./none") == "./none: There is no such model folder."
     assert message_for("./biaffine") == "biaffine: A biaffine model cannot go on learning on another treebank."
     assert message_for("./encoder") == (
-        "encoder: There is neither a tokenizer.json nor a vocab.txt in this folder. Save it with a fast tokenizer: "
+        "encoder: The folder has no tokenizer.json and no vocab.txt. Save it with a fast tokenizer: "
         "AutoTokenizer.from_pretrained(...).save_pretrained(...)."
     )
     assert message_for("./other") == (
-        "other/config.json: model_type is 'gpt2', which is no encoder that can be used. "
-        "Choose one of the kinds bert, roberta, xlm-roberta, camembert, electra, mpnet."
+        "other/config.json: Encoders with model_type 'gpt2' are not supported. "
+        "Choose an encoder of type bert, roberta, xlm-roberta, camembert, electra, mpnet."
     )
 
 
