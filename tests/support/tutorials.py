@@ -40,12 +40,13 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from tests.support.fake_hub import treebanks_and_hub
 from treefine.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "tutorials"
 PAGES = sorted(page for page in FOLDER.glob("*.md") if page.name != "README.md")
-PREPARATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {}
+PREPARATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {"train-your-own": treebanks_and_hub}
 
 BLOCK = re.compile(r"^```(\w+)[^\S\n]*(.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NEEDS_SHELL = re.compile(r"[|<>;&`$]")

@@ -1,0 +1,115 @@
+"""A hub and UD repositories on this machine, for the tutorial on training: no test needs a network."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import normalizers
+
+from tests.support.tiny import short
+from tests.support.tiny_tokenizers import wordpiece
+from treefine.treebank.conllu import write_treebank
+
+ENCODER = "bert-base-multilingual-cased"
+TREEBANKS = {"UD_English-EWT": "en_ewt", "UD_English-Atis": "en_atis"}
+GITHUB = "https://github.com/UniversalDependencies/"
+WIDTH, INNER = 16, 24
+HUB = "https://huggingface.co/"
+
+
+@contextmanager
+def treebanks_and_hub() -> Iterator[None]:
+    """Let git clone toy treebanks, and let the hub's client find a tiny encoder and store models in a folder."""
+    with tempfile.TemporaryDirectory() as name:
+        hub, repositories = Path(name, "hub"), Path(name, "git")
+        write_bert(hub / ENCODER)
+        for title, short_name in TREEBANKS.items():
+            write_repository(repositories / title, short_name)
+        git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{repositories.as_uri()}/.insteadOf"}
+        git |= {"GIT_CONFIG_VALUE_0": GITHUB}
+
+        def download(name: str, **_: object) -> str:
+            assert (hub / name).is_dir(), f"{name} is not on the hub"
+            return str(hub / name)
+
+        class Api:
+            def create_repo(self, name: str, *, private: bool, exist_ok: bool) -> str:
+                (hub / name).mkdir(parents=True, exist_ok=exist_ok)
+                return HUB + name
+
+            def upload_folder(self, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
+                shutil.copytree(folder_path, hub / repo_id, dirs_exist_ok=True)
+
+        with (
+            mock.patch.dict(os.environ, git),
+            mock.patch("huggingface_hub.snapshot_download", download),
+            mock.patch("huggingface_hub.try_to_load_from_cache", return_value=None),
+            mock.patch("huggingface_hub.HfApi", Api),
+        ):
+            yield
+
+
+def write_bert(folder: Path) -> None:
+    """Write a tiny random BERT with the files and weight names of bert-base-multilingual-cased."""
+    folder.mkdir(parents=True)
+    tokenizer = wordpiece()
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    pieces = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false, "model_max_length": 512}')
+    config = {
+        "architectures": ["BertForMaskedLM"],
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "hidden_size": WIDTH,
+        "intermediate_size": INNER,
+        "layer_norm_eps": 1e-12,
+        "max_position_embeddings": 66,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "pad_token_id": 0,
+        "type_vocab_size": 2,
+        "vocab_size": len(pieces),
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    embeddings = {"word_embeddings": len(pieces), "position_embeddings": 66, "token_type_embeddings": 2}
+    shapes = {f"embeddings.{name}.weight": (rows, WIDTH) for name, rows in embeddings.items()}
+    shapes |= layer_norm("embeddings") | linear("pooler.dense", WIDTH, WIDTH)
+    for number in range(2):
+        layer = f"encoder.layer.{number}"
+        for name in ("self.query", "self.key", "self.value", "output.dense"):
+            shapes |= linear(f"{layer}.attention.{name}", WIDTH, WIDTH)
+        shapes |= linear(f"{layer}.intermediate.dense", INNER, WIDTH) | linear(f"{layer}.output.dense", WIDTH, INNER)
+        shapes |= layer_norm(f"{layer}.attention.output") | layer_norm(f"{layer}.output")
+    generator = torch.Generator().manual_seed(1)
+    weights = {f"bert.{name}": 0.3 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    weights["cls.predictions.bias"] = torch.zeros(len(pieces))  # of the language model, which a parser does not need
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def linear(name: str, n_out: int, n_in: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
+
+
+def layer_norm(name: str) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.LayerNorm.gamma": (WIDTH,), f"{name}.LayerNorm.beta": (WIDTH,)}  # the names of old checkpoints
+
+
+def write_repository(folder: Path, short_name: str) -> None:
+    """Write a git repository with a treebank of a few short sentences."""
+    folder.mkdir(parents=True)
+    sentences = short(longest=9)  # dev and test repeat some of them, so that they have no new labels
+    for part, chosen in (("train", sentences), ("dev", sentences[:4]), ("test", sentences[4:8])):
+        write_treebank(chosen, folder / f"{short_name}-ud-{part}.conllu")
+    user = ["-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
+    for command in (["init", "--quiet"], ["add", "."], [*user, "commit", "--quiet", "-m", "A toy treebank"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
