@@ -11,7 +11,7 @@ from tests.support.commands import invoke
 
 
 def completed(*words: str) -> list[str]:
-    """Return what bash is offered after these words, of which the last one may be unfinished."""
+    """Return the completions that bash is offered for these words; the last one may be incomplete."""
     protocol = {"_TREEFINE_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(["treefine", *words])}
     code = "from treefine.cli.app import app; app(prog_name='treefine')"
     done = subprocess.run(

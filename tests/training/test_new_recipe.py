@@ -21,7 +21,7 @@ REQUEST = RecipeRequest(("train.conllu",), "dev.conllu", "./encoder")
 
 @pytest.fixture(autouse=True)
 def files(tmp_path, monkeypatch):
-    """A treebank in the working folder."""
+    """Write a treebank and an encoder into the working folder."""
     monkeypatch.chdir(tmp_path)
     write_treebank(sample(20), "train.conllu")
     write_treebank(sample(26)[20:], "dev.conllu")
@@ -35,7 +35,7 @@ def written(request: RecipeRequest, out: str = "my.toml") -> Recipe:
 
 
 def repeated(n_sentences: int) -> None:
-    """Make the training set so many sentences long."""
+    """Write a training set of this many sentences."""
     text = "1\tGo\tgo\tVERB\tVB\t_\t0\troot\t_\tSpaceAfter=No\n2\t!\t!\tPUNCT\t.\t_\t1\tpunct\t_\t_\n\n"
     Path("train.conllu").write_text(text * n_sentences)
 
@@ -148,7 +148,7 @@ def test_comments_have_the_meanings_of_the_reference():
     assert all(len(line) < 160 for line in text.splitlines())
 
 
-def test_an_initial_parser_is_a_second_recipe_beside_the_first():
+def test_an_initial_parser_is_a_second_recipe_in_the_same_folder():
     Path("recipes").mkdir()
 
     for name, family in (("syntr", "pretrained"), ("biaffine", "bilstm")):
@@ -238,7 +238,7 @@ def test_all_faults_are_reported_together_and_nothing_is_written():
         ({"dev": ""}, "my.toml", "--train is given without --dev. Give both, or neither to write placeholders."),
         ({"train": ()}, "my.toml", "--dev is given without --train. Give both, or neither to write placeholders."),
         ({"train": ("-",)}, "my.toml", "standard input cannot be read again"),
-        ({"initial": "syntr"}, "-", "--initial syntr writes a second recipe beside the first; name a file instead of"),
+        ({"initial": "syntr"}, "-", "--initial syntr writes two recipes; name a file instead of -."),
         ({"initial": "syntrr"}, "my.toml", "--initial syntrr: there is no such model folder. Choose empty, syntr,"),
         ({}, "my.tml", "my.tml: the name of a recipe must end in .toml."),
         ({"encoder": "a b"}, "my.toml", "There is no encoder 'a b'."),

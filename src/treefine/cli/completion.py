@@ -44,7 +44,7 @@ ShowOption = Annotated[
 
 
 def complete_model(incomplete: str) -> list[str]:
-    """Return the bundled models whose names start like this; if there are none, the shell completes files."""
+    """Return the bundled models whose names start like this; without a match the shell completes file names."""
     return [name for name in bundled_models() if name.startswith(incomplete)]
 
 

@@ -32,10 +32,10 @@ _LINE = 110  # characters
 
 @dataclass(frozen=True)
 class _Size:
-    """Settings for treebanks of at least so many sentences; see docs/training.md, Learning rates and epochs."""
+    """Settings for treebanks of at least `n_sentences` sentences; see docs/training.md, Rates and epochs."""
 
     n_sentences: int
-    epochs: int  # with a graph, which gives up to T updates per batch; twice as many without
+    epochs: int  # with a graph, where each batch gives up to T updates; doubled without a graph
     batch_pieces: int
     masking: float
     folds: int
@@ -66,7 +66,7 @@ class RecipeRequest:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the recipe depends on: the size of the treebank, its tags, its spaces, and the encoder."""
+    """The properties of the treebank and the encoder that settings depend on."""
 
     n_sentences: int = 0  # 0: unknown
     n_words: int = 0
@@ -99,12 +99,12 @@ class NewRecipe:
 def write_new_recipe(out: str, request: RecipeRequest, *, force: bool = False) -> NewRecipe:
     """Write a recipe to a TOML file, or to standard output if `out` is "-", and return it.
 
-    An initial parser's recipe is written beside it. Raises one error with a line per fault.
+    An initial parser's recipe is written to the same folder. Raises one error with a line per fault.
     """
     faults = []
     targets = [out] if out == "-" else [out, *([_beside(out, request)] if _has_two(request) else [])]
     if out == "-" and _has_two(request):
-        faults.append(f"--initial {request.initial} writes a second recipe beside the first; name a file instead of -.")
+        faults.append(f"--initial {request.initial} writes two recipes; name a file instead of -.")
     elif out != "-" and not out.endswith(".toml"):
         faults.append(f"{out}: the name of a recipe must end in .toml.")
     for target in targets:
