@@ -190,8 +190,9 @@ def test_a_trained_model_can_be_fine_tuned():
     write_new_recipe("my.toml", replace(REQUEST, encoder="trained"))
 
     assert "# The trained model to fine-tune.\n" in Path("my.toml").read_text()
-    assert prepare("my.toml").recipe.encoder.fine_tune_from == "trained"
-    assert prepare("my.toml").recipe.optimiser.encoder_learning_rate == 1e-4
+    recipe = prepare("my.toml").recipe
+    assert recipe.encoder.fine_tune_from == "trained"
+    assert recipe.optimiser.encoder_learning_rate == 1e-4
 
 
 def test_without_files_the_recipe_has_placeholders():
@@ -258,3 +259,14 @@ def test_a_real_treebank_of_another_language_gets_a_recipe():
 
     assert isinstance(recipe, NewRecipe)
     assert recipe.text.startswith("# A recipe for treefine ")
+
+
+def test_the_tutorial_shows_settings_of_a_recipe_for_english_ewt():
+    page = Path(__file__).parents[2] / "docs" / "tutorials" / "train-your-own.md"
+    (shown,) = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
+    repeated(12_543)
+
+    text = new_recipe(replace(REQUEST, encoder="bert-base-multilingual-cased")).text
+
+    settings = iter([line.partition("  #")[0] for line in text.splitlines()])
+    assert [line for line in shown.splitlines() if line not in settings] == []  # in this order

@@ -44,8 +44,8 @@ class _Size:
 
 _SIZES = (  # the first row that fits; the epochs of the first and the last row keep the number of updates similar
     _Size(40_000, 3, 4000, 0.0, 2, "A treebank this large needs fewer epochs than one of 12,500 sentences."),
-    _Size(7_000, 6, 4000, 0.0, 2, "These suited a treebank of 12,500 sentences (English EWT)."),
-    _Size(1_000, 10, 2000, 0.1, 3, "These suited treebanks of 4,000 sentences (Turkish IMST, Korean GSD)."),
+    _Size(7_000, 6, 4000, 0.0, 2, "These settings suited a treebank of 12,500 sentences (English EWT)."),
+    _Size(1_000, 10, 2000, 0.1, 3, "These settings suited treebanks of 4,000 sentences (Turkish IMST, Korean GSD)."),
     _Size(0, 30, 1000, 0.1, 5, "A treebank this small needs more epochs than one of 4,000 sentences."),
 )
 
@@ -307,7 +307,7 @@ def _recipe(request: RecipeRequest, facts: _Facts, title: str, out: str) -> Iter
         f"# Check it:  treefine train {name} --dry-run",
         f"# Train:     treefine train {name} --output runs/{Path(name).stem}",
         "# Settings that start with # have their default; remove the # to change one.",
-        "# All settings are listed in docs/settings.md. Paths are relative to the working folder.",
+        "# All settings are listed in docs/training.md. Paths are relative to the working folder.",
         "",
         f"title = {_toml(title)}",
     )
@@ -369,13 +369,12 @@ def _treebank_section(request: RecipeRequest, facts: _Facts) -> _Section:
 
 
 def _encoder_section(request: RecipeRequest, facts: _Facts) -> _Section:
-    reason = "The pretrained transformer to fine-tune, downloaded from the hub at its first use unless it is a folder."
     key = "fine_tune_from" if facts.is_model else "pretrained"
+    reason = "The pretrained transformer to fine-tune, downloaded from the hub at its first use unless it is a folder."
     if facts.is_model:
         reason = "The trained model to fine-tune."
-    return _Section(
-        "encoder", PretrainedSettings, {key: request.encoder}, listed=("pieces", "n_frequent"), reason=reason
-    )
+    values = {key: request.encoder}
+    return _Section("encoder", PretrainedSettings, values, listed=("pieces", "n_frequent"), reason=reason)
 
 
 def _tags_section(facts: _Facts) -> _Section:
