@@ -1,9 +1,9 @@
-"""What treefine costs, measured beside its peers: one runner, one JSON row per run, tables made from the rows.
+"""Benchmarks of treefine and other parsers: one runner, one JSON row per run, and tables made from the rows.
 
-python -m benchmarks reading            # one benchmark; `all` for each
-python -m benchmarks accuracy --help    # train a recipe and measure it; then `significance` of what was tested
-python -m benchmarks tables             # write the tables in README and docs from the rows
+python -m benchmarks reading            # run one benchmark; `all` runs each
+python -m benchmarks accuracy --help    # train a recipe and measure it; `significance` then compares the tested models
+python -m benchmarks tables             # write the tables of README and docs from the rows
 
-`speed`, `accuracy` and `server` hold the benchmarks, `peers` the parsers that run in processes of their own, and
-`pages` what is generated. All share `options` (the arguments), `timing` and `rows` (the file that they write).
+`speed`, `accuracy` and `server` hold the benchmarks, `peers` the parsers that run in separate processes, and `pages`
+the generators of pages. All share `options` (the arguments), `timing` and `rows` (the file that they write).
 """

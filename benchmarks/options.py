@@ -1,4 +1,4 @@
-"""The argument parser that all benchmarks share: common options exist once, and `command` adds a benchmark's own."""
+"""Define the options that benchmarks share, and the decorator `command` that parses a benchmark's arguments."""
 
 from __future__ import annotations
 
@@ -20,50 +20,59 @@ class Option(NamedTuple):
     settings: dict[str, Any]
 
     def but(self, **settings: Any) -> Option:
-        """Return the same option with some other settings."""
+        """Return the same option with some settings changed."""
         return Option(self.name, self.settings | settings)
 
 
 def option(name: str, **settings: Any) -> Option:
-    """Return an option of one benchmark alone."""
+    """Return an option that only one benchmark has."""
     return Option(name, settings)
 
 
 def count(name: str, default: int | None, help: str) -> Option:
-    """Return an option that is a whole number."""
+    """Return an option that takes an integer."""
     shown = "" if default is None else f" (default: {default})"
     return option(name, type=int, default=default, help=help + shown)
 
 
 MODEL = option("--model", default="en", help="name of a bundled model, or a model folder (default: en)")
-TREEBANK = option("--treebank", default="en_ewt", help="a folder of the treebanks (default: en_ewt)")
-SPLIT = option("--split", choices=["dev", "test"], default="dev", help="test: once for the same weights")
-TREEBANKS_FOLDER = option("--treebanks", type=Path, default=TREEBANKS, help="the folder of all treebanks")
+TREEBANK = option("--treebank", default="en_ewt", help="name of a treebank folder (default: en_ewt)")
+SPLIT = option(
+    "--split",
+    choices=["dev", "test"],
+    default="dev",
+    help="test is allowed only once for the same weights (default: dev)",
+)
+TREEBANKS_FOLDER = option("--treebanks", type=Path, default=TREEBANKS, help="folder that contains all treebanks")
 TREEBANKS_ENV = TREEBANKS_FOLDER.but(default=Path(os.environ.get("TREEBANKS", TREEBANKS)))
-ROWS_FILE = option("--rows", type=Path, default=ROWS, help="the file that rows go to (default: benchmarks/rows.jsonl)")
-PREDICTIONS_FOLDER = option("--predictions", type=Path, default=PREDICTIONS, help="the folder of the trees")
-DEVICE = option("--device", default=None, help="cpu or cuda")
-CPU_OR_CUDA = DEVICE.but(choices=["cpu", "cuda"], default="cpu", help=None)
-ROUNDS = count("--rounds", 3, "how often each system is measured, in turn")
-SET = option("--set", action="append", default=[], metavar="KEY=VALUE", help="change one setting")
-THREADS = count("--threads", 2, "threads of each parser")
+ROWS_FILE = option("--rows", type=Path, default=ROWS, help="file to append rows to (default: benchmarks/rows.jsonl)")
+PREDICTIONS_FOLDER = option("--predictions", type=Path, default=PREDICTIONS, help="folder for the predicted trees")
+DEVICE = option("--device", default=None, help="cpu or cuda (default: a GPU if there is one)")
+CPU_OR_CUDA = DEVICE.but(choices=["cpu", "cuda"], default="cpu", help="default: cpu")
+ROUNDS = count("--rounds", 3, "number of rounds; in each, all systems take a turn")
+SET = option("--set", action="append", default=[], metavar="KEY=VALUE", help="change one setting; may be repeated")
+THREADS = count("--threads", 2, "number of threads of each parser")
 PYTHON = option(
-    "--python", nargs="+", default=[], metavar="PACKAGE=PYTHON", help="the python of a venv that has the package"
+    "--python",
+    nargs="+",
+    default=[],
+    metavar="PACKAGE=PYTHON",
+    help="Python of a venv in which the package is installed",
 )
 OF_ONE_MODEL = (MODEL, TREEBANK, SPLIT, TREEBANKS_FOLDER, ROWS_FILE, DEVICE)
 
 
 def dev_only(split: str) -> str:
-    """Refuse any other split: what this benchmark shows is used to make choices."""
+    """Reject the test set, because the results of this benchmark are used to make choices."""
     if split != "dev":
-        raise argparse.ArgumentTypeError("only dev is looked at")
+        raise argparse.ArgumentTypeError("only dev is allowed")
     return split
 
 
 def command(
     *options: Option,
 ) -> Callable[[Callable[[argparse.Namespace], None]], Callable[[Sequence[str]], None]]:
-    """Let a function `measure_NAME` take the arguments of `python -m benchmarks NAME`; its docstring is the help."""
+    """Parse the arguments of `python -m benchmarks NAME` for a function `measure_NAME`; its docstring is the help."""
 
     def decorate(measure: Callable[[argparse.Namespace], None]) -> Callable[[Sequence[str]], None]:
         @wraps(measure)

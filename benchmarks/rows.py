@@ -1,4 +1,4 @@
-"""Write and read rows.jsonl, one JSON row per run: what was measured, on which commit and machine."""
+"""Write and read rows.jsonl: one JSON row per run, with its commit, machine, configuration and result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def english_path(treebanks: Path, split: str) -> Path:
     """Return the file of a split of en_ewt."""
     path = treebanks / "en_ewt" / f"{split}.conllu.xz"
     if not path.exists():
-        raise TreefineError(f"There is no {path}.", hint="Name the folder of treebanks: --treebanks.")
+        raise TreefineError(f"{path} does not exist.", hint="Name the folder of all treebanks: --treebanks DIR.")
     return path
 
 
@@ -46,7 +46,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit that is checked out, with a + if src differs from it; $COMMIT on a machine without git."""
+    """Return the current commit, with a + if src has changes; $COMMIT on a machine without git."""
     if "COMMIT" in os.environ:
         return os.environ["COMMIT"]
 
@@ -57,7 +57,7 @@ def commit() -> str:
 
 
 def save_row(benchmark: str, config: dict[str, Any], result: dict[str, Any], *, path: Path = ROWS) -> None:
-    """Append the row, and print its result."""
+    """Append a row and print its result."""
     row = {
         "benchmark": benchmark,
         "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -75,7 +75,7 @@ def save_row(benchmark: str, config: dict[str, Any], result: dict[str, Any], *, 
 
 
 def model_fields(name: str | Path) -> dict[str, str]:
-    """Return the fields of a config that say which model was measured: its name and the checksum of its weights."""
+    """Return the name of a model and the checksum of its weights, as fields of a config."""
     from treefine.model.bundled import find_model
 
     folder = find_model(str(name))
@@ -83,7 +83,7 @@ def model_fields(name: str | Path) -> dict[str, str]:
 
 
 def torch_fields(device: str) -> dict[str, Any]:
-    """Return the fields of a config that say where torch ran: the card, or "cpu", threads and version."""
+    """Return the name of the GPU or "cpu", the number of threads and the torch version, as fields of a config."""
     import torch
 
     card = torch.cuda.get_device_name() if device.startswith("cuda") else device
@@ -91,10 +91,10 @@ def torch_fields(device: str) -> dict[str, Any]:
 
 
 def weights_checksum(folder: Path) -> str:
-    """Return the SHA-256 of all weights in a model folder: its own, its segmenter's and its initial parser's."""
+    """Return the SHA-256 of all weights in a model folder, with those of its segmenter and initial parser."""
     paths = sorted(folder.rglob("*.safetensors"))
     if not paths:
-        raise TreefineError("There are no weights in this folder.", hint="Name a model folder.", path=str(folder))
+        raise TreefineError("This folder has no weights.", hint="Name a model folder.", path=str(folder))
     digest = hashlib.sha256()
     for path in paths:
         digest.update(f"{path.relative_to(folder).as_posix()}\n{path.stat().st_size}\n".encode())
@@ -103,7 +103,7 @@ def weights_checksum(folder: Path) -> str:
 
 
 def read_rows(benchmark: str, *, path: Path = ROWS, **wanted: Any) -> list[Row]:
-    """Return all rows of a benchmark whose config has the wanted fields, oldest first; none if there is no file."""
+    """Return the rows of a benchmark whose config has the wanted fields, oldest first; none without a file."""
     lines = path.read_text().splitlines() if path.exists() else []
     rename = renaming(SegmenterTraining if benchmark == "segmenter" else Recipe)
     rows = [row for row in (json.loads(rename(line)) for line in lines) if row["benchmark"] == benchmark]
@@ -129,12 +129,12 @@ def newest(benchmark: str, device: str, *, path: Path = ROWS, **wanted: Any) -> 
 
 
 def device_of(row: Row) -> str:
-    """Return "cpu" or "cuda"; a row may name the kind of its device or the card."""
+    """Return "cpu" or "cuda"; a row holds one of these or the name of the GPU."""
     return "cpu" if row["config"].get("device", "cpu") == "cpu" else "cuda"
 
 
 def machine_of(row: Row) -> str:
-    """Return the machine in words: the card if there is one, the processor, and its cores.
+    """Describe the machine: the GPU if there is one, the processor and its cores.
 
     >>> machine_of({"machine": {"processor": "AMD EPYC", "cores": 2}, "config": {"device": "cpu"}})
     'AMD EPYC, 2 cores'
@@ -146,12 +146,12 @@ def machine_of(row: Row) -> str:
 
 
 def origin(row: Row, command: str) -> str:
-    """Say when and where a row was measured, and by which command."""
+    """Return the command, date, commit and machine of a row."""
     return f"`{command}`, {row['when'][:10]}, commit {row['commit']}, {machine_of(row)}."
 
 
 def origin_of_newest(benchmark: str) -> str:
-    """Say the same of a benchmark's newest row, with the version of Python."""
+    """Return the command, date, commit, machine and Python version of a benchmark's newest row."""
     row = last_row(benchmark)
     machine = row["machine"]
     return (
@@ -161,5 +161,5 @@ def origin_of_newest(benchmark: str) -> str:
 
 
 def missing(what: str, command: str) -> str:
-    """Return what a page shows in place of a table that has no row yet."""
-    return f"Not measured yet: {what}. `{command}`"
+    """Return the text that replaces a table without rows."""
+    return f"Not measured yet: {what}. Run `{command}`."

@@ -1,4 +1,4 @@
-"""Time the same work several times: contenders take turns, so that a busy moment of the machine hits all of them."""
+"""Time functions in turn, so that other load on the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 
 Work = Callable[[], object]
-Times = dict[str, list[float]]  # seconds of each round, by contender
+Times = dict[str, list[float]]  # seconds of each round, by name
 
 
 def seconds(work: Work) -> float:
-    """Return how long one call takes, after collecting the garbage of earlier ones."""
+    """Return the seconds of one call; garbage is collected first."""
     gc.collect()
     start = time.perf_counter()
     work()
@@ -20,7 +20,7 @@ def seconds(work: Work) -> float:
 
 
 def seconds_on(device: str) -> Callable[[Work], float]:
-    """Return a clock that also waits for the GPU, if the device is one."""
+    """Return a clock that also waits for the GPU if the device is a GPU."""
     if device == "cpu":
         return seconds
     import torch
@@ -37,7 +37,7 @@ def seconds_on(device: str) -> Callable[[Work], float]:
 
 
 def in_turn(works: Mapping[str, Work], rounds: int, *, clock: Callable[[Work], float] = seconds) -> Times:
-    """Return the seconds of each work in each round."""
+    """Return the seconds of each function in each round."""
     times: Times = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
@@ -46,5 +46,5 @@ def in_turn(works: Mapping[str, Work], rounds: int, *, clock: Callable[[Work], f
 
 
 def median_ratio(times: Times, name: str, against: str) -> float:
-    """Return the median over the rounds of one contender's time divided by another's."""
+    """Return the median over the rounds of the ratio of two times."""
     return statistics.median(a / b for a, b in zip(times[name], times[against], strict=True))

@@ -1,4 +1,4 @@
-"""Measure whether confidence holds: calibration error over bins, what chance gives, the Brier score, and a review."""
+"""Measure how well confidence is calibrated: calibration error, error by chance, Brier score, and a review."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Numbers = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 Kind = Literal["width", "mass"]
 N_SIMULATIONS = 500
-# What a row of calibration tells: of which claims, and how their expected error was counted.
+# The kinds of confidence in a row, and how their expected calibration error is computed.
 ARC, LABEL, BOTH, SENTENCE = "arc", "label", "both", "sentence"
-WAYS: dict[str, tuple[int, Kind]] = {  # number and kind of bins; the first way is the one that is asked for
+WAYS: dict[str, tuple[int, Kind]] = {  # number and kind of bins; pages show the first
     "10 bins": (10, "width"),
     "15 bins": (15, "width"),
     "10 bins of equal mass": (10, "mass"),
@@ -35,22 +35,22 @@ WAYS: dict[str, tuple[int, Kind]] = {  # number and kind of bins; the first way 
 
 
 class Bin(NamedTuple):
-    """What is between two confidences; means of nothing are 0."""
+    """The confidences in one interval; the mean and the share of an empty bin are 0."""
 
     start: float
     end: float
     size: int
     confidence: float  # the mean
-    right: float  # the share
+    right: float  # the share that is right
 
 
 def equal_width(confidences: Numbers, n_bins: int) -> NDArray[np.int64]:
-    """The bin of each confidence: bin k of n holds those from k/n to below (k+1)/n, the last one 1 as well."""
+    """Return the bin of each confidence: bin k of n holds k/n to below (k+1)/n; the last bin also holds 1."""
     return np.minimum((confidences * n_bins).astype(np.int64), n_bins - 1)
 
 
 def equal_mass(confidences: Numbers, n_bins: int) -> NDArray[np.int64]:
-    """The bin of each confidence where all bins hold as many as the others, give or take one; the lowest first."""
+    """Return the bin of each confidence, lowest first; the sizes of the bins differ by at most one."""
     found = np.zeros(len(confidences), dtype=np.int64)
     for number, members in enumerate(np.array_split(np.argsort(confidences, kind="stable"), n_bins)):
         found[members] = number
@@ -58,7 +58,7 @@ def equal_mass(confidences: Numbers, n_bins: int) -> NDArray[np.int64]:
 
 
 def calibration_error(confidences: Numbers, is_right: Truths, *, n_bins: int = 10, kind: Kind = "width") -> float:
-    """The expected calibration error: by how much confidence and the share of right ones differ in a bin, weighted.
+    """Return the expected calibration error: the difference of confidence and accuracy in a bin, weighted by its size.
 
     >>> calibration_error(np.array([0.7, 0.7, 0.7, 0.7]), np.array([True, True, False, False])).round(6)
     0.2
@@ -75,9 +75,9 @@ def _error(confidences: Numbers, is_right: Truths, bins: NDArray[np.int64], n_bi
 def chance_error(
     confidences: Numbers, *, n_bins: int = 10, kind: Kind = "width", seed: int = 1, n_simulations: int = N_SIMULATIONS
 ) -> float:
-    """The mean error of a parser whose confidence holds exactly, on as many words with the same confidences.
+    """Return the mean error of a perfectly calibrated parser on words with the same confidences.
 
-    Each is right by a draw of its own. Words of one sentence are wrong together, so chance gives more than this.
+    Each word is drawn independently. Real errors in a sentence are correlated, so chance gives more than this.
     """
     place = equal_width if kind == "width" else equal_mass
     bins, rng = place(confidences, n_bins), np.random.default_rng(seed)
@@ -88,12 +88,12 @@ def chance_error(
 
 
 def brier_score(confidences: Numbers, is_right: Truths) -> float:
-    """The mean square of what a confidence lacks of 1 where it is right, and of 0 where it is wrong."""
+    """Return the mean squared difference of confidence and correctness (1 if right, 0 if wrong)."""
     return float(np.mean((confidences - is_right) ** 2)) if len(confidences) else 0.0
 
 
 def reliability_bins(confidences: Numbers, is_right: Truths, *, n_bins: int = 10) -> list[Bin]:
-    """The bins of equal width, for a figure."""
+    """Return the bins of equal width, for a figure."""
     bins = equal_width(confidences, n_bins)
     counts = np.bincount(bins, minlength=n_bins)
     sums = [np.bincount(bins, weights=each, minlength=n_bins) for each in (confidences, is_right)]
@@ -102,12 +102,12 @@ def reliability_bins(confidences: Numbers, is_right: Truths, *, n_bins: int = 10
     return list(map(Bin, edges, edges[1:], counts.tolist(), *means))
 
 
-REVIEW = 0.8  # below which `treefine parse --review` lists a sentence in our example
+REVIEW = 0.8  # the limit of `treefine parse --review` in our example
 
 
 @command(*OF_ONE_MODEL)
 def measure_calibration(options: argparse.Namespace) -> None:
-    """Measure whether a model's confidence holds, on gold words without tags: one row.
+    """Measure how well a model's confidence is calibrated, on gold words without tags; write one row.
 
     python -m benchmarks calibration --model en --split dev
     """
@@ -126,14 +126,14 @@ def measure_calibration(options: argparse.Namespace) -> None:
 
 
 def measured(parses: Sequence[Parse], gold: Sequence[Sentence]) -> dict[str, Any]:
-    """What is told of each kind of confidence, and of the sentences that are listed for review."""
+    """Return the measures of each kind of confidence, and of the sentences that a review lists."""
     claims = claims_of(parses, gold)
     confidences, is_right = claims[SENTENCE]
     return {kind: reliability(*each) for kind, each in claims.items()} | {"review": review(confidences, is_right)}
 
 
 def claims_of(parses: Sequence[Parse], gold: Sequence[Sentence]) -> dict[str, tuple[Numbers, Truths]]:
-    """Each confidence with whether it was right to be so; labels count with their subtypes, where the head is right."""
+    """Return each confidence and whether the parser was right; labels, with subtypes, count if the head is right."""
     found: dict[str, list[tuple[float, bool]]] = {ARC: [], LABEL: [], BOTH: [], SENTENCE: []}
     for parse, sentence in zip(parses, gold, strict=True):
         right = sentence.graph
@@ -153,7 +153,7 @@ def _split(pairs: Iterable[tuple[float, bool]]) -> tuple[Numbers, Truths]:
 
 
 def reliability(confidences: Numbers, is_right: Truths) -> dict[str, Any]:
-    """All that is told of one kind of confidence."""
+    """Return all measures of one kind of confidence."""
     errors, chances = {}, {}
     for name, (n_bins, kind) in WAYS.items():
         errors[name] = round(calibration_error(confidences, is_right, n_bins=n_bins, kind=kind), 6)
@@ -170,7 +170,7 @@ def reliability(confidences: Numbers, is_right: Truths) -> dict[str, Any]:
 
 
 def review(confidences: Numbers, is_right: Truths, *, limit: float = REVIEW) -> dict[str, float]:
-    """Which share of the sentences is below the limit, of the wrong ones, and of those listed which share is wrong."""
+    """Return the share of sentences below the limit, of wrong ones among all wrong ones, and of wrong ones listed."""
     is_listed = confidences < limit
 
     def share(part: int, whole: int) -> float:

@@ -1,4 +1,4 @@
-"""Measure what a person's decisions do for the other words, and where the right tree stands among the k best."""
+"""Measure how a person's decisions improve the other words, and the rank of the right tree among the k best."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ K = 10
 SEED = 1
 
 
-@command(*OF_ONE_MODEL[:2], SPLIT.but(type=dev_only, choices=None, help="dev"), *OF_ONE_MODEL[3:])
+@command(*OF_ONE_MODEL[:2], SPLIT.but(type=dev_only, choices=None, help="only dev is allowed"), *OF_ONE_MODEL[3:])
 def measure_decisions(options: argparse.Namespace) -> None:
-    """Measure LAS of the words that nobody decided about, and the ranks of the right trees: one row, of dev.
+    """Measure the LAS of words without a decision, and the ranks of the right trees, on dev; write one row.
 
     python -m benchmarks decisions --model en
     """
@@ -37,7 +37,7 @@ def measure_decisions(options: argparse.Namespace) -> None:
 
 
 def measured_kept(parser: Parser, words: Sequence[Sentence], gold: Sequence[Sentence]) -> list[dict[str, Any]]:
-    """LAS of the words about which nothing was decided, as far as others had their gold arcs fixed."""
+    """Return the LAS of the words without a decision, when some words have their gold arcs fixed."""
     free, draw, found = parser.parse(words), random.Random(SEED), []
     for share in SHARES:
         decided = [decisions_of(sentence, share, draw) for sentence in gold]
@@ -55,14 +55,14 @@ def measured_kept(parser: Parser, words: Sequence[Sentence], gold: Sequence[Sent
 
 
 def decisions_of(sentence: Sentence, share: float, draw: random.Random) -> Constraints:
-    """The gold arcs of about this share of the words."""
+    """Return the gold arcs of about this share of the words."""
     words = [word for word in range(1, len(sentence) + 1) if draw.random() < share]
     heads = {word: sentence.graph.heads[word] for word in words}
     return Constraints(heads, {word: sentence.labels[word - 1] for word in words})
 
 
 def right_others(parsed: Sequence[Sentence], gold: Sequence[Sentence], decided: Sequence[Constraints]) -> int:
-    """How many of the other words have their gold head and main type."""
+    """Count the words without a decision that have their gold head and main type."""
     return sum(
         (ours.heads[word], _main(ours.labels[word])) == (right.heads[word], _main(right.labels[word]))
         for sentence, truth, each in zip(parsed, gold, decided, strict=True)
@@ -77,7 +77,7 @@ def _main(label: str) -> str:
 
 
 def measured_ranked(parser: Parser, words: Sequence[Sentence], gold: Sequence[Sentence]) -> dict[str, Any]:
-    """How many sentences have the heads of the gold tree among their first trees, and whether probabilities hold."""
+    """Return how often the gold heads are among the first k trees, and how well the probabilities are calibrated."""
     start = time.perf_counter()
     for _ in parser.stream_parses(words):
         pass
@@ -106,22 +106,22 @@ def measured_ranked(parser: Parser, words: Sequence[Sentence], gold: Sequence[Se
 
 
 def decisions() -> str:
-    """The newest row, told in two tables."""
+    """Return the newest row as two tables."""
     rows = read_rows("decisions")
     if not rows:
         return "Not measured yet."
     row = rows[-1]
     kept, ranked, config = row["result"]["kept"], row["result"]["ranked"], row["config"]
-    lines = [("arcs that a person fixed", "LAS of the other words", "without the fixed arcs")]
+    lines = [("arcs fixed by a person", "LAS of the other words", "LAS without fixed arcs")]
     lines += [(f"{each['share']:.0%}", f"{100 * each['LAS']:.2f}", f"{100 * each['LAS_without']:.2f}") for each in kept]
     shown = (1, 2, 3, 5, 10)
     right = [f"{100 * ranked['right_within'][k - 1]:.1f} %" for k in shown]
     said = [f"{100 * ranked['probability_within'][k - 1]:.1f} %" for k in shown]
-    trees = [("the first …", *shown), ("have the right heads", *right), ("their probabilities, summed", *said)]
+    trees = [("first k trees", *shown), ("contain the right heads", *right), ("sum of their probabilities", *said)]
     return (
         f"{table(*lines)}\n\n{table(*trees)}\n\n{config['sentences']:,} sentences of {config['treebank']} "
-        f"{config['split']}, gold words without tags, model `{config['model']}`, which arcs are fixed drawn with seed "
-        f"{config['seed']}. {config['k']} trees took {ranked['k/one']:.2f} times as long as one; the calibration error "
-        f"of the first one's probability is {100 * ranked['error']:.2f} %. `python -m benchmarks decisions`, commit "
-        f"{row['commit']}."
+        f"{config['split']}, gold words without tags, model `{config['model']}`; the fixed arcs are drawn with seed "
+        f"{config['seed']}. Finding {config['k']} trees takes {ranked['k/one']:.2f} times as long as finding one. The "
+        f"calibration error of the first tree's probability is {100 * ranked['error']:.2f} %. "
+        f"`python -m benchmarks decisions`, commit {row['commit']}."
     )

@@ -1,4 +1,4 @@
-"""Group the rows of models: trainings that differ in their seed alone, or what was measured of the same weights."""
+"""Group the rows of models: trainings that differ only in their seed, or measurements of the same weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.rows import ROWS, Row, read_rows
 from treefine import TreefineError
 from treefine.treebank.sentence import BLANK, Sentence
 
-KINDS = ("Biaffine", "SynTr", "Empty+RNGTr", "SynTr+RNGTr", "Biaffine+RNGTr")  # as the tables list them
+KINDS = ("Biaffine", "SynTr", "Empty+RNGTr", "SynTr+RNGTr", "Biaffine+RNGTr")  # in the order of the tables
 
 
 @dataclass(frozen=True)
@@ -26,36 +26,36 @@ class Group:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What all its rows share."""
+        """The configuration that all rows share."""
         config: dict[str, Any] = next(iter([*self.dev.values(), *self.test.values()]))["config"]
         return config
 
     @property
     def changes(self) -> dict[str, str]:
-        """What was set otherwise than in the recipe."""
+        """The settings that differ from the recipe."""
         parts = [change.partition("=") for change in self.config["changes"]]
         return {key.strip(): value.strip() for key, _, value in parts}
 
     @property
     def is_mean(self) -> bool:
-        """Whether it is a recipe as it stands, but for weights that are the mean of several trainings."""
+        """Whether this is an unchanged recipe, except that the weights of several trainings are averaged."""
         return self.changes.keys() == {"training.weight_averaging"} and self.config["tags"] == "given"
 
     @property
     def is_refined(self) -> bool:
-        """Whether it refines a graph."""
+        """Whether the model refines a graph."""
         return str(self.config["kind"]).endswith("RNGTr")
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a recipe as it stands, with the treebank's tags and the paper's loop."""
+        """Whether this is an unchanged recipe, with the treebank's tags and the paper's loop."""
         config = self.config
         is_of_the_grid = self.is_refined and (config["T"] == 1 or not config["stop"])
         return not self.changes and config["tags"] == "given" and not is_of_the_grid
 
     @property
     def chosen(self) -> int:
-        """The seed with the best dev LAS; where dev has no rows, that of the first test."""
+        """The seed with the best dev LAS; without rows of dev, the seed of the first test."""
         return max(self.dev, key=lambda seed: self.dev[seed]["result"]["LAS"], default=next(iter(self.test), 0))
 
     @property
@@ -64,12 +64,12 @@ class Group:
         return self.test.get(self.chosen)
 
     def mean(self, name: str) -> float | None:
-        """The mean of a dev result over the seeds; None where one has none."""
+        """Return the mean of a dev result over the seeds, or None if a seed lacks it."""
         values = [row["result"][name] for row in self.dev.values()]
         return statistics.mean(values) if values and None not in values else None
 
     def means(self, name: str) -> list[float | None]:
-        """Likewise, for each number of a list."""
+        """Return the mean over the seeds for each number of a list."""
         lists = [row["result"][name] for row in self.dev.values()]
         return [statistics.mean(each) if None not in each else None for each in zip(*lists, strict=True)]
 
@@ -80,7 +80,7 @@ class Group:
 
 
 def grouped(rows: Iterable[Row]) -> list[Group]:
-    """The rows of accuracy by recipe, the groups in the order of the tables."""
+    """Group the rows of accuracy by recipe, in the order of the tables."""
     found: dict[tuple[str, ...], Group] = {}
     for row in rows:
         config = row["config"]
@@ -111,21 +111,21 @@ MEASURES = {  # of CoNLL 2018, as far as the parser gives what they measure
 
 
 def by_split(benchmark: str, weights: str, *, path: Path = ROWS, treebank: str = "en_ewt") -> dict[str, Row]:
-    """The rows that the tables show of the model with these weights: the newest of dev and the only one of test."""
+    """Return the rows that the tables show for these weights: the newest of dev and the only one of test."""
     dev = read_rows(benchmark, path=path, weights=weights, treebank=treebank, split="dev")[-1:]
     test = read_rows(benchmark, path=path, weights=weights, treebank=treebank, split="test")[:1]
     return {row["config"]["split"]: row for row in (*dev, *test)}
 
 
 def refuse_second_test(benchmark: str, weights: str, treebank: str, *, path: Path = ROWS) -> None:
-    """An error where these weights were measured on that test set before."""
+    """Raise an error if these weights were measured on this test set before."""
     for row in read_rows(benchmark, path=path, weights=weights, treebank=treebank, split="test"):
         message = f"{row['config']['model']} was tested on {treebank} by {benchmark} on {row['when'][:10]}."
-        raise TreefineError(message, hint="A model is tested once.", path=str(path))
+        raise TreefineError(message, hint="A model is tested only once.", path=str(path))
 
 
 def treebank_path(options: argparse.Namespace) -> Path:
-    """Return the file of the split that is asked for."""
+    """Return the file of the requested split."""
     path: Path = options.treebanks / options.treebank / f"{options.split}.conllu.xz"
     return path
 
@@ -137,6 +137,6 @@ def gold_fields(options: argparse.Namespace, gold: Sequence[Sentence]) -> dict[s
 
 
 def without_tags(sentence: Sentence, *, keep_upos: bool = False) -> Sentence:
-    """The sentence as if it had not been tagged, or with its universal tags alone."""
+    """Return the sentence without tags, or with universal tags only."""
     blank = [BLANK] * len(sentence)
     return sentence.with_tags(upos=None if keep_upos else blank, xpos=blank)

@@ -1,4 +1,4 @@
-"""Other people's scorers, asked for the same counts; and real treebanks made worse in every way a system can fail."""
+"""Other scorers that must give the same counts, and treebanks corrupted in every way in which a system can fail."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Counts = dict[str, tuple[int, int, int, int | None]]
 
 
 class RefusedError(Exception):
-    """A scorer refused the two files."""
+    """A scorer rejected the two files."""
 
 
 @cache
 def official_script() -> ModuleType:
-    """conll18_ud_eval.py 1.2 as the shared task published it, from the combo-nlp wheel (not imported)."""
+    """Load conll18_ud_eval.py 1.2, as the shared task published it, from the combo-nlp wheel."""
     found = importlib.util.find_spec("combo")
     assert found is not None
     assert found.submodule_search_locations
@@ -45,11 +45,12 @@ def _counts(scores: dict[str, object]) -> Counts:
 
 
 def text_file(text: str) -> io.TextIOWrapper:
-    """The text as the scripts open a file: every kind of line end is one."""
+    """Return the text as the scripts open a file: with universal newlines."""
     return io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
 
 
 def official(gold: str, system: str) -> Counts:
+    """Return the counts of the official script."""
     script = official_script()
     try:
         return _counts(script.evaluate(*(script.load_conllu(text_file(text)) for text in (gold, system))))
@@ -58,7 +59,7 @@ def official(gold: str, system: str) -> Counts:
 
 
 def udtools(gold: str, system: str) -> Counts:
-    """The script as the UD project maintains it today."""
+    """Return the counts of the script that the UD project maintains."""
     from udtools import udeval
 
     try:
@@ -69,7 +70,7 @@ def udtools(gold: str, system: str) -> Counts:
 
 
 def udapi(gold: str, system: str) -> dict[str, tuple[int, int, int]]:
-    """An implementation of its own; it wants the same sentences in both files."""
+    """Return the counts of udapi, an independent implementation that needs the same sentences in both files."""
     from udapi.block.eval.conll18 import Conll18
     from udapi.block.read.conllu import Conllu
     from udapi.core.document import Document
@@ -104,7 +105,7 @@ def ours(gold: str, system: str) -> Counts:
 
 @dataclass(eq=False)
 class Word:
-    """A word whose head is another such word, so that words may come and go."""
+    """A word whose head is another `Word`, so that words can be added and removed."""
 
     form: str
     cells: list[str]  # LEMMA to FEATS
@@ -117,11 +118,11 @@ class Token:
     """One word, or a multiword token."""
 
     form: str
-    words: list[Word] = field(default_factory=list)  # several, or one of another form: a multiword token
+    words: list[Word] = field(default_factory=list)  # several words, or one with a different form: a multiword token
 
     @property
     def is_multiword(self) -> bool:
-        """Whether it has several words."""
+        """Whether the token has several words."""
         return len(self.words) > 1
 
 
@@ -150,7 +151,7 @@ def render(sentences: Sentences) -> str:
     lines = []
     for tokens in sentences:
         words = [word for token in tokens for word in token.words]
-        _mend(words)
+        _repair(words)
         number = {id(word): index for index, word in enumerate(words, start=1)}
         for token in tokens:
             if token.is_multiword:
@@ -163,8 +164,8 @@ def render(sentences: Sentences) -> str:
     return "\n".join([*lines, ""])
 
 
-def _mend(words: list[Word]) -> None:
-    """Make the heads a tree with one root again after words came and went."""
+def _repair(words: list[Word]) -> None:
+    """Make the heads a tree with one root again after words were added or removed."""
     present = {id(word) for word in words}
     root = next((word for word in words if word.head is None), words[0])
     root.head = None
@@ -273,7 +274,7 @@ CHANGES: list[Callable[[random.Random, Sentences], None]] = [
 
 
 def corrupt(sentences: list[Sentence], seed: int) -> str:
-    """The sentences as another system might have analysed them; one to four kinds of change."""
+    """Return the sentences as another system might analyse them, with one to four kinds of changes."""
     rng = random.Random(seed)
     changed = unpack(sentences)
     for change in rng.sample(CHANGES, rng.randint(1, 4)):
@@ -291,7 +292,7 @@ def _cell(text: str, rng: random.Random, column: int, value: Callable[[list[str]
 
 
 def damage(text: str, seed: int) -> str:
-    """The text with a few characters changed, added, doubled or gone, most of them where they hurt."""
+    """Return the text with a few characters changed, added, doubled or removed, mostly in critical places."""
     rng = random.Random(seed)
     pieces = list(text)
     marks = [*"\t\n\r #_-.0129a=|:", "\r\n", "\ufeff", "\u00a0", "\x0b", "\x85", "\u2028", "1-2", "2.1", "٣", "+1"]
@@ -310,7 +311,7 @@ def damage(text: str, seed: int) -> str:
     return "".join(pieces)
 
 
-# Each makes a valid file into one that the official scorer refuses, alone or beside its gold file.
+# Each turns a valid file into one that the official scorer rejects, by itself or together with its gold file.
 FAULTS: dict[str, Callable[[str, random.Random], str]] = {
     "head out of range": lambda text, rng: _cell(text, rng, 6, lambda cells: "999"),
     "head not a number": lambda text, rng: _cell(text, rng, 6, lambda cells: "x"),

@@ -1,7 +1,7 @@
-"""Other parsers' trees, and what refining them gives: train UDPipe and spaCy, then refine their parses of dev.
+"""Refine the trees of other parsers: train UDPipe and spaCy, then refine their parses of dev.
 
-The parses of the training set have the errors that a parser makes on new text: each fold is parsed by a parser of the
-rest. Neither package is needed by treefine: `pip install ufal.udpipe spacy` where they are trained.
+The parses of the training set have the errors that a parser makes on new text, because each fold is parsed by a parser
+trained on the others. treefine needs neither package: run `pip install ufal.udpipe spacy` where you train them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Other:
     settings: dict[str, Any]
 
     def check(self) -> None:
-        """An error where its package is not installed."""
+        """Raise an error if its package is not installed."""
         needed(self.package)
 
 
@@ -62,17 +62,22 @@ OTHERS = {"udpipe": Other(udpipe_trees, "ufal.udpipe", UDPIPE), "spacy": Other(s
 
 
 def measure_others(arguments: Sequence[str]) -> None:
-    """Train other parsers on a treebank, or refine their parses of dev; only `refine` needs torch.
+    """Train other parsers on a treebank, or refine their parses of dev. Only `refine` needs torch.
 
     python -m benchmarks others make --parser udpipe spacy --output parses --jobs 6
     python -m benchmarks others refine --model en --parses udpipe=parses/udpipe-dev.conllu spacy=parses/spacy-dev.conllu
     """
     parser = new_parser("others", measure_others.__doc__)
     commands = parser.add_subparsers(dest="what", required=True)
-    shared = (TREEBANK, TREEBANKS_ENV, count("--sentences", None, "only the first ones of each file"), ROWS_FILE)
-    make = commands.add_parser("make", help="train other parsers, and write their parses of train and dev")
+    shared = (
+        TREEBANK,
+        TREEBANKS_ENV,
+        count("--sentences", None, "use only the first sentences of each file"),
+        ROWS_FILE,
+    )
+    make = commands.add_parser("make", help="train other parsers and write their parses of train and dev")
     add_options(make, (*MAKE, *shared))
-    refine = commands.add_parser("refine", help="refine parses of dev with a model: a row and the trees for each")
+    refine = commands.add_parser("refine", help="refine parses of dev with a model; write a row and the trees for each")
     add_options(refine, (*REFINE, *shared))
     options = parser.parse_args(arguments)
     if options.what == "make":
@@ -86,39 +91,41 @@ def measure_others(arguments: Sequence[str]) -> None:
 def _named(text: str) -> tuple[str, str]:
     name, equals, path = text.partition("=")
     if not (name and equals and path):
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=PATH, such as udpipe=parses/udpipe-dev.conllu")
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=PATH, such as udpipe=parses/udpipe-dev.conllu")
     return name, path
 
 
 MAKE = (
     option("--parser", nargs="+", choices=sorted(OTHERS), default=sorted(OTHERS)),
-    count("--folds", 2, "parts of train, each parsed by a parser of the rest"),
-    option("--output", type=Path, required=True, help="the folder of the parses"),
-    count("--jobs", 1, "trainings at a time, each on one core"),
+    count("--folds", 2, "folds of train, each parsed by a parser trained on the others"),
+    option("--output", type=Path, required=True, help="folder for the parses"),
+    count("--jobs", 1, "number of trainings at the same time, each on one core"),
 )
 REFINE = (
     MODEL,
     option("--parses", nargs="+", required=True, metavar="NAME=PATH", type=_named),
-    option("--tags", choices=["given", "predicted", "none"], help="as the model was trained"),
+    option(
+        "--tags", choices=["given", "predicted", "none"], help="which tags to use (default: as the model was trained)"
+    ),
     PREDICTIONS_FOLDER,
     DEVICE,
 )
-WHOLE = -1  # the training on all of train, for dev
+WHOLE = -1  # the training on all of train, which parses dev
 
 
 @dataclass(frozen=True)
 class Part:
-    """One training and what it parses: a fold of train, with a parser of the other folds; or dev, with one of all."""
+    """One training and the sentences it parses: a fold of train, after training on the others; or dev."""
 
     name: str
     other: Other
     folder: Path  # of the treebank
-    sentences: int | None  # of each file; all without it
+    sentences: int | None  # the number to use of each file; None means all
     folds: int
     fold: int
 
     def parsed(self) -> tuple[list[Graph], float]:
-        """Its trees, and how many seconds they took; all of it in this process."""
+        """Train and parse in this process; return the trees and the seconds."""
         start = time.perf_counter()
         train = treebank(self.folder, "train", self.sentences)
         if self.fold == WHOLE:
@@ -133,12 +140,12 @@ class Part:
 
 
 def treebank(folder: Path, split: str, sentences: int | None) -> list[Sentence]:
-    """The first sentences of a split, or all."""
+    """Return the first sentences of a split, or all."""
     return list(islice(read_treebank(folder / f"{split}.conllu.xz"), sentences))
 
 
 def make_parses(others: Mapping[str, Other], options: argparse.Namespace) -> None:
-    """Write NAME-train.conllu and NAME-dev.conllu for each parser; a row tells how good its parses are."""
+    """Write NAME-train.conllu and NAME-dev.conllu for each parser, and a row with their scores."""
     folder = options.treebanks / options.treebank
     train, dev = (treebank(folder, split, options.sentences) for split in ("train", "dev"))
     folds = [WHOLE, *range(options.folds)]  # the longest training first
@@ -156,7 +163,7 @@ def make_parses(others: Mapping[str, Other], options: argparse.Namespace) -> Non
             parses = [sentence.with_graph(graph) for sentence, graph in zip(gold, graphs, strict=True)]
             write_treebank(parses, options.output / f"{name}-{split}.conllu")
             result[f"not trees, {split}"] = sum(not graph.is_tree for graph in graphs)
-            if not result[f"not trees, {split}"]:  # the scorer refuses others
+            if not result[f"not trees, {split}"]:  # the scorer rejects other graphs
                 scores = evaluate(gold, parses)
                 result |= {f"{metric}, {split}": round(scores[metric].f1, 6) for metric in ("UAS", "LAS")}
         result |= {"seconds": round(sum(found[name, fold][1] for fold in folds), 1)}
@@ -184,7 +191,7 @@ BEFORE, AFTER, NOTHING = "before", "after", "nothing"
 
 
 def refine_parses(options: argparse.Namespace) -> None:
-    """Refine each parse with the model: a row, and the trees of each step in a file."""
+    """Refine each parse with the model; write a row, and the trees of each step to a file."""
     from benchmarks.accuracy.recipes import parsed_steps, scores
     from treefine import Parser
     from treefine.parsing.initial import empty
@@ -192,7 +199,7 @@ def refine_parses(options: argparse.Namespace) -> None:
 
     folder = find_model(options.model)
     if (folder / FolderNames.model).is_dir():
-        folder = folder / FolderNames.model  # of the folder of a training
+        folder = folder / FolderNames.model  # the folder is that of a training
     title = folder.parent.name if folder.name == FolderNames.model else folder.name
     weights = weights_checksum(folder)
     path = options.treebanks / options.treebank / "dev.conllu.xz"
@@ -221,16 +228,16 @@ def refine_parses(options: argparse.Namespace) -> None:
     for name, initial in options.parses:
         predictions = parsed_steps(parser.using(initial=initial, max_steps=parser.max_steps), gold)
         if predictions.first:
-            hint = "Refine it with `treefine refine`; what is no tree has no score before."
+            hint = "Refine it with `treefine refine`: a graph that is not a tree has no score to compare with."
             raise TreefineError(f"Not all of {name}'s parses are trees.", hint=hint, path=initial)
         result = saved(name, predictions) | compared(predictions, alone, gold)
         save_row("others", {"parser": name} | config, result | {NOTHING: from_nothing}, path=options.rows)
 
 
 def compared(predictions: Predictions, alone: Predictions, gold: Sequence[Sentence]) -> dict[str, Any]:
-    """How many words the steps changed, corrected and spoiled as LAS counts them, and paired tests over sentences.
+    """Count the words that the steps changed, corrected and spoiled by LAS, and run paired tests over sentences.
 
-    What comes after is tested against what was before, and against the model's own parse from nothing.
+    The refined trees are tested against the initial ones, and against the model's trees from an empty graph.
     """
     systems = {
         BEFORE: treebank_of(predictions, gold, t=0),
@@ -254,7 +261,7 @@ def compared(predictions: Predictions, alone: Predictions, gold: Sequence[Senten
 
 
 HEAD = (
-    "initial parse by",
+    "initial parser",
     "refined by",
     "LAS before",
     "after each step",
@@ -262,19 +269,19 @@ HEAD = (
     "p",
     "heads, labels changed",
     "words corrected, spoiled",
-    "the model from nothing",
-    "refined minus that",
+    "LAS from an empty graph",
+    "difference",
     "p",
 )
 
 
 def others() -> str:
-    """What refining gives each parser, by each model; and how the parsers were made."""
+    """Return what refinement gains for each parser and model, and how the parsers were trained."""
     return others_of(read_rows("others"), read_rows("others_made"))
 
 
 def others_of(refined: Sequence[Row], made: Sequence[Row]) -> str:
-    """The same of these rows: the newest of each parser, model and source of tags."""
+    """Return the table of these rows: the newest of each parser, model and source of tags."""
     if not refined:
         return "Not measured yet."
     newest = {tuple(row["config"][name] for name in ("model", "tags", "parser")): row for row in refined}
@@ -316,8 +323,8 @@ def _made(row: Row) -> str:
     places = {"dev": "on dev", "train": f"on train in {config['folds']} folds"}
     scores = [f"LAS {percent(result[f'LAS, {split}'])} {place}" for split, place in places.items()]
     return (
-        f"- {config['parser']}: {config['package']}, a small one trained for this on {config['sentences']:,} sentences "
-        f"of {config['treebank']} with gold tags, not the published one; {', '.join(scores)}."
+        f"- {config['parser']}: {config['package']}, a small model trained on {config['sentences']:,} sentences "
+        f"of {config['treebank']} with gold tags, not a published one; {', '.join(scores)}."
     )
 
 

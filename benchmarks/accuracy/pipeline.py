@@ -1,4 +1,4 @@
-"""Measure what a model reaches from raw text, from gold words, and from gold words with tags."""
+"""Measure the accuracy of a model from raw text, from gold words, and from gold words with tags."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Measured:
     """The parses from one kind of input."""
 
     result: dict[str, Any]
-    predictions: Predictions | None  # where words are gold
+    predictions: Predictions | None  # None for raw text
 
 
 @command(*OF_ONE_MODEL, PREDICTIONS_FOLDER)
 def measure_pipeline(options: argparse.Namespace) -> None:
-    """Measure what a model reaches from raw text, gold words, and gold words with tags, step by step: one row.
+    """Measure accuracy from raw text, gold words, and gold words with tags, after each step; write one row.
 
     python -m benchmarks pipeline --model en --treebank en_ewt --split dev
     """
@@ -62,7 +62,7 @@ def measure_pipeline(options: argparse.Namespace) -> None:
 
 
 def measured(parser: Parser, gold: Sequence[Sentence]) -> dict[str, Measured]:
-    """All that is measured, by what the parser is given."""
+    """Return all measurements by kind of input."""
     bare = [without_tags(each) for each in gold]
     with_upos = [without_tags(each, keep_upos=True) for each in gold]
     cut = [each.sentence for each in parser.segment([raw_text(gold).text])]
@@ -76,7 +76,7 @@ def measured(parser: Parser, gold: Sequence[Sentence]) -> dict[str, Measured]:
 
 
 def _measured(parser: Parser, gold: Sequence[Sentence], given: Sequence[Sentence], kind: str) -> Measured:
-    """Scores of the trees and tags that come of these sentences, LAS by step, and the trees."""
+    """Return the scores of trees and tags for these sentences, LAS by step, and the trees."""
     predictions = parsed_steps(parser, given)
     by_step = [evaluate(gold, treebank_of(predictions, given, t=t)) for t in predictions.steps]
     parses = list(parser.stream(given))
@@ -87,7 +87,7 @@ def _measured(parser: Parser, gold: Sequence[Sentence], given: Sequence[Sentence
     result["sentences"] = len(given)
     result["sentences_parsed_otherwise"] = sum(
         parse.graph != tree for parse, tree in zip(parses, graphs, strict=True)
-    )  # than with all steps' trees; 0
+    )  # compared with the trees of all steps; should be 0
     if kind == RAW:
         return Measured(result, None)
     return Measured(result, replace(predictions, gold=checksum(gold)))

@@ -1,4 +1,4 @@
-"""The trees that a parser gave, step by step, in a small file without the words: with the gold treebank it is whole."""
+"""Save the trees of each step in a small file without words; the gold treebank supplies the words."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """The trees of all sentences, one sentence's words after the other's. The last tree of each is its parse."""
+    """The trees of all sentences as arrays over all words. The last tree of a sentence is its parse."""
 
     gold: str  # SHA-256 of the gold treebank's text
     lengths: tuple[int, ...]  # words of each sentence
     labels: tuple[str, ...]
-    first: int  # t of the first tree: 0 where there is an initial parse, else 1
+    first: int  # t of the first tree: 0 with an initial parse, 1 without
     heads: Numbers  # [tree, word]
     label_ids: Numbers  # [tree, word]
 
     def graphs(self, t: int | None = None) -> list[Graph]:
-        """The tree of each sentence after step t, or the final one; a sentence that stopped earlier keeps its last."""
+        """Return the tree of each sentence after step t, or the final one; a stopped sentence keeps its last tree."""
         last = self.first + len(self.heads) - 1
         if t is not None and not self.first <= t <= last:
-            raise TreefineError(f"There is no tree of step {t}.", hint=f"Choose one from {self.first} to {last}.")
+            raise TreefineError(f"Step {t} has no trees.", hint=f"Choose a step from {self.first} to {last}.")
         tree = -1 if t is None else t - self.first
         ends = np.cumsum([0, *self.lengths]).tolist()
         heads, names = self.heads[tree].tolist(), [self.labels[label] for label in self.label_ids[tree].tolist()]
@@ -42,12 +42,12 @@ class Predictions:
 
     @property
     def steps(self) -> range:
-        """Each t that has trees."""
+        """The steps that have trees."""
         return range(self.first, self.first + len(self.heads))
 
 
 def predictions_of(gold: Sequence[Sentence], trees: Sequence[Sequence[Graph]], *, first: int) -> Predictions:
-    """What is to be saved: `trees` has a list for each step from `first` on, with one tree a sentence."""
+    """Return predictions to save; `trees` has one list per step, from step `first` on, with one tree per sentence."""
     labels = tuple(sorted({label for step in trees for tree in step for label in tree.labels[1:]}))
     ids = {label: number for number, label in enumerate(labels)}
     return Predictions(
@@ -61,19 +61,19 @@ def predictions_of(gold: Sequence[Sentence], trees: Sequence[Sequence[Graph]], *
 
 
 def treebank_of(predictions: Predictions, gold: Sequence[Sentence], *, t: int | None = None) -> list[Sentence]:
-    """The gold sentences with the trees of step t, or the final ones, in place of their own."""
+    """Return the gold sentences with the trees of step t, or with the final trees, instead of the gold trees."""
     if predictions.gold != checksum(gold):
-        raise TreefineError("These predictions were made of another treebank.")
+        raise TreefineError("These predictions were made from another treebank.")
     return [sentence.with_graph(tree) for sentence, tree in zip(gold, predictions.graphs(t), strict=True)]
 
 
 def checksum(sentences: Iterable[Sentence]) -> str:
-    """SHA-256 of a treebank's text, however its file is packed."""
+    """Return the SHA-256 of a treebank's text, independent of the compression of its file."""
     return hashlib.sha256("".join(sentence.to_text() for sentence in sentences).encode()).hexdigest()
 
 
 def save_predictions(predictions: Predictions, path: Path) -> str:
-    """Write the file; its SHA-256. A line of JSON, then numbers; of the trees before the last only what differs."""
+    """Write a line of JSON, then numbers (for trees before the last only the differences); return the SHA-256."""
     dependents = _dependents(predictions.lengths)
     distances = np.where(predictions.heads == 0, 0, predictions.heads - dependents)  # 0 is ROOT: no word heads itself
     last = len(distances) - 1
@@ -128,7 +128,7 @@ def _dependents(lengths: Sequence[int]) -> Numbers:
 
 
 def _packed(numbers: Numbers) -> bytes:
-    """Four bytes each, all first bytes before all second ones: the higher bytes, nearly all alike, pack to nothing."""
+    """Pack each number in four bytes, all first bytes first: the higher bytes are nearly equal and compress well."""
     planes: NDArray[np.uint8] = numbers.astype("<i4").view(np.uint8).reshape(-1, 4).T
     return planes.tobytes()
 

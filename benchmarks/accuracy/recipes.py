@@ -1,4 +1,4 @@
-"""Train recipes, and measure each model step by step: one row per seed, and its trees in a file of predictions."""
+"""Train recipes and measure each model after each step: one row per seed, and its trees in a file."""
 
 from __future__ import annotations
 
@@ -38,40 +38,40 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """From which all that is random follows."""
+        """The random seed."""
         return self.recipe.training.seed
 
     @property
     def title(self) -> str:
-        """The name of its folder and files."""
+        """The name of the run's folder and files."""
         return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join([self.name, *self.changes, f"seed{self.seed}"]))
 
     @property
     def inner(self) -> dict[str, Run]:
-        """The trainings of its initial parser, which has no name, and of those mixed in, where these are recipes."""
+        """The trainings of the initial parser (key "") and of mixed-in parsers (by name) that are recipes."""
         parsers = {name: expand(each.parser) for name, each in sources_of(self.recipe.initial).items()}
         are_recipes = {name: each not in (EMPTY, FILES) and not Path(each).is_dir() for name, each in parsers.items()}
         return {name: read_run(each, (), self.seed) for name, each in parsers.items() if are_recipes[name]}
 
 
 def read_run(name: str, changes: Sequence[str], seed: int) -> Run:
-    """The training of a recipe, bundled or in a file, with these changes."""
+    """Return the training of a recipe, bundled or in a file, with these changes."""
     recipe = read_recipe(name, [*changes, f"training.seed={seed}"])
     return Run(find_recipe(name).stem, tuple(map(renaming(Recipe), changes)), recipe)
 
 
 @command(
-    option("recipe", help="a TOML file, or the name of a bundled recipe"),
+    option("recipe", help="a TOML file or the name of a bundled recipe"),
     SET,
-    option("--seeds", type=int, nargs="+", help="1; for test the one with the best row of dev"),
-    option("--output", type=Path, required=True, help="where the folders of the trainings lie"),
-    SPLIT.but(help="test: no training; once a model"),
+    option("--seeds", type=int, nargs="+", help="default: 1; for test, the seed with the best dev row"),
+    option("--output", type=Path, required=True, help="parent folder of the training folders"),
+    SPLIT.but(help="test measures without training, once per model (default: dev)"),
     ROWS_FILE,
     PREDICTIONS_FOLDER,
     DEVICE.but(type=torch.device),
 )
 def measure_accuracy(options: argparse.Namespace) -> None:
-    """Train a recipe where there is no model yet, then measure it: one row per seed, as soon as it is known.
+    """Train a recipe, unless its model exists, and measure it; write one row per seed.
 
     python -m benchmarks accuracy tr_imst-syntr --seeds 1 2 3 --output runs
     python -m benchmarks accuracy tr_imst-syntr --seeds 2 --output runs --split test
@@ -90,12 +90,14 @@ def measure_accuracy(options: argparse.Namespace) -> None:
 
 
 def _check_tags(run: Run) -> None:
-    """A change of the outer recipe leaves the inner one alone: gold tags must not come in by that way."""
+    """Raise an error if an initial parser uses different tags: changes of the outer recipe do not reach it."""
     for inner in run.inner.values():
         ours, theirs = run.recipe.tags.source, inner.recipe.tags.source
         if ours != theirs:
-            hint = f"Write a recipe whose initial parser has the same tags as it: {ours}."
-            raise TreefineError(f"{run.name} has tags {ours}, but its initial parser {inner.name} {theirs}.", hint=hint)
+            hint = f"Use an initial parser with the same tags: {ours}."
+            raise TreefineError(
+                f"{run.name} has tags {ours}, but its initial parser {inner.name} has {theirs}.", hint=hint
+            )
 
 
 def _default_seeds(options: argparse.Namespace) -> list[int]:
@@ -105,14 +107,14 @@ def _default_seeds(options: argparse.Namespace) -> list[int]:
     for group in grouped(read_rows("accuracy", path=options.rows)):
         if group.dev and (group.config["recipe"], group.config["changes"]) == (run.name, list(run.changes)):
             return [group.chosen]
-    raise TreefineError(f"{run.name} has no row of dev to choose a seed by.", path=str(options.rows))
+    raise TreefineError(f"{run.name} has no dev row to choose a seed from.", path=str(options.rows))
 
 
 def train_run(run: Run, output: Path, device: torch.device | None = None) -> None:
-    """Train it in its folder under `output`, unless a model is there.
+    """Train the run in its folder under `output`, unless a model is there.
 
-    Its initial parsers and what it goes on from are trained in the folders that they would have alone, the parsers of
-    the folds beside them; other trainings that need the same find them there.
+    Initial parsers and the model it is fine-tuned from are trained in their own folders, and the parsers of the folds
+    next to them, so that other trainings can reuse them.
     """
     folder, sources = output / run.title, sources_of(run.recipe.initial)
     if (folder / FolderNames.model).exists():
@@ -143,7 +145,7 @@ def train_run(run: Run, output: Path, device: torch.device | None = None) -> Non
 
 
 def _is_shared(run: Run, inner: Run) -> bool:
-    """Whether the initial parser is what its recipe gives alone; it learns from the treebank of the outer recipe."""
+    """Return whether the initial parser learns from the treebank of its own recipe, and so can be shared."""
     return run.recipe.treebank == inner.recipe.treebank
 
 
@@ -158,7 +160,7 @@ def measure_run(run: Run, options: argparse.Namespace) -> None:
     """Parse dev or test with the run's model, and save the trees and a row."""
     folder = options.output / run.title
     if not (folder / FolderNames.model).is_dir():
-        raise TreefineError("There is no model to measure.", hint="Train it first: --split dev.", path=str(folder))
+        raise TreefineError("No model to measure.", hint="Train it first: --split dev.", path=str(folder))
     settings = run.recipe.treebank
     path = expand(_of_split(settings.dev, options.split))
     gold = list(read_treebank(path, format=settings.format or None))
@@ -183,7 +185,7 @@ def measure_run(run: Run, options: argparse.Namespace) -> None:
 
 
 def _starting(parser: Parser, run: Run, name: str, source: MixedSettings, options: argparse.Namespace) -> Parser:
-    """The parser with one of the mixed sources as what it starts from."""
+    """Return the parser with one of the mixed sources as its initial parser."""
     initial: str | Parser | InitialParser = empty
     if source.parser == FILES:
         initial = expand(_of_split(source.dev, options.split))
@@ -194,7 +196,7 @@ def _starting(parser: Parser, run: Run, name: str, source: MixedSettings, option
 
 
 def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
-    """The tree after each step, or a stopped sentence's last; before them the initial parses, if all are trees."""
+    """Return the tree after each step (a stopped sentence keeps its last), and the initial parses if all are trees."""
     initial = None
     if isinstance(parser.initial, Parser):
         initial = list(parser.initial.stream(gold))
@@ -208,17 +210,17 @@ def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
         parser = parser.using(initial=lambda _: given(parses), max_steps=parser.max_steps)
     steps = [[step.tree for step in found] for _, found in parser.stream_steps(gold)]
     trees = [[found[min(t, len(found)) - 1] for found in steps] for t in range(1, parser.max_steps + 1)]
-    if initial is None or not all(sentence.graph.is_tree for sentence in initial):  # the scorer refuses other graphs
+    if initial is None or not all(sentence.graph.is_tree for sentence in initial):  # the scorer rejects other graphs
         return predictions_of(gold, trees, first=1)
     return predictions_of(gold, [[sentence.graph for sentence in initial], *trees], first=0)
 
 
 def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
-    """UAS and LAS of the final trees and by t, and the share of the sentences that each step changed."""
+    """Return UAS and LAS of the final trees and by step, and the share of sentences that each step changed."""
     by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
     result: dict[str, Any] = {name: round(by_step[-1][name].f1, 6) for name in ("UAS", "LAS")}
     for name in ("UAS", "LAS"):
-        none = [None] * predictions.first  # without an initial parse there is no tree of t = 0
+        none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
         result[f"{name}_by_step"] = none + [round(each[name].f1, 6) for each in by_step]
     graphs = [predictions.graphs(t) for t in predictions.steps]
     changes = [sum(map(Graph.__ne__, *two)) for two in zip(graphs, graphs[1:], strict=False)]
@@ -227,7 +229,7 @@ def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> 
 
 
 def _costs(parser: Parser, gold: Sequence[Sentence], predictions: Predictions) -> dict[str, Any]:
-    """Parameters, and the time of a parse without the steps; it must give the same trees."""
+    """Return the number of parameters, and the time of a plain parse; count the trees that differ from the steps'."""
     n_words = sum(map(len, gold))
     start = time.perf_counter()
     parsed = list(parser.stream(gold))
@@ -249,12 +251,12 @@ def _costs(parser: Parser, gold: Sequence[Sentence], predictions: Predictions) -
 
 
 def n_parameters(parser: Parser) -> int:
-    """All numbers that are learned or pretrained."""
+    """Return the number of parameters, pretrained ones included."""
     return sum(weight.numel() for weight in parser.model.parameters())
 
 
 def config_of(run: Run) -> dict[str, Any]:
-    """What tells a row from others: the recipe, and what of it the tables ask for."""
+    """Return the fields that identify a row: the recipe, and the settings that the tables use."""
     recipe = run.recipe
     treebanks = {Path(path).parent.name for path in recipe.treebank.train}
     initial = {
@@ -278,7 +280,7 @@ def config_of(run: Run) -> dict[str, Any]:
 
 
 def encoder_of(recipe: Recipe) -> str:
-    """The name of the pretrained encoder, and of the recipe whose model it goes on from, if there is one."""
+    """Return the name of the pretrained encoder, and of the recipe whose model it is fine-tuned from, if any."""
     if isinstance(recipe.encoder, BiLSTMSettings):
         return "bilstm"
     name = base_of(recipe)
@@ -288,7 +290,7 @@ def encoder_of(recipe: Recipe) -> str:
 
 
 def kind_of(run: Run) -> str:
-    """What the paper calls such a model."""
+    """Return the paper's name for this kind of model."""
     recipe = run.recipe
     if recipe.relations.graph == "none":
         return "Biaffine" if isinstance(recipe.encoder, BiLSTMSettings) else "SynTr"
@@ -305,7 +307,7 @@ def kind_of(run: Run) -> str:
 
 
 def _of_split(path: str, split: str) -> str:
-    """The path of dev, or of test, which is called so where the other says dev."""
+    """Return the path of the split: for test, "dev" in the file name is replaced."""
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}{name.replace('dev', split)}"
 
@@ -316,13 +318,13 @@ def _rows_of(run: Run, split: str, rows: Path) -> list[dict[str, Any]]:
 
 def _refuse_second_test(run: Run, rows: Path) -> None:
     for row in _rows_of(run, "test", rows):
-        raise TreefineError(f"{run.title} was tested on {row['when'][:10]}.", hint="A model is tested once.")
+        raise TreefineError(f"{run.title} was already tested on {row['when'][:10]}.", hint="A model is tested once.")
 
 
 def trained(folder: Path) -> dict[str, Any]:
-    """What the metrics of a training say: its seconds, those of its initial parsers, and its best epoch.
+    """Read the metrics of a training: its seconds, those of its initial parsers, and its best epoch.
 
-    A mean of several trainings has no epochs of its own; its seconds are those of all its members.
+    A model with averaged weights has no epochs; its seconds are those of all its members.
     """
     epochs = _metrics(folder)
     measured = [epoch for epoch in epochs if "LAS" in epoch]

@@ -1,4 +1,4 @@
-"""Train segmenters and measure them on raw text; the tables of what was trained and saved."""
+"""Train segmenters, measure them on raw text, and show them in tables."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ else:
 
 
 @command(
-    option("treebank", help="a folder of the treebanks"),
-    option("--measure", type=Path, metavar="FOLDER", help="no training: the segmenter in this folder"),
+    option("treebank", help="name of a treebank folder, such as en_ewt"),
+    option("--measure", type=Path, metavar="FOLDER", help="measure the segmenter in this folder instead of training"),
     SPLIT,
     SET,
-    count("--seed", 1, "of the training"),
-    option("--output", type=Path, help="where to save the segmenter, in a folder of its own"),
+    count("--seed", 1, "seed of the training"),
+    option("--output", type=Path, help="parent folder to save the segmenter in"),
     ROWS_FILE,
     DEVICE,
     TREEBANKS_FOLDER,
-    count("--sentences", None, "of each split, for a rehearsal; all"),
+    count("--sentences", None, "use only the first sentences of each split, for a trial run"),
 )
 def measure_segmenter(options: argparse.Namespace) -> None:
-    """Train a segmenter on a treebank and measure it on the raw text of dev; or measure a saved one, on test once.
+    """Train a segmenter and measure it on the raw text of dev, or measure a saved one, on test only once.
 
     python -m benchmarks segmenter tr_imst --set batch_windows=8 --output runs
     python -m benchmarks segmenter tr_imst --measure runs/tr_imst-batch_windows-8-seed1 --split test
@@ -54,7 +54,7 @@ def measure_segmenter(options: argparse.Namespace) -> None:
 
 
 def _train(options: argparse.Namespace) -> None:
-    """Train, telling each epoch, and write a row of dev."""
+    """Train, print each epoch, and write a row of dev."""
     if options.split == "test":
         raise TreefineError("A training is measured on dev.", hint="Measure its folder on test: --measure FOLDER.")
     settings = read_settings(SegmenterTraining, tomllib.loads("\n".join(options.set)))
@@ -77,7 +77,7 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    """Write a row of a segmenter that is there."""
+    """Write a row of a saved segmenter."""
     weights = weights_checksum(options.measure)
     if options.split == "test":
         refuse_second_test("segmenter", weights, options.treebank, path=options.rows)
@@ -108,7 +108,7 @@ F1 = ("Tokens", "Sentences", "Words")
 
 
 def trained_segmenters() -> str:
-    """F1 on the raw text of dev by treebank and by what was set otherwise than by default; the newest of each."""
+    """Return F1 on the raw text of dev by treebank and changed settings; the newest row of each."""
     found = {}
     for row in read_rows("segmenter"):
         config = row["config"]
@@ -118,11 +118,11 @@ def trained_segmenters() -> str:
         (treebank, ", ".join(changes).replace("network.", "") or "–", seed, *_cells(result))
         for (treebank, changes, seed), result in sorted(found.items())
     ]
-    return table(("treebank", "set", "seed", *F1), *lines)
+    return table(("treebank", "changed settings", "seed", *F1), *lines)
 
 
 def saved_segmenters() -> str:
-    """F1 on raw text of what lies in a folder, in eight bits; the newest row of dev, and the only one of test."""
+    """Return F1 on raw text of saved segmenters, in eight bits; the newest row of dev, and the only one of test."""
     found = {}
     for row in read_rows("segmenter"):
         config = row["config"]

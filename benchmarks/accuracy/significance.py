@@ -1,4 +1,4 @@
-"""Test whether the tested models of a treebank differ: paired tests on their saved trees."""
+"""Compare the tested models of a treebank by paired significance tests on their saved trees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALPHA, SAMPLES, SEED = 0.01, 10_000, 1
 
 @command(ROWS_FILE, PREDICTIONS_FOLDER, TREEBANKS_ENV)
 def measure_significance(options: argparse.Namespace) -> None:
-    """Compare the tested models of each treebank by LAS and UAS: a row for each set compared."""
+    """Compare the tested models of each treebank by LAS and UAS; write a row for each comparison."""
     groups = grouped(read_rows("accuracy", path=options.rows))
     single, with_means = compared(groups), compared(groups, means=True)
     sets = [*single.items(), *(each for each in with_means.items() if each not in single.items())]
@@ -53,10 +53,10 @@ def difference_fields(found: Difference) -> dict[str, float]:
 
 
 def compared(groups: Sequence[Group], *, means: bool = False) -> dict[tuple[str, str], dict[str, Group]]:
-    """The tested groups, by treebank and encoder and then by name, where there are two or more to compare.
+    """Return the tested groups by treebank and encoder, then by name, if there are at least two to compare.
 
-    The biaffine parser, which has an encoder of its own, is compared with those of each other. Means of weights are
-    left out unless asked for, since they would change which of the others are the best.
+    The biaffine parser, whose encoder differs, is compared with the models of each encoder. Models with averaged
+    weights are left out by default, because they would change which of the single models are the best.
     """
     found: dict[tuple[str, str], dict[str, Group]] = {}
     tested = [group for group in groups if (group.is_plain or means and group.is_mean) and group.tested is not None]
@@ -73,7 +73,7 @@ def compared(groups: Sequence[Group], *, means: bool = False) -> dict[tuple[str,
 
 @dataclass(frozen=True)
 class Comparison:
-    """The paired tests of one treebank and encoder; none where what was tested since is another model."""
+    """The paired tests of one treebank and encoder; None if the tested models have changed since."""
 
     treebank: str
     encoder: str
@@ -83,7 +83,7 @@ class Comparison:
 
 
 def comparisons(groups: Sequence[Group], rows: Sequence[Row], *, means: bool = False) -> list[Comparison]:
-    """What there is to compare, with the newest rows of significance for the very same trees."""
+    """Return all comparisons, with the newest rows of significance for the same trees."""
     found = []
     for (treebank, encoder), systems in compared(groups, means=means).items():
         tested = {name: _tested(group)["result"]["sha256"] for name, group in systems.items()}
@@ -97,15 +97,17 @@ def comparisons(groups: Sequence[Group], rows: Sequence[Row], *, means: bool = F
 def _gold(folder: Path) -> list[Sentence]:
     for path in sorted(folder.glob("*test.conllu*")):
         return list(read_treebank(path))
-    raise TreefineError("There is no test file here.", hint="Name the folder: --treebanks DIR.", path=str(folder))
+    raise TreefineError(
+        "This folder has no test file.", hint="Name the folder of all treebanks: --treebanks DIR.", path=str(folder)
+    )
 
 
 def _trees(group: Group, gold: Sequence[Sentence], folder: Path) -> list[Sentence]:
-    """The tested trees, from the very file that the row names."""
+    """Return the tested trees from the file that the row names."""
     result = _tested(group)["result"]
     path = folder / result["predictions"]
     if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != result["sha256"]:
-        raise TreefineError("The predictions of the test row are missing, or are others.", path=str(path))
+        raise TreefineError("The predictions of the test row are missing or have changed.", path=str(path))
     return treebank_of(load_predictions(path), gold)
 
 

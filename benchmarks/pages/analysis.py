@@ -1,4 +1,4 @@
-"""The refinement analysis of docs/analysis.md, from the rows of accuracy and the trees of each step."""
+"""Generate docs/analysis.md: what refinement corrects, from the rows of accuracy and the trees of each step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from benchmarks.accuracy.predictions import load_predictions
-from benchmarks.markdown import NONE, Lines, listed, percent, table
+from benchmarks.markdown import NONE, Lines, folded, listed, percent, table
 from benchmarks.markdown import Line as Cells
 from benchmarks.options import DEVICE, ROWS_FILE, command, option
 from benchmarks.pages import paper
@@ -44,13 +44,13 @@ from treefine.evaluation.scores import all_marks
 from treefine.evaluation.words import WordColumns, load_words
 
 PAGE = "docs/analysis.md"
-LEAST, MOST = 100, 12  # gold words of a dependency type that is ranked, and how many types are shown
-TREEBANK = "en_ewt"  # of the examples: its licence (CC BY-SA 4.0) lets us show its sentences
+LEAST, MOST = 100, 12  # minimum of gold words of a ranked dependency type, and number of types shown
+TREEBANK = "en_ewt"  # of the examples; its licence (CC BY-SA 4.0) allows showing sentences
 EXAMPLES = 2
 LONG = 30  # words
-MANY = 500  # gold words of a point that is compared
+MANY = 500  # minimum of gold words of a point that is compared
 RULE = "conll18"
-CURVES = {  # by property: the title of its axis
+CURVES = {  # property: title of its axis
     "dependency length": "dependency length (words)",
     "distance to root": "distance to root (arcs)",
     "sentence length": "sentence length (words)",
@@ -58,12 +58,16 @@ CURVES = {  # by property: the title of its axis
 
 
 @command(
-    option("--time", metavar="MODEL", help="only time each step of this model on en_ewt dev, as a row"),
+    option(
+        "--time",
+        metavar="MODEL",
+        help="only measure the time of each step of this model on en_ewt dev, and write a row",
+    ),
     ROWS_FILE,
     DEVICE,
 )
 def measure_analysis(options: argparse.Namespace) -> None:
-    """Write the page and its figures from the rows; or time the steps of a model, for the page.
+    """Write docs/analysis.md and its figures from the rows, or measure the time of each step of a model.
 
     python -m benchmarks analysis
     python -m benchmarks analysis --time en
@@ -71,13 +75,13 @@ def measure_analysis(options: argparse.Namespace) -> None:
     if options.time:
         measure_step_times(options.time, options.rows, options.device)
     elif not TREEBANKS.exists():
-        raise TreefineError("The treebanks are missing; they should stand beside this checkout.", path=str(TREEBANKS))
+        raise TreefineError("The treebanks are missing: they must be next to this checkout.", path=str(TREEBANKS))
     else:
         write_analysis()
 
 
 def write_analysis() -> None:
-    """Fill the page's tables, and draw its figures."""
+    """Write the tables and figures of the page."""
     page = Path(ROOT, PAGE)
     page.write_text(filled(page.read_text(), ANALYSIS))
     for name, draw in FIGURES.items():
@@ -85,7 +89,7 @@ def write_analysis() -> None:
 
 
 def models() -> str:
-    """Which models the page is about."""
+    """Return the models that the page analyses."""
     lines: Lines = [("model", "treebank", "training sentences", "dataset type", "encoder", "seeds", "recipe")]
     for kind, of_kind in all_models().items():
         for model in of_kind.values():
@@ -94,14 +98,36 @@ def models() -> str:
             lines.append((kind, *place, model.encoder.partition(", ")[0], seeds, f"`{model.recipe}`"))
     mixed = {model.recipe for of_kind in all_models().values() for model in of_kind.values() if model.is_mixed}
     notes = [
-        f"`{each}` was trained to refine several initial parsers; here it starts from the biaffine parser's parses."
+        f"`{each}` was trained to refine several initial parsers; here it starts from the biaffine parser."
         for each in sorted(mixed)
     ]
     return "\n\n".join([table(*lines), *notes])
 
 
+def findings() -> str:
+    """Return the main findings as three sentences."""
+    totals, first_shares, ratios, last_shares = [], [], [], []
+    for kind, of_kind in all_models().items():
+        found = refinement_of_all(of_kind)
+        first, second, *_, last = found.attachment["LAS"].f1
+        totals.append(f"{100 * (found.attachment['LAS'].total or 0.0):.1f} % if it starts from {KINDS[kind]}")
+        first_shares.append((second - first) / (last - first))
+        each = [refinement_of_model(model) for model in of_kind.values()]
+        corrected, spoiled = (sum(len(getattr(one, name)) for one in each) for name in ("corrected", "spoiled"))
+        ratios.append(f"{corrected / spoiled:.1f} if it starts from {KINDS[kind]}")
+        last_shares += [1 - one.converged[-1] / one.n_sentences for one in each]
+    return "\n".join(
+        [
+            f"- Refinement removes part of the LAS errors on dev: {listed(totals)}.",
+            f"- The first step with a graph brings {min(first_shares):.0%} to {max(first_shares):.0%} of the gain."
+            f" The last step changes {min(last_shares):.1%} to {max(last_shares):.1%} of the sentences.",
+            f"- For each sentence that refinement spoils, it corrects more than one: {listed(ratios)}.",
+        ]
+    )
+
+
 def steps() -> str:
-    """UAS and LAS of each model after each step, and its RELᵗ."""
+    """Return UAS, LAS and RELᵗ of each model after each step."""
 
     def lines(kind: str, models: Mapping[str, Model]) -> Iterable[Cells]:
         found = {treebank: refinement_of_model(model) for treebank, model in models.items()}
@@ -120,25 +146,25 @@ def steps() -> str:
 
 
 def first_step(kind: str, models: Mapping[str, Model]) -> str:
-    """Which part of the gain the first step brings; and where the initial parser has no such encoder, SynTr's LAS."""
+    """Return the first step's share of the gain, and SynTr's LAS if the initial parser has another encoder."""
     found = refinement_of_all(models)
     first, second, *_, last = found.attachment["LAS"].f1
     if last <= first:
-        return "The steps together bring no gain."
-    text = f"The step t = {found.steps[1]} brings {(second - first) / (last - first):.0%} of the gain of all steps."
+        return "All steps together bring no gain."
+    text = f"Step {found.steps[1]} brings {(second - first) / (last - first):.0%} of the gain of all steps."
     for treebank, model in models.items():
         plain = syntr_las(treebank, model.encoder) if kind == "Biaffine+RNGTr" else None
         if plain is not None:
             start, refined = refinement_of_model(model).attachment["LAS"].f1[:2]
             text += (
-                f" On {treebank}, SynTr, which has the same encoder and reads no graph, has LAS {percent(plain)}: the "
-                f"biaffine parser has {percent(start)}, and the first step makes {percent(refined)} of it."
+                f" On {treebank}, the first step raises LAS from {percent(start)} to {percent(refined)}; SynTr, with "
+                f"the same encoder and without a graph, has {percent(plain)}."
             )
     return text
 
 
 def _spread(model: Model | None) -> str:
-    """The least and the largest total reduction of a seed."""
+    """Return the smallest and the largest total reduction of a seed."""
     if model is None or len(model.predictions) < 2:
         return NONE
     found = [refinement_of_seed(model.treebank, file) for file in model.predictions.values()]
@@ -147,7 +173,7 @@ def _spread(model: Model | None) -> str:
 
 
 def resources() -> str:
-    """The paper's table of low- and high-resource treebanks."""
+    """Return the paper's table of low- and high-resource treebanks."""
 
     def lines(kind: str, models: Mapping[str, Model]) -> Iterable[Cells]:
         ts = refinement_of_all(models).steps
@@ -160,24 +186,24 @@ def resources() -> str:
                 cells = (*map(reduction, counts.reductions), reduction(counts.total))
             yield (size, ", ".join(chosen) or NONE, *cells, *_reported(paper.RESOURCES, kind, size))
 
-    rule = f"{HIGH} are treebanks with more than {LARGE:,} training sentences, {LOW} all others."
+    rule = f"{HIGH} treebanks have more than {LARGE:,} training sentences, {LOW} treebanks have fewer."
     return f"{rule}\n\n{_by_kind(lines, later_steps)}"
 
 
 def later_steps(kind: str, models: Mapping[str, Model]) -> str:
-    """What the second step from a weak parser brings on small training sets, which is much in the paper."""
+    """Compare the gain of the second step from a weak parser on small training sets with the paper's."""
     small = {treebank: model for treebank, model in models.items() if resource(treebank) == LOW}
     if kind != "Biaffine+RNGTr" or not small:
         return ""
     ours, theirs = refinement_of_all(small).attachment["LAS"].reductions[1], paper.RESOURCES[kind][LOW][1]
     return (
-        f"In the paper the second step on small training sets removes {theirs:.2f} % of the errors that the first left "
-        f"of UDify's; here, on {listed(list(small))}, {100 * (ours or 0):.2f} % of those left of the biaffine parser's."
+        f"On small training sets, the paper's second step removes {theirs:.2f} % of UDify's remaining errors. Here, on "
+        f"{listed(list(small))}, it removes {100 * (ours or 0):.2f} % of the biaffine parser's remaining errors."
     )
 
 
 def labels() -> str:
-    """The paper's table of dependency types."""
+    """Return the paper's table of dependency types."""
 
     def lines(kind: str, models: Mapping[str, Model]) -> Iterable[Cells]:
         found = refinement_of_all(models)
@@ -188,26 +214,26 @@ def labels() -> str:
     def below(kind: str, models: Mapping[str, Model]) -> str:
         return label_sentence(refinement_of_all(models))
 
-    rule = f"Shown are the first {MOST} of the types with at least {LEAST} gold words."
+    rule = f"The tables show the first {MOST} of the types with at least {LEAST} gold words."
     return f"{rule}\n\n{_by_kind(lines, below)}"
 
 
 def label_sentence(found: Refinement) -> str:
-    """How many types got better and worse, and which ones the most."""
+    """Return how many types got better and worse, and which got worse most."""
     ranked = ranked_labels(found, least=LEAST)
     totals = {label: found.labels[label].total or 0.0 for label in ranked}
     worse = [label for label in reversed(ranked) if totals[label] < 0]
     better = sum(total > 0 for total in totals.values())
     text = (
-        f"Of the {len(ranked)} types with at least {LEAST} gold words, the steps together lower the error of {better} "
-        f"and raise that of {len(worse)}"
+        f"Refinement lowers the error of {better} and raises that of {len(worse)} of the {len(ranked)} types with at "
+        f"least {LEAST} gold words"
     )
     most = [f"`{label}` ({reduction(totals[label])})" for label in worse[:3]]
-    return f"{text}, most of all of {listed(most)}." if most else f"{text}."
+    return f"{text}, mostly of {listed(most)}." if most else f"{text}."
 
 
 def projectivity() -> str:
-    """The paper's table of tree types."""
+    """Return the paper's table of tree types."""
 
     def lines(kind: str, models: Mapping[str, Model]) -> Iterable[Cells]:
         found = refinement_of_all(models)
@@ -219,7 +245,7 @@ def projectivity() -> str:
 
 
 def converged() -> str:
-    """The share of the sentences whose tree each step left as it was."""
+    """Return the share of sentences whose tree a step did not change."""
 
     def lines(kind: str, models: Mapping[str, Model]) -> Iterable[Cells]:
         found = {treebank: refinement_of_model(model) for treebank, model in models.items()}
@@ -232,7 +258,7 @@ def converged() -> str:
 
 
 def changed() -> str:
-    """How many sentences became right, and how many became wrong."""
+    """Return how many sentences became right, and how many became wrong."""
 
     def lines(kind: str, models: Mapping[str, Model]) -> Iterable[Cells]:
         yield ("treebank", "seed", "sentences", "corrected", "spoiled")
@@ -247,12 +273,12 @@ def _by_kind(
     lines: Callable[[str, Mapping[str, Model]], Iterable[Cells]],
     below: Callable[[str, Mapping[str, Model]], str] | None = None,
 ) -> str:
-    """One table for each kind of model, under a line that says what it starts from."""
+    """Return one table for each kind of model; all but the first are folded."""
     parts = []
     for kind, models in all_models().items():
-        parts += [f"**{kind}**, from {KINDS[kind]}, on {listed(list(models))}:", table(*lines(kind, models))]
-        parts += [below(kind, models)] if below else []
-    parts = [part for part in parts if part]
+        title = f"{kind}, from {KINDS[kind]}, on {listed(list(models))}"
+        body = "\n\n".join(filter(None, [table(*lines(kind, models)), below(kind, models) if below else ""]))
+        parts.append(folded(title, body) if parts else f"**{title}:**\n\n{body}")
     return "\n\n".join(parts)
 
 
@@ -271,7 +297,7 @@ def _counted(counts: StepCounts) -> tuple[str, ...]:
 
 
 def _reported(reported: Mapping[str, Mapping[str, Sequence[float]]], kind: str, name: str) -> tuple[str, ...]:
-    """What the paper has for each step; dashes where it does not name this, nothing where it has no such model."""
+    """Return the paper's numbers for each step: dashes if it has no such row, nothing if it has no such model."""
     if kind not in reported:
         return ()
     n_steps = len(next(iter(reported[kind].values())))
@@ -280,18 +306,18 @@ def _reported(reported: Mapping[str, Mapping[str, Sequence[float]]], kind: str, 
 
 @cache
 def words_of(treebank: str) -> WordColumns:
-    """The gold words of a dev set."""
+    """Return the gold words of a dev set."""
     return load_words(gold_of(treebank))
 
 
 @cache
 def gold_values(treebank: str, by: str) -> list[int | str]:
-    """The property of each gold word."""
+    """Return a property of each gold word."""
     return PROPERTIES[by](words_of(treebank), RULE)
 
 
 def tally_of(treebank: str, predictions: str, t: int | None, by: str) -> Tally:
-    """The words of a training's trees after step t, or the last, by a property."""
+    """Tally the words of the trees after step t, or of the final trees, by a property."""
     trees = [graph.arcs for graph in load_predictions(PREDICTIONS / predictions).graphs(t)]
     pair = step_pair(words_of(treebank), trees)
     found = all_marks(pair, rule=RULE, metrics=("LAS",))["LAS"]
@@ -299,7 +325,7 @@ def tally_of(treebank: str, predictions: str, t: int | None, by: str) -> Tally:
 
 
 def shown_systems() -> dict[str, dict[str, tuple[str, int | None]]]:
-    """By system and treebank the file of trees and its t: of initial parsers and models that all treebanks have."""
+    """Return the file of trees and its step t by system and treebank, for systems that all treebanks have."""
     found: dict[str, dict[str, tuple[str, int | None]]] = {}
     for kind, models in all_models().items():
         for treebank, model in models.items():
@@ -312,7 +338,7 @@ def shown_systems() -> dict[str, dict[str, tuple[str, int | None]]]:
 
 @cache
 def curves_of(by: str) -> dict[str, tuple[Point, ...]]:
-    """The points of each system over all treebanks together."""
+    """Return the points of each system over all treebanks together."""
     tallies = {
         system: join([tally_of(treebank, *files[treebank], by) for treebank in NAMES])
         for system, files in shown_systems().items()
@@ -321,7 +347,7 @@ def curves_of(by: str) -> dict[str, tuple[Point, ...]]:
 
 
 def errors_by(by: str) -> str:
-    """LAS by one property, a line a system."""
+    """Draw LAS by one property, with a line per system."""
     lines = [
         Line(system, tuple(Mark(point.value, 100 * point.f1, count=point.gold) for point in points))
         for system, points in curves_of(by).items()
@@ -331,7 +357,7 @@ def errors_by(by: str) -> str:
 
 
 def errors_left() -> str:
-    """The LAS errors that are left after each step, in percent of those of the initial parses, a line a model."""
+    """Draw the LAS errors left after each step, in percent of the initial ones, with a line per model."""
     lines = []
     for kind, models in all_models().items():
         for treebank, model in models.items():
@@ -344,9 +370,9 @@ def errors_left() -> str:
 
 
 def chosen_examples(kind: str) -> list[Example]:
-    """The shortest sentences that the English model on SynTr's parses "corrected" or "spoiled" by moving an arc.
+    """Return the shortest sentences that the English model "corrected" or "spoiled" by moving an arc of SynTr's parse.
 
-    Those with a name, a number or a word of no kind are left out: many are of private mail.
+    Sentences with names, numbers or words of unknown kind are left out, because many come from private mail.
     """
     found: Sequence[Example] = getattr(refinement_of_model(all_models()["SynTr+RNGTr"][TREEBANK]), kind)
     moved = [each for each in found if each.first.heads != each.last.heads]
@@ -354,21 +380,21 @@ def chosen_examples(kind: str) -> list[Example]:
 
 
 def drawn_examples(kind: str) -> str:
-    """Those sentences, one below another: SynTr's parse, and what the model made of it."""
+    """Draw these sentences below each other: SynTr's parse and the refined one."""
     steps = refinement_of_model(all_models()["SynTr+RNGTr"][TREEBANK]).steps
     pictures = [example_pictures(each, steps, is_corrected=kind == "corrected") for each in chosen_examples(kind)]
     return draw_svg([picture for two in pictures for picture in two])
 
 
 def examples() -> str:
-    """Which sentences are drawn."""
+    """Name the sentences that are drawn."""
     names = {kind: [f"`{each.gold.sent_id}`" for each in chosen_examples(kind)] for kind in ("corrected", "spoiled")}
     corrected, spoiled = map(listed, names.values())
-    return f"Drawn are, of {TREEBANK} dev, {corrected} (corrected), and {spoiled} (spoiled)."
+    return f"The sentences are {corrected} (corrected) and {spoiled} (spoiled) of {TREEBANK} dev."
 
 
 def curves() -> str:
-    """Which encoders the lines over length and depth are of, and how far apart those of the refined models lie."""
+    """Say which encoders the lines belong to, and how close the lines of the refined models are."""
     text = []
     for treebank in NAMES:
         encoders: dict[str, list[str]] = {}
@@ -390,18 +416,17 @@ def curves() -> str:
             apart = max(point.f1 for point in points) - min(point.f1 for point in points)
             closer.append(apart < min(point.high - point.low for point in points))
     text.append(
-        f"The lines are of one seed each and have no bands. Those of {listed(refined)} differ by little: at "
-        f"{sum(closer)} of the {len(closer)} points with at least {MANY} gold words they lie closer together than the "
-        "95 % band of each is wide."
+        f"Each line shows one seed. The lines of {listed(refined)} are close: at {sum(closer)} of the {len(closer)} "
+        f"points with at least {MANY} gold words, their distance is smaller than each of their 95 % bands."
     )
     return " ".join(text)
 
 
 def mixture() -> str:
-    """Which treebank the words of long sentences come from."""
+    """Say which treebanks the words of long sentences come from."""
     n_long = {treebank: sum(len(each) for each in gold_of(treebank) if len(each) > LONG) for treebank in NAMES}
-    shares = [f"{number / sum(n_long.values()):.0%} of {treebank}" for treebank, number in n_long.items()]
-    return f"Of the words in sentences of more than {LONG} words, {listed(shares)}."
+    shares = [f"{number / sum(n_long.values()):.0%} come from {treebank}" for treebank, number in n_long.items()]
+    return f"Of the words in sentences with more than {LONG} words, {listed(shares)}."
 
 
 FIGURES: Mapping[str, Callable[[], str]] = {
@@ -411,5 +436,17 @@ FIGURES: Mapping[str, Callable[[], str]] = {
 }
 ANALYSIS: dict[str, Callable[[], str]] = {
     f"analysis_{each.__name__}": each
-    for each in (models, steps, resources, labels, projectivity, converged, changed, examples, curves, mixture)
+    for each in (
+        findings,
+        models,
+        steps,
+        resources,
+        labels,
+        projectivity,
+        converged,
+        changed,
+        examples,
+        curves,
+        mixture,
+    )
 } | MODEL_TABLES

@@ -1,4 +1,4 @@
-"""The models that the refinement analysis is about: which they are, what each step did on dev, and their costs."""
+"""Choose the models of the refinement analysis, load what each step did on dev, and tabulate their costs."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from treefine.evaluation.scores import relative_error_reduction
 from treefine.evaluation.tables import count
 from treefine.training.train import FolderNames
 
-NAMES = ("en_ewt", "ko_gsd", "tr_imst")  # the paper's treebanks that are here whole
-KINDS = {  # as the paper names its models; what they start from
+NAMES = ("en_ewt", "ko_gsd", "tr_imst")  # the paper's treebanks that are available here
+KINDS = {  # the paper's name of a model: its initial parser
     "SynTr+RNGTr": "SynTr",
     "Biaffine+RNGTr": "the biaffine parser",
-    "Empty+RNGTr": "no graph",
+    "Empty+RNGTr": "an empty graph",
 }
 LOW, HIGH = "Low-Resource", "High-Resource"
 
 
 @dataclass(frozen=True)
 class Model:
-    """The trainings of one recipe on one treebank that differ in their seed alone."""
+    """The trainings of one recipe on one treebank, which differ only in their seed."""
 
     treebank: str
     kind: str
     recipe: str
     encoder: str
     chosen: int  # the seed with the best dev LAS
-    results: Mapping[int, Mapping[str, Any]]  # what the row of each seed says
+    results: Mapping[int, Mapping[str, Any]]  # the result of each seed's row
 
     @property
     def predictions(self) -> dict[int, str]:
@@ -58,15 +58,15 @@ class Model:
 
     @property
     def las(self) -> float:
-        """Its dev LAS, the mean of its seeds."""
+        """The mean dev LAS of its seeds."""
         return float(sum(each["LAS"] for each in self.results.values()) / len(self.results))
 
 
 def models_of(groups: Sequence[Group], others: Sequence[Row] = ()) -> dict[str, dict[str, Model]]:
-    """By kind and treebank the model with the best mean dev LAS, where there are several.
+    """Return the model with the best mean dev LAS, by kind and treebank.
 
-    `others` are rows of models that refined another parser's parses: a model of several initial parsers is looked at
-    from those of the biaffine one.
+    `others` are rows of models that refined another parser's parses. A model for several initial parsers is analysed
+    with the biaffine parser.
     """
     found: dict[str, dict[str, Model]] = {kind: {} for kind in KINDS}
     for model in [*_trained(groups), *_mixed(groups, others)]:
@@ -77,7 +77,7 @@ def models_of(groups: Sequence[Group], others: Sequence[Row] = ()) -> dict[str, 
 
 
 def _trained(groups: Sequence[Group]) -> Iterator[Model]:
-    """The recipes as they stand, with more than one step."""
+    """Yield the unchanged recipes with more than one step."""
     for group in groups:
         config = group.config
         if group.is_plain and group.dev and config["kind"] in KINDS and config["treebank"] in NAMES and config["T"] > 1:
@@ -86,7 +86,7 @@ def _trained(groups: Sequence[Group]) -> Iterator[Model]:
 
 
 def _mixed(groups: Sequence[Group], others: Sequence[Row]) -> Iterator[Model]:
-    """The models of mixed recipes, from the parses of the biaffine parser; of each seed the newest row."""
+    """Yield the models of mixed recipes with the biaffine parser; the newest row of each seed."""
     encoders = {group.config["recipe"]: group.config["encoder"] for group in groups}
     found: dict[tuple[str, str], dict[int, Any]] = {}
     for row in others:
@@ -102,19 +102,19 @@ def _mixed(groups: Sequence[Group], others: Sequence[Row]) -> Iterator[Model]:
 
 @cache
 def gold_of(treebank: str) -> tuple[Sentence, ...]:
-    """The dev set of a treebank."""
+    """Return the dev set of a treebank."""
     return tuple(read_treebank(Path(os.environ.get("TREEBANKS", TREEBANKS), treebank, "dev.conllu.xz")))
 
 
 @cache
 def all_models() -> dict[str, dict[str, Model]]:
-    """The models of the rows."""
+    """Return the models of the rows."""
     return models_of(grouped(read_rows("accuracy")), read_rows("others"))
 
 
 @cache
 def syntr_las(treebank: str, encoder: str) -> float | None:
-    """The mean dev LAS of SynTr with this encoder."""
+    """Return the mean dev LAS of SynTr with this encoder."""
     wanted = {"kind": "SynTr", "treebank": treebank, "encoder": encoder}
     groups = [each for each in grouped(read_rows("accuracy")) if each.is_plain and each.dev]
     return next((group.mean("LAS") for group in groups if wanted.items() <= group.config.items()), None)
@@ -122,27 +122,27 @@ def syntr_las(treebank: str, encoder: str) -> float | None:
 
 @cache
 def refinement_of_seed(treebank: str, predictions: str) -> Refinement:
-    """What the steps of one training did."""
+    """Return what the steps of one training did."""
     gold, found = gold_of(treebank), load_predictions(PREDICTIONS / predictions)
     if found.gold != checksum(gold):
-        raise TreefineError("These predictions were made of another treebank.", path=predictions)
+        raise TreefineError("These predictions were made from another treebank.", path=predictions)
     trees = [[graph.arcs for graph in found.graphs(t)] for t in found.steps]
     return refinement_of(gold, trees, first=found.first, name=treebank)
 
 
 def refinement_of_model(model: Model) -> Refinement:
-    """The mean over its seeds; the examples are those of the chosen one."""
+    """Return the mean over the seeds; the examples are those of the chosen seed."""
     seeds = sorted(model.predictions, key=lambda seed: seed != model.chosen)
     return mean([refinement_of_seed(model.treebank, model.predictions[seed]) for seed in seeds], name=model.treebank)
 
 
 def refinement_of_all(models: Mapping[str, Model]) -> Refinement:
-    """The concatenation of the treebanks of one kind of model; each counts once, however many seeds it has."""
+    """Concatenate the treebanks of one kind of model; each counts once, whatever its number of seeds."""
     return together([refinement_of_model(model) for model in models.values()], name=", ".join(models))
 
 
 def training_sizes(readme: str) -> dict[str, int]:
-    """How many sentences the training set of each treebank has, as the table beside the treebanks tells.
+    """Return the number of training sentences of each treebank, from the table in the treebanks' README.
 
     >>> training_sizes("| xx_yy | UD_X | r2.3 | CC0 | 1,234 / 5,678 | 1 / 2 |")
     {'xx_yy': 1234}
@@ -153,17 +153,17 @@ def training_sizes(readme: str) -> dict[str, int]:
 
 @cache
 def sizes() -> dict[str, int]:
-    """Likewise, of the treebanks beside this checkout."""
+    """Return the number of training sentences of the treebanks next to this checkout."""
     return training_sizes((TREEBANKS.parent / "README.md").read_text())
 
 
 def resource(treebank: str) -> str:
-    """The paper's word for the size of a training set."""
+    """Return the paper's name for the size of a training set."""
     return HIGH if sizes()[treebank] > LARGE else LOW
 
 
 TIMED = "en_ewt"  # of the paper's run times
-WARM_UP = 50  # sentences: the first ones take longer
+WARM_UP = 50  # sentences; the first ones take longer
 
 
 def measure_step_times(name: str, rows: Path, device: str | None) -> None:
@@ -177,7 +177,9 @@ def measure_step_times(name: str, rows: Path, device: str | None) -> None:
     costs = costs_of(parser, timed_steps(parser, gold))
     folder = Path(name)
     config = {
-        "model": folder.parent.name if folder.name == FolderNames.model else folder.name,  # of a training's folder
+        "model": folder.parent.name
+        if folder.name == FolderNames.model
+        else folder.name,  # the folder is that of a training
         "treebank": TIMED,
         "words": sum(map(len, gold)),
         "T": parser.max_steps,
@@ -189,7 +191,7 @@ def measure_step_times(name: str, rows: Path, device: str | None) -> None:
 
 
 def step_times() -> str:
-    """The time of each step of the models that were timed, the newest row of each."""
+    """Return the time of each step, from the newest row of each model."""
     newest: dict[str, dict[str, Any]] = {row["config"]["model"]: row for row in read_rows("step_times")}
     parts = []
     for model, row in newest.items():
@@ -209,8 +211,8 @@ def step_times() -> str:
 
 
 def costs() -> str:
-    """Parameters, training and evaluation time on English, in the layout of the paper's appendix."""
-    lines: Lines = [("model", "encoder", "no. parameters", "training time (H:MM:SS)", "evaluation time (seconds)")]
+    """Return parameters, training and evaluation time on English, as in the paper's appendix."""
+    lines: Lines = [("model", "encoder", "parameters", "training time (h:mm:ss)", "evaluation time (seconds)")]
     devices = set()
     for group in _groups(TIMED):
         results = [row["result"] for row in group.dev.values()]
@@ -222,12 +224,13 @@ def costs() -> str:
     for kind, (training, evaluation) in paper.TIMES.items():
         size = f"{paper.PARAMETERS[kind]}M (Penn Treebank)"
         lines.append((f"the paper's {kind}", "BERT", size, training, evaluation))
-    return f"{table(*lines)}\n\nOurs on {', '.join(sorted(devices))}, dev; the paper's on {paper.DEVICE}."
+    where = f"treefine parsed dev on {', '.join(sorted(devices))}; the paper used {paper.DEVICE}."
+    return f"{table(*lines)}\n\n{where}"
 
 
 def uas() -> str:
-    """Test UAS in the layout of the paper's appendix: before and after refinement, and the errors removed."""
-    lines: Lines = [("treebank", "", "encoder", "SynTr", "SynTr+RNGTr", "Empty+RNGTr")]
+    """Return test UAS in the layout of the paper's appendix: before and after refinement, and the errors removed."""
+    lines: Lines = [("treebank", "source", "encoder", "SynTr", "SynTr+RNGTr", "Empty+RNGTr")]
     for treebank in NAMES:
         tested: dict[str, dict[str, float]] = {}
         for group in _groups(treebank):
@@ -238,7 +241,7 @@ def uas() -> str:
             if len(scores) > 1:
                 before, after = scores.get("SynTr"), scores.get("SynTr+RNGTr")
                 gone = None if before is None or after is None else relative_error_reduction(before, after)
-                lines.append((treebank, "ours", encoder, *_uas_cells(scores, gone)))
+                lines.append((treebank, "treefine", encoder, *_uas_cells(scores, gone)))
         reported = {kind: uas / 100 for kind, (uas, _) in paper.TEST[treebank].items()}
         lines.append((treebank, "paper", "BERT", *_uas_cells(reported, paper.UAS_REDUCTIONS[treebank] / 100)))
     return table(*lines)

@@ -1,4 +1,4 @@
-"""Make a bundled model of a trained one, or write its card again: what it is, reaches, and whom it is owed to."""
+"""Make a bundled model from a trained one, and write its model card."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from treefine.model.weight_files import LAYOUT, read_weights
 from treefine.training.recipe import read_recipe, recipe_toml
 from treefine.training.train import FolderNames
 
-MOST_BYTES = 40_000_000  # of a bundled model
+MOST_BYTES = 40_000_000  # the maximum of a bundled model
 KNOWN = {"en": About("English", "UD English EWT 2.3", "CC BY-SA 4.0", "thenlper/gte-small")}
 
 
 @command(
-    option("folder", type=Path, nargs="?", help="of a training or a model"),
-    option("--name", choices=sorted(KNOWN), required=True, help="that users will call it by"),
-    option("--models", type=Path, default=BUNDLED, help="where the bundled ones lie"),
+    option("folder", type=Path, nargs="?", help="folder of a training or a model"),
+    option("--name", choices=sorted(KNOWN), required=True, help="name of the bundled model"),
+    option("--models", type=Path, default=BUNDLED, help="folder of the bundled models"),
     ROWS_FILE,
 )
 def measure_bundle(options: argparse.Namespace) -> None:
-    """Make a bundled model of a trained one: weights in eight bits, a description, and a card.
+    """Make a bundled model from a trained one: weights in eight bits, a description, and a model card.
 
-    python -m benchmarks bundle runs/en --name en      from the folder of a training, or of a model
-    python -m benchmarks bundle --name en              only write scores and card again, from the newest rows
+    python -m benchmarks bundle runs/en --name en      # from the folder of a training or a model
+    python -m benchmarks bundle --name en              # only rewrite scores and card from the newest rows
     """
     target = options.models / options.name
     if options.folder is not None:
@@ -45,30 +45,31 @@ def measure_bundle(options: argparse.Namespace) -> None:
     elif (target / ABOUT).is_file():
         describe(target, notes=_notes(target), rows=options.rows)
     else:
-        hint = "Name the folder of a training to make one."
-        raise TreefineError("There is no bundled model here.", hint=hint, path=str(target))
+        hint = "To make one, name the folder of a training."
+        raise TreefineError("This folder has no bundled model.", hint=hint, path=str(target))
     print(f"{options.name}: {sum(sizes(target).values()) / 1e6:.1f} MB, weights {weights_checksum(target)[:8]}")
 
 
 def make_bundle(source: Path, target: Path, *, rows: Path = ROWS) -> None:
-    """Write the bundled model in place of an older one; a row tells its size and the weights it is made of."""
+    """Write the bundled model, replacing an older one, and a row with its size and its original weights."""
     if not is_model_folder(source) and is_model_folder(source / FolderNames.model):
         source = source / FolderNames.model
     if not is_model_folder(source):
         raise TreefineError(
-            "There is no model in this folder.", hint="Name a training's or a model's.", path=str(source)
+            "This folder has no model.", hint="Name the folder of a training or a model.", path=str(source)
         )
     with new_folder(target, may_be_replaced=_may_be_replaced) as new:
         Parser.from_pretrained(source, device="cpu").save(new, dtype=torch.int8)
         for path in source.rglob("*.safetensors"):
             if any(weight.dtype == torch.int8 for weight in read_weights(path).values()):
-                shutil.copyfile(path, new / path.relative_to(source))  # rounded twice, a scale may differ in a last bit
+                shutil.copyfile(
+                    path, new / path.relative_to(source)
+                )  # rounding twice could change the last bit of a scale
         describe(new, name=target.name, notes=_notes(source), rows=rows)
         found = sizes(new)
         if sum(found.values()) > MOST_BYTES:
-            message = (
-                f"The model has {sum(found.values()) / 1e6:.1f} MB, but at most {MOST_BYTES / 1e6:.0f} are bundled."
-            )
+            size, most = (each / 1e6 for each in (sum(found.values()), MOST_BYTES))
+            message = f"The model has {size:.1f} MB, but a bundled model may have at most {most:.0f} MB."
             raise TreefineError(message, hint="Choose a smaller encoder or segmenter.", path=str(source))
         weights = weights_checksum(new)
     if not read_rows("bundle", path=rows, weights=weights):
@@ -77,7 +78,7 @@ def make_bundle(source: Path, target: Path, *, rows: Path = ROWS) -> None:
 
 
 def describe(folder: Path, *, name: str = "", notes: str, rows: Path = ROWS) -> None:
-    """Write what is known of a bundled model, and its card; both have the scores that the rows of its weights tell."""
+    """Write the description and the card of a bundled model, with the scores from the rows of its weights."""
     name = name or folder.name
     weights = weights_checksum(folder)
     measured, calibrated = (by_split(kind, weights, path=rows) for kind in ("pipeline", "calibration"))
@@ -90,7 +91,7 @@ def describe(folder: Path, *, name: str = "", notes: str, rows: Path = ROWS) -> 
 
 
 def scores_to_list(row: Row | None) -> dict[str, float]:
-    """What a list of models shows: from raw text, and LAS with gold words; nothing before the test set was parsed."""
+    """Return the scores for a list of models: from raw text, and LAS with gold words; empty before the test."""
     if row is None:
         return {}
     result = row["result"]
@@ -100,14 +101,14 @@ def scores_to_list(row: Row | None) -> dict[str, float]:
 
 
 def sizes(folder: Path) -> dict[str, int]:
-    """Bytes of each file, the largest first."""
+    """Return the size of each file, the largest first."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     found = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
     return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
 
 
 def _notes(folder: Path) -> str:
-    """What the card of a trained model says of its training; empty where it says nothing."""
+    """Return what the card of a trained model says about its training, or an empty string."""
     path = folder / LAYOUT.card
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     _, heading, notes = text.partition("\n## Training\n")
@@ -127,16 +128,15 @@ ATTRIBUTION = """\
 - **Encoder**: [thenlper/gte-small](https://huggingface.co/thenlper/gte-small), MIT licence. Zehan Li, Xin Zhang,
   Yanzhao Zhang, Dingkun Long, Pengjun Xie and Meishan Zhang: Towards General Text Embeddings with Multi-stage
   Contrastive Learning, 2023.
-- **These weights** were trained from the treebank. Whether that makes them an adaptation of it is not settled, so to be
-  on the safe side they are shared under the same licence,
-  [CC BY-SA 4.0](https://creativecommons.org/licenses/by-sa/4.0/). They differ from the encoder's by training, and are
-  rounded to eight bits. The code of treefine is under Apache-2.0."""
+- **These weights** were trained on the treebank. It is not settled whether that makes them an adaptation of it, so they
+  have the same licence, [CC BY-SA 4.0](https://creativecommons.org/licenses/by-sa/4.0/). They were fine-tuned from the
+  encoder's weights and rounded to eight bits. The code of treefine is under Apache-2.0."""
 LIMITS = """\
-- It has learned from English web text: weblogs, newsgroups, e-mails, reviews and answers. Other kinds of text have more
-  errors, other languages get nonsense.
-- Where a sentence ends without punctuation, as in headlines, lists and chat, it often sees no end, or one too many.
-- Its encoder reads no difference between upper and lower case; the segmenter does.
-- It knows the words, tags and labels of UD 2.3; later releases have others, such as multiword tokens for "don't"."""
+- It was trained on English web text: weblogs, newsgroups, e-mails, reviews and answers. Expect more errors in other
+  kinds of text. Trees for other languages are meaningless.
+- It often misses the end of a sentence without punctuation, as in headlines, lists and chat, or adds one.
+- Its encoder ignores case; the segmenter does not.
+- It uses the words, tags and labels of UD 2.3. Later releases differ: for example, "don't" is a multiword token."""
 
 
 def bundle_card(
@@ -147,15 +147,15 @@ def bundle_card(
     calibrated: Mapping[str, Row],
     notes: str,
 ) -> str:
-    """The card, with the scores that there are rows of; `notes` are those of the training."""
+    """Return the model card with the scores of the rows; `notes` are those of the training."""
     parts = [
         _front(name, about),
         f"# {name}: {about.language}, from text to trees",
         _kind(parser),
         f'```\ntreefine parse --model {name} "Nobody knew why."\n```',
-        "## What it reaches",
-        f"Measures of the CoNLL 2018 shared task on {about.treebank}, in per cent. It was tuned on dev alone.",
-        scores(measured) if measured else "It has not been measured yet.",
+        "## Accuracy",
+        f"Measures of the CoNLL 2018 shared task on {about.treebank}, in percent. Only dev was used for tuning.",
+        scores(measured) if measured else "Not measured yet.",
         "## Confidence",
         _confidence(parser),
         *([_errors(calibrated)] if calibrated else []),
@@ -189,37 +189,37 @@ def _kind(parser: Parser) -> str:
     )
     n_parameters = sum(each.numel() for each in parser.model.parameters())
     return (
-        f"A segmenter finds sentences and words; then RNGTr, a graph-to-graph transformer ({layers}, "
-        f"{n_parameters / 1e6:.1f} million parameters), tags the words, makes a first tree from nothing, and corrects "
-        f"it until nothing changes, in at most {parser.max_steps} steps. It knows "
-        f"{len(parser.model.vocabulary.labels)} labels. Its weights are kept in eight bits; they run in eight "
-        "bits, float16 or float32, as the machine is fastest (scores: float32)."
+        f"A segmenter finds sentences and words. Then RNGTr, a graph-to-graph transformer ({layers}, "
+        f"{n_parameters / 1e6:.1f} million parameters), predicts tags and a first tree, and corrects the tree until "
+        f"nothing changes, in at most {parser.max_steps} steps. It has {len(parser.model.vocabulary.labels)} labels. "
+        "The weights are stored in eight bits and run in int8, float16 or float32, whichever is fastest on the "
+        "machine. The scores below are those of float32."
     )
 
 
 def _confidence(parser: Parser) -> str:
     found = parser.model.settings.confidence
     return (
-        "The confidence of a head and of a label is the probability that the scores give it, divided first by a "
-        f"temperature ({found.arc_temperature:.3f} for heads, {found.label_temperature:.3f} for labels). That of a "
-        "whole sentence is a logistic curve over the logarithm of its words' summed doubts, −log p: half at "
-        f"{found.sentence_scale:.3f}, with slope {found.sentence_slope:.3f}. All four numbers were fitted on dev to "
-        "make what is right there as likely as they can."
+        "The confidence in a head or a label is its probability after temperature scaling "
+        f"({found.arc_temperature:.3f} for heads, {found.label_temperature:.3f} for labels). The confidence in a "
+        "whole sentence is a logistic function of the logarithm of the sum of −log p over its words, with midpoint "
+        f"{found.sentence_scale:.3f} and slope {found.sentence_slope:.3f}. All four numbers maximise the likelihood "
+        "on dev."
     )
 
 
 def _errors(calibrated: Mapping[str, Row]) -> str:
-    lead = "By how much confidence and the share of right ones differ, on gold words without tags, in per cent:"
+    lead = "The difference between confidence and accuracy, on gold words without tags, in percent:"
     return f"{lead}\n\n{calibration_errors(calibrated)}"
 
 
 def _recipe(name: str, notes: str) -> str:
-    """The recipe by its name; and its settings, where no notes of the training tell them."""
+    """Return the name of the recipe, and its settings if the notes of the training do not have them."""
     settings = recipe_toml(read_recipe(name))
     if not notes:
-        return f"Its folder had no notes of its training. This is the recipe `{name}`:\n\n```toml\n{settings}```"
+        return f"The training left no notes. This is the recipe `{name}`:\n\n```toml\n{settings}```"
     if "```toml" not in notes:
-        return f"How it was trained is told below; `treefine train {name} --output DIR` trains a model like it."
+        return f"`treefine train {name} --output DIR` trains a similar model. Notes on this training are below."
     if settings in notes:
-        return f"`treefine train {name} --output DIR` trains such a model, with the settings below."
-    return f"It was trained with the settings below, from which the bundled recipe `{name}` differs by now."
+        return f"`treefine train {name} --output DIR` trains this model, with the settings below."
+    return f"It was trained with the settings below. The bundled recipe `{name}` has changed since."

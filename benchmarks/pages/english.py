@@ -1,9 +1,8 @@
-"""The tables and the figure of docs/english.md and README on the bundled English parser, from the rows of its weights.
+"""Generate docs/english.md and the table of the README: the accuracy of the bundled English parser.
 
-`ENGLISH_EWT` holds what other parsers report for the test set of English EWT: measures of CoNLL 2018 in percent, from
-their pages. Each treebank release differs from the last in text, words and labels, so figures are compared within one
-version of UD. UDPipe 1 for UD 2.5 is told by Trankit's page. All were read on 2026-11-15, in the stored copy of the
-commit or version that is named.
+`ENGLISH_EWT` holds the scores that other parsers publish for the test set of English EWT, as measures of CoNLL 2018 in
+percent. Treebank releases differ in text, words and labels, so only scores of one UD version compare well. The line of
+UDPipe 1 for UD 2.5 is from Trankit's page. All were read on 2026-11-15 in the named version or commit.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Literal
 
 from benchmarks.accuracy.calibration import ARC, BOTH, LABEL, SENTENCE, WAYS
 from benchmarks.accuracy.model_rows import MEASURES, RAW, TAGGED, WORDS, by_split
-from benchmarks.markdown import NONE, Line, Lines, percent, table
+from benchmarks.markdown import NONE, Line, Lines, folded, percent, table
 from benchmarks.peers.answers import WORDS as FROM_WORDS
 from benchmarks.rows import Row, machine_of, newest, read_rows, weights_checksum
 from treefine.model.bundled import ABOUT, bundled_models
@@ -24,7 +23,7 @@ from treefine.model.weight_files import LAYOUT
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One line of another parser's table. None where its page does not tell."""
+    """One published line of another parser; None means not published."""
 
     system: str
     ud: str  # version of Universal Dependencies, for training and test
@@ -35,8 +34,8 @@ class Published:
     upos: float | None
     uas: float
     las: float
-    source: str  # address of the page
-    version: str  # of the page or of its models: a date, a release or a commit
+    source: str  # URL of the page
+    version: str  # of the page or the models: a date, a release or a commit
 
 
 _STANZA = "https://stanfordnlp.github.io/stanza"
@@ -47,7 +46,7 @@ _SOURCES = {  # by system and UD: the page, and its version
         f"{_UDPIPE}/a964cbfca5069211c406b172be85be6058f54855/doc/manual_model_ud-2.3.t2t",
         "models of 2018-11-15",
     ),
-    ("UDPipe 1", "2.5"): _TRANKIT,  # UDPipe 1.2; its own manual has the same, rounded: 77.4, 98.9, 93.3, 80.2, 77.0
+    ("UDPipe 1", "2.5"): _TRANKIT,  # UDPipe 1.2; its manual has the same, rounded: 77.4, 98.9, 93.3, 80.2, 77.0
     ("Stanza", "2.5"): (f"{_STANZA}/v100performance.html", "Stanza 1.0"),
     ("Trankit base", "2.5"): _TRANKIT,
     ("Trankit large", "2.5"): _TRANKIT,
@@ -56,7 +55,7 @@ _SOURCES = {  # by system and UD: the page, and its version
     ("UDPipe 2", "2.17"): (f"{_UDPIPE}/udpipe-2/models-2.17/EVALUATION-server.txt", "models of 2025-11-25"),
 }
 _REPORTED: tuple[tuple[Any, ...], ...] = (  # tokens, sentences, words, UPOS, UAS and LAS
-    # UDPipe 1 prints one digit after the point. With gold words it reports neither tokens nor sentences.
+    # UDPipe 1 publishes one decimal. For gold words it publishes neither tokens nor sentences.
     ("UDPipe 1", "2.3", RAW, None, 77.1, 99.1, 93.5, 80.5, 77.5),
     ("UDPipe 1", "2.3", WORDS, None, None, None, 94.4, 84.5, 81.2),
     ("UDPipe 1", "2.3", TAGGED, None, None, None, None, 87.7, 85.8),
@@ -73,12 +72,11 @@ _REPORTED: tuple[tuple[Any, ...], ...] = (  # tokens, sentences, words, UPOS, UA
 ENGLISH_EWT = tuple(Published(*(line + _SOURCES[line[0], line[1]])) for line in _REPORTED)
 SIDE = 220  # pixels of a square from 0 to 1
 LEFT, TOP, GAP, BOTTOM, RIGHT = 52, 84, 64, 48, 30
-COUNT, TITLE, HEADING = 8, 24, 30  # pixels from a square up to its counts and title, from the top to the heading
+COUNT, TITLE, HEADING = 8, 24, 30  # pixels above a square for counts and title; below the top for the heading
 TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 COLUMNS = 2
-LEAST = 2.0  # radius of a point that stands for one word; …
-LARGEST = 5.0  # … of one that stands for all
-Bins = Sequence[Sequence[float]]  # start, end, size, mean confidence and share of right ones, as rows keep them
+LEAST, LARGEST = 2.0, 5.0  # radius of a point for one word, and for all words
+Bins = Sequence[Sequence[float]]  # start, end, size, mean confidence and accuracy, as in the rows
 
 
 def _colors(*, paper: str, ink: str, soft: str, line: str, bar: str, point: str) -> str:
@@ -107,10 +105,10 @@ STYLE = f"""
 
 
 def draw_reliability(bins: Mapping[str, Bins], errors: Mapping[str, float], *, heading: str) -> str:
-    """One square for each kind of confidence: the share of right ones in each bin beside the diagonal, and counts.
+    """Draw a reliability diagram for each kind of confidence: accuracy by confidence, with counts.
 
-    A bar is a bin; a point in it is at the mean confidence, and the larger, the more there are. Right below the
-    diagonal is too sure, above it not sure enough.
+    A bar is a bin, and its point is at the mean confidence; a larger point stands for more words. Below the diagonal
+    the parser is overconfident, above it underconfident.
     """
     n_rows = -(-len(bins) // COLUMNS)
     width = LEFT + COLUMNS * SIDE + (COLUMNS - 1) * GAP + RIGHT
@@ -130,7 +128,7 @@ def draw_reliability(bins: Mapping[str, Bins], errors: Mapping[str, float], *, h
 
 
 def _square(bins: Bins, title: str) -> str:
-    """One diagram; its lower left corner is nothing and its upper right one is all."""
+    """Draw one diagram from (0, 0) to (1, 1)."""
     parts = [_text(0, -TITLE, title, "title")]
     for tick in TICKS:
         at = _number(tick * SIDE)
@@ -138,7 +136,7 @@ def _square(bins: Bins, title: str) -> str:
         parts.append(_text(tick * SIDE, SIDE + 16, f"{tick:g}"))
         parts.append(_text(-8, SIDE - tick * SIDE + 4, f"{tick:g}", "end"))
     parts.append(_text(SIDE / 2, SIDE + 34, "confidence"))
-    parts.append(f'<text transform="translate(-36 {SIDE // 2}) rotate(-90)">share that is right</text>')
+    parts.append(f'<text transform="translate(-36 {SIDE // 2}) rotate(-90)">accuracy</text>')
     total = sum(size for _, _, size, _, _ in bins) or 1
     for start, end, size, _, right in bins:
         place = f'x="{_number(start * SIDE + 1)}" width="{_number((end - start) * SIDE - 2)}"'
@@ -157,7 +155,7 @@ def _square(bins: Bins, title: str) -> str:
 
 
 def _short(count: float) -> str:
-    """A count in a narrow column.
+    """Return a count for a narrow column.
 
     >>> _short(999), _short(1234), _short(23456), _short(0)
     ('999', '1.2k', '23k', '')
@@ -177,34 +175,34 @@ def _number(value: float) -> str:
 
 NAME, UD = "en", "2.3"
 FIGURE = "reliability.svg"
-TITLES = {ARC: "head", LABEL: "label of a right head", BOTH: "head and label", SENTENCE: "whole sentence"}
+TITLES = {ARC: "head", LABEL: "label (if the head is right)", BOTH: "head and label", SENTENCE: "whole sentence"}
 Splits = Mapping[str, Row]
 
 
 def scores(rows: Splits) -> str:
-    """All measures by split and by what the parser was given."""
+    """Return all measures by split and input."""
     names = MEASURES[RAW]
-    lines: Lines = [("split", "given", *names)]
+    lines: Lines = [("split", "input", *names)]
     for split, row in rows.items():
         for given, result in row["result"].items():
             lines.append((split, given, *(percent(result.get(name)) for name in names)))
-    return _told(lines, rows)
+    return _table(lines, rows)
 
 
 def steps(rows: Splits) -> str:
-    """LAS after each step."""
+    """Return LAS after each step."""
     n_steps = max([row["config"]["T"] for row in rows.values()], default=1)
-    lines: Lines = [("split", "given", *(f"t = {t}" for t in range(1, n_steps + 1)))]
+    lines: Lines = [("split", "input", *(f"step {t}" for t in range(1, n_steps + 1)))]
     for split, row in rows.items():
         for given, result in row["result"].items():
             lines.append((split, given, *map(percent, result["LAS_by_step"][1:])))
-    return _told(lines, rows)
+    return _table(lines, rows)
 
 
 def peers(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
-    """Ours above what others publish, by what the parsers were given."""
+    """Return treefine's scores above those that other parsers publish, by input."""
     split, row = _shown(rows)
-    head = ("given", "parser", "UD", "Tokens", "Sentences", "Words", "UPOS", "UAS", "LAS", "told by")
+    head = ("input", "parser", "UD", "Tokens", "Sentences", "Words", "UPOS", "UAS", "LAS", "source")
     lines: Lines = [head]
     for given in (RAW, WORDS, TAGGED):
         if row is not None:
@@ -214,11 +212,11 @@ def peers(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
         for each in published:
             if each.given == given:
                 lines.append((given, each.system, each.ud, *_figures(each), f"[{each.version}]({each.source})"))
-    return _told(lines, rows)
+    return _table(lines, rows)
 
 
 def small(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
-    """Ours above what others publish, one line a parser: the measures that were asked for."""
+    """Return treefine's scores above those that other parsers publish, one line per parser."""
     split, row = _shown(rows)
     raw = ("Tokens", "Sentences", "UPOS", "UAS", "LAS")
     lines: Lines = [("parser", "UD", *raw, "LAS, gold words", "LAS, gold words and tags")]
@@ -229,17 +227,16 @@ def small(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
         lines.append((f"**{_our_name(split)}**", UD, *map(_bold, cells)))
     systems = dict.fromkeys((each.system, each.ud) for each in published)
     for system, ud in systems:
-        told: dict[str, Published] = {each.given: each for each in published if (each.system, each.ud) == (system, ud)}
-        tokens, sentences, _, *others = _figures(told[RAW])
+        found: dict[str, Published] = {each.given: each for each in published if (each.system, each.ud) == (system, ud)}
+        tokens, sentences, _, *others = _figures(found[RAW])
         cells = [tokens, sentences, *others]
-        cells += [_figures(told[given])[-1] if given in told else NONE for given in (WORDS, TAGGED)]
+        cells += [_figures(found[given])[-1] if given in found else NONE for given in (WORDS, TAGGED)]
         lines.append((system, ud, *cells))
     return table(*lines)
 
 
-README_PARSERS: dict[
-    tuple[str, str], str | None
-] = {  # the published lines that the README shows, with the name under which `speed` measured the parser
+# The published lines that the README shows, with the name under which `speed` measured the parser.
+README_PARSERS: dict[tuple[str, str], str | None] = {
     ("UDPipe 1", "2.3"): "UDPipe 1, beam 5",
     ("Stanza", "2.12"): "Stanza default, untrained",
     ("Trankit base", "2.5"): None,
@@ -287,18 +284,24 @@ def _speed(speed: Row | None, name: str | None) -> str:
 
 
 def calibration(rows: Splits) -> str:
-    """The figure, the errors, and what a review finds."""
+    """Return the figure and a sentence on it; the errors and the review are folded."""
     if not rows:
         return NONE
-    picture = f"![How often the parser is right, by how sure it is, on {_shown(rows)[0]}]({FIGURE})"
-    return "\n\n".join([picture, calibration_errors(rows), *_origins(rows)])
+    split, row = _shown(rows)
+    assert row is not None
+    error = row["result"][BOTH]["error"][next(iter(WAYS))]
+    gist = (
+        f"On {split}, confidence in a head with its label differs from accuracy by {100 * error:.1f} points on average."
+    )
+    details = "\n\n".join([calibration_errors(rows), *_origins(rows)])
+    return "\n\n".join([gist, f"![Accuracy by confidence, on {split}]({FIGURE})", folded("All errors", details)])
 
 
 def calibration_errors(rows: Splits) -> str:
-    """By how much confidence and the share of right ones differ, and what a review finds."""
+    """Return the calibration errors of each kind of confidence, and what a review finds."""
     ways = list(WAYS)
     errors = [f"error, {ways[0]}", "by chance", *(f"error, {way}" for way in ways[1:])]
-    lines: Lines = [("split", "confidence in", "how many", "mean", "right", *errors, "Brier score")]
+    lines: Lines = [("split", "confidence in", "count", "mean", "accuracy", *errors, "Brier score")]
     for split, row in rows.items():
         for kind, title in TITLES.items():
             each = row["result"][kind]
@@ -312,42 +315,45 @@ def calibration_errors(rows: Splits) -> str:
 
 def _review(split: str, found: Mapping[str, float]) -> str:
     return (
-        f"- {split}: `--review {found['limit']:g}` lists {found['listed']:.0%} of the sentences and among them "
-        f"{found['wrong_found']:.0%} of those with a fault; {found['listed_wrong']:.0%} of those listed have one."
+        f"- {split}: `--review {found['limit']:g}` lists {found['listed']:.0%} of the sentences. They include "
+        f"{found['wrong_found']:.0%} of the sentences with an error; {found['listed_wrong']:.0%} of the listed "
+        "sentences have one."
     )
 
 
 def size(row: Row | None, rows: Splits, before: Splits) -> str:
-    """Bytes by file, and what rounding to eight bits costs on dev; `before` are the rows of the weights as trained."""
+    """Return the total size; files, and the LAS that eight bits cost on dev, are folded. `before`: rows as trained."""
     if row is None:
         return NONE
     lines: Lines = [("file", "size")]
     files = {name: size for name, size in row["result"]["files"].items() if name not in (LAYOUT.card, ABOUT)}
     lines += [(f"`{name}`", _megabytes(n_bytes)) for name, n_bytes in files.items()]
-    lines.append(("all, without the card", _megabytes(sum(files.values()))))
+    lines.append(("total", _megabytes(sum(files.values()))))
     parts = [table(*lines)]
+    total = sum(files.values())
     if "dev" in rows and "dev" in before:
-        changes: Lines = [("LAS on dev", "as trained", "in eight bits", "difference")]
+        changes: Lines = [("LAS on dev from", "as trained", "in eight bits", "difference")]
         for given, result in rows["dev"]["result"].items():
             ours, theirs = result["LAS"], before["dev"]["result"][given]["LAS"]
             changes.append((given, percent(theirs), percent(ours), f"{100 * (ours - theirs):+.2f}"))
         parts.append(table(*changes))
-    return "\n\n".join(parts)
+    gist = f"The model takes {_megabytes(total)} on disk. Its weights are stored in eight bits, with a scale per row."
+    return "\n\n".join([gist, folded("Files, and the accuracy that eight bits cost", "\n\n".join(parts))])
 
 
 def figure(rows: Splits) -> str | None:
-    """The drawing of how often the parser is right, by how sure it is; None where that was not measured."""
+    """Draw the reliability diagrams; None if calibration was not measured."""
     split, row = _shown(rows)
     if row is None:
         return None
     bins = {title: row["result"][kind]["bins"] for kind, title in TITLES.items()}
     errors = {title: row["result"][kind]["error"][next(iter(WAYS))] for kind, title in TITLES.items()}
-    heading = f"How often {NAME} is right, by how sure it is: {row['config']['treebank']} {split}"
+    heading = f"Accuracy of {NAME} by confidence: {row['config']['treebank']} {split}"
     return draw_reliability(bins, errors, heading=heading)
 
 
 def _shown(rows: Splits) -> tuple[str, Row | None]:
-    """The split that stands beside others' test scores: test, and dev until that is measured."""
+    """Return the split to compare with other parsers' test scores: test, or dev if test was not measured."""
     split = "test" if "test" in rows else "dev"
     return split, rows.get(split)
 
@@ -357,7 +363,7 @@ def _our_name(split: str) -> str:
 
 
 def _figures(each: Published) -> list[str]:
-    """Tokens, Sentences, Words, UPOS, UAS and LAS, with as many digits as the page that tells them."""
+    """Return Tokens, Sentences, Words, UPOS, UAS and LAS with the decimals of their source."""
     values = (each.tokens, each.sentences, each.words, each.upos, each.uas, each.las)
     n_digits = 1 if all(value is None or round(value, 1) == value for value in values) else 2
     return [NONE if value is None else f"{value:.{n_digits}f}" for value in values]
@@ -371,12 +377,12 @@ def _megabytes(n_bytes: int) -> str:
     return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 50_000 else f"{n_bytes:,} bytes"
 
 
-def _told(lines: Sequence[Line], rows: Splits) -> str:
+def _table(lines: Sequence[Line], rows: Splits) -> str:
     return "\n\n".join([table(*lines), *_origins(rows)]) if len(lines) > 1 else NONE
 
 
 def _origins(rows: Splits) -> list[str]:
-    """When and by which command the rows were written, and of which weights."""
+    """Return command, date, commit and weights of the rows."""
     found = [
         f"`python -m benchmarks {row['benchmark']} --split {split}`, {row['when'][:10]}, commit {row['commit']}, "
         f"weights {row['config']['weights'][:8]}."
@@ -386,7 +392,7 @@ def _origins(rows: Splits) -> list[str]:
 
 
 def _weights() -> str:
-    """The checksum of the bundled parser; empty, and so without rows, where none is bundled."""
+    """Return the checksum of the bundled parser, or an empty string, which has no rows."""
     folder = bundled_models().get(NAME)
     return weights_checksum(folder) if folder else ""
 

@@ -1,4 +1,4 @@
-"""What the paper reports (Mohammadshahi and Henderson 2021), for the tables that stand beside it. All in percent."""
+"""The numbers that the paper reports (Mohammadshahi and Henderson 2021), in percent."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ TEST = {
 }
 
 
-# From the same table of the appendix, in percent: the share of SynTr's UAS errors that SynTr+RNGTr lacks, as printed.
+# From the same table of the appendix: the share of SynTr's UAS errors that SynTr+RNGTr removes, as printed.
 UAS_REDUCTIONS = {"en_ewt": 2.26, "ko_gsd": 1.62, "tr_imst": 2.37}
 
 
-# Table 1, dev of tr_imst. Where the paper starts from UDify, we start from the biaffine parser: model, T, stop, scores.
+# Table 1, dev of tr_imst: model, T, stop, UAS, LAS. The paper starts from UDify, treefine from the biaffine parser.
 GRID = (
     ("SynTr", 1, True, 75.62, 70.04),
     ("SynTr+RNGTr", 1, True, 76.37, 70.67),
@@ -27,32 +27,31 @@ GRID = (
 )
 
 
-# English UD, with the device of all its times: hours, minutes and seconds of training, and seconds of evaluation.
-# Its row is "RNGTr": the initial parser is not named.
+# English UD: training time (h:mm:ss) and seconds of evaluation on DEVICE. The initial parser of "RNGTr" is not named.
 TIMES = {"SynTr": ("1:29:43", "3.7"), "RNGTr": ("8:14:26", "13.6")}
 DEVICE = "NVIDIA V100"
 
 
-# In millions, from the table of the English Penn Treebank; that of UD has none.
+# In millions, from the table of the English Penn Treebank; the table of UD has none.
 PARAMETERS = {"SynTr": "206.2", "RNGTr": "206.3", "Biaffine": "13.5"}
 
 
-# Sec. 6, "Refinement Analysis", and the appendix on SynTr: relative error reduction at t = 1, 2 and 3, dev sets. Where
-# the paper starts from UDify, we start from the biaffine parser. Of LAS, by the size of the training set:
+# Sec. 6, "Refinement Analysis", and the appendix on SynTr: relative error reduction at t = 1, 2 and 3, dev sets. The
+# paper starts from UDify, treefine from the biaffine parser. LAS by the size of the training set:
 RESOURCES = {
     "SynTr+RNGTr": {"Low-Resource": (2.46, 0.09, 0.08), "High-Resource": (0.81, 0.80, 0.32)},
     "Biaffine+RNGTr": {"Low-Resource": (13.62, 17.74, 0.16), "High-Resource": (29.38, 0.81, 0.41)},
 }
 
 
-# Of the F-score of words in such trees, all treebanks together:
+# F-score of words in projective and non-projective trees, all treebanks together:
 PROJECTIVITY = {
     "SynTr+RNGTr": {"non-projective": (5.0, 1.63, 0.13), "projective": (0.6, 0.61, 0.13)},
     "Biaffine+RNGTr": {"non-projective": (22.43, 3.92, 0.77), "projective": (29.6, 1.13, 0.0)},
 }
 
 
-# Of the F-score of dependency types, those with the largest total, all treebanks together:
+# F-score of the dependency types with the largest total, all treebanks together:
 LABELS = {
     "SynTr+RNGTr": {
         "clf": (17.60, 0.00, 0.00),

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md: scores beside the paper's, paired tests, means of weights, and all tests made."""
+"""Generate docs/results.md: scores compared with the paper, significance, averaged weights, and uses of test sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 from benchmarks.accuracy.model_rows import Group, grouped
 from benchmarks.accuracy.significance import comparisons
-from benchmarks.markdown import NONE, Lines, clock, listed, percent, table
+from benchmarks.markdown import NONE, Lines, clock, folded, listed, percent, table
 from benchmarks.pages import paper
 from benchmarks.rows import Row, read_rows
 from treefine.evaluation.scores import relative_error_reduction
@@ -20,9 +20,9 @@ TREEBANKS = tuple(paper.TEST)
 
 
 def accuracy(treebank: str, groups: Sequence[Group]) -> str:
-    """All plain models of a treebank beside the paper's."""
+    """Return all unchanged models of a treebank, with the paper's scores."""
     head = ("model", "encoder", "seeds", "dev UAS", "dev LAS", "test UAS", "test LAS")
-    lines: Lines = [(*head, "paper: UAS", "LAS", "recipe")]
+    lines: Lines = [(*head, "paper UAS", "paper LAS", "recipe")]
     ours = [group for group in groups if group.config["treebank"] == treebank and group.is_plain]
     reported = paper.TEST[treebank]
     for group in ours:
@@ -36,9 +36,9 @@ def accuracy(treebank: str, groups: Sequence[Group]) -> str:
 
 
 def grid(groups: Sequence[Group]) -> str:
-    """The paper's Table 1, on the dev set of tr_imst."""
+    """Return the paper's Table 1, on the dev set of tr_imst."""
     head = ("model", "encoder", "updates", "seeds", "dev UAS", "dev LAS")
-    lines: Lines = [(*head, "paper: starts from", "UAS", "LAS", "recipe")]
+    lines: Lines = [(*head, "paper's initial parser", "paper UAS", "paper LAS", "recipe")]
     shown = []
     for kind, steps, stop, uas, las in paper.GRID:
         found = [group for group in groups if _is_of_grid(group, kind, steps, stop)]
@@ -53,7 +53,7 @@ def grid(groups: Sequence[Group]) -> str:
 
 
 def _updates(group: Group) -> str:
-    """How many updates a training makes for each batch; a step that all its sentences have stopped before has none."""
+    """Return the number of updates per batch; a step is skipped if all sentences have stopped."""
     config = group.config
     may_stop = config["T"] > 1 and config["stop"]
     return f"{'up to ' if may_stop else ''}{config['T'] * config['epochs']}"
@@ -61,16 +61,16 @@ def _updates(group: Group) -> str:
 
 def _is_of_grid(group: Group, kind: str, steps: int, stop: bool) -> bool:
     wanted = {"treebank": "tr_imst", "kind": kind, "T": steps, "stop": stop, "tags": "given"}
-    is_changed_alone_in_it = group.changes.keys() <= {"refine.max_steps", "refine.stop"}
-    return bool(group.dev) and wanted.items() <= group.config.items() and is_changed_alone_in_it
+    has_only_these_changes = group.changes.keys() <= {"refine.max_steps", "refine.stop"}
+    return bool(group.dev) and wanted.items() <= group.config.items() and has_only_these_changes
 
 
 def steps(groups: Sequence[Group]) -> str:
-    """LAS after each step, how many sentences it changed, and the errors removed."""
+    """Return LAS after each step, the share of sentences it changed, and the share of errors removed."""
     shown = [group for group in groups if group.is_plain and group.config["T"] > 1 and group.dev]
     n_steps = max([group.config["T"] for group in shown], default=1)
     head = ("treebank", "model", "encoder", "G⁰", *(f"t = {t}" for t in range(1, n_steps + 1)))
-    lines: Lines = [(*head, "errors removed: dev", "test")]
+    lines: Lines = [(*head, "errors removed, dev", "errors removed, test")]
     for group in shown:
         las, changed = group.means("LAS_by_step"), group.means("changed_by_step")
         cells = [f"{percent(score)} ({share or 0:.0%})" for score, share in zip(las[1:], changed, strict=True)]
@@ -81,7 +81,7 @@ def steps(groups: Sequence[Group]) -> str:
 
 
 def tags(groups: Sequence[Group]) -> str:
-    """The models that were measured with every source of tags, by that source."""
+    """Return the models that were measured with every source of tags."""
     lines: Lines = [("treebank", "model", "encoder", "tags", "seeds", "dev UAS", "dev LAS", "recipe")]
     sources: dict[tuple[str, ...], dict[str, Group]] = {}
     for group in groups:
@@ -99,7 +99,7 @@ def tags(groups: Sequence[Group]) -> str:
 
 
 def tags_lost(groups: Sequence[Group]) -> list[str]:
-    """What a model without tags loses on dev, in the mean of the seeds measured both ways."""
+    """Return sentences on the LAS lost without tags on dev: the mean over the seeds measured both ways."""
     losses: dict[tuple[str, str], list[str]] = {}
     plain = {group.config["recipe"]: group for group in groups if group.is_plain}
     for group in groups:
@@ -121,9 +121,9 @@ def _model(group: Group) -> tuple[str, str]:
 
 
 def costs(groups: Sequence[Group]) -> str:
-    """Parameters, training time and parsing time, as in the paper's appendix."""
+    """Return parameters, training time and parsing time, as in the paper's appendix."""
     lines: Lines = [
-        ("treebank", "model", "encoder", "parameters", "training", "before it", "parsing dev", "words a second")
+        ("treebank", "model", "encoder", "parameters", "training", "other training", "parsing dev", "words/s")
     ]
     shown = [group for group in groups if group.is_plain and group.dev]
     devices = set()
@@ -146,13 +146,13 @@ def costs(groups: Sequence[Group]) -> str:
     for kind, (training, evaluation) in paper.TIMES.items():
         lines.append(("en_ewt", f"the paper's {kind}", "BERT", NONE, training, NONE, f"{evaluation} s", NONE))
     sizes = listed([f"{kind} {size}M" for kind, size in paper.PARAMETERS.items()])
-    where = [f"Ours on {', '.join(sorted(devices))}; the paper's on {paper.DEVICE}."] if shown else []
-    where += ["", f"The paper gives parameters for its English Penn Treebank models alone: {sizes}."]
+    where = [f"treefine ran on {', '.join(sorted(devices))}, the paper's models on {paper.DEVICE}."] if shown else []
+    where += ["", f"The paper reports parameters only for its models of the English Penn Treebank: {sizes}."]
     return "\n".join([table(*lines), *footnote(shown), "", *where])
 
 
 def title(group: Group) -> str:
-    """What the paper calls such a model, and how it differs from it."""
+    """Return the paper's name of a model, and how the model differs."""
     config = group.config
     initial, extras = config["initial"], []
     if initial["folds"]:
@@ -170,20 +170,22 @@ def _title(kind: str, steps: int, stop: bool) -> str:
 
 
 def encoder(group: Group) -> str:
-    """The name of its encoder, for a table with a footnote."""
+    """Return the name of the encoder, for a table with a footnote."""
     return short(group.config["encoder"])
 
 
 def short(name: str) -> str:
-    """The name of an encoder; a star stands for the recipe whose model it goes on from."""
+    """Return the name of an encoder, with a star if the model is fine-tuned from another recipe's."""
     pretrained, _, start = name.partition(", ")
     return f"{pretrained}*" if start else pretrained
 
 
 def footnote(groups: Sequence[Group]) -> list[str]:
-    """What the stars in a table stand for."""
+    """Return the footnote that explains the stars in a table."""
     starts = {group.config["encoder"].partition(", ")[2] for group in groups} - {""}
-    return ["", f"\\* goes on from the model of {', '.join(f'`{each}`' for each in sorted(starts))}."] if starts else []
+    return (
+        ["", f"\\* fine-tuned from the model of {', '.join(f'`{each}`' for each in sorted(starts))}."] if starts else []
+    )
 
 
 def _kinds(treebank: str) -> tuple[str, ...]:
@@ -192,13 +194,13 @@ def _kinds(treebank: str) -> tuple[str, ...]:
 
 
 def _seeds(group: Group) -> str:
-    """The seeds measured, the chosen one in bold."""
+    """Return the measured seeds, the chosen one in bold."""
     seeds = sorted({*group.dev, group.chosen})
     return " ".join(f"**{seed}**" if seed == group.chosen else str(seed) for seed in seeds)
 
 
 def _dev(group: Group) -> tuple[str, ...]:
-    """UAS and LAS, mean and spread."""
+    """Return the mean and standard deviation of UAS and LAS on dev."""
     if not group.dev:
         return NONE, NONE
     cells = []
@@ -217,7 +219,7 @@ def _test(group: Group) -> tuple[str, str]:
 
 
 def _removed(group: Group, split: str) -> str:
-    """The share of the initial parser's errors in LAS that refinement removed."""
+    """Return the share of the initial parser's LAS errors that refinement removed."""
     if split == "dev":
         by_step = group.means("LAS_by_step") if group.dev else [None]
     else:
@@ -233,8 +235,8 @@ def _recipe(group: Group) -> str:
 
 
 def _command(groups: Sequence[Group]) -> list[str]:
-    """What makes a line of the table anew."""
-    return ["", f"`{COMMAND}` trains a row: with its recipe, and the seed in bold."] if groups else []
+    """Return the command that trains a row of the table."""
+    return ["", f"To train a row, run `{COMMAND}` with its recipe and the seed in bold."] if groups else []
 
 
 def _groups() -> list[Group]:
@@ -251,8 +253,8 @@ RESULTS: dict[str, Callable[[], str]] = {
 
 
 def significance(groups: Sequence[Group], rows: Sequence[Row]) -> str:
-    """The paired tests of single models."""
-    lines: Lines = [("treebank", "encoder", "first", "second", "LAS", "p", "UAS", "p")]
+    """Return which models are the best, and all paired tests, folded."""
+    lines: Lines = [("treebank", "encoder", "first", "second", "LAS difference", "p", "UAS difference", "p")]
     best: list[str] = []
     shown: list[Group] = []
     for each in comparisons(groups, rows):
@@ -267,14 +269,19 @@ def significance(groups: Sequence[Group], rows: Sequence[Row]) -> str:
         alike = "; ".join(title(group) for name, group in each.systems.items() if name in each.las["best"])
         best.append(f"- {', '.join(place)}: {alike}.")
     if best:
-        best = ["", "By LAS the best, or not told from it:", "", *best]
-    return "\n".join([table(*lines), *footnote(shown), *best]) if len(lines) > 1 else NONE
+        best = ["The best models by LAS, and those that do not differ significantly from the best:", "", *best, ""]
+    details = folded("All paired tests", table(*lines))
+    return "\n".join([*best, details, *footnote(shown)]) if len(lines) > 1 else NONE
 
 
 def means(groups: Sequence[Group], rows: Sequence[Row]) -> str:
-    """The means of weights beside the trainings they were made of, and SynTr."""
-    differences = ("dev: less the seeds' mean", "test: less the tested seed, p", "test: less SynTr, p")
-    lines: Lines = [("treebank", "model", "encoder", "seeds", "dev LAS", "test LAS", *differences)]
+    """Return the models with averaged weights, compared with their members and with SynTr."""
+    compared = (
+        "dev: compared with single seeds",
+        "test: compared with the tested seed, p",
+        "test: compared with SynTr, p",
+    )
+    lines: Lines = [("treebank", "model", "encoder", "seeds", "dev LAS", "test LAS", *compared)]
     shown = [group for group in groups if group.is_mean and group.dev and group.tested]
     for group in shown:
         config = group.config
@@ -290,13 +297,13 @@ def means(groups: Sequence[Group], rows: Sequence[Row]) -> str:
 
 
 def _single(groups: Sequence[Group], mean: Group, kind: str) -> Group | None:
-    """The single model of this kind, with the treebank and the encoder of the mean."""
+    """Return the single model of this kind, with the treebank and encoder of the averaged one."""
     wanted = {"treebank": mean.config["treebank"], "encoder": mean.config["encoder"], "kind": kind}
     return next((group for group in groups if group.is_plain and wanted.items() <= group.config.items()), None)
 
 
 def _paired(groups: Sequence[Group], rows: Sequence[Row], first: Group | None, second: Group) -> str:
-    """The second's test LAS less the first's, and how probable that is by chance."""
+    """Return the difference of the second's test LAS to the first's, and its p-values."""
     names = {first.name if first else None, second.name}
     for each in comparisons(groups, rows, means=True):
         for found in each.las["differences"] if each.las else ():
@@ -308,7 +315,7 @@ def _paired(groups: Sequence[Group], rows: Sequence[Row], first: Group | None, s
 
 
 def _mean_of(group: Group) -> str:
-    """The seeds whose weights were averaged: 1 to the number of members."""
+    """Return the seeds whose weights were averaged: 1 to the number of members."""
     members = int(group.changes["training.weight_averaging"])
     return f"mean of {', '.join(str(seed) for seed in range(1, members + 1))}"
 
@@ -318,7 +325,7 @@ def _difference(each: dict[str, float]) -> tuple[str, str]:
 
 
 def tests(rows: Sequence[Row]) -> str:
-    """Every measurement of a test set, in the order they were made, and the seeds that were scored as G⁰ alone."""
+    """Return every measurement on a test set in order, and the seeds that were scored only as G⁰."""
     lines: Lines = [("when", "treebank", "recipe", "changes", "seed", "UAS", "LAS", "commit")]
     for row in rows:
         config, result = row["config"], row["result"]
@@ -331,14 +338,14 @@ def tests(rows: Sequence[Row]) -> str:
             when = row["when"][:16].replace("T", " ")
             lines.append((when, config["treebank"], config["recipe"], changes, seed, *scores, row["commit"]))
     if len(lines) == 1:
-        return "No test set has been touched."
-    others = _scored_as_initial(grouped(rows))
-    note = ["", f"Scored as G⁰ alone, not as models of their own: {listed(others)}."] if others else []
+        return "No test set was used."
+    initial = _scored_as_initial(grouped(rows))
+    note = ["", f"Scored only as initial parsers (G⁰): {listed(initial)}."] if initial else []
     return "\n".join([table(*lines), *note])
 
 
 def _scored_as_initial(groups: Sequence[Group]) -> list[str]:
-    """The initial parsers whose test score is known from the rows of what refines them alone."""
+    """Return the initial parsers whose test score is known only from the rows of models that refine them."""
     found = []
     for group in groups:
         kind, treebank = group.config["kind"].removesuffix("+RNGTr"), group.config["treebank"]

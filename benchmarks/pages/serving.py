@@ -1,4 +1,4 @@
-"""The tables of docs/serving.md on load, outages and fuzzing, and the picture of the web page."""
+"""Generate the tables of docs/serving.md on load, outages and fuzzing, and the screenshot of the web page."""
 
 from __future__ import annotations
 
@@ -18,63 +18,57 @@ from treefine import TreefineError
 
 LOAD, OUTAGES, FUZZ = (f"python -m benchmarks {name}" for name in ("load", "outages", "fuzz"))
 OF_OFFLINE = 0.85  # the share of the offline parser's speed that a server should reach
+GAP = "\n\n"
+NAMES = {  # of kinds of requests and outages, as a page shows them
+    "bad neighbours": "misbehaving clients",
+    "made from its description": "generated from the API description",
+    "in order as far as the model": "valid up to the model",
+}
 GROWN_MIB = 5.0  # memory that grows by no more than this is noise
 
 
 def loads(path: Path = ROWS) -> str:
-    """Speed, latency and memory under each kind of load."""
+    """Return throughput and latency under each kind of load; the details are folded."""
     row = newest("load", "cpu", path=path)
     if row is None:
         return missing("a server under load", LOAD)
-    head = (
-        "a request has",
-        "sentences/s",
-        "words/s",
-        "of offline",
-        "p50",
-        "p95",
-        "p99",
-        "a round",
-        "memory, first → last",
-    )
-    lines: Lines = [head]
+    lines: Lines = [("a request has", "sentences/s", "of `treefine parse`", "median latency", "99th percentile")]
+    details: Lines = [("a request has", "words/s", "95th percentile", "sentences per batch", "memory, first → last")]
     for name, each in row["result"].items():
         latency, memory = each["latency_milliseconds"], each["memory"]
-        lines.append(
-            (
-                name,
-                f"{each['sentences_per_second']:,.0f}",
-                f"{each['words_per_second']:,}",
-                f"{100 * each['of_offline']:.0f} %",
-                *(f"{latency[share]:,.0f} ms" for share in ("p50", "p95", "p99")),
-                _round(each),
-                f"{memory['first_mib']:,.0f} → {memory['last_mib']:,.0f} MiB",
-            )
-        )
+        speeds = (f"{each['sentences_per_second']:,.0f}", f"{100 * each['of_offline']:.0f} %")
+        lines.append((name, *speeds, *(f"{latency[share]:,.0f} ms" for share in ("p50", "p99"))))
+        grown = f"{memory['first_mib']:,.0f} → {memory['last_mib']:,.0f} MiB"
+        details.append((name, f"{each['words_per_second']:,}", f"{latency['p95']:,.0f} ms", _round(each), grown))
     config = row["config"]
     shares = [each["processor_share"]["clients"] for each in row["result"].values()]
     also = (
-        f"{config['clients']} clients, at least {config['seconds']:.0f} s of each kind, on {config['sentences']:,} "
-        f"sentences of {config['file']}; model {config['model']}, {config['settings']['precision']}, "
-        f"T = {config['settings']['T']}. The clients themselves took {100 * min(shares):.0f} to "
-        f"{100 * max(shares):.0f} % of one core. A round: how many sentences were parsed together, on average."
+        f"{config['clients']} clients, at least {config['seconds']:.0f} s per kind of request, on "
+        f"{config['sentences']:,} sentences of {config['file']}; model {config['model']}, "
+        f"{config['settings']['precision']}, T = {config['settings']['T']}. The clients took {100 * min(shares):.0f} "
+        f"to {100 * max(shares):.0f} % of one core. The number of sentences per batch is an average."
     )
-    return f"{table(*lines)}\n\n{also}\n\n{origin(row, LOAD)}"
+    return f"{table(*lines)}\n\n{folded('Details', f'{table(*details)}{GAP}{also}{GAP}{origin(row, LOAD)}')}"
 
 
 def outages(path: Path = ROWS) -> str:
-    """What clients saw of a server that was overloaded, killed or told to end."""
+    """Return what clients saw of a server that was overloaded, killed or stopped."""
     row = newest("outages", "cpu", path=path)
     if row is None:
         return missing("overload, kill and SIGTERM", OUTAGES)
-    lines: Lines = [("", "requests", "answered", "had to ask again", "other answers", "p50", "p99", "longest")]
+    lines: Lines = [("situation", "requests", "lost or wrong", "retried", "longest wait")]
+    details: Lines = [("situation", "answers by status", "reasons for retries", "median latency", "99th percentile")]
     for name, each in row["result"].items():
-        latency = each["latency_milliseconds"]
+        title, latency = NAMES.get(name, name), each["latency_milliseconds"]
+        lost = each["unanswered"] + each["other_trees"] + not_ok(each, refusals=False)
+        retried = f"{sum(each['refusals'].values()):,}"
+        lines.append((title, f"{each['requests']:,}", lost, retried, f"{latency['longest']:,.0f} ms"))
         again = ", ".join(f"{count:,} × {reason}" for reason, count in each["refusals"].items()) or "none"
         answered = ", ".join(f"{count:,} × {status}" for status, count in each["answers_by_status"].items())
-        times = (f"{latency[share]:,.0f} ms" for share in ("p50", "p99", "longest"))
-        lines.append((name, f"{each['requests']:,}", answered, again, each["other_trees"], *times))
-    return f"{table(*lines)}\n\n{_of_outages(row)}\n\n{origin(row, OUTAGES)}"
+        details.append((title, answered, again, *(f"{latency[share]:,.0f} ms" for share in ("p50", "p99"))))
+    return (
+        f"{table(*lines)}\n\n{folded('Details', GAP.join([table(*details), _of_outages(row), origin(row, OUTAGES)]))}"
+    )
 
 
 def _of_outages(row: Row) -> str:
@@ -85,16 +79,16 @@ def _of_outages(row: Row) -> str:
     speeds = [f"{overload[f'sentences_per_second{when}']:,.0f}" for when in ("", "_before", "_after")]
     memory = [f"{overload[f'memory_mib_{when}']:,.0f}" for when in ("before", "after")]
     return (
-        f"{overload['clients']} clients in the overload, {config['clients']} else. The overloaded server parsed "
-        f"{speeds[0]} sentences/s; before {speeds[1]} and after {speeds[2]} with {config['clients']} clients, when it "
-        f"held {memory[0]} and {memory[1]} MiB. Bad neighbours sent {bad:,} requests. The server was killed "
-        f"{killed['stops']} times and told to end {term['stops']} times, and answered again {min(starts):.1f} to "
-        f"{max(starts):.1f} s after it was started. Latencies are those of the request that was answered."
+        f"{overload['clients']} clients in the overload, {config['clients']} otherwise. The overloaded server parsed "
+        f"{speeds[0]} sentences/s; with {config['clients']} clients it parsed {speeds[1]} before and {speeds[2]} after "
+        f"the overload, and used {memory[0]} and {memory[1]} MiB. Misbehaving clients sent {bad:,} requests. The "
+        f"server was killed {killed['stops']} times and stopped by SIGTERM {term['stops']} times. It answered again "
+        f"{min(starts):.1f} to {max(starts):.1f} s after each restart. A latency is that of the answered request."
     )
 
 
 def fuzzed(path: Path = ROWS) -> str:
-    """What a server answered to odd requests."""
+    """Return the answers of a server to odd requests."""
     row = newest("fuzz", "cpu", path=path)
     if row is None:
         return missing("fuzzing", FUZZ)
@@ -102,19 +96,20 @@ def fuzzed(path: Path = ROWS) -> str:
     for name, each in row["result"].items():
         if isinstance(each, dict):
             for route, statuses in sorted(each["answers_by_status"].items()):
-                told = ", ".join(f"{count:,} × {status}" for status, count in statuses.items())
-                lines.append((name, f"`{route}`", f"{sum(statuses.values()):,}", told))
+                answers = ", ".join(f"{count:,} × {status}" for status, count in statuses.items())
+                lines.append((NAMES.get(name, name), f"`{route}`", f"{sum(statuses.values()):,}", answers))
     found = [each for each in row["result"].values() if isinstance(each, dict)]
     totals = [sum(each[name] for each in found) for name in ("requests", "errors_of_the_server", "faults")]
-    also = (
-        f"{totals[0]:,} requests; {totals[1]} were answered by a 500, and {totals[2]} answers are not as described. "
-        f"Schemathesis {row['config']['packages']['schemathesis']}."
+    gist = (
+        f"Of {totals[0]:,} requests, {totals[1]} were answered with a 500, and {totals[2]} answers differ from the API "
+        "description."
     )
-    return f"{table(*lines)}\n\n{also}\n\n{origin(row, FUZZ)}"
+    tool = f"Schemathesis {row['config']['packages']['schemathesis']}."
+    return f"{gist}\n\n{folded('Answers by route', GAP.join([table(*lines), f'{tool} {origin(row, FUZZ)}']))}"
 
 
 def not_ok(each: Mapping[str, Any], *, refusals: bool = True) -> int:
-    """Answers that are not a 200, and with it connections that failed."""
+    """Count the answers that are not a 200, and the failed connections if `refusals` is set."""
     counted: dict[str, int] = {**each["answers_by_status"]}
     counted.pop("200", None)
     return sum(counted.values()) + (sum(each["refusals"].values()) if refusals else 0)
@@ -137,19 +132,19 @@ SHOWN = {"text": "The dog that I had really loved bones.", "t": 2}  # the step t
 
 @command(option("--output", type=Path, default=ROOT / "docs" / "page.png", help="default: %(default)s"))
 def measure_page(options: argparse.Namespace) -> None:
-    """Make the picture of the web page in the docs, in a headless browser over a server with the bundled model.
+    """Take the screenshot of the web page for the docs, in a headless browser with the bundled model.
 
     python -m benchmarks page
     """
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        raise TreefineError("There is no Chromium.", hint="Install Debian's chromium.")
+        raise TreefineError("Chromium was not found.", hint="Install it: apt-get install chromium")
     with ServeProcess([]) as server:
         take_picture(f"http://{HOST}:{server.port}/#{urlencode(SHOWN)}", browser, options.output)
 
 
 def take_picture(address: str, browser: str, path: Path) -> None:
-    """Write what a browser shows at this address."""
+    """Write a screenshot of the page at this address."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:

@@ -107,8 +107,8 @@ def faster(path: Path = ROWS) -> str:
     las = {each["stop_above"]: 100 * each["LAS"] for each in next(iter(stops["result"].values()))}
 
     def times(name: str) -> float:
-        speeds = (cpu["result"][f"{each}: {WORDS}"]["sentences_per_second"] for each in (name, "treefine"))
-        return next(speeds) / next(speeds)
+        ours, default = (cpu["result"][f"{each}: {WORDS}"] for each in (name, "treefine"))
+        return float(ours["sentences_per_second"] / default["sentences_per_second"])
 
     on_gpu = gpu["result"]["to convergence"]["sentences_per_second"]
     on_cpu = cpu["result"][f"treefine: {FILE}"]["sentences_per_second"]

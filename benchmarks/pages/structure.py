@@ -1,4 +1,4 @@
-"""How large the codebase is, and how many files a reader opens to follow one sentence."""
+"""Measure the size of the codebase, and how many files run to parse one sentence."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from benchmarks.rows import ROOT, read_rows, save_row
 
 BEFORE = "25f3bf0"  # the commit that issue 17 measured
 TEXT = "The dog barks."
-# Each part ends with a call of `measured`, which counts the files of the package whose functions run in it.
+# Each part ends with a call of `measured`, which counts the files whose functions run.
 _PARSE = "measured(lambda: CliRunner().invoke(app, ['parse', TEXT]))"
 _CALL = "nlp = treefine.load('en', device='cpu'); nlp(TEXT); measured(lambda: nlp(TEXT))"
 _POST = """
 app = create_app({'en': treefine.load('en', device='cpu')})
-threading.setprofile(note)  # for the thread that parses, which starts with the client
+threading.setprofile(note)  # for the thread that parses, which the client starts
 with TestClient(app, base_url='http://localhost') as client:
     client.post('/v1/parse', json={'text': TEXT}).raise_for_status()
     found.clear()
@@ -46,7 +46,7 @@ TEXT, PACKAGE, found = {text!r}, str(Path(treefine.__file__).parent), set()
 def note(frame, event, _):
     code = frame.f_code
     if code.co_filename.startswith(PACKAGE) and not code.co_name.startswith('<'):
-        if '__qualname__' not in frame.f_locals:  # the body of a class, which runs when it is imported
+        if '__qualname__' not in frame.f_locals:  # the body of a class runs on import
             found.add(code.co_filename)
 def measured(work):
     threading.setprofile(note)
@@ -77,12 +77,12 @@ _NO_CODE = {
 }
 
 
-@command(option("--checkout", type=Path, default=ROOT, help="what to measure (default: this checkout)"), ROWS_FILE)
+@command(option("--checkout", type=Path, default=ROOT, help="checkout to measure (default: this one)"), ROWS_FILE)
 def measure_structure(options: argparse.Namespace) -> None:
-    """Measure the size of package and tests, names that are defined twice, and the files on the way of a sentence.
+    """Measure the size of package and tests, names defined twice, and the files that run to parse a sentence.
 
     python -m benchmarks structure
-    python -m benchmarks structure --checkout ../base    another checkout, such as the commit before a redesign
+    python -m benchmarks structure --checkout ../base    # another checkout
     """
     checkout = options.checkout.resolve()
     commit = subprocess.run(
@@ -185,12 +185,12 @@ AIMS = {
 
 
 def structure_table() -> str:
-    """Return the measures before and after the redesign, beside their aims."""
+    """Return the measures before and after the redesign, with the targets."""
     rows = {row["config"]["of"]: row["result"] for row in read_rows("structure")}
     before, after = rows[BEFORE], list(rows.values())[-1]
-    before["lines of the algorithm"] = None  # it was not separable from its fast paths
+    before["lines of the algorithm"] = None  # not separable from its fast paths
     lines = [(title, _shown(before[key]), _shown(after[key]), aim) for key, (title, aim) in AIMS.items()]
-    return table(("measure", "before", "now", "aim"), *lines)
+    return table(("measure", "before", "now", "target"), *lines)
 
 
 def _shown(number: int | None) -> str:

@@ -1,4 +1,4 @@
-"""What the results come to: the table at the top of docs/results.md with its sentences, and the one in README."""
+"""Generate the first tables of docs/results.md: scores before and after refinement, and compared with the paper."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.pages.results import footnote, short, tags_lost, title
 from benchmarks.rows import Row, read_rows
 
 COLUMNS = ("SynTr", "SynTr+RNGTr", "Empty+RNGTr")  # the kinds of models shown
-FLOORS = {  # test LAS that was asked for, by treebank and encoder
+FLOORS = {  # targets for test LAS, by treebank and encoder
     ("en_ewt", "gte-small"): 91.0,
     ("en_ewt", "mpnet"): 92.2,
     ("ko_gsd", "e5-small"): 87.9,
@@ -24,9 +24,9 @@ Found = dict[tuple[str, str], Models]  # by treebank and encoder
 
 
 def summary(groups: Sequence[Group], rows: Sequence[Row]) -> str:
-    """Test LAS by treebank and encoder beside the paper's best, and what can be said of it."""
+    """Return test LAS by treebank and encoder, compared with the paper's best, and the findings."""
     found = _models(groups)
-    lines: Lines = [("treebank", "encoder", "parameters", *COLUMNS, "the paper's best", "difference")]
+    lines: Lines = [("treebank", "encoder", "parameters", *COLUMNS, "paper's best", "difference")]
     for (treebank, encoder), models in found.items():
         best = _best(models)
         scores = [_test_las(models.get(kind)) for kind in COLUMNS]
@@ -40,7 +40,7 @@ def summary(groups: Sequence[Group], rows: Sequence[Row]) -> str:
         lines.append((*ours, *cells, f"{paper_best:.2f}", NONE if difference is None else f"{difference:+.2f}"))
     shown = [group for models in found.values() for group in models.values()]
     sentences = [
-        *_beside_paper(found),
+        *_compared_with_paper(found),
         *_dev_gains(groups),
         *_test_gains(groups, rows),
         *_own_gains(groups),
@@ -50,8 +50,8 @@ def summary(groups: Sequence[Group], rows: Sequence[Row]) -> str:
 
 
 def before_and_after(groups: Sequence[Group]) -> str:
-    """LAS before and after refinement, ours beside the paper's."""
-    lines: Lines = [("treebank", "encoder", "initial parser", "dev LAS", "test LAS", "the paper's test LAS")]
+    """Return LAS before and after refinement, compared with the paper."""
+    lines: Lines = [("treebank", "encoder", "initial parser", "dev LAS", "test LAS", "paper's test LAS")]
     shown = [group for group in groups if group.is_plain and group.is_refined and group.dev and group.tested]
     for group in shown:
         config = group.config
@@ -66,8 +66,8 @@ def before_and_after(groups: Sequence[Group]) -> str:
 
 
 def floors(groups: Sequence[Group]) -> str:
-    """Which of the models reach the test LAS that was asked for, at two digits."""
-    lines: Lines = [("treebank", "encoder", "floor", "reached by", "not reached by")]
+    """Return which models reach the target for test LAS, at two digits."""
+    lines: Lines = [("treebank", "encoder", "target", "reached by", "missed by")]
     for (treebank, encoder), models in _models(groups).items():
         floor = FLOORS.get((treebank, _pretrained(encoder)))
         scores = {kind: _test_las(models.get(kind)) for kind in COLUMNS}
@@ -82,7 +82,7 @@ def floors(groups: Sequence[Group]) -> str:
 
 
 def _models(groups: Sequence[Group]) -> Found:
-    """The plain models of the columns, by treebank and encoder."""
+    """Return the unchanged models of the columns, by treebank and encoder."""
     found: Found = {}
     for group in groups:
         treebank, kind = group.config["treebank"], group.config["kind"]
@@ -92,17 +92,17 @@ def _models(groups: Sequence[Group]) -> Found:
 
 
 def _best(models: Models) -> Group:
-    """The one with the best mean dev LAS, so that test chooses nothing."""
+    """Return the model with the best mean dev LAS; test is not used to choose."""
     return max(models.values(), key=lambda group: group.mean("LAS") or 0)
 
 
 def _against_paper(treebank: str, group: Group) -> tuple[float, float | None]:
-    """The paper's best test LAS, and how far above it the group's is."""
+    """Return the paper's best test LAS, and the difference of the group's."""
     best, ours = max(las for _, las in paper.TEST[treebank].values()), _test_las(group)
     return best, None if ours is None else round(ours, 2) - best
 
 
-def _beside_paper(found: Found) -> Iterable[str]:
+def _compared_with_paper(found: Found) -> Iterable[str]:
     for word, sign in (("Above", 1), ("Below", -1)):
         places = []
         for (treebank, encoder), models in found.items():
@@ -110,11 +110,11 @@ def _beside_paper(found: Found) -> Iterable[str]:
             if difference is not None and sign * difference > 0:
                 places.append(f"{treebank} with {_pretrained(encoder)} ({difference:+.2f})")
         if places:
-            yield f"{word} the paper's best on test: {listed(places)}."
+            yield f"{word} the paper's best test LAS: {listed(places)}."
 
 
-def _beside_syntr(groups: Sequence[Group]) -> list[tuple[Group, Group]]:
-    """SynTr and a model that refines, where both have the same seeds, three or more."""
+def _with_syntr(groups: Sequence[Group]) -> list[tuple[Group, Group]]:
+    """Return pairs of SynTr and a refining model that have the same seeds, at least three."""
     pairs = []
     for group in groups:
         wanted = {"kind": "SynTr", "treebank": group.config["treebank"], "encoder": group.config["encoder"]}
@@ -126,10 +126,10 @@ def _beside_syntr(groups: Sequence[Group]) -> list[tuple[Group, Group]]:
 
 
 def _dev_gains(groups: Sequence[Group]) -> Iterable[str]:
-    """RNGTr against SynTr, and how much longer it was trained."""
+    """Compare RNGTr with SynTr on dev; say how many more updates it had."""
     gains = []
     updates: dict[int, float] = {}  # those of RNGTr for each of SynTr, at most, by T
-    for base, group in _beside_syntr(groups):
+    for base, group in _with_syntr(groups):
         gains.append(100 * ((group.mean("LAS") or 0) - (base.mean("LAS") or 0)))
         steps, epochs = group.config["T"], group.config["epochs"]
         updates[steps] = max(updates.get(steps, 0), steps * epochs / base.config["epochs"])
@@ -137,13 +137,13 @@ def _dev_gains(groups: Sequence[Group]) -> Iterable[str]:
         above = f"{sum(gain > 0 for gain in gains)} of {len(gains)}"
         times = listed([f"{ratio:g} (T={steps})" for steps, ratio in sorted(updates.items())])
         yield (
-            f"RNGTr models are above SynTr on dev, in the mean of the same seeds, in {above} cases ({_range(gains)}). "
-            f"They also had up to {times} times its updates, so refinement need not be all of the reason."
+            f"On dev, models with refinement are better than SynTr in {above} cases ({_range(gains)} LAS, mean of the "
+            f"same seeds). They also had up to {times} times as many updates, which may explain part of the gain."
         )
 
 
 def _test_gains(groups: Sequence[Group], rows: Sequence[Row]) -> Iterable[str]:
-    """The tested models against the tested SynTr."""
+    """Compare the tested models with the tested SynTr."""
     gains, significant = [], []
     for each in comparisons(groups, rows):
         for difference in each.las["differences"] if each.las else ():
@@ -156,32 +156,32 @@ def _test_gains(groups: Sequence[Group], rows: Sequence[Row]) -> Iterable[str]:
     if gains:
         above = f"{sum(gain > 0 for gain in gains)} of {len(gains)}"
         yield (
-            f"On test, with one seed of each, they are above SynTr in {above} cases. Significant are, at α = {ALPHA} "
-            f"for each pair and not corrected for the number of comparisons: {'; '.join(significant) or 'none'}."
+            f"On test, with one seed each, they are better than SynTr in {above} cases. Significant differences, at "
+            f"α = {ALPHA} per pair without correction for multiple comparisons: {'; '.join(significant) or 'none'}."
         )
 
 
 def _own_gains(groups: Sequence[Group]) -> Iterable[str]:
-    """The tested models against the very parses that they began with, and against their own first step."""
-    told, gains, later = [], [], []
+    """Compare the tested models with their initial parses and with their first step."""
+    named, gains, later = [], [], []
     for group in groups:
         by_step: list[Any] = group.tested["result"]["LAS_by_step"] if group.is_plain and group.tested else [None]
         if by_step[0] is not None:
             gains.append(100 * (by_step[-1] - by_step[0]))
             later.append(by_step[-1] - by_step[1])
-            told.append(f"{group.config['kind']} {gains[-1]:+.2f} ({group.config['treebank']})")
+            named.append(f"{group.config['kind']} {gains[-1]:+.2f} ({group.config['treebank']})")
     if gains:
         below, falls = (sum(each < 0 for each in differences) for differences in (gains, later))
         yield (
-            f"Against the parses it started from, on test: {listed(told)}; {below} of {len(gains)} are below them. "
-            f"After the first step, test LAS falls in {falls} of the {len(later)}."
+            f"On test, compared with the initial parses: {listed(named)}; {below} of {len(gains)} are worse. "
+            f"Steps after the first lower test LAS in {falls} of {len(later)} cases."
         )
 
 
 def _first_steps(groups: Sequence[Group]) -> Iterable[str]:
-    """What the first step does on dev, and what is left to the others."""
+    """Return the share of the gain that the first step brings on dev."""
     shares, from_none = [], []
-    for base, group in _beside_syntr(groups):
+    for base, group in _with_syntr(groups):
         initial, first, *_, last = group.means("LAS_by_step")
         syntr = base.mean("LAS")
         if first is None or last is None or syntr is None:
@@ -192,16 +192,16 @@ def _first_steps(groups: Sequence[Group]) -> Iterable[str]:
         elif group.config["kind"] == "SynTr+RNGTr" and initial is not None and last > initial:
             shares.append((first - initial) / (last - initial))
     if shares:
-        yield f"The first step brings {min(shares):.0%} to {max(shares):.0%} of the gain over SynTr's parses on dev."
+        yield f"On dev, the first step brings {min(shares):.0%} to {max(shares):.0%} of the gain over SynTr's parses."
     if from_none:
         yield (
-            "Empty+RNGTr has read no graph at its first step. Of its difference to SynTr on dev, after that step "
-            f"{listed(from_none)} is there."
+            "The first step of Empty+RNGTr reads no graph. It brings this share of its gain over SynTr on dev: "
+            f"{listed(from_none)}."
         )
 
 
 def _ends(by_step: Sequence[float | None]) -> list[float]:
-    """The initial score, where there is one, and the final one, in percent."""
+    """Return the initial score, if there is one, and the final score, in percent."""
     return [100 * each for each in (by_step[0], by_step[-1]) if each is not None]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.markdown import Lines, folded, table, verdict
-from benchmarks.pages.serving import FUZZ, GROWN_MIB, LOAD, OF_OFFLINE, OUTAGES, not_ok
+from benchmarks.pages.serving import FUZZ, GROWN_MIB, LOAD, NAMES, OF_OFFLINE, OUTAGES, not_ok
 from benchmarks.pages.speed import CURVES, ENCODERS, EXACT, PRECISION, TRAINING, cost, encoder_rows, fastest
 from benchmarks.peers.answers import ALL_PASSES, FILE, WORDS
 from benchmarks.rows import DEVICES, ROWS, Row, device_of, machine_of, newest
@@ -208,7 +208,7 @@ def lost_requests(path: Path) -> Iterator[Figure]:
     """Yield how many requests were lost, answered twice or mixed up in each kind of outage."""
     for name, each, row in _served("outages", path):
         lost = each["unanswered"] + each["other_trees"] + not_ok(each, refusals=False)
-        yield Figure(f"{name}, of {each['requests']:,} requests", lost, row)
+        yield Figure(f"{NAMES.get(name, name)}, of {each['requests']:,} requests", lost, row)
 
 
 def lost_on_shutdown(path: Path) -> Iterator[Figure]:
@@ -223,13 +223,14 @@ def fuzzing_faults(path: Path) -> Iterator[Figure]:
     for name, each, row in _served("fuzz", path):
         if isinstance(each, dict):
             n_faults = each["faults"] + each["errors_of_the_server"]
-            yield Figure(f"{name}, of {each['requests']:,} requests", n_faults, row)
+            yield Figure(f"{NAMES.get(name, name)}, of {each['requests']:,} requests", n_faults, row)
 
 
 def _served(benchmark: str, path: Path) -> Iterator[tuple[str, Mapping[str, Any], Row]]:
     row = newest(benchmark, "cpu", path=path)
-    for name, each in row["result"].items() if row is not None else ():
-        yield name, each, row
+    if row is not None:
+        for name, each in row["result"].items():
+            yield name, each, row
 
 
 def _encoder(row: Row) -> str:
@@ -242,7 +243,7 @@ def _training(path: Path) -> Iterator[Row]:
     for device in reversed(DEVICES):
         sizes = (newest("training_speed", device, path=path, size="base", words=60, sentences=n) for n in (8, 32, 128))
         found = [row for row in sizes if row is not None]
-        if found:  # rows of a CPU are shown only if there are none of a GPU
+        if found:  # rows of a CPU are shown only if no row of a GPU exists
             yield from found
             return
 

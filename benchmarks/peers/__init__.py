@@ -1,5 +1,5 @@
-"""Parsers that `speed` compares, ours among them: each in a process of its own, with the Python it is installed in.
+"""The parsers that `speed` compares, treefine included: each runs in its own process and Python environment.
 
-Only `treefine_parser` and `bare_encoder` need torch and all of treefine; the others import at most its treebanks, which
-are plain Python.
+Only `treefine_parser` and `bare_encoder` need torch and all of treefine. The others import at most `treefine.treebank`,
+which is plain Python.
 """

@@ -1,7 +1,7 @@
-"""The one way in which a parser in another process is asked, whichever it is.
+"""Define the protocol for parsers in other processes.
 
-Each line of standard input is a request in JSON and is answered by a line in JSON: which packages it has, to build
-itself, and then to parse what it was given, in one of its ways.
+Each line of standard input is a request in JSON, answered by a line in JSON: list the packages, build the parser, parse
+the given sentences in one of its ways.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Way(NamedTuple):
     """One way to parse; only the work is timed."""
 
     work: Callable[[], Any]
-    heads: Callable[[Any], Iterable[Sequence[int]]]  # the heads of each sentence, from what the work gave
+    heads: Callable[[Any], Iterable[Sequence[int]]]  # the heads of each sentence, from the result of `work`
 
 
 @dataclass
 class Clock:
-    """How long some calls take together."""
+    """The total time of some calls."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -45,7 +45,7 @@ class Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
     def timed(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same work, which adds to that part."""
+        """Return a function that does the same and adds its time to that part."""
 
         def clocked(*arguments: Any, **named: Any) -> Any:
             with self.part(name):
@@ -56,17 +56,17 @@ class Clock:
 
 @dataclass
 class Built:
-    """A parser that is ready."""
+    """A parser that is ready to use."""
 
     ways: Mapping[str, Way]
     parameters: int | None = None
-    clock: Clock = field(default_factory=Clock)  # of its parts, for one parse
-    has_learned: bool = False  # just now; what that took of memory is not what parsing takes
-    more: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # what else it can be asked
+    clock: Clock = field(default_factory=Clock)  # times of its parts in one parse
+    has_learned: bool = False  # in this process; training uses more memory than parsing
+    more: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # further requests
 
 
 def parsed(built: Built, way: str) -> dict[str, Any]:
-    """Seconds of one parse, those of its parts, and how many words got a head that there is."""
+    """Parse once; return the seconds, those of its parts, and the number of words without a valid head."""
     work, heads_of = built.ways[way]
     built.clock.seconds.clear()
     started, before = time.perf_counter(), time.process_time()
@@ -84,12 +84,12 @@ def parsed(built: Built, way: str) -> dict[str, Any]:
 
 
 def heads_in_file(path: str | Path) -> list[list[int]]:
-    """The heads of each sentence of a CoNLL-U file; -1 where there is none."""
+    """Return the heads of each sentence of a CoNLL-U file; a missing head is -1."""
     return [[int(head) if head.isdigit() else -1 for head in each] for each in _column(path, 6)]
 
 
 def words_in_file(path: str | Path) -> list[list[str]]:
-    """The words of each sentence of a CoNLL-U file."""
+    """Return the words of each sentence of a CoNLL-U file."""
     return _column(path, 1)
 
 
@@ -105,7 +105,7 @@ def _column(path: str | Path, column: int) -> list[list[str]]:
 
 
 def random_bert(folder: Path, tokenizer: str, layers: int, width: int) -> Path:
-    """A folder with a random BERT of this size and the tokeniser of ours."""
+    """Return a folder with a random BERT of this size and treefine's tokeniser."""
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     kept = folder / f"bert-{layers}x{width}"
@@ -124,7 +124,7 @@ def random_bert(folder: Path, tokenizer: str, layers: int, width: int) -> Path:
 
 
 def answer(build: Callable[..., Built], packages: Sequence[str]) -> None:
-    """Answer requests until there are none. What libraries print goes to standard error, not among the answers."""
+    """Answer requests until standard input ends. Output of libraries goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     built: Built | None = None
@@ -143,6 +143,7 @@ def answer(build: Callable[..., Built], packages: Sequence[str]) -> None:
 
 
 def needed(name: str) -> Any:
+    """Import a package; raise an error that says how to install it if it is missing."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -1,6 +1,6 @@
-"""A transformer alone, of a parser's size and on its batches: what any parser with that encoder has to pay.
+"""A bare transformer of a parser's size on its batches: the minimum cost of any parser with this encoder.
 
-Random weights; words are cut into pieces and copied to the device before the clock starts, and nothing is copied back.
+It has random weights. Words are tokenised and copied to the device before the clock starts; nothing is copied back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from treefine.parsing.batches import batches
 
 Kind = Literal["sdpa", "transformers", "treefine"]
 N_POSITIONS, EPS = 512, 1e-12  # of BERT
-GPU_PIECES = 16_384  # in a batch, padding counted
+GPU_PIECES = 16_384  # in a batch, padding included
 
 
 class PlainLayer(nn.Module):
@@ -33,7 +33,7 @@ class PlainLayer(nn.Module):
         self.attention_norm, self.outer_norm = nn.LayerNorm(width, EPS), nn.LayerNorm(width, EPS)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """The next layer's input."""
+        """Return the output of the layer."""
         query, key, value = self.qkv(x).unflatten(-1, (3, self.n_attention_heads, -1)).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2).flatten(2)
         x = self.attention_norm(x + self.output(attended))
@@ -42,7 +42,7 @@ class PlainLayer(nn.Module):
 
 
 class PlainEncoder(nn.Module):
-    """Embeddings and such layers."""
+    """Embeddings and layers of BERT."""
 
     def __init__(self, n_pieces: int, layers: int, width: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class PlainEncoder(nn.Module):
         self.layers = nn.ModuleList(PlainLayer(width, 12) for _ in range(layers))
 
     def forward(self, pieces: Tensor, is_piece: Tensor | None) -> Tensor:
-        """The last layer's vectors; without a mask all are pieces."""
+        """Return the vectors of the last layer; without a mask there is no padding."""
         x = self.norm(self.pieces(pieces) + self.positions.weight[: pieces.shape[1]])
         mask = None if is_piece is None else is_piece[:, None, None]
         for layer in self.layers:
@@ -72,7 +72,7 @@ def build(
     batch_pieces: int | None = None,
     **_: Any,
 ) -> Built:
-    """The encoder; `passes` tells how often a refinement scores each sentence."""
+    """Build the encoder; `passes` holds how often refinement scores each sentence."""
     torch.manual_seed(1)
     is_own = kind == "treefine"
     parser = Parser.from_pretrained(model, device=device, precision=dtype if is_own else "float32")  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def build(
 
 
 def _ready(parser: Parser, sentences: Sequence[Sentence]) -> tuple[PieceInputs, Tensor | None]:
-    """A batch on the device, and its mask where it has padding."""
+    """Return a batch on the device, and its mask if it has padding."""
     inputs = parser.model.batch_of(sentences).to(parser.device).inputs
     assert isinstance(inputs, PieceInputs)
     return inputs, None if bool(inputs.is_piece.all()) else inputs.is_piece

@@ -1,4 +1,4 @@
-"""What `treefine parse` does from file to file, once its model is loaded, in a process that is asked like others."""
+"""Run what `treefine parse` does from file to file, after loading the model, as a peer process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from treefine.treebank.sentence import Sentence
 
 
 def build(model: str, precision: Precision | None, treebank: str, text: str) -> Built:
-    """The parser, and its ways from these two files."""
+    """Build the parser and its ways to parse these two files."""
     parser = Parser.from_pretrained(model, precision=precision)
     folder = Path(tempfile.mkdtemp())
 
@@ -38,7 +38,7 @@ def build(model: str, precision: Precision | None, treebank: str, text: str) -> 
     }
 
     def trees_of_texts(texts: Sequence[str]) -> list[list[Tree]]:
-        """The trees of each text, cut by itself."""
+        """Return the trees of each text, segmented separately."""
         cut = [[each.sentence for each in parser.segment([text])] for text in texts]
         found = parser.stream(each for sentences in cut for each in sentences)
         return [[_tree(next(found)) for _ in sentences] for sentences in cut]

@@ -1,4 +1,4 @@
-"""A parser in another process, which works only while it is asked to, and how much memory that takes."""
+"""Run a parser in another process on request, and measure its memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 from benchmarks.rows import ROOT
 from treefine import TreefineError
 
-INTERVAL = 0.1  # seconds between two looks at the processes that a parser started
+INTERVAL = 0.1  # seconds between two measurements of child processes
 PROC = Path("/proc")
 
 
 class Peer:
-    """One of the modules in `peers`, in the Python that it is installed in."""
+    """A module of `peers`, running in its own Python environment."""
 
     def __init__(self, name: str, python: str | Path, module: str, *, threads: int) -> None:
         self.name, self.module = name, module
@@ -40,10 +40,10 @@ class Peer:
             )
         except OSError as error:
             self.said.close()
-            raise TreefineError(f"{python}: {error.strerror}.", hint="Name the python of its venv.") from None
+            raise TreefineError(f"{python}: {error.strerror}.", hint="Name the Python of its venv.") from None
 
     def ask(self, request: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """The answer of the other process."""
+        """Send a request and return the answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -52,11 +52,11 @@ class Peer:
             return json.loads(self.process.stdout.readline())
         except (BrokenPipeError, json.JSONDecodeError):  # nothing came back
             self.said.seek(0)
-            lines = self.said.read().strip().splitlines() or ["It said nothing."]
-            raise TreefineError(f"{self.name} ended while it was asked for {request}.", hint=lines[-1]) from None
+            lines = self.said.read().strip().splitlines() or ["It printed nothing."]
+            raise TreefineError(f"{self.name} ended during the request {request}.", hint=lines[-1]) from None
 
     def ask_with_memory(self, request: str, arguments: Mapping[str, Any]) -> tuple[Any, float]:
-        """The answer, and the most memory that the process and those it started held meanwhile, in MiB."""
+        """Send a request; return the answer and the peak memory of the process and its children, in MiB."""
         peaks: dict[int, float] = {}
         is_done = threading.Event()
 
@@ -80,18 +80,18 @@ class Peer:
         return answer, sum(peaks.values())
 
     def memory(self) -> float:
-        """MiB that the process holds now."""
+        """Return the memory of the process in MiB."""
         return memory(self.process.pid, "VmRSS")
 
     def close(self) -> None:
-        """End the process, if it runs still."""
+        """End the process, if it is still running."""
         if not self.said.closed:
             self.process.communicate()
             self.said.close()
 
 
 def memory(pid: int, field: str) -> float:
-    """MiB that a process holds (VmRSS), or has held at most (VmHWM); 0 where that cannot be told."""
+    """Return the current (VmRSS) or peak (VmHWM) memory of a process in MiB; 0 if it is unknown."""
     try:
         found = re.search(rf"{field}:\s+(\d+) kB", (PROC / str(pid) / "status").read_text())
     except OSError:  # it has ended
@@ -106,7 +106,7 @@ def forget_peak(pid: int) -> None:
 
 
 def family(pid: int) -> set[int]:
-    """A process and all that it started, and those started by them."""
+    """Return the ids of a process and all its descendants."""
     parents = {}
     for path in PROC.glob("[0-9]*/stat"):
         try:

@@ -1,7 +1,7 @@
-"""spaCy's parser over its convolutional tok2vec, trained here from a treebank alone: not one that its authors publish.
+"""spaCy's parser over its convolutional tok2vec, trained here on a treebank; it is not a published model.
 
-It reads the words and their gold tags. A training takes about five minutes of one core for the 12,543 sentences of
-en_ewt; as a peer of `speed` it has learned for a minute.
+It reads the words and their gold tags. Training on the 12,543 sentences of en_ewt takes about five minutes on one core;
+as a peer of `speed` it is trained for a minute.
 """
 
 from __future__ import annotations
@@ -24,19 +24,26 @@ SPACY: dict[str, Any] = {
     "dropout": 0.1,
     "epochs": 5,
 }
-FEATURES = {"NORM": 5000, "PREFIX": 1000, "SUFFIX": 2500, "SHAPE": 2500, "POS": 100, "TAG": 200}  # rows of each table
-SPACY_ROOT, ROOT_LABEL = "ROOT", "root"  # spaCy calls the label of a root so, whatever it learns
+FEATURES = {
+    "NORM": 5000,
+    "PREFIX": 1000,
+    "SUFFIX": 2500,
+    "SHAPE": 2500,
+    "POS": 100,
+    "TAG": 200,
+}  # rows of each embedding table
+SPACY_ROOT, ROOT_LABEL = "ROOT", "root"  # spaCy always uses this label for roots
 
 
 def spacy_trees(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[Graph]:
-    """The transition-based parser of spaCy over its convolutional tok2vec, with averaged weights."""
+    """Train spaCy's transition-based parser, average its weights, and return its trees."""
     nlp, averages = trained_spacy(train, epochs=SPACY["epochs"])
     with nlp.use_params(averages):
         return [graph_of_doc(doc) for doc in nlp.pipe(spacy_doc(nlp, each) for each in sentences)]
 
 
 def trained_spacy(train: Sequence[Sentence], *, epochs: int) -> tuple[Any, Any]:
-    """The pipeline of spaCy with a parser alone, and the averages of its weights."""
+    """Return a trained spaCy pipeline that has only a parser, and its averaged weights."""
     spacy, training, thinc = needed("spacy"), needed("spacy.training"), needed("thinc.api")
     spacy.util.fix_random_seed(1)
     nlp = spacy.blank("xx")
@@ -81,7 +88,7 @@ def _spacy_model() -> dict[str, Any]:
 
 
 def spacy_doc(nlp: Any, sentence: Sentence, *, is_gold: bool = False) -> Any:
-    """The words and tags as spaCy holds them, with the gold tree or without; one sentence, not to be cut."""
+    """Return the words and tags as a Doc of one sentence, with or without the gold tree."""
     words = {"words": list(sentence.forms), "pos": list(sentence.upos), "tags": list(sentence.xpos)}
     if not is_gold:
         starts = [True, *[False] * (len(sentence) - 1)]
@@ -98,7 +105,7 @@ def graph_of_doc(doc: Any) -> Graph:
 
 
 def build(source: str, train: str, folder: str, updates: int, processes: int, **_: Any) -> Built:
-    """The parser after so many updates; it is kept in the folder."""
+    """Build the parser after this many updates; the model is saved in the folder."""
     import spacy
 
     kept = Path(folder, f"spacy-{updates}")

@@ -1,9 +1,9 @@
-"""Stanza's parser module, with a model of the size of its English default: random weights, or learned for some minutes.
+"""Stanza's parser at the size of its English default, with random weights or trained for a few minutes.
 
-Stanza's own models cannot be had here. This one has all its default arguments, the vocabularies of the treebank, and
-random stand-ins for what is downloaded: word vectors (250,000 words of width 100, as en has of CoNLL 2017) and two
-character language models (one LSTM layer of width 1024, as of 1billion). It is given words, lemmas and tags. Trees of
-an untrained network are harder to find than a trained one's: its network alone is the most that can be said for it.
+Stanza's published models are not available here. This one has the default arguments, the vocabularies of the treebank,
+and random stand-ins for downloads: word vectors (250,000 words of width 100, as in CoNLL 2017) and two character
+language models (one LSTM layer of width 1024, as in 1billion). It reads words, lemmas and tags. Trees of an untrained
+network take longer to find than those of a trained one, so "network alone" is its upper bound.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def build(
     width: int = 0,
     **_: Any,
 ) -> Built:
-    """The model of this size after so many updates; it is kept in the folder. `batch_words` are parsed at once.
+    """Build the model of this size after this many updates; it is saved in the folder. A batch has `batch_words`.
 
-    With `layers` it reads a transformer of that size and of random weights as well.
+    With `layers` it also reads a transformer of that size with random weights.
     """
     from stanza.pipeline.depparse_processor import DepparseProcessor
     from stanza.utils.conll import CoNLL
@@ -79,7 +79,7 @@ def _heads(document: Any) -> Iterable[list[int]]:
 
 
 class Size(NamedTuple):
-    """How large a model is, and how much it has learned."""
+    """The size of a model and how long it was trained."""
 
     updates: int
     update_words: int
@@ -87,14 +87,14 @@ class Size(NamedTuple):
     bert: Path | None
 
     def path(self, folder: Path) -> Path:
-        """Where such a model is kept."""
+        """Return the file of the model."""
         kind = "char_lm" if self.has_char_lm else "no_char_lm"
         name = kind if self.bert is None else f"{kind}-{self.bert.name}"
         return folder / f"{name}-{self.updates}x{self.update_words}.pt"
 
 
 def learned_model(train: str, folder: Path, device: str, size: Size) -> tuple[Any, Any]:
-    """The model, and its word vectors."""
+    """Return the model and its word vectors."""
     from stanza.models import parser
     from stanza.models.common import utils
     from stanza.models.common.pretrain import Pretrain
@@ -125,7 +125,7 @@ def learned_model(train: str, folder: Path, device: str, size: Size) -> tuple[An
 
 
 def random_vectors(folder: Path, document: Any) -> Path:
-    """Vectors of the treebank's words, filled up to the number that Stanza downloads."""
+    """Return random vectors for the treebank's words, padded to the number that Stanza downloads."""
     from stanza.models.common.pretrain import Pretrain, PretrainedWordVocab
 
     path = folder / "vectors.pt"
@@ -140,7 +140,7 @@ def random_vectors(folder: Path, document: Any) -> Path:
 
 
 def random_char_lm(folder: Path, document: Any, way: str) -> Path:
-    """A character language model that has learned nothing."""
+    """Return an untrained character language model."""
     from stanza.models.common.char_model import CharacterLanguageModel
     from stanza.models.common.vocab import CharVocab
 

@@ -1,7 +1,7 @@
-"""supar's biaffine parser with random weights: over its BiLSTM, or over a random BERT of some size.
+"""supar's biaffine parser with random weights, over its BiLSTM or over a random BERT.
 
 With random weights nearly every sentence needs a search for its tree, which supar does in Python. So `tree=False`, the
-best head of each word, is the most that can be said for it.
+best head of each word, is its upper bound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def build(
     width: int = 0,
     **_: Any,
 ) -> Built:
-    """The parser of this size; without `layers` supar's default, a BiLSTM over words and characters."""
+    """Build the parser of this size; without `layers`, supar's default: a BiLSTM over words and characters."""
     from supar.parsers.dep import BiaffineDependencyParser
 
     warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""treefine as others are asked: the bundled model, in some precision and number of steps."""
+"""treefine as a peer process: the bundled model with a given precision and number of steps."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from treefine.parsing.batches import run
 from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.results import trees
 
-TOP = 8  # kernels or operations that a profile names
-NAME = 60  # letters of a name
-MOST_LAS = 0.1  # percentage points by which the trees of a fast path may differ in LAS from the plain one's …
-MOST_TREES = {"float32": 0.0, "float16": 2.0, "bfloat16": 2.0, "int8": 5.0}  # … and percent of trees that may be others
+TOP = 8  # kernels or operations in a profile
+NAME = 60  # maximal length of a name
+MOST_LAS = 0.1  # the LAS of a fast path may differ by this from the reference implementation's, in points …
+MOST_TREES = {"float32": 0.0, "float16": 2.0, "bfloat16": 2.0, "int8": 5.0}  # … and this many percent of its trees
 
 
 def build(
@@ -40,7 +40,7 @@ def build(
     batch_pieces: int | None = None,
     **_: Any,
 ) -> Built:
-    """The parser; without a precision and T those of the model. The source has so many copies of its sentences."""
+    """Build the parser; precision and T default to the model's. The source repeats its sentences `copies` times."""
     pieces = batch_pieces or BATCH_PIECES
     parser = Parser.from_pretrained(
         model, device=device, precision=precision, max_steps=max_steps, stop_above=stop_above, batch_pieces=pieces
@@ -74,9 +74,9 @@ def build(
 
 
 def same_trees(parser: Parser, gold: Sequence[Sentence]) -> dict[str, float]:
-    """How its trees differ from those of the plain path, in float32 and with the same options; an error if by too much.
+    """Compare the trees with those of the reference implementation in float32; raise an error if they differ too much.
 
-    What stopping early changes is no fault of a fast path: `stopping` tells of it.
+    Both use the same options: `stopping` measures the effect of early stopping.
     """
     plain = parser.using(precision="float32").plan()
     expected = [sentence.with_graph(parsed.graph) for sentence, parsed in run(plain, gold, trees)]
@@ -90,12 +90,14 @@ def same_trees(parser: Parser, gold: Sequence[Sentence]) -> dict[str, float]:
         "other trees, percent": round(100 * others / len(gold), 2),
     }
     if abs(las[0] - las[1]) > MOST_LAS or result["other trees, percent"] > MOST_TREES[parser.precision]:
-        raise TreefineError(f"The fast path gives other trees than the plain one: {result}. No time is printed.")
+        raise TreefineError(
+            f"The trees of the fast path differ from the reference implementation's: {result}. No time is printed."
+        )
     return result
 
 
 def passes(parser: Parser, sentences: Sequence[Sentence]) -> list[int]:
-    """How often each sentence is scored."""
+    """Return how often each sentence is scored."""
 
     @torch.no_grad()
     def work(plan: Plan, items: Sequence[Item]) -> list[int]:
@@ -109,7 +111,7 @@ def passes(parser: Parser, sentences: Sequence[Sentence]) -> list[int]:
 
 
 def around(parser: Parser, source: str) -> dict[str, float]:
-    """Seconds of what stands around the network, each done alone in one process."""
+    """Return the seconds of each part outside the network, measured separately in one process."""
     seconds = {}
     started = time.perf_counter()
 
@@ -132,8 +134,8 @@ def around(parser: Parser, source: str) -> dict[str, float]:
 
 
 def profiled(work: Callable[[], object], device: torch.device) -> dict[str, Any]:
-    """Seconds of one run with the profiler on, the share of it in which the device is busy, and what it does most."""
-    work()  # what is compiled or recorded once is no part of it
+    """Profile one run; return its seconds, the share in which the device is busy, and the costliest operations."""
+    work()  # a warm-up: compiling and recording happen once
     kind = ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU
     started = time.perf_counter()
     with profile(activities=[kind], acc_events=True) as found:
@@ -150,7 +152,7 @@ def profiled(work: Callable[[], object], device: torch.device) -> dict[str, Any]
             times[each.name[:NAME]] += each.time_range.elapsed_us()
     else:
         times = Counter({each.key[:NAME]: each.self_cpu_time_total for each in found.key_averages()})
-        busy = sum(times.values()) / 1e6  # in operations of torch, of one thread
+        busy = sum(times.values()) / 1e6  # in torch operations of one thread
     top = {name: round(us / 1e6, 4) for name, us in times.most_common(TOP)}
     return {
         "profiled_seconds": round(seconds, 3),
@@ -161,7 +163,7 @@ def profiled(work: Callable[[], object], device: torch.device) -> dict[str, Any]
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """How much of a line is covered by spans that may overlap.
+    """Return the total length covered by spans that may overlap.
 
     >>> covered([(0, 2), (1, 3), (5, 6)])
     4

@@ -1,7 +1,7 @@
-"""UDPipe 1's parser, trained here from a treebank alone: a small one, not one that its authors publish.
+"""UDPipe 1's parser, trained here on a treebank; it is small and not a published model.
 
-It reads the words and their gold tags, and works on one core. A training takes about five minutes of one core for the
-12,543 sentences of en_ewt; as a peer of `speed` it has learned for a minute.
+It reads the words and their gold tags, and uses one core. Training on the 12,543 sentences of en_ewt takes about five
+minutes; as a peer of `speed` it is trained for a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treefine import Graph, Sentence, TreefineError, read_treebank
 UDPIPE: dict[str, Any] = {
     "transition_system": "projective",
     "transition_oracle": "dynamic",
-    "structured_interval": 0,  # as by default 8 takes twice the time for about as many correct arcs
+    "structured_interval": 0,  # the default, 8, takes twice as long for about the same accuracy
     "use_gold_tags": 1,
     "embedding_form": 32,
     "embedding_upostag": 12,
@@ -35,23 +35,23 @@ UDPIPE: dict[str, Any] = {
 
 
 def udpipe_trees(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[Graph]:
-    """UDPipe's transition-based parser (Parsito)."""
+    """Train UDPipe's transition-based parser (Parsito) and return its trees."""
     udpipe = needed("ufal.udpipe")
     weights = trained_udpipe(udpipe, train, iterations=UDPIPE["iterations"])
-    with tempfile.TemporaryDirectory() as folder:  # UDPipe reads a model from a file alone
+    with tempfile.TemporaryDirectory() as folder:  # UDPipe reads models only from files
         path = Path(folder, "model.udpipe")
         path.write_bytes(weights)
         model = udpipe.Model.load(str(path))
     found = []
     for each in udpipe_sentences(udpipe, sentences):
         model.parse(each, "")
-        words = list(each.words)[1:]  # the first one is ROOT
+        words = list(each.words)[1:]  # the first word is ROOT
         found.append(Graph.of_words([word.head for word in words], [word.deprel for word in words]))
     return found
 
 
 def trained_udpipe(udpipe: Any, train: Sequence[Sentence], *, iterations: int) -> bytes:
-    """The model that UDPipe learns, as it stands in a file."""
+    """Train UDPipe and return the contents of its model file."""
     options = ";".join(f"{name}={value}" for name, value in (UDPIPE | {"iterations": iterations}).items())
     error = udpipe.ProcessingError()
     read = _read_by_udpipe(udpipe, [_bare(each).with_graph(each.graph) for each in train])
@@ -64,7 +64,7 @@ def trained_udpipe(udpipe: Any, train: Sequence[Sentence], *, iterations: int) -
 
 
 def udpipe_sentences(udpipe: Any, sentences: Iterable[Sentence]) -> Any:
-    """The words and tags as UDPipe holds them."""
+    """Return the words and tags as UDPipe sentences."""
     return _read_by_udpipe(udpipe, map(_bare, sentences))
 
 
@@ -82,12 +82,12 @@ def _read_by_udpipe(udpipe: Any, sentences: Iterable[Sentence]) -> Any:
 
 
 def _bare(sentence: Sentence) -> Sentence:
-    """Its words and tags alone."""
+    """Return the sentence with only words and tags."""
     return Sentence.of_words(sentence.forms, upos=sentence.upos, xpos=sentence.xpos)
 
 
 def build(source: str, train: str, folder: str, sentences: int, beam: int, **_: Any) -> Built:
-    """The parser that has learned from so many sentences, once; it is kept in the folder."""
+    """Build the parser after one epoch over this many sentences; the model is saved in the folder."""
     from ufal import udpipe
 
     kept = Path(folder, f"udpipe-{sentences}.udpipe")
@@ -103,7 +103,7 @@ def build(source: str, train: str, folder: str, sentences: int, beam: int, **_: 
         found = []
         for each in udpipe_sentences(udpipe, given):
             model.parse(each, options)
-            found.append([word.head for word in list(each.words)[1:]])  # the first one is ROOT
+            found.append([word.head for word in list(each.words)[1:]])  # the first word is ROOT
         return found
 
     def parse_file() -> Path:

@@ -1,1 +1,1 @@
-"""Measure `treefine serve`: load, outages, and requests that nobody would write."""
+"""Measure `treefine serve`: load, outages, and fuzzing."""

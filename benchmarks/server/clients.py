@@ -1,7 +1,7 @@
-"""`treefine serve` in a process of its own, and clients that are as light as can be: they share its cores.
+"""Run `treefine serve` in a separate process, with clients that use little CPU time because they share its cores.
 
-Each client has one connection, which it keeps, and one request under way at a time. The server can be watched, killed
-and started again on the same port.
+Each client keeps one connection and sends one request at a time. The server can be watched, killed and restarted on the
+same port.
 """
 
 from __future__ import annotations
@@ -23,81 +23,81 @@ from benchmarks.rows import ROOT
 from treefine import TreefineError
 
 HOST = "127.0.0.1"
-PAUSE = 0.1  # seconds before a client that may retry asks again, unless the server says when
+PAUSE = 0.1  # seconds before a client retries, unless the server says when
 FORM = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, and which of all it is."""
+    """One request and its number."""
 
     number: int
-    data: bytes  # as it goes through the connection
+    data: bytes  # the request as sent
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, and when."""
+    """One answer, and when it came."""
 
     status: int
-    headers: Mapping[str, str]  # names in small letters
+    headers: Mapping[str, str]  # names in lower case
     body: bytes
-    sent: float  # on the clock of time.perf_counter …
-    came: float
+    sent: float  # time.perf_counter() when the request was sent, …
+    came: float  # … and when the answer was complete
 
     @property
     def seconds(self) -> float:
-        """The latency."""
+        """The latency in seconds."""
         return self.came - self.sent
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a client had to ask again."""
+    """The reason why a client had to retry."""
 
-    reason: str  # a status, or the name of an error of the connection
+    reason: str  # a status, or the name of a connection error
     sent: float
     came: float
-    retry_after: str = ""  # what the server said of that
+    retry_after: str = ""  # the Retry-After header
 
 
 @dataclass
 class Outcome:
-    """What became of one request."""
+    """The result of one request."""
 
     number: int
-    answer: Answer | None = None  # the one that the client took for it
+    answer: Answer | None = None  # None if there was no answer
     refusals: list[Refusal] = field(default_factory=list)
 
 
 def post(path: str, body: bytes, *, kind: str = "application/json") -> bytes:
-    """A POST request as it goes through a connection."""
+    """Return the bytes of a POST request."""
     head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
 def get(path: str) -> bytes:
-    """A GET request."""
+    """Return the bytes of a GET request."""
     return f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
 
 
 class Connection(asyncio.Protocol):
-    """A connection that is kept from request to request."""
+    """A connection that stays open between requests."""
 
     def __init__(self) -> None:
-        self.surplus = 0  # bytes that came without a request
+        self.surplus = 0  # bytes received without a request
         self.is_open = False
         self._received = bytearray()
         self._waiting: asyncio.Future[tuple[int, dict[str, str], bytes]] | None = None
 
     @classmethod
     async def to(cls, port: int) -> Connection:
-        """A new one; an OSError where nobody listens."""
+        """Open a connection; raise an OSError if nothing listens on the port."""
         _, connection = await asyncio.get_running_loop().create_connection(cls, HOST, port)
         return connection
 
     async def ask(self, data: bytes) -> Answer:
-        """The answer; a ConnectionError where none came."""
+        """Return the answer; raise a ConnectionError if the connection is lost."""
         if not self.is_open:
             raise ConnectionResetError
         self._waiting = asyncio.get_running_loop().create_future()
@@ -112,17 +112,17 @@ class Connection(asyncio.Protocol):
         return Answer(status, headers, body, sent, time.perf_counter())
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.is_open = False
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note where to write to."""
+        """Store the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport, self.is_open = transport, True
 
     def data_received(self, data: bytes) -> None:
-        """Add to the answer, and give it to who waits once it is whole."""
+        """Collect the answer, and set the result of the waiting future when it is complete."""
         if self._waiting is None or self._waiting.done():
             self.surplus += len(data)
             return
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
             self._waiting.set_result((int(first.split()[1]), headers, rest[:size]))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell who waits."""
+        """Raise an error in the waiting future."""
         self.is_open = False
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(ConnectionResetError())
@@ -148,10 +148,10 @@ class Connection(asyncio.Protocol):
 async def ask_all(
     port: int, requests: Iterator[Request], *, clients: int, retries: bool = False, give_up: float = 120
 ) -> tuple[list[Outcome], int]:
-    """What became of each request, and the bytes that came without one.
+    """Send all requests; return the outcome of each, and the number of bytes received without a request.
 
-    The clients take the requests from one list, each the next once it has an answer. With `retries` a client asks
-    again, for so many seconds, after an error of the connection or a 503; without, it takes what it gets.
+    Each client takes the next request once it has an answer. With `retries`, a client retries after a connection error
+    or a 503 for `give_up` seconds.
     """
     outcomes: list[Outcome] = []
     surplus = 0
@@ -188,17 +188,17 @@ async def ask_all(
     return outcomes, surplus
 
 
-START = 120.0  # seconds that a server may take to start on a busy machine
+START = 120.0  # seconds: how long a server may take to start on a busy machine
 
 
 class ServeProcess:
-    """A server, while entered."""
+    """A context manager that runs a server."""
 
     def __init__(self, arguments: Sequence[str], *, threads: int = 2, python: str = sys.executable) -> None:
         self.port = free_port()
         self._command = [python, "-m", "treefine", "serve", "--port", str(self.port), *arguments]
         self._env = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        self._said = tempfile.TemporaryFile("a+")  # appended, wherever we read
+        self._said = tempfile.TemporaryFile("a+")  # append mode: reading must not move the place of writing
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> ServeProcess:
@@ -212,35 +212,35 @@ class ServeProcess:
 
     @property
     def pid(self) -> int:
-        """The process' number."""
+        """The process id."""
         assert self._process is not None
         return self._process.pid
 
     def launch(self) -> None:
-        """Start it, and do not wait."""
+        """Start the server without waiting for it."""
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, text=True, cwd=ROOT,
             env=self._env,
         )  # fmt: skip
 
     def start(self) -> float:
-        """Start it, wait until it answers, and return the seconds that took."""
+        """Start the server, wait until it answers, and return the seconds."""
         started = time.perf_counter()
         self.launch()
         while not self.is_healthy():
             assert self._process is not None
             if self._process.poll() is not None or time.perf_counter() - started > START:
-                lines = self.said().strip().splitlines() or ["It said nothing."]
+                lines = self.said().strip().splitlines() or ["It printed nothing."]
                 raise TreefineError("The server did not start.", hint=lines[-1])
             time.sleep(0.05)
         return time.perf_counter() - started
 
     def is_healthy(self) -> bool:
-        """Whether it answers GET /health with 200."""
+        """Return whether GET /health is answered with 200."""
         return self.get("/health")[0] == 200
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and text of a GET request; 0 where nobody answers."""
+        """Return the status and text of a GET request; the status is 0 if there is no answer."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=10)
         try:
             connection.request("GET", path)
@@ -252,30 +252,30 @@ class ServeProcess:
             connection.close()
 
     def kill(self) -> None:
-        """End it at once, with what is under way."""
+        """Kill the server at once, with all requests in progress."""
         self._send(signal.SIGKILL)
         self.wait()
 
     def terminate(self) -> None:
-        """Ask it to end; `wait` says when it has."""
+        """Send SIGTERM; call `wait` to wait for the end."""
         self._send(signal.SIGTERM)
 
     def wait(self, seconds: float = 60) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the end of the process and return its exit code."""
         assert self._process is not None
         return self._process.wait(seconds)
 
     def said(self) -> str:
-        """All that it wrote."""
+        """Return everything that the server printed."""
         self._said.seek(0)
         return self._said.read()
 
     def memory(self) -> float:
-        """MiB that it holds now."""
+        """Return the memory of the server in MiB."""
         return memory(self.pid, "VmRSS")
 
     def processor_seconds(self) -> float:
-        """Seconds of the processor that it has used."""
+        """Return the CPU seconds that the server has used."""
         columns = (PROC / str(self.pid) / "stat").read_text().rpartition(")")[2].split()
         return (int(columns[11]) + int(columns[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -285,7 +285,7 @@ class ServeProcess:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that is free."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         port: int = listener.getsockname()[1]

@@ -1,7 +1,7 @@
-"""Requests that nobody would write, to a server that listens: made from its own description, and by hand.
+"""Fuzz a server with requests generated from its API description and with requests that reach the model.
 
-Schemathesis makes the first from /openapi.json, right ones and wrong ones; most do not get far. The others are in order
-as far as the model, which then gets odd text, broken CoNLL-U, and decisions that contradict each other.
+Schemathesis generates valid and invalid requests from /openapi.json; most do not get far. Our own generators make valid
+requests with odd text, broken CoNLL-U and contradictory decisions.
 """
 
 from __future__ import annotations
@@ -42,38 +42,38 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "steps": StepsAnswer,
     "process": ProcessAnswer,
 }
-SECONDS = 120  # that an answer may take: more than the server's own limit
+SECONDS = 120  # timeout of a request; longer than the server's own limit
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """What a server answered."""
+    """The answers of a server."""
 
     statuses: Mapping[str, Counter[int]]  # by route
-    faults: tuple[str, ...]  # answers that are not as described, each with its request
+    faults: tuple[str, ...]  # answers that differ from the API description, each with its request
 
     @property
     def n_requests(self) -> int:
-        """How many there were."""
+        """The number of requests."""
         return sum(each.total() for each in self.statuses.values())
 
     @property
     def n_errors(self) -> int:
-        """How many were answered by an error of the server (500)."""
+        """The number of requests answered with a 500."""
         return sum(each[500] for each in self.statuses.values())
 
 
 def fuzz_described(address: str, *, max_examples: int, random_seed: int = 0) -> Fuzzed:
-    """Ask what the description allows and what it forbids; the latter has to be refused."""
+    """Send requests that the description allows and requests that it forbids; the server must reject the latter."""
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
     schema.config.generation.max_examples = max_examples
-    schema.config.generation.database = "none"  # an example of an earlier run must not decide what this one sends
+    schema.config.generation.database = "none"  # examples of earlier runs must not affect this one
     schema.config.seed = random_seed
     schema.config.request_timeout = SECONDS
     schema.config.checks.negative_data_rejection.expected_statuses = ["400", "404", "405", "413", "422"]
-    schema.config.phases.stateful.enabled = False  # no answer is of use for another request
-    schema.config.checks.positive_data_acceptance.enabled = False  # no description says what is CoNLL-U
+    schema.config.phases.stateful.enabled = False  # requests do not depend on each other
+    schema.config.checks.positive_data_acceptance.enabled = False  # the description does not define CoNLL-U
     statuses: dict[str, Counter[int]] = {}
     faults: list[str] = []
     for event in from_schema(schema).execute():
@@ -92,7 +92,7 @@ def fuzz_described(address: str, *, max_examples: int, random_seed: int = 0) -> 
 
 
 def fuzz_deeply(address: str, *, max_examples: int, random_seed: int = 0) -> Fuzzed:
-    """Ask what gets as far as the model."""
+    """Send requests that reach the model."""
     statuses: dict[str, Counter[int]] = {}
     faults: list[str] = []
 
@@ -120,7 +120,7 @@ def fuzz_deeply(address: str, *, max_examples: int, random_seed: int = 0) -> Fuz
 
 
 def _fault(route: str, answer: requests.Response) -> str:
-    """What is wrong with an answer, if anything is."""
+    """Return what is wrong with an answer, or an empty string."""
     if answer.status_code not in (200, *ERRORS):
         return f"status {answer.status_code}: {answer.text[:200]}"
     if answer.status_code == 200 and answer.headers["Content-Type"].startswith("text/plain"):
@@ -138,7 +138,7 @@ def _texts() -> st.SearchStrategy[str]:
 
 
 def _conllu() -> st.SearchStrategy[str]:
-    """Sentences of rows that are right, or that have another cell somewhere."""
+    """Return sentences whose rows are valid or have one cell replaced."""
     cell = st.one_of(st.sampled_from(["_", "0", "1", "9", "-1", "1.1", "2-1", "", "NeverHead=1|Keep=Yes"]), _texts())
     changed = st.tuples(st.sampled_from(CONLLU_ROWS), st.integers(0, 9), cell).map(
         lambda each: "\t".join([*each[0].split("\t")[: each[1]], each[2], *each[0].split("\t")[each[1] + 1 :]])
@@ -210,7 +210,7 @@ def _udpipe_requests() -> st.SearchStrategy[tuple[str, str, bytes]]:
 
 
 def _raw_requests() -> st.SearchStrategy[tuple[str, str, bytes]]:
-    """Bodies that are none."""
+    """Return requests with malformed bodies."""
     routes = st.sampled_from([f"/v1/{name}" for name in ("parse", "refine", "steps")] + ["/process"])
     types = st.sampled_from([JSON, FORM, "multipart/form-data; boundary=b", "multipart/form-data", "text/plain", "é"])
     part = b'--b\r\nContent-Disposition: form-data; name="data"\r\n\r\n'
@@ -225,20 +225,20 @@ DESCRIBED, DEEP = "made from its description", "in order as far as the model"
 
 @command(
     MODEL,
-    count("--described", 200, "examples for each route from its description"),
-    count("--deep", 3000, "examples that get as far as the model"),
-    count("--seed", 0, "of what is random"),
+    count("--described", 200, "examples per route, generated from the API description"),
+    count("--deep", 3000, "examples that reach the model"),
+    count("--seed", 0, "random seed"),
     THREADS,
     ROWS_FILE,
 )
 def measure_fuzz(options: argparse.Namespace) -> None:
-    """Send odd requests to `treefine serve`: one row; faults are printed, and the exit code is then 1.
+    """Send odd requests to `treefine serve`; write one row, print the faults, and exit with 1 if there are any.
 
     python -m benchmarks fuzz
-    python -m benchmarks fuzz --described 5 --deep 100 --rows scratch/rows.jsonl     to try it
+    python -m benchmarks fuzz --described 5 --deep 100 --rows scratch/rows.jsonl     # a trial run
 
-    Some are made from the server's own description, right and wrong ones, and some are in order as far as the model. No
-    answer may be an error of the server (500) or differ from the description.
+    Some are generated from the API description, valid and invalid ones, and some are valid up to the model. No answer
+    may be a 500 or differ from the description.
     """
     with ServeProcess(["--model", options.model], threads=options.threads) as server:
         address = f"http://127.0.0.1:{server.port}"
@@ -253,17 +253,17 @@ def measure_fuzz(options: argparse.Namespace) -> None:
         "seed": options.seed,
         "packages": {name: version(name) for name in ("schemathesis", "hypothesis", "fastapi", "uvicorn")},
     }
-    result = {name: told(each) for name, each in found.items()} | {"is_healthy_afterwards": is_healthy}
+    result = {name: counted_answers(each) for name, each in found.items()} | {"is_healthy_afterwards": is_healthy}
     save_row("fuzz", config, result, path=options.rows)
     faults = [fault for each in found.values() for fault in each.faults]
     for fault in faults[:10]:
         print(fault[:2000], file=sys.stderr)
     if faults or not is_healthy:
-        raise TreefineError(f"{len(faults)} answers are not as described.")
+        raise TreefineError(f"{len(faults)} answers differ from the API description.")
 
 
-def told(found: Fuzzed) -> dict[str, Any]:
-    """Operations, requests, answers by status, and what was not as described."""
+def counted_answers(found: Fuzzed) -> dict[str, Any]:
+    """Return the number of routes, requests, answers by status, and faults."""
     return {
         "operations": len(found.statuses),
         "requests": found.n_requests,

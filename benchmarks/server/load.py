@@ -1,4 +1,4 @@
-"""How a server does under load, beside `treefine parse` on the same sentences, and whether its memory grows."""
+"""Measure a server under load, compared with `treefine parse` on the same sentences, and its memory growth."""
 
 from __future__ import annotations
 
@@ -19,43 +19,42 @@ from benchmarks.server.clients import Outcome, Request, ServeProcess, ask_all
 from benchmarks.server.loads import LOADS, Asked, Load, OfflineParser, Tree, read_sentences
 
 CLIENTS = 50
-WARM_UP = 1 / 6  # of the seconds, with the same load, before anything is measured
+WARM_UP = 1 / 6  # duration of the warm-up, as a share of the measured time
 BUSY = re.compile(r"^treefine_round_seconds_sum\{[^}]*\} (\S+)$", re.MULTILINE)
 ROUND = re.compile(r'^treefine_round_sentences_bucket\{le="([^"]+)",model="[^"]*"\} (\S+)$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What became of all requests of a load, and what it took."""
+    """The outcomes of all requests of a load, with time, memory and CPU use."""
 
     outcomes: list[Outcome]
-    surplus: int  # bytes that no client had asked for
+    surplus: int  # bytes received without a request
     seconds: float
-    memory: list[float]  # MiB that the server held, second by second
-    client_seconds: float  # of the processor …
+    memory: list[float]  # MiB of the server, second by second
+    client_seconds: float  # CPU seconds
     server_seconds: float
 
 
 @command(
     MODEL,
-    option("--loads", default="", help="only the kinds of load with this in their name"),
-    count("--clients", CLIENTS, "at the same time"),
-    option("--seconds", type=float, default=60, help="of each kind of load (default: 60)"),
-    count("--sentences", 2002, "of en_ewt dev, evenly spread; it has no more"),
+    option("--loads", default="", help="measure only kinds of load whose name contains this"),
+    count("--clients", CLIENTS, "number of simultaneous clients"),
+    option("--seconds", type=float, default=60, help="seconds per kind of load (default: 60)"),
+    count("--sentences", 2002, "number of sentences of en_ewt dev, evenly spread (at most 2002)"),
     THREADS,
     TREEBANKS_FOLDER,
     ROWS_FILE,
 )
 def measure_load(options: argparse.Namespace) -> None:
-    """Measure a server under every kind of load: one row.
+    """Measure a server under every kind of load; write one row.
 
     python -m benchmarks load
-    python -m benchmarks load --seconds 5 --sentences 200 --rows scratch/rows.jsonl      to try it
+    python -m benchmarks load --seconds 5 --sentences 200 --rows scratch/rows.jsonl      # a trial run
 
-    `treefine serve` and the offline parser are processes of their own and work in turn: offline, served, offline again.
-    The clients share the machine with the server; how much of it they take is reported. They go through the sentences
-    of en_ewt dev again and again, and end with a whole round. Every answer is compared with the offline parser's
-    trees; no score is looked at.
+    `treefine serve` and the offline parser run in separate processes and take turns: offline, served, offline again.
+    The clients share the machine with the server; their CPU use is reported. They repeat the sentences of en_ewt dev
+    until the time is over, and finish the last round. Every answer is compared with the offline parser's trees.
     """
     sentences = read_sentences(options.treebanks, options.sentences)
     result = {}
@@ -81,7 +80,7 @@ def measure_load(options: argparse.Namespace) -> None:
 
 
 def _measured(load: Load, offline: OfflineParser, server: ServeProcess, options: argparse.Namespace) -> dict[str, Any]:
-    """One kind of load: the offline parser before and after it, and all that is told of it."""
+    """Measure one kind of load, with the offline parser before and after it."""
     asked = offline.asked(load)
     before = offline.run(load.offline)
     asyncio.run(under_load(server, asked, clients=options.clients, seconds=WARM_UP * options.seconds))
@@ -90,11 +89,13 @@ def _measured(load: Load, offline: OfflineParser, server: ServeProcess, options:
     later = server.get("/metrics")[1]
     rounds = round_sizes(earlier, later) | {"share_of_time": round(busy_seconds(earlier, later) / watched.seconds, 3)}
     after = offline.run(load.offline)
-    return told(asked, load, watched) | beside_offline(asked, watched, [before, after]) | {"rounds": rounds}
+    return (
+        load_result(asked, load, watched) | compared_with_offline(asked, watched, [before, after]) | {"rounds": rounds}
+    )
 
 
 async def under_load(server: ServeProcess, asked: Asked, *, clients: int, seconds: float) -> Watched:
-    """Ask about all sentences, again and again, for so long, and then to the end of the list."""
+    """Repeat all requests for this many seconds, and finish the last round."""
     memory: list[float] = []
 
     async def watch() -> None:
@@ -112,15 +113,15 @@ async def under_load(server: ServeProcess, asked: Asked, *, clients: int, second
 
 
 def _again(requests: Sequence[Request], until: float) -> Iterator[Request]:
-    """The requests, from the first again if there is time."""
+    """Yield all requests, and repeat them until the time is over."""
     while True:
         yield from requests
         if time.perf_counter() >= until:
             return
 
 
-def told(asked: Asked, load: Load, watched: Watched) -> dict[str, Any]:
-    """Speed, latency, what was not as it should be, memory, and who used the processor."""
+def load_result(asked: Asked, load: Load, watched: Watched) -> dict[str, Any]:
+    """Return speed, latency, errors, memory and CPU use."""
     answers = [each.answer for each in watched.outcomes if each.answer is not None]
     latencies = [each.seconds for each in answers if each.status == 200]
     trees = served_trees(asked, watched)
@@ -144,7 +145,7 @@ def told(asked: Asked, load: Load, watched: Watched) -> dict[str, Any]:
 
 
 def served_trees(asked: Asked, watched: Watched) -> list[Tree]:
-    """The trees that were asked for and came: those of a request with another answer than 200 do not count."""
+    """Return the trees of all requests that were answered with 200."""
     answered = [each.number for each in watched.outcomes if each.answer is not None and each.answer.status == 200]
     return [tree for number in answered for tree in asked.expected[number]]
 
@@ -153,12 +154,12 @@ SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "longest": 1.0}
 
 
 def milliseconds(latencies: Sequence[float], share: float) -> float:
-    """That percentile of some seconds; 0 where there are none."""
+    """Return a percentile of latencies in milliseconds, or 0 without latencies."""
     return round(1000 * percentile(latencies, share), 1) if latencies else 0.0
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The least of the values that so many of them do not pass.
+    """Return the smallest value that at least this share of the values does not exceed.
 
     >>> percentile([3, 1, 2, 4], 0.5), percentile([3, 1, 2, 4], 0.51), percentile([7], 0.99)
     (2, 3, 7)
@@ -169,13 +170,13 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def wrong_answers(asked: Asked, load: Load, outcomes: Sequence[Outcome]) -> int:
-    """How many of the answers with a 200 do not hold the words and trees that their own request asked for."""
+    """Count the answers with status 200 whose words or trees differ from the expected ones."""
     answered = [each for each in outcomes if each.answer is not None and each.answer.status == 200]
     return sum(load.trees(each.answer.body) != asked.expected[each.number] for each in answered if each.answer)
 
 
 def growth(memory: Sequence[float]) -> dict[str, float]:
-    """How much more memory the server held in the last fifth of the time than in the first: the medians of both.
+    """Return how much the memory grew from the first fifth of the time to the last, by their medians.
 
     >>> growth([100, 101, 100, 101, 103, 103, 103, 103, 102, 102])["grown_percent"]
     1.49
@@ -192,14 +193,14 @@ def growth(memory: Sequence[float]) -> dict[str, float]:
     }
 
 
-def beside_offline(asked: Asked, watched: Watched, rates: Sequence[float]) -> dict[str, float]:
-    """The speed of the offline parser, before and after, and the server's as a share of it."""
+def compared_with_offline(asked: Asked, watched: Watched, rates: Sequence[float]) -> dict[str, float]:
+    """Return the mean speed of the offline parser, and the server's speed as a share of it."""
     served, offline = len(served_trees(asked, watched)) / watched.seconds, statistics.mean(rates)
     return {"offline_sentences_per_second": round(offline, 1), "of_offline": round(served / offline, 3)}
 
 
 def round_sizes(earlier: str, later: str) -> dict[str, Any]:
-    """How many sentences the server parsed together, from what its metrics counted before and after.
+    """Return how many sentences the server parsed together, from its metrics before and after.
 
     >>> metric = 'treefine_round_sentences_bucket{le="%s",model="en"} %s'
     >>> round_sizes("", chr(10).join([metric % ("8.0", 1), metric % ("16.0", 3), metric % ("+Inf", 4)]))
@@ -213,7 +214,7 @@ def round_sizes(earlier: str, later: str) -> dict[str, Any]:
 
 
 def busy_seconds(earlier: str, later: str) -> float:
-    """How long the server parsed in the meantime: what is missing to the whole time, its model had nothing to do.
+    """Return the seconds in which the server parsed, from its metrics before and after.
 
     >>> metric = 'treefine_round_seconds_sum{model="en"} %s'
     >>> busy_seconds(metric % 1.5, metric % 4.0)

@@ -1,4 +1,4 @@
-"""The kinds of load on a server: which requests, the trees in an answer, and the offline parser that does the same."""
+"""Define the kinds of load on a server: their requests, the trees in answers, and the same work done offline."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ Tree = tuple[tuple[str, int, str], ...]  # form, head and label of each word
 
 @dataclass(frozen=True)
 class Load:
-    """One kind."""
+    """One kind of load."""
 
     name: str
     offline: Offline
-    sentences: int  # of a request
-    request: Callable[[str], bytes]  # from what it is about, CoNLL-U or text, to what is sent
-    trees: Callable[[bytes], list[Tree]]  # those in the body of an answer
+    sentences: int  # per request
+    request: Callable[[str], bytes]  # from CoNLL-U or text to the request
+    trees: Callable[[bytes], list[Tree]]  # from the body of an answer
 
 
 @dataclass(frozen=True)
 class Asked:
-    """All requests of one kind, and what has to come back."""
+    """All requests of one kind, and the expected trees."""
 
     requests: tuple[Request, ...]
     expected: tuple[list[Tree], ...]
 
 
 def trees_of_conllu(text: str) -> list[Tree]:
-    r"""The trees of a treebank's text.
+    r"""Return the trees in CoNLL-U.
 
     >>> trees_of_conllu("1\tGo\t_\t_\t_\t_\t0\troot\t_\t_\n\n")
     [(('Go', 0, 'root'),)]
@@ -69,7 +69,7 @@ def _trees_of_json(body: bytes) -> list[Tree]:
 
 
 def trees_of_parse(parse: Any) -> Tree:
-    """The tree of what `Parse.to_json` tells."""
+    """Return the tree in the output of `Parse.to_json`."""
     return tuple((word["form"], word["head"], word["label"]) for word in parse["words"])
 
 
@@ -95,13 +95,13 @@ LOADS = (
 
 
 def read_sentences(treebanks: Path, n_sentences: int) -> list[str]:
-    """Sentences of en_ewt dev, evenly spread, as CoNLL-U without trees."""
+    """Return sentences of en_ewt dev, evenly spread, as CoNLL-U without trees."""
     text = lzma.open(english_path(treebanks, "dev"), "rt", encoding="utf-8").read()
     return spread(without_trees(text), n_sentences)
 
 
 def paragraphs(sentences: Sequence[str], size: int) -> list[str]:
-    r"""So many sentences each, as CoNLL-U.
+    r"""Return groups of `size` sentences, as CoNLL-U.
 
     >>> paragraphs(["1\tA", "1\tB", "1\tC"], 2)
     ['1\tA\n\n1\tB\n\n', '1\tC\n\n']
@@ -112,7 +112,7 @@ def paragraphs(sentences: Sequence[str], size: int) -> list[str]:
 
 
 def text_of(paragraph: str) -> str:
-    r"""The text of a paragraph, as its comments tell it.
+    r"""Return the text of a paragraph, from its comments.
 
     >>> text_of("# text = Go home.\n1\tGo\n\n# text = Now!\n1\tNow\n\n")
     'Go home. Now!'
@@ -121,13 +121,13 @@ def text_of(paragraph: str) -> str:
 
 
 def asked(load: Load, sources: Sequence[str], expected: Sequence[list[Tree]]) -> Asked:
-    """The requests about these sources, with the trees that have to come back for each."""
+    """Return the requests for these sources, with the expected trees of each."""
     requests = tuple(Request(number, load.request(source)) for number, source in enumerate(sources))
     return Asked(requests, tuple(expected))
 
 
 class OfflineParser:
-    """The parser, while entered; it works only while it is asked."""
+    """A context manager that runs `treefine parse` in another process, on request."""
 
     def __init__(self, model: str, sentences: Sequence[str], *, threads: int = 2) -> None:
         self.model, self.sentences = model, sentences
@@ -141,7 +141,7 @@ class OfflineParser:
         files = {"treebank": str(treebank), "text": str(text)}
         self._peer.ask("build", {"model": self.model, "precision": None, **files})
         self.packages, self.settings = self._peer.ask("packages"), self._peer.ask("settings")
-        self.run("treebank to treebank")  # after which it is warm
+        self.run("treebank to treebank")  # a warm-up
         self._trees = trees_of_conllu(self._peer.ask("output", {"name": "treebank.conllu"}))
         return self
 
@@ -152,23 +152,23 @@ class OfflineParser:
         self._folder.cleanup()
 
     def run(self, way: str) -> float:
-        """Parse all of it once; the sentences a second."""
+        """Parse everything once; return the sentences per second."""
         answer = self._peer.ask("parse", {"way": way})
         check_heads(f"treefine parse, {way}", answer, answer["sentences"], answer["words"])
         rate: float = answer["sentences"] / answer["seconds"]
         return rate
 
     def paragraphs(self, size: int) -> list[str]:
-        """The sentences, so many together."""
+        """Return the sentences in groups of `size`."""
         return paragraphs(self.sentences, size)
 
     def asked(self, load: Load) -> Asked:
-        """All requests of a kind, with the trees that this parser gives."""
+        """Return all requests of a kind, with the trees of this parser."""
         sources = self.paragraphs(load.sentences)
         if load.offline == "text to treebank":
             sources = list(map(text_of, sources))
-            told = self._peer.ask("trees of texts", {"texts": sources})
-            trees: list[list[Tree]] = [[tuple(map(tuple, each)) for each in found] for found in told]
+            answer = self._peer.ask("trees of texts", {"texts": sources})
+            trees: list[list[Tree]] = [[tuple(map(tuple, each)) for each in found] for found in answer]
         else:
             starts = range(0, len(self._trees), load.sentences)
             trees = [self._trees[start : start + load.sentences] for start in starts]

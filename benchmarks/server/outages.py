@@ -1,4 +1,4 @@
-"""What clients see of a server that has too much to do, dies, is told to end, or has others among its clients."""
+"""Measure what clients see of a server that is overloaded, killed, stopped, or has misbehaving clients."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from benchmarks.server.clients import Connection, Outcome, Refusal, Request, Ser
 from benchmarks.server.load import CLIENTS, SHARES, milliseconds, under_load, wrong_answers
 from benchmarks.server.loads import LOADS, Asked, Load, OfflineParser, read_sentences
 
-LOAD = LOADS[1]  # one sentence a request
+LOAD = LOADS[1]  # one sentence per request
 PAUSE = 0.03  # seconds between two bad requests of a client
-UNDER_WAY = 0.05  # seconds after which a request that was sent is in the server's hands
-BAD = {  # requests that are answered with an error, by the status
+UNDER_WAY = 0.05  # seconds after which the server has received a request
+BAD = {  # requests that are answered with an error, by status
     400: post("/v1/parse", b'{"conllu": "1\\tGo\\n\\n"}'),
     404: post("/v1/parse", b'{"model": "../../etc", "text": "Go."}'),
     413: post("/v1/parse", b'{"text": "' + b"go " * 350_000 + b'"}'),
@@ -29,22 +29,22 @@ BAD = {  # requests that are answered with an error, by the status
 
 @command(
     MODEL,
-    count("--clients", CLIENTS, "at the same time"),
-    count("--too-many", 600, "clients of an overload"),
-    count("--stops", 3, "how often the server is ended and started"),
-    count("--sentences", 1000, "of en_ewt dev, evenly spread"),
+    count("--clients", CLIENTS, "number of simultaneous clients"),
+    count("--too-many", 600, "number of clients in the overload"),
+    count("--stops", 3, "how often the server is stopped and restarted"),
+    count("--sentences", 1000, "number of sentences of en_ewt dev, evenly spread"),
     THREADS,
     TREEBANKS_FOLDER,
     ROWS_FILE,
 )
 def measure_outages(options: argparse.Namespace) -> None:
-    """Measure what clients see of a server in trouble: one row.
+    """Measure what clients see of a server in trouble; write one row.
 
     python -m benchmarks outages
-    python -m benchmarks outages --sentences 200 --stops 1 --rows scratch/rows.jsonl     to try it
+    python -m benchmarks outages --sentences 200 --stops 1 --rows scratch/rows.jsonl     # a trial run
 
-    The server is a process of its own. Clients that may retry do so after an error of the connection and after a 503,
-    when the server says. Every answer has to be that of its own request, with the trees of the offline parser.
+    Clients that may retry do so after a connection error and after a 503, when the server says. Every request must get
+    its own answer, with the trees of the offline parser.
     """
     sentences = read_sentences(options.treebanks, options.sentences)
     with (
@@ -72,7 +72,7 @@ def measure_outages(options: argparse.Namespace) -> None:
 
 
 async def overloaded(server: ServeProcess, asked: Asked, *, clients: int, too_many: int) -> dict[str, Any]:
-    """Far more clients than the queue has room for, and how the server does before and afterwards."""
+    """Run far more clients than the queue has room for, and measure the server before and afterwards."""
     before = await under_load(server, asked, clients=clients, seconds=0)
     memory = server.memory()
     requests = islice(cycle(asked.requests), max(len(asked.requests), 2 * too_many))
@@ -94,7 +94,7 @@ async def overloaded(server: ServeProcess, asked: Asked, *, clients: int, too_ma
 
 
 async def among_bad(server: ServeProcess, asked: Asked, *, clients: int) -> dict[str, Any]:
-    """Good requests while every other client sends bad ones, or hangs up before its answer comes."""
+    """Send good requests while other clients send bad ones or close the connection before the answer."""
     is_over = False
     bad: Counter[str] = Counter()
 
@@ -124,8 +124,8 @@ async def among_bad(server: ServeProcess, asked: Asked, *, clients: int) -> dict
 async def stopped(
     server: ServeProcess, asked: Asked, *, clients: int, stops: int, is_killed: bool, seconds: float = 3
 ) -> dict[str, Any]:
-    """The server is ended under load so many times, and started again; clients go on until each has its answers."""
-    marks: list[float] = []  # when it was told to end
+    """Stop and restart the server under load; clients retry until each has its answers."""
+    marks: list[float] = []  # when it was stopped
     codes: list[int] = []
     starts: list[float] = []
     is_over = False
@@ -140,7 +140,7 @@ async def stopped(
         starts.append(server.start())
 
     def requests() -> Iterator[Request]:
-        while not is_over:  # as long as there is something to come, and each of them once more
+        while not is_over:  # until the last restart, then each request once more
             yield from asked.requests
         yield from asked.requests
 
@@ -165,7 +165,7 @@ async def stopped(
 
 
 def was_under_way(refusal: Refusal, mark: float) -> bool:
-    """Whether the request was in the server's hands when that was told to end, and failed afterwards.
+    """Return whether the server had received the request when it was stopped, and the request failed afterwards.
 
     >>> was_under_way(Refusal("503", 1.0, 3.0), mark=2.0), was_under_way(Refusal("503", 1.99, 3.0), mark=2.0)
     (True, False)
@@ -174,7 +174,7 @@ def was_under_way(refusal: Refusal, mark: float) -> bool:
 
 
 def summed_up(asked: Asked, outcomes: Sequence[Outcome], surplus: int, load: Load = LOAD) -> dict[str, Any]:
-    """What every outage tells: all requests, those without an answer, wrong answers, refusals and latencies."""
+    """Return the numbers of requests, missing and wrong answers and retries, and the latencies."""
     answers = [each.answer for each in outcomes if each.answer is not None]
     latencies = [each.seconds for each in answers if each.status == 200]
     return {

@@ -1,4 +1,4 @@
-"""Reading, scoring, comparing, analysing and starting: what treefine costs besides parsing."""
+"""Measure reading, scoring, comparing, analysing and start-up."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ Cell = tuple[str, str, int | None, str]
 
 
 def by_treefine(path: str) -> Iterator[Cell]:
+    """Yield four columns of each word, read by treefine."""
     for sentence in read_treebank(path):
         yield from zip(sentence.forms, sentence.upos, sentence.heads, sentence.labels, strict=True)
 
 
 def by_conllu(path: str) -> Iterator[Cell]:
+    """Yield the same, read by conllu."""
     import conllu
 
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
@@ -47,6 +49,7 @@ def by_conllu(path: str) -> Iterator[Cell]:
 
 
 def by_pyconll(path: str) -> Iterator[Cell]:
+    """Yield the same, read by pyconll."""
     import pyconll
 
     for sentence in pyconll.iter_from_file(path):
@@ -71,7 +74,7 @@ def count_of(items: Callable[[], Iterable[object]]) -> int:
 
 
 def measure_reading(rounds: int = 7) -> None:
-    """Read en_ewt train, and read it and use four columns of each word; rounds are interleaved."""
+    """Measure reading en_ewt train, with and without using four columns of each word, compared with other readers."""
     with tempfile.NamedTemporaryFile(suffix=".conllu") as file:
         file.write(lzma.open(TRAIN).read())
         file.flush()
@@ -101,7 +104,7 @@ def measure_reading(rounds: int = 7) -> None:
 
 
 def measure_memory(gigabytes: float = 1.0) -> None:
-    """Read and rewrite a file made by repetition in a process of its own, and compare the two byte for byte."""
+    """Measure reading and rewriting a large file in a separate process; both files must be equal."""
     content = lzma.open(TRAIN).read()
     copies = -(-int(gigabytes * 10**9) // len(content))
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +115,7 @@ def measure_memory(gigabytes: float = 1.0) -> None:
         program = (
             "import json, re, sys, time; from pathlib import Path; from treefine import read_treebank, write_treebank\n"
             "start = time.perf_counter(); count = write_treebank(read_treebank(sys.argv[1]), sys.argv[2])\n"
-            # Not ru_maxrss: Linux hands the parent's peak down to the child.
+            # Not ru_maxrss: on Linux a child starts with its parent's peak.
             "peak = int(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1]) / 1024\n"
             "print(json.dumps({'sentences': count, 'seconds': time.perf_counter() - start, 'peak_mib': peak}))"
         )
@@ -132,7 +135,7 @@ def measure_memory(gigabytes: float = 1.0) -> None:
 
 
 def measure_scoring(rounds: int = 5) -> None:
-    """All 13 measures of en_ewt dev, tokens and sentences changed, by three implementations that must agree."""
+    """Measure scoring a corrupted en_ewt dev by three implementations that must agree."""
     gold = lzma.open(DEV).read().decode()
     system = corrupt(list(read_treebank(DEV)), seed=4)
     scorers = {"treefine": ours, "official": official, "udtools": udtools}
@@ -147,7 +150,7 @@ def measure_scoring(rounds: int = 5) -> None:
 
 
 def measure_resampling(samples: int = 10_000, sentences: int = 2_000, rounds: int = 5) -> None:
-    """Both paired tests on two systems, as `treefine compare` runs them."""
+    """Measure both significance tests on two systems, as `treefine compare` runs them."""
     gold = list(read_treebank(DEV))[:sentences]
     files = [io.BytesIO("".join(sentence.to_text() for sentence in gold).encode())]
     for seed in (1, 2):
@@ -165,7 +168,7 @@ def measure_resampling(samples: int = 10_000, sentences: int = 2_000, rounds: in
 
 
 def measure_startup(rounds: int = 11) -> None:
-    """CPU seconds from nothing to the end of the command, on a file of two words."""
+    """Measure the CPU seconds of starting Python, importing treefine, and evaluating a file of two words."""
     row = "{}\tx\t_\t_\t_\t_\t{}\tdep\t_\t_\n"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tiny.conllu")
@@ -194,7 +197,7 @@ def _run(*command: str, cwd: Path | None = None) -> None:
 
 
 def measure_analyse_speed(sentences: int = 2_000, rounds: int = 5) -> None:
-    """The command from its start to the files it writes, in a process of its own."""
+    """Measure `treefine analyse` from its start to its output files, in a separate process."""
     gold = list(read_treebank(DEV))[:sentences]
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("gold.conllu", "first.conllu", "second.conllu")]
@@ -221,7 +224,7 @@ def measure_analyse_speed(sentences: int = 2_000, rounds: int = 5) -> None:
 
 
 def measure_newcomer(rounds: int = 7) -> None:
-    """Clone what is committed, set it up with the packages that pip has in its cache, and parse."""
+    """Measure cloning the repository, installing it from pip's cache, and parsing a sentence."""
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder, "treefine")
         _run("git", "clone", "--quiet", str(ROOT), str(clone), cwd=Path(folder))
@@ -233,11 +236,11 @@ def measure_newcomer(rounds: int = 7) -> None:
 
 
 def reading() -> str:
-    """Reading beside conllu and pyconll."""
+    """Return the time of reading, compared with conllu and pyconll."""
     row = last_row("reading")
     result, config = row["result"], row["config"]
     rows: Lines = [("en_ewt train", "treefine", f"conllu {config['conllu']}", f"pyconll {config['pyconll']}")]
-    for kind, title in (("read", "read"), ("use", "read, and use form, tag, head and label of each word")):
+    for kind, title in (("read", "read"), ("use", "read, and get form, tag, head and label of each word")):
         cells = [f"{result[f'treefine, {kind}_seconds']:.2f} s"]
         for peer in ("conllu", "pyconll"):
             cells.append(
@@ -248,10 +251,10 @@ def reading() -> str:
 
 
 def memory() -> str:
-    """Rewriting a gigabyte."""
+    """Return time and memory of rewriting a gigabyte."""
     result = last_row("memory")["result"]
     rows = [
-        ("a file of", "sentences", "read and rewritten in", "peak memory"),
+        ("file size", "sentences", "time to read and rewrite", "peak memory"),
         (
             f"{result['bytes'] / 1e9:.2f} GB",
             f"{result['sentences']:,}",
@@ -263,7 +266,7 @@ def memory() -> str:
 
 
 def scoring() -> str:
-    """Scoring beside the official scripts."""
+    """Return the time of scoring, compared with the official scripts."""
     result = last_row("scoring")["result"]
     rows = [
         ("en_ewt dev", "treefine", "CoNLL 2018 script 1.2", "udtools"),
@@ -278,23 +281,23 @@ def scoring() -> str:
 
 
 def resampling() -> str:
-    """Both paired tests."""
+    """Return the time of both significance tests."""
     row = last_row("resampling")
     config, result = row["config"], row["result"]
     rows = [
-        ("sentences", "resamplings of each test", "both tests"),
+        ("sentences", "samples per test", "both tests"),
         (f"{config['sentences']:,}", f"{config['samples']:,}", f"{result['seconds']:.2f} s"),
     ]
     return f"{table(*rows)}\n\n{origin_of_newest('resampling')}"
 
 
 def analyse_speed() -> str:
-    """The report of an error analysis."""
+    """Return the time of an error analysis."""
     row = last_row("analyse_speed")
     config, result = row["config"], row["result"]
     size = f"{config['sentences']:,} sentences, {config['words']:,} words, {config['systems']} systems"
     rows = [
-        (config["file"], "from start to report", "processor's own seconds", "size of the page"),
+        (config["file"], "time", "CPU seconds", "size of the page"),
         (
             size,
             f"{result['seconds']:.1f} s",
@@ -306,19 +309,19 @@ def analyse_speed() -> str:
 
 
 def startup() -> str:
-    """CPU seconds of a start."""
+    """Return the CPU seconds of starting."""
     result = last_row("startup")["result"]
     cells = [f"{value:.2f}" for value in result.values()]
     return f"{table(('', *result), ('CPU seconds', *cells))}\n\n{origin_of_newest('startup')}"
 
 
 def newcomer() -> str:
-    """How long it takes from nothing to a tree."""
+    """Return the time from a clean clone to the first tree."""
     row = last_row("newcomer")
     result = row["result"]
     rows = [
         ("", "seconds"),
-        ("`make parse` in a clean clone, packages in pip's cache", f"{result['make parse']:.0f}"),
-        ("`treefine parse` after that, from start to tree", f"{result['treefine parse']:.1f}"),
+        ("`make parse` in a clean clone, with packages in pip's cache", f"{result['make parse']:.0f}"),
+        ("`treefine parse` afterwards", f"{result['treefine parse']:.1f}"),
     ]
     return f"{table(*rows)}\n\n{origin_of_newest('newcomer')}"

@@ -1,4 +1,4 @@
-"""Ray beside the local engine on the same files, and how long a trillion words take at the measured speeds."""
+"""Compare Ray with the local engine on the same files, and estimate the time for a trillion words."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ KINDS = {"treebanks": ".conllu", "running text": ".txt"}
 @command(
     MODEL,
     count("--files", 20, "number of files"),
-    count("--sentences", 300, "sentences of each file"),
-    count("--actors", 2, "actors of Ray"),
+    count("--sentences", 300, "number of sentences per file"),
+    count("--actors", 2, "number of Ray actors"),
     ROUNDS,
     TREEBANKS_FOLDER,
     ROWS_FILE,
 )
 def measure_corpora(options: argparse.Namespace) -> None:
-    """Measure Ray beside the local engine: one row.
+    """Compare Ray with the local engine; write one row.
 
     python -m benchmarks corpora
-    python -m benchmarks corpora --files 4 --sentences 25 --rows scratch/rows.jsonl    to try it
+    python -m benchmarks corpora --files 4 --sentences 25 --rows scratch/rows.jsonl    # a trial run
 
     The sentences of en_ewt dev, as treebanks and as running text, are parsed by `treefine parse` with and without
-    `--engine ray`. Both start from nothing; how long that takes is measured with a file of one sentence, and is
-    reported separately. No time is reported if a byte of the outputs differs.
+    `--engine ray`. The start-up time is measured with a file of one sentence and reported separately. No time is
+    reported if the outputs differ in a byte.
     """
     sentences = list(read_treebank(options.treebanks / "en_ewt" / "dev.conllu.xz"))
     groups = [
@@ -132,43 +132,45 @@ def _compare(folder: Path, other: Path) -> None:
     ours, theirs = ({path.name: path.read_bytes() for path in each.glob("[!.]*")} for each in (folder, other))
     differing = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
     if differing:
-        raise TreefineError(f"With Ray, {len(differing)} outputs differ from the local engine's, {differing[0]} first.")
+        raise TreefineError(
+            f"{len(differing)} outputs of Ray differ from the local engine's, the first is {differing[0]}."
+        )
 
 
 def side_by_side(path: Path = ROWS) -> str:
-    """Ray beside the local engine."""
+    """Return the speed of Ray, compared with the local engine."""
     rows = read_rows("corpora", path=path)
     if not rows:
-        return missing("Ray beside the local engine", COMMAND)
+        return missing("Ray compared with the local engine", COMMAND)
     row = rows[-1]
-    lines: Lines = [("input", "engine", "start", "from start to end", "words/s after the start", "")]
+    lines: Lines = [("input", "engine", "start-up", "total time", "words/s after start-up", "compared with local")]
     for kind, engines in row["result"].items():
         for engine, found in engines.items():
-            times = f"{found['times_local']:.2f} times local" if "times_local" in found else ""
+            times = f"{found['times_local']:.2f} times as fast" if "times_local" in found else ""
             seconds = (f"{found['start_seconds']:.1f} s", f"{found['seconds']:.1f} s")
             lines.append((kind, engine, *seconds, f"{found['words_per_second']:,}", times))
     config = row["config"]
     also = (
         f"{config['words']:,} words of {config['file']} in {config['files']} files; local: one process with a thread "
-        f"for each core; ray {config['ray']}: {config['actors']} actors that share them; the median of "
-        f"{config['rounds']} rounds. All outputs are equal, byte for byte."
+        f"per core; ray {config['ray']}: {config['actors']} actors that share the cores; median of {config['rounds']} "
+        "rounds. All outputs are equal, byte for byte."
     )
     return f"{table(*lines)}\n\n{also}\n\n{origin(row, COMMAND)}"
 
 
 def arithmetic(path: Path = ROWS) -> str:
-    """How long a trillion words take on one machine and on many, at each speed for which there is a row."""
-    on_many = (f"on {number:,} such" for number in MACHINES)
-    lines: Lines = [("machine", "input, way", "words/s", "one machine", *on_many)]
+    """Return the time for a trillion words on one and on many machines, at each measured speed."""
+    on_many = (f"{number:,} machines" for number in MACHINES)
+    lines: Lines = [("machine", "input", "words/s", "1 machine", *on_many)]
     for row, what, speed in _speeds(path):
         hours = WORDS / speed / 3600
         times = (_time(hours / number) for number in MACHINES)
         lines.append((machine_of(row), what, f"{speed:,}", f"{_figures(hours)} hours", *times))
-    return f"{table(*lines)}\n\nHours are 10¹² / words a second / 3,600, and so many machines take that part of them."
+    return f"{table(*lines)}\n\nThe time on one machine is 10¹² words divided by words/s; N machines take 1/N of it."
 
 
 def _speeds(path: Path) -> list[tuple[Row, str, int]]:
-    """Rows, what was measured in them, and words a second."""
+    """Return rows, what was measured in them, and words per second."""
     found = []
     cpu, gpu = newest("speed", "cpu", path=path), newest("files", "cuda", path=path)
     for row, way, name in (
@@ -192,7 +194,7 @@ def _time(hours: float) -> str:
 
 
 def _figures(number: float) -> str:
-    """A number with as many digits as it is worth.
+    """Return a number with the digits that matter.
 
     >>> _figures(191570.88), _figures(4.793), _figures(0.4793)
     ('192,000', '4.8', '0.48')

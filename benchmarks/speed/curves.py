@@ -1,4 +1,4 @@
-"""What parsing costs by length, batch size, T and the number of labels, and the plots of it in docs/speed.md."""
+"""Measure and plot the cost of parsing by sentence length, batch size, T and number of labels."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ from treefine.evaluation.analysis.charts import Line, Mark, draw_lines
 from treefine.model.parser_model import ParserModel
 
 LENGTHS = (10, 20, 40, 80, 160, 400, 2000)  # words
-WORDS = {"cpu": 1600, "cuda": 200_000}  # that are parsed for a point, or one sentence
+WORDS = {"cpu": 1600, "cuda": 200_000}  # parsed per point, but at least one sentence
 SENTENCES = {"cpu": 120, "cuda": 20_000}  # of dev, for the other curves
 BATCHES = {"cpu": (125, 250, 500, 1000, 2000, 4000), "cuda": (1000, 4000, 16_000, 64_000, 256_000)}  # pieces
 STEPS = (1, 2, 3, 4)
 LABELS = (5, 10, 20, 50, 100, 200)
 LABEL_WEIGHT = "scorer.label_weight"
-NEVER = -1e4  # a score with which no label wins
+NEVER = -1e4  # with this score a label never wins
 
 
 @command(
     MODEL,
     CPU_OR_CUDA,
-    option("--share", type=float, default=1.0, help="of the words that a point usually takes (default: 1)"),
+    option("--share", type=float, default=1.0, help="share of the usual number of words per point (default: 1)"),
     ROUNDS.but(default=2),
     THREADS,
     TREEBANKS_FOLDER,
     ROWS_FILE,
 )
 def measure_speed_curves(options: argparse.Namespace) -> None:
-    """Measure what parsing costs by length, batch size, T and the number of labels: one row.
+    """Measure the cost of parsing by sentence length, batch size, T and number of labels; write one row.
 
-    Sentences of a wanted length are made of the words of en_ewt dev, one after another. A model of fewer or more labels
-    is the bundled one with some of its labels, or with copies of them that never win. All points of a curve are
-    measured in turn, and the best of some rounds is taken.
+    Sentences of each length consist of consecutive words of en_ewt dev. A model with fewer or more labels is the
+    bundled one with some of its labels, or with copies that never win. All points of a curve take turns, and the best
+    round counts.
     """
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -86,7 +86,7 @@ def measure_speed_curves(options: argparse.Namespace) -> None:
 
 
 def sentences_of(sentences: Sequence[Sentence], length: int, number: int) -> list[Sentence]:
-    """So many sentences of this length, made of the words of others, no two alike as long as there are words.
+    """Return `number` sentences of this length made of the words of others, all different if there are enough words.
 
     >>> [each.forms for each in sentences_of([Sentence.of_words(["a", "b", "c"])], 2, 2)]
     [('a', 'b'), ('c', 'a')]
@@ -96,10 +96,10 @@ def sentences_of(sentences: Sequence[Sentence], length: int, number: int) -> lis
 
 
 def with_labels(model: ParserModel, number: int) -> ParserModel:
-    """The same model with so many labels: some of its own, or all of them and copies that never win.
+    """Return the model with this many labels: some of its own, or all of them and copies that never win.
 
-    So nearly all decisions stay as clear as they were. Random weights would leave many labels close to each other, and
-    such sentences are scored twice.
+    Nearly all decisions stay as clear as before. With random weights many labels would have nearly equal scores, and
+    these sentences would be scored twice.
     """
     old = model.vocabulary.labels
     root = model.settings.decode.root_label
@@ -107,7 +107,7 @@ def with_labels(model: ParserModel, number: int) -> ParserModel:
     chosen = [order[each % len(old)] for each in range(number)]
     labels = tuple(old[label] if place < len(old) else f"copy{place}" for place, label in enumerate(chosen))
     made = ParserModel(model.settings, replace(model.vocabulary, labels=labels), model.subwords)
-    kinds = [*chosen, len(old)]  # the last is the arc from a word's first piece to its others
+    kinds = [*chosen, len(old)]  # the last is the arc from a word's first piece to its other pieces
     rows = [0, *(1 + kind for kind in kinds), *(1 + len(old) + 1 + kind for kind in kinds)]
     weights = model.state_dict()
     for name, each in weights.items():
@@ -129,7 +129,7 @@ def _with_batches(parser: Parser, pieces: int) -> Parser:
 
 
 def _curve(points: Mapping[int, tuple[Parser, Sequence[Sentence]]], rounds: int) -> dict[str, list[float]]:
-    """The x of each point and its microseconds a word, the best of the rounds; before these is a warm-up."""
+    """Return the x of each point and its microseconds per word: the best round after a warm-up."""
     best = dict.fromkeys(points, float("inf"))
     for number in range(rounds + 1):
         for x, (parser, sentences) in points.items():
@@ -141,25 +141,25 @@ def _curve(points: Mapping[int, tuple[Parser, Sequence[Sentence]]], rounds: int)
 
 
 def _peak(parser: Parser, sentences: Sequence[Sentence]) -> float:
-    """The most memory that this process holds while it parses them, in MiB."""
+    """Return the peak memory of this process while it parses the sentences, in MiB."""
     forget_peak(os.getpid())
     for _ in parser.stream(sentences):
         pass
     return memory(os.getpid(), "VmHWM")
 
 
-PLACES = {"length": 40, "batch": 1000, "T": 1, "labels": 50}  # of each curve, the point that counts as 1
+PLACES = {"length": 40, "batch": 1000, "T": 1, "labels": 50}  # the point of each curve whose cost is 1
 FROM_ZERO = (0.0, math.inf)
 TITLES = {
-    "length": ("Cost of a word by length", "words in a sentence"),
-    "batch": ("Cost of a word by batch size", "pieces in a batch at most"),
-    "T": ("Cost of a word by T", "steps at most (T)"),
-    "labels": ("Cost of a word by number of labels", "labels of the model"),
+    "length": ("Cost per word by sentence length", "words per sentence"),
+    "batch": ("Cost per word by batch size", "maximal pieces per batch"),
+    "T": ("Cost per word by T", "maximal number of steps (T)"),
+    "labels": ("Cost per word by number of labels", "number of labels"),
 }
 
 
 def draw_curve(name: str, path: Path = ROWS) -> str | None:
-    """One curve, a line a device; None where nothing was measured."""
+    """Draw one curve with a line per device; None if nothing was measured."""
     lines = []
     for device in DEVICES:
         row = newest("speed_curves", device, path=path)
@@ -168,30 +168,30 @@ def draw_curve(name: str, path: Path = ROWS) -> str | None:
         curve = row["result"][name]
         cost = dict(zip(curve["x"], curve["microseconds_a_word"], strict=True))
         one = cost.get(PLACES[name]) or next(iter(cost.values()))
-        marks = tuple(Mark(f"{x:g}", each / one) for x, each in cost.items())  # names: the places are far apart
+        marks = tuple(Mark(f"{x:g}", each / one) for x, each in cost.items())  # names, because the values are far apart
         lines.append(Line("CPU" if device == "cpu" else "GPU", marks))
     if not lines:
         return None
     title, x_title = TITLES[name]
-    y_title = f"time a word; at {PLACES[name]:,} it is 1"
+    y_title = f"time per word ({PLACES[name]:,} = 1)"
     return draw_lines(lines, title=title, x_title=x_title, y_title=y_title, y_format="{:.2f}", limits=FROM_ZERO)
 
 
 def shown_figures(command: str, path: Path = ROWS) -> str:
-    """The figures as a page shows them, and where they were measured."""
+    """Return the figures and where they were measured."""
     rows = {device: newest("speed_curves", device, path=path) for device in DEVICES}
     known = [row for row in rows.values() if row is not None]
     if not known:
-        return missing("cost against length, batch size, T and labels", command)
+        return missing("cost by length, batch size, T and labels", command)
     pictures = "\n".join(f"![{title}](speed-{name}.svg)" for name, (title, _) in TITLES.items())
     costs = []
     for row in known:
         curve, config = row["result"]["length"], row["config"]
         cost = dict(zip(curve["x"], curve["microseconds_a_word"], strict=True))
         costs.append(
-            f"{machine_of(row)}, {config['precision']}: a word of a sentence of {PLACES['length']} words takes "
-            f"{cost[PLACES['length']]:,.1f} µs; a sentence of 2,000 words takes {row['result']['longest_peak_mib']:,} "
-            "MiB, all of the process counted."
+            f"{machine_of(row)}, {config['precision']}: a word takes {cost[PLACES['length']]:,.1f} µs in sentences of "
+            f"{PLACES['length']} words. The process needs {row['result']['longest_peak_mib']:,} MiB for a sentence of "
+            "2,000 words."
         )
     absent = [missing(f"the curves on {device}", command) for device, row in rows.items() if row is None]
     return "\n\n".join([pictures, *costs, *absent])

@@ -1,4 +1,4 @@
-"""What reading a graph adds to an encoder: time forward, forward and backward, and memory kept for backward."""
+"""Measure the cost of reading a graph in the encoder: time and memory, forward and backward."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from treefine.model.batch import N_SPECIALS, Graphs, PieceInputs
 from treefine.model.encoder import TransformerEncoder
 
 SIZES = {"small": (12, 384, 12), "base": (12, 768, 12), "tiny": (2, 64, 2)}  # layers, width, attention heads
-LENGTHS = (40, 90)  # pieces of a row
+LENGTHS = (40, 90)  # pieces per row
 LABELS, WORDS = 50, 1000
-CLOSE = 1e-4  # of vectors in float32, each number of which is about 1
+CLOSE = 1e-4  # tolerance for vectors in float32, whose numbers are about 1
 BY_DEVICE = {"cuda": (8192, ("bfloat16", "float16")), "cpu": (1000, ("float32",))}
 
 
 @command(
     DEVICE.but(default="cpu"),
     option("--size", nargs="+", choices=list(SIZES), default=["small", "base"]),
-    count("--pieces", None, "in a batch (default: 8192 on a GPU, 1000 on a CPU)"),
+    count("--pieces", None, "pieces per batch (default: 8192 on a GPU, 1000 on a CPU)"),
     ROUNDS.but(default=15),
     ROWS_FILE,
 )
 def measure_encoder(options: argparse.Namespace) -> None:
-    """Measure an encoder with a graph beside the same one without: a row for each size, length and precision.
+    """Compare an encoder with a graph and without one; write a row for each size, length and precision.
 
     python -m benchmarks encoder --device cuda                           8,192 pieces, bfloat16 and float16
     python -m benchmarks encoder                                         1,000 pieces on a CPU, float32
-    python -m benchmarks encoder --size tiny --pieces 200 --rounds 2 --rows tried.jsonl       a rehearsal
+    python -m benchmarks encoder --size tiny --pieces 200 --rounds 2 --rows tried.jsonl       # a trial run
 
-    Both run in turn. No time is reported unless the fast path gives what the plain one gives.
+    Both take turns. No time is reported if the fast path differs from the reference encoder.
     """
     device = torch.device(options.device)
     n_pieces, precisions = BY_DEVICE[device.type]
@@ -89,20 +89,20 @@ class Setting:
         self.inputs, self.graphs = inputs.to(device), Graphs(heads, labels, True).to(device)
 
     def check(self, dtype: torch.dtype) -> None:
-        """Leave with a word if the fast path gives something else than the plain one."""
+        """Exit with an error if the fast path differs from the reference encoder."""
         plain = self._vectors(torch.float32, is_plain=True)
         if _difference(self._vectors(torch.float32), plain) > CLOSE:
-            sys.exit("the fast path gives something else in float32: no time is printed")
+            sys.exit("the fast path differs from the reference encoder in float32: no time is printed")
         rounding = _difference(self._vectors(dtype, is_plain=True), plain)
         if _difference(self._vectors(dtype), plain) > 2 * rounding + CLOSE:
-            sys.exit(f"the fast path gives something else in {dtype}: no time is printed")
+            sys.exit(f"the fast path differs from the reference encoder in {dtype}: no time is printed")
         if _difference(self._run(None, torch.float32), plain) < 100 * CLOSE:
             sys.exit("the graph makes no difference: no time is printed")
 
     def measured(self, dtype: torch.dtype, rounds: int) -> dict[str, float]:
-        """Milliseconds, and the ratio of the encoder with a graph to the one without."""
+        """Return milliseconds, and the ratios of the encoder with a graph to the one without."""
         result = self._ratios("forward", partial(self._run, dtype=dtype), rounds)
-        if self.device.type == "cuda":  # kernels alone, without the time that the host takes to start each of them
+        if self.device.type == "cuda":  # only the kernels, without the time to start each of them
             without, with_graph, packed = (
                 _captured(work)
                 for work in (
@@ -124,7 +124,7 @@ class Setting:
         return result
 
     def _packed(self, dtype: torch.dtype) -> Callable[[], Tensor]:
-        """The same rows and graphs as the engine encodes them; the vectors of the words without ROOT."""
+        """Return a function that encodes the same rows and graphs as the engine does; vectors do not include ROOT."""
         encoder = PackedEncoder(self.parsing[torch.float32], dtype)
         n_rows, n_pieces = self.inputs.pieces.shape
         is_word = self.inputs.words > 0
@@ -147,12 +147,12 @@ class Setting:
         ours = run()[: n_rows * (self.graphs.heads.shape[1])].view(n_rows, -1, self.encoder.width)
         rounding = _difference(self._vectors(dtype, is_plain=True), self._vectors(torch.float32, is_plain=True))
         if _difference(ours, self._vectors(torch.float32, is_plain=True)) > 2 * rounding + CLOSE:
-            sys.exit(f"the engine gives something else in {dtype}: no time is printed")
+            sys.exit(f"the engine differs from the reference encoder in {dtype}: no time is printed")
         return run
 
     def _ratios(self, name: str, run: Callable[[Graphs | None], object], rounds: int) -> dict[str, float]:
         with_graph, without = partial(run, self.graphs), partial(run, None)
-        for work in (with_graph, without, with_graph, without):  # compiled, and memory taken
+        for work in (with_graph, without, with_graph, without):  # a warm-up: compile and allocate memory
             work()
         times = in_turn({"with": with_graph, "without": without}, rounds, clock=self._seconds)
         best = {kind: min(each) for kind, each in times.items()}
@@ -163,7 +163,7 @@ class Setting:
         }
 
     def _seconds(self, work: Callable[[], object]) -> float:
-        repeats = 10 if self.device.type == "cuda" else 1  # the clock starts and stops while the GPU is idle
+        repeats = 10 if self.device.type == "cuda" else 1  # the GPU is idle when the clock starts and stops
 
         def repeated() -> None:
             for _ in range(repeats):
@@ -172,7 +172,7 @@ class Setting:
         return seconds_on(self.device.type)(repeated) / repeats
 
     def _run(self, graphs: Graphs | None, dtype: torch.dtype, *, is_plain: bool = False) -> Tensor:
-        """The vectors of the words, by weights in that precision; by the reference encoder if `is_plain`."""
+        """Return the vectors of the words in this precision, by the reference encoder if `is_plain`."""
         if dtype not in self.parsing:
             self.parsing[dtype] = copy.deepcopy(self.parsing[torch.float32]).to(dtype)
         encoder = self.parsing[dtype]
@@ -185,14 +185,14 @@ class Setting:
         return vectors
 
     def _learn(self, graphs: Graphs | None, dtype: torch.dtype) -> None:
-        """One pass there and back as in training: weights in float32, products in that precision."""
+        """Run a forward and a backward pass as in training: weights in float32, products in this precision."""
         self.encoder.zero_grad()
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32):
             vectors = self.encoder(self.inputs, None, graphs)
         vectors.float().sum().backward()
 
     def _kept_bytes(self, graphs: Graphs | None, dtype: torch.dtype) -> int:
-        """What a forward pass keeps for the way back, weights not counted."""
+        """Return the bytes that a forward pass keeps for the backward pass, without weights."""
         kept: list[Tensor] = []
 
         def note(tensor: Tensor) -> Tensor:
@@ -221,7 +221,7 @@ class Setting:
 
 
 def _captured(work: Callable[[], Tensor]) -> Callable[[], None]:
-    """The work as a replay of a CUDA graph."""
+    """Return the work as the replay of a CUDA graph."""
     other = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(other):
         work()

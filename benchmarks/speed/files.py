@@ -1,4 +1,4 @@
-"""From file to file on one machine: with the model, and with none in it."""
+"""Measure parsing from file to file on one machine, with the model and without it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from treefine.model.vocabulary import Vocabulary
 from treefine.treebank.conllu import cut_treebank, read_treebank
 from treefine.treebank.sentence import Sentence
 
-WAYS = {"to convergence": 1.0, f"stop above {STOP_ABOVE}": STOP_ABOVE}  # stop_above of each
+WAYS = {"to convergence": 1.0, f"stop above {STOP_ABOVE}": STOP_ABOVE}  # values of stop_above
 PEER = "supar BERT 12 × 384, untrained, best heads"
 REPLAYS = 30
 
@@ -61,27 +61,27 @@ REPLAYS = 30
 @command(
     MODEL,
     CPU_OR_CUDA,
-    count("--sentences", 2077, "of en_ewt test; it has no more"),
-    count("--copies", 1, "of these sentences"),
-    count("--dev-sentences", 2002, "on which trees are compared"),
-    count("--workers", None, "processes that read and write; as many as there are cores for"),
+    count("--sentences", 2077, "number of sentences of en_ewt test (at most 2077)"),
+    count("--copies", 1, "number of copies of these sentences"),
+    count("--dev-sentences", 2002, "number of dev sentences to compare trees on"),
+    count("--workers", None, "processes that read and write (default: depends on the number of cores)"),
     THREADS,
     ROUNDS,
     PYTHON,
-    option("--folder", type=Path, help="for what is made on the way"),
+    option("--folder", type=Path, help="folder for temporary models"),
     TREEBANKS_FOLDER,
-    count("--batch-pieces", None, "of the general path"),
+    count("--batch-pieces", None, "pieces per batch of the general path"),
     ROWS_FILE,
 )
 def measure_files(options: argparse.Namespace) -> None:
-    """Measure sentences per second from file to file, the passes they take, and how much of that time a GPU works.
+    """Measure sentences per second from file to file, the passes per sentence, and how long the GPU is busy.
 
     python -m benchmarks files --device cuda --copies 40
-    python -m benchmarks files --device cuda --copies 40 --python supar=python3    and supar over the same encoder size
+    python -m benchmarks files --device cuda --copies 40 --python supar=python3    # also supar
 
-    The words of en_ewt test, repeated, are parsed by one process and its workers, refined to convergence and stopping
-    early. No score is looked at; trees are first compared with those of the plain path on some of dev, and no time is
-    reported if they differ.
+    One process and its workers parse copies of en_ewt test, refined to convergence and with early stopping. Trees are
+    first compared with those of the reference implementation on dev; no time is reported if they differ. The test set
+    is not scored.
     """
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -94,7 +94,7 @@ def measure_files(options: argparse.Namespace) -> None:
         dev = list(read_treebank(given["dev"]))[: options.dev_sentences]
         for name, parser in parsers.items():
             result[name] = {"trees": same_trees(parser, dev)}
-            with _noted() as slots:  # compiled and captured, and the file read from the disk
+            with _noted() as slots:  # a warm-up: kernels are compiled and captured
                 parser.parse_file(source, target, workers=options.workers)
             result[name] |= _on_device(slots, given["n_sentences"])
         works = {
@@ -124,7 +124,7 @@ def measure_files(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _noted() -> Any:
-    """The buffers that are sent, each with the number of its sentences."""
+    """Collect the buffers that are sent, each with its number of sentences."""
     slots: list[tuple[Slot, int]] = []
     start = Slot.start
 
@@ -137,7 +137,7 @@ def _noted() -> Any:
 
 
 def _on_device(slots: Sequence[tuple[Slot, int]], n_sentences: int) -> dict[str, float]:
-    """The passes of a sentence, and how long the device takes for all of them, and for their encoder alone."""
+    """Return the passes per sentence, and the seconds of the device for all passes and for the encoder only."""
     if not slots:
         return {}
     whole = bare = 0.0
@@ -168,7 +168,7 @@ def _seconds(graph: torch.cuda.CUDAGraph) -> float:
 
 
 def _peer(options: argparse.Namespace, once: dict[str, Any]) -> dict[str, float]:
-    """How fast supar is over an encoder of the same size, from words to the best head of each."""
+    """Measure supar with an encoder of the same size, from words to the best head of each."""
     system = next(each for each in SYSTEMS if each.name == PEER)
     python = dict(each.split("=", 1) for each in options.python)[system.package]
     peer = Peer(system.name, python, f"benchmarks.peers.{system.module}", threads=options.threads)
@@ -186,19 +186,19 @@ ROUNDS_OF_PARTS = 5
 
 @command(
     MODEL,
-    option("--workers", type=int, nargs="+", default=[0, 1, 2], help="numbers of processes"),
-    count("--copies", 5, "of the test file"),
+    option("--workers", type=int, nargs="+", default=[0, 1, 2], help="numbers of worker processes (default: 0 1 2)"),
+    count("--copies", 5, "number of copies of the test file"),
     ROWS_FILE,
 )
 def measure_around(options: argparse.Namespace) -> None:
-    """Measure the words per second of what is done around the model, by the number of workers: one row.
+    """Measure the speed of the work outside the model by the number of workers; write one row.
 
     python -m benchmarks around --workers 0 1 2 --copies 5
     python -m benchmarks around --workers 0 1 2 4 8 12 14 --copies 50
 
-    The words of en_ewt test, repeated, are read, tokenised, filled in and written by the bundled model's vocabulary. In
-    place of the model an engine answers at once: each word hangs on the one before it. No score is looked at. The time
-    starts once the workers have answered a first short file. Shares are those of one process alone.
+    Copies of en_ewt test are read, tokenised, filled in and written with the bundled model's vocabulary. Instead of the
+    model, an engine attaches each word to the previous one without delay. The clock starts after the workers have
+    processed a first short file. The parts are measured in one process.
     """
     with lzma.open(TREEBANKS / "en_ewt" / "test.conllu.xz") as file:
         once = file.read()
@@ -214,7 +214,9 @@ def measure_around(options: argparse.Namespace) -> None:
         rates[str(n_workers)] = {
             "sentences_per_second": round(n_sentences / took),
             "words_per_second": round(n_words / took),
-            "microseconds_per_word_here": round(1e6 * of_ours / n_words, 2),  # of the process that runs the model
+            "microseconds_per_word_here": round(
+                1e6 * of_ours / n_words, 2
+            ),  # CPU time of the process that runs the model
         }
     assert model.subwords is not None
     shares = _shares(once, model.subwords, model.vocabulary, n_columns)
@@ -225,34 +227,34 @@ def measure_around(options: argparse.Namespace) -> None:
 def _seconds_around(
     settings: WorkerSettings, once: bytes, copies: int, n_workers: int, n_columns: int
 ) -> tuple[float, float]:
-    """How long a file takes with so many workers, from its bytes in memory to those that would be written.
+    """Return the seconds for a file with this many workers, from its bytes in memory to the bytes to write.
 
-    The second number is the processor's time in this process, all threads together.
+    The second number is the CPU time of this process, all threads together.
     """
 
     def engine(blocks: Iterable[Packed]) -> Iterator[PackedTrees]:
         return (_chain_trees(packed, n_columns) for packed in blocks)
 
     def parse(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        raise AssertionError("nobody decided anything here")
+        raise AssertionError("the input has no decisions")
 
     def run(data: bytes) -> int:
         parts = (FilePart(each, "test.conllu", "conllu") for each in cut_treebank(BytesIO(data), "test.conllu"))
         return sum(len(text.encode()) for text in files.texts(parts, FileReport()))
 
     with FileParser(WorkerPool(settings, n_workers, start_after=0), engine, parse) as files:
-        run(once * max(1, n_workers // 4))  # so that all have started, and know the words
+        run(once * max(1, n_workers // 4))  # a warm-up: all workers have started
         data = once * copies
         start, ours = time.perf_counter(), time.process_time()
         n_bytes = run(data)
         took, ours = time.perf_counter() - start, time.process_time() - ours
     if n_bytes < 0.9 * len(data):
-        raise AssertionError("some of the text was not written")
+        raise AssertionError("some text was not written")
     return took, ours
 
 
 def _chain_trees(packed: Packed, n_columns: int) -> PackedTrees:
-    """Each word below the one before it; the first label and the first tags."""
+    """Attach each word to the previous one, with the first label and the first tags."""
     n_words = len(packed.counts)
     starts = np.cumsum(packed.lengths) - packed.lengths
     heads = np.arange(n_words, dtype=np.int32) - np.repeat(starts, packed.lengths).astype(np.int32)
@@ -260,7 +262,7 @@ def _chain_trees(packed: Packed, n_columns: int) -> PackedTrees:
 
 
 def _shares(data: bytes, subwords: Subwords, vocabulary: Vocabulary, n_columns: int) -> dict[str, float]:
-    """Microseconds a word of each part in one process, the best of some rounds."""
+    """Return the microseconds per word of each part in one process; the best round counts."""
     columns: Any = ("upos", "xpos")[:n_columns]
     best: dict[str, float] = {}
 

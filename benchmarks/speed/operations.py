@@ -1,4 +1,4 @@
-"""Two operations beside other ways to write them: the best tree with one root, and attention over a graph."""
+"""Compare two operations with alternatives: finding the best tree with one root, and attention over a graph."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from treefine.parsing.trees import maximum_tree, projective_tree
 
 Decoder = Callable[[NDArray[np.float64]], NDArray[np.int64]]
 LENGTHS = {10: 50, 25: 50, 60: 20, 200: 5, 2000: 1}  # words: matrices
-LONGEST_FOR_NETWORKX = 25  # words; it takes a search for each root
+LONGEST_FOR_NETWORKX = 25  # words; networkx needs a search per root
 
 
 def by_ufal(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The tree of ufal.chu_liu_edmonds; ROOT's arcs are made so bad that one is all it takes."""
+    """Return the tree of ufal.chu_liu_edmonds; arcs from ROOT get a penalty, so that it uses only one."""
     from ufal.chu_liu_edmonds import chu_liu_edmonds
 
     work = scores.copy()
     work[0] = 0
     np.fill_diagonal(work, 0)
     work[1:, 0] -= len(work) * (work.max() - work.min()) + 1
-    np.fill_diagonal(work, -np.inf)  # it finds the same tree with any diagonal, but takes far longer with a high one
+    np.fill_diagonal(work, -np.inf)  # the diagonal does not change the tree, but a high one takes far longer
     heads, _ = chu_liu_edmonds(work)
     return np.array([0, *heads[1:]])
 
 
 def by_networkx(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The best tree over the words alone, found for each root in turn."""
+    """Return the best tree, searched for each root in turn."""
     import networkx
 
     words = range(1, len(scores))
@@ -64,7 +64,7 @@ def by_networkx(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 
 @cache
 def compiled() -> Decoder:
-    """`by_loops` as numba compiles it."""
+    """Return `by_loops`, compiled by numba."""
     from numba import njit
 
     decoder: Decoder = njit(by_loops)
@@ -72,7 +72,7 @@ def compiled() -> Decoder:
 
 
 def by_loops(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The steps of `maximum_tree`, element by element."""
+    """Do the same as `maximum_tree`, element by element."""
     n = len(scores) - 1
     work = scores.copy()
     ends_at = np.empty((n + 1, n + 1), np.int32)
@@ -126,7 +126,7 @@ def by_loops(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def measure_decoding(rounds: int = 7) -> None:
-    """Random scores for several lengths, by decoders that must find trees of the same total; rounds are interleaved."""
+    """Measure decoders on random scores of several lengths; they must find trees with the same total score."""
     rng = np.random.default_rng(1)
     result: dict[str, Any] = {}
     result["numba, first call_seconds"] = round(seconds(lambda: compiled()(random_scores(rng, 5))), 2)
@@ -163,27 +163,27 @@ def decode_all(decode: Decoder, matrices: Sequence[NDArray[np.float64]]) -> None
 
 
 def installed_bytes(package: str) -> int:
-    """What the files of a package take on disk."""
+    """Return the size of an installed package in bytes."""
     paths = (each.locate() for each in files(package) or ())
     return sum(Path(str(path)).stat().st_size for path in paths if Path(str(path)).is_file())
 
 
 def random_scores(rng: np.random.Generator, n_words: int) -> NDArray[np.float64]:
-    """Normal numbers, each row as log-probabilities: what a network says before it is trained."""
+    """Return log-probabilities from normal numbers, as an untrained network gives them."""
     logits = rng.normal(size=(n_words + 1, n_words + 1))
     scores: NDArray[np.float64] = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     return scores
 
 
 def total(scores: NDArray[np.float64], heads: NDArray[np.int64]) -> float:
-    """The score of a tree; NaN, which equals nothing, for what has several roots or a cycle."""
+    """Return the score of a tree; NaN, which equals nothing, if it has several roots or a cycle."""
     if not Graph.of_words(heads[1:].tolist(), ["_"] * (len(heads) - 1)).is_tree:
         return np.nan
     return float(scores[np.arange(1, len(heads)), heads[1:]].sum())
 
 
 class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records the number of elements of the largest tensor that an operation returns, forwards and backwards."""
+    """A mode that records the size of the largest tensor that an operation returns, forward and backward."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -200,7 +200,7 @@ ROWS, WORDS, PIECES_A_WORD, LABELS, ATTENTION_HEADS, WIDTH = 32, 30, 1.3, 50, 12
 
 
 def measure_attention(rounds: int = 25) -> None:
-    """Forward alone, and with gradients; no time is told unless all give the same."""
+    """Measure attention over a graph, forward and with gradients; all implementations must agree."""
     relations, tables, inputs = _setting()
     given: dict[str, Any] = {**inputs, "tables": tables}
     contenders: dict[str, Callable[[], Tensor]] = {
@@ -212,7 +212,7 @@ def measure_attention(rounds: int = 25) -> None:
     outputs = {name: attention() for name, attention in contenders.items()}
     for name in ("table", "pairs"):
         if not torch.allclose(outputs[name], outputs["treefine"], atol=1e-5):
-            sys.exit(f"{name} gives something else: no time is printed")
+            sys.exit(f"{name} gives a different result: no time is printed")
     result: dict[str, float] = {}
     for kind in ("parsing", "training"):
         times = in_turn({name: partial(_once, kind, each) for name, each in contenders.items()}, rounds)
@@ -262,7 +262,7 @@ def _setting() -> tuple[Relations, RelationTables, dict[str, Tensor]]:
 def by_table(
     *, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, relations: Relations, tables: RelationTables
 ) -> Tensor:
-    """Each query scored against the whole table, then gathered; weights summed by relation for the values."""
+    """Score each query against the whole relation table, then gather; sum weights by relation for the values."""
     ids = _matrix(relations).expand(-1, query.shape[1], -1, -1)  # [row, attn, piece, piece]
     scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
     scores = scores + (query @ tables.key_rows().T).gather(-1, ids) + bias
@@ -274,7 +274,7 @@ def by_table(
 def by_pairs(
     *, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, relations: Relations, tables: RelationTables
 ) -> Tensor:
-    """A vector for each pair of pieces, as the equations are written and as the authors' code has it."""
+    """Use a vector for each pair of pieces, as in the equations and in the authors' code."""
     ids = _matrix(relations)[:, 0]  # [row, piece, piece]
     keys, values = F.embedding(ids, tables.key_rows()), F.embedding(ids, tables.value_rows())
     scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
@@ -284,17 +284,17 @@ def by_pairs(
 
 
 def _matrix(relations: Relations) -> Tensor:
-    """The relation of each query to each key."""
+    """Return the relation of each query to each key."""
     is_above = relations.above[:, None, :, None] == torch.arange(relations.above.shape[1])  # [row, 1, query, key]
     return is_above * relations.up[:, None, :, None] + is_above.mT * relations.down[:, None, None, :]
 
 
 def decoding() -> str:
-    """The best tree beside other ways to find it."""
+    """Return the time of finding the best tree, compared with other decoders."""
     row = last_row("decoding")
     result, config = row["result"], row["config"]
     peers = {
-        "numba": f"the same compiled by numba {config['numba']}",
+        "numba": f"the same algorithm compiled by numba {config['numba']}",
         "ufal": f"ufal.chu_liu_edmonds {config['ufal.chu_liu_edmonds']}",
         "networkx": f"networkx {config['networkx']}",
     }
@@ -311,24 +311,24 @@ def decoding() -> str:
         projective = result[f"projective, {n_words}_microseconds"]
         rows.append((f"{n_words:,}", *cells, f"{projective:,.0f} µs"))
     also = (
-        f"2,000 sentences of 12 to 25 words take treefine {result['treefine, 2000 sentences_seconds']:.2f} s. "
-        f"The compiled one takes {result['numba, first call_seconds']:.1f} s to import, compile and call first, and "
-        f"{result['numba, installed_megabytes']} MB to install."
+        f"treefine decodes 2,000 sentences of 12 to 25 words in {result['treefine, 2000 sentences_seconds']:.2f} s. "
+        f"The first call of the compiled version takes {result['numba, first call_seconds']:.1f} s; numba needs "
+        f"{result['numba, installed_megabytes']} MB on disk."
     )
     return f"{table(*rows)}\n\n{also}\n\n{origin_of_newest('decoding')}"
 
 
 def attention() -> str:
-    """Attention over a graph beside other ways to write it."""
+    """Return the time of attention over a graph, compared with other implementations."""
     row = last_row("attention")
     result, config = row["result"], row["config"]
     ways = {
-        "no graph": "no graph (the library's fused attention)",
-        "treefine": "treefine: a correction on the pairs with an arc",
-        "table": "each query against the whole relation table, then gathered",
+        "no graph": "no graph (torch's fused attention)",
+        "treefine": "treefine: corrections for pairs with an arc",
+        "table": "each query scored against the whole relation table",
         "pairs": "a vector for each pair of pieces, as in the authors' code",
     }
-    rows: Lines = [("one layer", "parsing", "training, with gradients", "largest tensor")]
+    rows: Lines = [("one layer", "parsing", "training (with gradients)", "largest tensor")]
     for name, title in ways.items():
         cells = [title]
         for kind in ("parsing", "training"):

@@ -1,4 +1,4 @@
-"""Parsing en_ewt test beside other parsers and bare encoders: the same words, in turn, in one run."""
+"""Compare the speed of treefine, other parsers and bare encoders on the same words, in turn, in one run."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from treefine import TreefineError
 from treefine.model.bundled import find_model
 
 Device = Literal["cpu", "cuda"]
-OURS, ENCODER = "treefine", "encoder"  # the packages that need no Python of their own
+OURS, ENCODER = "treefine", "encoder"  # these packages run in the current Python
 STOP_ABOVE = 0.935  # chosen on dev: see `stopping`
-SURE = f"treefine, stop above {STOP_ABOVE}"  # sentences that are sure enough stop early
-UNTRAINED = "untrained"  # said of a network whose trees are harder to find than a trained one's
+SURE = f"treefine, stop above {STOP_ABOVE}"  # confident sentences stop early
+UNTRAINED = "untrained"  # with random weights, trees take longer to find
 
 
 @dataclass(frozen=True)
 class System:
-    """One parser with one choice of its options."""
+    """One parser with its options."""
 
     name: str
     package: str
@@ -63,12 +63,12 @@ class System:
 
     @property
     def is_parser(self) -> bool:
-        """Whether every word has to have a head afterwards."""
+        """Whether it must give every word a head."""
         return self.package != ENCODER
 
     @property
     def is_other(self) -> bool:
-        """Whether it is of other people, so that it parses one copy of the sentences alone: many take too long."""
+        """Whether it is another project's parser. It parses only one copy of the sentences, to save time."""
         return self.package not in (OURS, ENCODER)
 
 
@@ -87,7 +87,7 @@ def _stanza(name: str, updates: int, update_words: int, batch_words: int = 5000,
 
 
 def _supar(name: str, *, tree: bool, **build: Any) -> System:
-    ways = (WORDS,) if tree else (WORDS, FILE)  # the search takes long, and the same in both
+    ways = (WORDS,) if tree else (WORDS, FILE)  # the tree search takes long, and the same time in both ways
     how = "trees" if tree else "best heads"
     devices: tuple[Device, ...] = ("cpu",) if tree else ("cpu", "cuda")
     return System(f"supar {name}, {how}", "supar", "supar_parser", {"tree": tree, **build}, ways, devices)
@@ -102,7 +102,7 @@ SYSTEMS = (
     _encoder("12 × 384, float32", "cpu", "cuda", kind="sdpa", dtype="float32"),
     _encoder("12 × 384, bfloat16", "cpu", "cuda", kind="sdpa", dtype="bfloat16"),
     _encoder("12 × 384, float16", "cuda", kind="sdpa", dtype="float16"),
-    _encoder("12 × 384, int8", "cpu", kind="treefine", dtype="int8"),  # torch has none of its own
+    _encoder("12 × 384, int8", "cpu", kind="treefine", dtype="int8"),  # torch has no int8 encoder
     _encoder("12 × 384, bfloat16, transformers", "cuda", kind="transformers", dtype="bfloat16"),
     _encoder("12 × 768, bfloat16", "cuda", kind="sdpa", dtype="bfloat16", width=768),
     _encoder("12 × 768, bfloat16, transformers", "cuda", kind="transformers", dtype="bfloat16", width=768),
@@ -120,42 +120,41 @@ SYSTEMS = (
     _supar(f"BERT 12 × 384, {UNTRAINED}", tree=True, layers=12, width=384),
     _supar(f"BERT 12 × 768, {UNTRAINED}", tree=False, layers=12, width=768),
 )
-BASE = SYSTEMS[0]  # what others are compared with
-BESIDE = {WORDS: WORDS, FILE: FILE, ONE_PASS: FILE, ALL_PASSES: FILE}  # with which way of ours each way is compared
-HIDDEN = (6, 7, 8)  # HEAD, DEPREL and DEPS
+BASE = SYSTEMS[0]  # the others are compared with it
+BESIDE = {WORDS: WORDS, FILE: FILE, ONE_PASS: FILE, ALL_PASSES: FILE}  # treefine's way that each way is compared with
+BLANKED = (6, 7, 8)  # HEAD, DEPREL and DEPS
 
 
 @command(
     MODEL,
     CPU_OR_CUDA,
     PYTHON,
-    option("--folder", type=Path, help="where models of other parsers are kept from run to run"),
-    option("--systems", default="", help="measure only those whose name has this in it"),
-    count("--sentences", 500, "of en_ewt test, evenly spread"),
-    count("--copies", 1, "of these, so that a run lasts seconds"),
-    count("--dev-sentences", 2002, "of en_ewt dev, to compare trees"),
-    count("--batch-pieces", None, "pieces in a batch of ours and of bare encoders"),
+    option("--folder", type=Path, help="folder that keeps the models of other parsers between runs"),
+    option("--systems", default="", help="measure only systems whose name contains this"),
+    count("--sentences", 500, "number of sentences of en_ewt test, evenly spread"),
+    count("--copies", 1, "number of copies of these sentences"),
+    count("--dev-sentences", 2002, "number of sentences of en_ewt dev to compare trees on"),
+    count("--batch-pieces", None, "pieces per batch of treefine and bare encoders"),
     THREADS,
     ROUNDS,
     TREEBANKS_FOLDER,
     ROWS_FILE,
 )
 def measure_speed(options: argparse.Namespace) -> None:
-    """Measure how fast treefine parses beside other parsers and bare encoders: one row.
+    """Measure the speed of treefine, other parsers and bare encoders; write one row.
 
     python -m benchmarks speed --python spacy=a/bin/python stanza=b/bin/python supar=c/bin/python
     python -m benchmarks speed --device cuda --copies 40 --sentences 2077
 
-    Each system is a process of its own (see `peers`) that works only while it is asked. A package for which no Python
-    is named is left out. Models that learn something are kept in --folder. No score of the test set is looked at; trees
-    of treefine's fast paths are first compared with those of its plain path on dev, and no time is reported if they
-    differ.
+    Each system runs in a separate process (see `peers`) and works only on request. Systems for which no Python is named
+    are left out. Trained models are kept in --folder. The trees of treefine's fast paths are first compared on dev with
+    those of the reference implementation; no time is reported if they differ. The test set is not scored.
     """
     pythons = {OURS: sys.executable, ENCODER: sys.executable} | dict(each.split("=", 1) for each in options.python)
     wanted = [each for each in SYSTEMS if options.device in each.devices and options.systems in each.name]
     lacking = sorted({each.package for each in wanted} - pythons.keys())
     if lacking:
-        print(f"left out, for no Python is named that has them: {', '.join(lacking)}")
+        print(f"left out, because --python names no Python for: {', '.join(lacking)}")
     systems = [BASE, *(each for each in wanted if each.package in pythons and each is not BASE)]
     with tempfile.TemporaryDirectory() as scratch:
         given, once = given_files(options, Path(scratch))
@@ -181,7 +180,7 @@ def measure_speed(options: argparse.Namespace) -> None:
 
 
 class Peers:
-    """All systems, built and warm within a `with` block; their processes end with it."""
+    """A context manager that builds and warms up all systems, and ends their processes."""
 
     def __init__(
         self,
@@ -196,14 +195,14 @@ class Peers:
         self.peers: dict[str, Peer] = {}
         self.memory: dict[str, dict[str, float]] = {}
         self.config: dict[str, Any] = {"packages": {}, "parameters": {}, "trees": {}, "settings": {}}
-        self.passes: list[int] = [1] * given["n_sentences"]  # of our refinement, for bare encoders
+        self.passes: list[int] = [1] * given["n_sentences"]  # of treefine's refinement, for bare encoders
 
     def __enter__(self) -> Peers:
         with ExitStack() as stack:
             for system in self.systems:
                 print(f"building {system.name}", file=sys.stderr, flush=True)
                 self._build(system, stack)
-            self.round()  # all are warm after it
+            self.round()  # a warm-up
             self.ending = stack.pop_all()
         return self
 
@@ -215,7 +214,7 @@ class Peers:
         if system.package == ENCODER:
             arguments["passes"] = self.passes
         peer, built = self._started(system, arguments, stack)
-        if built["has_learned"]:  # another process has not held what learning took
+        if built["has_learned"]:  # a new process does not count the memory of training
             peer.close()
             peer, built = self._started(system, arguments, stack)
         self.peers[system.name] = peer
@@ -238,7 +237,7 @@ class Peers:
         return peer, peer.ask("build", arguments)
 
     def round(self) -> dict[str, dict[str, Any]]:
-        """What each system answers, by name and way."""
+        """Return the answer of each system, by name and way."""
         found = {}
         for system in self.systems:
             for way in system.ways:
@@ -257,21 +256,21 @@ class Peers:
 
 
 def check_heads(name: str, answer: Mapping[str, Any], n_sentences: int, n_words: int) -> None:
-    """An error unless every word of every sentence got a head."""
+    """Raise an error unless every word of every sentence has a head."""
     got = (answer["sentences"], answer["words"], answer["headless"])
     if got != (n_sentences, n_words, 0):
         raise TreefineError(
-            f"{name}: {got[0]} sentences, {got[1]} words and {got[2]} without a head came back, where {n_sentences} "
-            f"and {n_words} were given. No time is printed."
+            f"{name} returned {got[0]} sentences and {got[1]} words, {got[2]} of them without a head, instead of "
+            f"{n_sentences} and {n_words}. No time is printed."
         )
 
 
 def summed_up(
     rounds: Sequence[Mapping[str, Mapping[str, Any]]], memory: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, Any]]:
-    """By system and way: median seconds, sentences and words a second, memory, and the median ratio to treefine's time.
+    """Return median seconds, speed, memory and the median ratio to treefine's time, by system and way.
 
-    The ratio is that of the times for a word. A bare encoder is compared with treefine from file to file.
+    The ratio is that of the times per word. A bare encoder is compared with treefine from file to file.
     """
     result = {}
     for name, first in rounds[0].items():
@@ -295,18 +294,18 @@ def summed_up(
 
 
 def without_trees(text: str) -> str:
-    """CoNLL-U with the columns HEAD, DEPREL and DEPS blank."""
+    """Return CoNLL-U with the columns HEAD, DEPREL and DEPS blank."""
     lines = []
     for line in text.split("\n"):
         columns = line.split("\t")
         if len(columns) == 10:
-            line = "\t".join("_" if number in HIDDEN else each for number, each in enumerate(columns))
+            line = "\t".join("_" if number in BLANKED else each for number, each in enumerate(columns))
         lines.append(line)
     return "\n".join(lines)
 
 
 def spread(text: str, n_sentences: int) -> list[str]:
-    r"""So many sentences of a CoNLL-U file, evenly spread over it, or all where it has no more.
+    r"""Return `n_sentences` sentences of a CoNLL-U file, evenly spread over it, or all if it has fewer.
 
     >>> spread("a\n\nb\n\nc\n\nd\n\n", 2)
     ['a', 'c']
@@ -317,7 +316,7 @@ def spread(text: str, n_sentences: int) -> list[str]:
 
 
 def given_files(options: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What systems are built with, for all copies of the sentences and for one."""
+    """Return the arguments to build systems with, for all copies of the sentences and for one."""
     texts = {split: _read(options.treebanks, split) for split in ("test", "train")}
     sentences = spread(without_trees(texts["test"]), options.sentences)
     source, once, train = (scratch / f"{name}.conllu" for name in ("source", "once", "train"))
@@ -362,16 +361,16 @@ PART, WHOLE = "_seconds", ("seconds", "processor_seconds")  # names of times in 
 
 
 def parsers(device: str, path: Path = ROWS) -> str:
-    """All systems of a run: sentences and words a second, time beside ours, and memory."""
+    """Return speed, time compared with treefine, and memory of all systems in the newest run."""
     command = SPEED if device == "cpu" else f"{SPEED} --device {device}"
     row = newest("speed", device, path=path)
-    return missing("parsers beside each other", command) if row is None else parsers_of(row, command)
+    return missing("parsers compared with each other", command) if row is None else parsers_of(row, command)
 
 
 def parsers_of(row: Row, command: str) -> str:
-    """The same of one row."""
+    """Return the table of one row."""
     config = row["config"]
-    lines: Lines = [("parser", "way", "sentences/s", "words/s", "time, treefine's = 1", "peak memory", "for parsing")]
+    lines: Lines = [("parser", "way", "sentences/s", "words/s", "time (treefine = 1)", "peak memory", "for parsing")]
     for name, found in row["result"].items():
         system, _, way = name.rpartition(": ")
         lines.append(
@@ -392,10 +391,10 @@ def parsers_of(row: Row, command: str) -> str:
                 (system, f"{way}, {part.removesuffix(PART)}", *speeds, _ratio(found["times_ours"] * share), "", "")
             )
     ours = config["settings"]["treefine"]
-    copies = f", {config['copies']} times over" if config["copies"] > 1 else ""
+    copies = f", repeated {config['copies']} times" if config["copies"] > 1 else ""
     also = (
         f"{config['sentences']:,} sentences, {config['words']:,} words of {config['file']}{copies}; "
-        f"{config['threads']} threads, the median of {config['rounds']} rounds in turn; treefine: `{config['model']}`, "
+        f"{config['threads']} threads, median of {config['rounds']} rounds; treefine: `{config['model']}`, "
         f"{ours['precision']}, T = {ours['T']}, tags {ours['tags']}; "
         f"{', '.join(f'{package} {version}' for package, version in config['packages'].items())}."
     )
@@ -407,18 +406,18 @@ def _ratio(value: float) -> str:
 
 
 def checked(row: Row) -> str:
-    """What the trees of ours were compared with before any time was told."""
-    told = [
-        f"{name}: {found['other trees, percent']} % other trees, LAS {found['LAS']:.2f} where the plain path has "
+    """Return the comparison of treefine's trees with the reference implementation's."""
+    compared = [
+        f"{name}: {found['other trees, percent']} % of the trees differ, LAS {found['LAS']:.2f} instead of "
         f"{found['LAS, plain']:.2f}"
         for name, found in row["config"]["trees"].items()
     ]
     number = next(iter(row["config"]["trees"].values()))["sentences"]
-    return f"Trees beside those of the plain path in float32, on {number:,} dev sentences: {'; '.join(told)}."
+    return f"Compared with the reference implementation in float32, on {number:,} dev sentences: {'; '.join(compared)}."
 
 
 def time_spent(path: Path = ROWS) -> str:
-    """Where the time from file to file goes, by device."""
+    """Return a profile of parsing from file to file, by device."""
     parts = []
     for device in DEVICES:
         row = newest("speed", device, path=path)
@@ -427,16 +426,16 @@ def time_spent(path: Path = ROWS) -> str:
             continue
         profile = row["config"]["profile"]
         whole = profile["profiled_seconds"]
-        lines: Lines = [("what", "seconds", "of the whole")]
-        lines.append(("all, from file to file, with the profiler on", f"{whole:.2f}", "100 %"))
-        busy = "the GPU is busy" if device == "cuda" else "in operations of torch"
+        lines: Lines = [("part", "seconds", "share")]
+        lines.append(("total, file to file, with the profiler on", f"{whole:.2f}", "100 %"))
+        busy = "GPU is busy" if device == "cuda" else "torch operations"
         lines.append((busy, f"{profile['busy_seconds']:.2f}", f"{profile['busy_share']:.0%}"))
         for name, each in profile["top_seconds"].items():
             lines.append((f"… `{name.replace('|', '/')}`", f"{each:.2f}", f"{each / whole:.0%}"))
         for name, each in profile.items():
             if name.endswith(", alone_seconds"):
                 what = name.removesuffix(", alone_seconds")
-                lines.append((f"{what}, measured alone in one process", f"{each:.2f}", f"{each / whole:.0%}"))
+                lines.append((f"{what}, measured separately", f"{each:.2f}", f"{each / whole:.0%}"))
         steps = ", ".join(
             f"{count:,} at t = {t}" for t, count in enumerate(row["config"]["sentences by step"], start=1)
         )

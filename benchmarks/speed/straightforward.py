@@ -1,7 +1,7 @@
-"""RNGTr's training as one writes it first: a vector for each pair of pieces, and loops over sentences.
+"""A straightforward implementation of RNGTr's training: a vector for each pair of pieces, and loops over sentences.
 
-The reference that `training_speed` measures ours against, written from the paper's equations. It learns with the
-weights and the optimiser of our model, so that both can be asked for the loss of the same batch.
+`training_speed` compares treefine with it. It is written from the paper's equations and uses the weights and the
+optimiser of treefine's model, so that both give the loss of the same batch.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from treefine.treebank.sentence import Sentence
 
 @dataclass(frozen=True)
 class Parse:
-    """The graph of one sentence; the first entries are word 1's."""
+    """The graph of one sentence; the first entries belong to word 1."""
 
     heads: list[int]
     labels: list[int]
 
 
 class Straightforward:
-    """A training of RNGTr with an update at each step, from which no sentence leaves early.
+    """Training of RNGTr with an update at each step and without early stopping.
 
-    It knows labelled graphs as the default settings have them, given tags, and sentences that fit into one window.
+    It supports labelled graphs with the default settings, given tags, and sentences that fit into one window.
     """
 
     def __init__(self, model: ParserModel, optimiser: Optimiser, *, max_steps: int, dtype: torch.dtype) -> None:
@@ -47,7 +47,7 @@ class Straightforward:
         self.root_label = model.vocabulary.label_id(model.settings.decode.root_label)
 
     def learn_from(self, sentences: Sequence[Sentence], arcs: Sequence[Arcs], progress: float) -> float:
-        """Refine a batch from these graphs, learning at each step; the loss of a word and step."""
+        """Refine a batch from these graphs with an update at each step; return the loss per word and step."""
         gold, graphs = self.parses([each.arcs for each in sentences]), self.parses(arcs)
         on_host = self.model.batch_of(sentences).inputs
         assert isinstance(on_host, PieceInputs)
@@ -66,12 +66,12 @@ class Straightforward:
         return summed / (self.max_steps * n_words)
 
     def parses(self, arcs: Sequence[Arcs]) -> list[Parse]:
-        """The graphs with the model's ids; each word has a head."""
+        """Return the graphs with the model's label ids; a missing head is ROOT."""
         label_ids = self.model.vocabulary.label_ids
         return [Parse([ROOT if head is None else head for head in each.heads], label_ids(each.labels)) for each in arcs]
 
     def _encode(self, inputs: PieceInputs, tags: Tensor, matrices: Tensor) -> Tensor:
-        """The vectors of the pieces, [row, piece, width]."""
+        """Return the vectors of the pieces, [row, piece, width]."""
         places = torch.arange(inputs.pieces.shape[1], device=self.device)
         x = self.encoder.embed(inputs.pieces, inputs.words, places, inputs.piece_tags(tags, slice(None)))
         bias = torch.zeros(inputs.pieces.shape, device=self.device).masked_fill(~inputs.is_piece, -math.inf)
@@ -83,7 +83,7 @@ class Straightforward:
         return x
 
     def _score(self, vectors: Tensor, inputs: PieceInputs, gold: Sequence[Parse]) -> tuple[Tensor, list[Parse]]:
-        """The loss of all words, and the graphs that the scores make, sentence by sentence."""
+        """Return the loss of all words, and the graph of each sentence."""
         loss, graphs = torch.zeros((), device=self.device), []
         for row, right in enumerate(gold):
             n_words = len(right.heads) + 1
@@ -102,7 +102,7 @@ class Straightforward:
         return loss, graphs
 
     def _best_labels(self, heads: Tensor, labels: Tensor) -> list[int]:
-        """The best label of each word; the root label for words under ROOT, and for no other."""
+        """Return the best label of each word; only words under ROOT have the root label."""
         if self.root_label is not None:
             is_root_label = torch.arange(labels.shape[1], device=self.device) == self.root_label
             labels = labels.masked_fill(is_root_label != (heads == ROOT)[:, None], -math.inf)
@@ -111,13 +111,13 @@ class Straightforward:
 
 
 def relation_matrix(inputs: PieceInputs, row: int, graph: Parse, n_labels: int) -> Tensor:
-    """The relation of each query to each key of one sentence (Fig. 2, Sec. 5.3).
+    """Return the relation of each query to each key of one sentence (Fig. 2, Sec. 5.3).
 
-    Where two words are each other's head, each sees its own: the relations to heads are written last.
+    If two words are heads of each other, each sees its own head: the relations to heads are written last.
     """
     n_kinds, n_pieces = n_labels + 1, inputs.pieces.shape[1]
     words, first_piece = inputs.words[row].tolist(), inputs.word_pieces[row].tolist()
-    arcs = [  # a dependent, what stands above it, and the kind of the arc between them
+    arcs = [  # a dependent, the piece above it, and the kind of the arc between them
         (first_piece[word], first_piece[head], label)
         for word, (head, label) in enumerate(zip(graph.heads, graph.labels, strict=True), start=1)
         if label != UNSEEN
@@ -135,7 +135,7 @@ def relation_matrix(inputs: PieceInputs, row: int, graph: Parse, n_labels: int) 
 
 
 def attend(attention: RelationAttention, x: Tensor, bias: Tensor, matrices: Tensor) -> Tensor:
-    """One layer's attention by Eqs. 4 and 5, with a key and a value for each pair of pieces."""
+    """Compute one layer's attention by Eqs. 4 and 5, with a key and a value for each pair of pieces."""
     tables, dropout = attention.relations, attention.dropout if attention.training else 0.0
     assert tables is not None
     assert tables.norm is not None
@@ -153,7 +153,7 @@ def attend(attention: RelationAttention, x: Tensor, bias: Tensor, matrices: Tens
 
 
 def sentence_scores(scorer: BiaffineScorer, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The scores of the arcs of one sentence without ROOT's own, and the vectors for labels (Eq. 6)."""
+    """Return the arc scores of one sentence, without those of ROOT's head, and the vectors for labels (Eq. 6)."""
     batch = words[None]
     dep, head = with_one(scorer.arc_dep(batch))[0], scorer.arc_head(batch)[0]
     arcs = dep @ scorer.arc_weight @ head.T  # [dep, head]

@@ -1,4 +1,4 @@
-"""What accuracy is given up for speed: fewer bits, and no more steps once a sentence is sure enough."""
+"""Measure the accuracy that faster parsing costs: reduced precision and early stopping."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ EXACT: Precision = "float32"
     MODEL,
     TREEBANK,
     TREEBANKS_FOLDER,
-    count("--limit", None, "only the first sentences of dev"),
+    count("--limit", None, "use only the first sentences of dev"),
     ROUNDS,
-    THREADS.but(default=None, help="of a CPU; as many as torch takes"),
+    THREADS.but(default=None, help="number of CPU threads (default: torch's)"),
     DEVICE,
     ROWS_FILE,
 )
 def measure_precision(options: argparse.Namespace) -> None:
-    """Measure what numbers of fewer bits than float32 lose on a dev set, and how much faster they parse: one row.
+    """Measure the accuracy and speed of each precision, compared with float32, on a dev set; write one row.
 
     python -m benchmarks precision --model en
     python -m benchmarks precision --model en --device cuda --limit 200
 
-    Each precision that the device has parses the same sentences in turn, with tags predicted and with tags given.
+    The precisions that the device supports take turns on the same sentences, with predicted and with given tags.
     """
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -77,7 +77,7 @@ def measure_precision(options: argparse.Namespace) -> None:
 def compared(
     parsers: dict[Precision, Parser], given: Sequence[Sentence], gold: Sequence[Sentence], *, rounds: int
 ) -> dict[str, dict[str, float]]:
-    """Accuracy of each, in how many sentences it differs from float32, and sentences a second, the median of rounds."""
+    """Return accuracy, the share of sentences that differ from float32, and the median speed of each parser."""
     for parser in parsers.values():
         parser.parse(given[:50])  # a warm-up
     trees: dict[str, list[Sentence]] = {}
@@ -105,7 +105,7 @@ LIMITS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.93, 0.92, 0.91, 0.9, 0.8, 0
 
 
 class Refined(NamedTuple):
-    """The steps of one sentence: how sure each is, whether it is the last one, its right words, and its tree."""
+    """The steps of one sentence: the confidence of each, whether it converged, its right words, and its tree."""
 
     n_pieces: int
     sure: list[float]
@@ -114,21 +114,21 @@ class Refined(NamedTuple):
     trees: list[Graph]
 
     def ends(self, limit: float) -> int:
-        """The step, counted from 0, after which it would stop."""
+        """Return the step, counted from 0, after which the sentence would stop."""
         stops = (sure > limit or converged for sure, converged in zip(self.sure, self.converged, strict=True))
         return next((t for t, is_one in enumerate(stops) if is_one), len(self.sure) - 1)
 
 
 @command(
     *OF_ONE_MODEL[:2],
-    SPLIT.but(type=dev_only, choices=None, help="dev"),
+    SPLIT.but(type=dev_only, choices=None, help="only dev is allowed"),
     *OF_ONE_MODEL[3:],
-    count("--limit", None, "only the first sentences of dev"),
+    count("--limit", None, "use only the first sentences of dev"),
 )
 def measure_stopping(options: argparse.Namespace) -> None:
-    """Measure what it costs and saves to stop once a sentence is sure enough: one row, of dev.
+    """Measure accuracy and number of passes with early stopping, on dev; write one row.
 
-    All sentences are refined to the end once; what each limit would have given is read from their steps.
+    All sentences are refined to convergence once; the result of each limit is derived from their steps.
 
     python -m benchmarks stopping --model en
     """
@@ -144,14 +144,14 @@ def measure_stopping(options: argparse.Namespace) -> None:
 
 
 def refined_by(parser: Parser, sentences: Sequence[Sentence], gold: Sequence[Sentence]) -> list[Refined]:
-    """All steps of the sentences."""
+    """Return all steps of the sentences."""
     return [
         refined_of(parser, steps, right) for (_, steps), right in zip(parser.stream_steps(sentences), gold, strict=True)
     ]
 
 
 def refined_of(parser: Parser, steps: Sequence[Step], gold: Sentence) -> Refined:
-    """What is to be known of the steps of one sentence."""
+    """Return what the limits need to know of the steps of one sentence."""
     subwords = parser.model.subwords
     n_pieces = len(gold) if subwords is None else sum(map(len, subwords.pieces_of(gold.forms)))
     before = [None, *(step.graph for step in steps[:-1])]
@@ -165,7 +165,7 @@ def refined_of(parser: Parser, steps: Sequence[Step], gold: Sentence) -> Refined
 
 
 def sureness_of(step: Step, read: Graph | None) -> float:
-    """As `treefine.parsing.invariance` has it, of the step of one sentence, which read a graph or none."""
+    """Return the confidence of a step, as `treefine.parsing.invariance` computes it; `read` is the graph it read."""
     sure = step.arc_probabilities[1:].max(1) * step.label_probabilities[1:].max(1)
     if read is not None:
         pairs = zip(step.graph.heads[1:], step.graph.labels[1:], read.heads[1:], read.labels[1:], strict=True)
@@ -174,7 +174,7 @@ def sureness_of(step: Step, read: Graph | None) -> float:
 
 
 def right_words(tree: Graph, gold: Graph) -> int:
-    """How many words have their gold head and main type."""
+    """Count the words that have their gold head and main type."""
     pairs = zip(tree.heads[1:], tree.labels[1:], gold.heads[1:], gold.labels[1:], strict=True)
     return sum((head, _main(label)) == (right, _main(name)) for head, label, right, name in pairs)
 
@@ -184,7 +184,7 @@ def _main(label: str) -> str:
 
 
 def limits_of(refined: Sequence[Refined], gold: Sequence[Sentence]) -> list[dict[str, Any]]:
-    """For each limit: passes, by sentences and by pieces; LAS; and how many trees are not those of all steps."""
+    """Return passes per sentence and per piece, LAS, and the share of trees that differ, for each limit."""
     n_words, pieces = sum(map(len, gold)), np.array([each.n_pieces for each in refined])
     found = []
     for limit in LIMITS:

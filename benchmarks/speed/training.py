@@ -1,4 +1,4 @@
-"""How fast training is, and how much memory it takes, beside RNGTr as one writes it first (see `straightforward`)."""
+"""Measure time and memory of training, compared with a straightforward implementation of RNGTr."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ from treefine.treebank.sentence import Sentence
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LABELS = ("root", *(f"label{number}" for number in range(1, 50)))  # en_ewt has 50
 TAGS = tuple(f"TAG{number}" for number in range(17))
-LONG_WORDS = 0.3  # the share of the words that have two pieces; the others have one
-WRONG_HEADS = 0.2  # of the graphs that refinement starts from: about the errors of a fair parser
-SIZES = {  # layers, width, attention heads, pieces of the vocabulary
+LONG_WORDS = 0.3  # share of the words with two pieces; the others have one
+WRONG_HEADS = 0.2  # in the initial graphs; about the errors of a fair parser
+SIZES = {  # layers, width, attention heads, size of the vocabulary
     "base": (12, 768, 12, 30_000),
     "small": (12, 384, 12, 30_000),
     "tiny": (2, 64, 2, 300),
@@ -66,7 +66,7 @@ SIZES = {  # layers, width, attention heads, pieces of the vocabulary
 
 
 def random_model(size: str, *, seed: int = 1) -> ParserModel:
-    """RNGTr over an encoder of this size as it is initialised, for made-up sentences."""
+    """Return an untrained RNGTr model with an encoder of this size, for random sentences."""
     n_layers, width, n_attention_heads, n_pieces = SIZES[size]
     pieces = [*SPECIALS, "##x", *(f"s{number}" for number in range(n_pieces - len(SPECIALS) - 1))]
     tokenizer = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
@@ -92,14 +92,17 @@ def random_model(size: str, *, seed: int = 1) -> ParserModel:
 
 
 def random_sentences(number: int, n_words: int, size: str, *, seed: int = 1) -> list[Sentence]:
-    """Sentences of so many words, with random trees, labels and tags."""
+    """Return sentences of this many words, with random trees, labels and tags."""
     rng = np.random.default_rng(seed)
     stems = rng.integers(SIZES[size][3] - len(SPECIALS) - 1, size=(number, n_words)).tolist()
     is_long = (rng.random((number, n_words)) < LONG_WORDS).tolist()
     found = []
     for row in range(number):
         forms = [f"s{stem}{'x' * long}" for stem, long in zip(stems[row], is_long[row], strict=True)]
-        heads = [0, *(int(rng.integers(1, word)) for word in range(2, n_words + 1))]  # a tree: heads come before
+        heads = [
+            0,
+            *(int(rng.integers(1, word)) for word in range(2, n_words + 1)),
+        ]  # a tree: heads come before their dependents
         labels = ["root", *(str(each) for each in rng.choice(LABELS[1:], n_words - 1))]
         sentence = Sentence.of_words(forms, upos=[str(each) for each in rng.choice(TAGS, n_words)])
         found.append(replace(sentence.with_graph(Graph.of_words(heads, labels)), number=row + 1))
@@ -107,19 +110,19 @@ def random_sentences(number: int, n_words: int, size: str, *, seed: int = 1) -> 
 
 
 def random_graphs(sentences: list[Sentence], *, seed: int = 1) -> list[Arcs]:
-    """The trees of the sentences with errors, as an initial parser may make them."""
+    """Return the trees of the sentences with errors, like those of an initial parser."""
     rng, labels = np.random.default_rng(seed), np.array(LABELS)
     return [noised(each.arcs, WRONG_HEADS, labels, rng) for each in sentences]
 
 
-TOP = 15  # kernels that are told by name
+TOP = 15  # kernels that are listed by name
 LONGEST_NAME = 60
 
 
 def profile(learn: Callable[[], float], device: torch.device, *, rounds: int = 5) -> dict[str, float]:
-    """Time on the clock and on the GPU, how many operations and kernels were started, how often the host waited.
+    """Measure wall time and GPU time, count operations and kernels, and count how often the host waited.
 
-    The profiler slows the host down, so the clock is read without it.
+    The profiler slows the host down, so wall time is measured without it.
     """
     is_on_gpu = device.type == "cuda"
     learn()  # a warm-up
@@ -154,16 +157,18 @@ def profile(learn: Callable[[], float], device: torch.device, *, rounds: int = 5
 
 
 def host_waits(learn: Callable[[], float]) -> Counter[str]:
-    """Where the host waited for the GPU, and how often, as PyTorch tells it; waiting for an event is not told."""
+    """Count where the host waited for the GPU, as PyTorch reports it; it does not report waiting for events."""
     before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
             learn()
         finally:
             torch.cuda.set_sync_debug_mode(before)
-    return Counter(f"{Path(each.filename).name}:{each.lineno}" for each in told if "synchronizing" in str(each.message))
+    return Counter(
+        f"{Path(each.filename).name}:{each.lineno}" for each in caught if "synchronizing" in str(each.message)
+    )
 
 
 def _milliseconds(learn: Callable[[], float], device: torch.device) -> float:
@@ -175,32 +180,32 @@ def _milliseconds(learn: Callable[[], float], device: torch.device) -> float:
 
 
 Precision = Literal["auto", "float32", "bfloat16"]
-Learn = Callable[[], float]  # from one batch, all its steps; the loss of a word and step
+Learn = Callable[[], float]  # learn from one batch, all steps; return the loss per word and step
 OURS, REFERENCE, IN_FLOAT32 = "treefine", "straightforward", "straightforward in float32"
 ONE_STEP, NO_GRAPH = "one step", "one step without a graph"
-CLOSE = 1e-4  # of losses in float32
+CLOSE = 1e-4  # tolerance for losses in float32
 
 
 @command(
     DEVICE.but(default="cpu"),
     option("--size", choices=SIZES, default="base"),
-    option("--sentences", type=int, nargs="+", default=[8, 32, 128], help="in a batch (default: 8 32 128)"),
-    count("--words", 60, "in a sentence"),
-    count("--steps", 3, "of refinement, each with an update"),
+    option("--sentences", type=int, nargs="+", default=[8, 32, 128], help="batch sizes (default: 8 32 128)"),
+    count("--words", 60, "words per sentence"),
+    count("--steps", 3, "refinement steps, each with an update"),
     option("--precision", choices=get_args(Precision), default="auto"),
     ROUNDS.but(default=5),
-    option("--profile", action="store_true", help="report where the time of a batch goes instead"),
-    option("--compile", action="store_true", help="compile our layers with torch.compile"),
+    option("--profile", action="store_true", help="profile one batch instead"),
+    option("--compile", action="store_true", help="compile treefine's layers with torch.compile"),
     ROWS_FILE,
 )
 def measure_training_speed(options: argparse.Namespace) -> None:
-    """Measure training beside a straightforward version: a row for each batch size.
+    """Measure training, compared with a straightforward implementation; write a row for each batch size.
 
-    python -m benchmarks training_speed --device cuda                    base size, 60 words, at several batch sizes
-    python -m benchmarks training_speed --device cuda --profile          what one batch's updates spend their time on
-    python -m benchmarks training_speed --size tiny --sentences 8 --rows tried.jsonl       a rehearsal on a CPU
+    python -m benchmarks training_speed --device cuda                    # base size, 60 words, several batch sizes
+    python -m benchmarks training_speed --device cuda --profile          # a profile of one batch
+    python -m benchmarks training_speed --size tiny --sentences 8 --rows tried.jsonl       # a trial run on a CPU
 
-    All learn with the same weights and the same optimiser, in turn. No time is reported unless their losses agree.
+    All use the same weights and optimiser and take turns. No time is reported if their losses differ.
     """
     device = torch.device(options.device)
     for n_sentences in options.sentences:
@@ -228,7 +233,7 @@ def measure_training_speed(options: argparse.Namespace) -> None:
 
 
 class Setting:
-    """One model, one batch, and all that learns from it; they share the weights and the optimiser's state."""
+    """One model, one batch, and everything that learns from it with the same weights and optimiser state."""
 
     def __init__(
         self, size: str, n_sentences: int, n_words: int, n_steps: int, device: torch.device, precision: Precision
@@ -239,7 +244,7 @@ class Setting:
         self.arcs = random_graphs(self.sentences)
         inputs = self.model.batch_of(self.sentences).inputs
         assert isinstance(inputs, PieceInputs)
-        self.n_pieces = max(inputs.row_lengths)  # of the longest sentence
+        self.n_pieces = max(inputs.row_lengths)  # in the longest sentence
         self.optimiser = Optimiser(self.model, OptimiserSettings(learning_rate=1e-5, encoder_learning_rate=1e-5))
         learner, one_step = (self._learner(self.optimiser, steps, precision) for steps in (n_steps, 1))
         self.dtype = learner.dtype
@@ -253,7 +258,7 @@ class Setting:
             self.contenders[IN_FLOAT32] = self._by_reference(self.optimiser, torch.float32)
 
     def check_losses(self) -> None:
-        """Leave if ours and the reference's differ, in float32 and without dropout; nothing is learned here."""
+        """Exit if the losses differ in float32 without dropout; the learning rate is 0."""
         frozen = Optimiser(self.model, OptimiserSettings(learning_rate=0.0, encoder_learning_rate=0.0))
         self.model.eval()
         ours = self._by(self._learner(frozen, self.n_steps, "float32"), self.arcs)()
@@ -283,8 +288,8 @@ class Setting:
 
 
 def measured(setting: Setting, rounds: int) -> dict[str, float]:
-    """Seconds a batch, sentences a second and memory of each, and how ours stands to the others."""
-    with quick_products():  # as ours learns
+    """Return time per batch, sentences per second and memory of each, and the ratios to treefine's."""
+    with quick_products():  # as in treefine's training
         return _measured(setting, rounds)
 
 
@@ -315,7 +320,7 @@ def _measured(setting: Setting, rounds: int) -> dict[str, float]:
 
 
 def kept_bytes(optimiser: Optimiser, learn: Learn) -> int:
-    """The most that is kept for a backward pass, weights not counted; what is kept twice counts once."""
+    """Return the peak of bytes kept for a backward pass, without weights; shared storage counts once."""
     weights = {weight.untyped_storage().data_ptr() for weight in optimiser.parameters}
     kept: dict[int, int] = {}
     peaks = [0]

@@ -1,4 +1,4 @@
-"""A stand-in for a parser in another process: each word hangs on the one before, or goes wrong in a chosen way."""
+"""A stand-in for a parser in another process: each word attaches to the previous one, or it fails in a chosen way."""
 
 import subprocess
 import sys
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from benchmarks.peers.answers import FILE, WORDS, Built, Way, answer, heads_in_file, words_in_file
 
-HELD = 120_000_000  # bytes that a child holds
+HELD = 120_000_000  # bytes of memory of a child process
 
 
 def build(source, folder=".", head=0, learns=False, has_child=False, ends=False, **_):
-    """`head` is that of each first word; with `learns` it learns something once."""
+    """Build it; `head` is the head of each first word; with `learns` it is trained once."""
     kept, words = Path(folder, "learned"), words_in_file(source)
     has_learned = learns and not kept.exists()
     if has_learned:

@@ -1,10 +1,10 @@
-"""Stand-ins for other parsers. They load no torch, so that processes which are started with one start soon."""
+"""Stand-ins for other parsers. They do not load torch, so that their processes start fast."""
 
 from treefine import Graph
 
 
 def chain(train, sentences):
-    """A stand-in for a parser: each word hangs on the one before, and a label tells whether it knew the sentence."""
+    """Attach each word to the previous one; the label shows whether the sentence was in the training set."""
     known = {each.forms for each in train}
     labels = ["obj" if each.forms in known else "dep" for each in sentences]
     return [

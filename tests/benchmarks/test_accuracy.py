@@ -1,4 +1,4 @@
-"""The runner, from a recipe to its rows, with an encoder of random weights."""
+"""The runner turns a recipe into rows, here with a random encoder."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ max_steps = {steps}
 {initial}
 """
 ENCODER = 'pretrained = "$ENCODERS/bert"'
-BILSTM = 'family = "bilstm"\nwidth = 200'  # half as wide as usual, but slow enough to have a time
+BILSTM = 'family = "bilstm"\nwidth = 200'  # half the usual width, but slow enough to be timed
 
 
 def write_recipes(folder):
@@ -68,7 +68,7 @@ def write_recipes(folder):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with a treebank, an encoder, recipes, and what one measurement of SynTr+RNGTr leaves."""
+    """Return a folder with a treebank, an encoder, recipes, and the results of measuring SynTr+RNGTr once."""
     folder = tmp_path_factory.mktemp("accuracy")
     write_encoder(folder / "bert", "bert")
     for name, sentences in {"train": sample()[:30], "dev": sample()[30:45], "test": sample()[45:]}.items():
@@ -88,13 +88,13 @@ def measure(place, recipe, *options):
 
 
 def rows(place, *changes):
-    """The newest row of each recipe and split, with these changes."""
+    """Return the newest row of each recipe and split, with these changes."""
     found = read_rows("accuracy", path=place / "rows.jsonl")
     ours = [row for row in found if row["config"]["changes"] == list(changes)]
     return {(row["config"]["recipe"], row["config"]["split"]): row for row in ours}
 
 
-def test_a_row_tells_the_recipe_and_the_scores_of_each_step(place):
+def test_a_row_has_the_recipe_and_the_scores_of_each_step(place):
     row = rows(place)["rngtr", "dev"]
 
     config, result = row["config"], row["result"]
@@ -108,7 +108,7 @@ def test_a_row_tells_the_recipe_and_the_scores_of_each_step(place):
     assert result["parameters"] > result["initial_parameters"] > 1000
 
 
-def test_the_initial_parser_has_a_row_of_its_own_with_the_scores_of_the_initial_parses(place):
+def test_the_initial_parser_has_its_own_row_with_the_scores_of_the_initial_parses(place):
     found = rows(place)
 
     assert found["syntr", "dev"]["config"]["kind"] == "SynTr"
@@ -116,7 +116,7 @@ def test_the_initial_parser_has_a_row_of_its_own_with_the_scores_of_the_initial_
     assert found["syntr", "dev"]["result"]["LAS_by_step"][0] is None
 
 
-def test_training_time_and_best_epoch_are_those_of_the_metrics(place):
+def test_training_time_and_best_epoch_come_from_the_metrics(place):
     result = rows(place)["rngtr", "dev"]["result"]
     lines = (place / "runs" / "rngtr-seed1" / "metrics.jsonl").read_text().splitlines()
     epochs = [json.loads(line) for line in lines]
@@ -127,7 +127,7 @@ def test_training_time_and_best_epoch_are_those_of_the_metrics(place):
     assert result["folds_seconds"] > 0
 
 
-def test_the_time_of_a_mean_is_that_of_its_members(place):
+def test_the_time_of_averaged_weights_is_that_of_all_members(place):
     changes = ("training.weight_averaging=2", "training.epochs=1")
 
     measure(place, "biaffine", *(option for change in changes for option in ("--set", change)))
@@ -141,7 +141,7 @@ def test_the_time_of_a_mean_is_that_of_its_members(place):
     assert result["best_epoch"] is None
 
 
-def test_the_scores_can_be_computed_anew_from_the_predictions(place):
+def test_the_scores_can_be_recomputed_from_the_predictions(place):
     result = rows(place)["rngtr", "dev"]["result"]
     path, gold = place / "predictions" / result["predictions"], sample()[30:45]
 
@@ -155,7 +155,7 @@ def test_the_scores_can_be_computed_anew_from_the_predictions(place):
     assert sum(changed) / len(gold) == pytest.approx(result["changed_by_step"][1], abs=1e-6)
 
 
-def test_a_model_that_is_there_is_measured_again_but_not_trained_and_its_initial_parser_has_one_row(place):
+def test_an_existing_model_is_measured_but_not_trained_again(place):
     weights = place / "runs" / "rngtr-seed1" / "model" / "model.safetensors"
     before, n_rows = weights.stat().st_mtime_ns, len(read_rows("accuracy", path=place / "rows.jsonl"))
 
@@ -165,7 +165,7 @@ def test_a_model_that_is_there_is_measured_again_but_not_trained_and_its_initial
     assert len(read_rows("accuracy", path=place / "rows.jsonl")) == n_rows + 1
 
 
-def test_a_model_folder_is_enough_to_measure(place):
+def test_a_model_folder_can_be_measured_without_its_training(place):
     model = place / "runs" / "syntr-seed1" / "model"
     copy = place / "copy" / "syntr-seed1" / "model"
     shutil.copytree(model, copy)
@@ -178,7 +178,7 @@ def test_a_model_folder_is_enough_to_measure(place):
     assert [path.name for path in copy.parent.iterdir()] == ["model"]
 
 
-def test_what_a_model_goes_on_from_is_trained_once_and_named_in_its_row(place):
+def test_the_base_of_a_fine_tuned_model_is_trained_once_and_named_in_its_row(place):
     weights = place / "runs" / "syntr-seed1" / "model" / "model.safetensors"
     before = weights.stat().st_mtime_ns
 
@@ -204,7 +204,7 @@ def test_trainings_share_their_initial_parser_and_folds(place):
     assert (runs / "rngtr-seed1" / "folds").samefile(runs / "syntr-seed1-2folds")
 
 
-def test_a_mix_shares_the_parsers_of_other_trainings_and_its_row_has_scores_from_each_source(place):
+def test_a_mixed_recipe_reuses_parsers_and_its_row_has_scores_from_each_source(place):
     weights = place / "runs" / "syntr-seed1" / "model" / "model.safetensors"
     before = weights.stat().st_mtime_ns
 
@@ -212,7 +212,7 @@ def test_a_mix_shares_the_parsers_of_other_trainings_and_its_row_has_scores_from
 
     config, result = rows(place)["mixed", "dev"]["config"], rows(place)["mixed", "dev"]["result"]
     assert (config["kind"], config["initial"]["mix"]) == ("Mixed+RNGTr", {"syntr": 0.3, "files": 0.3})
-    assert result["LAS_by_step"][0] is None  # of the empty graph, from which the model starts by itself
+    assert result["LAS_by_step"][0] is None  # the empty graph, which is the model's default
     by_source = {name: each["LAS_by_step"][0] for name, each in result["from"].items()}
     assert by_source == {"syntr": rows(place)["syntr", "dev"]["result"]["LAS"], "files": 1.0}  # gold trees
     means = [result["LAS"], *(each["LAS"] for each in result["from"].values())]
@@ -222,26 +222,26 @@ def test_a_mix_shares_the_parsers_of_other_trainings_and_its_row_has_scores_from
     assert result["initial_seconds"] == rows(place)["syntr", "dev"]["result"]["training_seconds"]
 
 
-def test_the_test_set_is_measured_once_with_the_seed_that_dev_chose(place):
+def test_the_test_set_is_measured_once_with_the_best_seed_on_dev(place):
     measure(place, "rngtr", "--split", "test")
 
     result = rows(place)["rngtr", "test"]["result"]
     gold = sample()[45:]
     parsed = treebank_of(load_predictions(place / "predictions" / "rngtr-seed1-test.trees.xz"), gold)
     assert evaluate(gold, parsed)["LAS"].f1 == pytest.approx(result["LAS"], abs=1e-6)
-    with pytest.raises(TreefineError, match="rngtr-seed1 was tested on"):
+    with pytest.raises(TreefineError, match="rngtr-seed1 was already tested on"):
         measure(place, "rngtr", "--split", "test")
 
 
-def test_nothing_is_tested_that_was_not_trained(place):
-    with pytest.raises(TreefineError, match="empty has no row of dev to choose a seed by"):
+def test_an_untrained_model_cannot_be_tested(place):
+    with pytest.raises(TreefineError, match="empty has no dev row to choose a seed from"):
         measure(place, "empty", "--split", "test")
-    with pytest.raises(TreefineError, match="There is no model to measure"):
+    with pytest.raises(TreefineError, match="No model to measure"):
         measure(place, "empty", "--split", "test", "--seeds", "1")
 
 
-def test_an_initial_parser_with_other_tags_is_refused(place):
-    with pytest.raises(TreefineError, match="rngtr has tags none, but its initial parser syntr given"):
+def test_an_initial_parser_with_different_tags_is_rejected(place):
+    with pytest.raises(TreefineError, match="rngtr has tags none, but its initial parser syntr has given"):
         measure(place, "rngtr", "--set", "tags.source=none")
 
 
@@ -267,7 +267,7 @@ def test_an_initial_parser_that_is_a_model_folder_is_named_by_its_kind(place):
 
 
 @pytest.mark.parametrize("initial", ["empty", "parser"])
-def test_the_trees_of_each_step_are_the_parsers_own_and_a_sentence_that_stopped_keeps_its_last(initial):
+def test_the_trees_of_each_step_are_the_parsers_and_a_stopped_sentence_keeps_its_last(initial):
     parser = tiny_parser(max_steps=4)
     first = tiny_parser(max_steps=1)
     if initial == "parser":

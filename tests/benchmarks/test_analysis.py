@@ -1,4 +1,4 @@
-"""The refinement analysis of docs/analysis.md: which models it is about, and that it says what their trees say."""
+"""docs/analysis.md shows what the rows and the saved trees of the chosen models say."""
 
 import re
 from dataclasses import replace
@@ -33,19 +33,19 @@ from treefine.evaluation.analysis import errors, export
 from treefine.evaluation.analysis.refinement import Refinement, StepCounts
 
 TEX = ROOT.parent / "shared" / "paper" / "rngtr.tex"
-needs_treebanks = pytest.mark.skipif(not TREEBANKS.exists(), reason="no treebanks beside this checkout")
-needs_paper = pytest.mark.skipif(not TEX.exists(), reason="no paper beside this checkout")
+needs_treebanks = pytest.mark.skipif(not TREEBANKS.exists(), reason="no treebanks next to this checkout")
+needs_paper = pytest.mark.skipif(not TEX.exists(), reason="no paper next to this checkout")
 
 
 @needs_treebanks
-def test_the_page_is_what_the_rows_and_the_trees_give():
+def test_the_page_is_generated_from_the_rows_and_trees():
     page = (ROOT / PAGE).read_text()
 
     assert set(re.findall(r"<!-- table: (\w+) -->", page)) == ANALYSIS.keys()
     assert filled(page, ANALYSIS) == page
 
 
-def test_the_page_tells_the_rules_that_the_report_of_a_model_has():
+def test_the_page_states_the_limits_of_the_report():
     page = (ROOT / PAGE).read_text()
 
     assert f"fewer than {export.LEAST_WORDS} gold" in page
@@ -54,13 +54,13 @@ def test_the_page_tells_the_rules_that_the_report_of_a_model_has():
 
 @needs_treebanks
 @pytest.mark.parametrize("name", FIGURES)
-def test_each_figure_is_what_the_rows_and_the_trees_give(name):
+def test_each_figure_is_generated_from_the_rows_and_trees(name):
     assert (ROOT / name).read_text() == FIGURES[name]()
     assert f"]({Path(name).name})" in (ROOT / PAGE).read_text()
 
 
 @needs_treebanks
-def test_counted_trees_have_the_scores_that_the_rows_of_the_training_have():
+def test_the_saved_trees_have_the_scores_of_the_rows():
     for models in all_models().values():
         for model in models.values():
             found = refinement_of_model(model)
@@ -77,7 +77,7 @@ def means(results, name):
 
 
 @needs_treebanks
-def test_a_treebank_counts_once_in_all_together_however_many_seeds_it_has():
+def test_each_treebank_counts_once_in_the_total_whatever_its_number_of_seeds():
     models = all_models()["SynTr+RNGTr"]
     fewer = dict(models)
     fewer["en_ewt"] = replace(models["en_ewt"], results={2: models["en_ewt"].results[2]}, chosen=2)
@@ -88,7 +88,7 @@ def test_a_treebank_counts_once_in_all_together_however_many_seeds_it_has():
 
 
 @needs_treebanks
-def test_the_words_of_a_treebank_are_shown_only_if_its_licence_lets_us():
+def test_sentences_are_shown_only_if_the_licence_of_the_treebank_allows_it():
     readme = (TREEBANKS.parent / "README.md").read_text()
     (licence,) = re.findall(rf"^\| {analysis.TREEBANK} \| [^|]* \| r2\.3 \| ([^|]*) \|", readme, re.MULTILINE)
 
@@ -99,10 +99,10 @@ def test_the_words_of_a_treebank_are_shown_only_if_its_licence_lets_us():
 
 
 @needs_treebanks
-def test_that_lines_mix_encoders_is_said_where_they_do(monkeypatch):
+def test_the_page_says_if_the_lines_mix_encoders(monkeypatch):
     assert analysis.curves().startswith(
         "On en_ewt the lines mix encoders: SynTr, SynTr+RNGTr and Empty+RNGTr have mpnet and Biaffine+RNGTr has "
-        "gte-small. The lines are"
+        "gte-small. Each line shows one seed."
     )
 
     same = {
@@ -111,11 +111,11 @@ def test_that_lines_mix_encoders_is_said_where_they_do(monkeypatch):
     }
     monkeypatch.setattr(analysis, "all_models", lambda: same)
 
-    assert analysis.curves().startswith("The lines are of one seed each and have no bands.")
+    assert analysis.curves().startswith("Each line shows one seed.")
 
 
 @needs_treebanks
-def test_the_lines_over_length_are_of_systems_that_all_treebanks_have():
+def test_the_lines_by_length_show_only_systems_that_all_treebanks_have():
     for files in shown_systems().values():
         assert files.keys() == set(analysis_models.NAMES)
 
@@ -124,7 +124,7 @@ def model(treebank="tr_imst", kind="SynTr+RNGTr", *, las=0.7, **changed):
     return row(kind, treebank=treebank, las=las, recipe=f"{treebank}-{changed.get('encoder', 'x')}", **changed)
 
 
-def test_of_several_encoders_the_one_with_the_best_mean_dev_las_is_analysed():
+def test_the_encoder_with_the_best_mean_dev_las_is_analysed():
     rows = [model(encoder="a", las=0.70, seed=1), model(encoder="a", las=0.76, seed=2), model(encoder="b", las=0.74)]
 
     found = models_of(grouped(rows))["SynTr+RNGTr"]["tr_imst"]
@@ -132,7 +132,7 @@ def test_of_several_encoders_the_one_with_the_best_mean_dev_las_is_analysed():
     assert (found.encoder, found.chosen, list(found.predictions)) == ("b", 1, [1])
 
 
-def test_models_with_changes_with_one_step_and_of_other_treebanks_are_left_out():
+def test_changed_models_single_steps_and_other_treebanks_are_left_out():
     rows = [
         model(changes=["refine.stop=false"], stop=False),
         model(treebank="ko_gsd", T=1),
@@ -143,7 +143,7 @@ def test_models_with_changes_with_one_step_and_of_other_treebanks_are_left_out()
     assert models_of(grouped(rows)) == {}
 
 
-def test_initial_parsers_are_told_apart_by_the_kind_of_the_model():
+def test_models_are_grouped_by_their_initial_parser():
     rows = [model(), model(kind="Biaffine+RNGTr", encoder="c"), model(kind="Empty+RNGTr", encoder="d")]
 
     assert list(models_of(grouped(rows))) == ["SynTr+RNGTr", "Biaffine+RNGTr", "Empty+RNGTr"]
@@ -154,7 +154,7 @@ def other(*, parser="biaffine", model="tr_imst-x-mixed-seed2", las=0.8, gold="al
     return {"config": config, "result": {"LAS": las, "predictions": f"{las}.trees.xz"}}
 
 
-def test_a_mixed_model_is_looked_at_from_the_biaffine_parsers_parses(monkeypatch):
+def test_a_mixed_model_is_analysed_from_the_biaffine_parses(monkeypatch):
     monkeypatch.setattr(analysis_models, "gold_of", lambda _: ())
     monkeypatch.setattr(analysis_models, "checksum", lambda _: "all")
     groups = grouped([model(kind="Biaffine+RNGTr", las=0.7), row("Mixed+RNGTr", recipe="tr_imst-x-mixed", encoder="e")])
@@ -174,7 +174,7 @@ def test_a_mixed_model_is_looked_at_from_the_biaffine_parsers_parses(monkeypatch
     assert found.is_mixed
 
 
-def test_training_sizes_are_read_from_the_table_beside_the_treebanks():
+def test_training_sizes_are_read_from_the_table_of_the_treebanks():
     readme = (
         "| code | x |\n| aa_b | UD | r2.3 | CC0 | 10,001 / 2 | 3 / 4 |\n| cc_d | UD | r2.3 | CC0 | absent | 3 / 4 |"
     )
@@ -189,7 +189,7 @@ def test_more_than_ten_thousand_sentences_are_high_resource(size, expected, monk
     assert analysis_models.resource("xx") == expected
 
 
-def test_the_sentence_below_the_types_counts_those_that_got_better_and_worse():
+def test_the_sentence_below_the_types_counts_better_and_worse_ones():
     labels = {
         "up": StepCounts(100, (100, 100), (50, 60)),
         "same": StepCounts(100, (100, 100), (50, 50)),
@@ -199,12 +199,12 @@ def test_the_sentence_below_the_types_counts_those_that_got_better_and_worse():
     found = Refinement("x", 0, 10, {}, labels, {}, (5,))
 
     assert label_sentence(found) == (
-        "Of the 3 types with at least 100 gold words, the steps together lower the error of 1 and raise that of 1, "
-        "most of all of `down` (-10.00 %)."
+        "Refinement lowers the error of 1 and raises that of 1 of the 3 types with at least 100 gold words, mostly of "
+        "`down` (-10.00 %)."
     )
 
 
-def test_uas_stands_beside_the_papers_with_the_errors_that_refinement_lacks(monkeypatch):
+def test_uas_is_shown_with_the_papers_and_the_errors_that_refinement_removes(monkeypatch):
     rows = [
         row(kind, las=las, split=split)
         for kind, las in (("SynTr", 0.7), ("SynTr+RNGTr", 0.75))
@@ -214,11 +214,11 @@ def test_uas_stands_beside_the_papers_with_the_errors_that_refinement_lacks(monk
 
     text = analysis_models.uas()
 
-    assert cells(text, "tr_imst", "ours", "e5-small") == ("75.00", "80.00 (+20.00 %)", "–")
+    assert cells(text, "tr_imst", "treefine", "e5-small") == ("75.00", "80.00 (+20.00 %)", "–")
     assert cells(text, "tr_imst", "paper", "BERT") == ("77.98", "78.50 (+2.37 %)", "77.49")
 
 
-def test_step_times_are_measured_as_a_row_and_shown(tmp_path, monkeypatch):
+def test_step_times_are_saved_as_a_row_and_shown(tmp_path, monkeypatch):
     Parser(tiny_model(), device="cpu", max_steps=3).save(tmp_path / "model")
     monkeypatch.setattr(analysis_models, "gold_of", lambda _: tuple(sample(6)))
     rows = tmp_path / "rows.jsonl"
@@ -232,7 +232,7 @@ def test_step_times_are_measured_as_a_row_and_shown(tmp_path, monkeypatch):
     assert f"`{tmp_path.name}` on en_ewt dev ({sum(map(len, sample(6))):,} words), T = 4, tags given" in text
 
 
-def test_without_treebanks_the_command_says_where_they_should_be(tmp_path, monkeypatch):
+def test_without_treebanks_the_error_names_their_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(analysis, "TREEBANKS", tmp_path / "none")
 
     with pytest.raises(TreefineError, match="none: The treebanks are missing"):
@@ -241,8 +241,8 @@ def test_without_treebanks_the_command_says_where_they_should_be(tmp_path, monke
 
 @needs_paper
 @pytest.mark.parametrize("kind", paper.LABELS)
-def test_the_papers_numbers_are_those_of_its_tables(kind):
-    """The tables of UDify stand in Sec. 6, those of SynTr after the heading of their appendix."""
+def test_the_papers_numbers_equal_those_of_its_tables(kind):
+    # The tables of UDify are in Sec. 6, those of SynTr in an appendix.
     main, appendix = TEX.read_text().split(r"\section{SynTr Refinement Analysis}")
     text = appendix if kind == "SynTr+RNGTr" else main
     number = r"[\s&]*\+?([\d.]+)\\%"

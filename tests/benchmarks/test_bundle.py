@@ -1,4 +1,4 @@
-"""A tiny model made into a bundled one: small, described, and with the same weights however often it is told anew."""
+"""A bundled model is small and described, and describing it again does not change its weights."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def notes(*changes):
 
 @pytest.fixture
 def trained(tmp_path):
-    """The folder of a training, with its model."""
+    """Return the folder of a training, with its model."""
     model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
     parser = Parser(model, device="cpu", segmenter=tiny_segmenter())
     parser.save(tmp_path / "run" / "model", notes=notes())
@@ -57,7 +57,7 @@ def test_the_bundled_model_parses_text_as_the_trained_one_does_in_eight_bits(tra
         assert torch.int8 in {each.dtype for each in load_file(folder / name).values()}
 
 
-def test_it_says_what_it_is_and_has_no_scores_before_it_was_tested(trained, tmp_path):
+def test_it_is_described_and_has_no_scores_before_the_test(trained, tmp_path):
     folder = run(tmp_path, trained)
     score(tmp_path, folder, "dev")
     run(tmp_path)
@@ -68,7 +68,7 @@ def test_it_says_what_it_is_and_has_no_scores_before_it_was_tested(trained, tmp_
     assert known.scores == {}
 
 
-def test_scores_come_from_the_rows_of_its_weights_and_leave_every_weight_as_it_was(trained, tmp_path):
+def test_scores_come_from_the_rows_of_its_weights_and_do_not_change_the_weights(trained, tmp_path):
     folder = run(tmp_path, trained)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.suffix in (".safetensors", ".json")}
     assert "91.23" not in (folder / "README.md").read_text()
@@ -86,17 +86,17 @@ def test_scores_come_from_the_rows_of_its_weights_and_leave_every_weight_as_it_w
     assert changed == {"about.json"}
 
 
-def test_rows_of_other_weights_are_not_told(trained, tmp_path):
+def test_rows_of_other_weights_are_ignored(trained, tmp_path):
     folder = run(tmp_path, trained)
     score(tmp_path, trained / "model", "test")
 
     run(tmp_path)
 
     assert about(folder).scores == {}
-    assert "It has not been measured yet." in (folder / "README.md").read_text()
+    assert "Not measured yet." in (folder / "README.md").read_text()
 
 
-def test_made_again_of_the_training_or_of_itself_it_has_the_same_bytes(trained, tmp_path):
+def test_making_it_again_from_the_training_or_from_itself_gives_the_same_bytes(trained, tmp_path):
     folder = run(tmp_path, trained)
     files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -107,15 +107,15 @@ def test_made_again_of_the_training_or_of_itself_it_has_the_same_bytes(trained, 
     assert len(read_rows("bundle", path=tmp_path / "rows.jsonl")) == 1
 
 
-def test_weights_that_are_in_eight_bits_are_not_rounded_again(trained, tmp_path, monkeypatch):
+def test_weights_in_eight_bits_are_not_rounded_again(trained, tmp_path, monkeypatch):
     Parser.from_pretrained(trained / "model", device="cpu").save(tmp_path / "small", dtype=torch.int8)
     before = weights_checksum(tmp_path / "small")
-    monkeypatch.setattr("treefine.model.folder.LARGEST", 100)  # any other rounding
+    monkeypatch.setattr("treefine.model.folder.LARGEST", 100)  # would round differently
 
     assert weights_checksum(run(tmp_path, tmp_path / "small")) == before
 
 
-def test_the_row_tells_the_size_and_the_weights_it_was_made_of(trained, tmp_path):
+def test_the_row_has_the_size_and_the_original_weights(trained, tmp_path):
     folder = run(tmp_path, trained)
 
     [row] = read_rows("bundle", path=tmp_path / "rows.jsonl")
@@ -128,7 +128,7 @@ def test_the_row_tells_the_size_and_the_weights_it_was_made_of(trained, tmp_path
     assert next(iter(row["result"]["files"])) in ("model.safetensors", "segmenter/segmenter.safetensors")
 
 
-def test_the_card_attributes_treebank_and_encoder_and_tells_the_licence(trained, tmp_path):
+def test_the_card_attributes_treebank_and_encoder_and_names_the_licence(trained, tmp_path):
     card = " ".join((run(tmp_path, trained) / "README.md").read_text().split())
 
     assert "license: cc-by-sa-4.0" in card
@@ -140,12 +140,12 @@ def test_the_card_attributes_treebank_and_encoder_and_tells_the_licence(trained,
         "thenlper/gte-small",
         "MIT licence",
         "The code of treefine is under Apache-2.0",
-        "Where a sentence ends without punctuation",
+        "the end of a sentence without punctuation",
     ):
         assert said in card
 
 
-def test_the_card_tells_how_confidence_was_fitted(tmp_path):
+def test_the_card_explains_how_confidence_was_fitted(tmp_path):
     model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
     model.settings = replace(model.settings, confidence=ConfidenceSettings(1.4567, 1.6, 0.9, 1.4))
     Parser(model, device="cpu", segmenter=tiny_segmenter()).save(tmp_path / "model")
@@ -158,9 +158,9 @@ def test_the_card_tells_how_confidence_was_fitted(tmp_path):
 @pytest.mark.parametrize(
     ("notes", "said"),
     [
-        (notes(), "`treefine train en --output DIR` trains such a model, with the settings below."),
-        (notes("training.epochs=3"), "from which the bundled recipe `en` differs by now"),
-        ("", "Its folder had no notes of its training. This is the recipe `en`:"),
+        (notes(), "`treefine train en --output DIR` trains this model, with the settings below."),
+        (notes("training.epochs=3"), "The bundled recipe `en` has changed since."),
+        ("", "The training left no notes. This is the recipe `en`:"),
     ],
 )
 def test_the_card_names_the_recipe_and_its_settings(tmp_path, notes, said):
@@ -174,12 +174,12 @@ def test_the_card_names_the_recipe_and_its_settings(tmp_path, notes, said):
     assert (run(tmp_path) / "README.md").read_text() == card
 
 
-def test_what_is_too_large_is_refused_and_the_older_one_stays(trained, tmp_path, monkeypatch):
+def test_a_model_that_is_too_large_is_rejected_and_the_older_one_stays(trained, tmp_path, monkeypatch):
     folder = run(tmp_path, trained)
     before = (folder / "about.json").read_text()
     monkeypatch.setattr(bundle, "MOST_BYTES", 1000)
 
-    with pytest.raises(TreefineError, match=r"The model has \d\.\d MB, but at most 0 are bundled\."):
+    with pytest.raises(TreefineError, match=r"The model has \d\.\d MB, but a bundled model may have at most 0 MB\."):
         run(tmp_path, trained)
 
     assert (folder / "about.json").read_text() == before
@@ -187,9 +187,9 @@ def test_what_is_too_large_is_refused_and_the_older_one_stays(trained, tmp_path,
 
 
 def test_a_folder_of_something_else_is_neither_bundled_nor_overwritten(trained, tmp_path):
-    with pytest.raises(TreefineError, match="There is no model in this folder"):
+    with pytest.raises(TreefineError, match="This folder has no model"):
         run(tmp_path, tmp_path)
-    with pytest.raises(TreefineError, match="There is no bundled model here"):
+    with pytest.raises(TreefineError, match="This folder has no bundled model"):
         run(tmp_path)
     (tmp_path / "models" / "en").mkdir(parents=True)
     (tmp_path / "models" / "en" / "thesis.txt").write_text("years of work")
@@ -197,7 +197,7 @@ def test_a_folder_of_something_else_is_neither_bundled_nor_overwritten(trained, 
         run(tmp_path, trained)
 
 
-def test_a_bundled_model_says_how_it_scored_as_json(trained, tmp_path):
+def test_a_bundled_model_has_its_scores_as_json(trained, tmp_path):
     folder = run(tmp_path, trained)
     score(tmp_path, folder, "test")
 

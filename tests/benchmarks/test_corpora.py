@@ -1,4 +1,4 @@
-"""Ray beside the local engine, and the arithmetic for a trillion words."""
+"""Ray compared with the local engine, and the estimate for a trillion words."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def row(benchmark, config, result):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """The command on four sentences, with engines that write what they are told to."""
+    """Return a function that runs the command on four sentences, with engines that write the given output."""
     monkeypatch.setattr(corpora, "read_treebank", lambda _: list(READ(DATA / "en_ewt-sample.conllu"))[:4])
     monkeypatch.setattr(corpora, "model_fields", lambda name: {"model": name, "weights": "w"})
 
@@ -43,7 +43,7 @@ def run(tmp_path, monkeypatch):
 READ = corpora.read_treebank
 
 
-def test_the_row_tells_the_start_apart_from_the_work(run):
+def test_the_row_separates_start_up_from_parsing(run):
     (found,) = run("tree")
 
     words = found["config"]["words"]
@@ -54,16 +54,16 @@ def test_the_row_tells_the_start_apart_from_the_work(run):
     assert found["result"].keys() == {"treebanks", "running text"}
 
 
-def test_no_time_is_told_where_outputs_differ(run, tmp_path):
+def test_no_time_is_reported_if_outputs_differ(run, tmp_path):
     with pytest.raises(
-        TreefineError, match=r"^With Ray, 3 outputs differ from the local engine's, 0000\.conllu first\.$"
+        TreefineError, match=r"^3 outputs of Ray differ from the local engine's, the first is 0000\.conllu\.$"
     ):
         run("other")
 
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_the_table_shows_what_has_a_row_and_nothing_else(tmp_path):
+def test_the_table_shows_only_speeds_with_a_row(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(row("files", {"device": "H200"}, {"to convergence": {"words_per_second": 1_000_000}}))
 

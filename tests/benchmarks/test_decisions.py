@@ -1,4 +1,4 @@
-"""What is measured of decisions and of the k best trees, on a tiny model."""
+"""The measurements of decisions and of the k best trees, on a tiny model."""
 
 import random
 
@@ -22,7 +22,7 @@ def row(tmp_path_factory):
     return read_rows("decisions", path=folder / "rows.jsonl")[0]
 
 
-def test_the_right_tree_is_found_among_ever_more_trees(row):
+def test_more_trees_contain_the_right_one_more_often(row):
     within, said = row["result"]["ranked"]["right_within"], row["result"]["ranked"]["probability_within"]
 
     assert within == sorted(within)
@@ -31,7 +31,7 @@ def test_the_right_tree_is_found_among_ever_more_trees(row):
     assert len(within) == len(said) == row["config"]["k"]
 
 
-def test_the_fewer_words_are_left_the_more_was_decided(row):
+def test_more_decisions_leave_fewer_words(row):
     kept = row["result"]["kept"]
 
     assert [each["share"] for each in kept] == list(module.SHARES)
@@ -47,7 +47,7 @@ def test_only_words_without_a_decision_are_counted():
     assert right_others([parsed], [gold], [Constraints(heads={1: 0})]) == 1
 
 
-def test_all_or_no_words_are_decided_by_their_share():
+def test_the_share_can_decide_all_or_no_words():
     sentence = sample(1)[0]
 
     assert not decisions_of(sentence, 0.0, random.Random(1))
@@ -56,13 +56,13 @@ def test_all_or_no_words_are_decided_by_their_share():
     assert tuple(every.labels.values()) == sentence.labels
 
 
-def test_the_table_tells_the_row(row, monkeypatch):
+def test_the_table_shows_the_row(row, monkeypatch):
     monkeypatch.setattr(module, "read_rows", lambda name: [row])
 
-    told = module.decisions()
+    text = module.decisions()
 
-    assert f"| 30% | {100 * row['result']['kept'][1]['LAS']:.2f} |" in told
-    assert f"{100 * row['result']['ranked']['right_within'][9]:.1f} % |" in told
+    assert f"| 30% | {100 * row['result']['kept'][1]['LAS']:.2f} |" in text
+    assert f"{100 * row['result']['ranked']['right_within'][9]:.1f} % |" in text
 
 
 def test_without_a_row_the_table_says_so(monkeypatch):

@@ -1,4 +1,4 @@
-"""The tables on the bundled parser, from rows made by hand."""
+"""The tables on the bundled parser show what handmade rows say."""
 
 from itertools import pairwise
 
@@ -30,7 +30,7 @@ def pipeline_row(split, *, las=0.9, weights="abcdef0123456789"):
 
 def calibration_row(split, *, error=0.0123):
     ways = ("10 bins", "15 bins", "10 bins of equal mass")
-    told = {
+    result_of_kind = {
         "count": 2500,
         "confidence": 0.91,
         "right": 0.9,
@@ -39,19 +39,19 @@ def calibration_row(split, *, error=0.0123):
         "brier": 0.05678,
         "bins": [[0.0, 0.5, 500, 0.4, 0.45], [0.5, 1.0, 2000, 0.95, 0.96]],
     }
-    result = dict.fromkeys(("arc", "label", "both", "sentence"), told)
+    result = dict.fromkeys(("arc", "label", "both", "sentence"), result_of_kind)
     review = {"limit": 0.8, "listed": 0.41, "wrong_found": 0.87, "listed_wrong": 0.66}
     return pipeline_row(split) | {"benchmark": "calibration", "result": result | {"review": review}}
 
 
 def cells(text, *starts):
-    """The cells of the one line of a table that begins with these."""
+    """Return the cells of the only line of a table that starts with these."""
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
     [found] = [line for line in lines if line[: len(starts)] == list(starts)]
     return found[len(starts) :]
 
 
-def test_each_split_and_each_kind_of_input_has_a_line_with_what_was_measured():
+def test_each_split_and_input_has_a_line_with_its_measures():
     text = english.scores({"dev": pipeline_row("dev"), "test": pipeline_row("test", las=0.8765)})
 
     assert len(text.splitlines()[2:10]) == 2 * len(MEASURES)
@@ -60,14 +60,14 @@ def test_each_split_and_each_kind_of_input_has_a_line_with_what_was_measured():
     assert "`python -m benchmarks pipeline --split test`, 2026-11-15, commit 1234567, weights abcdef01." in text
 
 
-def test_the_steps_are_told_from_1_to_t():
+def test_steps_are_shown_from_1_to_t():
     text = english.steps({"dev": pipeline_row("dev")})
 
-    assert cells(text, "split", "given") == ["t = 1", "t = 2"]
+    assert cells(text, "split", "input") == ["step 1", "step 2"]
     assert cells(text, "dev", "gold words") == ["89.00", "90.00"]
 
 
-def test_beside_others_stands_test_and_only_until_then_dev():
+def test_other_parsers_are_compared_with_test_or_else_with_dev():
     peer = Published("Peer", "2.5", "raw text", **PEER, source="https://example.org", version="1.0")
     dev, test = pipeline_row("dev", las=0.9), pipeline_row("test", las=0.8)
 
@@ -76,17 +76,17 @@ def test_beside_others_stands_test_and_only_until_then_dev():
 
     assert cells(before, "raw text", "treefine `en`, dev")[-2] == "**90.00**"
     assert cells(after, "raw text", "treefine `en`")[-2] == "**80.00**"
-    told = ["2.5", "99.50", "–", "99.40", "95.25", "88.00", "85.50", "[1.0](https://example.org)"]
-    assert cells(after, "raw text", "Peer") == told
+    expected = ["2.5", "99.50", "–", "99.40", "95.25", "88.00", "85.50", "[1.0](https://example.org)"]
+    assert cells(after, "raw text", "Peer") == expected
 
 
-def test_a_peer_that_tells_one_digit_is_shown_with_one():
+def test_published_scores_keep_their_number_of_decimals():
     peer = Published("Peer", "2.5", "raw text", **PEER | {"upos": 95.2}, source="https://example.org", version="1.0")
 
     assert cells(english.peers({}, [peer]), "raw text", "Peer")[3:7] == ["99.4", "95.2", "88.0", "85.5"]
 
 
-def test_the_small_table_has_one_line_a_parser_and_version_with_all_that_it_was_given():
+def test_the_small_table_has_one_line_per_parser_and_version():
     with_words = Published("Peer", "2.5", "gold words", **PEER | {"las": 91.21}, source="https://a.org", version="1")
     raw = Published("Peer", "2.5", "raw text", **PEER, source="https://example.org", version="1.0")
 
@@ -118,19 +118,19 @@ def test_every_published_line_is_shown():
     assert all(f"| {each.system} | {each.ud} |" in small for each in ENGLISH_EWT)
 
 
-def test_calibration_is_told_with_what_chance_gives_and_what_a_review_finds():
+def test_calibration_shows_the_error_by_chance_and_what_a_review_finds():
     text = english.calibration({"test": calibration_row("test")})
 
     errors = ["1.23", "0.40", "1.23", "1.23", "0.0568"]
     assert cells(text, "test", "head") == ["2,500", "91.00", "90.00", *errors]
     assert (
-        "test: `--review 0.8` lists 41% of the sentences and among them 87% of those with a fault; 66% of those listed"
+        "test: `--review 0.8` lists 41% of the sentences. They include 87% of the sentences with an error; 66% of the "
         in text
     )
     assert "on test](reliability.svg)" in text
 
 
-def test_the_figure_is_of_test_once_that_is_measured():
+def test_the_figure_shows_test_if_it_was_measured():
     dev, test = calibration_row("dev", error=0.05), calibration_row("test", error=0.01)
 
     assert "en_ewt dev" in english.figure({"dev": dev})
@@ -139,27 +139,27 @@ def test_the_figure_is_of_test_once_that_is_measured():
     assert "head: error 1.0%" in drawn
 
 
-def test_without_rows_nothing_is_claimed():
+def test_without_rows_the_tables_are_empty():
     assert english.scores({}) == english.steps({}) == english.calibration({}) == english.size(None, {}, {}) == "–"
     assert english.figure({}) is None
 
 
-def test_what_eight_bits_cost_is_the_difference_to_the_weights_as_trained():
+def test_the_cost_of_eight_bits_is_the_difference_to_the_trained_weights():
     row = {"result": {"bytes": 39_200_000, "files": {"model.safetensors": 35_000_000, "about.json": 139}}}
     before = {"dev": pipeline_row("dev", las=0.9012, weights="float")}
 
     text = english.size(row, {"dev": pipeline_row("dev", las=0.9007)}, before)
 
     assert cells(text, "`model.safetensors`") == ["35.0 MB"]
-    assert cells(text, "all, without the card") == ["35.0 MB"]
-    assert "about.json" not in text  # written anew after the row
+    assert cells(text, "total") == ["35.0 MB"]
+    assert "about.json" not in text  # rewritten after the row
     assert cells(text, "gold words") == ["90.12", "90.07", "-0.05"]
 
 
-def test_rows_are_those_of_the_same_weights_the_newest_of_dev_and_the_first_of_test(tmp_path):
+def test_rows_have_the_same_weights_the_newest_of_dev_and_the_first_of_test(tmp_path):
     path = tmp_path / "rows.jsonl"
-    told = [("a", "dev", 1), ("a", "dev", 2), ("a", "test", 3), ("a", "test", 4), ("b", "dev", 5)]
-    for weights, split, number in told:
+    rows = [("a", "dev", 1), ("a", "dev", 2), ("a", "test", 3), ("a", "test", 4), ("b", "dev", 5)]
+    for weights, split, number in rows:
         config = {"weights": weights, "treebank": "en_ewt", "split": split}
         save_row("pipeline", config, {"number": number}, path=path)
 
@@ -183,26 +183,26 @@ def english_page():
 
 
 @pytest.mark.parametrize("line", ENGLISH_EWT, ids=lambda line: f"{line.system}, UD {line.ud}, {line.given}")
-def test_a_published_line_is_in_percent_and_no_arc_is_right_without_its_word(line: Published):
+def test_published_scores_are_percentages_in_a_plausible_order(line: Published):
     limits = [each for each in (100.0, line.tokens, line.words, line.uas, line.las) if each is not None]
 
     assert all(lower <= higher for higher, lower in pairwise(limits))
-    assert line.las > 50  # a share of 1 where a percentage belongs
+    assert line.las > 50  # not a share between 0 and 1
     assert line.upos is None or line.las < line.upos <= limits[-3]
     assert line.sentences is None or 50 < line.sentences <= 100
 
 
-def test_each_line_is_told_with_the_page_it_stands_on():
+def test_each_published_line_names_its_source():
     assert all(line.source.startswith("https://") and line.version for line in ENGLISH_EWT)
 
 
-def test_no_two_lines_tell_the_same():
-    told = [(line.system, line.ud, line.given) for line in ENGLISH_EWT]
+def test_no_published_line_is_repeated():
+    lines = [(line.system, line.ud, line.given) for line in ENGLISH_EWT]
 
-    assert len(set(told)) == len(told)
+    assert len(set(lines)) == len(lines)
 
 
-def test_every_peer_is_there_from_raw_text():
+def test_every_peer_has_a_line_from_raw_text():
     systems = {line.system for line in ENGLISH_EWT if line.given == "raw text"}
 
     assert systems == {"Stanza", "UDPipe 1", "UDPipe 2", "Trankit base", "Trankit large"}

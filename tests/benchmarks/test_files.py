@@ -1,4 +1,4 @@
-"""The benchmark of what is done around the model, on a small treebank."""
+"""The benchmark of the work outside the model, on a small treebank."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def options(tmp_path, monkeypatch):
     return ["--model", str(tmp_path / "model"), "--rows", str(tmp_path / "rows.jsonl"), "--copies", "2"]
 
 
-def test_a_row_has_the_rate_of_each_number_of_workers_and_the_shares(options, tmp_path):
+def test_a_row_has_the_speed_by_number_of_workers_and_of_each_part(options, tmp_path):
     files.measure_around([*options, "--workers", "0", "1"])
 
     (row,) = read_rows("around", path=tmp_path / "rows.jsonl")
@@ -29,16 +29,16 @@ def test_a_row_has_the_rate_of_each_number_of_workers_and_the_shares(options, tm
     assert set(row["result"]["microseconds_per_word"]) == {"read", "tokenise", "fill in", "write"}
 
 
-def test_no_rate_is_given_where_text_is_lost(options, tmp_path, monkeypatch):
+def test_no_speed_is_reported_if_text_is_lost(options, tmp_path, monkeypatch):
     monkeypatch.setattr(files.FileParser, "texts", lambda *given: iter(["too little"]))
 
-    with pytest.raises(AssertionError, match="some of the text was not written"):
+    with pytest.raises(AssertionError, match="some text was not written"):
         files.measure_around([*options, "--workers", "0"])
 
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_the_engine_that_answers_at_once_gives_trees():
+def test_the_stand_in_engine_gives_trees():
     lengths = np.array([3, 1, 2], np.int32)
     packed = Packed(*(np.zeros(6, np.int32) for _ in range(2)), lengths, *(np.zeros(6, np.int32) for _ in range(2)))
 

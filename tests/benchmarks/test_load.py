@@ -1,4 +1,4 @@
-"""The benchmarks of a server: their clients notice what goes wrong, and docs/serving.md tells what they measured."""
+"""The clients of the server benchmarks notice all faults, and docs/serving.md shows the measurements."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"
 
 
 async def with_stand_in(answers, use):
-    """What `use` makes of the port of a server that gives these answers; None hangs up."""
+    """Call `use` with the port of a server that gives these answers; None closes the connection."""
     left = iter(answers)
     answering = []
 
@@ -36,7 +36,7 @@ async def with_stand_in(answers, use):
                 data = next(left)
                 if data is None:
                     break
-                for start in range(0, len(data), 7):  # in pieces, as they may come
+                for start in range(0, len(data), 7):  # in small chunks, as over a network
                     writer.write(data[start : start + 7])
                     await writer.drain()
         except asyncio.IncompleteReadError:
@@ -59,7 +59,7 @@ def outcomes_of(answers, **options):
     return asyncio.run(with_stand_in(answers, lambda port: ask_all(port, requests, clients=1, **options)))
 
 
-def test_a_client_keeps_its_connection_and_notes_each_answer():
+def test_a_client_keeps_its_connection_and_records_each_answer():
     outcomes, surplus = outcomes_of([OK + b"a1", OK + b"b2"])
 
     assert [each.answer.body for each in outcomes] == [b"a1", b"b2"]
@@ -67,14 +67,14 @@ def test_a_client_keeps_its_connection_and_notes_each_answer():
     assert surplus == 0
 
 
-def test_a_client_that_may_retry_does_so_after_a_lost_connection_and_when_told_that_the_server_is_busy():
+def test_a_client_that_may_retry_does_so_after_a_lost_connection_and_a_503():
     outcomes, _ = outcomes_of([None, OK + b"a1", BUSY, OK + b"b2"], retries=True)
 
     assert [each.answer.body for each in outcomes] == [b"a1", b"b2"]
     assert [[refusal.reason for refusal in each.refusals] for each in outcomes] == [["ConnectionResetError"], ["503"]]
 
 
-def test_a_client_that_may_not_retry_takes_what_it_gets():
+def test_a_client_that_may_not_retry_accepts_any_answer():
     outcomes, _ = outcomes_of([None, BUSY])
 
     assert outcomes[0].answer is None
@@ -87,7 +87,7 @@ def test_an_answer_that_comes_twice_is_noticed():
     assert surplus == len(OK) + 2
 
 
-def test_a_connection_that_was_lost_is_not_asked():
+def test_a_closed_connection_cannot_send_requests():
     async def ask(port):
         connection = await Connection.to(port)
         connection.close()
@@ -102,7 +102,7 @@ def conllu(*words):
     return "".join(f"{row}\n" for row in rows) + "\n"
 
 
-def test_the_answer_of_another_request_or_another_tree_is_noticed():
+def test_an_answer_to_another_request_or_with_another_tree_is_noticed():
     texts = [conllu("a", "b"), conllu("c", "d")]
     given = asked(LOAD, texts, [loads.trees_of_conllu(text) for text in texts])
     right, mixed_up, other = texts[0], texts[0], texts[1].replace("\tdep", "\tobj")
@@ -125,27 +125,27 @@ def test_a_request_that_was_not_answered_with_200_does_not_count_as_served():
     ]
     watched = load.Watched(outcomes, 0, 2.0, [500.0], 0.1, 3.0)
 
-    told = load.told(given, LOAD, watched) | load.beside_offline(given, watched, [1.0, 3.0])
+    result = load.load_result(given, LOAD, watched) | load.compared_with_offline(given, watched, [1.0, 3.0])
 
-    assert (told["requests"], told["sentences"], told["words_per_second"]) == (3, 1, 0)
-    assert told["sentences_per_second"] == 0.5
-    assert told["of_offline"] == 0.25
+    assert (result["requests"], result["sentences"], result["words_per_second"]) == (3, 1, 0)
+    assert result["sentences_per_second"] == 0.5
+    assert result["of_offline"] == 0.25
 
 
 @pytest.mark.parametrize("kind", LOADS, ids=lambda kind: kind.name)
-def test_a_request_of_each_kind_says_how_long_it_is(kind):
+def test_each_kind_of_request_has_its_content_length(kind):
     head, _, body = kind.request("Grüße").partition(b"\r\n\r\n")
 
     assert f"Content-Length: {len(body)}".encode() in head
     assert b"HTTP/1.1" in head
 
 
-def test_memory_that_grows_is_told_in_mib_percent_and_by_the_minute():
-    told = growth([100.0 + second for second in range(60)])
+def test_memory_growth_is_measured_in_mib_percent_and_per_minute():
+    found = growth([100.0 + second for second in range(60)])
 
-    assert told["grown_mib"] == 48
-    assert told["grown_percent"] == 45.5
-    assert told["slope_mib_per_minute"] == 60
+    assert found["grown_mib"] == 48
+    assert found["grown_percent"] == 45.5
+    assert found["slope_mib_per_minute"] == 60
 
 
 def test_a_row_has_speed_latency_memory_and_the_offline_speed(tmp_path):
@@ -214,12 +214,14 @@ def rows_of(tmp_path, *, of_offline=0.9, memory=MEMORY, lost=0, faults=0):
     return path
 
 
-def test_the_page_tells_what_was_measured(tmp_path):
+def test_the_page_shows_the_measurements(tmp_path):
     path = rows_of(tmp_path)
 
-    assert "| a sentence | 100 | 1,200 | 90 % | 400 ms | 500 ms | 600 ms | 25 | 500 → 501 MiB |" in load_table(path)
-    assert "| kill -9 | 100 | 100 × 200 | 7 × 503 | 0 | 400 ms | 600 ms | 700 ms |" in outages(path)
-    assert "| made from its description | `POST /v1/parse` | 20 | 12 × 200, 8 × 422 |" in fuzzed(path)
+    assert "| a sentence | 100 | 90 % | 400 ms | 600 ms |" in load_table(path)
+    assert "| a sentence | 1,200 | 500 ms | 25 | 500 → 501 MiB |" in load_table(path)
+    assert "| kill -9 | 100 | 0 | 7 | 700 ms |" in outages(path)
+    assert "| kill -9 | 100 × 200 | 7 × 503 | 400 ms | 600 ms |" in outages(path)
+    assert "| generated from the API description | `POST /v1/parse` | 20 | 12 × 200, 8 × 422 |" in fuzzed(path)
     assert "missed" not in targets(SERVED, path)
 
 
@@ -233,7 +235,7 @@ def test_the_page_tells_what_was_measured(tmp_path):
         ),
         ({"lost": 2}, "| 2 | SIGTERM |"),
         ({"lost": 2}, "| 2 | kill -9, of 100 requests |"),
-        ({"faults": 1}, "| 1 | made from its description, of 20 requests |"),
+        ({"faults": 1}, "| 1 | generated from the API description, of 20 requests |"),
     ],
 )
 def test_a_missed_target_is_marked(tmp_path, fault, said):
@@ -250,5 +252,5 @@ def test_memory_that_grows_within_the_noise_meets_its_target(tmp_path):
 
 
 @pytest.mark.parametrize("name", SERVING_PAGE)
-def test_what_was_not_measured_says_how_to_measure_it(tmp_path, name):
+def test_a_table_without_rows_names_its_command(tmp_path, name):
     assert SERVING_PAGE[name](tmp_path / "none.jsonl").startswith("Not measured yet")

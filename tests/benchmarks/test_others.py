@@ -1,4 +1,4 @@
-"""Other parsers' trees: how they are made, with stand-ins for the parsers, and what refining them gives."""
+"""Parses of other parsers are made and refined, here with stand-ins for the parsers."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def treebanks(tmp_path_factory):
 
 
 def made(trees, treebanks, output, *, jobs=1):
-    """What is written for a stand-in called peer: its parses of train and dev, and its row."""
+    """Return the output for a stand-in called peer: its parses of train and dev, and its row."""
     options = {"folds": 2, "jobs": jobs, "output": output, "sentences": None, "rows": output / "rows.jsonl"}
     make_parses({"peer": other(trees)}, SimpleNamespace(treebanks=treebanks, treebank="en_ewt", **options))
     train, dev = (list(read_treebank(output / f"peer-{split}.conllu")) for split in ("train", "dev"))
@@ -46,7 +46,7 @@ def made(trees, treebanks, output, *, jobs=1):
 
 @settings(max_examples=8, deadline=None)
 @given(folds=st.integers(2, N_TRAIN))
-def test_each_training_sentence_is_parsed_once_and_by_a_parser_that_has_not_seen_it(treebanks, folds):
+def test_each_training_sentence_is_parsed_once_by_a_parser_that_has_not_seen_it(treebanks, folds):
     parts = [Part("peer", other(chain), treebanks / "en_ewt", None, folds, fold) for fold in range(folds)]
 
     graphs = [graph for part in parts for graph in part.parsed()[0]]
@@ -55,7 +55,7 @@ def test_each_training_sentence_is_parsed_once_and_by_a_parser_that_has_not_seen
     assert {label for graph in graphs for label in graph.labels[1:]} == {"dep"}
 
 
-def test_the_parser_of_a_fold_learns_from_all_other_sentences_and_that_of_dev_from_all(treebanks):
+def test_the_parser_of_a_fold_learns_from_the_other_folds_and_that_of_dev_from_all(treebanks):
     learned = []
 
     def trees(train, sentences):
@@ -69,7 +69,7 @@ def test_the_parser_of_a_fold_learns_from_all_other_sentences_and_that_of_dev_fr
     assert learned == [forms[5:], forms[:5], forms]
 
 
-def test_the_files_have_the_same_sentences_with_other_heads_and_labels(treebanks, tmp_path):
+def test_the_files_have_the_same_sentences_with_new_heads_and_labels(treebanks, tmp_path):
     train, dev, _ = made(chain, treebanks, tmp_path)
 
     assert [each.graph for each in [*train, *dev]] == chain([], [*TRAIN, *DEV])
@@ -84,7 +84,7 @@ def test_several_processes_write_the_same_files(treebanks, tmp_path):
     assert one[:2] == two[:2]
 
 
-def test_the_row_tells_parser_package_settings_and_scores(treebanks, tmp_path):
+def test_the_row_has_parser_package_settings_and_scores(treebanks, tmp_path):
     train, dev, row = made(chain, treebanks, tmp_path)
 
     assert row["config"] | {"gold": ""} == {
@@ -102,7 +102,7 @@ def test_the_row_tells_parser_package_settings_and_scores(treebanks, tmp_path):
         assert row["result"][f"not trees, {split}"] == 0
 
 
-def test_what_is_no_tree_is_written_as_it_is_and_has_no_score(treebanks, tmp_path):
+def test_a_graph_that_is_not_a_tree_is_written_but_not_scored(treebanks, tmp_path):
     _, dev, row = made(roots_alone, treebanks, tmp_path)
 
     assert [each.graph for each in dev] == roots_alone([], DEV)
@@ -111,14 +111,14 @@ def test_what_is_no_tree_is_written_as_it_is_and_has_no_score(treebanks, tmp_pat
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
-def test_a_parser_that_is_not_installed_is_told_with_the_command_that_installs_it(name, tmp_path, monkeypatch):
+def test_the_error_for_a_missing_parser_says_how_to_install_it(name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, OTHERS[name].package, None)
 
     with pytest.raises(TreefineError, match=f"not installed.* pip install {OTHERS[name].package}$"):
         measure_others(["make", "--parser", name, "--output", str(tmp_path)])
 
 
-def test_the_root_of_a_spacy_tree_heads_itself_there_and_hangs_on_root_here():
+def test_the_root_of_a_spacy_tree_attaches_to_root():
     words = [SimpleNamespace(i=i, dep_=label) for i, label in enumerate(("nsubj", "ROOT", "punct"))]
     for word, head in zip(words, (1, 1, 1), strict=True):
         word.head = words[head]
@@ -126,7 +126,7 @@ def test_the_root_of_a_spacy_tree_heads_itself_there_and_hangs_on_root_here():
     assert _graph(words) == Graph.of_words([2, 0, 2], ["nsubj", "root", "punct"])
 
 
-@pytest.mark.filterwarnings("ignore")  # of packages that are not ours
+@pytest.mark.filterwarnings("ignore")  # warnings of other packages
 @pytest.mark.parametrize("name", sorted(OTHERS))
 def test_a_parser_gives_trees_of_the_same_words_without_reading_their_heads(name):
     pytest.importorskip(OTHERS[name].package)
@@ -137,12 +137,12 @@ def test_a_parser_gives_trees_of_the_same_words_without_reading_their_heads(name
     assert [len(tree) for tree in trees] == [len(sentence) for sentence in DEV]
     assert all(tree.is_tree for tree in trees)
     assert all(tree.labels[tree.roots[0]] == "root" for tree in trees)
-    assert trees == OTHERS[name].trees(TRAIN, flat)  # the same weights, too
+    assert trees == OTHERS[name].trees(TRAIN, flat)  # training is deterministic
 
 
 @pytest.fixture(scope="module")
 def refined(treebanks, tmp_path_factory):
-    """A folder with a tiny model, the parses of a stand-in and of a biaffine parser, and what refining both leaves."""
+    """Return a folder with a tiny model, parses of a stand-in and a biaffine parser, and the refined parses."""
     folder = tmp_path_factory.mktemp("refined")
     Parser(tiny_model(), device="cpu").save(folder / "run" / "model")
     Parser(tiny_biaffine(), device="cpu").save(folder / "biaffine")
@@ -159,7 +159,7 @@ def refine(folder, treebanks, *parses):
 
 
 def initial(folder, name):
-    """The parses to refine, and the tiny model that starts from them."""
+    """Return the parses to refine, and the tiny model that starts from them."""
     model = Parser.from_pretrained(folder / "run" / "model", device="cpu")
     start = folder / {"peer": "peer-dev.conllu", "biaffine": "biaffine"}[name]
     parses = list(read_treebank(start)) if name == "peer" else Parser.from_pretrained(start, device="cpu").parse(DEV)
@@ -172,7 +172,7 @@ def row_of(folder, name):
 
 
 @pytest.mark.parametrize("name", ["peer", "biaffine"])
-def test_scores_are_those_of_the_parse_before_and_of_the_parser_that_stops_at_each_step(refined, name):
+def test_scores_are_those_of_the_initial_parse_and_of_a_parser_that_stops_at_each_step(refined, name):
     parses, parser = initial(refined, name)
     stopped = [parser.using(max_steps=t).parse(DEV) for t in range(1, parser.max_steps + 1)]
 
@@ -203,7 +203,7 @@ def test_changed_corrected_and_spoiled_words_are_counted(refined, name):
     assert counts["heads_changed"] > 0
 
 
-def test_the_tests_set_what_comes_after_against_before_and_against_nothing(refined):
+def test_the_refined_trees_are_compared_with_the_initial_ones_and_with_an_empty_start(refined):
     parses, parser = initial(refined, "peer")
     alone = parser.using(initial="empty", max_steps=parser.max_steps).parse(DEV)
     systems = {"before": parses, "nothing": alone, "after": parser.parse(DEV)}
@@ -223,7 +223,7 @@ def test_the_tests_set_what_comes_after_against_before_and_against_nothing(refin
     )
 
 
-def test_the_trees_of_each_step_and_those_from_nothing_are_kept(refined):
+def test_the_trees_of_each_step_and_those_from_an_empty_graph_are_saved(refined):
     parses, parser = initial(refined, "peer")
     alone = parser.using(initial="empty", max_steps=parser.max_steps).parse(DEV)
     result = row_of(refined, "peer")["result"]
@@ -237,7 +237,7 @@ def test_the_trees_of_each_step_and_those_from_nothing_are_kept(refined):
     assert treebank_of(from_nothing, DEV) == alone
 
 
-def test_the_row_names_the_model_by_its_training_and_holds_no_path(refined):
+def test_the_row_names_the_model_by_its_training_and_has_no_path(refined):
     row = row_of(refined, "biaffine")
 
     assert (row["config"]["model"], row["config"]["tags"], row["config"]["T"]) == ("run", "given", 4)
@@ -245,7 +245,7 @@ def test_the_row_names_the_model_by_its_training_and_holds_no_path(refined):
     assert str(refined) not in (refined / "rows.jsonl").read_text()
 
 
-def test_parses_that_are_no_trees_are_refused_with_their_file(refined, treebanks, tmp_path):
+def test_parses_that_are_not_trees_are_rejected_with_their_file(refined, treebanks, tmp_path):
     flat = [each.with_graph(graph) for each, graph in zip(DEV, roots_alone([], DEV), strict=True)]
     write_treebank(flat, tmp_path / "flat.conllu")
 
@@ -256,11 +256,11 @@ def test_parses_that_are_no_trees_are_refused_with_their_file(refined, treebanks
 
 
 @pytest.mark.parametrize("text", ["udpipe", "=file", "udpipe="])
-def test_parses_without_a_name_or_a_path_are_told_how(text, capsys):
+def test_parses_without_a_name_or_a_path_are_rejected_with_an_example(text, capsys):
     with pytest.raises(SystemExit):
         measure_others(["refine", "--parses", text])
 
-    assert "is no NAME=PATH, such as udpipe=" in capsys.readouterr().err
+    assert "must be NAME=PATH, such as udpipe=" in capsys.readouterr().err
 
 
 def test_making_parses_needs_no_torch():
@@ -301,13 +301,13 @@ def test_the_table_has_the_newest_row_of_each_parser_and_model():
     assert "2,002 sentences" in text
 
 
-def test_below_the_table_stands_how_the_parsers_were_made(treebanks, tmp_path):
+def test_the_text_below_the_table_says_how_the_parsers_were_trained(treebanks, tmp_path):
     _, _, row = made(chain, treebanks, tmp_path)
 
     text = others_of([refined_row("peer")], [row])
 
     assert "- peer: numpy " in text
-    assert "a small one trained for this on 11 sentences of en_ewt with gold tags, not the published one; LAS " in text
+    assert "a small model trained on 11 sentences of en_ewt with gold tags, not a published one; LAS " in text
 
 
 def test_without_rows_the_table_says_so():

@@ -1,4 +1,4 @@
-"""A tiny model measured from raw text and from gold words, and whether its confidence holds."""
+"""A tiny model is measured from raw text and gold words, and its confidence is checked."""
 
 import shutil
 
@@ -26,7 +26,7 @@ def gold(split):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with a treebank, a model that tags, and what both measurements of its dev set leave."""
+    """Return a folder with a treebank, a model that tags, and the results of both measurements on dev."""
     folder = tmp_path_factory.mktemp("pipeline")
     (folder / "en_ewt").mkdir()
     for split in ("dev", "test"):
@@ -54,7 +54,7 @@ def blank(sentence, *columns):
 
 
 def given(parser, kind):
-    """What the parser is to get, and the tags it is to use."""
+    """Return the input of the parser, and the tags it uses."""
     if kind == "raw text":
         return [each.sentence for each in parser.segment([raw_text(gold("dev")).text])], parser
     if kind == "gold words":
@@ -68,7 +68,7 @@ KINDS = ("raw text", "gold words", "gold words and tags", "gold words and UPOS")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_scores_are_those_of_what_the_parser_gives(place, kind):
+def test_the_scores_are_those_of_the_parsers_output(place, kind):
     parser = Parser.from_pretrained(place / "tiny", device="cpu")
     sentences, asked = given(parser, kind)
 
@@ -94,7 +94,7 @@ def test_the_score_of_a_step_is_that_of_a_parser_that_stops_there(place, kind):
     assert by_step[1:4] == [round(each, 6) for each in stopped]
 
 
-def test_tags_that_are_given_are_not_measured_and_others_are_not_the_gold_ones(place):
+def test_given_tags_are_not_measured_and_predicted_ones_are_not_gold(place):
     result = row(place, "pipeline")["result"]
 
     assert [[name for name in ("UPOS", "XPOS") if name in result[kind]] for kind in KINDS] == [
@@ -116,7 +116,7 @@ def test_the_row_names_model_weights_and_treebank_without_a_path(place):
     assert str(place) not in (place / "rows.jsonl").read_text()
 
 
-def test_the_trees_of_gold_words_are_kept_and_give_the_scores(place):
+def test_the_trees_of_gold_words_are_saved_and_have_the_scores(place):
     results = row(place, "pipeline")["result"]
 
     for kind in KINDS[1:]:
@@ -131,13 +131,13 @@ def test_the_same_weights_are_tested_once(place, measure):
     rows = f"{measure.__name__}.jsonl"
     run(measure, place, "--split", "test", rows=rows)
 
-    with pytest.raises(TreefineError, match=r"tiny was tested on en_ewt by \w+ on .* A model is tested once"):
+    with pytest.raises(TreefineError, match=r"tiny was tested on en_ewt by \w+ on .* A model is tested only once"):
         run(measure, place, "--split", "test", rows=rows)
 
     assert len((place / rows).read_text().splitlines()) == 1
 
 
-def test_other_weights_of_the_same_name_may_be_tested_and_a_new_card_makes_none(place, tmp_path):
+def test_other_weights_of_the_same_name_may_be_tested_but_a_new_card_does_not_count(place, tmp_path):
     shutil.copytree(place / "tiny", tmp_path / "tiny")
     before = weights_checksum(tmp_path / "tiny")
 
@@ -148,7 +148,7 @@ def test_other_weights_of_the_same_name_may_be_tested_and_a_new_card_makes_none(
     assert weights_checksum(tmp_path / "other") != before
 
 
-def test_another_segmenter_makes_other_weights(place, tmp_path):
+def test_another_segmenter_changes_the_checksum_of_the_weights(place, tmp_path):
     shutil.copytree(place / "tiny", tmp_path / "tiny")
     before = weights_checksum(tmp_path / "tiny")
 
@@ -157,12 +157,12 @@ def test_another_segmenter_makes_other_weights(place, tmp_path):
     assert weights_checksum(tmp_path / "tiny") != before
 
 
-def test_a_folder_without_weights_is_one_clear_error(tmp_path):
-    with pytest.raises(TreefineError, match="There are no weights in this folder. Name a model folder."):
+def test_a_folder_without_weights_is_an_error(tmp_path):
+    with pytest.raises(TreefineError, match="This folder has no weights. Name a model folder."):
         weights_checksum(tmp_path)
 
 
-def test_confidence_is_set_against_what_came_true():
+def test_confidence_is_compared_with_correctness():
     right = Sentence.of_words(["Dogs", "bark", "loudly"]).with_graph(
         Graph.of_words([2, 0, 2], ["nsubj", "root", "advmod"])
     )
@@ -172,18 +172,18 @@ def test_confidence_is_set_against_what_came_true():
 
     claims = claims_of([parse], [right])
 
-    told = {
+    found = {
         kind: (confidences.round(6).tolist(), is_right.tolist()) for kind, (confidences, is_right) in claims.items()
     }
-    assert told == {
+    assert found == {
         "arc": ([0.9, 1.0, 0.4], [True, True, False]),
-        "label": ([0.8, 0.5], [False, True]),  # the third word's head is wrong, so its label says nothing
+        "label": ([0.8, 0.5], [False, True]),  # the third word's head is wrong, so its label does not count
         "both": ([0.72, 0.5, 0.28], [False, True, False]),
         "sentence": ([0.3], [False]),
     }
 
 
-def test_a_subtype_that_is_wrong_is_a_wrong_label():
+def test_a_wrong_subtype_is_a_wrong_label():
     right = Sentence.of_words(["bark"]).with_graph(Graph.of_words([0], ["root"]))
     parsed = right.with_graph(Graph.of_words([0], ["root:odd"]))
 
@@ -194,7 +194,7 @@ def test_a_subtype_that_is_wrong_is_a_wrong_label():
     assert claims["sentence"][1].tolist() == [False]
 
 
-def test_a_review_lists_what_is_below_the_limit_and_counts_the_faults_in_it():
+def test_a_review_lists_sentences_below_the_limit_and_counts_the_wrong_ones():
     confidences = np.array([0.79, 0.8, 0.1, 0.95, 0.5])
     is_right = np.array([False, False, False, True, True])
 
@@ -206,7 +206,7 @@ def test_a_review_lists_what_is_below_the_limit_and_counts_the_faults_in_it():
     }
 
 
-def test_a_model_that_would_read_gold_tags_is_calibrated_without_them(place, tmp_path):
+def test_calibration_does_not_use_gold_tags(place, tmp_path):
     shutil.copytree(place / "en_ewt", tmp_path / "en_ewt")
     parser = Parser(tiny_model(tags=TagSettings("given", ("upos", "xpos"))), device="cpu")
     parser.save(tmp_path / "tiny")

@@ -1,4 +1,4 @@
-"""The trees of a measurement in a small file, without the words."""
+"""Predictions are saved in a small file without the words."""
 
 import lzma
 import random
@@ -11,7 +11,7 @@ from treefine import Graph, TreefineError
 
 
 def worse(graph, rng, share=0.2):
-    """The graph with some heads and labels drawn anew."""
+    """Return the graph with some random new heads and labels."""
     n_words = len(graph)
     heads, labels = list(graph.heads[1:]), list(graph.labels[1:])
     for word in range(n_words):
@@ -23,7 +23,7 @@ def worse(graph, rng, share=0.2):
 
 @pytest.fixture
 def steps():
-    """Four trees of each sentence; the third step changes nothing."""
+    """Return four trees per sentence; the third step changes nothing."""
     rng = random.Random(1)
     first = [worse(sentence.graph, rng) for sentence in sample()]
     second = [worse(tree, rng) for tree in first]
@@ -35,7 +35,7 @@ def saved(steps, path, *, first=0):
     return load_predictions(path)
 
 
-def test_all_trees_come_back_from_the_file(steps, tmp_path):
+def test_all_trees_survive_a_round_trip(steps, tmp_path):
     predictions = saved(steps, tmp_path / "trees.xz")
 
     assert [predictions.graphs(t) for t in predictions.steps] == steps
@@ -46,11 +46,11 @@ def test_without_an_initial_parse_the_first_tree_is_that_of_step_1(steps, tmp_pa
 
     assert predictions.steps == range(1, 4)
     assert predictions.graphs(1) == steps[1]
-    with pytest.raises(TreefineError, match="There is no tree of step 0. Choose one from 1 to 3."):
+    with pytest.raises(TreefineError, match="Step 0 has no trees. Choose a step from 1 to 3."):
         predictions.graphs(0)
 
 
-def test_with_the_gold_treebank_the_parsed_sentences_are_whole(steps, tmp_path):
+def test_the_gold_treebank_supplies_the_words(steps, tmp_path):
     predictions = saved(steps, tmp_path / "trees.xz")
 
     assert treebank_of(predictions, sample()) == [
@@ -59,15 +59,15 @@ def test_with_the_gold_treebank_the_parsed_sentences_are_whole(steps, tmp_path):
     assert [sentence.graph for sentence in treebank_of(predictions, sample(), t=0)] == steps[0]
 
 
-def test_another_treebank_is_refused(steps, tmp_path):
+def test_another_treebank_is_rejected(steps, tmp_path):
     predictions = saved(steps, tmp_path / "trees.xz")
     others = [sample()[0].with_tags(upos=["X"] * len(sample()[0])), *sample()[1:]]
 
-    with pytest.raises(TreefineError, match="were made of another treebank"):
+    with pytest.raises(TreefineError, match="were made from another treebank"):
         treebank_of(predictions, others)
 
 
-def test_the_file_holds_no_word_and_little_for_a_step_that_changes_little(steps, tmp_path):
+def test_the_file_has_no_words_and_stores_only_changes(steps, tmp_path):
     save_predictions(predictions_of(sample(), steps[-1:], first=4), tmp_path / "last.xz")
     save_predictions(predictions_of(sample(), steps[1:], first=1), tmp_path / "all.xz")
 
@@ -84,7 +84,7 @@ def test_the_same_trees_give_the_same_file(steps, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"no xz", lzma.compress(b"no JSON\n"), lzma.compress(b'{"format": 2}\n'), b""])
-def test_a_damaged_file_is_one_clear_error(content, tmp_path):
+def test_a_damaged_file_is_an_error(content, tmp_path):
     (tmp_path / "trees.xz").write_bytes(content)
 
     with pytest.raises(TreefineError, match="These predictions are damaged"):

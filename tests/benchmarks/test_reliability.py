@@ -1,4 +1,4 @@
-"""Calibration errors against slow counts, by hand, and by what probability theory expects."""
+"""Calibration errors equal slow counts, examples by hand, and the expectation of probability theory."""
 
 import math
 from xml.etree import ElementTree
@@ -27,7 +27,7 @@ def arrays(pairs):
 
 
 def slow_error(groups):
-    """The same by the definition, a group at a time."""
+    """Compute the error by its definition, group by group."""
     total = sum(map(len, groups))
     error = 0.0
     for group in groups:
@@ -49,14 +49,14 @@ def slow_width_groups(pairs, n_bins):
 
 
 @given(claims, n_bins)
-def test_the_error_is_that_of_a_slow_count(pairs, n_bins):
+def test_the_error_equals_a_slow_count(pairs, n_bins):
     found = calibration_error(*arrays(pairs), n_bins=n_bins)
 
     assert found == pytest.approx(slow_error(slow_width_groups(pairs, n_bins)), abs=1e-9)
 
 
 @given(claims, n_bins)
-def test_the_error_of_equal_mass_is_that_of_slices_of_the_sorted_claims(pairs, n_bins):
+def test_the_error_of_equal_mass_equals_that_of_slices_of_the_sorted_claims(pairs, n_bins):
     found = calibration_error(*arrays(pairs), n_bins=n_bins, kind="mass")
 
     ordered = sorted(pairs, key=lambda pair: pair[0])
@@ -74,24 +74,24 @@ def test_two_bins_by_hand():
     assert calibration_error(confidences, is_right) == pytest.approx(0.19)
 
 
-def test_faults_either_way_in_one_bin_cancel_and_in_two_do_not():
+def test_opposite_errors_cancel_in_one_bin_but_not_in_two():
     confidences, is_right = np.array([0.55, 0.45]), np.array([False, True])
 
     assert calibration_error(confidences, is_right, n_bins=1) == pytest.approx(0.0)
     assert calibration_error(confidences, is_right, n_bins=2) == pytest.approx(0.55)
 
 
-def test_a_bin_holds_its_lower_edge_and_the_last_one_also_1():
+def test_a_bin_contains_its_lower_edge_and_the_last_bin_also_1():
     assert equal_width(np.array([0.0, 0.25, 0.5, 0.999, 1.0]), 4).tolist() == [0, 1, 2, 3, 3]
 
 
-def test_bins_of_equal_mass_hold_as_many_whatever_the_confidences():
+def test_bins_of_equal_mass_have_equal_sizes():
     bins = equal_mass(np.array([0.99, 0.98, 0.97, 0.1, 0.99, 0.96]), 3)
 
     assert bins.tolist() == [2, 1, 1, 0, 2, 0]
 
 
-def test_chance_alone_gives_what_probability_theory_expects():
+def test_the_error_by_chance_is_the_expectation_of_probability_theory():
     n_claims, probability = 1000, 0.8
 
     found = chance_error(np.full(n_claims, probability), seed=1, n_simulations=2000)
@@ -101,14 +101,14 @@ def test_chance_alone_gives_what_probability_theory_expects():
     assert found == pytest.approx(expected, rel=0.05)
 
 
-def test_chance_is_the_same_each_time_and_less_among_more():
+def test_the_error_by_chance_is_deterministic_and_smaller_for_more_claims():
     few, many = (np.linspace(0.05, 0.95, n_claims) for n_claims in (100, 10_000))
 
     assert chance_error(few, n_simulations=50) == chance_error(few, n_simulations=50)
     assert chance_error(many, n_simulations=50) == pytest.approx(chance_error(few, n_simulations=50) / 10, rel=0.3)
 
 
-def test_what_is_certain_has_no_error_by_chance():
+def test_certain_claims_have_no_error_by_chance():
     assert chance_error(np.array([0.0, 1.0, 1.0]), n_simulations=10) == 0
 
 
@@ -117,7 +117,7 @@ def test_the_brier_score_by_hand():
 
 
 @given(claims)
-def test_bins_tell_all_claims_once(pairs):
+def test_bins_count_each_claim_once(pairs):
     confidences, is_right = arrays(pairs)
 
     bins = reliability_bins(confidences, is_right)
@@ -128,7 +128,7 @@ def test_bins_tell_all_claims_once(pairs):
     assert all(each.start <= each.confidence <= each.end for each in bins if each.size)
 
 
-def test_the_figure_has_a_bar_a_bin_a_point_where_there_is_something_and_says_its_error():
+def test_the_figure_has_a_bar_per_bin_a_point_per_nonempty_bin_and_the_error():
     bins = reliability_bins(np.array([0.95, 0.97, 0.12]), np.array([True, False, False]))
 
     drawn = ElementTree.fromstring(draw_reliability({"head <&>": bins}, {"head <&>": 0.123}, heading="en, dev"))

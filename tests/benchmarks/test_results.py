@@ -1,4 +1,4 @@
-"""The tables of docs/results.md, from made-up rows."""
+"""The tables of docs/results.md show what handmade rows say."""
 
 import re
 
@@ -16,7 +16,7 @@ from treefine.training.recipe import read_recipe
 
 
 def row(kind="SynTr+RNGTr", *, seed=1, las=0.7, split="dev", initial_las=0.6, **changed):
-    """A row of accuracy; UAS is 0.05 above LAS."""
+    """Return a row of accuracy; UAS is 0.05 above LAS."""
     has_initial = kind in ("SynTr+RNGTr", "Biaffine+RNGTr")
     config = {
         "recipe": kind.lower(),
@@ -59,13 +59,13 @@ def row(kind="SynTr+RNGTr", *, seed=1, las=0.7, split="dev", initial_las=0.6, **
 
 
 def cells(text, *wanted):
-    """The cells of the one line of a table that begins with these."""
+    """Return the cells of the only line of a table that starts with these."""
     lines = [tuple(line.strip("| ").split(" | ")) for line in text.splitlines() if line.startswith("|")]
     (found,) = [line for line in lines if line[: len(wanted)] == wanted]
     return found[len(wanted) :]
 
 
-def test_dev_scores_are_mean_and_standard_deviation_beside_the_papers_test():
+def test_dev_scores_are_mean_and_standard_deviation_next_to_the_papers():
     groups = grouped([row("SynTr", seed=seed, las=las) for seed, las in ((1, 0.70), (2, 0.71), (3, 0.72))])
 
     line = cells(results.accuracy("tr_imst", groups), "SynTr", "e5-small", "1 2 **3**")
@@ -73,7 +73,7 @@ def test_dev_scores_are_mean_and_standard_deviation_beside_the_papers_test():
     assert line == ("76.00 ± 1.00", "71.00 ± 1.00", "–", "–", "77.98", "72.52", "`syntr`")
 
 
-def test_the_test_score_shown_is_that_of_the_seed_that_is_best_on_dev():
+def test_the_test_score_is_that_of_the_best_seed_on_dev():
     rows = [row(seed=1, las=0.70), row(seed=2, las=0.72), row(seed=3, las=0.71)]
     rows += [row(seed=1, las=0.9, split="test"), row(seed=2, las=0.68, split="test")]
 
@@ -82,16 +82,16 @@ def test_the_test_score_shown_is_that_of_the_seed_that_is_best_on_dev():
     assert line[2:4] == ("73.00", "68.00")
 
 
-def test_an_encoder_that_goes_on_from_a_model_has_a_star_and_a_footnote():
+def test_a_fine_tuned_model_has_a_star_and_a_footnote():
     text = results.accuracy("tr_imst", grouped([row(encoder="e5-small, ud8-syntr"), row("SynTr")]))
 
     assert cells(text, "SynTr+RNGTr (T=3)", "e5-small*")
     assert cells(text, "SynTr", "e5-small")
-    assert "\\* goes on from the model of `ud8-syntr`." in text.splitlines()
-    assert "goes on" not in results.accuracy("tr_imst", grouped([row()]))
+    assert "\\* fine-tuned from the model of `ud8-syntr`." in text.splitlines()
+    assert "fine-tuned" not in results.accuracy("tr_imst", grouped([row()]))
 
 
-def test_errors_removed_are_those_of_the_rows_own_initial_parses():
+def test_removed_errors_are_relative_to_the_initial_parses_of_the_row():
     rows = [row(seed=1, las=0.70, initial_las=0.60), row(seed=2, las=0.80, initial_las=0.60)]
     rows.append(row(seed=2, las=0.55, initial_las=0.50, split="test"))
 
@@ -100,7 +100,7 @@ def test_errors_removed_are_those_of_the_rows_own_initial_parses():
     assert line[-2:] == ("+37.5 %", "+10.0 %")
 
 
-def test_means_of_weights_stand_in_no_table_but_their_own():
+def test_averaged_weights_are_only_in_their_own_table():
     changes = ["training.weight_averaging=3"]
     rows = [row("Empty+RNGTr", las=las, seed=seed) for seed, las in ((1, 0.70), (2, 0.72))]
     rows += [row("Empty+RNGTr", las=0.8, split=split, changes=changes) for split in ("dev", "test")]
@@ -117,7 +117,7 @@ def test_means_of_weights_stand_in_no_table_but_their_own():
     )
 
 
-def test_what_has_no_row_is_a_dash_and_has_the_papers_numbers_still():
+def test_a_model_without_a_row_has_dashes_and_the_papers_numbers():
     text = results.accuracy("ko_gsd", [])
 
     assert cells(text, "SynTr+RNGTr") == (*["–"] * 6, "91.49", "89.45", "–")
@@ -158,13 +158,13 @@ def test_a_seed_measured_again_counts_once_with_its_newest_row_but_its_first_tes
         {"stop": False},
     ],
 )
-def test_the_first_tables_show_recipes_as_they_stand_alone(changed):
+def test_the_first_tables_show_only_unchanged_recipes(changed):
     other = row(las=0.99, recipe="other", **changed)
 
     assert "99.00" not in results.accuracy("tr_imst", grouped([row(), other]))
 
 
-def test_the_grid_shows_steps_and_stopping_beside_table_1():
+def test_the_grid_shows_steps_and_stopping_next_to_table_1():
     rows = [
         row(las=0.70),
         row(las=0.65, T=1, changes=["refine.max_steps=1"]),
@@ -216,7 +216,7 @@ def test_tags_show_the_models_measured_with_every_source():
     assert "99.00" not in text
 
 
-def test_what_is_lost_without_tags_is_told_by_the_seeds_measured_both_ways():
+def test_the_loss_without_tags_uses_the_seeds_measured_both_ways():
     rows = [row("Empty+RNGTr", las=0.69), row("Empty+RNGTr", las=0.99, seed=2)]
     assert results.tags_lost(grouped(rows)) == []
     rows.append(row("Empty+RNGTr", las=0.64, tags="none", changes=["tags.source=none"]))
@@ -226,36 +226,36 @@ def test_what_is_lost_without_tags_is_told_by_the_seeds_measured_both_ways():
     assert sentence == "Without tags, Empty+RNGTr (T=4) loses 5.00 (tr_imst) LAS on dev, seed 1."
 
 
-def test_costs_tell_the_initial_parsers_apart():
+def test_costs_separate_model_and_initial_parser():
     text = results.costs(grouped([row()]))
 
     line = cells(text, "tr_imst", "SynTr+RNGTr (T=3)", "e5-small")
     assert line == ("21.5M + 20.0M", "1:02:03", "0:06:00", "2.5 s", "4,000")
-    assert "Ours on NVIDIA H200; the paper's on NVIDIA V100." in text
+    assert "treefine ran on NVIDIA H200, the paper's models on NVIDIA V100." in text
     assert cells(text, "en_ewt", "the paper's RNGTr")[1:3] == ("–", "8:14:26")
-    assert "Penn Treebank models alone: SynTr 206.2M, RNGTr 206.3M and Biaffine 13.5M." in text
+    assert "English Penn Treebank: SynTr 206.2M, RNGTr 206.3M and Biaffine 13.5M." in text
 
 
-def test_every_touch_of_a_test_set_is_listed():
+def test_every_use_of_a_test_set_is_listed():
     rows = [row(), row(split="test", las=0.6), row(split="test", las=0.61, changes=["optimiser.learning_rate=0.1"])]
 
     text = results.tests(rows)
 
     assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "–") == ("1", "65.00", "60.00", "abc1234")
     assert cells(text, "2026-01-02 03:01", "tr_imst", "syntr+rngtr", "optimiser.learning_rate=0.1")[2] == "61.00"
-    assert results.tests(rows[:1]) == "No test set has been touched."
+    assert results.tests(rows[:1]) == "No test set was used."
 
 
-def test_initial_parsers_scored_as_g0_alone_are_named_below_the_touches():
+def test_initial_parsers_that_were_only_scored_as_g0_are_named_below():
     refined = [row(seed=2, split="test"), row("Empty+RNGTr", seed=2, split="test")]
 
-    assert "not as models of their own: SynTr of tr_imst, seed 2." in results.tests(refined)
-    assert "not as models" not in results.tests([*refined, row("SynTr", seed=2, split="test")])
+    assert "Scored only as initial parsers (G⁰): SynTr of tr_imst, seed 2." in results.tests(refined)
+    assert "Scored only" not in results.tests([*refined, row("SynTr", seed=2, split="test")])
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Rows of two models that were tested: SynTr has every label wrong, SynTr+RNGTr those of the odd sentences."""
+    """Return a folder with rows of two tested models: SynTr has all labels wrong, SynTr+RNGTr half of them."""
     gold = sample()
     (tmp_path / "tr_imst").mkdir()
     write_treebank(gold, tmp_path / "tr_imst" / "test.conllu")
@@ -293,7 +293,7 @@ def test_significance_is_computed_from_the_saved_trees(folder):
     assert "- tr_imst, e5-small: SynTr+RNGTr (T=3)." in shown(folder)
 
 
-def test_significance_of_models_that_are_no_longer_the_chosen_ones_is_not_shown(folder):
+def test_significance_of_outdated_models_is_not_shown(folder):
     compare(folder)
     for split in ("dev", "test"):
         other = row(seed=2, las=0.9, split=split)
@@ -302,14 +302,14 @@ def test_significance_of_models_that_are_no_longer_the_chosen_ones_is_not_shown(
     assert cells(shown(folder), "tr_imst", "e5-small") == tuple(["–"] * 6)
 
 
-def test_predictions_that_are_not_those_of_the_row_are_refused(folder):
+def test_predictions_that_differ_from_the_row_are_rejected(folder):
     (folder / "syntr-1.trees.xz").write_bytes((folder / "syntr+rngtr-1.trees.xz").read_bytes())
 
-    with pytest.raises(TreefineError, match="are missing, or are others"):
+    with pytest.raises(TreefineError, match="are missing or have changed"):
         compare(folder)
 
 
-def test_a_mean_is_compared_apart_so_that_it_is_not_the_best_of_the_others(folder):
+def test_averaged_weights_are_compared_separately(folder):
     mean = row("SynTr", las=0.9, changes=["training.weight_averaging=3"])
     trees = [each.graph for each in sample()]
     digest = save_predictions(predictions_of(sample(), [trees], first=1), folder / "mean.trees.xz")
@@ -331,8 +331,8 @@ def test_a_mean_is_compared_apart_so_that_it_is_not_the_best_of_the_others(folde
 
 def test_rows_with_old_names_of_settings_are_read_with_the_current_names(tmp_path):
     path = tmp_path / "rows.jsonl"
-    difference = {"first": "a --set training.members=3", "second": "b"}
-    save_row("accuracy", {"changes": ["training.members=3", "refine.stop=false"]}, {"best": difference}, path=path)
+    difference = {"first": "a --set training.weight_averaging=3", "second": "b"}
+    save_row("accuracy", {"changes": ["training.weight_averaging=3", "refine.stop=false"]}, {"best": difference}, path=path)
     save_row("segmenter", {"changes": ["hidden=0.1", "network.char_hidden=64"]}, {}, path=path)
 
     (accuracy,) = read_rows("accuracy", path=path, changes=["training.weight_averaging=3", "refine.stop=false"])

@@ -13,7 +13,7 @@ SMALL = ["epochs=1", "window=100", "network.char_hidden=6", "network.run_hidden=
 
 @pytest.fixture
 def options(tmp_path):
-    """What all commands here are told; the treebank `tiny` is written."""
+    """Write the treebank `tiny` and return the options that all commands share."""
     (tmp_path / "tiny").mkdir()
     for seed, split in enumerate(("train", "dev", "test")):
         write_treebank(easy_treebank(30, seed), tmp_path / "tiny" / f"{split}.conllu.xz")
@@ -22,7 +22,7 @@ def options(tmp_path):
 
 @pytest.fixture
 def folder(options, tmp_path):
-    """A segmenter that was trained."""
+    """Return a trained segmenter."""
     changes = [part for change in SMALL for part in ("--set", change)]
     measure_segmenter([*options, *changes, "--output", str(tmp_path / "runs")])
     (found,) = (tmp_path / "runs").iterdir()
@@ -43,11 +43,11 @@ def test_a_training_writes_a_row_of_dev_and_saves_the_segmenter(folder, tmp_path
     assert all(0 <= row["result"][name] <= 1 for name in ("Tokens", "Sentences", "Words"))
 
 
-def test_a_folder_is_measured_on_test_once(folder, options, tmp_path):
+def test_a_folder_is_measured_on_test_only_once(folder, options, tmp_path):
     command = [*options, "--measure", str(folder), "--split", "test"]
     measure_segmenter(command)
 
-    with pytest.raises(TreefineError, match=r"was tested on tiny by segmenter on .*\. A model is tested once\."):
+    with pytest.raises(TreefineError, match=r"was tested on tiny by segmenter on .*\. A model is tested only once\."):
         measure_segmenter(command)
 
     assert [row["config"]["split"] for row in rows_of(tmp_path)] == ["dev", "test"]
@@ -61,7 +61,7 @@ def test_a_training_is_never_measured_on_test(options, tmp_path):
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_the_tables_show_what_was_trained_and_what_was_saved(folder, options, tmp_path, monkeypatch):
+def test_the_tables_show_trained_and_saved_segmenters(folder, options, tmp_path, monkeypatch):
     measure_segmenter([*options, "--measure", str(folder)])
     monkeypatch.setattr(segmenter, "read_rows", lambda name: read_rows(name, path=tmp_path / "rows.jsonl"))
     trained, saved = (

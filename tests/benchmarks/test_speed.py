@@ -1,4 +1,4 @@
-"""What the benchmark tells of speed, and how it talks to parsers in other processes."""
+"""The benchmark of speed, and its protocol with parsers in other processes."""
 
 import json
 import lzma
@@ -26,7 +26,7 @@ SENTENCE = """\
 MODULE = "tests.benchmarks.stand_in_peer"
 
 
-def test_heads_labels_and_enhanced_arcs_are_hidden_and_all_else_is_kept():
+def test_only_heads_labels_and_enhanced_arcs_are_blanked():
     hidden = without_trees(SENTENCE)
 
     for old, new in zip(SENTENCE.split("\n"), hidden.split("\n"), strict=True):
@@ -36,20 +36,20 @@ def test_heads_labels_and_enhanced_arcs_are_hidden_and_all_else_is_kept():
 
 
 @given(number=st.integers(1, 60), wanted=st.integers(1, 80))
-def test_sentences_are_taken_evenly_and_in_order(number, wanted):
+def test_sentences_are_evenly_spread_and_in_order(number, wanted):
     found = [int(each) for each in spread("".join(f"{each}\n\n" for each in range(number)), wanted)]
 
     assert len(found) == min(number, wanted)
     gaps = {b - a for a, b in zip(found, found[1:], strict=False)}
     assert not gaps or (min(gaps) >= 1 and max(gaps) - min(gaps) <= 1)
-    assert number - found[-1] <= -(-number // len(found))  # the last stands near the end
+    assert number - found[-1] <= -(-number // len(found))  # the last one is near the end
 
 
 def answered(seconds, words=100, sentences=10, **parts):
     return {"seconds": seconds, "processor_seconds": 1.0, "sentences": sentences, "words": words, "parts": parts}
 
 
-def test_a_peer_is_compared_round_by_round_for_the_same_number_of_words():
+def test_a_peer_is_compared_per_word_round_by_round():
     ours, theirs = f"treefine: {FILE}", f"other: {FILE}"
     rounds = [
         {
@@ -69,7 +69,9 @@ def test_a_peer_is_compared_round_by_round_for_the_same_number_of_words():
     assert (result[theirs]["sentences_per_second"], result[theirs]["words_per_second"]) == (2.5, 25)
     assert result[theirs]["network_seconds"] == 2.0
     assert (result[theirs]["peak_mib"], result[theirs]["above_start_mib"]) == (9, 8)
-    assert result[f"encoder: {ALL_PASSES}"]["times_ours"] == 1.0  # of 0.5, 1 and 0.25, beside file to file
+    assert (
+        result[f"encoder: {ALL_PASSES}"]["times_ours"] == 1.0
+    )  # the median of 0.5, 1 and 0.25, compared with file to file
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def peer():
 
 
 @pytest.mark.parametrize("way", [WORDS, FILE])
-def test_a_peer_parses_in_each_way_and_what_it_prints_is_no_answer(peer, source, way):
+def test_a_peer_parses_in_each_way_and_its_printed_output_is_ignored(peer, source, way):
     built = peer.ask("build", {"source": str(source)})
 
     found = peer.ask("parse", {"way": way})
@@ -97,17 +99,17 @@ def test_a_peer_parses_in_each_way_and_what_it_prints_is_no_answer(peer, source,
     assert found["seconds"] >= 0
 
 
-def test_a_peer_that_ends_early_is_told_of_with_its_last_words(peer, source):
-    with pytest.raises(TreefineError, match=r"stand-in ended while it was asked for build.*\n?.*too small a machine"):
+def test_the_error_of_a_peer_that_ends_early_has_its_last_output(peer, source):
+    with pytest.raises(TreefineError, match=r"stand-in ended during the request build.*\n?.*too small a machine"):
         peer.ask("build", {"source": str(source), "ends": True})
 
 
-def test_a_python_that_is_not_there_is_told_of(tmp_path):
+def test_a_missing_python_is_an_error(tmp_path):
     with pytest.raises(TreefineError, match="No such file"):
         Peer("stand-in", tmp_path / "python", MODULE, threads=1)
 
 
-def test_memory_is_that_of_the_process_and_of_those_it_starts(peer, source):
+def test_memory_includes_child_processes(peer, source):
     peer.ask("build", {"source": str(source), "has_child": True})
     start = peer.memory()
 
@@ -117,7 +119,7 @@ def test_memory_is_that_of_the_process_and_of_those_it_starts(peer, source):
     assert HELD / 2**20 < peak - start < 3 * HELD / 2**20
 
 
-def test_heads_are_read_from_a_file_and_a_blank_one_is_none(source):
+def test_heads_are_read_from_a_file_and_a_blank_head_is_minus_one(source):
     assert heads_in_file(source) == [[-1, -1, -1]]
 
     source.write_text(SENTENCE * 2)
@@ -127,7 +129,7 @@ def test_heads_are_read_from_a_file_and_a_blank_one_is_none(source):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch):
-    """Runs the command with stand-ins for all systems; gives the row it wrote."""
+    """Return a function that runs the command with stand-ins for all systems and returns its row."""
     (tmp_path / "en_ewt").mkdir()
     for split in ("train", "dev", "test"):
         with lzma.open(tmp_path / "en_ewt" / f"{split}.conllu.xz", "wt", encoding="utf-8") as file:
@@ -150,25 +152,25 @@ def command(tmp_path, monkeypatch):
     return run
 
 
-def test_the_command_measures_all_that_are_there_and_tells_which_are_not(command, capsys):
+def test_the_command_measures_available_systems_and_names_the_missing_ones(command, capsys):
     row = command()
 
     config, result = row["config"], row["result"]
     assert set(result) == {f"{name}: {way}" for name in ("treefine", "other") for way in (WORDS, FILE)}
     assert (config["sentences"], config["words"], config["sentences by step"]) == (6, 18, [6, 3])
     assert config["profile"]["busy_share"] == 0.5
-    assert "left out, for no Python is named that has them: absent" in (printed := capsys.readouterr().out)
+    assert "left out, because --python names no Python for: absent" in (printed := capsys.readouterr().out)
     assert f"| other | {FILE} |" in printed
 
 
-def test_no_time_is_told_of_a_parser_that_leaves_a_word_without_a_head(command, tmp_path):
-    with pytest.raises(TreefineError, match=r"3 sentences, 9 words and 3 without a head .* No time is printed"):
+def test_no_time_is_reported_for_a_parser_that_leaves_words_without_a_head(command, tmp_path):
+    with pytest.raises(TreefineError, match=r"3 sentences and 9 words, 3 of them without a head.* No time is printed"):
         command(head=99)
 
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_a_parser_that_has_learned_is_started_anew_so_that_only_parsing_takes_memory(command, monkeypatch):
+def test_a_parser_is_restarted_after_training_so_that_only_parsing_counts(command, monkeypatch):
     asked = []
     ask = Peer.ask
     monkeypatch.setattr(
@@ -178,13 +180,13 @@ def test_a_parser_that_has_learned_is_started_anew_so_that_only_parsing_takes_me
     command(learns=True)
     command(learns=True)
 
-    assert asked.count(("other", "build")) == 3  # twice in the first run, and once where it is kept
+    assert asked.count(("other", "build")) == 3  # twice in the first run, once in the second
     assert asked.count(("treefine", "build")) == 2
 
 
-def test_each_system_has_a_name_of_its_own_and_ours_comes_first():
+def test_names_of_systems_are_unique_and_treefine_is_first():
     names = [each.name for each in SYSTEMS]
 
     assert len(set(names)) == len(names)
     assert SYSTEMS[0].package == OURS
-    assert not any(": " in name for name in names)  # names and ways are joined by it
+    assert not any(": " in name for name in names)  # it separates names and ways

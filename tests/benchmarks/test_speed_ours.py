@@ -1,4 +1,4 @@
-"""What the benchmark of speed asks of treefine itself, and of encoders alone."""
+"""treefine and bare encoders as peers of the benchmark of speed."""
 
 import pytest
 import torch
@@ -22,18 +22,18 @@ spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda pai
 
 
 @given(found=spans)
-def test_time_that_several_kernels_share_counts_once(found):
+def test_overlapping_kernels_count_once(found):
     assert covered(found) == len({second for start, stop in found for second in range(start, stop)})
 
 
-def test_a_profile_names_what_took_longest_and_adds_up_to_no_more_than_the_time():
+def test_a_profile_names_the_costliest_operations_within_the_total_time():
     found = profiled(lambda: torch.ones(300, 300) @ torch.ones(300, 300), torch.device("cpu"))
 
     assert "aten::mm" in found["top_seconds"]
     assert 0 <= found["busy_seconds"] <= found["profiled_seconds"]
 
 
-def test_a_sentence_counts_as_often_as_it_is_scored():
+def test_passes_count_how_often_a_sentence_is_scored():
     parser = tiny_parser(max_steps=3)
     sentences = sample(12)
 
@@ -42,7 +42,7 @@ def test_a_sentence_counts_as_often_as_it_is_scored():
     assert counts == [len(steps) for _, steps in parser.stream_steps(sentences)]
 
 
-def test_the_same_trees_are_let_through_and_told():
+def test_equal_trees_pass_the_check():
     found = same_trees(tiny_parser(max_steps=2), sample(6))
 
     assert found["sentences"] == 6
@@ -50,17 +50,19 @@ def test_the_same_trees_are_let_through_and_told():
     assert found["LAS"] == found["LAS, plain"]
 
 
-def test_other_trees_than_those_of_the_plain_path_are_refused(monkeypatch):
+def test_trees_that_differ_from_the_reference_are_rejected(monkeypatch):
     parser, gold = tiny_parser(max_steps=2), sample(6)
     parses = list(parser.stream(gold))
     parses[0] = gold[0]  # a tree that the random model does not find
     monkeypatch.setattr(Parser, "stream", lambda self, sentences: iter(parses))
 
-    with pytest.raises(TreefineError, match="gives other trees than the plain one.*No time is printed"):
+    with pytest.raises(
+        TreefineError, match="trees of the fast path differ from the reference implementation's.*No time is printed"
+    ):
         same_trees(parser, gold)
 
 
-def test_ours_parses_in_both_ways_and_says_how(tmp_path):
+def test_treefine_parses_in_both_ways_and_reports_its_settings(tmp_path):
     model, source = tmp_path / "model", tmp_path / "source.conllu"
     tiny_parser().save(model)
     write_treebank(sample(5) * 2, source)
@@ -68,7 +70,7 @@ def test_ours_parses_in_both_ways_and_says_how(tmp_path):
         source=str(source), model=str(model), device="cpu", dev=str(source), dev_sentences=3, copies=2, max_steps=2
     )
 
-    answers = {way: parsed(built, way) for way in (WORDS, FILE, FILE)}  # a file that is there is written anew
+    answers = {way: parsed(built, way) for way in (WORDS, FILE, FILE)}  # an existing file is overwritten
 
     n_words = 2 * sum(map(len, sample(5)))
     assert all((each["sentences"], each["words"], each["headless"]) == (10, n_words, 0) for each in answers.values())
@@ -81,7 +83,7 @@ def test_ours_parses_in_both_ways_and_says_how(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["sdpa", "transformers", "treefine"])
-def test_an_encoder_alone_makes_as_many_passes_as_a_refinement(tmp_path, kind, monkeypatch):
+def test_a_bare_encoder_makes_the_passes_of_a_refinement(tmp_path, kind, monkeypatch):
     model, source = tmp_path / "model", tmp_path / "source.conllu"
     tiny_parser().save(model)
     write_treebank(sample(4), source)
@@ -138,7 +140,7 @@ def test_the_plain_encoder_is_bert():
 
 
 @given(length=st.integers(1, 90), number=st.integers(1, 5))
-def test_sentences_are_made_of_the_words_of_others(length, number):
+def test_sentences_consist_of_the_words_of_others(length, number):
     given_words = [form for sentence in FEW for form in sentence.forms]
 
     made = sentences_of(FEW, length, number)
@@ -160,7 +162,7 @@ def test_a_model_with_copies_of_its_labels_parses_as_before(extra):
     assert found == expected
 
 
-def test_a_model_with_fewer_labels_keeps_the_one_of_roots():
+def test_a_model_with_fewer_labels_keeps_the_root_label():
     model = tiny_model()
 
     fewer = with_labels(model, 2)

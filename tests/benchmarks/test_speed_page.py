@@ -205,22 +205,22 @@ def test_without_rows_every_table_names_the_command_that_measures_it(rows):
 
 def test_parsers_are_shown_with_the_check_of_their_trees(rows):
     row = speed_row("cuda", treefine=500, Stanza=50)
-    row["result"][f"Stanza: {FILE}"]["network alone_seconds"] = 100  # of 200
+    row["result"][f"Stanza: {FILE}"]["network alone_seconds"] = 100  # half of the total
     text = parsers("cuda", rows(row))
 
     assert f"| Stanza | {FILE} | 1,000 | 50 | 1.00 | 1,000 MiB | 10 MiB |" in text
     assert f"| Stanza | {FILE}, network alone | 2,000 | 100 | 0.50 |  |  |" in text
-    assert "4 times over" in text
-    assert "0.7 % other trees, LAS 90.05 where the plain path has 90.10" in text
+    assert "repeated 4 times" in text
+    assert "0.7 % of the trees differ, LAS 90.05 instead of 90.10" in text
     assert "python -m benchmarks speed --device cuda" in text
 
 
 def test_the_profile_of_each_device_is_shown(rows):
     text = time_spent(rows(speed_row("cuda", treefine=500)))
 
-    assert "| the GPU is busy | 3.00 | 75% |" in text
-    assert "| … `a/kernel` | 2.00 | 50% |" in text  # a bar would end the cell
-    assert "| reading, measured alone in one process | 1.00 | 25% |" in text
+    assert "| GPU is busy | 3.00 | 75% |" in text
+    assert "| … `a/kernel` | 2.00 | 50% |" in text  # a | would end the cell
+    assert "| reading, measured separately | 1.00 | 25% |" in text
     assert "5 at t = 1, 2 at t = 2" in text
     assert "Not measured yet: a profile on cpu" in text
 
@@ -304,5 +304,5 @@ def test_a_curve_has_a_line_for_each_device_that_was_measured(rows, name):
 def test_costs_are_drawn_relative_to_one_point(rows):
     drawn = draw_curve("length", rows(curves_row(cost=(4.0, 2.0, 5.0))))
 
-    assert "CPU, words in a sentence 400: 2.50" in drawn
-    assert "CPU, words in a sentence 40: 1.00" in drawn
+    assert "CPU, words per sentence 400: 2.50" in drawn
+    assert "CPU, words per sentence 40: 1.00" in drawn

@@ -1,4 +1,4 @@
-"""Early stops, against parsers that stop so, and numbers with fewer bits."""
+"""Early stopping equals parsers that stop early; precisions are measured."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def row(folder):
 
 
 @pytest.mark.parametrize("given", [WORDS, TAGGED])
-def test_what_is_told_of_a_limit_is_what_a_parser_does_by_it(row, folder, given):
+def test_the_result_of_a_limit_is_that_of_a_parser_with_it(row, folder, given):
     sentences = sample(12)
     read = sentences if given == TAGGED else [without_tags(each) for each in sentences]
     parser = Parser.from_pretrained(folder / "tiny", device="cpu", tags="given" if given == TAGGED else None)
@@ -54,7 +54,7 @@ def test_what_is_told_of_a_limit_is_what_a_parser_does_by_it(row, folder, given)
     assert len({each["passes"] for each in row["result"][given]}) > 2
 
 
-def test_fewer_passes_are_fewer_by_pieces_as_well(row):
+def test_passes_fall_with_the_limit(row):
     for found in row["result"].values():
         pieces = [each["passes_by_pieces"] for each in found]
         assert pieces == sorted(pieces, reverse=True)
@@ -64,12 +64,12 @@ def test_fewer_passes_are_fewer_by_pieces_as_well(row):
 def test_the_table_shows_each_limit(row, monkeypatch):
     monkeypatch.setattr(module, "read_rows", lambda name: [row])
 
-    told = stopping()
+    text = stopping()
 
-    assert f"Input: {WORDS}.\n" in told
-    assert f"Input: {TAGGED}.\n" in told
-    assert told.count("\n| 0.05 |") == 2
-    assert "12 sentences of en_ewt dev, model `tiny`, T = 4, float32." in told
+    assert f"Input: {WORDS}.\n" in text
+    assert f"Input: {TAGGED}.\n" in text
+    assert text.count("\n| 0.05 |") == 2
+    assert "12 sentences of en_ewt dev, model `tiny`, T = 4, float32." in text
 
 
 def test_a_word_is_right_with_its_head_and_main_type():
@@ -79,14 +79,14 @@ def test_a_word_is_right_with_its_head_and_main_type():
 
 
 @pytest.mark.parametrize("measure", [measure_stopping, measure_decisions])
-def test_only_dev_is_looked_at(measure, capsys):
+def test_only_dev_is_allowed(measure, capsys):
     with pytest.raises(SystemExit):
         measure(["--split", "test"])
 
-    assert "only dev is looked at" in capsys.readouterr().err
+    assert "only dev is allowed" in capsys.readouterr().err
 
 
-def test_a_row_tells_for_each_precision_what_it_loses_and_how_fast_it_is(folder, capsys):
+def test_a_row_has_the_loss_and_speed_of_each_precision(folder, capsys):
     measure_precision([*options(folder), "--limit", "8", "--rounds", "1"])
 
     (row,) = read_rows("precision", path=folder / "rows.jsonl")

@@ -1,4 +1,4 @@
-"""That training is timed beside a reference that learns the same, and what is told of both."""
+"""Training is timed together with a reference implementation that learns the same."""
 
 import json
 
@@ -34,14 +34,14 @@ CPU = torch.device("cpu")
 
 
 def shifted(sentences):
-    """Graphs with cycles of two words, and words that hang on words far off: the trees of other sentences."""
+    """Return graphs with cycles of two words and long arcs: the trees of other sentences."""
     arcs = random_graphs(sentences, seed=2)
     first = arcs[0]
     return [type(first)((2, 1, *first.heads[2:]), first.labels), *arcs[1:]]
 
 
-def test_the_reference_has_our_loss_and_our_gradients_at_every_step():
-    """Equal to 1e-4 in float32, three steps on from graphs with errors, each from the graph of the one before."""
+def test_the_reference_has_the_same_loss_and_gradients_at_every_step():
+    # Equal to 1e-4 in float32 for three steps; each starts from the graph of the previous one.
     model = without_dropout(tiny_model(scale=1.0)).train()
     learner = learner_of(model, SHORT, refine=RefineSettings(max_steps=3, stop=False), optimiser=FIXED)
     reference = Straightforward(model, Optimiser(model, FIXED), max_steps=3, dtype=torch.float32)
@@ -68,7 +68,7 @@ def test_the_reference_has_our_loss_and_our_gradients_at_every_step():
             torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5, msg=name)
 
 
-def test_the_references_matrix_holds_the_relations_that_ours_are_told_by_two_ids_a_piece():
+def test_the_references_matrix_has_the_same_relations():
     model, start = tiny_model(), shifted(SHORT)
     inputs = model.batch_of(SHORT).inputs
     reference = Straightforward(model, Optimiser(model, FIXED), max_steps=1, dtype=torch.float32)
@@ -88,7 +88,7 @@ def test_the_references_matrix_holds_the_relations_that_ours_are_told_by_two_ids
         assert torch.equal(matrix, expected)
 
 
-def test_sentences_are_made_up_with_so_many_words_and_some_of_two_pieces():
+def test_random_sentences_have_the_given_length_and_some_words_of_two_pieces():
     model, sentences = random_model("tiny"), random_sentences(5, 40, "tiny")
 
     counts = [len(each) for sentence in sentences for each in model.subwords.pieces_of(sentence.forms)]
@@ -104,7 +104,7 @@ def test_sentences_are_made_up_with_so_many_words_and_some_of_two_pieces():
     assert all(0 not in vocabulary.tag_ids("upos", each.upos) for each in sentences)
 
 
-def test_the_command_tells_times_and_memory_of_all_and_ratios(tmp_path):
+def test_the_command_reports_times_memory_and_ratios(tmp_path):
     rows = tmp_path / "rows.jsonl"
 
     measure_training_speed(["--size", "tiny", "--sentences", "2", "--words", "5", "--rounds", "1", "--rows", str(rows)])
@@ -121,7 +121,7 @@ def test_the_command_tells_times_and_memory_of_all_and_ratios(tmp_path):
     } <= set(found["result"])
 
 
-def test_no_time_is_told_of_a_reference_that_learns_something_else(tmp_path, monkeypatch):
+def test_no_time_is_reported_if_the_losses_differ(tmp_path, monkeypatch):
     monkeypatch.setattr(training_speed.Straightforward, "learn_from", lambda *_: 1.0)
 
     with pytest.raises(SystemExit, match="the losses differ"):
@@ -139,22 +139,22 @@ def test_a_profile_counts_operations_and_names_the_costliest(tmp_path):
     assert [name for name in result if name.startswith("aten::mm ×")]
 
 
-def test_what_is_kept_for_a_backward_pass_is_that_of_one_step_without_the_weights():
+def test_memory_kept_for_backward_is_that_of_one_step_without_the_weights():
     setting = Setting("tiny", 2, 5, 1, CPU, "float32")
     weight = setting.optimiser.parameters[0]
 
     def learn():
-        for _ in range(2):  # each step keeps x and its exponential, 4,000 bytes each; the second is not added
+        for _ in range(2):  # each step keeps x and its exponential, 4,000 bytes each; steps are not added up
             x = torch.rand(1000, requires_grad=True)
             loss = (x * weight.sum()).exp().mul(x).sum()
             loss.backward()
             setting.optimiser.adam.step()
         return 0.0
 
-    assert kept_bytes(setting.optimiser, learn) == 8000 + 4  # and the sum of the weight
+    assert kept_bytes(setting.optimiser, learn) == 8000 + 4  # plus the sum of the weight
 
 
-def test_the_reference_keeps_more_by_the_vectors_of_all_pairs():
+def test_the_reference_also_keeps_the_vectors_of_all_pairs():
     setting = Setting("tiny", 4, 20, 2, CPU, "float32")
 
     ours, reference = (kept_bytes(setting.optimiser, setting.contenders[name]) for name in (OURS, REFERENCE))
