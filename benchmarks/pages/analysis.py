@@ -274,7 +274,7 @@ def _by_kind(
     below: Callable[[str, Mapping[str, Model]], str] | None = None,
 ) -> str:
     """Return one table for each kind of model; all but the first are folded."""
-    parts = []
+    parts: list[str] = []
     for kind, models in all_models().items():
         title = f"{kind}, from {KINDS[kind]}, on {listed(list(models))}"
         body = "\n\n".join(filter(None, [table(*lines(kind, models)), below(kind, models) if below else ""]))
