@@ -38,7 +38,7 @@ needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """A folder with treebanks and texts."""
+    """Create a folder with treebanks and texts."""
     monkeypatch.chdir(tmp_path)
     write_treebank(sample(8), "a.conllu")
     invoke("convert", "a.conllu", "b.conllx")
@@ -59,7 +59,7 @@ def outcome_of(actor, block):
 
 @pytest.fixture
 def no_exit(monkeypatch):
-    """An actor that ends its process ends here with SystemExit."""
+    """Raise SystemExit where an actor would end its process."""
 
     def end(code):
         raise SystemExit(code)
@@ -69,7 +69,7 @@ def no_exit(monkeypatch):
 
 @pytest.fixture
 def parse(text_model, capsys, no_exit):
-    """The driver with actors in this process: whether all was well, and what it said."""
+    """Return a function that runs the driver with actors in this process, and returns its success and its messages."""
 
     def call(*names, kind=None, shape=None, wanted=None, size=1 << 24, skip=(), **options):
         model, label_map = options.pop("model", text_model), options.pop("label_map", None)
@@ -104,7 +104,7 @@ def outputs(folder):
 
 
 def joined(folder):
-    """The outputs, those of one file put together again."""
+    """Return the outputs, with the blocks of each file joined."""
     found = {}
     for name, data in sorted(outputs(folder).items()):
         stem, number = name.rpartition(".")[0], name.rpartition(".")[0].rpartition("-")[2]
@@ -127,8 +127,8 @@ def joined(folder):
     ],
     ids=["whole", "words", "lines", "treebanks", "confidence", "json", "html", "parquet"],
 )
-def test_a_corpus_is_parsed_as_by_the_local_engine(files, parse, text_model, names, asked, options, n_outputs):
-    """The outputs of a file that is cut are, one after another, its output."""
+def test_the_output_equals_that_of_the_local_engine(files, parse, text_model, names, asked, options, n_outputs):
+    """Joined, the outputs of a divided file equal its whole output."""
     if "parquet" in options:
         pytest.importorskip("pyarrow")
     wanted = dataclasses.replace(asked.get("wanted", OutputOptions()), model=text_model)
@@ -142,7 +142,7 @@ def test_a_corpus_is_parsed_as_by_the_local_engine(files, parse, text_model, nam
     assert joined("out") == outputs("local")
 
 
-def test_what_is_there_is_left_alone_and_the_rest_is_done(files, parse):
+def test_finished_blocks_are_skipped(files, parse):
     parse(*FILES)
     whole = outputs("out")
     Path("out/b.conllx").unlink()
@@ -164,7 +164,7 @@ def test_more_files_can_be_added(files, parse):
     assert parse("c.txt", "e.txt")[1] == "2 of 2 blocks finished before\n"
 
 
-def test_faults_are_told_at_the_end_with_their_lines_and_the_rest_is_written(files, parse):
+def test_faults_are_reported_at_the_end_with_their_lines_and_the_rest_is_written(files, parse):
     lines = Path("a.conllu").read_text().split("\n")
     place = next(number for number, line in enumerate(lines) if line.startswith("1\t") and number > 60)
     lines[place] = lines[place].replace("\t", " ", 1)
@@ -175,19 +175,19 @@ def test_faults_are_told_at_the_end_with_their_lines_and_the_rest_is_written(fil
 
     is_right, said = parse("bad.conllu", "none.txt", "broken.txt.gz", "e.txt", "bytes.txt", size=1500)
 
-    told = [line.partition(" (")[0] if "conllu" in line else line for line in said.splitlines()]
+    reported = [line.partition(" (")[0] if "conllu" in line else line for line in said.splitlines()]
     n_written = len(outputs("out"))
     assert not is_right
-    assert told[0] == f"treefine: bad.conllu:{place + 1}:"
-    assert told[1].startswith("treefine: broken.txt.gz: The compressed file is damaged")
-    assert told[2] == "treefine: bytes.txt:2: Byte 0xff is not UTF-8. Convert the file to UTF-8."
-    assert told[3] == "treefine: none.txt: The text contains no words."
-    assert told[4].startswith(f"{n_written} blocks parsed, ")
-    assert told[4].endswith("; 1 empty; 3 faulty")
+    assert reported[0] == f"treefine: bad.conllu:{place + 1}:"
+    assert reported[1].startswith("treefine: broken.txt.gz: The compressed file is damaged")
+    assert reported[2] == "treefine: bytes.txt:2: Byte 0xff is not UTF-8. Convert the file to UTF-8."
+    assert reported[3] == "treefine: none.txt: The text contains no words."
+    assert reported[4].startswith(f"{n_written} blocks parsed, ")
+    assert reported[4].endswith("; 1 empty; 3 faulty")
     assert outputs("out").keys() >= {"bad-00001.conllu", "e.conllu", "none.conllu"}
 
 
-def test_a_file_without_a_word_is_told_and_its_output_is_empty(files, parse):
+def test_a_file_without_words_is_reported_and_its_output_is_empty(files, parse):
     Path("none.txt").write_text(" \n")
 
     is_right, said = parse("none.txt", "e.txt")
@@ -206,14 +206,14 @@ def test_a_file_without_a_word_is_told_and_its_output_is_empty(files, parse):
     assert parse("none.txt")[0]
 
 
-def test_a_block_of_which_nothing_was_heard_is_told(files, parse):
+def test_a_block_without_an_outcome_is_reported(files, parse):
     is_right, said = parse("a.conllu", "e.txt", skip=["out/e.conllu"])
 
     assert not is_right
     assert said.startswith("treefine: e.txt: A block was not written. Give the same command again.\n1 block parsed, ")
 
 
-def test_what_another_format_has_no_place_for_is_counted_over_all_blocks(files, parse, text_model, data):
+def test_columns_lost_in_the_output_format_are_counted_over_all_blocks(files, parse, text_model, data):
     german = (data / "german.conll09").read_bytes()
     Path("g.conll09").write_bytes(german * 3)
 
@@ -239,19 +239,19 @@ def test_what_another_format_has_no_place_for_is_counted_over_all_blocks(files, 
         ),
     ],
 )
-def test_a_folder_that_was_begun_otherwise_is_not_gone_on_with(files, parse, options, message):
+def test_a_folder_made_with_other_options_is_not_resumed(files, parse, options, message):
     parse("e.txt", shape=options.get("shape"))
 
     assert refusal(parse, "e.txt", **options) == f"out: {message} Choose another folder, or empty this one."
 
 
-def test_trees_alone_may_be_parsed_in_other_batches(files, parse):
+def test_trees_without_confidences_may_use_another_batch_size(files, parse):
     parse("e.txt")
 
     assert parse("e.txt", batch_pieces=99) == (True, "1 of 1 block finished before\n")
 
 
-def test_a_model_that_was_trained_again_under_its_name_is_not_gone_on_with(files, parse, text_model):
+def test_a_run_with_a_changed_model_is_not_resumed(files, parse, text_model):
     shutil.copytree(text_model, "model")
     parse("e.txt", model="model")
     weights = Path("model/model.safetensors")
@@ -263,7 +263,7 @@ def test_a_model_that_was_trained_again_under_its_name_is_not_gone_on_with(files
         parse("e.txt", model="model")
 
 
-def test_another_file_of_the_same_name_is_not_taken_for_the_one_that_is_done(files, parse):
+def test_another_file_with_the_same_name_is_an_error(files, parse):
     for folder in ("f1", "f2"):
         Path(folder).mkdir()
         Path(folder, "x.txt").write_text(f"In {folder}.")
@@ -276,7 +276,7 @@ def test_another_file_of_the_same_name_is_not_taken_for_the_one_that_is_done(fil
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_the_block_of_a_file_is_not_taken_for_the_output_of_another(files, parse, is_there):
+def test_a_block_of_one_file_is_not_mistaken_for_the_output_of_another(files, parse, is_there):
     Path("a-00001.txt").write_text("Other.")
     parse("a.conllu", size=1500)
     if not is_there:
@@ -288,7 +288,7 @@ def test_the_block_of_a_file_is_not_taken_for_the_output_of_another(files, parse
         parse("a-00001.txt", size=1500)
 
 
-def test_trees_that_are_computed_otherwise_are_not_mixed(files, parse):
+def test_trees_of_different_devices_or_precisions_are_not_mixed(files, parse):
     parse("e.txt", precision="float32")
     Path("out/.treefine.cpu.float32").rename("out/.treefine.cuda.float16")
     Path("out/e.conllu").unlink()
@@ -301,7 +301,7 @@ def test_trees_that_are_computed_otherwise_are_not_mixed(files, parse):
     assert not Path("out/.treefine.cpu.float32").exists()
 
 
-def test_an_input_that_has_changed_is_told(files, parse):
+def test_a_changed_input_is_an_error(files, parse):
     parse("e.txt")
     parse("a.conllu")
     os.utime("e.txt", (0, 0))  # of the same size
@@ -316,7 +316,7 @@ def test_an_input_that_has_changed_is_told(files, parse):
     assert parse("e.txt")[0]
 
 
-def test_blocks_of_a_file_that_became_shorter_are_told(files, parse):
+def test_blocks_of_a_file_that_became_shorter_are_an_error(files, parse):
     parse("a.conllu", size=1500)
     blocks = sorted(Path("out").glob("a-*"))
     for path in blocks[:-1]:
@@ -328,7 +328,7 @@ def test_blocks_of_a_file_that_became_shorter_are_told(files, parse):
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_outputs_of_unknown_origin_are_told(files, parse, is_first):
+def test_outputs_of_unknown_origin_are_an_error(files, parse, is_first):
     if not is_first:
         parse("a.conllu")
     Path("out").mkdir(exist_ok=True)
@@ -339,7 +339,7 @@ def test_outputs_of_unknown_origin_are_told(files, parse, is_first):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"options": {}, "files": {"e.conllu": []}}'])
-def test_a_damaged_record_is_told(files, parse, text):
+def test_a_damaged_record_is_an_error(files, parse, text):
     parse("e.txt")
     Path("out/.treefine.json").write_text(text)
 
@@ -347,7 +347,7 @@ def test_a_damaged_record_is_told(files, parse, text):
         parse("e.txt")
 
 
-def test_a_second_run_in_the_folder_is_refused(files, parse):
+def test_a_second_run_in_the_same_folder_is_an_error(files, parse):
     import fcntl
 
     parse("e.txt")
@@ -357,7 +357,7 @@ def test_a_second_run_in_the_folder_is_refused(files, parse):
             parse("e.txt")
 
 
-def test_what_dead_workers_left_is_removed(files, parse):
+def test_temporary_files_of_dead_workers_are_removed(files, parse):
     parse("e.txt")
     Path("out/e.conllu").unlink()
     for name in (".e.conllu.0123abcd.tmp", ".e.conllu.attempt"):
@@ -381,7 +381,7 @@ def test_the_record_of_a_run_that_cannot_be_replaced_stays_whole(files, parse, m
 
 
 @pytest.mark.parametrize("shape", ["conllu", "parquet"])
-def test_a_block_is_on_the_disk_before_it_has_its_name(files, parse, monkeypatch, shape):
+def test_a_block_is_on_disk_before_it_is_renamed(files, parse, monkeypatch, shape):
     if shape == "parquet":
         pytest.importorskip("pyarrow")
     sizes = []
@@ -408,7 +408,7 @@ def worker(files, text_model):
     return call
 
 
-def test_a_block_with_which_every_worker_dies_is_given_up(worker):
+def test_a_block_that_kills_every_worker_is_skipped(worker):
     attempts = attempts_path("out/e.conllu")
     attempts.write_text("1 on a\n2 on b")
     assert worker().fault == ""
@@ -425,14 +425,14 @@ def test_a_block_with_which_every_worker_dies_is_given_up(worker):
     assert not outcome.is_worker_unfit
 
 
-def test_a_block_that_was_written_by_a_worker_that_died_is_not_parsed_again(worker):
+def test_a_finished_block_of_a_dead_worker_is_not_parsed_again(worker):
     Path("out/e.conllu").write_text("whole")
 
     assert worker() == Outcome("out/e.conllu")
     assert Path("out/e.conllu").read_text() == "whole"
 
 
-def test_what_was_to_be_told_of_such_a_block_is_told(worker):
+def test_messages_of_a_finished_block_are_reported_later(worker):
     Path("e.txt").write_text(" \n")
     first = worker()
 
@@ -451,7 +451,7 @@ def test_what_was_to_be_told_of_such_a_block_is_told(worker):
         ({"choice": ModelChoice("nothing")}, "There is no model 'nothing'."),
     ],
 )
-def test_a_worker_that_cannot_parse_says_so_and_no_other_block_is_tried_there(worker, changes, message):
+def test_an_unfit_worker_reports_why_and_gets_no_more_blocks(worker, changes, message):
     outcome = worker(**changes)
 
     assert outcome.is_worker_unfit
@@ -463,7 +463,7 @@ def test_an_unfit_worker_ends_the_run(files, parse):
         parse("a.conllu", "e.txt", initial="nowhere/at/all")
 
 
-def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monkeypatch):
+def test_an_unexpected_error_loses_no_other_block(files, parse, monkeypatch):
     run = JobRunner.run
 
     def odd(self, block):
@@ -488,8 +488,8 @@ def test_an_error_that_nobody_thought_of_loses_no_other_block(files, parse, monk
         (TreefineError("A worker process has ended unexpectedly."), 1),
     ],
 )
-def test_an_actor_ends_with_an_error_that_is_not_of_a_block(worker, monkeypatch, no_exit, error, workers):
-    """So that Ray makes another, with a GPU and processes that work."""
+def test_an_error_outside_a_block_ends_the_actor(worker, monkeypatch, no_exit, error, workers):
+    """Otherwise Ray would not start a new one with a working GPU and processes."""
 
     def fail(*others, **options):
         raise error
@@ -503,7 +503,7 @@ def test_an_actor_ends_with_an_error_that_is_not_of_a_block(worker, monkeypatch,
     assert attempts_path("out/e.conllu").read_text().endswith(f": RuntimeError: {error}")
 
 
-def test_without_processes_an_error_of_treefine_is_of_the_block(worker, monkeypatch):
+def test_without_file_workers_a_treefine_error_belongs_to_the_block(worker, monkeypatch):
     def fail(*others, **options):
         raise TreefineError("It is odd.")
 
@@ -539,7 +539,7 @@ FILES_ONLY = "--engine ray cannot read standard input or text arguments. Give fi
         ),
     ],
 )
-def test_what_cannot_be_done_on_many_machines_is_refused(files, arguments, message):
+def test_options_that_do_not_work_on_many_machines_are_an_error(files, arguments, message):
     assert failed(invoke, "parse", *arguments.split(), "--engine", "ray") == message
     assert not Path("out").exists()
 
@@ -548,7 +548,7 @@ def test_ray_is_loaded_only_to_run_it():
     assert not loaded_by("import treefine.integrations.corpus.ray") & {"ray", "pandas"}
 
 
-def test_a_missing_ray_and_actors_without_ray_are_told(files, monkeypatch):
+def test_a_missing_ray_and_actors_without_ray_are_errors(files, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in ("RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_BACKEND_LOG_LEVEL"):
         monkeypatch.setenv(name, "0")
@@ -573,7 +573,7 @@ def test_a_missing_ray_and_actors_without_ray_are_told(files, monkeypatch):
         ([{"CPU": 16, "GPU": 8}], {"device": "cpu"}, Share(16, 1, 0)),
     ],
 )
-def test_each_actor_has_a_gpu_or_else_its_cores(nodes, options, share):
+def test_each_actor_has_a_gpu_or_its_cores(nodes, options, share):
     assert share_of(nodes, **{"n_blocks": 100, "asked": None, "device": None} | options) == share
 
 
@@ -590,7 +590,7 @@ def test_each_actor_has_a_gpu_or_else_its_cores(nodes, options, share):
         ([{"memory": 2}], {}, "Ray has no core. Start it with some: ray start --num-cpus …"),
     ],
 )
-def test_more_than_ray_has_is_refused(nodes, options, message):
+def test_requesting_more_than_ray_has_is_an_error(nodes, options, message):
     with pytest.raises(TreefineError) as error:
         share_of(nodes, **{"n_blocks": 9, "asked": None, "device": None} | options)
 
@@ -606,7 +606,7 @@ def test_more_than_ray_has_is_refused(nodes, options, message):
         ({"CPU": 16.0}, Share(8, 2, 1), "Waiting: a worker needs 1 GPU, and Ray has 0 free."),
     ],
 )
-def test_a_cluster_without_room_is_told(free, share, line):
+def test_a_cluster_without_room_prints_a_message(free, share, line):
     assert waiting_message(free, share) == line
 
 
@@ -620,7 +620,7 @@ def begin(model, names, *options):
 
 
 def wait_for(found, process, seconds=300):
-    """What `found` gives as soon as it gives anything."""
+    """Wait until `found` returns something, and return it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         if value := found():
@@ -631,8 +631,8 @@ def wait_for(found, process, seconds=300):
 
 
 @needs_ray
-def test_a_killed_run_is_gone_on_with_and_a_killed_worker_replaced(files, text_model):
-    """With two actors of Ray: all is killed after the first block; then one of them in the middle of another."""
+def test_a_killed_run_is_resumed_and_a_killed_worker_replaced(files, text_model):
+    """Use two Ray actors: kill everything after the first block, then one actor in the middle of another block."""
     names = [f"{number}.conllu" for number in range(4)]
     for number, name in enumerate(names):
         write_treebank(sample(10 + 10 * number), name)

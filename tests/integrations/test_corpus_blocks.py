@@ -27,7 +27,7 @@ def path(tmp_path_factory):
 
 
 def sections(source, size):
-    """The file as inputs, cut or whole, which together are all its bytes."""
+    """Return the file as inputs, divided or whole; check that they cover all its bytes."""
     found = sections_of(source, size) or [Section(0, Path(source.name).stat().st_size)]
     assert [found[0].start, *(each.stop for each in found)] == [*(each.start for each in found), found[-1].stop]
     assert found[-1].stop == Path(source.name).stat().st_size
@@ -41,7 +41,7 @@ def sentences_in(source, parser=None):
 
 @settings(max_examples=50)
 @given(data=conllu_files(), size=st.integers(1, 300))
-def test_the_sections_of_a_treebank_are_its_bytes(path, data, size):
+def test_the_sections_of_a_treebank_contain_all_its_bytes(path, data, size):
     path.write_bytes(data)
     source = Input(str(path), kind="conllu")
 
@@ -51,7 +51,7 @@ def test_the_sections_of_a_treebank_are_its_bytes(path, data, size):
 
 
 @given(pieces=st.lists(st.sampled_from(["# a", "1\tx" + "\t_" * 8, "\n", "\r\n", "\n\n", "\r", "\ufeff", " "])))
-def test_whatever_a_file_holds_its_sections_hold_the_same_sentences_and_faults(path, pieces):
+def test_sections_of_any_file_contain_its_sentences_and_faults(path, pieces):
     path.write_text("".join(pieces), newline="")
 
     def read(source):
@@ -75,7 +75,7 @@ def test_a_treebank_is_cut_at_the_first_blank_lines_after_the_size(path):
     assert sections_of(Input(str(path), kind="conllu"), 10) == [Section(0, 15), Section(15, 22)]
 
 
-def test_of_a_large_treebank_only_what_is_near_a_cut_is_read(path, monkeypatch):
+def test_only_the_parts_of_a_large_treebank_near_a_cut_are_read(path, monkeypatch):
     path.write_bytes(b"1\tx\n\n" * 200_000)
     n_read = []
     monkeypatch.setattr(
@@ -138,14 +138,14 @@ def test_lines_are_not_cut_where_a_note_in_misc_would_be_lost(path, place, odd):
     assert len(sections_of(Input(str(path), kind="lines"), 100)) == 3
 
 
-def test_a_line_that_may_be_several_sentences_ends_the_cuts(path):
+def test_a_line_that_may_contain_several_sentences_stops_the_cutting(path):
     path.write_text("Dogs bark.\n" * 64 + "a " * 6_000 + "\n" + "Dogs bark.\n" * 640)
 
     assert [each.n_before for each in sections_of(Input(str(path), kind="lines"), 100)] == [0, 32]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("a.txt", "text"), ("a.data", None), ("a.conllu.gz", "conllu")])
-def test_running_text_and_packed_files_are_not_cut(tmp_path, name, kind):
+def test_running_text_and_compressed_files_are_not_cut(tmp_path, name, kind):
     (tmp_path / name).write_bytes(b"1\tx\n\n" * 100)
 
     assert sections_of(Input(str(tmp_path / name), kind=kind), 50) == []
@@ -163,7 +163,7 @@ def jobs(tmp_path, monkeypatch):
     ]
 
 
-def test_blocks_are_named_by_their_file_and_numbered_where_it_is_cut(jobs):
+def test_blocks_are_named_after_their_file_and_numbered_if_it_is_cut(jobs):
     blocks = cut_jobs(jobs, trees_alone=True, size=60)
 
     assert [each.target for each in blocks] == [
@@ -176,18 +176,18 @@ def test_blocks_are_named_by_their_file_and_numbered_where_it_is_cut(jobs):
     assert all(each.is_block and not each.can_be_resumed for each in blocks)
 
 
-def test_what_depends_on_the_batch_is_not_cut(jobs):
+def test_files_are_not_cut_if_the_output_depends_on_the_batch(jobs):
     assert [each.target for each in cut_jobs(jobs, trees_alone=False, size=60)] == ["out/a.conllx", "out/b.conllu"]
 
 
-def test_two_blocks_of_one_name_are_told(jobs):
+def test_two_blocks_with_one_name_are_an_error(jobs):
     other = dataclasses.replace(jobs[1], target="out/a-00002.conllx")
 
     with pytest.raises(TreefineError, match=r"^out/a-00002\.conllx: Two blocks would be written here\. Rename one"):
         cut_jobs([jobs[0], other], trees_alone=True, size=60)
 
 
-def test_an_error_in_a_section_is_told_with_its_line_in_the_file(path):
+def test_an_error_in_a_section_has_its_line_in_the_whole_file(path):
     path.write_bytes(b"1\tx\n\n" * 30)
     source = Input(str(path), kind="conllu", section=Section(75, 150))
     error = TreebankError("odd", path=str(path), line=4, sentence=2)
@@ -195,7 +195,7 @@ def test_an_error_in_a_section_is_told_with_its_line_in_the_file(path):
     assert str(place_in_file(error, source)) == f"{path}:34: odd"
 
 
-def test_an_error_of_another_file_stays_as_it_is(path):
+def test_an_error_of_another_file_is_unchanged(path):
     source = Input(str(path), kind="words", section=Section(75, 150, 15))
     error = TreebankError("odd", path="other", line=4, sentence=2)
 

@@ -49,13 +49,13 @@ def pipeline(model, *, lang="en", before=(), **config):
 
 @pytest.fixture(scope="module")
 def pipe(text_model):
-    """A pipeline of a tiny parser that tags and cuts sentences."""
+    """Return a pipeline with a tiny parser that tags and segments."""
     return pipeline(text_model)
 
 
 @pytest.fixture(scope="module")
 def english():
-    """A pipeline of the bundled parser."""
+    """Return a pipeline with the bundled parser."""
     return pipeline("en", precision="float32")
 
 
@@ -116,7 +116,7 @@ def test_the_bundled_parser_sets_heads_labels_tags_sentences_and_confidence_and_
     assert re.search("^<svg.*>nsubj<", displacy.render(doc, style="dep", jupyter=False), re.DOTALL)
 
 
-def test_trees_tags_and_confidence_are_those_that_treefine_gives_for_the_same_words(pipe, nlp):
+def test_trees_tags_and_confidences_equal_those_of_treefine_for_the_same_words(pipe, nlp):
     doc = pipe.get_pipe("treefine")(doc_of(pipe, WORDS, starts=[i in (0, 8) for i in range(11)]))
 
     for sentence, forms in zip(
@@ -155,7 +155,7 @@ def test_white_space_never_changes_a_tree(pipe, nlp, sentences):
     assert {token.dep_ for token in doc if token.is_space and token.head.i != token.i} <= {"dep"}
 
 
-def test_white_space_hangs_on_the_word_before_it_or_else_on_the_one_after_it(pipe):
+def test_white_space_attaches_to_the_word_before_it_or_else_after_it(pipe):
     doc = pipe.get_pipe("treefine")(doc_of(pipe, [" ", "a", "\n", " ", "b"], starts=[True, *[False] * 4]))
 
     assert [doc[place].head.i for place in (0, 2, 3)] == [1, 1, 1]
@@ -168,7 +168,7 @@ def test_white_space_hangs_on_the_word_before_it_or_else_on_the_one_after_it(pip
 @example(" \n\t ")
 @example("a\x00b \x00")
 @example("\u0627\u0644\u0643\u0644\u0628 \u0646\u0628\u062d. \u05d4\u05db\u05dc\u05d1 \u05e0\u05d1\u05d7.")
-def test_of_any_text_every_sentence_gets_one_tree(pipe, text):
+def test_every_sentence_of_any_text_gets_one_tree(pipe, text):
     doc = pipe(text)
 
     assert doc.text == text
@@ -177,7 +177,7 @@ def test_of_any_text_every_sentence_gets_one_tree(pipe, text):
 
 @settings(max_examples=10)
 @given(st.lists(st.tuples(odd_texts.filter(bool), st.booleans(), st.sampled_from([True, False, None])), max_size=12))
-def test_of_any_tokens_every_sentence_gets_one_tree_and_starts_are_kept(pipe, tokens):
+def test_every_sentence_of_any_tokens_gets_one_tree_and_keeps_its_start(pipe, tokens):
     words, spaces, starts = zip(*tokens, strict=True) if tokens else ((), (), ())
     doc = Doc(pipe.vocab, words=list(words), spaces=list(spaces), sent_starts=list(starts))
 
@@ -220,7 +220,7 @@ def test_sentences_that_another_component_found_are_kept(text_model):
     check_trees(doc)
 
 
-def test_without_such_a_component_sentences_end_where_the_segmenter_ends_them(pipe, nlp):
+def test_without_another_component_the_segmenter_finds_the_sentences(pipe, nlp):
     text = "ab ba. ab 12! ba ab\n\nba ab 1 . ab" * 3
     ends = [each.spans[-1][1] for each in nlp.segment([text])]
 
@@ -239,15 +239,13 @@ def test_without_such_a_component_sentences_end_where_the_segmenter_ends_them(pi
         (["a", "b", "c", "d"], [True, False, None, None], [1, 3, 7], [[0, 1], [2, 3]]),  # a start is said, or none
     ],
 )
-def test_the_segmenter_cuts_between_tokens_where_nobody_said_whether_a_sentence_starts(
-    pipe, words, starts, ends, sentences
-):
+def test_the_segmenter_splits_only_where_sentence_starts_are_unknown(pipe, words, starts, ends, sentences):
     found = split_sentences(doc_of(pipe, words, starts=starts), lambda text: ends)
 
     assert [[token.i for token in each.words] for each in found] == sentences
 
 
-def test_what_is_missing_is_told_with_the_way_out_when_a_doc_comes(pipe, text_model, refine_model, tmp_path):
+def test_missing_annotations_are_reported_with_a_hint_at_the_first_doc(pipe, text_model, refine_model, tmp_path):
     with pytest.raises(TreefineError, match=r"no segmenter\. Add another before it, such as nlp\.add_pipe"):
         pipeline(refine_model)("She left.")
     with pytest.raises(TreefineError, match=r"no heads and labels\. Put a parser before treefine"):
@@ -264,7 +262,7 @@ def test_what_is_missing_is_told_with_the_way_out_when_a_doc_comes(pipe, text_mo
 # Many Docs
 
 
-def test_docs_come_back_in_order_and_are_parsed_by_one_stream_for_a_batch(pipe, monkeypatch):
+def test_docs_of_a_batch_are_parsed_together_and_stay_in_order(pipe, monkeypatch):
     texts = ["ab ba", "", "  ", "She left. He waved.", "a"] * 4
     alone = [tree_of(pipe(text)) for text in texts]
     parser, sizes = pipe.get_pipe("treefine").parser, []
@@ -279,7 +277,7 @@ def test_docs_come_back_in_order_and_are_parsed_by_one_stream_for_a_batch(pipe, 
     assert sum(sizes) == sum(1 for doc in docs for sentence in doc.sents if words_of(sentence))
 
 
-def test_a_doc_that_fails_goes_to_the_error_handler_and_the_others_are_parsed(text_model, monkeypatch):
+def test_a_failing_doc_goes_to_the_error_handler_and_the_rest_are_parsed(text_model, monkeypatch):
     nlp = pipeline(text_model)
     component, failed = nlp.get_pipe("treefine"), []
     own = component.parser.stream_parses
@@ -312,7 +310,7 @@ def test_several_processes_give_the_same_docs(pipe):
     assert sure[0] == pytest.approx(sure[1])
 
 
-def test_in_a_forked_process_torch_runs_on_one_thread_and_a_gpu_is_refused(text_model, monkeypatch):
+def test_in_a_forked_process_torch_uses_one_thread_and_a_gpu_is_an_error(text_model, monkeypatch):
     component = pipeline(text_model).get_pipe("treefine")
     monkeypatch.setattr(os, "getpid", lambda: -1)
     threads = []
@@ -339,16 +337,16 @@ def test_the_trees_of_another_parser_are_the_initial_graph(refine_model):
     parser = Parser.from_pretrained(refine_model, initial=given_arcs, device="cpu")
     known = parser.model.vocabulary.labels
     parser = parser.using(initial=renamed(given_arcs, known), max_steps=1)
-    told = list(read_treebank(io.BytesIO(to_conllu(doc).encode())))
-    expected = [(each.heads, each.labels) for each in parser.stream(told)]
-    empty = [(each.heads, each.labels) for each in parser.using(initial="empty", max_steps=1).stream(told)]
+    written = list(read_treebank(io.BytesIO(to_conllu(doc).encode())))
+    expected = [(each.heads, each.labels) for each in parser.stream(written)]
+    empty = [(each.heads, each.labels) for each in parser.using(initial="empty", max_steps=1).stream(written)]
 
     component = nlp.get_pipe("treefine")
 
     component(doc)
 
-    assert [each.heads for each in told] == [(2, 0, 2), (3, 3, 0)]
-    assert [each.labels for each in component.parser.initial(told)] == [
+    assert [each.heads for each in written] == [(2, 0, 2), (3, 3, 0)]
+    assert [each.labels for each in component.parser.initial(written)] == [
         ("nsubj", "root", "obj"),
         ("nsubj:pass", "aux:pass", "root"),
     ]
@@ -356,7 +354,7 @@ def test_the_trees_of_another_parser_are_the_initial_graph(refine_model):
     assert [sentence.start for sentence in doc.sents] == [0, 4]
 
 
-def test_a_head_that_is_white_space_is_passed_over(pipe):
+def test_a_white_space_head_is_replaced_by_its_ancestor(pipe):
     doc = doc_of(pipe, ["a", "\n", "b", "c"], heads=[1, 2, 2, 1], deps=["det", "dep", "ROOT", "obj"])
 
     (sentence,) = read_treebank(io.BytesIO(to_conllu(doc).encode()))
@@ -364,7 +362,7 @@ def test_a_head_that_is_white_space_is_passed_over(pipe):
     assert (sentence.heads, sentence.labels) == ((2, 0, 2), ("det", "root", "obj"))
 
 
-def test_tags_are_read_from_the_doc_if_asked_for_and_stay(text_model, nlp):
+def test_given_tags_are_read_from_the_doc_and_stay(text_model, nlp):
     given_tags = pipeline(text_model, tags="given")
     words, upos, xpos = ["She", "saw", "it"], ["PRON", "VERB", "PRON"], ["PRP", "VBD", "PRP"]
     doc = doc_of(given_tags, words, starts=[True, False, False], pos=upos, tags=xpos)
@@ -408,7 +406,7 @@ def test_a_doc_is_written_as_conllu(english):
 
 @settings(max_examples=10)
 @given(odd_texts.filter(lambda text: text.strip() and "\0" not in text))
-def test_conllu_gives_the_text_back(pipe, text):
+def test_conllu_restores_the_text(pipe, text):
     doc = pipe.make_doc(text)
     if any(set(token.text) & set("\t\r\n") for token in doc if token.text.strip()):
         return  # such a word cannot be written
@@ -420,7 +418,7 @@ def test_conllu_gives_the_text_back(pipe, text):
 # Saving
 
 
-def test_a_saved_pipeline_stands_alone(text_model, tmp_path):
+def test_a_saved_pipeline_needs_no_other_files(text_model, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(text_model, folder)
     nlp = pipeline(str(folder))
@@ -454,7 +452,7 @@ def test_the_saved_folder_is_the_whole_model_whatever_the_pipeline_starts_from(r
     assert isinstance(component.parser.initial, Parser) == (initial is None)
 
 
-def test_of_a_bundled_model_the_name_is_saved_alone(english, tmp_path):
+def test_only_the_name_of_a_bundled_model_is_saved(english, tmp_path):
     english.to_disk(tmp_path)
 
     assert not (tmp_path / "treefine").exists()
@@ -486,7 +484,7 @@ def test_the_pipeline_can_be_analysed_switched_off_and_evaluated(pipe):
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "reported"),
     [
         ({"model": "fr"}, "There is no bundled model 'fr'. Choose en, or give the path of a folder, ./fr"),
         ({"max_steps": "3"}, 'The settings have 1 fault: max_steps = "3"; it must be a whole number'),
@@ -496,11 +494,11 @@ def test_the_pipeline_can_be_analysed_switched_off_and_evaluated(pipe):
         ({"precision": "float16"}, "Precision 'float16' is not supported on cpu. Use float32 or int8."),
     ],
 )
-def test_a_wrong_value_is_told_in_one_line(text_model, config, told):
+def test_a_wrong_value_is_reported_in_one_line(text_model, config, reported):
     with pytest.raises(TreefineError) as caught:
         pipeline(**{"model": text_model, **config})
 
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -525,7 +523,7 @@ def test_the_extension_of_another_component_is_never_replaced(text_model, owner,
         owner.set_extension(name, getter=own[2], force=True)
 
 
-def test_without_spacy_the_component_tells_what_to_install():
+def test_without_spacy_the_error_says_what_to_install():
     code = (
         "import sys, treefine; sys.modules['spacy'] = None\n"
         "try: import treefine.integrations.spacy\n"

@@ -15,13 +15,13 @@ SIZE = {"width": 1000, "height": 800}
 
 @pytest.fixture(scope="session")
 def served():
-    """The address of a server."""
+    """Return the address of a server."""
     with listening({"en": treefine.load("en", device="cpu", precision="float32"), "tiny": tiny_parser()}) as address:
         yield f"{address}/"
 
 
 def browser_or_skip():
-    """Playwright and the path of a browser. Where one is missing tests skip, or fail with TREEFINE_BROWSER=required."""
+    """Return Playwright and the path of a browser. Without one, skip the test, or fail if TREEFINE_BROWSER=required."""
     try:
         playwright = importlib.import_module("playwright.sync_api")
     except ImportError:
@@ -35,9 +35,9 @@ def browser_or_skip():
     pytest.skip(missing)
 
 
-@pytest.fixture(scope="module")  # an open playwright has a loop of its own, and other modules run theirs
+@pytest.fixture(scope="module")  # an open Playwright runs its own event loop; other modules need theirs
 def browser():
-    """A real browser, where there is one."""
+    """Return a real browser, if there is one."""
     playwright, found = browser_or_skip()
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"] if os.geteuid() == 0 else [])
@@ -46,7 +46,7 @@ def browser():
 
 
 def watched(page, served, faults):
-    """The page, with whatever fails in it or is asked of another host among the faults."""
+    """Return the page; record errors and requests to other hosts as faults."""
     page.set_default_timeout(15_000)
     page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
@@ -58,13 +58,13 @@ def watched(page, served, faults):
 
 
 def check(faults):
-    # A browser notes every answer that is an error, also one that the page tells the person about.
+    # A browser logs every error answer, also those that the page shows.
     assert [fault for fault in faults if not fault.startswith("Failed to load resource")] == []
 
 
 @pytest.fixture
 def new_page(browser, served):
-    """Pages of the server with options of their own; after the test, nothing may have failed in them."""
+    """Return a function that opens pages with options; after the test, check that nothing failed in them."""
     faults, contexts = [], []
 
     def make(**options):
@@ -79,7 +79,7 @@ def new_page(browser, served):
 
 @pytest.fixture(scope="module")
 def tab(browser, served):
-    """A page that test after test takes, for a new one costs as much time as a test, and the faults in it."""
+    """Return a page and its faults. Tests share it, because opening one takes as long as a test."""
     faults = []
     context = browser.new_context(viewport=SIZE)
     yield watched(context.new_page(), served, faults), faults
@@ -88,7 +88,7 @@ def tab(browser, served):
 
 @pytest.fixture
 def page(tab):
-    """A page of the server as if new, for it keeps nothing; after the test, nothing may have failed in it."""
+    """Return the shared page, reset; after the test, check that nothing failed in it."""
     page, faults = tab
     yield page
     page.unroute_all()

@@ -40,27 +40,27 @@ def sentences_of(answer):
 @pytest.mark.parametrize(
     ("asked", "inputs"), [({"words": [WORDS]}, [WORDS]), ({"conllu": CONLLU}, sample(3))], ids=["words", "conllu"]
 )
-def test_parse_gives_what_the_parser_gives(client, parser, asked, inputs):
+def test_parse_returns_the_parses_of_the_parser(client, parser, asked, inputs):
     answer = client.post("/v1/parse", json=asked)
 
     assert sentences_of(answer) == [json.loads(each.to_json()) for each in parser.stream_parses(inputs)]
     schema.ParseAnswer.model_validate(answer.json(), strict=True, extra="forbid")
 
 
-def test_parse_cuts_text(client, parser):
+def test_parse_segments_text(client, parser):
     answer = client.post("/v1/parse", json={"text": TEXT})
 
     assert sentences_of(answer) == [json.loads(each.to_json()) for each in parser(TEXT)]
 
 
-def test_parse_as_conllu_gives_the_bytes_of_a_file(client, parser):
+def test_parse_as_conllu_returns_the_bytes_of_a_file(client, parser):
     answer = client.post("/v1/parse", json={"conllu": CONLLU, "format": "conllu"})
 
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.text == "".join(each.to_text() for each in parser.stream(read_treebank(BytesIO(CONLLU.encode()))))
 
 
-def test_parse_takes_all_options(client, parser):
+def test_parse_accepts_all_options(client, parser):
     asked = {"words": [WORDS], "steps": 1, "initial": "empty", "projective": True, "k": 3, "tags": "none"}
     answer = client.post("/v1/parse", json=asked | {"stop_above": 0.5, "keep": "nothing", "model": "tiny"})
 
@@ -72,29 +72,29 @@ def test_parse_takes_all_options(client, parser):
     schema.ParseAnswer.model_validate(answer.json(), strict=True, extra="forbid")
 
 
-def test_refine_starts_from_the_given_trees_and_tells_what_it_changed(client, parser):
+def test_refine_starts_from_the_given_trees_and_lists_the_changes(client, parser):
     answer = client.post("/v1/refine", json={"conllu": CONLLU})
 
     parses = list(parser.using(initial=lambda given: (each.arcs for each in given)).stream_parses(sample(3)))
     schema.RefineAnswer.model_validate(answer.json(), strict=True, extra="forbid")
-    for told, parse in zip(sentences_of(answer), parses, strict=True):
-        assert [word["head"] for word in told["words"]] == list(parse.heads)
-        assert told["initial"] == {"heads": list(parse.initial.heads), "labels": list(parse.initial.labels)}
-        assert [(each["word"], each["old_head"], each["head"]) for each in told["changes"]] == [
+    for reported, parse in zip(sentences_of(answer), parses, strict=True):
+        assert [word["head"] for word in reported["words"]] == list(parse.heads)
+        assert reported["initial"] == {"heads": list(parse.initial.heads), "labels": list(parse.initial.labels)}
+        assert [(each["word"], each["old_head"], each["head"]) for each in reported["changes"]] == [
             (each.word, each.old_head, each.head) for each in parse.changes
         ]
-        assert told["converged"] == parse.converged
+        assert reported["converged"] == parse.converged
     as_conllu = client.post("/v1/refine", json={"conllu": CONLLU, "format": "conllu"})
     assert [each.heads for each in read_treebank(BytesIO(as_conllu.content))] == [each.heads for each in parses]
 
 
-def test_steps_tells_every_graph_with_its_drawing(client, parser):
+def test_steps_returns_every_graph_with_its_drawing(client, parser):
     answer = client.post("/v1/steps", json={"words": [WORDS], "steps": 4})
 
     schema.StepsAnswer.model_validate(answer.json(), strict=True, extra="forbid")
-    (told,) = sentences_of(answer)
+    (reported,) = sentences_of(answer)
     (parse,) = parser.using(max_steps=4).stream_parses([WORDS])
-    graphs = told["graphs"]
+    graphs = reported["graphs"]
     assert [each["t"] for each in graphs] == list(range(len(graphs)))
     assert graphs[0]["heads"] == [None] * 5
     steps = [(each["heads"], each["labels"]) for each in graphs[1 : len(parse.steps) + 1]]
@@ -102,23 +102,23 @@ def test_steps_tells_every_graph_with_its_drawing(client, parser):
     assert graphs[-1]["heads"] == list(parse.heads)
     assert all(each["svg"].startswith("<svg") for each in graphs)
     assert all(len(each["confidence"]) == 5 for each in graphs[1:])
-    assert told["conllu"] == parse.to_conllu()
+    assert reported["conllu"] == parse.to_conllu()
 
 
-def test_what_is_decided_holds_and_is_marked_in_the_conllu(client, parser):
+def test_constraints_are_satisfied_and_marked_in_the_conllu(client, parser):
     decided = {"sentence": 2, "heads": {"4": 0}, "labels": {"1": "det"}, "not_heads": {"3": [2, 4]}}
-    (_, told) = sentences_of(client.post("/v1/steps", json={"words": [WORDS, WORDS], "constraints": [decided]}))
+    (_, reported) = sentences_of(client.post("/v1/steps", json={"words": [WORDS, WORDS], "constraints": [decided]}))
 
-    heads = [word["head"] for word in told["words"]]
-    assert (heads[3], told["words"][0]["label"]) == (0, "det")
+    heads = [word["head"] for word in reported["words"]]
+    assert (heads[3], reported["words"][0]["label"]) == (0, "det")
     assert heads[2] not in (2, 4)
-    (again,) = read_treebank(BytesIO(told["conllu"].encode()))
+    (again,) = read_treebank(BytesIO(reported["conllu"].encode()))
     expected = Constraints({4: 0}, {1: "det"}, {3: [2, 4]})
     assert parser.parse(again) == parser.parse(again, constraints=expected)
     assert [note for note in again.column(9) if note != "_"] == ["Keep=Label", "NotHead=2,4", "Keep=Head"]
 
 
-def test_a_large_request_is_read_and_answered_as_a_small_one(client, parser):
+def test_a_large_request_gets_the_same_answer_as_small_ones(client, parser):
     many = CONLLU * (LARGE_REQUEST // len(CONLLU) + 2)
     answer = client.post("/v1/parse", json={"conllu": many, "format": "conllu"})
 
@@ -157,17 +157,17 @@ def test_a_large_request_is_read_and_answered_as_a_small_one(client, parser):
         ({}, 422, {}),
     ],
 )
-def test_a_request_that_cannot_be_done_is_told_why_and_where(client, asked, status, said):
+def test_an_invalid_request_gets_an_error_with_its_reason_and_place(client, asked, status, said):
     answer = client.post("/v1/parse", content=json.dumps(asked), headers={"Content-Type": "application/json"})
 
-    told = schema.ErrorJson.model_validate(answer.json(), strict=True, extra="forbid").error.model_dump()
-    assert (answer.status_code, told["status"]) == (status, status)
-    assert {name: told[name] for name in said} == said
-    assert told["message"]
+    reported = schema.ErrorJson.model_validate(answer.json(), strict=True, extra="forbid").error.model_dump()
+    assert (answer.status_code, reported["status"]) == (status, status)
+    assert {name: reported[name] for name in said} == said
+    assert reported["message"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"words": "a"}', b"null", b'{"text": 1e999}'])
-def test_a_body_that_is_no_such_json_is_told(client, body):
+def test_a_body_that_does_not_match_the_schema_is_rejected(client, body):
     answer = client.post("/v1/parse", content=body, headers={"Content-Type": "application/json"})
 
     assert answer.status_code in (400, 422)
@@ -176,7 +176,7 @@ def test_a_body_that_is_no_such_json_is_told(client, body):
 
 @pytest.mark.parametrize("is_announced", [True, False])
 @pytest.mark.parametrize("path", ["/v1/parse", "/process"])
-def test_a_body_that_is_too_large_is_told_whether_its_length_is_announced_or_not(client, path, is_announced):
+def test_a_body_that_is_too_large_is_rejected_with_and_without_a_content_length(client, path, is_announced):
     body = b'{"text": "' + b"a " * 60_000 + b'"}'
     kind = "application/json" if path == "/v1/parse" else "application/x-www-form-urlencoded"
     pieces = body if is_announced else (body[start : start + 1000] for start in range(0, len(body), 1000))
@@ -186,7 +186,7 @@ def test_a_body_that_is_too_large_is_told_whether_its_length_is_announced_or_not
     assert answer.json()["error"]["message"] == "The request is larger than 100,000 bytes."
 
 
-def test_a_failure_of_ours_tells_nothing_but_that(client, monkeypatch, parser, caplog):
+def test_an_internal_error_reveals_no_details(client, monkeypatch, parser, caplog):
     service = client.app.state.served.find("tiny")
     monkeypatch.setattr(service.parser, "stream", lambda *_, **__: 1 / 0)
     answer = client.post("/v1/parse", json={"words": [WORDS], "format": "conllu"})
@@ -208,7 +208,7 @@ def test_every_answer_has_the_safe_headers(client, path, status):
     assert {name: answer.headers[name] for name in SAFE_HEADERS} == SAFE_HEADERS
 
 
-def test_models_health_and_metrics_tell_how_things_are(client):
+def test_models_health_and_metrics_report_the_state_of_the_server(client):
     client.post("/v1/parse", json={"words": [WORDS]})
     models = client.get("/v1/models").json()
 
@@ -223,7 +223,7 @@ def test_models_health_and_metrics_tell_how_things_are(client):
     assert "treefine_round_sentences_bucket" in counted
 
 
-def test_a_model_whose_thread_has_ended_is_not_healthy():
+def test_a_model_whose_thread_has_ended_is_unhealthy():
     with TestClient(create_app({"tiny": tiny_parser()}), base_url="http://localhost") as client:
         client.app.state.served.find("tiny").stop()
         answer = client.get("/health")
@@ -231,7 +231,7 @@ def test_a_model_whose_thread_has_ended_is_not_healthy():
     assert (answer.status_code, answer.json()["status"]) == (503, "failed")
 
 
-def test_other_host_names_are_refused_where_only_some_are_ours():
+def test_unknown_host_names_are_rejected():
     with TestClient(create_app({"tiny": tiny_parser()}, hosts=LOOPBACK), base_url="http://localhost:81") as client:
         assert client.get("/health").status_code == 200
         assert client.get("/health", headers={"Host": "[::1]:8080"}).status_code == 200
@@ -241,7 +241,7 @@ def test_other_host_names_are_refused_where_only_some_are_ours():
             assert "host name" in answer.json()["error"]["message"]
 
 
-def test_pages_from_elsewhere_may_ask_only_where_they_are_let():
+def test_only_allowed_origins_may_send_requests():
     for origins, allowed in (((), None), (("https://a.example",), "https://a.example")):
         with TestClient(create_app({"tiny": tiny_parser()}, origins=origins), base_url="http://localhost") as client:
             answer = client.get("/health", headers={"Origin": "https://a.example"})
@@ -253,7 +253,7 @@ def test_pages_from_elsewhere_may_ask_only_where_they_are_let():
         assert (refused.status_code, refused.headers.get("access-control-allow-origin")) == (413, allowed)
 
 
-def test_the_description_for_people_has_every_route_and_no_outside_address(client):
+def test_the_docs_page_has_every_route_and_no_link_to_other_hosts(client):
     page = client.get("/docs").text
 
     for path in client.get("/openapi.json").json()["paths"]:

@@ -36,13 +36,13 @@ def test_each_curl_command_is_answered_with_200(address, command):
     assert done.stdout
 
 
-def test_the_page_shows_each_route_that_is_described(address):
+def test_the_docs_list_each_route(address):
     described = httpx.get(f"{address}/openapi.json", timeout=60).json()["paths"]
 
     assert [route for route in described if route not in PAGE.read_text()] == []
 
 
-def test_the_page_names_each_metric(address):
+def test_the_docs_list_each_metric(address):
     counted = re.findall(
         r"^# TYPE (treefine_\w+?)(?:_created)? ", httpx.get(f"{address}/metrics", timeout=60).text, re.M
     )
@@ -51,7 +51,7 @@ def test_the_page_names_each_metric(address):
 
 
 @pytest.mark.hypothesis  # so that `make fuzz` selects it
-def test_every_answer_to_what_the_description_allows_or_forbids_is_as_described(address):
+def test_every_answer_to_a_generated_request_matches_the_schema(address):
     found = fuzz_described(address, max_examples=settings.default.max_examples // 20, random_seed=SEED)
 
     assert found.faults[:3] == (), f"seed {SEED}"
@@ -62,7 +62,7 @@ def test_every_answer_to_what_the_description_allows_or_forbids_is_as_described(
 
 
 @pytest.mark.hypothesis
-def test_nothing_that_reaches_the_model_makes_the_server_fail(address):
+def test_no_input_that_reaches_the_model_makes_the_server_fail(address):
     n_requests = settings.default.max_examples * 3 // 2
 
     found = fuzz_deeply(address, max_examples=n_requests, random_seed=SEED)

@@ -35,7 +35,7 @@ def metrics(app):
     return app.state.served.find("")._metrics.text()
 
 
-def test_a_client_that_hangs_up_leaves_its_place_in_the_queue_at_once(monkeypatch):
+def test_a_client_that_disconnects_frees_its_place_in_the_queue_at_once(monkeypatch):
     parser = tiny_parser()
     held, whole = threading.Event(), parser.stream
     monkeypatch.setattr(parser, "stream", lambda *given, **options: held.wait(20) and whole(*given, **options))
@@ -52,7 +52,7 @@ def test_a_client_that_hangs_up_leaves_its_place_in_the_queue_at_once(monkeypatc
     assert b'status="499"' in metrics(app)
 
 
-def test_a_client_that_hangs_up_within_its_body_is_no_failure_of_ours():
+def test_a_client_that_disconnects_while_sending_causes_no_internal_error():
     app = create_app({"tiny": tiny_parser()})
     sent = [part(b"data=a", has_more=True), {"type": "http.disconnect"}]
 

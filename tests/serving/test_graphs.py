@@ -25,10 +25,10 @@ LAST = Graph.of_words([2, 0, 2], ["nsubj", "root", "advmod"])
 
 def parse_of(initial, steps=(FIRST, LAST), tree=LAST, sure=((0.5, 1.0), (0.75, 1.0))):
     sentence = Sentence.of_words(list(WORDS)).with_graph(tree)
-    told = tuple(tuple(Confidence(arc, label) for _ in WORDS) for arc, label in sure)
+    reported = tuple(tuple(Confidence(arc, label) for _ in WORDS) for arc, label in sure)
     final = tuple(Confidence(0.9, 1.0) for _ in WORDS)
     return Parse(
-        sentence, ((0, 4), (5, 9), (10, 16)), final, 0.7, steps, initial, (None,) * 3, True, step_confidences=told
+        sentence, ((0, 4), (5, 9), (10, 16)), final, 0.7, steps, initial, (None,) * 3, True, step_confidences=reported
     )
 
 
@@ -39,7 +39,7 @@ def titles(graphs):
     return [graph["title"] for graph in graphs]
 
 
-def test_from_nothing_there_is_a_graph_of_bare_words_first():
+def test_the_first_of_the_graphs_from_an_empty_graph_has_no_arcs():
     graphs = graphs_of(parse_of(EMPTY))
 
     assert titles(graphs) == ["initial graph: empty", "step 1: the first arcs", "step 2: 1 arc changed"]
@@ -49,7 +49,7 @@ def test_from_nothing_there_is_a_graph_of_bare_words_first():
     assert (graphs[2]["heads"], graphs[2]["labels"]) == ([2, 0, 2], ["nsubj", "root", "advmod"])
 
 
-def test_a_graph_that_is_filled_in_in_part_is_shown_and_its_words_may_change():
+def test_a_partial_initial_graph_is_shown_and_its_arcs_may_change():
     graphs = graphs_of(parse_of(Arcs((None, 1, 2), ("_", "obj", "_"))))
 
     assert titles(graphs)[:2] == ["initial graph: 2 of 3 words have a head", "step 1: 2 arcs changed"]
@@ -58,7 +58,7 @@ def test_a_graph_that_is_filled_in_in_part_is_shown_and_its_words_may_change():
     assert graphs[1]["changed"] == [2, 3]
 
 
-def test_a_whole_graph_is_the_first_and_the_tree_the_last_where_the_last_step_has_another():
+def test_a_complete_initial_graph_comes_first_and_a_tree_that_differs_from_the_last_step_comes_last():
     cycle = Graph.of_words([2, 1, 2], ["nsubj", "dep", "advmod"])
 
     graphs = graphs_of(parse_of(FIRST.arcs, steps=(cycle,), sure=((0.5, 1.0),)))
@@ -69,7 +69,7 @@ def test_a_whole_graph_is_the_first_and_the_tree_the_last_where_the_last_step_ha
 
 
 @given(heads=st.lists(st.none() | st.integers(0, 3), min_size=3, max_size=3))
-def test_whatever_is_started_from_all_drawings_are_of_one_size_and_have_their_words_in_the_same_places(heads):
+def test_all_drawings_have_the_same_size_and_word_positions(heads):
     graphs = graphs_of(parse_of(Arcs(tuple(heads), ("a long label", "b", "c"))))
 
     places = {tuple(re.findall(r'class="form"[^>]* x="([\d.]+)" y="([\d.]+)"', graph["svg"])) for graph in graphs}
@@ -79,7 +79,7 @@ def test_whatever_is_started_from_all_drawings_are_of_one_size_and_have_their_wo
 
 
 @pytest.mark.parametrize("initial", ["empty", own], ids=["empty", "given"])
-def test_the_graphs_are_those_of_the_parser_with_how_sure_each_step_was(initial):
+def test_the_graphs_have_the_arcs_and_confidences_of_each_step(initial):
     parser = tiny_parser(initial=initial)
     found = [Segmented(each, spans_in(own_text(each), each)) for each in sample(5)]
 
@@ -96,7 +96,7 @@ def test_the_graphs_are_those_of_the_parser_with_how_sure_each_step_was(initial)
         assert len(rest) == len(parse.steps) + (parse.steps[-1] != parse.tree)
 
 
-def test_without_the_confidence_of_each_step_only_the_tree_has_one():
+def test_without_step_confidences_only_the_tree_has_confidences():
     graphs = graphs_of(replace(parse_of(EMPTY), step_confidences=()))
 
     assert [graph["confidence"] is None for graph in graphs] == [True, True, False]

@@ -34,7 +34,7 @@ def server(folder):
 
 @pytest.fixture(scope="module")
 def trees():
-    """What a parser here gives for the sentences of the sample."""
+    """Return the trees of a local parser for the sample sentences."""
     parsed = tiny_parser().parse(sample(N_SENTENCES))
     return [tuple(zip(each.forms, each.heads, each.labels, strict=True)) for each in parsed]
 
@@ -47,42 +47,44 @@ def requests_of(trees, *, copies=1, size=1):
     return asked(LOAD, paragraphs(texts, size), [expected[start : start + size] for start in starts])
 
 
-def test_clients_for_which_there_is_no_room_are_told_when_to_come_again_and_then_served(server, trees):
+def test_rejected_clients_are_served_after_retry_after(server, trees):
     # Five sentences per request: clients ask faster than the server answers, on any machine.
-    told = asyncio.run(overloaded(server, requests_of(trees, size=5), clients=4, too_many=3 * QUEUE))
+    reported = asyncio.run(overloaded(server, requests_of(trees, size=5), clients=4, too_many=3 * QUEUE))
 
-    assert told["refusals"]["503"] > 0
-    assert told["without_retry_after"] == 0
-    assert told["answers_by_status"] == {"200": 6 * QUEUE}
-    assert (told["other_trees"], told["surplus_bytes"]) == (0, 0)
+    assert reported["refusals"]["503"] > 0
+    assert reported["without_retry_after"] == 0
+    assert reported["answers_by_status"] == {"200": 6 * QUEUE}
+    assert (reported["other_trees"], reported["surplus_bytes"]) == (0, 0)
 
 
-def test_bad_requests_and_clients_that_hang_up_harm_no_other(server, trees):
-    told = asyncio.run(among_bad(server, requests_of(trees, copies=4), clients=2))
+def test_bad_requests_and_disconnecting_clients_do_not_affect_others(server, trees):
+    reported = asyncio.run(among_bad(server, requests_of(trees, copies=4), clients=2))
 
-    assert told["answers_by_status"] == {"200": 120}
-    assert (told["other_trees"], told["refusals"]) == (0, {})
-    assert told["bad"].pop("hung up") > 0
-    assert all(each.split(": ")[0] == each.split(": ")[1] for each in told["bad"])
-    assert {each.split(": ")[1] for each in told["bad"]} == {"400", "404", "413", "422"}
+    assert reported["answers_by_status"] == {"200": 120}
+    assert (reported["other_trees"], reported["refusals"]) == (0, {})
+    assert reported["bad"].pop("hung up") > 0
+    assert all(each.split(": ")[0] == each.split(": ")[1] for each in reported["bad"])
+    assert {each.split(": ")[1] for each in reported["bad"]} == {"400", "404", "413", "422"}
 
 
 def test_clients_that_retry_lose_nothing_when_the_server_is_killed_and_started_again(server, trees):
-    told = asyncio.run(stopped(server, requests_of(trees, copies=2), clients=6, stops=1, is_killed=True, seconds=0.5))
+    reported = asyncio.run(
+        stopped(server, requests_of(trees, copies=2), clients=6, stops=1, is_killed=True, seconds=0.5)
+    )
 
-    assert told["exit_codes"] == [-9]
-    assert sum(told["refusals"].values()) > 0
-    assert told["answers_by_status"] == {"200": told["requests"]}
-    assert (told["unanswered"], told["other_trees"], told["surplus_bytes"]) == (0, 0, 0)
+    assert reported["exit_codes"] == [-9]
+    assert sum(reported["refusals"].values()) > 0
+    assert reported["answers_by_status"] == {"200": reported["requests"]}
+    assert (reported["unanswered"], reported["other_trees"], reported["surplus_bytes"]) == (0, 0, 0)
 
 
-def test_what_is_under_way_is_answered_before_a_server_that_is_told_to_end_ends(server, trees):
+def test_open_requests_are_answered_before_the_server_exits_on_sigterm(server, trees):
     requests = requests_of(trees, copies=12, size=70)  # more than a share: none is answered in the first round
 
     async def ask():
         asking = asyncio.create_task(ask_all(server.port, iter(requests.requests), clients=6))
         while 'treefine_open_requests{model="tiny"} 6.0' not in (await asyncio.to_thread(server.get, "/metrics"))[1]:
-            assert not asking.done(), "all were answered before it was told to end"
+            assert not asking.done(), "all requests were answered before SIGTERM"
             await asyncio.sleep(0.01)
         server.terminate()
         return time.perf_counter(), await asking
@@ -91,7 +93,7 @@ def test_what_is_under_way_is_answered_before_a_server_that_is_told_to_end_ends(
 
     assert server.wait() in (0, -signal.SIGTERM)  # uvicorn hands the signal on once it is done
     assert server.get("/health") == (0, "")
-    told = summed_up(requests, outcomes, surplus)
-    assert told["answers_by_status"] == {"200": 6}
-    assert (told["unanswered"], told["other_trees"], told["surplus_bytes"]) == (0, 0, 0)
+    reported = summed_up(requests, outcomes, surplus)
+    assert reported["answers_by_status"] == {"200": 6}
+    assert (reported["unanswered"], reported["other_trees"], reported["surplus_bytes"]) == (0, 0, 0)
     assert sum(each.answer.came > mark for each in outcomes) > 1

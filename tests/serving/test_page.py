@@ -15,7 +15,7 @@ FIRST, SECOND = (
 DOGS = conllu([("Dogs", 2, "nsubj"), ("bark", 0, "root")])
 
 
-def test_an_empty_page_has_an_example_that_the_keys_parse(page, served):
+def test_the_first_page_has_an_example_that_ctrl_enter_parses(page, served):
     start(page, served)
     page.focus("#text")
     assert page.is_hidden("#result")
@@ -28,7 +28,7 @@ def test_an_empty_page_has_an_example_that_the_keys_parse(page, served):
     assert page.title() == "treefine"
 
 
-def test_a_person_steps_through_the_graphs_by_buttons_by_keys_and_on_the_timeline(page, served):
+def test_buttons_keys_and_the_timeline_step_through_the_graphs(page, served):
     parse(page, served, GARDEN)
     assert page.locator("#timeline button").all_inner_texts() == ["G⁰", "G¹", "G²", "G³"]
     assert page.is_disabled("#next")
@@ -55,14 +55,14 @@ def test_a_person_steps_through_the_graphs_by_buttons_by_keys_and_on_the_timelin
     assert arcs(page) == SECOND
 
 
-def test_words_stay_where_they_are_while_arcs_move_and_where_motion_is_unwanted_nothing_moves(new_page, served):
+def test_words_stay_in_place_while_arcs_move_and_reduced_motion_is_respected(new_page, served):
     places = "all => all.map(each => [each.getAttribute('x'), each.getAttribute('y')].join())"
     moving = {}
     for motion in ("no-preference", "reduce"):
         page = new_page(reduced_motion=motion)
         parse(page, served, GARDEN)
         before = page.eval_on_selector_all("#drawing text.form", places)
-        # In one script: an animation ends soon.
+        # In one script, because the animation is short.
         moving[motion] = page.evaluate("() => (previous.click(), document.getAnimations().length)")
         assert page.eval_on_selector_all("#drawing text.form", places) == before
 
@@ -70,7 +70,7 @@ def test_words_stay_where_they_are_while_arcs_move_and_where_motion_is_unwanted_
     assert moving["reduce"] == 0
 
 
-def test_the_slider_says_how_many_steps_there_are_at_most(page, served):
+def test_the_slider_sets_the_maximum_number_of_steps(page, served):
     parse(page, served, GARDEN)
     page.focus("#steps")
 
@@ -82,7 +82,7 @@ def test_the_slider_says_how_many_steps_there_are_at_most(page, served):
     assert "best tree" in said(page, "#step-title").lower()
 
 
-def test_pasted_conllu_is_told_apart_and_its_trees_can_be_started_from(page, served):
+def test_pasted_conllu_is_recognised_and_its_trees_can_be_the_initial_graph(page, served):
     wrong = conllu([("Dogs", 0, "root"), ("bark", 1, "obj")])
     parse(page, served, wrong)
     assert said(page, "#read-as") == "Read as CoNLL-U: 1 sentence."
@@ -91,13 +91,13 @@ def test_pasted_conllu_is_told_apart_and_its_trees_can_be_started_from(page, ser
     assert arcs(page) == {}
 
     until_parsed(page, lambda: page.check("text=pasted trees"))
-    assert page.is_hidden("#trees-field")  # they are there already
+    assert page.is_hidden("#trees-field")  # the pasted CoNLL-U already has trees
     page.click("#timeline button >> nth=0")
 
     assert arcs(page) == {"1": [0, "root"], "2": [1, "obj"]}
 
 
-def test_trees_can_be_pasted_beside_a_text(page, served):
+def test_trees_can_be_pasted_in_addition_to_a_text(page, served):
     parse(page, served, GARDEN)
     page.check("text=pasted trees")
     assert page.is_visible("#trees-field")
@@ -111,7 +111,7 @@ def test_trees_can_be_pasted_beside_a_text(page, served):
     assert "1 of 2 words have a head" in said(page, "#step-title")
 
 
-def test_one_of_several_sentences_is_chosen(page, served):
+def test_a_sentence_can_be_chosen(page, served):
     parse(page, served, "Nobody knew why. They left.")
 
     page.select_option("#sentences", "2")
@@ -120,7 +120,7 @@ def test_one_of_several_sentences_is_chosen(page, served):
     assert page.locator("#drawing text.form").all_text_contents() == ["They", "left", "."]
 
 
-def test_one_of_several_models_is_chosen(page, served):
+def test_a_model_can_be_chosen(page, served):
     parse(page, served, DOGS)
 
     answer = until_parsed(page, lambda: page.select_option("#model", "tiny"))
@@ -128,11 +128,11 @@ def test_one_of_several_models_is_chosen(page, served):
     assert answer.json()["model"] == "tiny"
 
 
-def test_confidence_stands_beside_the_labels_and_can_be_hidden(page, served):
+def test_confidence_is_shown_next_to_labels_and_can_be_hidden(page, served):
     parse(page, served, GARDEN)
     page.click("#timeline button >> nth=1")
     label = "#drawing g[role=button][data-word='3'] text"
-    assert re.fullmatch(r"acl:relcl 0\.\d\d\?", page.text_content(label))  # a doubt is not told by its colour alone
+    assert re.fullmatch(r"acl:relcl 0\.\d\d\?", page.text_content(label))  # doubt is shown by more than colour
     assert "not sure" in said(page, "#legend")
 
     page.uncheck("#confidence")
@@ -141,7 +141,7 @@ def test_confidence_stands_beside_the_labels_and_can_be_hidden(page, served):
     assert "not sure" not in said(page, "#legend")
 
 
-def test_the_table_says_what_the_drawing_shows(page, served):
+def test_the_table_has_the_arcs_of_the_drawing(page, served):
     parse(page, served, GARDEN)
     page.click("summary")
 
@@ -173,19 +173,19 @@ def test_the_drawing_and_the_trees_can_be_downloaded(page, served, tmp_path):
     ]
 
 
-def test_an_error_is_told_in_one_line_with_its_place_and_the_way_out(page, served):
+def test_an_error_is_one_line_with_its_place_and_a_hint(page, served):
     parse(page, served, GARDEN)
     page.fill("#text", DOGS.replace("\t2\tnsubj", "\t7\tnsubj"))
 
     until_parsed(page, lambda: page.click("#parse"))
 
-    told = said(page, "#problem")
-    assert re.match(r"Line 1, sentence 1, word 1: HEAD is 7 but the sentence has 2 words\. Write .+", told)
+    reported = said(page, "#problem")
+    assert re.match(r"Line 1, sentence 1, word 1: HEAD is 7 but the sentence has 2 words\. Write .+", reported)
     assert page.is_hidden("#again")  # the same would fail again
-    assert arcs(page) == SECOND  # what was shown is there still
+    assert arcs(page) == SECOND  # the last tree is still shown
 
 
-def test_a_text_without_words_is_told(page, served):
+def test_a_text_without_words_is_an_error(page, served):
     start(page, served)
     page.fill("#text", "  ")
 
@@ -194,9 +194,9 @@ def test_a_text_without_words_is_told(page, served):
     assert "Type" in said(page, "#problem")
 
 
-def test_a_busy_server_is_asked_again_and_one_that_is_gone_when_the_person_says_so(new_page, served):
+def test_a_busy_server_is_retried_automatically_and_a_missing_one_on_request(new_page, served):
     page, asked = new_page(), []
-    page.clock.install()  # the second that the page waits is over when the test says so
+    page.clock.install()  # the test controls the time that the page waits
 
     def busy_once(route):
         asked.append(route)
@@ -224,7 +224,7 @@ def test_a_busy_server_is_asked_again_and_one_that_is_gone_when_the_person_says_
     assert said(page, "#problem") == ""
 
 
-def test_a_fault_of_the_page_itself_is_told_and_leaves_nothing_waiting(browser, served):
+def test_an_error_of_the_page_itself_is_shown_and_ends_the_waiting(browser, served):
     page = browser.new_page()
     page.route("**/v1/steps", lambda route: route.fulfill(json={"sentences": [{"text": "Dogs"}]}))
 
@@ -238,7 +238,7 @@ def test_a_fault_of_the_page_itself_is_told_and_leaves_nothing_waiting(browser, 
 
 
 @pytest.mark.parametrize("width", [320, 360])
-def test_on_a_phone_the_page_itself_does_not_move_sideways(new_page, served, width):
+def test_on_a_phone_the_page_does_not_scroll_sideways(new_page, served, width):
     page = new_page()
     page.set_viewport_size({"width": width, "height": 640})
     open_link(page, served, "Nobody knew why the committee had decided whatever it was that it had decided. Why?")
@@ -250,7 +250,7 @@ def test_on_a_phone_the_page_itself_does_not_move_sideways(new_page, served, wid
     assert page.evaluate("document.getElementById('drawing').scrollWidth") > width  # that does
 
 
-def test_words_written_from_the_right_are_drawn_from_the_right_and_columns_are_not(new_page, served):
+def test_right_to_left_words_are_drawn_from_the_right_but_columns_are_not(new_page, served):
     page = new_page()
     page.set_viewport_size({"width": 320, "height": 640})
     open_link(page, served, conllu(HEBREW * 3), initial="given", model="tiny")
@@ -258,12 +258,12 @@ def test_words_written_from_the_right_are_drawn_from_the_right_and_columns_are_n
     places = page.eval_on_selector_all("#drawing text.form", "all => all.map(each => each.getBoundingClientRect().x)")
 
     assert places == sorted(places, reverse=True)
-    assert 0 < places[0] < 320  # the first word is in sight
+    assert 0 < places[0] < 320  # the first word is visible
     assert page.get_attribute("#text", "dir") == "ltr"
     assert page.evaluate("getComputedStyle(document.getElementById('sentence-text')).direction") == "rtl"
 
 
-def test_every_control_has_a_name_a_label_or_a_text_and_is_large_enough_to_hit(page, served):
+def test_every_control_has_an_accessible_name_and_is_large_enough_to_click(page, served):
     open_link(page, served, "Nobody knew why. They left.", decide="1 1 head 2")
     page.click("summary")
     script = """all => all.filter(each => each.checkVisibility()).map(each => {

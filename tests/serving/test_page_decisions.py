@@ -3,14 +3,14 @@
 from tests.support.pages import GARDEN, arcs, classes, click_arc, conllu, open_link, parse, said, until_parsed
 from treefine import read_treebank
 
-TELESCOPE = "I saw the man with the telescope."  # the bundled model hangs the telescope (7) on the man (4)
+TELESCOPE = "I saw the man with the telescope."  # the bundled model attaches the telescope (7) to the man (4)
 
 
 def choose(page, button):
     return until_parsed(page, lambda: page.click(f"#panel >> text={button}"))
 
 
-def test_an_arc_that_is_kept_by_mouse_holds_and_what_else_moved_is_told_and_marked(page, served):
+def test_keeping_an_arc_with_the_mouse_shows_what_else_changed(page, served):
     parse(page, served, GARDEN)
     tree = arcs(page)
     page.click("#timeline button >> nth=1")
@@ -30,7 +30,7 @@ def test_an_arc_that_is_kept_by_mouse_holds_and_what_else_moved_is_told_and_mark
     assert "you decided this" in said(page, "#legend")
 
 
-def test_an_arc_is_found_opened_and_kept_by_keys_alone(page, served):
+def test_an_arc_can_be_kept_with_the_keyboard_only(page, served):
     parse(page, served, GARDEN)
     page.focus("#drawing")
     page.keyboard.press("ArrowLeft")
@@ -44,7 +44,7 @@ def test_an_arc_is_found_opened_and_kept_by_keys_alone(page, served):
     until_parsed(page, lambda: page.keyboard.press("Enter"))
 
     assert arcs(page)["3"] == [1, "acl:relcl"]
-    assert page.evaluate("document.activeElement.dataset.word") == "3"  # and one goes on from there
+    assert page.evaluate("document.activeElement.dataset.word") == "3"  # the focus stays there
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Home")
     assert page.evaluate("document.activeElement.dataset.word") == "1"
@@ -54,7 +54,7 @@ def test_an_arc_is_found_opened_and_kept_by_keys_alone(page, served):
     assert page.evaluate("document.activeElement.dataset.word") == "1"
 
 
-def test_a_forbidden_head_is_gone_and_back_once_the_decision_is_removed(page, served):
+def test_a_forbidden_head_returns_when_the_decision_is_removed(page, served):
     parse(page, served, TELESCOPE)
     tree = arcs(page)
     assert tree["7"] == [4, "nmod"]
@@ -70,7 +70,7 @@ def test_a_forbidden_head_is_gone_and_back_once_the_decision_is_removed(page, se
     assert page.evaluate("document.activeElement.id") == "drawing"
 
 
-def test_another_head_and_another_label_can_be_chosen_and_undone(page, served):
+def test_another_head_or_label_can_be_chosen_and_undone(page, served):
     parse(page, served, TELESCOPE)
     tree = arcs(page)
     page.click("text=Table of words")
@@ -91,13 +91,13 @@ def test_another_head_and_another_label_can_be_chosen_and_undone(page, served):
     assert arcs(page) == tree
 
 
-def test_the_label_alone_can_be_kept_or_forbidden_and_all_be_cleared(page, served):
+def test_a_label_can_be_kept_or_forbidden_and_all_decisions_cleared(page, served):
     parse(page, served, TELESCOPE)
     tree = arcs(page)
     click_arc(page, 7)
     choose(page, "Forbid this label")
     assert arcs(page)["7"][1] != "nmod"
-    page.click("#drawing text.form[data-word='4']")  # a word stands for its arc
+    page.click("#drawing text.form[data-word='4']")  # a click on a word opens its arc
     choose(page, "Keep only the label")
     page.click("#drawing text.form[data-word='1']")
     choose(page, "Keep only the head")
@@ -109,7 +109,7 @@ def test_the_label_alone_can_be_kept_or_forbidden_and_all_be_cleared(page, serve
     assert page.is_hidden("#decided")
 
 
-def test_an_arc_as_it_was_before_can_be_kept_too(page, served):
+def test_the_previous_arc_can_be_kept(page, served):
     parse(page, served, GARDEN)
     page.click("#timeline button >> nth=2")
     page.click("#drawing g.old[data-word='3'] text")
@@ -120,7 +120,7 @@ def test_an_arc_as_it_was_before_can_be_kept_too(page, served):
     assert arcs(page)["3"][0] == 1
 
 
-def test_decisions_that_cannot_hold_together_are_refused_and_the_last_tree_stays(page, served):
+def test_contradicting_decisions_show_an_error_and_the_last_tree_stays(page, served):
     open_link(page, served, TELESCOPE, decide="1 2 head 0")
     tree = arcs(page)
     click_arc(page, 4)
@@ -133,7 +133,7 @@ def test_decisions_that_cannot_hold_together_are_refused_and_the_last_tree_stays
     assert page.locator("#decisions li").count() == 1
 
 
-def test_decisions_are_marks_in_the_downloaded_trees_which_hold_when_they_are_pasted(page, served, tmp_path):
+def test_decisions_are_marks_in_the_downloaded_conllu_and_apply_when_it_is_pasted(page, served, tmp_path):
     open_link(page, served, TELESCOPE, decide="1 7 head 2")
     tree = arcs(page)
     with page.expect_download() as download:
@@ -147,7 +147,7 @@ def test_decisions_are_marks_in_the_downloaded_trees_which_hold_when_they_are_pa
     assert arcs(page) == tree
 
 
-def test_what_was_decided_stays_with_another_t_and_goes_with_another_text(page, served):
+def test_decisions_stay_when_t_changes_and_are_dropped_when_the_text_changes(page, served):
     open_link(page, served, TELESCOPE, decide="1 7 head 2")
     page.focus("#steps")
 
@@ -175,7 +175,7 @@ CONTRADICTIONS = [
 ]
 
 
-def test_a_decision_takes_the_place_of_those_that_it_contradicts_and_what_is_none_is_left_out(page, served):
+def test_a_decision_replaces_those_that_it_contradicts_and_invalid_ones_are_ignored(page, served):
     page.goto(served)
     script = """async (lines) => {
         const { decisionOf, spelled, withDecision } = await import('./page/decisions.js');
@@ -186,7 +186,7 @@ def test_a_decision_takes_the_place_of_those_that_it_contradicts_and_what_is_non
         assert page.evaluate(script, decisions) == left
 
 
-def test_a_word_without_an_arc_can_be_given_one(page, served):
+def test_a_word_without_an_arc_can_get_one(page, served):
     open_link(page, served, conllu([("Dogs", 2, "nsubj"), ("bark", 0, "root")]), t=0)
     page.click("#drawing text.form[data-word='1']")
     assert said(page, "#panel-title") == "Dogs: no head"

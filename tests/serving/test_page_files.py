@@ -1,4 +1,4 @@
-"""What the page is made of, without a browser."""
+"""The files of the page, tested without a browser."""
 
 import re
 import shutil
@@ -24,7 +24,7 @@ def client():
         yield client
 
 
-def test_the_page_and_all_that_it_names_are_served_with_their_types(client):
+def test_the_page_and_its_files_are_served_with_their_media_types(client):
     found = client.get("/")
     named = re.findall(r'(?:src|href)="(page/[^"]+)"', found.text)
     imported = [f"page/{name}" for text in FILES.values() for name in re.findall(r'from "\./([^"]+)"', text)]
@@ -38,7 +38,7 @@ def test_the_page_and_all_that_it_names_are_served_with_their_types(client):
         assert client.head(f"/{name}").status_code == 200
 
 
-def test_the_style_of_drawings_comes_before_that_of_the_page(client):
+def test_the_style_of_drawings_comes_before_the_style_of_the_page(client):
     assert client.get("/page/page.css").text == STYLE + FILES["page.css"]
 
 
@@ -50,7 +50,7 @@ def test_no_other_file_is_served(client, name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_no_file_leads_elsewhere_nor_makes_markup_or_code_from_text(name):
+def test_no_file_loads_from_other_hosts_or_turns_text_into_markup_or_code(name):
     text = FILES[name].replace("http://www.w3.org/2000/svg", "")
 
     assert not re.search(r"https?:|//[a-z]+\.[a-z]|@import|url\(", text)
@@ -67,7 +67,7 @@ def luminance(color):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_have_the_contrast_of_level_aa_and_edges_that_of_controls(scheme):
+def test_text_and_controls_have_the_contrast_of_wcag_level_aa(scheme):
     colors = re.findall(r"--(\w+): (#\w{6});", FILES["page.css"])
     assert len(colors) == 22
     chosen = dict(colors[:11] if scheme == "light" else colors[11:])
@@ -84,7 +84,7 @@ def test_texts_have_the_contrast_of_level_aa_and_edges_that_of_controls(scheme):
 
 
 @pytest.mark.parametrize("found", [None, "/usr/bin/chromium"])
-def test_a_browser_that_is_required_is_not_skipped_over(monkeypatch, found):
+def test_a_required_browser_that_is_missing_fails_the_tests(monkeypatch, found):
     monkeypatch.setattr(shutil, "which", lambda name: found)
     if found:
         monkeypatch.setitem(sys.modules, "playwright.sync_api", None)  # as where it is not installed

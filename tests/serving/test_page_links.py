@@ -3,7 +3,7 @@
 from tests.support.pages import click_arc, conllu, copied_link, link, open_link, parse, said, until_parsed
 
 
-def test_a_link_opened_elsewhere_shows_the_same_and_before_it_is_copied_no_address_has_the_text(page, new_page, served):
+def test_a_link_shows_the_same_page_and_the_address_never_contains_the_text_before_it_is_copied(page, new_page, served):
     other = new_page()
     parse(page, served, "Nobody knew why. Fat people eat accumulates.")
     page.select_option("#sentences", "2")
@@ -21,7 +21,7 @@ def test_a_link_opened_elsewhere_shows_the_same_and_before_it_is_copied_no_addre
     assert other.inner_html("#drawing") == page.inner_html("#drawing")
 
 
-def test_the_link_is_copied_or_where_that_is_not_allowed_shown(page, served):
+def test_the_link_is_copied_or_shown_if_copying_is_not_allowed(page, served):
     open_link(page, served, "Dogs bark.", initial="empty", steps=3, model="en")
 
     copied = copied_link(page)
@@ -33,7 +33,7 @@ def test_the_link_is_copied_or_where_that_is_not_allowed_shown(page, served):
     assert page.input_value("#link") == copied
 
 
-def test_what_is_too_long_for_a_link_is_parsed_and_no_link_is_given(page, served):
+def test_a_text_too_long_for_a_link_is_parsed_without_a_link(page, served):
     parse(page, served, "Dogs bark." + 32_000 * " ")
 
     page.click("#copy-link")
@@ -42,7 +42,7 @@ def test_what_is_too_long_for_a_link_is_parsed_and_no_link_is_given(page, served
     assert page.is_hidden("#link")
 
 
-def test_what_a_link_asks_for_and_this_server_has_not_is_told_until_something_else_is_asked(page, served):
+def test_a_note_lists_what_the_server_lacks_for_a_link_until_the_next_request(page, served):
     open_link(page, served, "Dogs bark.", model="tr", initial="own", steps=12)
 
     assert said(page, "#note") == (
@@ -55,7 +55,7 @@ def test_what_a_link_asks_for_and_this_server_has_not_is_told_until_something_el
     assert said(page, "#note") == ""
 
 
-def test_nothing_in_a_link_or_a_word_is_executed(page, served):
+def test_code_in_a_link_or_a_word_is_not_executed(page, served):
     attack = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
     open_link(
         page,

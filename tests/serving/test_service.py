@@ -26,7 +26,7 @@ from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 SENTENCES = [each for each in sample(40) if len(each) < 25]
-CYCLE = Constraints(heads={1: 2, 2: 1})  # which no tree obeys
+CYCLE = Constraints(heads={1: 2, 2: 1})  # no tree satisfies it
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def ask_all(service, jobs, kind="trees"):
     async def ask():
         asking = asyncio.gather(*(service.ask(each, kind) for each in jobs), return_exceptions=True)
         if service._thread is None:
-            await asyncio.sleep(0)  # each has entered the queue then
+            await asyncio.sleep(0)  # lets each request enter the queue
             await asyncio.to_thread(service.start)
         return await asking
 
@@ -73,13 +73,13 @@ def as_json(parses):
     return [each.to_json() for each in parses]
 
 
-def test_requests_that_come_together_get_the_trees_that_each_would_get_alone():
+def test_requests_parsed_in_one_batch_get_the_same_trees_as_separately():
     jobs = [job(*SENTENCES[first : first + 1 + first % 3]) for first in range(0, 30, 3)]
 
     assert ask_together(jobs) == [list(tiny_parser().stream(each.sentences)) for each in jobs]
 
 
-def test_requests_with_other_options_get_their_own():
+def test_requests_with_different_options_are_parsed_separately():
     options = [{}, {"max_steps": 1}, {"initial": "empty"}, {"is_projective": True}, {"initial": "given"}]
     jobs = [job(*SENTENCES[:4], **each) for each in options]
 
@@ -88,7 +88,7 @@ def test_requests_with_other_options_get_their_own():
 
 
 def test_a_round_waits_for_requests_that_keep_coming(monkeypatch):
-    monkeypatch.setattr(module, "ROUND", 20)  # a round that is full waits no longer
+    monkeypatch.setattr(module, "ROUND", 20)  # a full round starts at once
     with service_of(gather=20) as service:
         service.start()
         ask_all(service, [job(each) for each in SENTENCES[:20]])
@@ -97,7 +97,7 @@ def test_a_round_waits_for_requests_that_keep_coming(monkeypatch):
     assert b'treefine_sentences_total{model="tiny"} 20.0' in service._metrics.text()
 
 
-def test_a_request_that_fails_harms_no_other():
+def test_a_failing_request_does_not_affect_others():
     *answers, error = ask_together([*map(job, SENTENCES[:6]), job(SENTENCES[1], constraints={1: CYCLE})])
 
     assert isinstance(error, TreefineError)
@@ -105,7 +105,7 @@ def test_a_request_that_fails_harms_no_other():
     assert answers == alone(0, 6)
 
 
-def test_a_failure_that_nobody_expected_is_the_one_request_s_own(monkeypatch, caplog):
+def test_an_unexpected_failure_affects_only_its_own_request(monkeypatch, caplog):
     parser = tiny_parser()
     whole = parser.stream
 
@@ -126,7 +126,7 @@ def test_a_failure_that_nobody_expected_is_the_one_request_s_own(monkeypatch, ca
     assert "a request failed" in caplog.text
 
 
-def test_only_one_thread_ever_touches_the_parser(monkeypatch):
+def test_only_one_thread_uses_the_parser(monkeypatch):
     parser = tiny_parser()
     seen = set()
     for name in ("stream", "stream_segmented", "segment"):
@@ -144,7 +144,7 @@ def test_only_one_thread_ever_touches_the_parser(monkeypatch):
     assert seen == {"treefine tiny"}
 
 
-def test_a_long_request_does_not_hold_up_a_short_one(monkeypatch):
+def test_a_long_request_does_not_block_a_short_one(monkeypatch):
     monkeypatch.setattr(module, "SHARE", 2)
     order = []
 
@@ -167,7 +167,7 @@ def test_a_long_request_does_not_hold_up_a_short_one(monkeypatch):
     assert short == long[:1]
 
 
-def test_what_one_request_gives_to_a_round_is_bounded_in_work(monkeypatch):
+def test_the_work_of_one_request_per_round_is_limited(monkeypatch):
     monkeypatch.setattr(module, "SHARE_WORK", 60)
     long = [each for each in SENTENCES if len(each) > 15][:3]
     with service_of() as service:
@@ -177,7 +177,7 @@ def test_what_one_request_gives_to_a_round_is_bounded_in_work(monkeypatch):
     assert b'treefine_round_sentences_count{model="tiny"} 3.0' in service._metrics.text()
 
 
-def test_a_full_queue_is_told_with_the_time_to_come_again():
+def test_a_full_queue_is_reported_with_the_time_to_retry():
     with service_of(queue=3) as service:
         *_, first, second = ask_all(service, [job(each) for each in SENTENCES[:5]])
         after = ask_all(service, [job(SENTENCES[0])])
@@ -187,13 +187,13 @@ def test_a_full_queue_is_told_with_the_time_to_come_again():
     assert after == alone(0, 1)
 
 
-def test_a_queue_of_few_but_large_requests_is_full_too():
+def test_a_few_large_requests_fill_the_queue_too():
     answers = ask_together([job(Sentence.of_words(["a" * 150])) for _ in range(4)], queue_size=400)
 
     assert [isinstance(each, BusyError) for each in answers] == [False, False, True, True]
 
 
-def test_a_round_that_fails_as_a_whole_leaves_nobody_waiting(monkeypatch):
+def test_all_requests_are_answered_when_a_whole_round_fails(monkeypatch):
     with service_of() as service:
         monkeypatch.setattr(service, "_parse_together", lambda *_: 1 / 0)
         (error,) = ask_all(service, [job(SENTENCES[0])])
@@ -201,7 +201,7 @@ def test_a_round_that_fails_as_a_whole_leaves_nobody_waiting(monkeypatch):
     assert isinstance(error, ZeroDivisionError)
 
 
-def test_a_model_that_fails_at_everything_is_not_healthy_until_it_does_not(monkeypatch):
+def test_a_model_is_unhealthy_while_all_its_rounds_fail(monkeypatch):
     parser = tiny_parser()
     with service_of(parser=parser) as service:
         service.start()
@@ -232,14 +232,14 @@ def test_a_model_that_fails_at_everything_is_not_healthy_until_it_does_not(monke
     ],
     ids=["drawings", "constraints", "words"],
 )
-def test_what_is_too_large_is_refused(asked, kind, said):
+def test_a_request_above_a_limit_is_rejected(asked, kind, said):
     (error,) = ask_together([asked], kind, max_words=30)
 
     assert isinstance(error, TooLargeError)
     assert str(error).startswith(said)
 
 
-def test_what_takes_too_long_is_told_and_what_nobody_waits_for_is_not_parsed(monkeypatch):
+def test_a_request_that_takes_too_long_gets_an_error_and_the_rest_of_it_is_dropped(monkeypatch):
     parser = tiny_parser()
     entered, released, whole = threading.Event(), threading.Event(), parser.stream
     parsed = []
@@ -252,7 +252,7 @@ def test_what_takes_too_long_is_told_and_what_nobody_waits_for_is_not_parsed(mon
 
     monkeypatch.setattr(parser, "stream", stream)
     with service_of(parser=parser, seconds=0.2, gather=0) as service:
-        while not entered.is_set():  # on a busy machine the time may be up before the thread looks at it
+        while not entered.is_set():  # on a busy machine the request may time out before the thread sees it
             (under_way,) = ask_all(service, [job(SENTENCES[0])])
         (waiting,) = ask_all(service, [job(SENTENCES[1])])
         released.set()
@@ -266,7 +266,7 @@ def test_what_takes_too_long_is_told_and_what_nobody_waits_for_is_not_parsed(mon
     assert SENTENCES[1] not in parsed
 
 
-def test_stopping_finishes_what_is_under_way_and_takes_no_more():
+def test_stopping_answers_open_requests_and_rejects_new_ones():
     async def ask(service):
         waiting = [asyncio.ensure_future(service.ask(job(each), "trees")) for each in SENTENCES[:8]]
         await asyncio.sleep(0)
@@ -286,7 +286,7 @@ def test_stopping_finishes_what_is_under_way_and_takes_no_more():
     assert again == alone(0, 1)
 
 
-def test_a_text_is_cut_as_the_parser_cuts_it_alone():
+def test_a_text_is_segmented_as_by_the_parser():
     text = "ab 12 a. b' del 1\n\nab baki é. " * 20
     parser = tiny_parser(segmenter=tiny_segmenter())
     whole, lines, nothing = ask_together(
@@ -297,7 +297,7 @@ def test_a_text_is_cut_as_the_parser_cuts_it_alone():
     assert (as_json(whole), as_json(lines), nothing) == (as_json(parser(text)), as_json(by_line), [])
 
 
-def test_texts_that_come_together_are_cut_together_and_as_each_alone(monkeypatch):
+def test_texts_segmented_together_get_the_same_sentences_as_separately(monkeypatch):
     parser = tiny_parser(segmenter=tiny_segmenter())
     texts = ["ab 12 a. b'", "del 1\n\nab baki é.", "b. b. b.", "", "ab 12. " * 200]
     together, whole = [], parser.segmenter.segment_all
@@ -309,7 +309,7 @@ def test_texts_that_come_together_are_cut_together_and_as_each_alone(monkeypatch
     assert [as_json(answer) for answer in answers] == [as_json(other(text)) for text in texts]
 
 
-def test_constraints_are_for_the_sentence_of_their_number_and_go_before_its_marks():
+def test_constraints_apply_to_their_sentence_and_override_its_marks():
     sentence = Sentence.of_words(["a", "b", "c"]).with_arcs(Arcs((2, 0, 2), ("det", "root", "obj")))
     marked = sentence.with_misc(["Keep=Arc", "_", "Keep=Arc"])
     asked = job(sentence, marked, constraints={2: Constraints(heads={3: 1})})
@@ -322,7 +322,7 @@ def test_constraints_are_for_the_sentence_of_their_number_and_go_before_its_mark
     assert str(beyond) == "There are constraints for sentence 2, but only 1 sentences. Sentences are counted from 1."
 
 
-def test_a_server_has_a_model_and_no_model_has_two_names():
+def test_a_server_needs_a_model_and_rejects_two_names_for_one_model():
     parser = tiny_parser()
 
     with pytest.raises(TreefineError, match="at least one parser"):
@@ -331,13 +331,13 @@ def test_a_server_has_a_model_and_no_model_has_two_names():
         Served({"a": parser, "b": parser.using(k=2)}, ServerLimits(), ServerMetrics())
 
 
-def test_what_a_request_leaves_open_is_as_the_parser_was_made():
+def test_options_missing_in_a_request_are_those_of_the_parser():
     applied = tiny_parser(is_projective=True, k=2).using(**ParserOptions(max_steps=1).given)
 
     assert (applied.plan().decoder.is_projective, applied.k, applied.max_steps) == (True, 2, 1)
 
 
 @pytest.mark.parametrize("name", ["max_bytes", "max_words", "queue", "queue_size", "seconds"])
-def test_limits_are_above_nothing(name):
+def test_limits_must_be_above_zero(name):
     with pytest.raises(TreefineError, match=f"{name} is 0"):
         ServerLimits(**{name: 0})

@@ -45,7 +45,7 @@ def sentences(client, **params):
     return list(read_treebank(BytesIO(process(client, **params).encode()), format="conllu"))
 
 
-def test_all_three_stages_give_the_trees_and_tags_of_the_parser(client, parser):
+def test_all_three_stages_return_the_trees_and_tags_of_the_parser(client, parser):
     found = sentences(client, data=TEXT, **ALL)
 
     expected = [parse.sentence for parse in parser(TEXT)]
@@ -73,7 +73,7 @@ def test_the_answer_has_the_fields_and_the_result_the_comments_of_udpipe(client)
         ({"tagger": "none", "parser": ""}, False, True),  # none means no in UDPipe 1
     ],
 )
-def test_a_stage_that_is_not_asked_for_is_not_done(client, stages, has_tags, has_heads):
+def test_a_stage_that_was_not_requested_is_skipped(client, stages, has_tags, has_heads):
     found = sentences(client, data=TEXT, tokenizer="", **stages)
 
     assert {tag != "_" for each in found for tag in (*each.upos, *each.xpos)} == {has_tags}
@@ -81,7 +81,7 @@ def test_a_stage_that_is_not_asked_for_is_not_done(client, stages, has_tags, has
     assert {label != "_" for each in found for label in each.labels} == {has_heads}
 
 
-def test_text_that_is_only_cut_is_not_parsed(client, parser, monkeypatch):
+def test_text_that_is_only_segmented_is_not_parsed(client, parser, monkeypatch):
     monkeypatch.setattr(parser, "stream", None)
 
     assert process(client, data="a b", tokenizer="", output="horizontal") == "a b\n"
@@ -104,18 +104,18 @@ def test_the_parser_replaces_the_trees_of_conllu_and_leaves_its_tags(client, par
     assert [each.arcs for each in found] != [each.arcs for each in GIVEN]
 
 
-def test_conllu_with_no_stage_comes_back_as_it_is_with_line_feeds(client):
+def test_conllu_without_stages_is_returned_unchanged_with_line_feeds(client):
     for data in (CONLLU, "\ufeff" + CONLLU.replace("\n", "\r\n")):
         assert process(client, data=data).split("\n", maxsplit=2)[2] == CONLLU  # after two comments on who made it
 
 
 @pytest.mark.parametrize("data", ["", " \n\n"])
 @pytest.mark.parametrize("stages", [ALL, {"parser": ""}, {"input": "horizontal", "tagger": ""}, {}])
-def test_of_nothing_comes_nothing(client, data, stages):
+def test_empty_input_gives_empty_output(client, data, stages):
     assert process(client, data=data, **stages) == ""
 
 
-def test_a_request_may_come_in_every_form_that_a_client_knows(client):
+def test_a_request_may_use_every_encoding_that_clients_use(client):
     params = {"data": "é b. 1 a'b", **ALL}
     in_parts = {name: (None, value) for name, value in params.items()}
     as_file = in_parts | {"data": ("text.txt", params["data"].encode(), "text/plain")}
@@ -135,12 +135,12 @@ def test_a_request_may_come_in_every_form_that_a_client_knows(client):
 
 
 @pytest.mark.parametrize("prefix", ["", "/api", "/services/udpipe/api"])
-def test_it_answers_under_every_path_that_clients_have(client, prefix):
+def test_the_api_answers_under_every_prefix_that_clients_use(client, prefix):
     assert process(client, f"{prefix}/process", data="a b", **ALL)
     assert client.get(f"{prefix}/models").json() == client.get("/models").json()
 
 
-def test_models_are_listed_with_what_they_can_do(client):
+def test_models_are_listed_with_their_stages(client):
     assert client.get("/models").json() == {
         "models": {"en": ["tokenizer", "tagger", "parser"], "tr_imst": ["parser"]},
         "default_model": "en",
@@ -152,21 +152,21 @@ def test_models_are_listed_with_what_they_can_do(client):
     [("", "en"), ("en", "en"), ("eng", "en"), ("english", "en"), ("english-ewt-ud-2.5-191206", "en")]
     + [("en_gum-ud-2.15-241121", "en"), ("tr", "tr_imst"), ("turkish-imst", "tr_imst"), ("turkish", "tr_imst")],
 )
-def test_a_model_is_found_by_the_names_that_udpipe_gives_a_language(client, asked, answered):
+def test_a_model_is_found_by_udpipe_names_of_its_language(client, asked, answered):
     answer = client.post("/process", data={"data": "a b", "input": "horizontal", "parser": "", "model": asked})
 
     assert answer.json()["model"] == answered
 
 
 @pytest.mark.parametrize("asked", ["cs", "turkish-penn", "../en", "/etc/passwd", "en/", "-", "_", "é" * 300])
-def test_an_unknown_model_is_answered_with_the_list(client, asked):
+def test_the_error_for_an_unknown_model_lists_the_known_ones(client, asked):
     status, error = fault(client, data={"data": "a b", "tokenizer": "", "model": asked})
 
     assert status == 404
     assert error["models"] == ["en", "tr_imst"]
 
 
-def test_line_ends_that_a_form_made_of_line_feeds_change_nothing(client):
+def test_carriage_returns_added_by_form_encoding_change_nothing(client):
     """Python's email package, with which udapi and UDPipe's own client write their requests, sends CRLF."""
     options = {"tokenizer": "ranges", "tagger": "", "parser": ""}
     crlf = {name: (None, value) for name, value in {"data": TEXT.replace("\n", "\r\n"), **options}.items()}
@@ -174,13 +174,13 @@ def test_line_ends_that_a_form_made_of_line_feeds_change_nothing(client):
     assert client.post("/process", files=crlf).json()["result"] == process(client, data=TEXT, **options)
 
 
-def test_presegmented_text_has_a_sentence_a_line(client):
+def test_presegmented_text_has_one_sentence_per_line(client):
     found = sentences(client, data="a b. a\nb. b\n\n1 2", tokenizer="presegmented")
 
     assert [each.text for each in found] == ["a b. a", "b. b", "1 2"]
 
 
-def test_ranges_are_the_characters_of_each_token(client):
+def test_ranges_are_the_offsets_of_each_token(client):
     found = sentences(client, data=TEXT, tokenizer="ranges", parser="")
 
     notes = [token.misc.split("|")[-1] for each in found for token in each.tokens()]
@@ -189,7 +189,7 @@ def test_ranges_are_the_characters_of_each_token(client):
     assert spans == list(raw_text(found).spans)
 
 
-def test_normalized_spaces_leave_no_note_but_that_there_is_none(client):
+def test_normalized_spaces_keep_only_space_after_no(client):
     plain = process(client, data=TEXT, tokenizer="ranges")
     result = process(client, data=TEXT, tokenizer="ranges;normalized_spaces")
 
@@ -205,11 +205,11 @@ def test_normalized_spaces_leave_no_note_but_that_there_is_none(client):
         ({"input": "generic_tokenizer=ranges"}, {"tokenizer": "ranges"}),  # the model's own one is taken
     ],
 )
-def test_other_ways_to_ask_for_the_tokenizer_are_understood(client, asked, same):
+def test_other_ways_to_request_the_tokenizer_work(client, asked, same):
     assert process(client, data=TEXT, **asked) == process(client, data=TEXT, **same)
 
 
-def test_words_that_are_cut_already_get_the_tree_of_these_words(client, parser):
+def test_given_words_get_their_tree(client, parser):
     found = sentences(client, data="a b .\nNew\u00a0York a\n", input="horizontal", parser="")
 
     assert [each.forms for each in found] == [("a", "b", "."), ("New York", "a")]
@@ -227,7 +227,7 @@ def test_words_that_are_cut_already_get_the_tree_of_these_words(client, parser):
         ({"data": "a", "input": "horizontal", "tagger": "", "model": "tr"}, "The model tr_imst has no tagger."),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_sentence(client, params, message):
+def test_an_invalid_request_gets_a_clear_error(client, params, message):
     status, error = fault(client, data=params)
 
     assert (status, error["message"]) == (400, message)
@@ -238,7 +238,7 @@ def test_what_cannot_be_done_is_told_in_a_sentence(client, params, message):
     ("data", "input", "line"),
     [(GIVEN[0].to_text() + "1\ta\n", "conllu", GIVEN[0].to_text().count("\n") + 1), ("a\n\na\0b", "horizontal", 3)],
 )
-def test_a_line_that_cannot_be_read_is_told_with_its_number(client, data, input, line):
+def test_the_error_for_an_unreadable_line_has_its_number(client, data, input, line):
     status, error = fault(client, data={"data": data, "input": input, "parser": ""})
 
     assert (status, error["line"], error["sentence"]) == (400, line, 2)
@@ -258,7 +258,7 @@ PART = b'--b\r\nContent-Disposition: form-data; name="data"\r\n\r\n%s\r\n--b--\r
         {"files": {"data": ("a.txt", b"\xff")}},
     ],
 )
-def test_bytes_that_are_no_utf8_are_refused(client, request_):
+def test_invalid_utf8_is_rejected(client, request_):
     headers = {"content-type": "application/x-www-form-urlencoded"} if "content" in request_ else {}
 
     assert fault(client, **({"headers": headers} | request_)) == (
@@ -267,7 +267,7 @@ def test_bytes_that_are_no_utf8_are_refused(client, request_):
     )
 
 
-def test_a_charset_that_a_client_names_is_not_heeded(client):
+def test_the_charset_of_a_client_is_ignored(client):
     """With unicode_escape it would make half a surrogate pair of six letters, which is no text."""
     headers = {"content-type": "multipart/form-data; boundary=b; charset=unicode_escape"}
 
@@ -286,14 +286,14 @@ def test_a_charset_that_a_client_names_is_not_heeded(client):
         (BOUNDARY["content-type"], b"a"),
     ],
 )
-def test_a_body_that_is_no_form_is_refused(client, content_type, body):
+def test_a_body_that_is_not_a_form_is_rejected(client, content_type, body):
     status, error = fault(client, content=body, headers={"content-type": content_type})
 
     assert status == 400
     assert error["hint"]
 
 
-def test_a_field_may_be_as_long_as_a_request_may_be(parser):
+def test_a_field_may_be_as_long_as_a_request(parser):
     """Starlette alone takes a million characters in a field, whatever the server's limit."""
     data = "a " * 600_000
     with TestClient(create_app({"en": parser}, limits=ServerLimits(max_bytes=1_300_000))) as client:

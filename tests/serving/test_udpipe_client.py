@@ -1,4 +1,4 @@
-"""A client from a package registry, written for UDPipe and told nothing but our address: udapi."""
+"""udapi, a client written for UDPipe, works with our server once its address is changed."""
 
 import pytest
 from udapi.block.udpipe.base import Base
@@ -46,7 +46,7 @@ def columns_of(parse):
     return [(word.form, word.upos, word.xpos, word.head, word.label) for word in parse.words]
 
 
-def test_a_document_is_cut_tagged_and_parsed(client, parser):
+def test_a_document_is_segmented_tagged_and_parsed(client, parser):
     trees = analyse(client, TEXTS)
 
     assert [columns(tree) for tree in trees] == [columns_of(parser(text)[0]) for text in TEXTS]
@@ -54,7 +54,7 @@ def test_a_document_is_cut_tagged_and_parsed(client, parser):
     assert [node.no_space_after for node in trees[0].descendants] == [False, False, False, False, True, False]
 
 
-def test_a_text_is_cut_into_its_sentences(client, parser):
+def test_a_text_is_split_into_sentences(client, parser):
     trees = analyse(client, [" ".join(TEXTS)], resegment=True, ranges=True)
 
     assert [tree.text for tree in trees] == TEXTS
@@ -69,7 +69,7 @@ def test_sentences_one_at_a_time_are_the_same(client):
     assert [columns(tree) for tree in alone] == [columns(tree) for tree in analyse(client, TEXTS)]
 
 
-def test_words_that_are_cut_already_are_tagged_and_parsed(client, parser):
+def test_given_words_are_tagged_and_parsed(client, parser):
     forms = ["Dogs", "do", "n't", "sleep", "."]
     root = document([""]).bundles[0].trees[0]
     for form in forms:
@@ -81,12 +81,12 @@ def test_words_that_are_cut_already_are_tagged_and_parsed(client, parser):
     assert columns(root) == columns_of(parse)
 
 
-def test_a_text_is_segmented_alone(client):
+def test_a_text_can_be_segmented_without_parsing(client):
     assert client.segment_text("\n".join(TEXTS)) == TEXTS
 
 
-def test_a_request_in_parts_has_the_same_result_as_an_encoded_one(client):
-    """The first is what UDPipe's own client sends; its line feeds arrive as CRLF."""
+def test_a_multipart_request_has_the_same_result_as_a_urlencoded_one(client):
+    """UDPipe's own client sends multipart requests, in which line feeds arrive as CRLF."""
     params = {"model": MODEL, "data": "\n".join(TEXTS), "tokenizer": "ranges", "tagger": "", "parser": ""}
 
     assert client.perform_request(params) == client.perform_request_urlencoded(params)

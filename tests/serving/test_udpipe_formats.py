@@ -1,4 +1,4 @@
-"""UDPipe's formats. What is expected was written by UDPipe itself (ufal.udpipe 1.4), from the same input."""
+"""UDPipe's formats. The expected output was written by UDPipe itself (ufal.udpipe 1.4), from the same input."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def written(data, input, output):
 
 
 def conllu(*sentences):
-    """The CoNLL-U of comments and words, without the comments on who made it."""
+    """Return the CoNLL-U of comments and words, without the generator comments."""
     lines = []
     for comments, *words in sentences:
         lines += [f"# {comment}" for comment in comments]
@@ -45,7 +45,7 @@ def conllu(*sentences):
     return "".join(f"{line}\n" for line in lines)
 
 
-def test_horizontal_input_has_a_sentence_a_line_and_blank_lines_between_paragraphs():
+def test_horizontal_input_has_one_sentence_per_line_and_blank_lines_between_paragraphs():
     result = written(HORIZONTAL, "horizontal", "conllu")
 
     assert result.split("\n", maxsplit=2)[2] == conllu(
@@ -56,7 +56,7 @@ def test_horizontal_input_has_a_sentence_a_line_and_blank_lines_between_paragrap
     )
 
 
-def test_vertical_input_has_a_word_a_line_and_two_blank_lines_between_paragraphs():
+def test_vertical_input_has_one_word_per_line_and_two_blank_lines_between_paragraphs():
     result = written(VERTICAL, "vertical", "conllu")
 
     assert result.split("\n", maxsplit=2)[2] == conllu(
@@ -78,11 +78,11 @@ def test_vertical_input_has_a_word_a_line_and_two_blank_lines_between_paragraphs
         ("plaintext=unknown", "I can't \nNew York.\n\nI can't \nNew York.\n\n"),
     ],
 )
-def test_output_is_what_udpipe_writes(output, expected):
+def test_output_equals_that_of_udpipe(output, expected):
     assert written(CONLLU * 2, "conllu", output) == expected
 
 
-def test_who_made_it_is_told_once():
+def test_the_generator_is_named_once():
     result = written(CONLLU * 2, "conllu", "conllu=v2")
 
     assert result.startswith("# generator = treefine ")
@@ -95,7 +95,7 @@ WORDS = st.text(st.characters(blacklist_categories=("Cs", "Cc"), blacklist_chara
 
 
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=4), max_size=4), st.sampled_from(["horizontal", "vertical"]))
-def test_words_that_are_written_are_read_again(sentences, format):
+def test_written_words_are_read_back(sentences, format):
     lines = [" ".join(word.replace(" ", "\u00a0") for word in words) for words in sentences]
 
     read = read_sentences("\ufeff" + "\n".join(lines), "horizontal")
@@ -104,7 +104,7 @@ def test_words_that_are_written_are_read_again(sentences, format):
     assert [list(each.forms) for each in read] == [list(each.forms) for each in again] == sentences
 
 
-def test_the_range_of_a_multiword_token_stands_in_its_own_line():
+def test_the_range_of_a_multiword_token_is_in_its_own_line():
     (sentence,) = with_ranges(read_sentences(CONLLU.replace("4.1\tgo\t_\tX\t_\t_\t_\t_\t2:x\t_\n", ""), "conllu"))
 
     assert dict(zip(sentence.columns[0], sentence.columns[-1], strict=True)) == {
@@ -118,7 +118,7 @@ def test_the_range_of_a_multiword_token_stands_in_its_own_line():
 
 
 @given(texts)
-def test_ranges_give_the_characters_of_every_token_of_any_text(text):
+def test_ranges_are_the_offsets_of_every_token_of_any_text(text):
     found = [each.sentence for each in tiny_segmenter().segment(text)]
 
     for sentence in with_ranges(as_new_document(found)):
