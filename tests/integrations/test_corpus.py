@@ -556,7 +556,7 @@ def test_a_missing_ray_and_actors_without_ray_are_errors(files, monkeypatch):
     missing = failed(invoke, "parse", "e.txt", "--engine", "ray", "-o", "out/")
     assert missing == "Ray is not installed. Install it: pip install 'treefine[ray]'"
     assert failed(invoke, "parse", "e.txt", "--actors", 2) == (
-        "--actors is for --engine ray. Leave it out, or add that."
+        "--actors needs --engine ray. Add --engine ray, or leave out --actors."
     )
 
 
