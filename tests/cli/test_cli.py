@@ -156,6 +156,15 @@ def test_help_ends_with_two_examples_whose_options_exist(command):
             assert re.search(rf"^  {option}\b", out, re.MULTILINE), option
 
 
+def test_the_help_shows_the_whole_summary_of_each_command(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    commands = invoke("--help").stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+
+    assert len(commands) >= 12
+    assert all(re.fullmatch(r"  [a-z-]+ +[A-Z].*[^.]\.", line) for line in commands)
+
+
 def test_version_prints_the_versions_of_treefine_python_and_torch():
     import treefine
 

@@ -57,8 +57,8 @@ def test_workers_without_effect_are_reported(run, arguments):
     expected = Path(arguments[1]).read_bytes()
 
     warning = (
-        "treefine: warning: --workers has no effect: it needs treebanks as input and output, and no option beyond "
-        "trees.\n"
+        "treefine: warning: --workers has no effect: it needs treebank input and output, without --confidence, --k "
+        "and --review.\n"
     )
     assert run("in.conllu", *arguments).stderr == warning + messages
     assert Path(arguments[1]).read_bytes() == expected

@@ -37,7 +37,7 @@ class _Commands(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             reason = error.strerror or error if isinstance(error, OSError) else error
-            for line in str(reason).split("\n"):  # one line per fault of a recipe or of several files
+            for line in str(reason).split("\n"):  # one line per error of a recipe or of several files
                 typer.echo(f"treefine: {visible(line)}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt as stop:

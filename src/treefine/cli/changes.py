@@ -55,7 +55,7 @@ class Changes:
         self.relabelled: Counter[tuple[str, str]] = Counter()  # old and new label, same head
         self.replaced: Counter[tuple[str, str]] = Counter()  # old and new label, new head
         self.converged: Counter[int] = Counter()  # sentences by the step that changed nothing
-        self.sure: Counter[int] = Counter()  # sentences that stopped above --stop-above, by step
+        self.sure: Counter[int] = Counter()  # sentences that exceeded --stop-above, by step
         self.unfinished: Counter[int] = Counter()  # other sentences, by number of steps
         self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and as which labels they were read
 

@@ -1,4 +1,4 @@
-"""The command info: versions, devices and models, for a bug report."""
+"""The info command: versions, devices and models for a bug report."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _SECRET = re.compile("TOKEN|KEY|SECRET|PASS", re.IGNORECASE)
 
 
 def info_command(as_json: JsonOption = False) -> None:
-    """Print versions, devices and models, for a bug report.
+    """Print versions, devices and models for a bug report.
 
-    The report holds no secrets, and no paths except the location of treefine.
+    The report contains no secrets, and no paths except the location of treefine.
     """
     found = gather()
     typer.echo(json.dumps(found, ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(found)))

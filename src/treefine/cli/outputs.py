@@ -321,7 +321,7 @@ def _as_trees(parses: Iterable[Parse], pen: Pen, *, steps: bool) -> Iterator[str
     """Draw each tree, or all its steps, under a line that names the sentence; separate sentences by blank lines."""
     for number, parse in enumerate(parses):
         name = visible(parse.sentence.sent_id or str(number + 1), ascii_only=pen.ascii_only)
-        sure = "" if parse.trees else f", confidence {parse.confidence:.2f}"  # several trees have one confidence each
+        sure = "" if parse.trees else f", confidence {parse.confidence:.2f}"  # each of several trees shows its own
         heading = StyledText(name + sure, BOLD).painted(color=pen.color)
         drawn = parse.to_text(steps=steps, color=pen.color, ascii_only=pen.ascii_only)
         yield "\n" * bool(number) + f"{heading}\n{drawn}"

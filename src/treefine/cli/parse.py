@@ -1,4 +1,4 @@
-"""The commands parse and refine."""
+"""The parse and refine commands."""
 
 from __future__ import annotations
 

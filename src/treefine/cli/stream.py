@@ -60,7 +60,9 @@ def run_jobs(
             files = FileParser.of(parser, workers)
             runner.files = None if files is None else stack.enter_context(files)
         elif workers:
-            message = "--workers has no effect: it needs treebanks as input and output, and no option beyond trees."
+            message = (
+                "--workers has no effect: it needs treebank input and output, without --confidence, --k and --review."
+            )
             _warn(TreefineError(message))
         for job in jobs:
             runner.run(job)
