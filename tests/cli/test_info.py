@@ -1,15 +1,15 @@
-"""treefine info, and treefine new-recipe as a user calls it."""
+"""treefine info as a user calls it."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import failed, invoke
-from tests.support.tiny import sample, write_encoder
+from tests.support.commands import invoke
 from treefine.cli import info
-from treefine.treebank.conllu import write_treebank
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -54,6 +54,23 @@ def test_a_torch_that_cannot_be_imported_is_reported(monkeypatch):
     assert "; cannot be imported: ModuleNotFoundError: import of torch halted" in result.stdout
     assert "bundled models\n" in result.stdout
     assert "error" in json.loads(invoke("info", "--json").stdout)["torch"]
+
+
+def test_a_torch_with_a_broken_library_is_reported_without_the_home_directory(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(f"raise OSError('{Path.home()}/lib/libcudart.so: not found')")
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+
+    done = subprocess.run(
+        [sys.executable, "-m", "treefine", "info"],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "; cannot be imported: OSError: ~/lib/libcudart.so: not found\n" in done.stdout
+    assert done.stderr == ""
 
 
 def test_a_missing_package_is_reported_with_the_command_that_installs_it(monkeypatch):
@@ -129,70 +146,3 @@ def test_a_gpu_has_a_line_with_its_kernels():
         "Triton 3.5.0",
         "en runs in float16",
     ]
-
-
-# new-recipe
-
-
-@pytest.fixture
-def files(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_treebank(sample(20), "train.conllu")
-    write_treebank(sample(26)[20:], "dev.conllu")
-    write_encoder(Path("encoder"), "bert")
-
-
-TREEBANK = ("--train", "train.conllu", "--dev", "dev.conllu", "--encoder", "./encoder")
-
-
-def test_a_new_recipe_passes_a_dry_run_which_needs_no_output_folder(files):
-    result = invoke("new-recipe", "my.toml", *TREEBANK)
-
-    assert result.stdout == "Wrote my.toml. Check with: treefine train my.toml --dry-run\n"
-    shown = json.loads(invoke("train", "my.toml", "--dry-run").stdout)
-    assert shown["recipe"]["treebank"]["train"] == ["train.conllu"]
-    assert "Invalid value for --output" in invoke("train", "my.toml", code=2).stderr
-
-
-def test_a_recipe_with_an_initial_parser_is_two_files(files):
-    result = invoke("new-recipe", "my.toml", *TREEBANK, "--initial", "syntr")
-
-    assert result.stdout.startswith("Wrote my.toml and my-syntr.toml. Check with: ")
-    assert json.loads(invoke("train", "my.toml", "--dry-run").stdout)["initial parser"] is not None
-
-
-def test_a_dash_writes_to_standard_output(files):
-    result = invoke("new-recipe", "-", *TREEBANK)
-
-    assert tomllib.loads(result.stdout)["treebank"]["dev"] == "dev.conllu"
-    assert result.stderr == ""
-
-
-def test_an_existing_recipe_is_overwritten_only_with_force(files):
-    Path("my.toml").write_text("mine")
-
-    message = failed(invoke, "new-recipe", "my.toml", *TREEBANK)
-
-    assert message == "my.toml: the file exists. Overwrite it with --force, or choose another name."
-    assert Path("my.toml").read_text() == "mine"
-    invoke("new-recipe", "my.toml", *TREEBANK, "--force")
-    assert Path("my.toml").read_text() != "mine"
-
-
-def test_warnings_go_to_standard_error(files):
-    Path("train.conllu").write_text(Path("train.conllu").read_text().replace("SpaceAfter=No", "_"))
-
-    result = invoke("new-recipe", "my.toml", *TREEBANK, "--segmenter")
-
-    assert result.stderr.startswith("treefine: warning: no word is marked SpaceAfter=No")
-
-
-def test_writing_a_recipe_loads_no_torch(files):
-    import subprocess
-
-    code = f"from treefine.cli.app import app; app(['new-recipe', 'my.toml', *{TREEBANK}], standalone_mode=False)\n"
-    done = subprocess.run(
-        [sys.executable, "-c", code + "import sys; print(*sys.modules)"], capture_output=True, check=True, text=True
-    )
-
-    assert "torch" not in done.stdout.split()

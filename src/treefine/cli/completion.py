@@ -8,6 +8,7 @@ import typer
 from typer._completion_classes import completion_init
 from typer.completion import install_callback, show_callback
 
+from treefine.evaluation.scores import RULES
 from treefine.model.bundled import bundled_models
 from treefine.training.recipe import BUNDLED_RECIPES
 from treefine.treebank.formats import FORMATS
@@ -56,3 +57,8 @@ def complete_recipe(incomplete: str) -> list[str]:
 def complete_format(incomplete: str) -> list[str]:
     """Return the treebank formats whose names start like this."""
     return [name for name in FORMATS if name.startswith(incomplete)]
+
+
+def complete_rule(incomplete: str) -> list[str]:
+    """Return the scoring rules whose names start like this."""
+    return [name for name in RULES if name.startswith(incomplete)]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from treefine.cli.completion import complete_format
+from treefine.cli.completion import complete_format, complete_rule
 from treefine.cli.outputs import check_table, convert_to_table
 from treefine.cli.terminal import progress
 from treefine.drawing.characters import visible
@@ -37,6 +37,7 @@ RuleOption = Annotated[
         metavar="RULE",
         help="Scoring rule: conll18 (UD, aligns words by characters), conllx (skips punctuation by Unicode class), "
         "ptb (skips punctuation by tag) or conll09 (scores all words).",
+        autocompletion=complete_rule,
     ),
 ]
 FormatOption = Annotated[

@@ -304,10 +304,10 @@ def _recipe(request: RecipeRequest, facts: _Facts, title: str, out: str) -> Iter
     name = "recipe.toml" if out == "-" else out
     yield from (
         f"# A recipe for treefine {__version__}, written by treefine new-recipe.",
-        f"# Check it:  treefine train {name} --dry-run",
-        f"# Train:     treefine train {name} --output runs/{Path(name).stem}",
+        f"# Check it, and print all settings:  treefine train {name} --dry-run",
+        f"# Train:                             treefine train {name} --output runs/{Path(name).stem}",
         "# Settings that start with # have their default; remove the # to change one.",
-        "# All settings are listed in docs/training.md. Paths are relative to the working folder.",
+        "# Paths are relative to the working folder.",
         "",
         f"title = {_toml(title)}",
     )
