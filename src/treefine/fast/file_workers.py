@@ -371,7 +371,7 @@ class _Run:
     ) -> None:
         self.fault: TreefineError | None = None  # of the input, after everything that was read
         self._parts, self._pool, self._parse, self._report = parts, pool, parse, report
-        self._skip = skip  # how many sentences are still to be left out
+        self._skip = skip  # the number of sentences still to skip
         self._n_sentences = 0  # read so far from the current file
         self._is_start = not skip
         self._is_warned = False

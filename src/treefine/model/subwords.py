@@ -120,7 +120,7 @@ class Subwords:
         return " " + text if self.is_byte_level and not text.startswith(" ") else text
 
     def _without_markers(self, ids: list[int]) -> list[int]:
-        """Spell out special pieces: a Unigram model takes the text "<s>" for the piece of that name."""
+        """Spell out special pieces: a Unigram model mistakes the text "<s>" for the piece of that name."""
         if self._markers.isdisjoint(ids):
             return ids
         return [part for piece in ids for part in (self._spelled(piece) if piece in self._markers else [piece])]

@@ -1,1 +1,1 @@
-"""Scores to a tree: decoding, initial parses, the refinement loop, and the Parser a user holds."""
+"""Scores to a tree: decoding, initial parses, the refinement loop, and the Parser class."""

@@ -93,8 +93,8 @@ def run(
 ) -> Iterator[tuple[Sentence, Result]]:
     """Yield each sentence with its result of `work` (`results.trees`, `parses` or `steps`), in order.
 
-    The first `skip` sentences are left out, mostly without being parsed. The other sentences are in the same batches as
-    without `skip`, so their scores are the same to the last digit.
+    The first `skip` sentences are left out, and most of them are not parsed. The others stay in the same batches, so
+    their scores are the same to the last digit as without `skip`.
     """
     return run_items(plan, items_of(plan, sentences), work, skip=skip)
 

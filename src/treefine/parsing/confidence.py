@@ -25,10 +25,10 @@ LEAST = 1e-12  # probabilities are clipped to [LEAST, 1 - LEAST] before their lo
 
 
 class Confidence(NamedTuple):
-    """The probabilities that a word's head is right, and that its label is right if its head is."""
+    """The confidence in the head and the label of a word."""
 
-    arc: float
-    label: float
+    arc: float  # the probability that the head is right
+    label: float  # the probability that the label is right if the head is
 
     @property
     def both(self) -> float:
@@ -39,7 +39,7 @@ class Confidence(NamedTuple):
 def word_confidences(
     scores: Scores, trees: Graphs, decoder: Decoder, settings: ConfidenceSettings
 ) -> Float[Tensor, "batch word two"]:
-    """Return the confidence in the head and in the label of each word; the rows of ROOT and padding mean nothing.
+    """Return the confidence in the head and in the label of each word. Ignore the rows of ROOT and padding.
 
     The temperatures calibrate the probabilities and change no decision.
     """
@@ -76,9 +76,9 @@ Pair = tuple[int, int]  # a word and its head
 class RankedTree(NamedTuple):
     """One of the k best trees of a sentence, with the best labels for its heads."""
 
-    tree: Graph
-    probability: float  # of its heads, among all trees with one root that satisfy the constraints
-    label_probability: float  # that all labels are right, if all heads are
+    tree: Graph  # the heads and labels
+    probability: float  # the probability of the heads among all trees with one root that satisfy the constraints
+    label_probability: float  # the probability that all labels are right if all heads are
 
     @property
     def both(self) -> float:

@@ -1,7 +1,7 @@
 """Batch invariance: give a sentence the same tree whatever else is in its batch.
 
-Rounding depends on the batch. Sentences whose decisions are too close for that are scored again on their own. See
-docs/design.md, 'Batch invariance'.
+Rounding depends on the batch, so a sentence with a close decision is scored again on its own. See docs/design.md,
+'Batch invariance'.
 """
 
 from __future__ import annotations

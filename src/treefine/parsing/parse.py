@@ -22,16 +22,16 @@ from treefine.treebank.sentence import BLANK, Sentence
 class ParsedWord(NamedTuple):
     """One word of a parsed sentence."""
 
-    number: int  # 1..n; 0 is ROOT
-    form: str
-    upos: str
-    xpos: str
-    head: int
-    label: str
-    start: int  # the offset of its first character in the parsed text …
-    end: int  # … and the offset after its last one; the words of a multiword token share both
-    arc_confidence: float  # the probability that the head is right …
-    label_confidence: float  # … and that the label is right, given that the head is
+    number: int  # the number of the word, from 1
+    form: str  # the word as written
+    upos: str  # the universal tag
+    xpos: str  # the treebank-specific tag
+    head: int  # the number of the head; 0 is ROOT
+    label: str  # the label of the arc from the head
+    start: int  # the offset of the first character in the parsed text
+    end: int  # the offset after the last character; the words of a multiword token share `start` and `end`
+    arc_confidence: float  # the probability that the head is right
+    label_confidence: float  # the probability that the label is right if the head is
 
     @property
     def confidence(self) -> float:
@@ -42,32 +42,32 @@ class ParsedWord(NamedTuple):
 class Change(NamedTuple):
     """A word whose head or label differs from the initial parse."""
 
-    word: int  # its number, from 1
-    form: str
-    old_head: int | None  # in G⁰; None if it had no arc for the word
-    old_label: str
-    head: int
-    label: str
-    before: float | None  # after the last step, the confidence in the old head and label, if the parser read them …
-    after: float  # … and in the new ones
-    step: int | None  # the first t whose graph has the new arc; None if only the tree has it
+    word: int  # the number of the word, from 1
+    form: str  # the word as written
+    old_head: int | None  # the head in the initial parse, or None
+    old_label: str  # the label in the initial parse
+    head: int  # the new head
+    label: str  # the new label
+    before: float | None  # the confidence in the old head and label after the last step; None if they were not read
+    after: float  # the confidence in the new head and label after the last step
+    step: int | None  # the first step whose graph has the new arc; None if only the tree has it
 
 
 @dataclass(frozen=True, repr=False)
 class Parse:
     """One sentence with its tags and its tree."""
 
-    sentence: Sentence
-    spans: tuple[Span, ...]  # of each word in the parsed text; if the input was words, in `text`
-    word_confidences: tuple[Confidence, ...]
+    sentence: Sentence  # the sentence with its tree and tags
+    spans: tuple[Span, ...]  # the offsets of each word in the parsed text, or in `text` if the input was words
+    word_confidences: tuple[Confidence, ...]  # the confidence in the head and label of each word
     confidence: float  # the probability that all heads and labels are right, given the segmentation
-    steps: tuple[Graph, ...]  # G¹ … Gᵀ; they may have cycles, and the last one is usually the tree
-    initial: Arcs  # G⁰; no word has a head if the parser started from an empty graph
-    initial_confidences: tuple[Confidence | None, ...]  # in the arcs of G⁰, after the last step; None without an arc
+    steps: tuple[Graph, ...]  # the graphs G¹ … Gᵀ; they may have cycles, and the last one is usually the tree
+    initial: Arcs  # the initial parse G⁰; if it was empty, no word has a head
+    initial_confidences: tuple[Confidence | None, ...]  # the confidence in the arcs of G⁰ after the last step
     converged: bool  # whether the last step repeated its input, as a further step would
-    trees: tuple[RankedTree, ...] = ()  # the k best, starting with the tree itself; empty if k is 1
-    was_sure: bool = False  # whether it stopped early because it was sure enough
-    step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # of each step in its own arcs, if requested
+    trees: tuple[RankedTree, ...] = ()  # the k best trees, starting with the parse; empty if k is 1
+    was_sure: bool = False  # whether refinement stopped early because of `stop_above`
+    step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
 
     def __len__(self) -> int:
         """Return the number of words."""

@@ -31,14 +31,14 @@ Listed = tuple[list[list[int]], list[list[int]]]  # the heads and labels of a ba
 class Step:
     """Step t of one sentence: its graph, its scores, and the tree that would be the parse if it stopped here."""
 
-    t: int
-    graph: Graph  # Gᵗ; it may have cycles
-    tree: Graph
+    t: int  # the number of the step, from 1
+    graph: Graph  # the graph Gᵗ, which may have cycles
+    tree: Graph  # the highest-scoring tree of this step
     converged: bool  # whether a further step would repeat this one
-    arc_scores: Float[np.ndarray, "dep head"]  # 0 is ROOT; -inf on the diagonal
-    label_scores: Float[np.ndarray, "dep label"]  # for the heads of `graph`
-    labels: tuple[str, ...]  # the names along the label axis
-    tags: tuple[tuple[str, ...], ...] = ()  # those predicted in this step, by column; empty without a tagger
+    arc_scores: Float[np.ndarray, "dep head"]  # the score of each head for each word; 0 is ROOT
+    label_scores: Float[np.ndarray, "dep label"]  # the score of each label for the heads of `graph`
+    labels: tuple[str, ...]  # the names of the labels in `label_scores`
+    tags: tuple[tuple[str, ...], ...] = ()  # the tags predicted in this step, by column; empty without a tagger
 
     @property
     def arc_probabilities(self) -> Float[np.ndarray, "dep head"]:

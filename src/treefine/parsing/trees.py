@@ -29,7 +29,7 @@ def maximum_tree(scores: ArcScores) -> Heads:
     if len(work) == 1:
         return np.zeros(1, np.int64)
     np.fill_diagonal(work, -np.inf)
-    # The best tree with any number of roots mostly has one root, and it is faster to find.
+    # The best tree with any number of roots usually has one root, and it is faster to find.
     heads = _expand(*_contract(work.copy(), first=0), n_words=len(work) - 1)
     if np.count_nonzero(heads[1:] == 0) > 1:
         heads = _expand(*_contract(work, first=1), n_words=len(work) - 1)
