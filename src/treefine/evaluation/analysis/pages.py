@@ -218,7 +218,7 @@ def _points_table(analysis: Analysis, by: str, more: str) -> Table:
 
 
 def _confusion_tables(analysis: Analysis) -> Iterator[tuple[str, Table]]:
-    labels = "The number of words with this label in gold and another label in the system's tree."
+    labels = "The number of words with this gold label to which each system gave this other label."
     heads = (
         "The number of words attached to a wrong head, by the tag of the gold head and the tag of the system's head."
     )
