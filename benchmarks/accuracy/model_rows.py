@@ -99,10 +99,10 @@ def _order(group: Group) -> tuple[object, ...]:
     return config["treebank"], encoder, kind, config["T"], config["stop"], config["recipe"], config["changes"]
 
 
-# What a row of pipeline tells, by what the parser was given. What it was given is not measured.
+# The measures in a row of pipeline, by input. Given tags and words are not measured.
 RAW, WORDS, TAGGED, UPOS_GIVEN = "raw text", "gold words", "gold words and tags", "gold words and UPOS"
 TREES = ("UAS", "LAS", "CLAS", "UEM", "LEM")
-MEASURES = {  # of CoNLL 2018, as far as the parser gives what they measure
+MEASURES = {  # measures of CoNLL 2018 that apply to the parser's output
     RAW: ("Tokens", "Sentences", "Words", "UPOS", "XPOS", *TREES),
     WORDS: ("UPOS", "XPOS", *TREES),
     TAGGED: TREES,

@@ -55,7 +55,7 @@ _SOURCES = {  # by system and UD: the page, and its version
     ("UDPipe 2", "2.17"): (f"{_UDPIPE}/udpipe-2/models-2.17/EVALUATION-server.txt", "models of 2025-11-25"),
 }
 _REPORTED: tuple[tuple[Any, ...], ...] = (  # tokens, sentences, words, UPOS, UAS and LAS
-    # UDPipe 1 publishes one decimal. For gold words it publishes neither tokens nor sentences.
+    # UDPipe 1 publishes one decimal. For gold words it publishes no scores of tokens and sentences.
     ("UDPipe 1", "2.3", RAW, None, 77.1, 99.1, 93.5, 80.5, 77.5),
     ("UDPipe 1", "2.3", WORDS, None, None, None, 94.4, 84.5, 81.2),
     ("UDPipe 1", "2.3", TAGGED, None, None, None, None, 87.7, 85.8),

@@ -51,7 +51,7 @@ def fastest(row: Row, starts: str, way: str) -> str | None:
 
 PICTURE = "speed-parsers.svg"
 PICTURE_TITLE = "Sentences per second on a CPU"
-SHOWN = {  # by group: the systems in the picture, by their names there
+SHOWN = {  # group: name in the picture: system
     "treefine `en`": {"until nothing changes": "treefine", "stop_above 0.935": SURE, "one pass": "treefine, one pass"},
     "other graph-based parsers": {
         "supar, BiLSTM": "supar BiLSTM, untrained, best heads",
@@ -61,7 +61,7 @@ SHOWN = {  # by group: the systems in the picture, by their names there
     },
     "small transition-based parsers": {"spaCy": "spaCy", "UDPipe 1": "UDPipe 1, beam 5"},
 }
-SETTINGS = {  # by what a user sets: the systems of `speed` and of `files`
+SETTINGS = {  # setting: system of `speed`, system of `files`
     "default: refine until nothing changes": ("treefine", "to convergence"),
     "`stop_above=0.935`": (SURE, "stop above 0.935"),
     "one pass: `max_steps=1`": ("treefine, one pass", None),
@@ -70,7 +70,7 @@ SETTINGS = {  # by what a user sets: the systems of `speed` and of `files`
 
 
 def gist(path: Path = ROWS) -> str:
-    """Return the picture of all parsers on a CPU, and sentences per second by machine and setting."""
+    """Return the main numbers, the picture of all parsers on a CPU, and sentences/s by machine and setting."""
     cpu, gpu = newest("speed", "cpu", path=path), newest("files", "cuda", path=path)
     if cpu is None:
         return missing("the speed of parsers", SPEED)
@@ -90,7 +90,9 @@ def gist(path: Path = ROWS) -> str:
     )
     if gpu is not None:
         notes += f"; on the GPU {gpu['config']['workers']} worker processes read and write CoNLL-U files"
-    return f"![{PICTURE_TITLE}]({PICTURE})\n\n{table(*lines)}\n\n{notes}."
+    lead = f"treefine parses {_per_second(cpu, f'treefine: {WORDS}')} sentences per second on {machine_of(cpu)}"
+    lead += f", and {_per_second(gpu, 'to convergence')} on {machine_of(gpu)}." if gpu is not None else "."
+    return f"{lead}\n\n![{PICTURE_TITLE}]({PICTURE})\n\n{table(*lines)}\n\n{notes}."
 
 
 def _per_second(row: Row | None, name: str | None) -> str:

@@ -128,7 +128,7 @@ def _with_syntr(groups: Sequence[Group]) -> list[tuple[Group, Group]]:
 def _dev_gains(groups: Sequence[Group]) -> Iterable[str]:
     """Compare RNGTr with SynTr on dev; say how many more updates it had."""
     gains = []
-    updates: dict[int, float] = {}  # those of RNGTr for each of SynTr, at most, by T
+    updates: dict[int, float] = {}  # maximal ratio of RNGTr's updates to SynTr's, by T
     for base, group in _with_syntr(groups):
         gains.append(100 * ((group.mean("LAS") or 0) - (base.mean("LAS") or 0)))
         steps, epochs = group.config["T"], group.config["epochs"]

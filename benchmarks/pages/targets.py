@@ -13,7 +13,7 @@ from benchmarks.pages.serving import FUZZ, GROWN_MIB, LOAD, NAMES, OF_OFFLINE, O
 from benchmarks.pages.speed import CURVES, ENCODERS, EXACT, PRECISION, TRAINING, cost, encoder_rows, fastest
 from benchmarks.peers.answers import ALL_PASSES, FILE, WORDS
 from benchmarks.rows import DEVICES, ROWS, Row, device_of, machine_of, newest
-from benchmarks.speed.parsers import SPEED, SURE
+from benchmarks.speed.parsers import SPEED, SURE, shown_name
 
 H200 = "H200"
 PEERS = (
@@ -96,7 +96,7 @@ def compared_with_encoder(path: Path) -> Iterator[Figure]:
             theirs = f"encoder alone, 12 × 384, {row['config']['settings'][ours]['precision']}"
             whole, bare = cost(row, f"{ours}: {FILE}"), cost(row, f"{theirs}: {ALL_PASSES}")
             if whole and bare:
-                yield Figure(f"{_place(row)}, {ours} compared with {theirs}", whole / bare, row)
+                yield Figure(f"{_place(row)}, {ours} compared with {shown_name(theirs)}", whole / bare, row)
 
 
 def long_words(path: Path) -> Iterator[Figure]:
@@ -322,7 +322,7 @@ SERVED = (
 
 def targets(asked: Sequence[Target], path: Path = ROWS) -> str:
     """Return one line per target with its worst and best figure; all figures are folded below."""
-    lines: Lines = [("target", "asked for", "worst", "best", "met")]
+    lines: Lines = [("target", "limit", "worst", "best", "met")]
     details = []
     for target in asked:
         figures = list(target.figures(path))

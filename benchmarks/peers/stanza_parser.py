@@ -52,15 +52,15 @@ def build(
     size = Size(updates, update_words, has_char_lm, bert)
     is_new = not size.path(Path(folder)).exists()
     logging.getLogger("stanza").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")  # its repair of trees warns where it gives up
+    warnings.simplefilter("ignore")  # Stanza warns if it cannot repair a tree
     trainer, vectors = learned_model(train, Path(folder), device, size)
     clock = Clock()
     model = trainer.model
     model.forward_scores = clock.timed(NETWORK, model.forward_scores)
     config = {"trainer": trainer, "pretagged": True, "check_requirements": False, "lang": "en"}
-    config |= {"batch_size": batch_words, "resolve_head_constraints": True}  # as by default: one subject a head
+    config |= {"batch_size": batch_words, "resolve_head_constraints": True}  # the default: one subject per head
     processor = DepparseProcessor(config, None, device)
-    processor._pretrain = vectors  # else it asks a pipeline for the downloaded ones
+    processor._pretrain = vectors  # otherwise Stanza downloads them
     output = Path(tempfile.mkdtemp(), "parsed.conllu")
 
     def parse_file() -> Path:
@@ -69,7 +69,7 @@ def build(
         output.write_text(f"{document:C}\n\n", encoding="utf-8")
         return output
 
-    given = CoNLL.conll2doc(input_file=source)  # parsed again and again: what it says of heads is not read
+    given = CoNLL.conll2doc(input_file=source)  # parsed repeatedly; its heads are not read
     ways = {WORDS: Way(lambda: processor.process(given), _heads), FILE: Way(parse_file, heads_in_file)}
     return Built(ways, sum(each.numel() for each in model.parameters()), clock, has_learned=is_new)
 

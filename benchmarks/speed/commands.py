@@ -312,7 +312,8 @@ def startup() -> str:
     """Return the CPU seconds of starting."""
     result = last_row("startup")["result"]
     cells = [f"{value:.2f}" for value in result.values()]
-    return f"{table(('', *result), ('CPU seconds', *cells))}\n\n{origin_of_newest('startup')}"
+    titles = [name.replace("python alone", "Python without treefine") for name in result]
+    return f"{table(('', *titles), ('CPU seconds', *cells))}\n\n{origin_of_newest('startup')}"
 
 
 def newcomer() -> str:

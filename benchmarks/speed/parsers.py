@@ -373,6 +373,7 @@ def parsers_of(row: Row, command: str) -> str:
     lines: Lines = [("parser", "way", "sentences/s", "words/s", "time (treefine = 1)", "peak memory", "for parsing")]
     for name, found in row["result"].items():
         system, _, way = name.rpartition(": ")
+        system = shown_name(system)
         lines.append(
             (
                 system,
@@ -388,7 +389,14 @@ def parsers_of(row: Row, command: str) -> str:
             share = found[part] / found["seconds"]
             speeds = (f"{found[name] / share:,.0f}" for name in ("sentences_per_second", "words_per_second"))
             lines.append(
-                (system, f"{way}, {part.removesuffix(PART)}", *speeds, _ratio(found["times_ours"] * share), "", "")
+                (
+                    system,
+                    f"{way}, {shown_name(part.removesuffix(PART))}",
+                    *speeds,
+                    _ratio(found["times_ours"] * share),
+                    "",
+                    "",
+                )
             )
     ours = config["settings"]["treefine"]
     copies = f", repeated {config['copies']} times" if config["copies"] > 1 else ""
@@ -399,6 +407,15 @@ def parsers_of(row: Row, command: str) -> str:
         f"{', '.join(f'{package} {version}' for package, version in config['packages'].items())}."
     )
     return f"{table(*lines)}\n\n{also}\n\n{checked(row)}\n\n{origin(row, command)}"
+
+
+def shown_name(name: str) -> str:
+    """Return the name of a system or a part as pages show it.
+
+    >>> shown_name("encoder alone, 12 × 384"), shown_name("network alone")
+    ('bare encoder, 12 × 384', 'network only')
+    """
+    return name.replace("encoder alone", "bare encoder").replace("network alone", "network only")
 
 
 def _ratio(value: float) -> str:
