@@ -56,7 +56,7 @@ def outages(path: Path = ROWS) -> str:
     row = newest("outages", "cpu", path=path)
     if row is None:
         return missing("overload, kill and SIGTERM", OUTAGES)
-    lines: Lines = [("situation", "requests", "lost or wrong", "retried", "longest wait")]
+    lines: Lines = [("situation", "requests", "lost or wrong", "retries", "longest latency")]
     details: Lines = [("situation", "answers by status", "reasons for retries", "median latency", "99th percentile")]
     for name, each in row["result"].items():
         title, latency = NAMES.get(name, name), each["latency_milliseconds"]
