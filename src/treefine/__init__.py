@@ -1,4 +1,4 @@
-"""treefine: a dependency parser that corrects itself. Reading and measuring treebanks loads no torch."""
+"""treefine: a dependency parser that corrects its own trees. Reading and scoring treebanks does not import torch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _LATER = {"Parse": "parse", "Parser": "parser", "Step": "results", "load": "pars
 
 
 def __getattr__(name: str) -> Any:
-    """What loads torch, or is seldom used, on first use."""
+    """Import names that need torch, or are rarely used, on first use."""
     if name in _LATER:
         return getattr(import_module(f"treefine.parsing.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

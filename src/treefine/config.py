@@ -1,4 +1,4 @@
-"""The settings of models and segmenters, and how to read settings from JSON and TOML. The defaults are Appendix A."""
+"""The settings of models and segmenters, and a reader for settings in JSON and TOML. Defaults are from Appendix A."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from treefine.errors import ConfigError, RenamedSettingWarning
 Column = Literal["upos", "xpos"]
 TagSource = Literal["given", "predicted", "none"]
 Precision = Literal["float32", "float16", "bfloat16", "int8"]
-BATCH_PIECES = 4000  # scored together when parsing, padding included
+BATCH_PIECES = 4000  # batch size for parsing, padding included
 PRESETS = ("paper", "released-code")
-_LARGEST = 10_000_000  # of any number; a larger one is a mistake
+_LARGEST = 10_000_000  # larger numbers are taken for mistakes
 _MOST_LAYERS = 1000
 _Settings = TypeVar("_Settings")
 
 
 def read_settings(kind: type[_Settings], values: object, *, path: str = "") -> _Settings:
-    """Return settings of this kind from the values of a JSON or TOML file; report all faults in one error.
+    """Read settings of this kind from the values of a JSON or TOML file; report all faults in one error.
 
     >>> from treefine.config import ScorerSettings
     >>> read_settings(ScorerSettings, {"arc_width": 50}).arc_width
@@ -121,7 +121,7 @@ def _sections_in(kind: Any) -> Iterator[Any]:
 
 
 def try_settings(kind: type[_Settings], values: object) -> tuple[_Settings | None, list[str]]:
-    """Return settings of this kind, or None and all faults of the values."""
+    """Read settings of this kind. Return None and a list of faults if the values are not valid."""
     faults: list[str] = []
     found = _read(kind, values, "", faults)
     return (None if faults else found), faults
@@ -150,7 +150,7 @@ def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
         return {str(key): _read(inner, each, f"{name}.{_named(key)}", faults) for key, each in value.items()}
     elif kind in (int, float) and isinstance(value, (int, kind)) and type(value) is not bool and abs(value) < math.inf:
         if value < 0 or value > _LARGEST:
-            wrong = "must not be negative" if value < 0 else f"must not be over {_LARGEST:,}"
+            wrong = "must not be negative" if value < 0 else f"must be at most {_LARGEST:,}"
             faults.append(f"{name} = {_shown(value)}; it {wrong}")
             return value
         return kind(value)
@@ -198,12 +198,12 @@ def _is_section(kind: Any) -> bool:
 
 
 def _holds_sections(kind: Any) -> bool:
-    """Return whether this is a section, or a table of sections."""
+    """Return whether this type is a section or a table of sections."""
     return _is_section(kind) or (get_origin(kind) is dict and _is_section(get_args(kind)[1]))
 
 
 def _of_family(kinds: tuple[Any, ...], value: Mapping[str, object], place: str, faults: list[str]) -> Any:
-    """Return the kind of section whose `family` the value names, or None."""
+    """Return the class for the `family` of a section, or None if it is missing or unknown."""
     families = {family: kind for kind in kinds for family in get_args(get_type_hints(kind)["family"])}
     found = value.get("family")
     for family, kind in families.items():
@@ -224,7 +224,7 @@ def _named(key: object) -> str:
 def _shown(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):  # a number of over 4300 digits, or a list of over 1000 levels
+    except (ValueError, RecursionError):  # a number of more than 4300 digits, or a list of more than 1000 levels
         return "a value too large to show"
 
 
@@ -235,54 +235,58 @@ def _check_rates(settings: object, *names: str) -> None:
 
 
 def _check_sizes(settings: object, *names: str) -> None:
-    """Check that these widths and numbers of rows or layers are not zero, and that layers are not too many."""
+    """Check that these sizes are at least 1, and limit the number of layers."""
     for name in names:
         if getattr(settings, name) < 1:
             raise ValueError(f"{name} = {getattr(settings, name)}; it must be at least 1")
         if name.endswith("layers") and getattr(settings, name) > _MOST_LAYERS:
-            raise ValueError(f"{name} = {getattr(settings, name)}; it must not be over {_MOST_LAYERS}")
+            raise ValueError(f"{name} = {getattr(settings, name)}; it must be at most {_MOST_LAYERS}")
 
 
 @dataclass(frozen=True, slots=True)
 class TransformerSettings:
-    """The shape of a pretrained transformer, as read from its folder."""
+    """The shape of a pretrained transformer, read from its folder."""
 
     family: Literal["bert", "roberta", "electra", "mpnet"]
-    n_pieces: int  # rows of the word table
-    n_positions: int  # pieces in a window, CLS, ROOT and SEP included
+    n_pieces: int  # size of the vocabulary
+    n_positions: int  # longest input in pieces, including CLS, ROOT and SEP
     n_layers: int
     width: int
     n_attention_heads: int
     inner_width: int
-    embedding_width: int  # the same as width, except for small ELECTRAs
+    embedding_width: int  # equals width, except in small ELECTRA models
     activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
     norm_eps: float = 1e-12
-    n_buckets: int = 0  # of relative distances between pieces (MPNet); 0 without
+    n_buckets: int = 0  # buckets of relative distances between pieces (MPNet); 0: none
     dropout: float = 0.1
     attention_dropout: float = 0.1
 
     def __post_init__(self) -> None:
         _check_sizes(self, "n_pieces", "n_layers", "width", "inner_width", "embedding_width")
         if self.n_attention_heads < 1 or self.width % self.n_attention_heads:
-            raise ValueError(f"a width of {self.width} cannot be shared by {self.n_attention_heads} attention heads")
+            raise ValueError(
+                f"width = {self.width}; it must be a multiple of n_attention_heads = {self.n_attention_heads}"
+            )
         if self.n_buckets and not 4 <= self.n_buckets < 512:
-            raise ValueError(f"n_buckets = {self.n_buckets}; it must be 0, or from 4 to 511")
+            raise ValueError(f"n_buckets = {self.n_buckets}; it must be 0 or between 4 and 511")
         if self.n_positions < 4:
-            raise ValueError(f"n_positions = {self.n_positions} leaves no room for a word beside CLS, ROOT and SEP")
+            raise ValueError(
+                f"n_positions = {self.n_positions}; it must be at least 4, for CLS, ROOT, one word and SEP"
+            )
         _check_rates(self, "dropout", "attention_dropout")
 
 
 @dataclass(frozen=True, slots=True)
 class BiLSTMSettings:
-    """The encoder of the biaffine parser (Dozat and Manning 2017): words, characters and tags into a BiLSTM."""
+    """The encoder of the biaffine parser: a BiLSTM over words, characters and tags (Dozat and Manning 2017)."""
 
     family: Literal["bilstm"] = "bilstm"
-    word_width: int = 100
-    char_width: int = 100
-    tag_width: int = 100
-    n_layers: int = 3
-    width: int = 400  # in each direction
-    dropout: float = 0.33
+    word_width: int = 100  # size of the word embeddings
+    char_width: int = 100  # size of the character embeddings
+    tag_width: int = 100  # size of the tag embeddings
+    n_layers: int = 3  # BiLSTM layers
+    width: int = 400  # hidden units per direction
+    dropout: float = 0.33  # dropout probability
 
     def __post_init__(self) -> None:
         _check_sizes(self, "word_width", "char_width", "tag_width", "n_layers", "width")
@@ -291,38 +295,40 @@ class BiLSTMSettings:
 
 @dataclass(frozen=True, slots=True)
 class RelationSettings:
-    """How attention reads a graph (Sec. 3.1.2)."""
+    """The attention over the input graph (Sec. 3.1.2)."""
 
-    graph: Literal["labelled", "unlabelled", "none"] = "labelled"  # none: the model reads no graph (SynTr, Eq. 7)
-    key_norm: bool = True  # LN in Eq. 5
-    scaled: bool = True  # Eq. 5 divides the relation term by √d as well
-    none: Literal["learned", "zero"] = "learned"  # the embedding of two pieces without an arc between them
-    two_cycles: Literal["kept", "erased"] = "kept"  # words that are each other's head; kept: each sees its own head
+    graph: Literal["labelled", "unlabelled", "none"] = (
+        "labelled"  # graph that attention reads; none: no graph (SynTr, Eq. 7)
+    )
+    key_norm: bool = True  # layer norm of the relation keys (Eq. 5)
+    scaled: bool = True  # divide the relation term by √d too (Eq. 5)
+    none: Literal["learned", "zero"] = "learned"  # embedding of the relation of two pieces without an arc
+    two_cycles: Literal["kept", "erased"] = "kept"  # arcs of two words that are each other's head
 
 
 @dataclass(frozen=True, slots=True)
 class TagSettings:
-    """Part-of-speech tags in the input (Eq. 3)."""
+    """Part-of-speech tags (Eq. 3)."""
 
-    source: TagSource = "given"
-    columns: tuple[Column, ...] = ("upos",)
-    double_specials: bool = False  # add the embeddings of CLS and SEP twice, as if they were their own tags
+    source: TagSource = "given"  # read the tags of the input, predict tags in the first step, or use no tags
+    columns: tuple[Column, ...] = ("upos",)  # columns to read or predict
+    double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
 
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
-            raise ValueError("a column stands twice among the columns")
+            raise ValueError("columns lists a column twice")
         if self.source != "none" and not self.columns:
-            raise ValueError(f'source = "{self.source}" needs at least one of the columns upos and xpos')
+            raise ValueError(f'columns is empty; source = "{self.source}" needs upos, xpos or both')
 
 
 @dataclass(frozen=True, slots=True)
 class ScorerSettings:
-    """The four MLPs and two biaffine forms (Sec. 3.2.1, Appendix A)."""
+    """The four MLPs and two biaffine classifiers (Sec. 3.2.1, Appendix A)."""
 
-    arc_width: int = 500
-    label_width: int = 100
-    dropout: float = 0.33
-    slope: float = 0.1  # of LeakyReLU below zero
+    arc_width: int = 500  # output size of the MLPs for arcs
+    label_width: int = 100  # output size of the MLPs for labels
+    dropout: float = 0.33  # dropout probability of the MLPs
+    slope: float = 0.1  # negative slope of LeakyReLU
 
     def __post_init__(self) -> None:
         _check_sizes(self, "arc_width", "label_width")
@@ -331,22 +337,22 @@ class ScorerSettings:
 
 @dataclass(frozen=True, slots=True)
 class DecodeSettings:
-    """From scores to graphs (Sec. 3.2.2)."""
+    """Decoding of graphs and trees from scores (Sec. 3.2.2)."""
 
-    root_label: str = "root"  # the label of a word whose head is ROOT; empty if the treebank has no such label
-    root_rule: Literal["exact", "none"] = "exact"  # exact: a word has that label if and only if its head is ROOT
-    first_graph: Literal["argmax", "tree"] = "argmax"  # what the step after the empty graph reads
-    tree_over: Literal["log-probabilities", "probabilities"] = "log-probabilities"  # whose sum the final tree maximises
+    root_label: str = "root"  # label of words whose head is ROOT; empty: no special label
+    root_rule: Literal["exact", "none"] = "exact"  # exact: only words whose head is ROOT have the label root
+    first_graph: Literal["argmax", "tree"] = "argmax"  # graph that the second step reads, from an empty graph
+    tree_over: Literal["log-probabilities", "probabilities"] = "log-probabilities"  # sum that the final tree maximises
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceSettings:
-    """From scores to calibrated probabilities, as fitted on a dev set; all ones in a model that was not calibrated."""
+    """The calibration of confidences, fitted on the dev set; all 1 in a model that is not calibrated."""
 
-    arc_temperature: float = 1.0  # by which the scores of heads are divided
-    label_temperature: float = 1.0
-    sentence_scale: float = 1.0  # the sum of the words' doubts at which half of the sentences are right …
-    sentence_slope: float = 1.0  # … and how fast that share falls as the sum grows
+    arc_temperature: float = 1.0  # divides the scores of heads
+    label_temperature: float = 1.0  # divides the scores of labels
+    sentence_scale: float = 1.0  # sum of the words' doubts at which half of the sentences are correct
+    sentence_slope: float = 1.0  # how fast that share falls as the sum grows
 
     def __post_init__(self) -> None:
         for name in ("arc_temperature", "label_temperature", "sentence_scale", "sentence_slope"):
@@ -356,7 +362,7 @@ class ConfidenceSettings:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionSettings:
-    """The number format per device, for a model that was measured to parse as well with it as with float32."""
+    """The default precision per device; other than float32 only if the loss in accuracy was measured."""
 
     cpu: Literal["float32", "int8"] = "float32"
     cuda: Literal["float32", "float16", "bfloat16"] = "float32"
@@ -364,7 +370,7 @@ class PrecisionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """The settings of a model, as config.json of its folder holds them."""
+    """The settings of a model, stored in the config.json of its folder."""
 
     encoder: TransformerSettings | BiLSTMSettings
     relations: RelationSettings = field(default_factory=RelationSettings)
@@ -373,16 +379,16 @@ class ModelSettings:
     decode: DecodeSettings = field(default_factory=DecodeSettings)
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
     precision: PrecisionSettings = field(default_factory=PrecisionSettings)
-    max_steps: int = 0  # T in training; 0: unknown
-    stop_above: float = 1.0  # stop refining a sentence whose confidence is above this; 1: when it has converged
+    max_steps: int = 0  # T during training; 0: unknown
+    stop_above: float = 1.0  # stop refining a sentence whose mean confidence is above this; 1: only if it has converged
 
     def __post_init__(self) -> None:
         if self.stop_above > 1:
-            raise ValueError(f"stop_above = {self.stop_above}; it must not be over 1")
+            raise ValueError(f"stop_above = {self.stop_above}; it must be at most 1")
         if isinstance(self.encoder, BiLSTMSettings) and self.relations.graph != "none":
-            raise ValueError('a BiLSTM reads no graph: set graph = "none" in [relations]')
+            raise ValueError('a BiLSTM cannot read a graph: set graph = "none" in [relations]')
         if isinstance(self.encoder, BiLSTMSettings) and self.precision != PrecisionSettings():
-            raise ValueError("a BiLSTM runs in float32 alone: set no other in [precision]")
+            raise ValueError("a BiLSTM runs only in float32: remove [precision]")
 
     @property
     def reads_graph(self) -> bool:
@@ -392,17 +398,17 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class SegmenterSettings:
-    """The network that segments text: a BiLSTM over characters, and one over runs of characters, which sees further."""
+    """The segmenter network: a BiLSTM over characters, and a second one over runs of characters."""
 
-    char_width: int = 64
-    kind_width: int = 16  # of a character's Unicode category
-    char_layers: int = 1
-    char_hidden: int = 128  # in each direction
-    n_hashes: int = 2048  # rows of the table of runs; runs with the same hash share a row
-    hash_width: int = 32
-    run_layers: int = 2
-    run_hidden: int = 256  # in each direction
-    dropout: float = 0.4
+    char_width: int = 64  # size of the character embeddings
+    kind_width: int = 16  # size of the embeddings of Unicode categories
+    char_layers: int = 1  # BiLSTM layers over characters
+    char_hidden: int = 128  # hidden units per direction, over characters
+    n_hashes: int = 2048  # rows of the hash table of runs; runs with the same hash share a row
+    hash_width: int = 32  # size of the embeddings of runs
+    run_layers: int = 2  # BiLSTM layers over runs
+    run_hidden: int = 256  # hidden units per direction, over runs
+    dropout: float = 0.4  # dropout probability
 
     def __post_init__(self) -> None:
         sizes = ("char_width", "kind_width", "char_layers", "char_hidden", "n_hashes", "hash_width", "run_layers")
@@ -411,11 +417,11 @@ class SegmenterSettings:
 
 
 def with_preset(settings: ModelSettings, preset: str) -> ModelSettings:
-    """Return the settings with the paper's equations, or with the choices of the authors' code where they differ.
+    """Return the settings of the paper, or those of the authors' code where it differs.
 
-    In the code, the relation term is not scaled and its layer norm has no effect; words that are each other's head lose
-    both arcs; CLS and SEP are added twice; the first graph is a tree; the last one maximises the sum of probabilities;
-    any word may be labelled `root`. Differences in training and in the stopping test are not covered.
+    In the code, the relation term is not scaled and its layer norm has no effect. Words that are each other's head lose
+    both arcs. CLS and SEP are added twice. The first graph is a tree. The last tree maximises the sum of probabilities.
+    Any word may have the label `root`. Differences in training and in the stopping test are not covered.
     """
     if preset == "paper":
         relations, decode, double = RelationSettings(), DecodeSettings(), False

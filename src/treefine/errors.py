@@ -1,9 +1,9 @@
-"""The errors a user of treefine can meet, each with its place in a file.
+"""The errors that treefine raises, each with its place in a file.
 
 TreefineError
 ├── TreebankError     a file, or one sentence in it, cannot be read or is not valid
-│   └── EmptyError    a file, or a text, has no sentence in it
-├── AlignmentError    two files do not hold the same words
+│   └── EmptyError    a file or a text contains no sentence
+├── AlignmentError    two files do not have the same words
 ├── ConfigError       settings are not valid
 └── ModelError        a model folder cannot be used
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 
 class TreefineError(Exception):
-    """Say on one line what went wrong, where, and how to put it right.
+    """The base class: a message with the place of the error and a hint how to fix it, printed as one line.
 
     >>> print(TreefineError("HEAD is 9.", hint="Correct it.", path="a.conllu", line=4, sent_id="s1", word="2"))
     a.conllu:4: (s1, word 2) HEAD is 9. Correct it.
@@ -50,11 +50,11 @@ class TreebankError(TreefineError):
 
 
 class EmptyError(TreebankError):
-    """A file, or a text, has no sentence in it."""
+    """A file or a text contains no sentence."""
 
 
 class AlignmentError(TreefineError):
-    """Two treebanks that should hold the same words do not."""
+    """Two treebanks that must have the same words do not."""
 
 
 class ConfigError(TreefineError):
@@ -70,5 +70,5 @@ class RenamedSettingWarning(FutureWarning):
 
 
 def shortened(cell: str) -> str:
-    """Return the first characters of a value from a file, to show in a message."""
+    """Shorten a value from a file, to show it in a message."""
     return cell if len(cell) <= 20 else cell[:20] + "…"

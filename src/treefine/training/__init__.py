@@ -1,1 +1,1 @@
-"""Learn: from a recipe and a treebank to a model."""
+"""Train models from recipes and treebanks."""

@@ -1,4 +1,4 @@
-"""Confidence that holds: temperatures for heads and labels, and what a whole sentence's doubts mean, fitted on dev."""
+"""Calibrate confidences on the dev set: temperatures for heads and labels, and a logistic curve for sentences."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from treefine.parsing.confidence import doubt_of
 from treefine.parsing.parser import Parser
 from treefine.treebank.sentence import Sentence
 
-COLDEST, HOTTEST = 0.05, 20.0  # temperatures that are looked at
-_SOFTEST, _STEEPEST = 0.05, 20.0  # slopes, likewise
-_FARTHEST = 1e6  # scales lie between one part of this and itself
-_PRIOR = 0.1  # how surprising a temperature or slope of e or 1/e is in itself: a small dev set is not believed blindly
-_N_TRIALS = 60  # each leaves 62 % of the stretch in which the best value lies
+COLDEST, HOTTEST = 0.05, 20.0  # range of temperatures to search
+_SOFTEST, _STEEPEST = 0.05, 20.0  # range of slopes to search
+_FARTHEST = 1e6  # scales are searched between 1 / this and this
+_PRIOR = 0.1  # penalty of a temperature or slope of e or 1/e, so that a small dev set has less effect
+_N_TRIALS = 60  # each trial keeps 62% of the search interval
 
 
 def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
-    """The settings by which a parser's confidence fits how often it is right on these sentences."""
-    arcs: list[tuple[np.ndarray, np.ndarray]] = []  # scores, a row a word, and which of them is right
+    """Fit the confidence of a parser to its accuracy on these sentences, and return the settings."""
+    arcs: list[tuple[np.ndarray, np.ndarray]] = []  # scores, one row per word, and the gold heads
     labels: list[tuple[np.ndarray, np.ndarray]] = []
     for sentence, steps in parser.stream_steps(dev):
         last, gold = steps[-1], sentence.graph
@@ -31,14 +31,14 @@ def calibrated(parser: Parser, dev: Sequence[Sentence]) -> ConfidenceSettings:
         right = np.array([number.get(label, -1) for label in gold.labels[1:]])
         chosen = (np.array(last.graph.heads[1:]) == heads) & (right >= 0)
         scores = last.label_scores[1:][chosen]
-        possible = np.isfinite(scores[np.arange(len(scores)), right[chosen]])  # the root rule may forbid a gold label
+        possible = np.isfinite(scores[np.arange(len(scores)), right[chosen]])  # the root rule can exclude a gold label
         labels.append((scores[possible], right[chosen][possible]))
     temperatures = ConfidenceSettings(_temperature(arcs), _temperature(labels))
     return _with_sentences(parser, dev, temperatures)
 
 
 def _temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-    """The temperature at which the right choices are likeliest; 1 where there is nothing to learn it from."""
+    """Return the temperature that maximises the likelihood of the gold choices, or 1 without any."""
     if not any(len(right) for _, right in found):
         return 1.0
 
@@ -55,9 +55,9 @@ def _temperature(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
 
 
 def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: ConfidenceSettings) -> ConfidenceSettings:
-    """The settings with what the sum of a sentence's doubts says of the sentence: a logistic curve over its logarithm.
+    """Fit the logistic curve that maps the logarithm of a sentence's doubt to the probability of an error.
 
-    A parser keeps its model's settings while it is asked.
+    The doubt of a sentence is the sum over its words. The settings of the model are restored at the end.
     """
     model = parser.model
     before, model.settings = model.settings, replace(model.settings, confidence=settings)
@@ -72,7 +72,7 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
     is_right = np.array([right for _, right in found])
 
     def surprise(log_scale: float, slope: float) -> float:
-        faults = slope * (doubts - log_scale)  # the log-odds of a fault
+        faults = slope * (doubts - log_scale)  # log-odds of an error
         unlikely = _PRIOR * (np.log(slope) ** 2 + log_scale**2 / 10)
         return float(unlikely + np.logaddexp(0.0, np.where(is_right, faults, -faults)).sum())
 
@@ -88,7 +88,7 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
 
 
 def _lowest(value: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function with one valley is lowest: the stretch between two golden sections shrinks around it.
+    """Return the minimum of a function with one valley, by golden-section search.
 
     >>> round(_lowest(lambda x: (x - 2) ** 2, -5, 5), 6)
     2.0

@@ -1,4 +1,4 @@
-"""The folder of a training: the names in it, and checkpoints, which are written completely or not at all."""
+"""The output folder of a training: file names, and checkpoints that are written atomically."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ _KINDS = ("weights", "best", "optimiser")
 
 
 class FolderNames:
-    """The names of the files and folders in the folder of a training."""
+    """The names of the files and folders in the output folder."""
 
     recipe: Final = "recipe.json"
     model: Final = "model"
     checkpoints: Final = "checkpoints"
     metrics: Final = "metrics.jsonl"
     board: Final = "tensorboard"
-    lock: Final = ".lock"  # the file stays; only a living process can hold its lock
+    lock: Final = ".lock"  # the file stays; its lock ends with the process
 
-    # Each of these folders holds trainings of its own:
-    bases: Final = "start"  # of the models that this one and its initial parsers fine-tune
-    initial: Final = "initial"  # of the initial parser
-    mix: Final = "mix"  # of the initial parsers in the mix, by name
-    members: Final = "members"  # of the models whose weights are averaged
-    folds: Final = "folds"  # of the parsers that parse the training set
+    # Each of these folders contains the output folders of other trainings:
+    bases: Final = "start"  # the models that this model and its initial parsers fine-tune
+    initial: Final = "initial"  # the initial parser
+    mix: Final = "mix"  # the initial parsers in the mix, by name
+    members: Final = "members"  # the models whose weights are averaged
+    folds: Final = "folds"  # the parsers that parse the training set
     segmenter: Final = "segmenter"
 
-    fold_parses: Final = "parses.conllu.gz"  # by the parser of a fold, of the sentences it has not seen
-    train_parses: Final = "train.conllu.gz"  # by a parser in the mix, of the training set …
-    dev_parses: Final = "dev.conllu.gz"  # … and of dev
+    fold_parses: Final = "parses.conllu.gz"  # the held-out sentences of a fold, parsed by its parser
+    train_parses: Final = "train.conllu.gz"  # the training set, parsed by a parser in the mix
+    dev_parses: Final = "dev.conllu.gz"  # the dev set, parsed by it
 
 
 @dataclass(frozen=True)
 class TrainingStanding:
-    """How far a training is, and its best epoch so far."""
+    """The last and the best epoch of a training so far."""
 
-    epoch: int = 0  # the last one that is done
-    best_epoch: int = 0  # 0: none has been measured
+    epoch: int = 0  # the last completed epoch
+    best_epoch: int = 0  # 0: no epoch has been scored
     best_las: float = 0.0
     best_uas: float = 0.0
-    best_by_step: tuple[float, ...] = ()  # the LAS of G¹ … Gᵀ
+    best_by_step: tuple[float, ...] = ()  # LAS of G¹ … Gᵀ
     best_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, if there are several
-    seconds: float = 0.0  # spent so far
+    seconds: float = 0.0  # training time so far
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that the rest of a training depends on; random choices follow from the seed and the epoch's number."""
+    """The state of a training. Random choices need no state: they follow from the seed and the number of the epoch."""
 
     standing: TrainingStanding
     weights: dict[str, Tensor]
@@ -71,7 +71,7 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint beside the last one, which is removed only when the new one is complete on the disk."""
+    """Write a checkpoint, and remove the previous one only when the new one is complete on disk."""
     name = f"{_PREFIX}{checkpoint.standing.epoch:06}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -84,19 +84,19 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
             (new / "standing.json").write_text(json.dumps(asdict(checkpoint.standing)), encoding="utf-8")
             for file in new.iterdir():
                 with file.open("rb") as written:
-                    os.fsync(written.fileno())  # after a power cut, a rename may survive where the bytes do not
+                    os.fsync(written.fileno())  # a power cut can lose the bytes but keep the rename
             new.rename(folder / name)
     except (OSError, SafetensorError) as error:
         reason = error.strerror or error if isinstance(error, OSError) else error
-        hint = "The one before it is as it was: make room, then start the training again."
-        raise TreefineError(f"No checkpoint could be written: {reason}.", hint=hint, path=str(folder)) from error
+        hint = "The previous checkpoint is unchanged. Free some disk space, then continue with --resume."
+        raise TreefineError(f"Cannot write a checkpoint: {reason}.", hint=hint, path=str(folder)) from error
     for old in _checkpoints(folder):
         if old.name != name:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
-    """Load the last checkpoint into the learner and return it, or return None if there is none."""
+    """Load the last checkpoint into the learner and return it. Return None if no checkpoint exists."""
     found = _checkpoints(folder)
     if not found:
         return None
@@ -111,13 +111,13 @@ def load_checkpoint(folder: Path, learner: Learner) -> Checkpoint | None:
         learner.optimiser.load_state(tensors["optimiser"])
     except (OSError, SafetensorError, TreefineError, KeyError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-        hint = "Delete it; the training then goes on from an earlier one, or starts anew."
+        hint = "Delete it; the training then resumes from an earlier checkpoint, or starts again."
         raise TreefineError(f"The checkpoint is damaged ({reason}).", hint=hint, path=str(last)) from error
     return Checkpoint(standing, **tensors)
 
 
 def remove_unfinished(folder: Path, *names: str) -> None:
-    """Remove what a killed process left half-written: a checkpoint, or a file or folder of one of these names."""
+    """Remove incomplete checkpoints, and incomplete files and folders of these names, that a killed process left."""
     for pattern in (f"{FolderNames.checkpoints}/{_SCRATCH}*", *(f".{name}.*" for name in names)):
         for path in folder.glob(pattern):
             if path.is_dir():

@@ -1,4 +1,4 @@
-"""What a model learns from: the sentences of its treebanks, checked before any work, and their initial graphs."""
+"""The training data: the sentences of the treebanks, checked before training starts, and their initial graphs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from treefine.treebank.conllu import read_treebank, tree_faults
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 
-FEWEST = 10  # sentences to learn from
+FEWEST = 10  # fewest sentences to train on
 
 
 @dataclass(frozen=True)
 class Data:
-    """The sentences to learn from, and the dev sentences that choose the best epoch."""
+    """The training sentences, and the dev sentences that choose the best epoch."""
 
     train: tuple[Sentence, ...]
     dev: tuple[Sentence, ...]
@@ -40,7 +40,7 @@ def load_data(settings: TreebankSettings) -> Data:
     dev = _read(settings.dev, settings, faults) or []
     if None not in read and len(train) < FEWEST:
         count = f"{len(train)} sentence{'s' if len(train) > 1 else ''}"
-        faults.append(f"{', '.join(settings.train)}: {count} to learn from, but at least {FEWEST} are needed.")
+        faults.append(f"{', '.join(settings.train)}: {count} to train on, but at least {FEWEST} are needed.")
     if faults:
         raise ConfigError("\n".join(faults))
     checksums = checksums_of((*settings.train, settings.dev))
@@ -53,7 +53,7 @@ def checksums_of(paths: Iterable[str]) -> dict[str, str]:
 
 
 def filled_columns(sentences: Iterable[Sentence]) -> set[Column]:
-    """Return the columns in which some word has a tag."""
+    """Return the columns in which at least one word has a tag."""
     columns: tuple[Column, ...] = ("upos", "xpos")
     return {name for each in sentences for name in columns if any(tag != BLANK for tag in getattr(each, name))}
 
@@ -69,13 +69,13 @@ def _read(path: str, settings: TreebankSettings, faults: list[str]) -> list[Sent
     wrong = [fault for each in sentences for fault in tree_faults(each, needs_one_root=needs_one_root)]
     wrong += [each.error("A word has no label.") for each in sentences if BLANK in each.labels]
     if wrong:
-        more = f" {len(wrong) - 1} more like it: see them with treefine validate." if len(wrong) > 1 else ""
+        more = f" {len(wrong) - 1} more errors: list them with treefine validate." if len(wrong) > 1 else ""
         faults.append(f"{wrong[0]}{more}")
     return sentences
 
 
 def _unseen_labels(train: Iterable[Sentence], dev: Iterable[Sentence], settings: TreebankSettings) -> Iterable[str]:
-    """Warn about labels that only dev has, compared as the rule compares them: UD labels without subtypes."""
+    """Yield a warning about labels that occur only in dev; subtypes of UD labels are ignored, as in scoring."""
     is_ud = rule_of(settings.rule).is_ud
 
     def labels(sentences: Iterable[Sentence]) -> Iterator[str]:
@@ -86,12 +86,12 @@ def _unseen_labels(train: Iterable[Sentence], dev: Iterable[Sentence], settings:
     unseen = Counter(label for label in labels(dev) if label not in known)
     if unseen:
         listed = ", ".join(f"{label} ({count})" for label, count in unseen.most_common(5))
-        more = f" and {len(unseen) - 5} others" if len(unseen) > 5 else ""
-        yield f"{settings.dev}: the training set has no such label, so these words cannot be right: {listed}{more}."
+        more = f" and {len(unseen) - 5} more" if len(unseen) > 5 else ""
+        yield f"{settings.dev}: these labels are not in the training set, so they cannot be predicted: {listed}{more}."
 
 
 def fold_ranges(n_sentences: int, folds: int) -> list[range]:
-    """Cut the training set into ranges of nearly equal length; neighbours, often of one document, stay together.
+    """Split the training set into contiguous ranges of nearly equal length, because neighbours share documents.
 
     >>> fold_ranges(7, 3)
     [range(0, 2), range(2, 4), range(4, 7)]
@@ -103,7 +103,7 @@ def fold_ranges(n_sentences: int, folds: int) -> list[range]:
 class TrainingGraphs:
     """The initial graphs G⁰ of the training sentences, drawn again for each epoch.
 
-    `parses` are those of the initial parser, or None if it is empty; `mixed` are those of the sources in the mix.
+    `parses` are from the initial parser, or None if it is "empty"; `mixed` are from the sources in the mix.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class TrainingGraphs:
         self.labels = np.array([label for each in self.gold for label in each.labels])
 
     def draw(self, rng: np.random.Generator) -> list[Arcs]:
-        """Return one graph per sentence: a parse of one source or another, none, or a gold tree with errors."""
+        """Return one graph per sentence: a parse from one of the sources, empty, or the gold tree with errors."""
         settings = self.settings
         shares = (settings.empty_share, settings.noised_share, *(each.share for each in settings.mix.values()))
         kinds = np.searchsorted(list(accumulate(shares)), rng.random(len(self.parses)), side="right").tolist()

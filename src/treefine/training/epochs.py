@@ -53,7 +53,7 @@ class Accuracy:
 
 
 def mean_accuracy(by_source: Mapping[str, Accuracy]) -> Accuracy:
-    """Return the mean over the sources of G⁰, each of which counts the same."""
+    """Return the unweighted mean over the sources of G⁰."""
     found = list(by_source.values())
     if len(found) == 1:
         return found[0]
@@ -63,7 +63,7 @@ def mean_accuracy(by_source: Mapping[str, Accuracy]) -> Accuracy:
 
 
 class DevScorer:
-    """Scores parses of the dev sentences by the rule of their corpus."""
+    """Scores parses of the dev sentences by the scoring rule of the recipe."""
 
     def __init__(self, sentences: Sequence[Sentence], labels: Sequence[str], *, rule: str) -> None:
         chosen = rule_of(rule)
@@ -72,7 +72,7 @@ class DevScorer:
         ours = [label.partition(":")[0] if chosen.is_ud else label for label in labels]
         ids = {label: number for number, label in enumerate(dict.fromkeys([*ours, *compared]))}
         self.sentences = sentences
-        self.of_label = np.array([ids[label] for label in ours])  # the compared label of each label of the model
+        self.of_label = np.array([ids[label] for label in ours])  # for each label of the model: its id in the scoring
         counts = np.ones(len(words), dtype=bool)
         if chosen.is_left_out is not None:
             counts = np.array([not chosen.is_left_out(words, word) for word in range(len(words))], dtype=bool)
@@ -83,14 +83,14 @@ class DevScorer:
         self.total = max(1, int(counts.sum()))
 
     def right(self, sentence: int, heads: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
-        """Count the words of a sentence with the right head, and those that have the right label as well."""
+        """Count the words of a sentence with the correct head, and those with the correct head and label."""
         has_head = (heads == self.heads[sentence]) & self.counts[sentence]
         has_both = has_head & (self.of_label[labels] == self.labels[sentence])
         return int(has_head.sum()), int(has_both.sum())
 
     @torch.no_grad()
     def accuracy(self, learner: Learner, arcs: Sequence[Arcs]) -> Accuracy:
-        """Refine these initial graphs with the averaged weights, if there are any, and score each step."""
+        """Refine these initial graphs with the averaged weights, if EMA is on, and score each step."""
         model, max_steps = learner.model.eval(), learner.recipe.refine.max_steps
 
         def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
@@ -109,7 +109,7 @@ class DevScorer:
             return list(found)
 
         def too_long(number: int) -> TreefineError:
-            return self.sentences[number].error("Memory does not suffice for this sentence.", hint="Leave it out.")
+            return self.sentences[number].error("There is not enough memory for this sentence.", hint="Remove it.")
 
         sizes = [model.n_pieces(sentence) for sentence in self.sentences]
         total = np.zeros(max_steps + 2, dtype=np.int64)
@@ -122,27 +122,29 @@ class DevScorer:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training is."""
+    """The progress of a training."""
 
-    stage: str  # "" for the model itself, else the name of a model that is trained before it
+    stage: str  # "" for the model itself, otherwise the name of a model that is trained before it
     epoch: int
     epochs: int
-    share: float  # of the stage's epochs
+    share: float  # completed share of the epochs of this stage
     loss: float  # per word and step
-    accuracy: Accuracy | None  # on dev, at the end of an epoch
+    accuracy: Accuracy | None  # on dev; None except at the end of an epoch
     standing: TrainingStanding  # with the best epoch so far
-    seconds: float  # since the stage began
+    seconds: float  # since the start of the stage
     segmentation: dict[str, float] = field(default_factory=dict)  # F1 of a segmenter on dev: Tokens, Sentences, Words
 
 
 @dataclass(frozen=True)
 class InitialGraphs:
-    """G⁰: the graphs that a model refines on the training set and on dev, and the parser that is saved with it."""
+    """The initial graphs G⁰ of the training set and of dev, and the initial parser that is saved with the model."""
 
     train: TrainingGraphs
-    dev: Mapping[str, Sequence[Arcs]]  # by source; the first source is saved with the model
+    dev: Mapping[str, Sequence[Arcs]]  # by source; the parser of the first source is saved with the model
     parser: Parser | InitialParser = empty
-    recipes: Mapping[str, Recipe] = field(default_factory=dict)  # of the sources that were trained for this model
+    recipes: Mapping[str, Recipe] = field(
+        default_factory=dict
+    )  # of the initial parsers that were trained for this model
 
     @classmethod
     def without_parser(cls, recipe: Recipe, data: Data) -> InitialGraphs:
@@ -152,7 +154,7 @@ class InitialGraphs:
 
 @dataclass(frozen=True)
 class ModelTraining:
-    """All that the training of one model needs."""
+    """The inputs of the training of one model."""
 
     recipe: Recipe
     data: Data
@@ -188,7 +190,7 @@ class ModelTraining:
 def learn(training: ModelTraining) -> Iterator[Progress]:
     """Train one model in its folder, or resume its training; do nothing if the model exists.
 
-    With several members, each is trained in a folder of its own, and the model has the mean of their weights.
+    With weight averaging, each member is trained in its own folder, and their weights are averaged.
     """
     members, folder, processes = training.recipe.training.weight_averaging, training.folder, training.processes
     if members == 1:
@@ -216,7 +218,7 @@ def learn(training: ModelTraining) -> Iterator[Progress]:
 
 
 def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
-    """Train one model; members have equal first weights, but draw the sentences in different orders."""
+    """Train one model. Members start from the same weights, but see the sentences in different orders."""
     recipe, data, folder, processes = training.recipe, training.data, training.folder, training.processes
     if processes.is_first:
         remove_unfinished(folder, FolderNames.model, FolderNames.fold_parses, FolderNames.metrics)
@@ -229,7 +231,7 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
     scorer = DevScorer(data.dev, model.vocabulary.labels, rule=recipe.treebank.rule)
     checkpoint = load_checkpoint(folder / FolderNames.checkpoints, learner)
     standing, best = (checkpoint.standing, checkpoint.best) if checkpoint else (TrainingStanding(), model.state_dict())
-    processes.wait()  # all have read the checkpoint before the first process replaces it
+    processes.wait()  # until all processes have read the checkpoint, which the first one replaces
     began, saved = time.monotonic() - standing.seconds, time.monotonic()
     with MetricsLog(folder if processes.is_first else None, after_epoch=standing.epoch) as metrics:
         while not _is_over(standing, settings):
@@ -273,20 +275,20 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
 
 
 def _finish(folder: Path, processes: Processes) -> None:
-    """Remove the checkpoints of a model that is complete."""
+    """Remove the checkpoints of a complete model."""
     if processes.is_first:
         shutil.rmtree(folder / FolderNames.checkpoints, ignore_errors=True)
     processes.wait()
 
 
 def _is_over(standing: TrainingStanding, settings: TrainingSettings) -> bool:
-    """Tell whether the last epoch is done, or a measured epoch shows that the best is too long ago."""
+    """Return whether the last epoch is done, or early stopping ends the training."""
     is_late = standing.epoch - standing.best_epoch > settings.patience
     return standing.epoch >= settings.epochs or (is_late and standing.epoch % settings.dev_every == 0)
 
 
 def _values(progress: Progress, recipe: Recipe, learner: Learner) -> dict[str, float]:
-    """Return the numbers of an epoch by name, with the learning rates at its end."""
+    """Return the metrics of an epoch, with the learning rates at its end."""
     found = {"loss": progress.loss}
     if progress.accuracy is not None:
         found |= {"UAS": progress.accuracy.uas, "LAS": progress.accuracy.las}
@@ -302,5 +304,5 @@ def _values(progress: Progress, recipe: Recipe, learner: Learner) -> dict[str, f
 
 def _check_finite(value: float, epoch: int) -> None:
     if not math.isfinite(value):
-        hint = "Choose lower rates, or another precision, and start anew; what was saved before is as it was."
-        raise TreefineError(f"In epoch {epoch} the loss or a weight is no finite number any more.", hint=hint)
+        hint = "Lower the learning rates, or set training.precision=float32, and start again in a new folder."
+        raise TreefineError(f"In epoch {epoch}, the loss or a weight became infinite or NaN.", hint=hint)

@@ -1,4 +1,4 @@
-"""The initial parses G⁰ that a model learns to refine, and the training of the parsers that make them (Sec. 4)."""
+"""Make the initial parses G⁰ that a model learns to refine, and train the parsers for them (Sec. 4)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class SourceParses:
 class ParseSource:
     """A source of initial parses, and where its parsers are trained."""
 
-    name: str  # "" for the initial parser itself, else its name in the mix
+    name: str  # "" for the main initial parser, otherwise its name in the mix
     settings: InitialSettings | MixedSettings
-    recipe: Recipe | None  # to train first
-    base: TrainedBase | None  # fine-tuned by that recipe, if it was trained for this
+    recipe: Recipe | None  # of the parser to train first
+    base: TrainedBase | None  # the model that this recipe fine-tunes, if it was trained here
     folder: Path
     data: Data
     processes: Processes
@@ -64,7 +64,7 @@ class ParseSource:
         return SourceParses(parses, _parsed(parser, data.dev), parser)
 
     def kept_parses(self) -> Generator[Progress, None, SourceParses]:
-        """Return the same without the parser, whose parses are kept in files so that it need not be loaded again."""
+        """Return the parses without the parser. They are kept in files, so resuming does not load the parser again."""
         if self.settings.parser in (EMPTY, FILES):
             return (yield from self.parses())
         names = (FolderNames.train_parses, FolderNames.dev_parses)
@@ -81,13 +81,13 @@ class ParseSource:
         return SourceParses(list(from_file(str(train))(self.data.train)), list(from_file(str(dev))(self.data.dev)))
 
     def _learn(self, recipe: Recipe, data: Data, folder: Path, part: str) -> Generator[Progress, None, None]:
-        """Train a parser of this source; `part` names it among several."""
+        """Train a parser of this source; `part` names the fold, if there are folds."""
         stage = ", ".join(filter(None, [self.name, part])) or "initial parser"
         initial = InitialGraphs.without_parser(recipe, data)
         yield from learn(ModelTraining(recipe, data, folder, self.processes, initial, stage=stage, base=self.base))
 
     def _jackknifed(self, recipe: Recipe) -> Generator[Progress, None, list[Arcs]]:
-        """Return parses of the training set; each is made by a parser that was trained on the other folds."""
+        """Return parses of the training set: each fold is parsed by a parser trained on the other folds."""
         parses: list[Arcs] = []
         data, processes, folds = self.data, self.processes, self.settings.folds
         for number, fold in enumerate(fold_ranges(len(data.train), folds), start=1):
@@ -103,13 +103,13 @@ class ParseSource:
             if processes.is_first:
                 members = folder.glob(f"{FolderNames.members}/*/{FolderNames.model}")
                 for model in (folder / FolderNames.model, *members):
-                    shutil.rmtree(model, ignore_errors=True)  # only its parses are needed
+                    shutil.rmtree(model, ignore_errors=True)  # only the parses are needed
             parses += from_file(str(path))(held_out)
         return parses
 
 
 def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:
-    # The parser must not read the gold arcs that are noted in the treebank.
+    # The parser must not keep gold arcs that are marked in the treebank.
     return [each.arcs for each in parser.using(keep="nothing").stream(sentences)]
 
 

@@ -1,4 +1,4 @@
-"""One epoch of training: batches, masking, the refinement loop with an update at each step, and losses (Sec. 3.3)."""
+"""One epoch of training: batches, masking, and the refinement loop with a loss and an update per step (Sec. 3.3)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _UNKNOWN_WORD = 1  # as in `Vocabulary.word_ids`
 
 
 def masked(batch: Batch, share: float, mask_piece: int) -> Batch:
-    """Replace about this share of the pieces by `mask_piece`; ROOT, CLS and SEP stay.
+    """Replace about this share of the pieces by `mask_piece`, but never ROOT, CLS or SEP.
 
-    The words of a BiLSTM become unknown words, and keep their characters.
+    In a BiLSTM, masked words become unknown words that keep their characters.
     """
     if not share:
         return batch
@@ -53,10 +53,10 @@ class GoldBatch:
     """The gold graphs and tags of a batch."""
 
     graphs: Graphs
-    tags: Int[Tensor, "batch word column"] | None  # ids count from 1; None if tags are not learned
+    tags: Int[Tensor, "batch word column"] | None  # ids start at 1; None if the model predicts no tags
 
     def select(self, sentences: tuple[int, ...], n_words: int) -> GoldBatch:
-        """Return the gold of some sentences, cut to `n_words`."""
+        """Return the gold graphs and tags of some sentences, cut to `n_words`."""
         if len(sentences) == len(self.graphs.heads):
             return self
         rows = sent(sentences, self.graphs.heads.device)
@@ -65,7 +65,7 @@ class GoldBatch:
 
 
 def step_loss(step: BatchStep, gold: GoldBatch) -> Float[Tensor, ""]:
-    """Return the loss of one step, summed over the words that still move: heads, labels of the gold heads, and tags.
+    """Return the loss of one step, summed over the unfinished sentences: heads, labels of gold heads, and tags.
 
     Tags are learned only at the first step, because later steps read the tags that it predicts.
     """
@@ -83,7 +83,7 @@ def _summed(scores: Float[Tensor, "batch word choice"], right: Int[Tensor, "batc
 
 
 class Learner:
-    """A model in training. All random choices of an epoch follow from the seed and the epoch's number."""
+    """A model in training. All random choices of an epoch follow from the seed and the number of the epoch."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Learner:
         self.seeds = [recipe.training.seed, *([member] if member else [])]
         self.decoder = Decoder.of(model)
         self.optimiser = Optimiser(model, recipe.optimiser)
-        self.n_moving = np.zeros(recipe.refine.max_steps)  # words that each step of the last epoch learned from
+        self.n_moving = np.zeros(recipe.refine.max_steps)  # words in each step of the last epoch
         self.sizes = [model.n_pieces(sentence) for sentence in train]
         encoder = model.settings.encoder
         self.longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else max(self.sizes)
@@ -112,7 +112,7 @@ class Learner:
         self.dtype = torch.bfloat16 if is_bfloat16 else torch.float32
 
     def epoch(self, number: int) -> Iterator[tuple[float, float]]:
-        """Learn from all sentences once, in epoch 1, 2, …; yield the share that is done and the loss of each batch."""
+        """Train on all sentences once; epochs count from 1. Yield the completed share and the loss of each batch."""
         settings = self.recipe.training
         rng = np.random.default_rng([*self.seeds, number])
         torch.manual_seed(int(rng.integers(2**62)) + self.processes.rank)
@@ -132,7 +132,7 @@ class Learner:
                 if not is_out_of_memory(error):
                     raise
                 hint = "Set a smaller training.batch_pieces."
-                raise TreefineError("Memory does not suffice for a batch.", hint=hint) from error
+                raise TreefineError("There is not enough memory for a batch.", hint=hint) from error
             if waiting:
                 share, read = waiting.pop()
                 yield share, read()
@@ -141,14 +141,14 @@ class Learner:
             yield share, read()
 
     def learn_from(self, numbers: Sequence[int], drawn: Sequence[Arcs], progress: float) -> Callable[[], float]:
-        """Refine one batch and learn; return a function that waits for the mean loss per word and step."""
+        """Train on one batch; return a function that waits for the mean loss per word and step."""
         settings, optimiser = self.recipe.refine, self.optimiser
         ours = self.processes.share(numbers)
         sentences = [self.train[number] for number in ours]
         steps: Iterator[BatchStep] = iter(())
         if sentences:
             gold, tags = self._gold(sentences), self.tags_of(sentences)
-            if tags is not None and gold.tags is not None:  # tags that are given are not learned
+            if tags is not None and gold.tags is not None:  # given tags are not predicted
                 gold = replace(gold, tags=gold.tags * (tags == 0))
             graphs = [drawn[number] for number in ours]
             steps = self.steps(sentences, graphs, tags, stops=settings.stop, mask_share=self.recipe.training.masking)
@@ -183,7 +183,7 @@ class Learner:
         stops: bool = True,
         mask_share: float = 0.0,
     ) -> Iterator[BatchStep]:
-        """Yield the refinement steps of one batch; a share of its pieces may be masked."""
+        """Yield the refinement steps of one batch, with a share of its pieces masked."""
         model, device = self.model, self.processes.device
         batch = masked(model.batch_of(sentences).to(device), mask_share, self.mask_piece)
         has_any = any(head is not None for each in arcs for head in each.heads)
@@ -191,13 +191,13 @@ class Learner:
         first_trees = made_trees(model, initial)
 
         def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
-            # Dev is scored in the precision in which the model will parse.
+            # The dev set is scored in float32, the precision of parsing.
             is_shorter = model.training and self.dtype != torch.float32
             with torch.autocast(device.type, dtype=self.dtype, enabled=is_shorter):
                 scores: Scores = self.scoring_model(batch, graphs, tags)
             return scores
 
-        @torch.no_grad()  # a graph is a choice: nothing is learned through it
+        @torch.no_grad()  # graphs are discrete, so no gradient flows through them
         def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
             return self.decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
@@ -213,7 +213,7 @@ class Learner:
         )
 
     def tags_of(self, sentences: Sequence[Sentence]) -> Tags | None:
-        """Return the tags to read. In training, a model that predicts tags is given some, to learn to read both."""
+        """Return the input tags. In training, `given_tags` shows some gold tags to a model that predicts tags."""
         source = self.model.settings.tags.source
         share = self.recipe.training.given_tags if source == "predicted" and self.model.training else 0.0
         if source == "none" or (source == "predicted" and not share):
@@ -224,7 +224,7 @@ class Learner:
         return tags
 
     def _is_given(self, n_sentences: int, n_columns: int, share: float) -> Bool[Tensor, "batch 1 column"]:
-        """Draw which sentences have tags given: half of them in all columns, the others in one."""
+        """Draw the sentences whose tags are given: half of them in all columns, the other half in one column."""
         drawn = torch.rand((2, n_sentences, 1, 1), device=self.processes.device)
         only = torch.randint(n_columns, (n_sentences, 1, 1), device=drawn.device)
         is_only = torch.arange(n_columns, device=drawn.device) == only  # [batch, 1, column]
@@ -236,19 +236,19 @@ class Learner:
         return GoldBatch(graphs, None if self.model.tagger is None else sent(self.model.given_tags(sentences), device))
 
     def moving(self) -> list[float]:
-        """Return the share of the words that still moved at each step of the last epoch."""
+        """Return the share of the words that were still being refined at each step of the last epoch."""
         shares: list[float] = (self.n_moving / max(1, self.n_moving[0])).tolist()
         return shares
 
     def measured_weights(self) -> dict[str, Tensor]:
-        """Copy the weights with which dev is scored."""
+        """Copy the weights that the dev set is scored with."""
         with self.optimiser.averaged():
             return {name: each.detach().cpu().clone() for name, each in self.model.state_dict().items()}
 
 
 @contextmanager
 def quick_products() -> Iterator[None]:
-    """Let a GPU multiply float32 matrices in TF32: precise enough to learn, but not to parse."""
+    """Multiply float32 matrices in TF32 on a GPU: precise enough for training, but not for parsing."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
     try:

@@ -1,4 +1,4 @@
-"""The metrics of a training, as lines of JSON and for TensorBoard, and the notes in the model card."""
+"""Write the metrics of a training as JSON lines and for TensorBoard, and the notes for the model card."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class MetricsLog:
-    """Writes metrics.jsonl and the folder `tensorboard`; without a folder, nothing.
+    """Writes metrics.jsonl and the folder `tensorboard`, or nothing if the folder is None.
 
-    Epochs after `after_epoch` are about to be repeated, so their lines are removed. The board is rewritten from the
-    lines that stay, so that it never has a point twice.
+    Lines of epochs after `after_epoch` are removed, because these epochs are trained again. The TensorBoard files are
+    rewritten from the remaining lines, so that no point appears twice.
     """
 
     def __init__(self, folder: Path | None, *, after_epoch: int) -> None:
@@ -57,7 +57,7 @@ class MetricsLog:
                 self.board.close()
 
     def add(self, epoch: int, values: dict[str, float]) -> None:
-        """Write the values of one epoch."""
+        """Write the metrics of one epoch."""
         if self.folder is None:
             return
         with _reported(self.folder):
@@ -78,7 +78,7 @@ def _line(values: dict[str, float]) -> str:
 
 
 def _read(path: Path) -> Iterator[dict[str, float]]:
-    """Yield the complete lines; the last one of a killed training may be cut off."""
+    """Yield the complete lines; a killed training can leave an incomplete last line."""
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
@@ -95,7 +95,7 @@ def _reported(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or error
-        raise TreefineError(f"The metrics could not be written: {reason}.", path=str(folder)) from error
+        raise TreefineError(f"Cannot write the metrics: {reason}.", path=str(folder)) from error
 
 
 def notes_of(
@@ -106,16 +106,16 @@ def notes_of(
     inner: Mapping[str, Recipe],
     base: TrainedBase | None = None,
 ) -> str:
-    """Return the recipes of the model, its initial parsers and its base, with versions, checksums and dev scores."""
+    """Return the training notes of a model card: recipes, versions, checksums and dev scores."""
     members, scores = recipe.training.weight_averaging, f"UAS {standing.best_uas:.2%} and LAS {standing.best_las:.2%}"
     chosen = f"The best of {standing.epoch} epochs is number {standing.best_epoch}."
     by_step = f"; the graphs of its steps have LAS {', '.join(f'{las:.2%}' for las in standing.best_by_step)}"
     if not standing.best_epoch:
-        chosen, by_step = f"Its weights are the mean of those of {members} trainings.", ""
+        chosen, by_step = f"Its weights are the average of {members} models.", ""
     lines = [
         "## Training",
         "",
-        f"Trained by treefine {__version__} with torch {torch.__version__} and seed {recipe.training.seed} on "
+        f"Trained with treefine {__version__}, torch {torch.__version__} and seed {recipe.training.seed} on "
         f"{len(data.train):,} sentences.",
         f"{chosen} On {len(data.dev):,} dev sentences its trees have {scores}{by_step}.",
         "",
@@ -126,8 +126,8 @@ def notes_of(
     ]
     if recipe.initial.parser == FILES:
         lines += [
-            "It was trained to refine the parses of files, and has no initial parser of its own; without one it starts "
-            "from no graph. Parse from such a file:",
+            "It was trained to refine parses from files, and contains no initial parser. Without initial parses it "
+            "starts from an empty graph. To refine a file of parses:",
             "```",
             "treefine parse --model THIS_FOLDER --initial PARSES.conllu in.conllu -o out.conllu",
             "```",
@@ -136,19 +136,24 @@ def notes_of(
     if recipe.initial.mix:
         of_each = ", ".join(f"{name} {las:.2%}" for name, las in standing.best_from.items())
         lines += [
-            "It was trained to refine the parses of several parsers, and the scores above are means over them. "
-            f"LAS of the dev trees from each: {of_each}. Refine such parses:",
+            "It was trained to refine the parses of several parsers. The scores above are means over them. "
+            f"LAS of the dev trees from each: {of_each}. To refine parses:",
             "```",
             "treefine refine --model THIS_FOLDER PARSES.conllu -o BETTER.conllu",
             "```",
             "",
         ]
     for name, each in inner.items():
-        whose = f"the parser that is mixed in as {name}" if name in recipe.initial.mix else "its initial parser"
+        whose = f"the parser {name} in the mix" if name in recipe.initial.mix else "its initial parser"
         lines += [f"The recipe of {whose}:", "```toml", recipe_toml(each) + "```", ""]
     checksums = data.checksums
     if base is not None:
-        lines += ["The recipe of the model it goes on from:", "```toml", recipe_toml(base.recipe) + "```", ""]
+        lines += [
+            "The recipe of the model that it was fine-tuned from:",
+            "```toml",
+            recipe_toml(base.recipe) + "```",
+            "",
+        ]
         checksums = checksums | base.data.checksums
     files = [f"{digest}  {path}" for path, digest in checksums.items()]
     return "\n".join([*lines, "SHA-256 of the files:", "```", *files, "```"])

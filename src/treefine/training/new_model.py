@@ -1,4 +1,4 @@
-"""The model that a training begins with: on a pretrained encoder, a BiLSTM, or the weights of a trained base model."""
+"""Create the model to train: from a pretrained encoder, a BiLSTM, or a trained base model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TAG_COLUMN = re.compile(r"(encoder\.tags\.|tagger\.columns\.)(\d+)")
 
 @dataclass(frozen=True)
 class TrainedBase:
-    """A model that was trained so that others are fine-tuned from it."""
+    """A trained model that other models fine-tune."""
 
     folder: str
     recipe: Recipe
@@ -34,9 +34,9 @@ class TrainedBase:
 
 
 def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase | None = None) -> ParserModel:
-    """Return a model for the labels and tags of these sentences, not yet trained on them.
+    """Create a model for the labels and tags of these sentences.
 
-    It is fine-tuned from `base`, or else from the encoder or model that the recipe names.
+    Its weights come from `base`, or from the encoder or model that the recipe names.
     """
     encoder, tags, scorer, seed = recipe.encoder, recipe.tags, recipe.scorer, recipe.training.seed
     decode = replace(recipe.decode, root_label=root_label_of(sentences))
@@ -60,12 +60,12 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
 
 
 def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
-    """Return a new model with the weights of an old one, wherever both have a place for them.
+    """Create a model with all weights of an old model that fit.
 
-    Rows that stand for a label or a tag are matched by name. Weights that the old model lacks are random.
+    Rows of labels and tags are matched by name. Weights that the old model lacks are random.
     """
     if isinstance(old.settings.encoder, BiLSTMSettings):
-        raise ModelError("A biaffine model cannot go on learning on another treebank.", path=str(folder))
+        raise ModelError("A biaffine model cannot be fine-tuned.", path=str(folder))
     assert old.subwords is not None
     assert isinstance(recipe.encoder, PretrainedSettings)
     subwords, old_weights = old.subwords, old.state_dict()
@@ -89,7 +89,7 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
 
 
 def _name_in(weight: str, new: ParserModel, old: ParserModel) -> str:
-    """Return the name that a weight has in the old model, whose tag columns may differ, or "" if it has none."""
+    """Return the name of a weight in the old model, whose tag columns may differ, or "" if it does not exist there."""
     found = _TAG_COLUMN.match(weight)
     if found is None:
         return weight
@@ -110,12 +110,12 @@ def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list
 
 
 def _names(weight: str, model: ParserModel) -> list[str] | None:
-    """Return what the rows of a weight stand for, if that is a label or a tag."""
+    """Return the labels or tags of the rows of a weight, or None if its rows have other meanings."""
     labels = list(model.vocabulary.labels)
     if weight == "scorer.label_weight":
         return labels
     if weight.endswith((".relations.keys", ".relations.values")) and model.settings.relations.graph == "labelled":
-        kinds = [*labels, ""]  # "" is the arc from a word's first piece to the others
+        kinds = [*labels, ""]  # "" is the relation of a word's first piece and its other pieces
         return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
     found = _TAG_COLUMN.match(weight)
     return None if found is None else list(model.vocabulary.tags(model.settings.tags.columns[int(found[2])]))

@@ -1,4 +1,4 @@
-"""AdamW with two learning rates, clipping, and a running mean of the weights (Appendix A)."""
+"""AdamW with two learning rates, gradient clipping, and a moving average of the weights (Appendix A)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treefine.training.recipe import OptimiserSettings
 
 
 class Optimiser:
-    """Updates the weights of a model. `progress`, from 0 to 1, is the share of the training that is done."""
+    """Updates the weights of a model. `progress`, from 0 to 1, is the completed share of the training."""
 
     def __init__(self, model: ParserModel, settings: OptimiserSettings) -> None:
         self.settings = settings
@@ -36,7 +36,7 @@ class Optimiser:
             ],
             betas=(settings.betas[0], settings.betas[1]),
             eps=settings.eps,
-            fused=self.has_fused,  # one pass over all weights, not one for each sum and product
+            fused=self.has_fused,  # one pass over all weights
         )
         self.highest = [float(group["lr"]) for group in self.adam.param_groups]
         self.n_updates = 0
@@ -45,7 +45,7 @@ class Optimiser:
             self.mean = [parameter.detach().clone() for parameter in self.parameters]
 
     def update(self, progress: float) -> None:
-        """Update the weights by their gradients, and clear the gradients."""
+        """Update the weights, and clear the gradients."""
         if self.settings.clip_gradient_norm:
             longest = self.settings.clip_gradient_norm
             nn.utils.clip_grad_norm_(self.parameters, longest, foreach=self.has_fused)
@@ -60,7 +60,7 @@ class Optimiser:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Give the model the mean of its weights, if there is one, until the context ends."""
+        """Use the moving average of the weights, if EMA is on, until the context ends."""
         self._swap()
         try:
             yield
@@ -70,12 +70,12 @@ class Optimiser:
     @torch.no_grad()
     def _swap(self) -> None:
         for parameter, mean in zip(self.parameters, self.mean, strict=bool(self.mean)):
-            kept = parameter.clone()  # values are swapped, not tensors: those of an LSTM lie in one block on a GPU
+            kept = parameter.clone()  # swaps values, not tensors: the tensors of an LSTM share one block on a GPU
             parameter.copy_(mean)
             mean.copy_(kept)
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that the next update depends on except the weights, by name."""
+        """Return the state of the optimiser, without the weights, as named tensors."""
         found: dict[str, Tensor] = {"n_updates": torch.tensor(self.n_updates)}
         for number, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
             for key, value in self.adam.state.get(parameter, {}).items():
@@ -85,7 +85,7 @@ class Optimiser:
         return found
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Continue from such a state."""
+        """Restore a state."""
         self.n_updates = int(state["n_updates"])
         self.adam.state.clear()
         for number, (name, parameter) in enumerate(zip(self.names, self.parameters, strict=True)):
@@ -99,13 +99,13 @@ class Optimiser:
 
 @torch.no_grad()
 def update_mean(mean: Sequence[Tensor], weights: Sequence[Tensor], average: float, n_updates: int) -> None:
-    """Update a running mean of weights in place; early on it is short, so that it soon forgets the first weights."""
+    """Update a moving average of weights in place. Its decay is lower at first, to forget the initial weights."""
     kept = min(average, n_updates / (n_updates + 10))
     torch._foreach_lerp_(list(mean), list(weights), 1 - kept)
 
 
 def rate_factor(progress: float, warmup: float) -> float:
-    """Return the share of the highest rate: it rises linearly, then falls to zero.
+    """Return the factor of the peak learning rate: it rises linearly to 1, then falls to 0.
 
     >>> [rate_factor(progress, 0.2) for progress in (0.1, 0.2, 0.6, 1.0)]
     [0.5, 1.0, 0.5, 0.0]
@@ -116,7 +116,7 @@ def rate_factor(progress: float, warmup: float) -> float:
 
 
 def _is_pretrained(model: ParserModel, name: str) -> bool:
-    """Tell whether a weight comes with the encoder; all others learn at the higher rate."""
+    """Return whether a weight is pretrained; the others have the higher learning rate."""
     if isinstance(model.settings.encoder, BiLSTMSettings) or not name.startswith("encoder."):
         return False
     inner = name.removeprefix("encoder.")

@@ -1,4 +1,4 @@
-"""Find and check all that a recipe names before any work begins: treebanks, encoders, base models, initial parsers."""
+"""Check everything that a recipe names before training starts: treebanks, encoders, base models, initial parsers."""
 
 from __future__ import annotations
 
@@ -32,28 +32,32 @@ from treefine.training.recipe import (
     values_of,
 )
 
-_NO_BIAFFINE_BASE = "A biaffine model cannot go on learning on another treebank."
-_NO_CHAIN = "A recipe to go on from must start from an encoder or a model, not from a third recipe."
-_TRAIN_APART = "Train it apart, and name its folder."
+_NO_BIAFFINE_BASE = "A biaffine model cannot be fine-tuned."
+_NO_CHAIN = "A base recipe must start from an encoder or a model, not from another recipe."
+_TRAIN_APART = "Train it separately, and name its model folder."
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A recipe whose files were checked."""
+    """A recipe with checked files."""
 
     recipe: Recipe
     data: Data
-    initial: dict[str, Recipe] = field(default_factory=dict)  # of initial parsers to train, by source; "" is the main
-    bases: dict[str, Prepared] = field(default_factory=dict)  # recipes of models to fine-tune, by name
+    initial: dict[str, Recipe] = field(
+        default_factory=dict
+    )  # recipes of initial parsers to train, by source; "" is the main one
+    bases: dict[str, Prepared] = field(
+        default_factory=dict
+    )  # base models to train and fine-tune, by the name of their recipe
 
 
 def sources_of(settings: InitialSettings) -> dict[str, InitialSettings | MixedSettings]:
-    """Return the sources of initial parses by name; the initial parser itself has the name ""."""
+    """Return the sources of initial parses by name; the main initial parser has the name ""."""
     return {"": settings, **settings.mix}
 
 
 def base_of(recipe: Recipe | None) -> str:
-    """Return the name of the recipe whose model a recipe fine-tunes, or ""."""
+    """Return the name of the base recipe that a recipe fine-tunes, or ""."""
     if recipe is None or isinstance(recipe.encoder, BiLSTMSettings):
         return ""
     name = expand(recipe.encoder.fine_tune_from or "")
@@ -71,15 +75,15 @@ def settings_of(prepared: Prepared) -> dict[str, Any]:
 
 @dataclass
 class _Findings:
-    """The faults and base recipes found in a recipe and in those that it names."""
+    """The faults and base recipes found in a recipe and in the recipes that it names."""
 
     faults: list[str] = field(default_factory=list)
     bases: dict[str, Prepared] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)  # encoders and bases; two recipes may name the same one
+    seen: set[str] = field(default_factory=set)  # encoders and bases; recipes can share them
 
     @contextmanager
     def reported(self) -> Iterator[None]:
-        """Add errors to the faults."""
+        """Collect errors as faults."""
         try:
             yield
         except TreefineError as error:
@@ -89,9 +93,9 @@ class _Findings:
 
 
 def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ()) -> Prepared:
-    """Check all that a recipe needs. A recipe may be named by its file, or by its name if it is bundled.
+    """Check a recipe, given as a Recipe, a TOML file or the name of a bundled recipe, and the files that it names.
 
-    Raises one error with a line for each fault of the recipe and of its files.
+    Raises one error with a line for each fault.
     """
     draft = Draft(Path(), {}, named, []) if isinstance(named, Recipe) else read_draft(named, changes)
     found = _Findings(list(draft.faults))
@@ -109,12 +113,14 @@ def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ())
     if recipe is not None and recipe.segmenter is not None and data is not None:
         others = {sentence.format.title for sentence in (*data.train, *data.dev) if not sentence.format.is_ud}
         for title in sorted(others):
-            found.faults.append(f"[segmenter] {title} does not say where words follow without a space. Leave it out.")
+            found.faults.append(
+                f"[segmenter] {title} does not mark words that follow without a space. Remove this section."
+            )
     if recipe is None or data is None or found.faults:
         raise ConfigError("\n".join(dict.fromkeys(found.faults)))
     files = [path for each in sources_of(initial).values() if each.parser == FILES for path in (each.train, each.dev)]
     data = replace(data, checksums=data.checksums | checksums_of(files))
-    for name, each in recipes.items():  # they learn from the same sentences, and with the same seed
+    for name, each in recipes.items():  # initial parsers use the sentences and the seed of the recipe
         training = replace(each.training, seed=recipe.training.seed)
         recipes[name] = replace(each, treebank=recipe.treebank, training=training)
     return Prepared(recipe, data, recipes, found.bases)
@@ -128,7 +134,7 @@ def _check_treebank(settings: TreebankSettings | None, found: _Findings) -> Data
 
 
 def _check_tags(settings: TagSettings | None, data: Data | None, found: _Findings, *, path: str = "") -> None:
-    """Check that the training set has the tags to read or predict; `path` is that of an inner recipe."""
+    """Check that the training set has the tags to read or predict; `path` names an inner recipe."""
     if settings is None or data is None or settings.source == "none":
         return
     filled = filled_columns(data.train)
@@ -137,12 +143,12 @@ def _check_tags(settings: TagSettings | None, data: Data | None, found: _Finding
         others = f", or tags.columns={json.dumps(sorted(filled))}" if filled else ""
         place = f"{path}: " if path else ""
         found.faults.append(
-            f"{place}[tags] No word to learn from has a tag in {' or '.join(missing)}. Set tags.source=none{others}."
+            f"{place}[tags] No training word has a tag in {' or '.join(missing)}. Set tags.source=none{others}."
         )
 
 
 def _check_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: _Findings) -> None:
-    """Check the encoder, model or recipe that a model is fine-tuned from."""
+    """Check the encoder, model or recipe that training starts from."""
     if not isinstance(settings, PretrainedSettings):
         return
     with found.reported():
@@ -165,12 +171,12 @@ def _check_encoder(settings: PretrainedSettings | BiLSTMSettings | None, found: 
 
 
 def _check_base(name: str, found: _Findings) -> None:
-    """Check the recipe of a base model, and the encoder and treebanks that it names; it must have no base itself."""
+    """Check the recipe of a base model, its encoder and its treebanks. It must not have a base recipe itself."""
     draft = read_draft(name)
     found.faults.extend(draft.faults)
-    for other in found.bases:  # each is trained in a folder of its name
+    for other in found.bases:  # each is trained in a folder with its name
         if Path(other).stem == Path(name).stem and not find_recipe(other).samefile(draft.path):
-            found.faults.append(f"{name} and {other}: Two recipes to go on from need different names.")
+            found.faults.append(f"{name} and {other}: Two base recipes need different file names.")
     data = _check_treebank(draft.section("treebank"), found)
     _check_tags(draft.section("tags"), data, found, path=str(draft.path))
     encoder = draft.section("encoder")
@@ -178,11 +184,11 @@ def _check_base(name: str, found: _Findings) -> None:
         found.faults.append(f"{draft.path}: {_NO_BIAFFINE_BASE}")
     elif encoder is not None and (inner := expand(encoder.start)).endswith(".toml"):
         is_same = Path(inner).is_file() and draft.path.samefile(inner)
-        wrong = "The recipe goes on from itself." if is_same else f"{_NO_CHAIN} {_TRAIN_APART}"
+        wrong = "The recipe fine-tunes itself." if is_same else f"{_NO_CHAIN} {_TRAIN_APART}"
         found.faults.append(f"{draft.path}: {wrong}")
     else:
         _check_encoder(encoder, found)
-    _check_no_initial(draft, found, "A model to go on from has no initial parser.")
+    _check_no_initial(draft, found, "A base recipe must not have an initial parser.")
     if draft.recipe is not None and data is not None:
         found.bases[name] = Prepared(draft.recipe, data)
 
@@ -195,7 +201,7 @@ def _check_source(
     *,
     place: str,
 ) -> Recipe | None:
-    """Check a source of initial parses; return its recipe if a parser must be trained."""
+    """Check a source of initial parses. Return its recipe if a parser must be trained."""
     recipe = None
     if settings.parser == FILES and data is not None:
         form = None if treebank is None else treebank.format or None
@@ -212,7 +218,7 @@ def _check_source(
             else:
                 load_model(fetch(name))
                 if settings.folds:
-                    fault = f"{place} folds = {settings.folds} needs a recipe to train, not the model {name}."
+                    fault = f"{place} folds = {settings.folds} needs a recipe as parser, not the model {name}."
                     found.faults.append(fault)
     if settings.folds and data is not None:
         longest = max(len(fold) for fold in fold_ranges(len(data.train), settings.folds))
@@ -225,11 +231,11 @@ def _check_source(
 
 
 def _check_recipe(draft: Draft, data: Data | None, found: _Findings) -> Recipe | None:
-    """Check the recipe of an initial parser; of its files only the encoder is used, and it learns from `data`."""
+    """Check the recipe of an initial parser. It is trained on `data`, so its own treebank is not read."""
     found.faults.extend(draft.faults)
     _check_tags(draft.section("tags"), data, found, path=str(draft.path))
     _check_encoder(draft.section("encoder"), found)
-    _check_no_initial(draft, found, "An initial parser has none of its own.")
+    _check_no_initial(draft, found, "The recipe of an initial parser must not have an initial parser itself.")
     return draft.recipe
 
 
@@ -240,19 +246,19 @@ def _check_no_initial(draft: Draft, found: _Findings, fault: str) -> None:
 
 
 def _check_unseen(treebank: TreebankSettings, data: Data, base: Prepared | None, name: str, *, place: str) -> None:
-    """Raise an error if the parsers of folds fine-tune a base that has learned from the sentences they will parse."""
+    """Raise an error if the base of the fold parsers was trained on sentences that they will parse."""
     if base is None:
         return
     learned = {sentence.forms for sentence in base.data.train}
 
-    def is_seen(path: str) -> bool:  # compared by words: that file may be compressed, cut or joined with others
+    def is_seen(path: str) -> bool:  # compares words, because the file may be compressed, split or joined
         own = [sentence.forms in learned for sentence in data.train if sentence.path == expand(path)]
-        return sum(own) > len(own) / 2  # different treebanks may share a few short sentences
+        return sum(own) > len(own) / 2  # different treebanks can share short sentences
 
     seen = [path for path in treebank.train if is_seen(path)]
     if seen:
         raise ConfigError(
-            f"{place} folds: the parsers go on from {name}, which has learned from {', '.join(seen)}, "
-            "so they have seen what they are to parse.",
-            hint="Leave that treebank out there, or set folds = 0.",
+            f"{place} folds: the parsers fine-tune {name}, which is trained on {', '.join(seen)}, "
+            "so they would parse sentences that they have seen.",
+            hint="Remove that treebank from the base recipe, or set folds = 0.",
         )

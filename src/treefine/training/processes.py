@@ -1,4 +1,4 @@
-"""Several processes that learn together, each from its share of every batch (torchrun)."""
+"""Training in several processes (torchrun): each process trains on its share of every batch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import Tensor, nn
 
 from treefine.errors import TreefineError
 
-_SETTLING = 0.3  # seconds; gloo's thread lets go of the last tensors late, and must not do so while Python ends
-_LONGEST_WAIT = timedelta(minutes=30)  # for the others, after which one of them is taken for dead
+_SETTLING = 0.3  # seconds; gloo's thread frees the last tensors late, and must not do so while Python exits
+_LONGEST_WAIT = timedelta(minutes=30)  # for another process, before it is considered dead
 
 
 class Processes:
-    """This process among those that torchrun started, while entered; alone without it. All see one output folder.
+    """The processes that torchrun started, or a single one without it. All write to the same output folder.
 
-    They sum their gradients themselves, without DistributedDataParallel: that wants as many backward passes from each
-    process, but sentences leave the refinement loop at different steps, and a process whose sentences have all left
-    still takes part in the updates of the others.
+    They sum their gradients without DistributedDataParallel, which needs the same number of backward passes in each
+    process. Here, sentences leave the refinement loop at different steps, and a process without sentences still takes
+    part in the updates.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -30,11 +30,11 @@ class Processes:
             self.count = int(os.environ.get("WORLD_SIZE", 1))
             self.rank, local_rank = (int(os.environ.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
         except ValueError as error:
-            message = f"WORLD_SIZE, RANK or LOCAL_RANK is no number ({error})."
-            raise TreefineError(message, hint="Use torchrun.") from None
+            message = f"WORLD_SIZE, RANK or LOCAL_RANK is not a number ({error})."
+            raise TreefineError(message, hint="Start the training with torchrun.") from None
         if not 0 <= self.rank < self.count:
             message = f"RANK is {self.rank}, but there are {self.count} processes (WORLD_SIZE)."
-            raise TreefineError(message, hint="Use torchrun, or unset RANK.")
+            raise TreefineError(message, hint="Start the training with torchrun, or unset RANK.")
         is_any_gpu = device.type == "cuda" and device.index is None
         self.device = torch.device("cuda", local_rank) if is_any_gpu and self.count > 1 else device
 
@@ -47,8 +47,8 @@ class Processes:
                 dist.init_process_group("nccl" if is_on_gpu else "gloo", timeout=_LONGEST_WAIT)
             except (RuntimeError, ValueError) as error:
                 reason = str(error).partition("\n")[0]
-                message = f"The processes do not find each other ({reason})."
-                raise TreefineError(message, hint="Use torchrun.") from error
+                message = f"The processes cannot connect to each other ({reason})."
+                raise TreefineError(message, hint="Start the training with torchrun.") from error
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -58,29 +58,31 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this one writes and reports."""
+        """Whether this process writes files and reports progress."""
         return self.rank == 0
 
     def share(self, numbers: Sequence[int]) -> list[int]:
-        """This process's share of the sentences of a batch."""
+        """Return the share of a batch for this process."""
         return list(numbers[self.rank :: self.count])
 
     def total(self, value: float) -> float:
-        """The sum of all processes' values; they wait for each other."""
+        """Return the sum of the values of all processes, after waiting for them."""
         if self.count == 1:
             return float(value)
         return float(self._together(dist.all_reduce, torch.tensor(value, dtype=torch.float64)))
 
     def same(self, value: float) -> float:
-        """The first process's value, in all of them."""
-        return float(self._together(lambda told: dist.broadcast(told, src=0), torch.tensor(value, dtype=torch.float64)))
+        """Return the value of the first process, in all processes."""
+        return float(
+            self._together(lambda value: dist.broadcast(value, src=0), torch.tensor(value, dtype=torch.float64))
+        )
 
     def wait(self) -> None:
-        """Go on when all are here."""
+        """Wait for all processes."""
         self.total(0)
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Give all processes the sum of their gradients; a weight that none of them used keeps none."""
+        """Sum the gradients over all processes; a weight that no process used keeps no gradient."""
         if self.count == 1:
             return
         is_used = self._together(dist.all_reduce, torch.tensor([int(each.grad is not None) for each in parameters]))
@@ -91,7 +93,7 @@ class Processes:
             each.grad = gradient.view_as(each)
 
     def _together(self, change: Callable[[Tensor], object], values: Tensor) -> Tensor:
-        """The values after all processes have exchanged them."""
+        """Return the values after all processes have exchanged them."""
         if self.count == 1:
             return values
         values = values.to(self.device)
@@ -99,5 +101,5 @@ class Processes:
             change(values)
             return values
         except RuntimeError:
-            pass  # torch's error holds on to its frames and so to the group, whose threads then abort Python's exit
-        raise TreefineError("Another process of this training has failed.", hint="Its own message says why.")
+            pass  # raise below: torch's error keeps the process group alive, and its threads abort Python's exit
+        raise TreefineError("Another process of this training has failed.", hint="See its error message.")

@@ -1,4 +1,4 @@
-"""Recipes: what to train, on what, and how. The defaults are the paper's Appendix A."""
+"""Recipes: the settings of a training, read from TOML. The defaults are those of Appendix A."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # type: ignore[import-not-found]
 
-EMPTY, FILES = "empty", "files"  # initial parsers that are no models
+EMPTY, FILES = "empty", "files"  # initial parsers that are not models
 _STARTS = {"pretrained", "fine_tune_from"}
 BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 
@@ -44,18 +44,18 @@ def _check(*claims: tuple[bool, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TreebankSettings:
-    """What to learn from, and what to choose the best epoch by."""
+    """The treebank to train on, and the dev set that chooses the best epoch."""
 
-    train: tuple[str, ...]  # one or several files
-    dev: str
-    rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # for the dev scores
-    format: str = ""  # of all files, including initial parses; empty: by their names
+    train: tuple[str, ...]  # one or more treebank files to train on
+    dev: str  # the dev set; its LAS chooses the best epoch
+    rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # scoring rule for the dev set
+    format: str = ""  # file format of all treebanks and initial parses; empty: chosen by the file names
 
     def __post_init__(self) -> None:
         _check(
-            (bool(self.train) and all(self.train), "train names no file"),
-            (bool(self.dev), "dev names no file"),
-            ("-" not in (*self.train, self.dev), "standard input cannot be read again and again; name a file"),
+            (bool(self.train) and all(self.train), "train is empty; name at least one file"),
+            (bool(self.dev), "dev is empty; name a file"),
+            ("-" not in (*self.train, self.dev), "standard input cannot be read more than once; name a file"),
             (
                 self.format in ("", *FORMATS),
                 f"format = {json.dumps(self.format)}; choose one of {', '.join(FORMATS)}, or leave it out",
@@ -78,11 +78,15 @@ def _is_encoder(folder: object) -> bool:
 class PretrainedSettings:
     """The pretrained encoder to start from, or the trained model to fine-tune."""
 
-    pretrained: str | None = renamed_from("folder", None, takes=_is_encoder)  # an encoder: its folder, or name on a hub
-    fine_tune_from: str | None = renamed_from("folder", None)  # or a treefine model, or a recipe that is trained first
+    pretrained: str | None = renamed_from(
+        "folder", None, takes=_is_encoder
+    )  # pretrained encoder: a folder or a hub name
+    fine_tune_from: str | None = renamed_from("folder", None)  # trained model (folder or hub name) or recipe
     family: Literal["pretrained"] = "pretrained"
-    pieces: Literal["all", "cut"] = "all"  # cut: keep only the treebank's pieces and the most frequent other ones
-    n_frequent: int = 8000  # number of other pieces that cut keeps
+    pieces: Literal["all", "cut"] = (
+        "all"  # vocabulary; cut: only the pieces of the treebank and the most frequent others
+    )
+    n_frequent: int = 8000  # with pieces = "cut": number of pieces to keep in addition to those of the treebank
 
     def __post_init__(self) -> None:
         given = [each for each in (self.pretrained, self.fine_tune_from) if each is not None]
@@ -104,31 +108,31 @@ class PretrainedSettings:
 
 @dataclass(frozen=True, slots=True)
 class MixedSettings:
-    """Another source of G⁰, for a share of the training sentences."""
+    """Another source of initial graphs, used for a share of the training sentences."""
 
-    parser: str  # as in [initial]: "empty", a recipe to train first, a model folder, or "files"
-    share: float  # of the training sentences, drawn again in each epoch
-    folds: int = 0  # as in [initial], for a recipe
-    train: str = ""  # as in [initial], for files
-    dev: str = ""
+    parser: str  # as in [initial]: "empty", a recipe that is trained first, a model folder, or "files"
+    share: float  # share of the training sentences with these initial graphs, drawn again in each epoch
+    folds: int = 0  # as in [initial]; only for a recipe
+    train: str = ""  # as in [initial]; only for "files"
+    dev: str = ""  # as in [initial]; only for "files"
 
     def __post_init__(self) -> None:
         claims = _source_claims(self.parser, self.folds, self.train, self.dev)
-        _check(*claims, (self.share > 0, "share = 0 is no share; leave this source out"))
+        _check(*claims, (self.share > 0, "share = 0; it must be above 0 (or remove this source)"))
 
 
 @dataclass(frozen=True, slots=True)
 class InitialSettings:
-    """G⁰, the initial graphs. Without shares, all are made by the parser."""
+    """The initial graphs G⁰ that the model learns to refine (Sec. 4)."""
 
-    parser: str = EMPTY  # or a recipe to train first, or a model folder; "files" for those of train and dev
-    folds: int = 0  # number of parsers for the training set, each trained on the other folds; 0: one parser for all
-    train: str = ""  # a file with another parser's parses of all training sentences …
-    dev: str = ""  # … and of the dev set
-    empty_share: float = 0.0  # of the training sentences whose initial graph is empty, drawn again in each epoch
-    noised_share: float = 0.0  # … whose initial graph is the gold tree with errors
-    noise: float = 0.15  # share of the words of such a tree that have a wrong arc
-    mix: dict[str, MixedSettings] = field(default_factory=dict)  # by their names: the metrics and folders have these
+    parser: str = EMPTY  # "empty", a recipe that is trained first, a model folder, or "files" (set train and dev)
+    folds: int = 0  # jack-knifing: parse each fold of the training set with a parser trained on the other folds; 0: off
+    train: str = ""  # with parser = "files": another parser's trees of the training set
+    dev: str = ""  # with parser = "files": its trees of the dev set
+    empty_share: float = 0.0  # share of the training sentences that start from an empty graph, drawn in each epoch
+    noised_share: float = 0.0  # share of the training sentences that start from the gold tree with random errors
+    noise: float = 0.15  # share of the words with an error in these trees
+    mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
 
     def __post_init__(self) -> None:
         shares = (self.empty_share, self.noised_share, *(each.share for each in self.mix.values()))
@@ -136,113 +140,117 @@ class InitialSettings:
         odd = [name for name in self.mix if not re.fullmatch(r"[A-Za-z0-9_]+", name)]
         _check(
             *_source_claims(self.parser, self.folds, self.train, self.dev),
-            (round(sum(shares), 9) <= 1, f"{among} together are over 1"),  # 0.2 + 0.4 + 0.3 + 0.1 is a bit more
-            (self.noise <= 1, f"noise = {self.noise}; it must not be over 1"),
-            (not odd, "a name in mix has letters from a to z, digits and _ alone"),
-            (self.name not in self.mix, f"mix.{self.name} is what parser is called; choose another name"),
+            (round(sum(shares), 9) <= 1, f"{among} must not sum to more than 1"),  # rounded: 0.2 + 0.4 + 0.3 + 0.1 > 1
+            (self.noise <= 1, f"noise = {self.noise}; it must be at most 1"),
+            (not odd, "a name in mix must consist of the letters a to z, digits and _"),
+            (self.name not in self.mix, f"mix.{self.name} has the name of the main parser; choose another name"),
         )
 
     @property
     def name(self) -> str:
-        """What the source of all other sentences is called beside those of the mix."""
+        """The name of the main source, next to the names in the mix."""
         return EMPTY if self.parser == EMPTY else "parser"
 
 
 def _source_claims(parser: str, folds: int, train: str, dev: str) -> list[tuple[bool, str]]:
-    """What must hold of any source of initial parses."""
+    """Return the claims that every source of initial parses must meet, with their error messages."""
     files = [name for name, each in (("train", train), ("dev", dev)) if each]
     needed = ["train", "dev"] if parser == FILES else []
     can_fold = parser not in (EMPTY, FILES)
     return [
-        (bool(parser), f'parser names nothing; choose "{EMPTY}", "{FILES}", a recipe or a model folder'),
+        (bool(parser), f'parser is empty; choose "{EMPTY}", "{FILES}", a recipe or a model folder'),
         (folds != 1, "folds = 1 leaves nothing to train on; choose 0, or at least 2"),
-        (files == needed, 'parser = "files" needs train and dev, and they need it'),
+        (files == needed, 'train and dev must be set if parser = "files", and only then'),
         (not folds or can_fold, f'folds = {folds} needs a recipe as parser, not "{parser}"'),
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class RefineSettings:
-    """The loop in training (Sec. 3.3)."""
+    """The refinement loop during training (Sec. 3.3)."""
 
-    max_steps: int = 3  # T; the paper has 4 from an empty graph
-    stop: bool = True  # sentences whose graph no longer changes leave the loop
-    update: Literal["each", "sum"] = "each"  # one update per step, or one for the sum of the losses
+    max_steps: int = 3  # T, the largest number of refinement steps; the paper uses 4 from an empty graph (Sec. 6.1)
+    stop: bool = True  # stop refining a sentence when a step does not change its graph
+    update: Literal["each", "sum"] = "each"  # update the weights after each step, or once for the sum of all losses
 
     def __post_init__(self) -> None:
-        _check((self.max_steps > 0, "max_steps = 0; at least one step is needed"))
+        _check((self.max_steps > 0, "max_steps = 0; it must be at least 1"))
 
 
 @dataclass(frozen=True, slots=True)
 class OptimiserSettings:
-    """AdamW with two learning rates, which rise, then fall to zero at the last epoch (Appendix A)."""
+    """AdamW with linear warmup and decay to zero, and a separate learning rate for the encoder (Appendix A)."""
 
-    learning_rate: float = renamed_from("rate", 2e-3)  # highest learning rate of all weights that are not pretrained
-    encoder_learning_rate: float = renamed_from("encoder_rate", 1e-5)  # highest learning rate of the pretrained encoder
-    betas: tuple[float, ...] = (0.9, 0.999)
-    eps: float = 1e-5
-    weight_decay: float = 0.01
-    clip_gradient_norm: float = renamed_from("clip", 1.0)  # scale longer gradients down to this norm; 0: never
-    warmup: float = renamed_from("warm_up", 0.01)  # share of the training in which the learning rates rise from 0
-    ema: float = renamed_from("average", 0.0)  # decay of an exponential moving average of the weights; 0: no average
+    learning_rate: float = renamed_from("rate", 2e-3)  # peak learning rate of the weights that are not pretrained
+    encoder_learning_rate: float = renamed_from("encoder_rate", 1e-5)  # peak learning rate of the pretrained encoder
+    betas: tuple[float, ...] = (0.9, 0.999)  # AdamW's β₁ and β₂
+    eps: float = 1e-5  # AdamW's ε
+    weight_decay: float = 0.01  # AdamW's weight decay; biases and layer norms have none
+    clip_gradient_norm: float = renamed_from("clip", 1.0)  # clip the gradient to this norm; 0: no clipping
+    warmup: float = renamed_from(
+        "warm_up", 0.01
+    )  # share of the training in which the learning rates rise to their peak
+    ema: float = renamed_from("average", 0.0)  # decay of an exponential moving average of the weights; 0: off
 
     def __post_init__(self) -> None:
         _check(
             (len(self.betas) == 2 and max(self.betas) < 1, "betas must be two numbers below 1"),
             (self.ema < 1, f"ema = {self.ema}; it must be below 1"),
-            (self.warmup <= 1, f"warmup = {self.warmup}; it must not be over 1"),
+            (self.warmup <= 1, f"warmup = {self.warmup}; it must be at most 1"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """How long, in what batches, and with which seed."""
+    """Epochs, batches, masking, weight averaging and checkpoints."""
 
-    epochs: int = 200
-    patience: int = 100  # early stopping after more epochs than this without a better dev LAS
-    batch_pieces: int = 1000  # in a batch, including padding
-    masking: float = renamed_from("hidden", 0.0)  # share of the pieces (BiLSTM: words) that are masked in training
-    given_tags: float = 0.0  # share of the sentences with given tags, in all columns or one, if tags are predicted
-    seed: int = 1
-    weight_averaging: int = renamed_from("members", 1)  # number of models to train and to average the weights of
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
-    dev_every: int = 1  # epochs
-    checkpoint_minutes: float = 10.0  # least time between two checkpoints, written after an epoch; 0: after every epoch
+    epochs: int = 200  # largest number of epochs
+    patience: int = 100  # early stopping: stop after more than this many epochs without a better dev LAS
+    batch_pieces: int = 1000  # batch size in pieces (sub-words), padding included
+    masking: float = renamed_from("hidden", 0.0)  # share of the pieces (BiLSTM: words) that are masked
+    given_tags: float = 0.0  # with predicted tags: share of the sentences that show the treebank's tags to the model
+    seed: int = 1  # random seed; the same seed gives the same model on the same machine
+    weight_averaging: int = renamed_from("members", 1)  # number of models to train and average
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU, float32 on a CPU
+    dev_every: int = 1  # score the dev set every N epochs
+    checkpoint_minutes: float = 10.0  # shortest time between two checkpoints, in minutes; 0: one after every epoch
 
     def __post_init__(self) -> None:
         counts = ("epochs", "batch_pieces", "weight_averaging", "dev_every")
         _check(
             *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
             (self.masking < 1, f"masking = {self.masking}; it must be below 1"),
-            (self.given_tags <= 1, f"given_tags = {self.given_tags}; it must not be over 1"),
+            (self.given_tags <= 1, f"given_tags = {self.given_tags}; it must be at most 1"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SegmenterTraining:
-    """How a segmenter is trained on the text of the treebank; what has a share is drawn anew each epoch."""
+    """The training of a segmenter for raw text. Shares are drawn again in each epoch."""
 
-    network: SegmenterSettings = field(default_factory=SegmenterSettings)
-    epochs: int = 40
-    learning_rate: float = renamed_from("rate", 2e-3)
-    window: int = 640  # characters that are read together
-    batch_windows: int = 32  # fewer suit a small treebank: it needs some thousand updates
-    weight_decay: float = 0.01
-    ema: float = renamed_from("average", 0.995)  # decay of an exponential moving average of the weights
-    masking: float = renamed_from("hidden", 0.05)  # share of the characters that are masked; twice as many runs are
-    joined: float = 0.1  # share of the documents that no blank line parts from the next
-    shuffled: float = 0.5  # share of the documents whose sentences stand in another order
-    wrapped: float = 0.1  # share of the documents that have lines of some width …
-    lines: float = 0.05  # … or a sentence a line
-    lowered: float = 0.05  # share of the sentences in small letters
-    unpointed: float = 0.05  # share of the sentences without their last full stop
+    network: SegmenterSettings = field(default_factory=SegmenterSettings)  # sizes, in [segmenter.network]
+    epochs: int = 40  # number of epochs
+    learning_rate: float = renamed_from("rate", 2e-3)  # peak learning rate
+    window: int = 640  # length of a training window in characters
+    batch_windows: int = 32  # windows per batch; use fewer for a small treebank, which needs a few thousand updates
+    weight_decay: float = 0.01  # AdamW's weight decay
+    ema: float = renamed_from("average", 0.995)  # decay of an exponential moving average of the weights; 0: off
+    masking: float = renamed_from(
+        "hidden", 0.05
+    )  # share of the characters that are masked; the share of masked runs is twice this
+    joined: float = 0.1  # share of the documents that follow the previous one without a blank line
+    shuffled: float = 0.5  # share of the documents whose sentences are shuffled
+    wrapped: float = 0.1  # share of the documents that are wrapped into lines of a random width
+    lines: float = 0.05  # share of the documents with one sentence per line
+    lowered: float = 0.05  # share of the sentences in lower case
+    unpointed: float = 0.05  # share of the sentences without their final punctuation mark
 
     def __post_init__(self) -> None:
         counts, shares = ("epochs", "window", "batch_windows"), ("joined", "shuffled", "lowered", "unpointed")
         _check(
             *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
-            *((getattr(self, name) <= 1, f"{name} = {getattr(self, name)}; it must not be over 1") for name in shares),
-            (self.wrapped + self.lines <= 1, "wrapped and lines together are over 1"),
+            *((getattr(self, name) <= 1, f"{name} = {getattr(self, name)}; it must be at most 1") for name in shares),
+            (self.wrapped + self.lines <= 1, "wrapped and lines must not sum to more than 1"),
             (self.masking < 0.5, f"masking = {self.masking}; it must be below 0.5"),
             (self.ema < 1, f"ema = {self.ema}; it must be below 1"),
         )
@@ -250,19 +258,19 @@ class SegmenterTraining:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that a training needs to be done again."""
+    """The settings of a training."""
 
     treebank: TreebankSettings
     encoder: PretrainedSettings | BiLSTMSettings
     relations: RelationSettings = field(default_factory=RelationSettings)
     tags: TagSettings = field(default_factory=TagSettings)
     scorer: ScorerSettings = field(default_factory=ScorerSettings)
-    decode: DecodeSettings = field(default_factory=DecodeSettings)  # its root_label is the treebank's
+    decode: DecodeSettings = field(default_factory=DecodeSettings)  # root_label comes from the treebank
     initial: InitialSettings = field(default_factory=InitialSettings)
     refine: RefineSettings = field(default_factory=RefineSettings)
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    segmenter: SegmenterTraining | None = None  # without the section none is trained
+    segmenter: SegmenterTraining | None = None  # None: no segmenter is trained
     title: str = ""
 
     def __post_init__(self) -> None:
@@ -270,24 +278,24 @@ class Recipe:
         has_graph = self.relations.graph != "none"
         refines = has_graph and not is_bilstm
         _check(
-            (not (is_bilstm and has_graph), 'a BiLSTM reads no graph: set graph = "none" in [relations]'),
+            (not (is_bilstm and has_graph), 'a BiLSTM cannot read a graph: set graph = "none" in [relations]'),
             (
                 refines or self.refine.max_steps == 1,
-                "a model that reads no graph takes one step: set max_steps = 1 in [refine]",
+                "a model that reads no graph takes only one step: set max_steps = 1 in [refine]",
             ),
             (
                 refines or self.initial == InitialSettings(),
-                "a model that reads no graph has no initial parse: leave [initial] out",
+                "a model that reads no graph has no initial parse: remove [initial]",
             ),
             (
                 not self.training.given_tags or self.tags.source == "predicted",
-                'given_tags needs tags that are predicted: set source = "predicted" in [tags]',
+                'given_tags needs predicted tags: set source = "predicted" in [tags]',
             ),
         )
 
 
 def values_of(recipe: Recipe) -> dict[str, Any]:
-    """All settings by section and key. Other recipes are named without their folders, as where they lie beside it."""
+    """Return all settings by section and key. Other recipes are named without their folders."""
     values = asdict(recipe)
     for inner, key in _naming_recipes(values):
         if inner[key].endswith(".toml"):
@@ -296,7 +304,7 @@ def values_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def _naming_recipes(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """The sections and keys that may name another recipe, where they are strings."""
+    """Yield the sections and keys that may name another recipe, if their values are strings."""
     initial = values.get("initial")
     mix = initial.get("mix") if isinstance(initial, dict) else None
     sources = [initial, *(mix.values() if isinstance(mix, dict) else ())]
@@ -307,12 +315,12 @@ def _naming_recipes(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], st
 
 @dataclass(frozen=True)
 class Draft:
-    """What a recipe's file says, with the changes of a command; it may have faults."""
+    """The values of a recipe file with the changes of a command, and their faults."""
 
     path: Path
     values: dict[str, Any]
-    recipe: Recipe | None  # None with faults
-    faults: list[str]  # a line each, with the file
+    recipe: Recipe | None  # None if there are faults
+    faults: list[str]  # one line each, with the name of the file
 
     def section(self, name: str) -> Any:
         """Return the settings of one section, or None if the section itself has a fault."""
@@ -323,9 +331,9 @@ class Draft:
 
 
 def read_recipe(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Recipe:
-    """The recipe of a TOML file, or the bundled one of that name, with `key=value` changes such as `training.seed=2`.
+    """Read a recipe from a TOML file, or a bundled recipe by name, and apply changes such as `training.seed=2`.
 
-    All faults come in one report, a line each.
+    Raises one ConfigError with a line for each fault. Old names of settings raise a RenamedSettingWarning.
     """
     draft = read_draft(name, changes)
     if draft.recipe is None:
@@ -334,31 +342,31 @@ def read_recipe(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Re
 
 
 def read_draft(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Draft:
-    """A recipe, or all that is wrong with it. Only a file that is no TOML at all is an error."""
+    """Read a recipe and collect its faults. Only a file that is not TOML raises an error."""
     path = find_recipe(name)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{error.strerror or error}.", path=str(path)) from None
-    except (ValueError, RecursionError) as error:  # also numbers too long for Python, and lists in lists in lists
-        raise ConfigError(f"This is no TOML: {error}.", path=str(path)) from None
+    except (ValueError, RecursionError) as error:  # numbers too long for Python, or too deeply nested lists
+        raise ConfigError(f"This is not valid TOML: {error}.", path=str(path)) from None
     renamed = current_names(Recipe, values)
     renamed.warn(str(path))
     values = renamed.values
     _find_beside(path, values)
     not_applied = _apply(values, changes)
     if isinstance(encoder := values.get("encoder"), dict) and not _STARTS.isdisjoint(encoder):
-        encoder.setdefault("family", "pretrained")  # a BiLSTM has neither
+        encoder.setdefault("family", "pretrained")  # a BiLSTM has neither of these keys
     recipe, faults = try_settings(Recipe, values)
     faults = renamed.faults + faults
     if isinstance(values.get("decode"), dict) and "root_label" in values["decode"]:
-        faults.append("[decode] root_label is read from the treebank; leave it out")
-    told = [*not_applied, *(f"{path}: {fault}{'' if fault.endswith('?') else '.'}" for fault in faults)]
-    return Draft(path, values, None if told else recipe, told)
+        faults.append("[decode] root_label is read from the treebank; remove it")
+    reported = [*not_applied, *(f"{path}: {fault}{'' if fault.endswith('?') else '.'}" for fault in faults)]
+    return Draft(path, values, None if reported else recipe, reported)
 
 
 def find_recipe(name: str | os.PathLike[str]) -> Path:
-    """The path of a recipe: a file, or the name of a bundled one."""
+    """Return the path of a recipe, given as a file or by the name of a bundled recipe."""
     path = Path(name)
     if path.is_file():
         return path
@@ -366,11 +374,12 @@ def find_recipe(name: str | os.PathLike[str]) -> Path:
     if path.parent == Path() and bundled.is_file():
         return bundled
     names = ", ".join(sorted(each.stem for each in BUNDLED_RECIPES.glob("*.toml")))
-    raise ConfigError(f"There is no recipe {os.fspath(name)!r}.", hint=f"Name a TOML file, or one of {names}.")
+    hint = f"Name a TOML file, or one of {names}."
+    raise ConfigError(f"There is no recipe {os.fspath(name)!r}.", hint=hint)
 
 
 def _find_beside(path: Path, values: dict[str, Any]) -> None:
-    """Turn the names of recipes that lie beside this one into paths from here."""
+    """Replace names of recipes in the same folder as this one by their paths."""
     for inner, key in _naming_recipes(values):
         beside = path.parent / inner[key]
         if inner[key].endswith(".toml") and beside.is_file():
@@ -380,7 +389,7 @@ def _find_beside(path: Path, values: dict[str, Any]) -> None:
 def _apply(values: dict[str, Any], changes: Sequence[str]) -> list[str]:
     """Apply `key=value` changes to the values of a recipe, and return their faults."""
     faults: list[str] = []
-    names: dict[str, str] = {}  # the name in the command of each setting; it may be an old one
+    names: dict[str, str] = {}  # by current name: the name in the command, which may be an old one
     for change in changes:
         name, equals, text = change.partition("=")
         name = name.strip()
@@ -420,7 +429,7 @@ def _set(values: dict[str, Any], keys: Sequence[str], value: object) -> str:
 
 
 def _value(text: str) -> object:
-    """A TOML value, or else the text as it is.
+    """Return the TOML value of a text, or the text itself if it is not TOML.
 
     >>> _value("2"), _value("[0.9, 0.98]"), _value("models/en")
     (2, [0.9, 0.98], 'models/en')
@@ -429,13 +438,13 @@ def _value(text: str) -> object:
         found = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
         return text
-    return found["value"] if len(found) == 1 else text  # a second line is no part of a value
+    return found["value"] if len(found) == 1 else text  # a second line would be another setting
 
 
 def recipe_toml(recipe: Recipe) -> str:
     """Return the recipe as TOML that `read_recipe` reads back, with all settings, including the defaults."""
     values = values_of(recipe)
-    del values["decode"]["root_label"]  # the treebank's, and not for a recipe to say
+    del values["decode"]["root_label"]  # comes from the treebank
     return "\n".join(_toml_lines(values)) + "\n"
 
 
@@ -443,7 +452,7 @@ def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield the settings of a section, then the sections within it; values that are None are left out."""
     for key, value in values.items():
         if not isinstance(value, dict) and value is not None:
-            # JSON writes strings, numbers and lists of them as TOML does, except for one character.
+            # JSON and TOML write strings, numbers and lists in the same way, except for one character.
             yield f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
     for key, value in values.items():
         if isinstance(value, dict) and value:
@@ -451,7 +460,7 @@ def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def expand(path: str, environment: Mapping[str, str] = os.environ) -> str:
-    """A path of a recipe with $NAMES replaced by environment variables.
+    """Replace $NAMES in a path by the values of environment variables.
 
     >>> expand("$TREEBANKS/tr_imst/dev.conllu", {"TREEBANKS": "ud"})
     'ud/tr_imst/dev.conllu'
@@ -461,7 +470,7 @@ def expand(path: str, environment: Mapping[str, str] = os.environ) -> str:
         if not environment.get(found[1]):
             raise ConfigError(
                 f"{path} needs the environment variable {found[1]}.",
-                hint=f"Set it to the folder that is meant: {found[1]}=FOLDER treefine train …",
+                hint=f"Set it to a folder: {found[1]}=FOLDER treefine train …",
             )
         return environment[found[1]]
 

@@ -1,4 +1,4 @@
-"""Train a segmenter on the running text of a treebank; the best epoch has the best F1 of words and sentences on dev."""
+"""Train a segmenter on the raw text of a treebank; F1 of words and sentences on dev chooses the best epoch."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from treefine.treebank.raw_text import PARAGRAPH, RawText, RawToken, documents, 
 from treefine.treebank.sentence import BLANK, Sentence
 
 _Tokens: TypeAlias = "list[RawToken]"  # of one sentence
-_BLOCK = 20  # sentences that stay together in a treebank that names no documents
-_NARROWEST, _WIDEST = 30, 100  # characters of a wrapped line
-_WARM_UP = 0.05  # share of the training in which the rate rises
-_CLIP = 1.0  # longest gradient
-NOWHERE = -100  # the target of a character that nothing is learned from
+_BLOCK = 20  # sentences per document in a treebank without document boundaries
+_NARROWEST, _WIDEST = 30, 100  # characters per wrapped line
+_WARMUP = 0.05  # share of the training in which the learning rate rises
+_CLIP = 1.0  # largest norm of the gradient
+NOWHERE = -100  # target of a character that is ignored
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Sentences that belong together, cut into tokens."""
+    """The documents of a treebank as lists of tokens."""
 
     texts: tuple[tuple[_Tokens, ...], ...]
-    are_named: bool  # by the treebank; else they are blocks of its sentences, with no blank line between them
+    are_named: bool  # False: blocks of sentences, with no blank line between them
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence]) -> Documents:
@@ -49,16 +49,16 @@ class Documents:
         are_named = len(ranges) > 1
         if not are_named:
             ranges = [range(first, min(first + _BLOCK, len(cut))) for first in range(0, len(cut), _BLOCK)]
-        for each in ranges:  # what follows a document is drawn later, and its last sentence may come to stand within it
+        for each in ranges:  # gaps between documents are drawn later, and the last sentence may move
             cut[each.stop - 1] = _followed_by(cut[each.stop - 1], " ")
         return cls(tuple(tuple(cut[each.start : each.stop]) for each in ranges), are_named)
 
     def draw(self, settings: SegmenterTraining, rng: np.random.Generator) -> RawText:
-        """Return all documents in a new order, some of them written in another way."""
+        """Return all documents in random order, some of them with changes to their layout."""
         text: list[_Tokens] = []
         for number in rng.permutation(len(self.texts)).tolist():
             document = [_changed(sentence, settings, rng) for sentence in self.texts[number]]
-            if rng.random() < settings.shuffled:  # else the neighbours of each sentence would be learned by heart
+            if rng.random() < settings.shuffled:  # keeps the network from memorising neighbouring sentences
                 document = [document[place] for place in rng.permutation(len(document)).tolist()]
             text += _with_lines(document, settings, rng)
             is_apart = self.are_named and rng.random() >= settings.joined
@@ -67,7 +67,7 @@ class Documents:
 
 
 def _changed(sentence: _Tokens, settings: SegmenterTraining, rng: np.random.Generator) -> _Tokens:
-    """Return the sentence as it is, in lower case, or without its last full stop."""
+    """Return the sentence unchanged, in lower case, or without its final punctuation mark."""
     if rng.random() < settings.lowered:
         sentence = [RawToken(form.lower(), words, gap) for form, words, gap in sentence]
     if rng.random() < settings.unpointed and len(sentence) > 1 and sentence[-1].form in (".", "!", "?"):
@@ -76,7 +76,7 @@ def _changed(sentence: _Tokens, settings: SegmenterTraining, rng: np.random.Gene
 
 
 def _with_lines(document: list[_Tokens], settings: SegmenterTraining, rng: np.random.Generator) -> list[_Tokens]:
-    """Return the document in one line, in lines of some width, or with one sentence per line."""
+    """Return the document on one line, wrapped, or with one sentence per line."""
     choice = rng.random()
     if choice < settings.wrapped:
         return _wrapped(document, int(rng.integers(_NARROWEST, _WIDEST)))
@@ -109,18 +109,18 @@ class SegmenterEpoch:
     loss: float
     scores: dict[str, Score]  # Tokens, Sentences, Words
     is_best: bool  # so far
-    seconds: float  # since the training began
+    seconds: float  # since the start of the training
 
 
 class CharTargets(NamedTuple):
-    """What to predict for each character; negative where nothing is predicted."""
+    """The targets of each character; negative targets are ignored."""
 
     token: Int[Tensor, "batch char"]
     sentence: Float[Tensor, "batch char"]
 
 
 class SegmenterLearner:
-    """A segmenter in training; after the last epoch it has the weights of the best one. The seed decides the result."""
+    """A segmenter in training. After the last epoch it has the weights of the best epoch."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class SegmenterLearner:
         self.settings, self.seed, self.dev, self.device = settings, seed, dev, device or torch.device("cpu")
         self.segmenter = new_segmenter(train, settings)
         self.network = copy.deepcopy(self.segmenter.network).to(self.device).train()
-        self.mean = self.segmenter.network.to(self.device)  # has the running mean of the weights
+        self.mean = self.segmenter.network.to(self.device)  # has the moving average of the weights
         self.documents, self.text = Documents.of(train), raw_text(dev).text
         self.adam = torch.optim.AdamW(
             self.network.parameters(),
@@ -151,8 +151,8 @@ class SegmenterLearner:
         for epoch in range(1, self.settings.epochs + 1):
             loss = self._learn(epoch)
             if not math.isfinite(loss):
-                hint = "Choose a lower segmenter.learning_rate."
-                raise TreefineError(f"In epoch {epoch} the loss of the segmenter is no finite number.", hint=hint)
+                hint = "Set a lower segmenter.learning_rate."
+                raise TreefineError(f"In epoch {epoch}, the loss of the segmenter became infinite or NaN.", hint=hint)
             scores = measured(self.segmenter, self.text, self.dev)
             accuracy = (scores["Words"].f1 + scores["Sentences"].f1) / 2
             is_best = accuracy > best_accuracy
@@ -162,7 +162,7 @@ class SegmenterLearner:
         self.mean.load_state_dict(best)
 
     def _learn(self, epoch: int) -> float:
-        """Learn from the whole text once; return the mean loss."""
+        """Train on the whole text once; return the mean loss."""
         rng = np.random.default_rng([self.seed, epoch])
         text = self.documents.draw(self.settings, rng)
         batches = list(_batches(text, self.segmenter.alphabet, self.settings, rng))
@@ -178,7 +178,7 @@ class SegmenterLearner:
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
         for group in self.adam.param_groups:
-            group["lr"] = self.settings.learning_rate * rate_factor(progress, _WARM_UP)
+            group["lr"] = self.settings.learning_rate * rate_factor(progress, _WARMUP)
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.n_updates += 1
@@ -199,7 +199,7 @@ def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Seg
 def measured(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[str, Score]:
     """Score the tokens, sentences and words that a segmenter finds in the text of a treebank."""
 
-    def with_any_tree(sentence: Sentence) -> Sentence:  # which the scorer asks for
+    def with_any_tree(sentence: Sentence) -> Sentence:  # because the scorer needs trees
         return sentence.with_graph(Graph.of_words([0] + [1] * (len(sentence) - 1), [BLANK] * len(sentence)))
 
     found = [with_any_tree(each.sentence) for each in segmenter.segment(text)]
@@ -209,7 +209,7 @@ def measured(segmenter: Segmenter, text: str, gold: Sequence[Sentence]) -> dict[
 def cut_loss(
     scores: CutScores, token: Int[Tensor, "batch char"], sentence: Float[Tensor, "batch char"]
 ) -> Float[Tensor, ""]:
-    """Return the mean loss of the characters of tokens plus that of the ends of tokens; skip negative targets."""
+    """Return the mean loss over characters in tokens plus that over ends of tokens. Negative targets are ignored."""
     is_token, is_end = token >= 0, sentence >= 0
     token_loss = F.cross_entropy(scores.token[is_token], token[is_token], reduction="sum")
     sentence_loss = F.binary_cross_entropy_with_logits(scores.sentence[is_end], sentence[is_end], reduction="sum")
@@ -219,7 +219,7 @@ def cut_loss(
 def _batches(
     text: RawText, alphabet: Alphabet, settings: SegmenterTraining, rng: np.random.Generator
 ) -> Iterator[tuple[Windows, CharTargets]]:
-    """Yield windows of a text, from a random offset on, in random order."""
+    """Yield batches of windows of a text, starting at a random offset, in random order."""
     encoded, (token, sentence) = alphabet.encode(text.text), targets(text)
     size = settings.window
     offsets = np.arange(-int(rng.integers(size)), len(encoded), size).clip(0, max(0, len(encoded) - size))
@@ -230,7 +230,7 @@ def _batches(
 
 
 def targets(text: RawText) -> tuple[np.ndarray, np.ndarray]:
-    """Return the targets of each character of a text: for its token, and for its sentence."""
+    """Return two targets for each character of a text: for its token and for its sentence."""
     token, sentence = np.full(len(text.text), NOWHERE), np.full(len(text.text), -1, dtype=np.float32)
     for (first, end), words, ends_sentence in zip(text.spans, text.words, text.ends_sentence, strict=True):
         token[first : end - 1] = WITHIN

@@ -1,4 +1,4 @@
-"""Train a model from a recipe: the segmenter, base models and initial parsers first, then the model itself."""
+"""Train a model from a recipe: first the segmenter, base models and initial parsers, then the model itself."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from treefine.treebank.files import open_output
 
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
 
-_SHOWN = 5  # settings that differ
+_SHOWN = 5  # most differing settings in an error message
 _TRACES = {name for key, name in vars(FolderNames).items() if not key.startswith("_")}
 
 
 def train(
     recipe: Recipe | Prepared, output: str | os.PathLike[str], *, device: torch.device | None = None
 ) -> Iterator[Progress]:
-    """Train a model by a recipe, or resume its training; at the end the model is in `output`/model.
+    """Train a model from a recipe, or resume its training. The trained model is in the folder `output`/model.
 
-    Yields progress after each batch. Faults of the recipe's files are raised before the first one.
+    Yields progress after each batch. Raises errors in the recipe and its files before the first batch.
     """
     prepared = recipe if isinstance(recipe, Prepared) else prepare(recipe)
     folder = Path(output)
@@ -53,7 +53,7 @@ def train(
 
 
 def _segmenter(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, Segmenter | None]:
-    """Train the segmenter in the first process, if the recipe asks for one; an interrupted training begins again."""
+    """Train the segmenter in the first process, if the recipe has one. An interrupted training starts again."""
     settings = prepared.recipe.segmenter
     if settings is None:
         return None
@@ -72,18 +72,18 @@ def _segmenter(prepared: Prepared, folder: Path, processes: Processes) -> Genera
                     standing = TrainingStanding(epoch.epoch)
                     yield Progress(*place, epoch.loss, None, standing, epoch.seconds, segmentation=f1)
             learner.segmenter.save(model)
-        while processes.same(False):  # so that no process waits for longer than one epoch of the first process
+        while processes.same(False):  # the other processes wait for one epoch at a time, so they do not time out
             pass
     return Segmenter.from_folder(model)
 
 
 def _bases(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, TrainedBase]]:
-    """Train the models that this one and its initial parsers fine-tune; return them by the names of their recipes."""
+    """Train the base models of this model and of its initial parsers; return them by the names of their recipes."""
     bases: dict[str, TrainedBase] = {}
     for name, each in prepared.bases.items():
         stem, initial = Path(name).stem, InitialGraphs.without_parser(each.recipe, each.data)
         own = folder / FolderNames.bases / stem
-        yield from learn(ModelTraining(each.recipe, each.data, own, processes, initial, stage=f"start {stem}"))
+        yield from learn(ModelTraining(each.recipe, each.data, own, processes, initial, stage=f"base model {stem}"))
         bases[name] = TrainedBase(str(own / FolderNames.model), each.recipe, each.data)
     return bases
 
@@ -91,7 +91,7 @@ def _bases(prepared: Prepared, folder: Path, processes: Processes) -> Generator[
 def _initial(
     prepared: Prepared, folder: Path, processes: Processes, bases: Mapping[str, TrainedBase]
 ) -> Generator[Progress, None, InitialGraphs]:
-    """Return the initial graphs of the model, after training the parsers that make them (Sec. 4)."""
+    """Train the initial parsers, and return the initial graphs of the model (Sec. 4)."""
     data, settings, form = prepared.data, prepared.recipe.initial, prepared.recipe.treebank.format or None
     found = {}
     for name, each in sources_of(settings).items():
@@ -111,22 +111,22 @@ def _initial(
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other trainings out of the folder until the context ends or this process dies."""
+    """Lock the folder against other trainings until the context ends or this process dies."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / FolderNames.lock).open("w")
     except OSError as error:
         raise TreefineError(f"{error.strerror or error}.", path=str(folder)) from error
     with file:
-        with suppress(OSError):  # raised by a file system without locks
+        with suppress(OSError):  # the file system has no locks
             if not lock_descriptor(file.fileno(), blocking=False):
-                hint = "Wait for its end, or stop it; then go on with --resume."
-                raise TreefineError("Another training is at work in this folder.", hint=hint, path=str(folder))
+                hint = "Wait until it ends or stop it, then continue with --resume."
+                raise TreefineError("Another training is running in this folder.", hint=hint, path=str(folder))
         yield
 
 
 def check_folder(folder: Path, prepared: Prepared, *, is_resumed: bool) -> None:
-    """Raise an error if this training cannot begin in the folder or, if `is_resumed`, cannot be resumed there."""
+    """Raise an error if this training cannot start in the folder or, with `is_resumed`, cannot be resumed there."""
     try:
         found = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
     except FileNotFoundError:
@@ -135,16 +135,16 @@ def check_folder(folder: Path, prepared: Prepared, *, is_resumed: bool) -> None:
         raise TreefineError(f"{error.strerror}.", path=str(folder)) from None
     if _TRACES & set(found):
         if not is_resumed:
-            hint = "Go on with it by --resume, or name another folder."
-            raise TreefineError("There is a training in this folder.", hint=hint, path=str(folder))
+            hint = "Continue it with --resume, or choose another folder."
+            raise TreefineError("The folder contains a training.", hint=hint, path=str(folder))
         _check_same(folder / FolderNames.recipe, _settings_and_checksums(prepared))
     elif found:
-        message = f"There is something else in this folder: {', '.join(found[:3])}{' …' if len(found) > 3 else ''}."
-        raise TreefineError(message, hint="Name a new folder, or an empty one.", path=str(folder))
+        message = f"The folder contains other files: {', '.join(found[:3])}{' …' if len(found) > 3 else ''}."
+        raise TreefineError(message, hint="Choose a new or empty folder.", path=str(folder))
 
 
 def begin_folder(folder: Path, prepared: Prepared) -> None:
-    """Make the folder and write the recipe into it, unless that was done before."""
+    """Create the folder and write the recipe into it, unless it exists."""
     path = folder / FolderNames.recipe
     if path.exists():
         return
@@ -157,10 +157,10 @@ def begin_folder(folder: Path, prepared: Prepared) -> None:
 
 
 def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
-    """Return all that the result depends on: the settings, including defaults, and the checksums of the files."""
+    """Return everything that the result depends on: settings, including defaults, and checksums of the files."""
     settings = settings_of(prepared)
     for recipe in filter(None, settings.values()):
-        del recipe["training"]["checkpoint_minutes"]  # which changes no result
+        del recipe["training"]["checkpoint_minutes"]  # does not change the result
     checksums = dict(prepared.data.checksums)
     for base in prepared.bases.values():
         checksums |= base.data.checksums
@@ -168,22 +168,22 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
 
 
 def _check_same(path: Path, values: dict[str, Any]) -> None:
-    """Raise an error if the training in this folder has other settings or files."""
+    """Raise an error if the training in this folder has different settings or files."""
     try:
         recipes = json.loads(path.read_text(encoding="utf-8"))
         before = dict(_flat({name: _renamed(each, path) for name, each in recipes.items()}))
     except FileNotFoundError:
-        message = f"There is no {path.name}, so what was trained here is not known."
-        raise TreefineError(message, hint="Name another folder.", path=str(path.parent)) from None
+        message = f"{path.name} is missing, so the recipe of this training is unknown."
+        raise TreefineError(message, hint="Choose another folder.", path=str(path.parent)) from None
     except (OSError, ValueError, AttributeError) as error:
-        raise TreefineError(f"The file is damaged ({error}).", hint="Name another folder.", path=str(path)) from None
+        raise TreefineError(f"The file is damaged ({error}).", hint="Choose another folder.", path=str(path)) from None
     now = dict(_flat(json.loads(json.dumps(values))))
     differing = [key for key in (*now, *(key for key in before if key not in now)) if before.get(key) != now.get(key)]
     if differing:
         shown = [_change(key, before.get(key), now.get(key)) for key in differing[:_SHOWN]]
         more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
-        message = f"The training here was begun with another recipe, which differs in {', '.join(shown)}{more}."
-        raise TreefineError(message, hint="Take that one, or name another folder.", path=str(path.parent))
+        message = f"The training in this folder has a different recipe: {', '.join(shown)}{more}."
+        raise TreefineError(message, hint="Use the same recipe, or choose another folder.", path=str(path.parent))
 
 
 def _renamed(recipe: object, path: Path) -> object:
@@ -195,9 +195,9 @@ def _renamed(recipe: object, path: Path) -> object:
 
 def _change(key: str, before: object, now: object) -> str:
     if key.startswith("checksums."):
-        return f"the content of {key.removeprefix('checksums.')}"
+        return f"the content of {key.removeprefix('checksums.')} has changed"
     old, new = (json.dumps(value, ensure_ascii=False) for value in (before, now))
-    return f"{key.removeprefix('recipe.')} ({old}, now {new})"
+    return f"{key.removeprefix('recipe.')} was {old}, not {new}"
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
