@@ -83,8 +83,10 @@ def test_a_recipe_to_fine_tune_from_is_trained_first_and_its_warnings_are_printe
     result = run("next.toml", "--output", "out", "--set", "refine.max_steps=1")
 
     warning, *lines = result.stderr.splitlines()
-    assert warning.startswith("treefine: warning: dev.conllu: the training set has no such label")  # from base.toml
-    assert [line.partition("epoch ")[0] for line in lines] == ["start base, "] * 2 + [""] * 2
+    assert warning.startswith(
+        "treefine: warning: dev.conllu: these labels are not in the training set"
+    )  # from base.toml
+    assert [line.partition("epoch ")[0] for line in lines] == ["base model base, "] * 2 + [""] * 2
     assert json.loads(Path("out/recipe.json").read_text())["start base"]["encoder"]["pretrained"] == "./encoder"
     run("next.toml", "--output", "out", "--set", "refine.max_steps=1", "--resume")
 
@@ -129,7 +131,7 @@ def test_dev_labels_missing_from_the_training_set_cause_a_warning(files):
     result = run("biaffine.toml", "--output", "out", "--set", "training.epochs=1")
 
     assert re.fullmatch(
-        r"treefine: warning: dev.conllu: the training set has no such label, so these words cannot be right: "
+        r"treefine: warning: dev.conllu: these labels are not in the training set, so they cannot be predicted: "
         r"subject \(\d+\)\.",  # but not obj:new, which conll18 counts as obj
         result.stderr.splitlines()[0],
     )
@@ -262,7 +264,7 @@ def test_a_finished_training_stays_unchanged_and_needs_resume(files):
     assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
     for name in ("recipe.json", "metrics.jsonl"):  # even if some of its files are missing
         assert refused("biaffine.toml") == [
-            "out: There is a training in this folder. Go on with it by --resume, or name another folder."
+            "out: The folder contains a training. Continue it with --resume, or choose another folder."
         ]
         (Path("out") / name).unlink()
 
@@ -272,21 +274,21 @@ def test_resume_needs_the_same_recipe_and_the_same_sentences(files):
     run("biaffine.toml", "--output", "out", *title)
 
     assert refused("biaffine.toml", "--resume", *title, *changes("training.seed=2", "optimiser.betas=[0.9, 0.98]")) == [
-        "out: The training here was begun with another recipe, which differs in "
-        "optimiser.betas ([0.9, 0.999], now [0.9, 0.98]), training.seed (1, now 2). "
-        "Take that one, or name another folder."
+        "out: The training in this folder has a different recipe: "
+        "optimiser.betas was [0.9, 0.999], not [0.9, 0.98], training.seed was 1, not 2. "
+        "Use the same recipe, or choose another folder."
     ]
     (readable,) = refused("biaffine.toml", "--resume", *changes("title=Łódź"))
-    assert 'title ("Müller", now "Łódź")' in readable
+    assert 'title was "Müller", not "Łódź"' in readable
     write_treebank(sample(21), "train.conllu")
     (other_sentences,) = refused("biaffine.toml", "--resume", *title)
-    assert "which differs in the content of train.conllu. Take" in other_sentences
+    assert "a different recipe: the content of train.conllu has changed. Use" in other_sentences
     Path("out/recipe.json").write_text("{")
     (damaged,) = refused("biaffine.toml", "--resume")
     assert damaged.startswith("out/recipe.json: The file is damaged (")
     Path("out/recipe.json").unlink()
     assert refused("biaffine.toml", "--resume") == [
-        "out: There is no recipe.json, so what was trained here is not known. Name another folder."
+        "out: recipe.json is missing, so the recipe of this training is unknown. Choose another folder."
     ]
 
 
@@ -322,7 +324,7 @@ def test_resume_needs_the_same_recipe_of_the_initial_parser(encoder):
 
     (line,) = refused("second.toml", "--resume", "--set", "refine.max_steps=1", "--set", "training.epochs=1")
 
-    assert "which differs in initial parser.encoder.n_layers (1, now 2). Take" in line
+    assert "a different recipe: initial parser.encoder.n_layers was 1, not 2. Use" in line
 
 
 @pytest.mark.parametrize("options", [(), ("--resume",)])
@@ -332,7 +334,7 @@ def test_a_folder_with_unrelated_files_is_rejected(files, options):
         Path("out", name).touch()
 
     assert refused("biaffine.toml", *options) == [
-        "out: There is something else in this folder: a.txt, b.txt, c.txt …. Name a new folder, or an empty one."
+        "out: The folder contains other files: a.txt, b.txt, c.txt …. Choose a new or empty folder."
     ]
 
 
@@ -360,8 +362,7 @@ def test_a_folder_with_unrelated_files_is_rejected(files, options):
             [
                 "a.conllu: There is no such file.",
                 "b.conllu: There is no such file.",
-                "$NO/c needs the environment variable NO. Set it to the folder that is meant: "
-                "NO=FOLDER treefine train …",
+                "$NO/c needs the environment variable NO. Set it to a folder: NO=FOLDER treefine train …",
             ],
         ),
         # an encoder named in two recipes is reported once
@@ -389,7 +390,7 @@ def test_an_unusable_encoder_is_reported(encoder):
         return line
 
     assert message_for("./none") == "./none: There is no such model folder."
-    assert message_for("./biaffine") == "biaffine: A biaffine model cannot go on learning on another treebank."
+    assert message_for("./biaffine") == "biaffine: A biaffine model cannot be fine-tuned."
     assert message_for("./encoder") == (
         "encoder: The folder has no tokenizer.json and no vocab.txt. Save it with a fast tokenizer: "
         "AutoTokenizer.from_pretrained(...).save_pretrained(...)."
@@ -403,7 +404,7 @@ def test_an_unusable_encoder_is_reported(encoder):
 def test_too_few_sentences_are_reported(files):
     write_treebank(sample(3), "train.conllu")
 
-    assert refused("biaffine.toml") == ["train.conllu: 3 sentences to learn from, but at least 10 are needed."]
+    assert refused("biaffine.toml") == ["train.conllu: 3 sentences to train on, but at least 10 are needed."]
 
 
 def test_cycles_are_reported(files):
@@ -444,10 +445,10 @@ def test_an_unusable_initial_parser_is_reported(encoder):
     assert message_for("./no/model") == "./no/model: There is no such model folder."
     assert message_for("$NO/model").startswith("$NO/model needs the environment variable NO.")
     assert message_for("second.toml") == (
-        "second.toml: An initial parser has none of its own. Train it apart, and name its folder."
+        "second.toml: The recipe of an initial parser must not have an initial parser itself. Train it separately, and name its model folder."
     )
     assert message_for("trained", "--set", "initial.folds=2") == (
-        "[initial] folds = 2 needs a recipe to train, not the model trained."
+        "[initial] folds = 2 needs a recipe as parser, not the model trained."
     )
     assert (
         message_for("biaffine.toml", "--set", "initial.folds=21")

@@ -43,7 +43,7 @@ def write_parses():
 # Tags
 
 
-NO_TAGS = "[tags] No word to learn from has a tag in {}. Set tags.source=none"
+NO_TAGS = "[tags] No training word has a tag in {}. Set tags.source=none"
 NO_UPOS = NO_TAGS.format("UPOS")
 
 
@@ -153,7 +153,7 @@ def test_resume_needs_the_same_initial_parses(changed):
 
     (line,) = refused("rngtr.toml", "--resume", *QUICK, *FILES)
 
-    assert f"which differs in the content of {changed}. Take" in line
+    assert f"a different recipe: the content of {changed} has changed. Use" in line
 
 
 def test_the_card_of_a_model_trained_on_files_has_their_checksums_and_says_how_to_parse():
@@ -190,9 +190,9 @@ def test_missing_initial_parses_are_reported_once():
     ("change", "fault"),
     [
         ("encoder.pretrained=", "[encoder] pretrained is empty; name the folder of an encoder, or its name on a hub."),
-        ("treebank.dev=", "[treebank] dev names no file."),
-        ('treebank.train=["train.conllu", ""]', "[treebank] train names no file."),
-        ("initial.parser=", '[initial] parser names nothing; choose "empty", "files", a recipe or a model folder.'),
+        ("treebank.dev=", "[treebank] dev is empty; name a file."),
+        ('treebank.train=["train.conllu", ""]', "[treebank] train must name at least one file, without empty names."),
+        ("initial.parser=", '[initial] parser is empty; choose "empty", "files", a recipe or a model folder.'),
     ],
 )
 def test_an_empty_name_is_reported_with_its_key(change, fault):

@@ -312,10 +312,10 @@ def test_invalid_settings_and_names_are_errors(folder, name, changes, message):
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"n_layers": 10**9}, "n_layers = 1000000000; it must not be over 10,000,000"),
-        ({"n_layers": 10**6}, "n_layers = 1000000; it must not be over 1000"),
+        ({"n_layers": 10**9}, "n_layers = 1000000000; it must be at most 10,000,000"),
+        ({"n_layers": 10**6}, "n_layers = 1000000; it must be at most 1000"),
         ({"width": 0}, "width = 0; it must be at least 1"),
-        ({"n_pieces": 2**70}, "it must not be over 10,000,000"),
+        ({"n_pieces": 2**70}, "it must be at most 10,000,000"),
         ({"inner_width": 10**7}, "inner.bias is 24 instead of 10000000"),
         ({"n_pieces": 10}, "model: The tokenizer has 205 pieces, but the model has 10."),
     ],

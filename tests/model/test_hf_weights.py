@@ -278,8 +278,8 @@ FAULTS = [
     *[
         (config_with(**changes), f"DIR/config.json: The settings have 1 fault: {fault}")
         for changes, fault in [
-            ({"num_attention_heads": 3}, "a width of 16 cannot be shared by 3 attention heads"),
-            ({"num_attention_heads": 0}, "a width of 16 cannot be shared by 0 attention heads"),
+            ({"num_attention_heads": 3}, "width = 16; it must be a multiple of n_attention_heads = 3"),
+            ({"num_attention_heads": 0}, "width = 16; it must be a multiple of n_attention_heads = 0"),
             ({"num_hidden_layers": "two"}, 'n_layers = "two"; it must be a whole number'),
             ({"hidden_dropout_prob": 1.5}, "dropout = 1.5; it must be below 1"),
             ({"layer_norm_eps": None}, "norm_eps = null; it must be a number"),

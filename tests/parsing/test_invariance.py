@@ -426,5 +426,5 @@ def test_a_model_cannot_set_stop_above_over_1():
     encoder = {"family": "bilstm"}
     values = {"encoder": encoder, "relations": {"graph": "none"}, "stop_above": 1.01}
 
-    with pytest.raises(ConfigError, match="stop_above = 1.01; it must not be over 1"):
+    with pytest.raises(ConfigError, match="stop_above = 1.01; it must be at most 1"):
         read_settings(ModelSettings, values)

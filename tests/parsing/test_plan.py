@@ -96,7 +96,7 @@ def test_an_unsupported_precision_is_an_error_that_lists_the_supported_ones(name
 def test_a_bilstm_supports_only_float32():
     with pytest.raises(TreefineError, match="Precision 'int8' is not supported by a BiLSTM. Use float32."):
         Parser(tiny_biaffine(), device="cpu", precision="int8")
-    with pytest.raises(ValueError, match="a BiLSTM runs in float32 alone"):
+    with pytest.raises(ValueError, match="a BiLSTM runs only in float32"):
         ModelSettings(BiLSTMSettings(), RelationSettings("none"), precision=PrecisionSettings(cpu="int8"))
 
 

@@ -244,7 +244,7 @@ def test_a_damaged_or_missing_file_is_named(folder, name):
         ({"alphabet": "aa"}, f"The alphabet is damaged: characters must not repeat. {AGAIN}"),
         ({"alphabet": ["a"]}, f"The alphabet is damaged: characters must not repeat. {AGAIN}"),
         ({"most_spaces": -1}, f"most_spaces must be 0 or more, not -1. {AGAIN}"),
-        ({"segmenter": {"run_layers": 9_000_000}}, "run_layers = 9000000; it must not be over 1000"),
+        ({"segmenter": {"run_layers": 9_000_000}}, "run_layers = 9000000; it must be at most 1000"),
         ({"segmenter": {"char_with": 3}}, "char_with is unknown; did you mean char_width?"),
         ({"alphabet": "abc"}, "The weights do not fit the model; chars.weight is 12 × 6 instead of 5 × 6."),
     ],

@@ -87,7 +87,7 @@ def test_of_two_the_newest_is_loaded(saved):
 def test_a_full_disk_is_reported_and_harms_no_earlier_checkpoint(saved, limit):
     second = checkpoint_of(new_learner(), 2)
 
-    with full_disk(limit), pytest.raises(TreefineError, match=r"No checkpoint could be written: .*\.") as raised:
+    with full_disk(limit), pytest.raises(TreefineError, match=r"Cannot write a checkpoint: .*\.") as raised:
         save_checkpoint(saved, second)
 
     assert "File too large" in str(raised.value)
@@ -107,7 +107,7 @@ def test_a_disk_that_fills_up_midway_is_reported(saved, monkeypatch, error):
 
     monkeypatch.setattr(checkpoints, "save_file", fill_up)
 
-    with pytest.raises(TreefineError, match="No checkpoint could be written: (I/O error|No space left on device)"):
+    with pytest.raises(TreefineError, match="Cannot write a checkpoint: (I/O error|No space left on device)"):
         save_checkpoint(saved, checkpoint_of(new_learner(), 2))
 
     assert names(saved) == ["checkpoint-000001"]

@@ -59,9 +59,8 @@ def test_every_file_at_fault_is_told(files):
     assert faults_of(TreebankSettings(("nowhere.conllu", "cycle.conllu", "$NO_SUCH/x"), "cut.conllu")) == [
         "nowhere.conllu: There is no such file.",
         "cycle.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them. "
-        "3 more like it: see them with treefine validate.",
-        "$NO_SUCH/x needs the environment variable NO_SUCH. Set it to the folder that is meant: "
-        "NO_SUCH=FOLDER treefine train …",
+        "3 more errors: list them with treefine validate.",
+        "$NO_SUCH/x needs the environment variable NO_SUCH. Set it to a folder: NO_SUCH=FOLDER treefine train …",
         "cut.conllu:2: (sentence 1) The line must have 10 columns, not 9.",
     ]
 
@@ -82,7 +81,7 @@ def test_several_roots_are_a_fault_in_ud_alone(files):
 @pytest.mark.parametrize(("count", "shown"), [(1, "1 sentence"), (3, "3 sentences"), (9, "9 sentences")])
 def test_too_few_sentences_are_told_and_ten_are_enough(files, count, shown):
     write_treebank(sample(count), "train.conllu")
-    assert faults_of(files) == [f"train.conllu: {shown} to learn from, but at least 10 are needed."]
+    assert faults_of(files) == [f"train.conllu: {shown} to train on, but at least 10 are needed."]
 
     write_treebank(sample(10), "train.conllu")
     assert len(load_data(files).train) == 10
@@ -96,7 +95,7 @@ def test_too_few_sentences_are_told_beside_the_faults_of_a_file_that_can_be_read
 
     assert first == "train.conllu:1: (sentence 1) A word has no label."
     assert second.startswith("dev.conllu:1: ")
-    assert third == "train.conllu: 3 sentences to learn from, but at least 10 are needed."
+    assert third == "train.conllu: 3 sentences to train on, but at least 10 are needed."
 
 
 def test_sentences_are_not_counted_where_a_training_file_cannot_be_read(files):
@@ -114,7 +113,7 @@ def test_sentences_are_not_counted_where_a_training_file_cannot_be_read(files):
         ("conll18", ["det"], ["det:x", "vocative:y"], "vocative (1)"),  # UD compares labels without subtypes
         ("conllx", ["det"], ["det:x", "vocative:y"], "det:x (1), vocative:y (1)"),
         ("conll18", ["det:poss"], ["det"], None),
-        ("conll18", ["det"], [f"x{n}" for n in range(7)], "x0 (1), x1 (1), x2 (1), x3 (1), x4 (1) and 2 others"),
+        ("conll18", ["det"], [f"x{n}" for n in range(7)], "x0 (1), x1 (1), x2 (1), x3 (1), x4 (1) and 2 more"),
     ],
 )
 def test_labels_of_dev_that_training_never_shows_are_a_warning(files, rule, train, dev, named):
@@ -123,7 +122,7 @@ def test_labels_of_dev_that_training_never_shows_are_a_warning(files, rule, trai
 
     warnings = load_data(TreebankSettings(files.train, files.dev, rule=rule)).warnings
 
-    begin = "dev.conllu: the training set has no such label, so these words cannot be right: "
+    begin = "dev.conllu: these labels are not in the training set, so they cannot be predicted: "
     assert warnings == (() if named is None else (f"{begin}{named}.",))
 
 

@@ -85,7 +85,7 @@ def test_a_process_that_is_not_the_first_writes_nothing(tmp_path, monkeypatch):
 def test_a_full_disk_is_reported_and_keeps_the_lines_before(tmp_path):
     with MetricsLog(tmp_path, after_epoch=0) as metrics:
         metrics.add(1, {"LAS": 0.5})
-        with full_disk(30), pytest.raises(TreefineError, match="The metrics could not be written: File too large"):
+        with full_disk(30), pytest.raises(TreefineError, match="Cannot write the metrics: File too large"):
             metrics.add(2, {"LAS": 0.5})
 
     write(tmp_path, [2], after_epoch=1)

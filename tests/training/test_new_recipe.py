@@ -245,7 +245,7 @@ def test_all_faults_are_reported_together_and_nothing_is_written():
         ({"encoder": "a b"}, "my.toml", "There is no encoder 'a b'."),
         ({"encoder": "$NO/x"}, "my.toml", "$NO/x needs the environment variable NO."),
         ({"format": "conll"}, "my.toml", "There is no format 'conll'. Choose one of"),
-        ({"train": ("dev.conllu",)}, "my.toml", "dev.conllu: 6 sentences to learn from, but at least 10 are needed."),
+        ({"train": ("dev.conllu",)}, "my.toml", "dev.conllu: 6 sentences to train on, but at least 10 are needed."),
     ],
 )
 def test_what_cannot_be_done_is_said(changes, out, fault):

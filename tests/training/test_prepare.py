@@ -78,8 +78,7 @@ def test_faults_of_a_base_are_told_with_all_others():
         "rngtr.toml: [training] maskin is unknown; did you mean masking?",
         "missing.conllu: There is no such file.",
         "missing-dev.conllu: There is no such file.",
-        "$NO/base.toml needs the environment variable NO. "
-        "Set it to the folder that is meant: NO=FOLDER treefine train …",
+        "$NO/base.toml needs the environment variable NO. Set it to a folder: NO=FOLDER treefine train …",
         "syntr.toml: [tags] sorce is unknown; did you mean source?",
         "base.toml: [training] epohcs is unknown; did you mean epochs?",
         "nowhere.conllu: There is no such file.",
@@ -109,10 +108,10 @@ def test_an_encoder_on_a_hub_is_named_with_or_without_its_owner(name, monkeypatc
     assert prepared.recipe.encoder.pretrained == name
 
 
-APART = "Train it apart, and name its folder."
-CHAIN = f"A recipe to go on from must start from an encoder or a model, not from a third recipe. {APART}"
-NO_INITIAL = f"A model to go on from has no initial parser. {APART}"
-NO_BIAFFINE = "A biaffine model cannot go on learning on another treebank."
+APART = "Train it separately, and name its model folder."
+CHAIN = f"A base recipe must start from an encoder or a model, not from another recipe. {APART}"
+NO_INITIAL = f"A base recipe must not have an initial parser. {APART}"
+NO_BIAFFINE = "A biaffine model cannot be fine-tuned."
 OTHER = {"encoder": "./encoder", "treebank": "other"}
 OVER_SYNTR = '[initial]\nparser = "syntr.toml"\n'
 OVER_MIX = '[initial.mix.more]\nparser = "empty"\nshare = 0.1\n'
@@ -123,7 +122,7 @@ OVER_MIX = '[initial.mix.more]\nparser = "empty"\nshare = 0.1\n'
     [
         ({"a.toml": OTHER, "b.toml": {"encoder": "a.toml"}, "c.toml": {"encoder": "b.toml"}}, f"b.toml: {CHAIN}"),
         ({"a.toml": {"encoder": "b.toml"}, "b.toml": {"encoder": "a.toml"}}, f"a.toml: {CHAIN}"),
-        ({"self.toml": {"encoder": "self.toml"}}, "self.toml: The recipe goes on from itself."),
+        ({"self.toml": {"encoder": "self.toml"}}, "self.toml: The recipe fine-tunes itself."),
         (
             {
                 "syntr.toml": {"encoder": "./encoder", "sections": SYNTR},
@@ -145,7 +144,7 @@ OVER_MIX = '[initial.mix.more]\nparser = "empty"\nshare = 0.1\n'
                 "syntr.toml": {"encoder": "x/base.toml", "sections": SYNTR},
                 "rngtr.toml": {"encoder": "base.toml", "sections": OVER_SYNTR},
             },
-            "x/base.toml and base.toml: Two recipes to go on from need different names.",
+            "x/base.toml and base.toml: Two base recipes need different file names.",
         ),
     ],
     ids=["chain", "circle", "itself", "initial parser", "mix", "biaffine recipe", "biaffine model", "one name"],
@@ -173,8 +172,8 @@ def test_folds_are_refused_where_their_parsers_go_on_from_a_model_of_the_same_se
     Path("copy-dev.conllu").write_bytes(Path("other-dev.conllu").read_bytes())
 
     assert faults(write_rngtr("copy")) == [
-        "[initial] folds: the parsers go on from base.toml, which has learned from own.conllu, so they have seen what "
-        "they are to parse. Leave that treebank out there, or set folds = 0."
+        "[initial] folds: the parsers fine-tune base.toml, which is trained on own.conllu, so they would parse sentences "
+        "that they have seen. Remove that treebank from the base recipe, or set folds = 0."
     ]
 
 
@@ -189,7 +188,7 @@ def test_the_same_sentences_are_known_in_another_file(kind):
 
     (line,) = faults("rngtr.toml")
 
-    assert "go on from base.toml, which has learned from own.conllu, so they have seen" in line
+    assert "fine-tune base.toml, which is trained on own.conllu, so they would parse" in line
 
 
 def test_a_few_sentences_that_two_treebanks_share_do_not_make_them_one():
@@ -264,8 +263,8 @@ def test_faults_of_all_sources_of_a_mix_come_in_one_report():
         "inner.toml: [training] epohcs is unknown; did you mean epochs?",
         "./none: There is no such model folder.",
         "[initial.mix.inner] folds = 50 is too many for 20 sentences.",
-        "nested.toml: An initial parser has none of its own. Train it apart, and name its folder.",
-        "[initial.mix.folded] folds = 2 needs a recipe to train, not the model ./model.",
+        "nested.toml: The recipe of an initial parser must not have an initial parser itself. Train it separately, and name its model folder.",
+        "[initial.mix.folded] folds = 2 needs a recipe as parser, not the model ./model.",
         "gone.conllu: There is no such file.",
     ]
     assert "nowhere/model" in absent
@@ -281,7 +280,7 @@ def test_folds_of_a_mix_are_refused_where_their_parsers_have_seen_the_sentences(
         recipe("mixed.toml", encoder="./encoder", sections=mix(a={"parser": '"syntr.toml"', "folds": "2"}))
     )
 
-    assert line.startswith("[initial.mix.a] folds: the parsers go on from base.toml, which has learned from own.conllu")
+    assert line.startswith("[initial.mix.a] folds: the parsers fine-tune base.toml, which is trained on own.conllu")
 
 
 # Work

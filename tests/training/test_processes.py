@@ -152,7 +152,7 @@ def test_gradients_and_numbers_are_exchanged(two):
 
 
 def test_a_process_whose_companion_fails_says_so_and_does_not_hang(two):
-    assert (two / "failed").read_text() == "Another process of this training has failed. Its own message says why."
+    assert (two / "failed").read_text() == "Another process of this training has failed. See its error message."
 
 
 def test_shares_are_disjoint_and_whole(monkeypatch):
@@ -182,11 +182,17 @@ def test_a_process_alone_has_the_device_it_was_given():
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"RANK": "1"}, r"RANK is 1, but there are 1 processes \(WORLD_SIZE\)\. Use torchrun, or unset RANK\."),
-        ({"WORLD_SIZE": "two"}, r"WORLD_SIZE, RANK or LOCAL_RANK is no number \(.*'two'\)\. Use torchrun\."),
+        (
+            {"RANK": "1"},
+            r"RANK is 1, but there are 1 processes \(WORLD_SIZE\)\. Start the training with torchrun, or unset RANK\.",
+        ),
+        (
+            {"WORLD_SIZE": "two"},
+            r"WORLD_SIZE, RANK or LOCAL_RANK is not a number \(.*'two'\)\. Start the training with torchrun\.",
+        ),
         (
             {"WORLD_SIZE": "2", "RANK": "0"},
-            r"The processes do not find each other \(.*MASTER_ADDR.*\)\. Use torchrun\.",
+            r"The processes cannot connect to each other \(.*MASTER_ADDR.*\)\. Start the training with torchrun\.",
         ),
     ],
 )

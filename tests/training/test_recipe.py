@@ -248,34 +248,37 @@ def test_a_source_of_the_mix_is_changed_added_or_left_out_by_its_name(written):
 @pytest.mark.parametrize(
     ("section", "faults"),
     [
-        ({"treebank": {"train": [], "dev": "x"}}, ["[treebank] train names no file."]),
+        (
+            {"treebank": {"train": [], "dev": "x"}},
+            ["[treebank] train must name at least one file, without empty names."],
+        ),
         (
             {"treebank": {"train": ["x"], "dev": "x", "format": "csv"}},
             ['[treebank] format = "csv"; choose one of conllu, conllx, conll09, conll09-predicted, or leave it out.'],
         ),
         (
             {"treebank": {"train": ["-"], "dev": "x"}},
-            ["[treebank] standard input cannot be read again and again; name a file."],
+            ["[treebank] standard input cannot be read more than once; name a file."],
         ),
         (
             {"encoder": {"family": "bilstm"}},
             [
-                'a BiLSTM reads no graph: set graph = "none" in [relations].',
-                "a model that reads no graph takes one step: set max_steps = 1 in [refine].",
+                'a BiLSTM cannot read a graph: set graph = "none" in [relations].',
+                "a model that reads no graph takes only one step: set max_steps = 1 in [refine].",
             ],
         ),
         (
             {"relations": {"graph": "none"}, "initial": {"parser": "x.toml"}},
             [
-                "a model that reads no graph takes one step: set max_steps = 1 in [refine].",
-                "a model that reads no graph has no initial parse: leave [initial] out.",
+                "a model that reads no graph takes only one step: set max_steps = 1 in [refine].",
+                "a model that reads no graph has no initial parse: remove [initial].",
             ],
         ),
         (
             {"initial": {"empty_share": 0.6, "noised_share": 0.5, "noise": 2}},
             [
-                "[initial] empty_share and noised_share together are over 1.",
-                "[initial] noise = 2.0; it must not be over 1.",
+                "[initial] empty_share and noised_share must not sum to more than 1.",
+                "[initial] noise = 2.0; it must be at most 1.",
             ],
         ),
         (
@@ -283,18 +286,18 @@ def test_a_source_of_the_mix_is_changed_added_or_left_out_by_its_name(written):
             ["[initial] folds = 1 leaves nothing to train on; choose 0, or at least 2."],
         ),
         ({"initial": {"folds": 2}}, ['[initial] folds = 2 needs a recipe as parser, not "empty".']),
-        ({"initial": {"train": "x"}}, ['[initial] parser = "files" needs train and dev, and they need it.']),
+        ({"initial": {"train": "x"}}, ['[initial] train and dev must be set if parser = "files", and only then.']),
         (
             {"initial": {"train": "x", "dev": "x"}},
-            ['[initial] parser = "files" needs train and dev, and they need it.'],
+            ['[initial] train and dev must be set if parser = "files", and only then.'],
         ),
         (
             {"initial": {"parser": "files", "dev": "x"}},
-            ['[initial] parser = "files" needs train and dev, and they need it.'],
+            ['[initial] train and dev must be set if parser = "files", and only then.'],
         ),
         (
             {"initial": {"noised_share": 0.3, "mix": MIX}},
-            ["[initial] empty_share, noised_share and the shares in mix together are over 1."],
+            ["[initial] empty_share, noised_share and the shares in mix must not sum to more than 1."],
         ),
         (
             {"initial": {"mix": {"a": {"parser": "x.toml", "shar": 1}, "b": {"share": 2}, "c": 5}}},
@@ -309,34 +312,34 @@ def test_a_source_of_the_mix_is_changed_added_or_left_out_by_its_name(written):
             {"initial": {"mix": {"a": {"parser": "empty", "share": 0, "folds": 2}, "b": FILES | {"share": -1}}}},
             [
                 '[initial.mix.a] folds = 2 needs a recipe as parser, not "empty".',
-                "[initial.mix.a] share = 0 is no share; leave this source out.",
+                "[initial.mix.a] share = 0; it must be above 0 (or remove this source).",
                 "[initial.mix.b] share = -1; it must not be negative.",
             ],
         ),
         (
             {"initial": {"mix": {"a": {"parser": "files", "share": 1, "dev": "x"}}}},
-            ['[initial.mix.a] parser = "files" needs train and dev, and they need it.'],
+            ['[initial.mix.a] train and dev must be set if parser = "files", and only then.'],
         ),
         ({"initial": {"mix": 5}}, ["initial.mix = 5; it must be a table."]),
         (
             {"initial": {"mix": {"a-b": {"parser": "empty", "share": 1}}}},
-            ["[initial] a name in mix has letters from a to z, digits and _ alone."],
+            ["[initial] a name in mix must consist of the letters a to z, digits and _."],
         ),
         (
             {"initial": {"mix": {"empty": {"parser": "empty", "share": 1}}}},
-            ["[initial] mix.empty is what parser is called; choose another name."],
+            ["[initial] mix.empty has the name of the main parser; choose another name."],
         ),
         (
             {"relations": {"graph": "none"}, "refine": {"max_steps": 1}, "initial": {"mix": MIX}},
-            ["a model that reads no graph has no initial parse: leave [initial] out."],
+            ["a model that reads no graph has no initial parse: remove [initial]."],
         ),
-        ({"refine": {"max_steps": 0}}, ["[refine] max_steps = 0; at least one step is needed."]),
+        ({"refine": {"max_steps": 0}}, ["[refine] max_steps = 0; it must be at least 1."]),
         (
             {"optimiser": {"betas": [0.9], "ema": 1, "warmup": 1.5}},
             [
                 "[optimiser] betas must be two numbers below 1.",
                 "[optimiser] ema = 1.0; it must be below 1.",
-                "[optimiser] warmup = 1.5; it must not be over 1.",
+                "[optimiser] warmup = 1.5; it must be at most 1.",
             ],
         ),
         (
@@ -349,7 +352,7 @@ def test_a_source_of_the_mix_is_changed_added_or_left_out_by_its_name(written):
         ({"training": {"masking": 1}}, ["[training] masking = 1.0; it must be below 1."]),
         ({"encoder": {}}, ["[encoder] family is missing."]),
         ({"training": {"rule": "x"}}, ["[training] rule is unknown."]),
-        ({"decode": {"root_label": "ROOT"}}, ["[decode] root_label is read from the treebank; leave it out."]),
+        ({"decode": {"root_label": "ROOT"}}, ["[decode] root_label is read from the treebank; remove it."]),
         ({"trainig": {}}, ["trainig is unknown; did you mean training?"]),
         ({"title": 5}, ["title = 5; it must be a string."]),
     ],
@@ -372,11 +375,14 @@ def test_faults_of_the_file_and_of_the_changes_come_in_one_report(written):
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"x", "This is no TOML: Expected '=' after a key in a key/value pair (at end of document)."),
-        (b"x = 1\nx = 2", "This is no TOML: Cannot overwrite a value (at end of document)."),
-        (b"\xff", "This is no TOML: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte."),
-        (b"x = " + b"[" * 9999, "This is no TOML: maximum recursion depth exceeded"),
-        (b"x = " + b"9" * 9999, "This is no TOML: Exceeds the limit (4300 digits) for integer string conversion"),
+        (b"x", "This is not valid TOML: Expected '=' after a key in a key/value pair (at end of document)."),
+        (b"x = 1\nx = 2", "This is not valid TOML: Cannot overwrite a value (at end of document)."),
+        (b"\xff", "This is not valid TOML: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte."),
+        (b"x = " + b"[" * 9999, "This is not valid TOML: maximum recursion depth exceeded"),
+        (
+            b"x = " + b"9" * 9999,
+            "This is not valid TOML: Exceeds the limit (4300 digits) for integer string conversion",
+        ),
     ],
 )
 def test_a_file_that_is_no_toml_is_told(written, content, fault):
@@ -390,8 +396,8 @@ def test_a_file_that_is_no_toml_is_told(written, content, fault):
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ("eps = 1" + "0" * 400, "1" + "0" * 400 + "; it must not be over 10,000,000."),
-        ("eps = 0x" + "f" * 9999, "a value too large to show; it must not be over 10,000,000."),
+        ("eps = 1" + "0" * 400, "1" + "0" * 400 + "; it must be at most 10,000,000."),
+        ("eps = 0x" + "f" * 9999, "a value too large to show; it must be at most 10,000,000."),
         ("eps" + ".x" * 9999 + " = 1", "a value too large to show; it must be a number."),
         ("eps = 1979-05-27", '"1979-05-27"; it must be a number.'),
     ],
@@ -416,7 +422,7 @@ def test_shares_may_be_one_together_and_not_more(shares):
     mix = {f"source{number}": MixedSettings("empty", share) for number, share in enumerate(shares)}
 
     if tenths > 10:
-        with pytest.raises(ValueError, match="together are over 1"):
+        with pytest.raises(ValueError, match="must not sum to more than 1"):
             InitialSettings(mix=mix)
     else:
         assert InitialSettings(mix=mix, noised_share=(10 - tenths) / 10).mix == mix
@@ -453,7 +459,7 @@ def test_any_file_gives_a_recipe_or_a_report_of_lines_with_its_name(tmp_path_fac
     draft = read_draft_or_error(path)
 
     if isinstance(draft, ConfigError):
-        assert str(draft).startswith(f"{path}: This is no TOML: ")
+        assert str(draft).startswith(f"{path}: This is not valid TOML: ")
     elif draft.recipe is None:
         assert draft.faults
         assert all(fault.startswith(f"{path}: ") and "\n" not in fault for fault in draft.faults)

@@ -230,7 +230,7 @@ def test_a_loss_that_is_no_number_ends_the_training():
     learner.network.scorer.bias.data[0] = torch.nan
 
     with pytest.raises(
-        TreefineError, match=r"^In epoch 1 the loss of the segmenter is no finite number\. Choose a lower"
+        TreefineError, match=r"^In epoch 1, the loss of the segmenter became infinite or NaN\. Set a lower"
     ):
         list(learner.epochs())
 
@@ -306,8 +306,8 @@ def test_the_recipe_in_the_model_card_can_be_read_again(tmp_path):
     [
         ("[segmenter]\nepochs = 0", "[segmenter] epochs = 0; it must be at least 1."),
         ("[segmenter]\nepoch = 3", "[segmenter] epoch is unknown; did you mean epochs?"),
-        ("[segmenter]\nlowered = 1.5", "[segmenter] lowered = 1.5; it must not be over 1."),
-        ("[segmenter]\nwrapped = 0.6\nlines = 0.6", "[segmenter] wrapped and lines together are over 1."),
+        ("[segmenter]\nlowered = 1.5", "[segmenter] lowered = 1.5; it must be at most 1."),
+        ("[segmenter]\nwrapped = 0.6\nlines = 0.6", "[segmenter] wrapped and lines must not sum to more than 1."),
         ("[segmenter]\nmasking = 0.5", "[segmenter] masking = 0.5; it must be below 0.5."),
         ("[segmenter]\nema = 1", "[segmenter] ema = 1.0; it must be below 1."),
         ("[segmenter.network]\nchar_width = 0", "[segmenter.network] char_width = 0; it must be at least 1."),
@@ -331,4 +331,6 @@ def test_a_treebank_that_cannot_say_where_it_has_spaces_is_refused(tmp_path):
     with pytest.raises(ConfigError) as error:
         prepare(recipe)
 
-    assert "[segmenter] CoNLL-X does not say where words follow without a space. Leave it out." in str(error.value)
+    assert "[segmenter] CoNLL-X does not mark words that follow without a space. Remove this section." in str(
+        error.value
+    )

@@ -73,7 +73,7 @@ def test_any_trace_of_a_training_is_known(recipe, name):
     (OUT / "recipe.json").unlink()
     (OUT / name).mkdir()
 
-    assert refusal(recipe, is_resumed=False).startswith("out: There is a training in this folder.")
+    assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training.")
 
 
 def test_another_share_or_other_parses_of_a_mix_cannot_go_on(tmp_path, monkeypatch):
@@ -100,7 +100,7 @@ def test_a_training_that_was_begun_before_there_were_mixes_may_be_resumed(recipe
 
     check_folder(OUT, prepare(recipe), is_resumed=True)
 
-    assert refusal(recipe, is_resumed=False).startswith("out: There is a training in this folder.")
+    assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training.")
 
 
 def test_a_second_training_is_kept_out_while_one_is_at_work_and_goes_on_after_it(tmp_path):
@@ -114,7 +114,7 @@ def test_a_second_training_is_kept_out_while_one_is_at_work_and_goes_on_after_it
     first.close()
 
     assert str(caught.value) == (
-        f"{tmp_path}/out: Another training is at work in this folder. Wait for its end, or stop it; then go on with "
+        f"{tmp_path}/out: Another training is running in this folder. Wait for its end, or stop it; then go on with "
         "--resume."
     )
     assert len(run(recipe, tmp_path / "out")) == len(whole)

@@ -53,7 +53,7 @@ class TreebankSettings:
 
     def __post_init__(self) -> None:
         _check(
-            (bool(self.train) and all(self.train), "train is empty; name at least one file"),
+            (bool(self.train) and all(self.train), "train must name at least one file, without empty names"),
             (bool(self.dev), "dev is empty; name a file"),
             ("-" not in (*self.train, self.dev), "standard input cannot be read more than once; name a file"),
             (
