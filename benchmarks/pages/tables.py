@@ -14,6 +14,7 @@ from benchmarks.pages.cli import command_line
 from benchmarks.pages.english import ENGLISH
 from benchmarks.pages.results import RESULTS, TESTED
 from benchmarks.pages.serving import SERVING_PAGE
+from benchmarks.pages.settings import SETTINGS_PAGE
 from benchmarks.pages.speed import SPEED_PAGE
 from benchmarks.pages.structure import structure_table
 from benchmarks.pages.summary import SUMMARY
@@ -37,6 +38,7 @@ PAGES = (
     "docs/corpora.md",
     "docs/targets.md",
     "docs/cli.md",
+    "docs/settings.md",
 )
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__: each
@@ -54,7 +56,19 @@ TABLES: dict[str, Callable[[], str]] = {
         structure_table,
         command_line,
     )
-} | (RESULTS | TESTED | SUMMARY | ENGLISH | SEGMENTERS | OTHER_PARSERS | SPEED_PAGE | CORPORA | SERVING_PAGE | TARGETS)
+} | (
+    RESULTS
+    | TESTED
+    | SUMMARY
+    | ENGLISH
+    | SEGMENTERS
+    | OTHER_PARSERS
+    | SPEED_PAGE
+    | CORPORA
+    | SERVING_PAGE
+    | TARGETS
+    | SETTINGS_PAGE
+)
 FIGURES = {**english.FIGURES, **curves.FIGURES, **speed.FIGURES}
 
 

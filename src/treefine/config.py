@@ -280,7 +280,7 @@ class TransformerSettings:
 class BiLSTMSettings:
     """The encoder of the biaffine parser: a BiLSTM over words, characters and tags (Dozat and Manning 2017)."""
 
-    family: Literal["bilstm"] = "bilstm"
+    family: Literal["bilstm"] = "bilstm"  # kind of encoder; required for a BiLSTM
     word_width: int = 100  # size of the word embeddings
     char_width: int = 100  # size of the character embeddings
     tag_width: int = 100  # size of the tag embeddings
@@ -297,9 +297,7 @@ class BiLSTMSettings:
 class RelationSettings:
     """The attention over the input graph (Sec. 3.1.2)."""
 
-    graph: Literal["labelled", "unlabelled", "none"] = (
-        "labelled"  # graph that attention reads; none: no graph (SynTr, Eq. 7)
-    )
+    graph: Literal["labelled", "unlabelled", "none"] = "labelled"  # input graph; none: no refinement (SynTr, Eq. 7)
     key_norm: bool = True  # layer norm of the relation keys (Eq. 5)
     scaled: bool = True  # divide the relation term by √d too (Eq. 5)
     none: Literal["learned", "zero"] = "learned"  # embedding of the relation of two pieces without an arc

@@ -445,7 +445,8 @@ def test_an_unusable_initial_parser_is_reported(encoder):
     assert message_for("./no/model") == "./no/model: There is no such model folder."
     assert message_for("$NO/model").startswith("$NO/model needs the environment variable NO.")
     assert message_for("second.toml") == (
-        "second.toml: The recipe of an initial parser must not have an initial parser itself. Train it separately, and name its model folder."
+        "second.toml: The recipe of an initial parser must not have an initial parser itself. "
+        "Train it separately, and name its model folder."
     )
     assert message_for("trained", "--set", "initial.folds=2") == (
         "[initial] folds = 2 needs a recipe as parser, not the model trained."

@@ -172,8 +172,8 @@ def test_folds_are_refused_where_their_parsers_go_on_from_a_model_of_the_same_se
     Path("copy-dev.conllu").write_bytes(Path("other-dev.conllu").read_bytes())
 
     assert faults(write_rngtr("copy")) == [
-        "[initial] folds: the parsers fine-tune base.toml, which is trained on own.conllu, so they would parse sentences "
-        "that they have seen. Remove that treebank from the base recipe, or set folds = 0."
+        "[initial] folds: the parsers fine-tune base.toml, which is trained on own.conllu, so they would parse "
+        "sentences that they have seen. Remove that treebank from the base recipe, or set folds = 0."
     ]
 
 
@@ -263,7 +263,8 @@ def test_faults_of_all_sources_of_a_mix_come_in_one_report():
         "inner.toml: [training] epohcs is unknown; did you mean epochs?",
         "./none: There is no such model folder.",
         "[initial.mix.inner] folds = 50 is too many for 20 sentences.",
-        "nested.toml: The recipe of an initial parser must not have an initial parser itself. Train it separately, and name its model folder.",
+        "nested.toml: The recipe of an initial parser must not have an initial parser itself. "
+        "Train it separately, and name its model folder.",
         "[initial.mix.folded] folds = 2 needs a recipe as parser, not the model ./model.",
         "gone.conllu: There is no such file.",
     ]

@@ -1,33 +1,31 @@
 """Recipes as people write them: any file gives a recipe or a clear report, and every key is in the docs."""
 
 import json
-import re
-from dataclasses import MISSING, asdict, fields, is_dataclass
-from inspect import getsource
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import get_args, get_origin, get_type_hints
+from typing import get_type_hints
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from treefine.config import BiLSTMSettings, old_names, read_settings
+from treefine.config import BiLSTMSettings, SegmenterSettings, old_names, read_settings
 from treefine.errors import ConfigError, RenamedSettingWarning
+from treefine.training.new_recipe import meanings
 from treefine.training.recipe import (
     BUNDLED_RECIPES,
     InitialSettings,
     MixedSettings,
     PretrainedSettings,
     Recipe,
-    TreebankSettings,
+    SegmenterTraining,
     find_recipe,
     read_draft,
     read_recipe,
-    tomllib,
     values_of,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+KINDS = (PretrainedSettings, BiLSTMSettings, MixedSettings, SegmenterTraining, SegmenterSettings)
 SYNTR = {
     "treebank": {"train": ["train.conllu"], "dev": "dev.conllu"},
     "encoder": {"family": "pretrained", "pretrained": "encoder"},
@@ -609,55 +607,10 @@ def test_a_change_replaces_the_encoder_by_a_model_to_fine_tune(written):
 # Documentation
 
 
-def listing(name, kind):
-    """A section as TOML with the default, the choices and the meaning of each key, as the code has them."""
-    examples = {"train": ["train.conllu"], "dev": "dev.conllu", "pretrained": "encoders/mpnet"}
-    examples |= {"parser": "syntr.toml", "share": 0.25}  # of a source in the mix
-    meanings = dict(re.findall(r"^    (\w+):[^#\n]*  # (.+)$", getsource(kind), re.MULTILINE))
-    lines = [f"[{name}]"]
-    for each in fields(kind):
-        if (name, each.name) in (("decode", "root_label"), ("initial", "mix")):
-            continue
-        value = examples.get(each.name) if each.default in (MISSING, None) else each.default
-        if value is None:
-            continue
-        hint = get_type_hints(kind)[each.name]
-        choices = [
-            each for each in get_args(get_args(hint)[0] if get_origin(hint) is tuple else hint) if type(each) is str
-        ]
-        *others, last = choices or [""]
-        notes = [f"{', '.join(others)} or {last}" if others else "", meanings.get(each.name, "")]
-        note = "; ".join(filter(None, notes))
-        lines.append(f"{each.name} = {json.dumps(value)}" + (f"  # {note}" if note else ""))
-    return "\n".join(lines) + "\n"
-
-
-def listed():
-    """The settings of all sections, a source of the mix, and a biaffine parser's encoder, as they stand in the docs."""
-    kinds = sections | {"encoder": PretrainedSettings}
-    whole = "\n".join(listing(name, kind) for name, kind in kinds.items() if is_dataclass(kind))
-    return whole, listing("initial.mix.NAME", MixedSettings), listing("encoder", BiLSTMSettings)
-
-
-def fill_page():
-    """Bring the docs up to date: `python -c "from tests.training.test_recipe import fill_page; fill_page()"`."""
-    text = PAGE.read_text(encoding="utf-8")
-    firsts = ('[treebank]\ntrain = ["train.conllu"]', "[initial.mix.NAME]", '[encoder]\nfamily = "bilstm"')
-    for first_line, new in zip(firsts, listed(), strict=True):
-        old = re.compile(rf"```toml\n{re.escape(first_line)}.*?```", re.DOTALL)
-        text = old.sub(lambda _, new=new: f"```toml\n{new}```", text)
-    PAGE.write_text(text, encoding="utf-8")
-
-
-def test_the_docs_list_every_key_with_its_default_and_its_meaning():
-    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-
-    for listing in listed():
-        assert listing in blocks, "call fill_page"
-
-
-def test_the_listing_in_the_docs_is_a_recipe_with_nothing_but_defaults():
-    recipe = read_settings(Recipe, tomllib.loads(listed()[0]))
-
-    assert recipe == Recipe(recipe.treebank, PretrainedSettings("encoders/mpnet"))
-    assert recipe.treebank == TreebankSettings(("train.conllu",), "dev.conllu")
+@pytest.mark.parametrize(
+    "kind",
+    [*(each for each in sections.values() if is_dataclass(each)), *KINDS],
+    ids=lambda kind: kind.__name__,
+)
+def test_every_setting_has_a_comment_for_the_reference(kind):
+    assert set(meanings(kind)) == {each.name for each in fields(kind)}

@@ -256,7 +256,7 @@ class _Section:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the section, settings in the order of the reference."""
-        meanings, types = _meanings(self.kind), get_type_hints(self.kind)
+        notes, types = meanings(self.kind), get_type_hints(self.kind)
         yield ""
         if self.reason:
             yield from _comment(self.reason)
@@ -269,12 +269,12 @@ class _Section:
                 yield from _comment(self.reasons[each.name])
             default = each.default if each.default is not MISSING else ""
             setting = f"{each.name} = {_toml(self.values.get(each.name, default))}"
-            note = "; ".join(filter(None, [_choices(types[each.name]), meanings.get(each.name, "")]))
+            note = "; ".join(filter(None, [_choices(types[each.name]), notes.get(each.name, "")]))
             sign = "" if is_chosen and self.is_active else "#"
             yield sign + setting + (f"  # {note}" if note else "")
 
 
-def _meanings(kind: type) -> dict[str, str]:
+def meanings(kind: type) -> dict[str, str]:
     """Return the comments on the fields of a settings class; none if its source is not installed."""
     try:
         source = inspect.getsource(kind)
@@ -285,8 +285,8 @@ def _meanings(kind: type) -> dict[str, str]:
 
 def _choices(hint: Any) -> str:
     """Return the choices of a setting, as "a, b or c"."""
-    choices = get_args(get_args(hint)[0] if get_origin(hint) is tuple else hint)
-    *others, last = [each for each in choices if isinstance(each, str)] or [""]
+    listed = get_args(get_args(hint)[0] if get_origin(hint) is tuple else hint)
+    *others, last = [each for each in listed if isinstance(each, str)] or [""]
     return f"{', '.join(others)} or {last}" if others else ""
 
 

@@ -78,14 +78,10 @@ def _is_encoder(folder: object) -> bool:
 class PretrainedSettings:
     """The pretrained encoder to start from, or the trained model to fine-tune."""
 
-    pretrained: str | None = renamed_from(
-        "folder", None, takes=_is_encoder
-    )  # pretrained encoder: a folder or a hub name
-    fine_tune_from: str | None = renamed_from("folder", None)  # trained model (folder or hub name) or recipe
-    family: Literal["pretrained"] = "pretrained"
-    pieces: Literal["all", "cut"] = (
-        "all"  # vocabulary; cut: only the pieces of the treebank and the most frequent others
-    )
+    pretrained: str | None = renamed_from("folder", None, takes=_is_encoder)  # encoder: a folder, or a name on a hub
+    fine_tune_from: str | None = renamed_from("folder", None)  # trained model (a folder or a hub name), or a recipe
+    family: Literal["pretrained"] = "pretrained"  # kind of encoder; may be omitted
+    pieces: Literal["all", "cut"] = "all"  # vocabulary; cut: the pieces of the treebank and the most frequent others
     n_frequent: int = 8000  # with pieces = "cut": number of pieces to keep in addition to those of the treebank
 
     def __post_init__(self) -> None:
@@ -187,9 +183,7 @@ class OptimiserSettings:
     eps: float = 1e-5  # AdamW's ε
     weight_decay: float = 0.01  # AdamW's weight decay; biases and layer norms have none
     clip_gradient_norm: float = renamed_from("clip", 1.0)  # clip the gradient to this norm; 0: no clipping
-    warmup: float = renamed_from(
-        "warm_up", 0.01
-    )  # share of the training in which the learning rates rise to their peak
+    warmup: float = renamed_from("warm_up", 0.01)  # share of the training in which the learning rates rise
     ema: float = renamed_from("average", 0.0)  # decay of an exponential moving average of the weights; 0: off
 
     def __post_init__(self) -> None:
@@ -210,7 +204,7 @@ class TrainingSettings:
     masking: float = renamed_from("hidden", 0.0)  # share of the pieces (BiLSTM: words) that are masked
     given_tags: float = 0.0  # with predicted tags: share of the sentences that show the treebank's tags to the model
     seed: int = 1  # random seed; the same seed gives the same model on the same machine
-    weight_averaging: int = renamed_from("members", 1)  # number of models to train and average
+    weight_averaging: int = renamed_from("members", 1)  # number of models to train and average; 1: off
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU, float32 on a CPU
     dev_every: int = 1  # score the dev set every N epochs
     checkpoint_minutes: float = 10.0  # shortest time between two checkpoints, in minutes; 0: one after every epoch
@@ -235,9 +229,7 @@ class SegmenterTraining:
     batch_windows: int = 32  # windows per batch; use fewer for a small treebank, which needs a few thousand updates
     weight_decay: float = 0.01  # AdamW's weight decay
     ema: float = renamed_from("average", 0.995)  # decay of an exponential moving average of the weights; 0: off
-    masking: float = renamed_from(
-        "hidden", 0.05
-    )  # share of the characters that are masked; the share of masked runs is twice this
+    masking: float = renamed_from("hidden", 0.05)  # share of the characters that are masked; for runs, twice this share
     joined: float = 0.1  # share of the documents that follow the previous one without a blank line
     shuffled: float = 0.5  # share of the documents whose sentences are shuffled
     wrapped: float = 0.1  # share of the documents that are wrapped into lines of a random width
