@@ -105,7 +105,7 @@ def test_a_column_without_tags_or_with_very_many_is_left_out():
 def test_a_segmenter_is_trained_if_the_treebank_marks_missing_spaces():
     assert written(REQUEST).segmenter is not None
     assert written(replace(REQUEST, segmenter=False)).segmenter is None
-    assert "\n#[segmenter]\n#epochs = 40\n#batch_windows = 8" in Path("my.toml").read_text()
+    assert "\n#[segmenter]\n#epochs = 40  # number of epochs\n#batch_windows = 8" in Path("my.toml").read_text()
 
     Path("train.conllu").write_text(Path("train.conllu").read_text().replace("SpaceAfter=No", "_"))
     assert written(REQUEST).segmenter is None
@@ -143,7 +143,7 @@ def test_every_setting_that_is_commented_out_can_be_uncommented():
 def test_comments_have_the_meanings_of_the_reference():
     text = new_recipe(REQUEST).text
 
-    assert "\nmax_steps = 4  # T; " in text
+    assert "\nmax_steps = 4  # T, the largest number of refinement steps; " in text
     assert re.search(r"^#seed = 1", text, re.MULTILINE)
     assert all(len(line) < 160 for line in text.splitlines())
 
@@ -238,7 +238,7 @@ def test_all_faults_are_reported_together_and_nothing_is_written():
     [
         ({"dev": ""}, "my.toml", "--train is given without --dev. Give both, or neither to write placeholders."),
         ({"train": ()}, "my.toml", "--dev is given without --train. Give both, or neither to write placeholders."),
-        ({"train": ("-",)}, "my.toml", "standard input cannot be read again"),
+        ({"train": ("-",)}, "my.toml", "standard input cannot be read more than once"),
         ({"initial": "syntr"}, "-", "--initial syntr writes two recipes; name a file instead of -."),
         ({"initial": "syntrr"}, "my.toml", "--initial syntrr: there is no such model folder. Choose empty, syntr,"),
         ({}, "my.tml", "my.tml: the name of a recipe must end in .toml."),
