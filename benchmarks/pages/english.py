@@ -175,7 +175,7 @@ def _number(value: float) -> str:
 
 NAME, UD = "en", "2.3"
 FIGURE = "reliability.svg"
-TITLES = {ARC: "head", LABEL: "label (if the head is right)", BOTH: "head and label", SENTENCE: "whole sentence"}
+TITLES = {ARC: "head", LABEL: "label of a right head", BOTH: "head and label", SENTENCE: "whole sentence"}
 Splits = Mapping[str, Row]
 
 

@@ -41,7 +41,7 @@ class Watched:
     option("--loads", default="", help="measure only kinds of load whose name contains this"),
     count("--clients", CLIENTS, "number of simultaneous clients"),
     option("--seconds", type=float, default=60, help="seconds per kind of load (default: 60)"),
-    count("--sentences", 2002, "number of sentences of en_ewt dev, evenly spread (at most 2002)"),
+    count("--sentences", 2002, "number of sentences of en_ewt dev, evenly spread"),
     THREADS,
     TREEBANKS_FOLDER,
     ROWS_FILE,

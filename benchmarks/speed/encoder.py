@@ -33,7 +33,7 @@ BY_DEVICE = {"cuda": (8192, ("bfloat16", "float16")), "cpu": (1000, ("float32",)
 
 
 @command(
-    DEVICE.but(default="cpu"),
+    DEVICE.but(default="cpu", help="cpu or cuda (default: cpu)"),
     option("--size", nargs="+", choices=list(SIZES), default=["small", "base"]),
     count("--pieces", None, "pieces per batch (default: 8192 on a GPU, 1000 on a CPU)"),
     ROUNDS.but(default=15),

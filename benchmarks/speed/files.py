@@ -61,7 +61,7 @@ REPLAYS = 30
 @command(
     MODEL,
     CPU_OR_CUDA,
-    count("--sentences", 2077, "number of sentences of en_ewt test (at most 2077)"),
+    count("--sentences", 2077, "number of sentences of en_ewt test"),
     count("--copies", 1, "number of copies of these sentences"),
     count("--dev-sentences", 2002, "number of dev sentences to compare trees on"),
     count("--workers", None, "processes that read and write (default: depends on the number of cores)"),

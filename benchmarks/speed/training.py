@@ -187,7 +187,7 @@ CLOSE = 1e-4  # tolerance for losses in float32
 
 
 @command(
-    DEVICE.but(default="cpu"),
+    DEVICE.but(default="cpu", help="cpu or cuda (default: cpu)"),
     option("--size", choices=SIZES, default="base"),
     option("--sentences", type=int, nargs="+", default=[8, 32, 128], help="batch sizes (default: 8 32 128)"),
     count("--words", 60, "words per sentence"),
