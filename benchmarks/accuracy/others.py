@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.accuracy.predictions import Predictions, checksum, save_predictions, treebank_of
 from benchmarks.accuracy.significance import ALPHA, SAMPLES, SEED, difference_fields
-from benchmarks.markdown import percent, table
+from benchmarks.markdown import folded, percent, table
 from benchmarks.options import (
     DEVICE,
     MODEL,
@@ -270,9 +270,11 @@ HEAD = (
     "heads, labels changed",
     "words corrected, spoiled",
     "LAS from an empty graph",
-    "difference",
+    "gain from the initial tree",
     "p",
 )
+GIST = ("initial parser", "refined by", "LAS before", "LAS after", *HEAD[-3:-1])
+BUNDLED = "en"  # the first table shows only this model
 
 
 def others() -> str:
@@ -281,7 +283,7 @@ def others() -> str:
 
 
 def others_of(refined: Sequence[Row], made: Sequence[Row]) -> str:
-    """Return the table of these rows: the newest of each parser, model and source of tags."""
+    """Return the newest row of each parser and source of tags for the bundled model; all models are folded."""
     if not refined:
         return "Not measured yet."
     newest = {tuple(row["config"][name] for name in ("model", "tags", "parser")): row for row in refined}
@@ -294,7 +296,17 @@ def others_of(refined: Sequence[Row], made: Sequence[Row]) -> str:
         f"randomisation over sentences. `python -m benchmarks others refine`, {last['when'][:10]}, "
         f"commit {last['commit']}."
     )
-    return "\n\n".join([table(HEAD, *map(_cells, rows)), *(["\n".join(lines)] if lines else []), origin])
+    details = [table(HEAD, *map(_cells, rows)), *(["\n".join(lines)] if lines else []), origin]
+    first = [_gist(row) for row in rows if row["config"]["model"] == BUNDLED]
+    return "\n\n".join([table(GIST, *first), folded("All models, changes and p-values", "\n\n".join(details))])
+
+
+def _gist(row: Row) -> tuple[str, ...]:
+    config, result = row["config"], row["result"]
+    before, *_, after = result["LAS_by_step"]
+    over = f"{100 * result['after minus nothing']['difference']:+.2f}"
+    scores = (percent(before), percent(after), percent(result["nothing"]["LAS"]), over)
+    return (config["parser"], f"{config['model']}, tags {config['tags']}", *scores)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
