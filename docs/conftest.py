@@ -1,4 +1,4 @@
-"""What the snippets of the pages use without making it: models, here of untrained parsers, and a small recipe."""
+"""Prepare what the snippets of the pages need: untrained models and a small recipe."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ collect_ignore = ["tutorials"]
 
 @pytest.fixture(autouse=True)
 def models(request, tmp_path, monkeypatch):
-    """The working folder of parsing.md: models, and this folder as docs."""
+    """Prepare a working folder for parsing.md, with models and with this folder as docs."""
     if request.node.path.name != "parsing.md":
         return
     from tests.support.tiny import tiny_biaffine, tiny_model
@@ -26,7 +26,7 @@ def models(request, tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def recipe(request, tmp_path, monkeypatch):
-    """The working folder of training.md: a biaffine parser's recipe with its treebanks."""
+    """Prepare a working folder for training.md, with the recipe of a biaffine parser and its treebanks."""
     if request.node.path.name != "training.md":
         return
     from tests.cli.test_train_cli import BIAFFINE
@@ -41,6 +41,6 @@ def recipe(request, tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def working_folder(request, tmp_path, monkeypatch):
-    """That of spacy.md, where a pipeline is saved."""
+    """Give spacy.md a working folder, because it saves a pipeline."""
     if request.node.path.name == "spacy.md":
         monkeypatch.chdir(tmp_path)
