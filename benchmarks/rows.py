@@ -141,7 +141,8 @@ def machine_of(row: Row) -> str:
     """
     config, machine = row["config"], row["machine"]
     card = config.get("device_name") or (config["device"] if config.get("device") not in (None, "cpu", "cuda") else "")
-    cores = f"{machine['processor']}, {machine['cores']} cores".removeprefix(", ")
+    processor = machine["processor"].replace("(R)", "").removesuffix(" Processor")
+    cores = f"{processor}, {machine['cores']} cores".removeprefix(", ")
     return f"{card}, {cores}" if card else cores
 
 

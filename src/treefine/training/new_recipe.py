@@ -43,10 +43,10 @@ class _Size:
 
 
 _SIZES = (  # the first row that fits; the epochs of the first and the last row keep the number of updates similar
-    _Size(40_000, 3, 4000, 0.0, 2, "A treebank this large needs fewer epochs than one of 12,500 sentences."),
+    _Size(40_000, 3, 4000, 0.0, 2, "An estimate: fewer epochs than for the 12,500 sentences of English EWT."),
     _Size(7_000, 6, 4000, 0.0, 2, "These settings suited a treebank of 12,500 sentences (English EWT)."),
     _Size(1_000, 10, 2000, 0.1, 3, "These settings suited treebanks of 4,000 sentences (Turkish IMST, Korean GSD)."),
-    _Size(0, 30, 1000, 0.1, 5, "A treebank this small needs more epochs than one of 4,000 sentences."),
+    _Size(0, 30, 1000, 0.1, 5, "An estimate: more epochs than for treebanks of 4,000 sentences."),
 )
 
 
@@ -427,7 +427,7 @@ def _optimiser_section(facts: _Facts, *, is_biaffine: bool = False) -> _Section:
         values["encoder_learning_rate"] = 1e-4 if width < _WIDE else 5e-5 if width == _WIDE else 2e-5
         known = f"The encoder has a width of {width:,}." if facts.width else f"For an encoder of width {_WIDE}."
         reasons["encoder_learning_rate"] = (
-            f"{known} Wider encoders need a lower rate: 1e-4 suits a width of 384, 5e-5 768."
+            f"{known} 1e-4 suited encoders of width 384, 5e-5 width 768; the rate for wider ones is an estimate."
         )
     kind = get_type_hints(Recipe)["optimiser"]
     return _Section("optimiser", kind, values, reasons, listed=("weight_decay", "clip_gradient_norm"))
