@@ -380,7 +380,7 @@ def test_a_cycle_of_very_many_constraints_is_found_fast(parser):
 
 def test_one_constraints_object_does_not_fit_a_list_of_sentences(parser):
     with pytest.raises(
-        TreefineError, match="One Constraints is for one sentence. Pass a list with one for each sentence."
+        TreefineError, match="There are several sentences but one Constraints. Pass one for each sentence."
     ):
         parser.parse([WORDS, WORDS], constraints=Constraints(heads={1: 0}))
 

@@ -319,9 +319,9 @@ def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
 @pytest.mark.parametrize(
     ("source", "wish", "message"),
     [
-        ("none", "given", "Tags cannot be given: this model reads no tags."),
-        ("given", "predicted", "Tags cannot be predicted: this model has no tagger."),
-        ("none", "predicted", "Tags cannot be predicted: this model has no tagger."),
+        ("none", "given", "tags cannot be 'given': this model reads no tags."),
+        ("given", "predicted", "tags cannot be 'predicted': this model has no tagger."),
+        ("none", "predicted", "tags cannot be 'predicted': this model has no tagger."),
         ("given", "gold", "tags must be given, predicted or none, not 'gold'."),
     ],
 )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 View = TypeVar("View", bound="nn.Module")
 
 _CPU_PIECES = 1000  # in a batch of a transformer on a CPU; a larger batch does not fit into the cache
-_CPU_PADDING = 4  # times that size with padding; a CPU pads only word scores, which must still fit into memory
+_CPU_PADDING = 4  # times as many with padding; a CPU pads only word scores, which must still fit into memory
 _PADDED_TO = 4  # row lengths are multiples of this, so that more sentences have equal length and attend together
 _WINDOWS_AT_ONCE = 8  # of a sentence that is too long for the encoder
 _WINDOWS_ON_CPU = 1  # the same on a CPU, because of its small cache

@@ -314,7 +314,7 @@ class FileReport:
 
 
 class FileParser:
-    """A parser of file parts with an engine and workers. As a context manager, it stops the workers at its end."""
+    """A parser of file parts with an engine and workers. As a context manager, it stops the workers on exit."""
 
     def __init__(self, pool: WorkerPool, engine: _Engine, parse: _Parse) -> None:
         self.pool, self._engine, self._parse = pool, engine, parse
@@ -369,7 +369,7 @@ class _Run:
     def __init__(
         self, parts: Iterable[FilePart], pool: WorkerPool, parse: _Parse, report: FileReport, skip: int
     ) -> None:
-        self.fault: TreefineError | None = None  # of the input, after everything that was read
+        self.fault: TreefineError | None = None  # the error in the input that follows everything read so far
         self._parts, self._pool, self._parse, self._report = parts, pool, parse, report
         self._skip = skip  # the number of sentences still to skip
         self._n_sentences = 0  # read so far from the current file

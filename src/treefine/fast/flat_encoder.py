@@ -193,10 +193,10 @@ class FlatAttention:
         values: Float[Tensor, "relation width"],
         relations: FlatRelations,
     ) -> Float[Tensor, "piece attn width"]:
-        """Attend with a graph: add the arcs' terms of the scores to the mask of torch's attention.
+        """Attend with a graph: add the score terms of the arcs to the mask of torch's attention.
 
-        That attention never stores the weights of all pairs. The values need two weights per piece, which are computed
-        again from the log-sums that it returns.
+        torch's attention never stores the weights of all pairs. The relation values need two weights per piece, which
+        are recomputed from the log-sums that it returns.
         """
         n_attn, width = query.shape[1:]
         above, cells = relations.above, relations.cells.expand(n_attn, -1)

@@ -36,7 +36,7 @@ class Rows:
 
     starts: Int[Tensor, " row"]
     lengths: Int[Tensor, " row"]
-    longest: int  # an upper bound of the lengths, known on the host
+    longest: int  # an upper bound on the lengths, known on the host
     by_distance: Float[Tensor, "attn distance"] | None = None  # bias for distances -reach … reach (MPNet)
 
     @classmethod

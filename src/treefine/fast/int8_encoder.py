@@ -18,7 +18,7 @@ from treefine.model.attention import Attend
 from treefine.model.encoder import Layer, TransformerEncoder
 from treefine.model.folder import LARGEST
 
-_TINY = torch.finfo(torch.float32).tiny  # a lower bound of scales, so that a row of zeros can be divided
+_TINY = torch.finfo(torch.float32).tiny  # a lower bound on scales, so that a row of zeros is not divided by zero
 
 
 @torch.no_grad()
@@ -40,7 +40,7 @@ class Int8Linear(nn.Module):
         self.bias = torch.cat([each.bias.detach() for each in linears])
 
     def forward(self, x: Float[Tensor, "*place input"], *, in_place: bool = False) -> Float[Tensor, "*place output"]:
-        """Return the outputs of the layers, concatenated and rounded. With `in_place` the input may be overwritten."""
+        """Return the outputs of the layers, concatenated. With `in_place`, the input may be overwritten."""
         rows, scale = rounded_rows(x.flatten(0, -2), in_place=in_place)
         whole = torch._int_mm(rows, self.weight)
         product = whole.view(torch.float32)

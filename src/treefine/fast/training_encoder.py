@@ -20,7 +20,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def training_encoder(encoder: TransformerEncoder) -> TrainingEncoder:
-    """Return an encoder that computes the same with less memory. It shares all weights, so it follows each update."""
+    """Return an encoder with the same results and less memory use. It shares all weights, so it follows each update."""
     layers = nn.ModuleList(view_of(each, RecomputingLayer) for each in encoder.layers)
     return view_of(encoder, TrainingEncoder, layers=layers)
 

@@ -125,7 +125,7 @@ class Graphs:
 
     heads: Int[Tensor, "batch word"]
     labels: Int[Tensor, "batch word"]  # UNSEEN for a label that the model does not know, and for a word without a head
-    has_any: bool | None = None  # whether any sentence has a graph; None if only the device knows
+    has_any: bool | None = None  # whether any sentence has a graph; None if `heads` must be searched
 
     @classmethod
     def of(cls, arcs: Sequence[Arcs], vocabulary: Vocabulary) -> Graphs:
@@ -363,7 +363,7 @@ class Batch:
 
     @property
     def word_places(self) -> Int[Tensor, " place"] | None:
-        """The flat indices of words and ROOT in the padded batch, computed on the host; None without padding."""
+        """The flat indices of words and ROOT in the padded batch, computed on the host; None if there is no padding."""
         is_word = np.arange(self.n_words) <= np.array(self.lengths)[:, None]
         return None if is_word.all() else torch.from_numpy(np.flatnonzero(is_word))
 

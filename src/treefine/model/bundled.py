@@ -37,7 +37,7 @@ def about(folder: Path) -> About:
 
 
 def find_model(name: str | os.PathLike[str]) -> Path:
-    """Return the folder of a parser: a bundled one by name, else a local folder, else a copy of OWNER/NAME on the hub.
+    """Return the folder of a parser: a bundled one by name, else a local folder, else OWNER/NAME from the hub.
 
     A bundled name always means the bundled parser; `./en` is the folder of that name.
     """

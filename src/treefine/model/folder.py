@@ -68,8 +68,8 @@ def model_card(model: ParserModel, notes: str = "") -> str:
     )
 
 
-SCALE = ".scale"  # suffix of the name under which the row scales of an int8 weight are stored
-NARROWEST = 16  # a shorter row with its own scale would hardly be smaller
+SCALE = ".scale"  # the row scales of an int8 weight are stored under its name with this suffix
+NARROWEST = 16  # a shorter row would hardly be smaller in int8, because of its scale
 LARGEST = 127
 
 
@@ -174,7 +174,7 @@ def load_model(folder: Path) -> ParserModel:
 
 
 def fetch(name: str | os.PathLike[str]) -> Path:
-    """Return the local folder of this name, or download the hub's model. A local folder needs no network."""
+    """Return the local folder of this name, or download the model from the hub. Only the hub needs a network."""
     folder, hub_name = Path(name), os.fspath(name)
     if folder.is_dir() and hub_name:
         return folder
@@ -229,7 +229,7 @@ def _read_vocabulary(path: Path) -> Vocabulary:
 def new_folder(target: Path, *, may_be_replaced: Callable[[Path], bool] | None = None) -> Iterator[Path]:
     """Yield a temporary folder to fill. It replaces the target at the end.
 
-    The target must not exist, or `may_be_replaced` must accept it. By default, it accepts empty folders and parsers.
+    The target must not exist, or `may_be_replaced` must accept it; by default, it accepts empty and model folders.
     """
     target = target.resolve()  # replace the folder that a link points to, not the link
     try:

@@ -34,7 +34,7 @@ def n_relations(n_labels: int, settings: RelationSettings) -> int:
 
 
 def n_kinds_of(n_labels: int, settings: RelationSettings) -> int:
-    """Count the kinds of arcs: one per label (or one in all), and one from a word's first piece to its other pieces."""
+    """Count the kinds of arcs: one per label (or one for all), and one from a word's first piece to its other pieces."""
     return (n_labels if settings.graph == "labelled" else 1) + 1
 
 
@@ -42,7 +42,7 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
     """Return the relations between the pieces of each row, from the graphs of the sentences (Fig. 2).
 
     An arc joins the first pieces of two words, if both are in the row. Each other piece is attached to the first piece
-    of its word. A model of labelled graphs ignores an arc with an unknown label.
+    of its word. A model that reads labels ignores an arc with an unknown label.
     """
     n_kinds = n_kinds_of(n_labels, settings)
     n_rows, n_pieces = inputs.pieces.shape

@@ -46,7 +46,7 @@ class Scores:
         return self.labels(self.best_heads)
 
     def labels(self, heads: Int[Tensor, "batch dep"]) -> Float[Tensor, "batch dep label"]:
-        """Return the score of each label, given these heads. Ignore the rows of ROOT and padding."""
+        """Return the score of each label, given these heads. The rows of ROOT and padding are meaningless."""
         index = heads.clamp(min=0)[..., None].expand(-1, -1, self.label_head.shape[-1])
         head = self.label_head.gather(1, index)  # [batch, dep, width]
         if self.words is None:
@@ -171,7 +171,7 @@ def label_scores(
 ) -> Float[Tensor, "batch dep label"]:
     """Return the score of each label for each word and its head, with one biaffine form per label (Eq. 6).
 
-    The intermediate result has one vector per word and label. A CPU takes few words at once so that it fits the cache.
+    The intermediate result has one vector per word and label. A CPU scores few words at once so that it fits the cache.
     """
     if dep.device.type != "cpu":
         return torch.einsum("bdi,lij,bdj->bdl", dep, weight, head)

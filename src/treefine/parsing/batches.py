@@ -70,7 +70,7 @@ def halving(
     work: Callable[[Sequence[int]], list[Result]],
     on_one: Callable[[int], TreefineError],
 ) -> list[Result]:
-    """Return the results of `work`. If memory runs out, halve the numbers; if even one is too much, raise `on_one`."""
+    """Return the results of `work`. If memory runs out, halve the numbers; raise `on_one(number)` if one is too much."""
     try:
         return work(numbers)
     except (MemoryError, RuntimeError) as error:

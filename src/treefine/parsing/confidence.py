@@ -39,9 +39,9 @@ class Confidence(NamedTuple):
 def word_confidences(
     scores: Scores, trees: Graphs, decoder: Decoder, settings: ConfidenceSettings
 ) -> Float[Tensor, "batch word two"]:
-    """Return the confidence in the head and in the label of each word. Ignore the rows of ROOT and padding.
+    """Return the confidence in the head and in the label of each word. The rows of ROOT and padding are meaningless.
 
-    The temperatures calibrate the probabilities and change no decision.
+    The temperatures calibrate the probabilities but change no decision.
     """
     heads, labels = trees.heads.clamp(min=0), trees.labels.clamp(min=0)
     arcs = (scores.arcs / settings.arc_temperature).softmax(-1)

@@ -144,7 +144,7 @@ def _joined(atoms: Sequence[_Atom]) -> Constraints:
 
 
 def _obvious(constraints: Constraints, n_words: int) -> list[_Atom]:
-    """Return the required heads that form a cycle or two roots, which are fast to find, or an empty list."""
+    """Return required heads that form a cycle or two roots, which are quick to find, or else an empty list."""
     for cycle in find_cycles([constraints.heads.get(word, ROOT) for word in range(n_words + 1)]):
         return [_Atom(word, head=constraints.heads[word]) for word in cycle]
     roots = [word for word, head in constraints.heads.items() if head == ROOT]

@@ -53,7 +53,7 @@ class Decoder:
         return self.obeying(scores.labels(heads), heads)
 
     def labels_of(self, scores: Scores, graphs: Graphs) -> Float[Tensor, "batch word label"]:
-        """Return the same for the heads of graphs. Only sentences whose heads differ from the best are scored again."""
+        """Return `allowed_labels` for the heads of graphs; faster if most sentences have their best heads."""
         heads = graphs.heads.clamp(min=0)
         differs = ((heads != scores.best_heads) & (graphs.heads >= 0)).any(1).tolist()
         rows = [row for row, is_one in enumerate(differs) if is_one]
@@ -85,7 +85,7 @@ class Decoder:
     ) -> Graphs:
         """Return the highest-scoring tree with one root for each sentence (or those in `rows`).
 
-        A graph that is already a tree is that tree.
+        A graph that is already a tree is returned as it is.
         """
         wrong = [row for row in self.not_trees(graphs, is_word) if rows is None or row in rows]
         if not wrong:
@@ -158,7 +158,7 @@ def labelled(
 
 
 def made_trees(model: ParserModel, initial: Graphs) -> list[int]:
-    """Return the sentences whose first graph must be a tree: those without an initial graph, if the model asks."""
+    """Return the sentences whose first graph must be a tree: those without an initial graph, if the settings say so."""
     if model.settings.decode.first_graph == "argmax":
         return []
     rows: list[int] = (initial.heads < 0).all(1).nonzero()[:, 0].tolist()

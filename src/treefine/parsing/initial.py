@@ -18,7 +18,7 @@ MOST_NAMES = 2_000  # labels in the cache; a server may receive any number of di
 
 
 def empty(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
-    """Yield arcs without heads. There is no graph then, and the first step uses the plain encoder."""
+    """Yield arcs without heads. The first step then has no graph and uses the plain encoder."""
     for sentence in sentences:
         yield Arcs((None,) * len(sentence), (BLANK,) * len(sentence))
 
@@ -90,7 +90,7 @@ class Renamed:
 def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> Renamed:
     """Return an initial parser that maps its labels to known ones, as `read_as` does.
 
-    The known labels are those of a model, `parser.model.vocabulary.labels`. The mapping `names` takes precedence, like
-    that of `read_label_map`.
+    The known labels are those of a model, `parser.model.vocabulary.labels`. The mapping `names`, such as one from
+    `read_label_map`, takes precedence.
     """
     return Renamed(initial, known, names)

@@ -104,7 +104,7 @@ def unsteadiness(
 ) -> Float[Tensor, " batch"]:
     """Return how much the sureness can change if score differences within a word change by at most its noise.
 
-    A best choice with probability p changes by at most x eˣ (1 - p), where x is the noise. See docs/design.md, 'Batch
+    The probability p of a best choice changes by at most x eˣ (1 - p), where x is the noise. See docs/design.md, 'Batch
     invariance'.
     """
     moved = [noise(each) * noise(each).exp() * -log_best(each).expm1() for each in (arcs, labels)]

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParserOptions:
-    """The options of a parser. An option that is None has the default that its description gives.
+    """The options of a parser. An option that is None has the default given here.
 
     initial: The parse to start from: "empty"; "given", the trees in the sentences; the folder of a SynTr or biaffine
         model; a file of the same text; a Parser; or a function from `treefine.parsing.initial`. Default: the initial
         parser saved with the model, or else "empty".
     max_steps: The maximum number of refinement steps, T in the paper. Default: as in training; if the model does not
         record it, 3, or 4 from an empty graph.
-    stop_above: Stop refining a sentence once its confidence exceeds this value. Lower is faster and slightly less
-        accurate; 1 refines until the tree no longer changes. Default: the value measured for the model if parsing
+    stop_above: Stop refining a sentence once its mean word confidence exceeds this value. Lower is faster and slightly
+        less accurate; 1 refines until the tree no longer changes. Default: the value measured for the model if parsing
         starts from an empty graph, otherwise 1.
     tags: "given" reads the tags of the input, "predicted" predicts them, "none" uses no tags. Default: as in training.
     is_projective: Whether trees must be projective, that is, without crossing arcs. Default: False.
@@ -39,8 +39,8 @@ class ParserOptions:
     device: A torch device. Default: a GPU if there is one.
     precision: The precision of the encoder: float32 or int8 on a CPU; float32, float16 or bfloat16 on a GPU. All
         results are computed in this precision. Default: the precision that the model was measured with.
-    batch_pieces: The maximum number of pieces in a batch, padding included; fewer on a CPU. Default:
-        `config.BATCH_PIECES`.
+    batch_pieces: The maximum number of pieces in a batch, padding included; batches are smaller on a CPU.
+        Default: `config.BATCH_PIECES`.
     """
 
     initial: str | os.PathLike[str] | Parser | InitialParser | None = None

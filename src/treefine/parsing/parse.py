@@ -64,7 +64,7 @@ class Parse:
     steps: tuple[Graph, ...]  # the graphs G¹ … Gᵀ; they may have cycles, and the last one is usually the tree
     initial: Arcs  # the initial parse G⁰; if it was empty, no word has a head
     initial_confidences: tuple[Confidence | None, ...]  # the confidence in the arcs of G⁰ after the last step
-    converged: bool  # whether the last step repeated its input, as a further step would
+    converged: bool  # whether the last step repeated its input, so that further steps would change nothing
     trees: tuple[RankedTree, ...] = ()  # the k best trees, starting with the parse; empty if k is 1
     was_sure: bool = False  # whether refinement stopped early because of `stop_above`
     step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
@@ -164,7 +164,7 @@ class Parse:
         return with_confidence(self.sentence, [each.both for each in self.word_confidences], self.confidence)
 
     def ranked_sentences(self, *, confidence: bool = False) -> list[Sentence]:
-        """Return the sentence with each of its k best trees, which differ in their sent_id and comments.
+        """Return one copy of the sentence for each of its k best trees, with its own sent_id and comments.
 
         MISC holds the share of the steps that had the word's head and label, such as Agree=0.67.
         """
@@ -212,7 +212,7 @@ class Parse:
         return draw_svg(self.pictures(steps=steps))
 
     def pictures(self, *, steps: bool = False) -> list[Picture]:
-        """Return the pictures to draw: of the tree, or with `steps` of all graphs from the initial one to the tree.
+        """Return the pictures to draw: the tree, or with `steps` all graphs from the initial one to the tree.
 
         If the parse has k best trees, they are drawn instead of the tree, with their differences from the first.
         """
@@ -237,7 +237,7 @@ class Parse:
         return [*drawn[:-1], replace(drawn[-1], confidence=sure)]
 
     def changed_picture(self) -> Picture:
-        """Return a picture of the tree that marks the changes to G⁰, except arcs and labels that G⁰ lacks."""
+        """Return a picture of the tree that marks the changes from G⁰, except arcs and labels that G⁰ lacks."""
         picture = self.pictures()[0]
         pairs = list(zip(*self.initial, self.heads, self.labels, strict=True))
         heads = [head if old is None else old for old, _, head, _ in pairs]

@@ -53,7 +53,7 @@ class Parser:
         if isinstance(start, Parser):  # it ignores marks: constraints are put into its graph afterwards
             start = from_parser(start.using(keep="nothing").stream)
         self._plan = Plan.of(self.model, self.options, start)
-        self._running: list[ParserModel] = []  # the model as it runs, once it is made; shared with `using`
+        self._running: list[ParserModel] = []  # the model as it runs, created on first use; shared with `using`
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], **options: Unpack[OptionValues]) -> Parser:
@@ -107,7 +107,7 @@ class Parser:
         if several and len(words) == len(several):
             return next(self.stream([words], constraints=decided))
         if isinstance(constraints, Constraints):
-            raise TreefineError("One Constraints is for one sentence.", hint="Pass a list with one for each sentence.")
+            raise TreefineError("There are several sentences but one Constraints.", hint="Pass one for each sentence.")
         return list(self.stream(several, constraints=decided))
 
     def stream(
@@ -120,7 +120,7 @@ class Parser:
         """Yield the sentences with their trees, in order, with a few thousand in memory at a time.
 
         Heads and labels change, and so do the enhanced arcs that repeat them and blank tags that the model predicts.
-        All else stays. The first `skip` sentences are left out.
+        Everything else stays as it is. The first `skip` sentences are left out.
         """
         plan, given_sentences = self.plan(constraints), map(sentence_of, sentences)
         if self.engine is not None:
@@ -251,7 +251,7 @@ class Parser:
     def running(self) -> ParserModel:
         """The model as it runs on this device in this precision. `model` has the weights as saved.
 
-        In int8, and on a GPU, it has a copy of the weights from when it first ran.
+        In int8, and on a GPU, it has a copy of the weights, made when it first ran.
         """
         if not self._running:
             self._running.append(fast.parsing_model(self.model, self.device, self.precision))
@@ -274,7 +274,7 @@ class Parser:
 
     @property
     def stop_above(self) -> float:
-        """The confidence above which a sentence is not refined further."""
+        """The mean word confidence above which a sentence is not refined further."""
         return self._plan.stop_above
 
     @property
@@ -294,7 +294,7 @@ class Parser:
 
     @property
     def batch_pieces(self) -> int:
-        """The maximum number of pieces in a batch, padding included; fewer on a CPU."""
+        """The maximum number of pieces in a batch, padding included; batches are smaller on a CPU."""
         return BATCH_PIECES if self.options.batch_pieces is None else self.options.batch_pieces
 
     @property
@@ -328,7 +328,7 @@ class Parser:
 
 
 def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
-    """Load the parser of a bundled model, a folder, or OWNER/NAME on the hub.
+    """Load a parser: a bundled model, a model folder, or OWNER/NAME from the hub.
 
     `ParserOptions` documents the options.
     """

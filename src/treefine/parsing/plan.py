@@ -126,9 +126,9 @@ def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: b
 
 
 def resolved_stop(stop_above: float | None, model: ParserModel, *, starts_empty: bool) -> float:
-    """Return the confidence above which a sentence stops: the requested value, or the one measured for the model.
+    """Return the limit above which a sentence stops: the requested one, or by default the one measured for the model.
 
-    That value was measured from an empty graph. Other parsers' trees are refined until nothing changes.
+    The default was measured from an empty graph. Other parsers' trees are refined until nothing changes.
     """
     if stop_above is None:
         return model.settings.stop_above if starts_empty else 1.0
@@ -147,7 +147,7 @@ def resolved_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
         raise TreefineError(f"tags must be given, predicted or none, not {tags!r}.")
     if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
         what = "reads no tags" if tags == "given" else "has no tagger"
-        raise ModelError(f"Tags cannot be {tags}: this model {what}.")
+        raise ModelError(f"tags cannot be {tags!r}: this model {what}.")
     return tags
 
 

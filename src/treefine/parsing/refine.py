@@ -16,7 +16,7 @@ from treefine.model.scorer import Scores
 Tags = Int[Tensor, "batch word column"]
 Scorer = Callable[[Batch, Graphs, Tags | None, int], Scores]  # the int, here and below, is t
 Decode = Callable[[Scores, Batch, int], Graphs]
-Sure = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Float[Tensor, " batch"]]  # given the unchanged words
+Sure = Callable[[Scores, Batch, Bool[Tensor, "batch word"]], Float[Tensor, " batch"]]  # the mask: unchanged words
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def refine(
 ) -> Iterator[BatchStep]:
     """Yield G¹ … Gᵀ. A sentence that has ended (see `stopping`) leaves the batch, so later steps cost less.
 
-    With `stops=False`, no sentence leaves before T. This matters only in training: a converged sentence repeats itself.
+    With `stops=False`, no sentence leaves before T, which only training needs: a parser would repeat converged graphs.
     `sure` returns the sureness of each sentence; without it, a sentence ends only when it has converged.
 
     With `predict_tags`, later steps read the tags predicted in the first step for words that have none in `tags`.

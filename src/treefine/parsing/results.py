@@ -42,19 +42,19 @@ class Step:
 
     @property
     def arc_probabilities(self) -> Float[np.ndarray, "dep head"]:
-        """The probability of each head for each dependent. Ignore the row of ROOT."""
+        """The probability of each head for each dependent. The row of ROOT is meaningless."""
         return _softmax(self.arc_scores)
 
     @property
     def label_probabilities(self) -> Float[np.ndarray, "dep label"]:
-        """The probability of each label for the heads of `graph`. Ignore the row of ROOT."""
+        """The probability of each label for the heads of `graph`. The row of ROOT is meaningless."""
         return _softmax(self.label_scores)
 
 
 def steps_of(
     step: BatchStep, decoder: Decoder, model: ParserModel, constraints: Sequence[Constraints] = ()
 ) -> list[Step]:
-    """Split the step of a batch into one Step per sentence."""
+    """Split a step of a batch into one Step per sentence."""
     decided = constraints or [FREE] * len(step.batch)
     trees = decoder.trees(step.scores, step.graphs, step.batch.is_word)
     labels, tags = decoder.labels_of(step.scores, step.graphs), predicted_tags(step, model)
@@ -129,9 +129,10 @@ def trees(plan: Plan, items: Sequence[Item]) -> list[Sentence]:
 
 @torch.no_grad()
 def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> list[Parse]:
-    """Return the same trees as Parses, with the graph of each step and the confidence in each word of the tree.
+    """Return a Parse for each sentence of a batch, with its tree, its graphs and the confidence in each word.
 
-    Their `spans` are empty. With `each_step`, they also have the confidence of each step in its own graph.
+    The trees are those of `trees`, and `spans` is empty. With `each_step`, a Parse also has the confidence of each step
+    in its own graph.
     """
     settings = plan.confidence
     found: dict[int, Parse] = {}

@@ -57,14 +57,14 @@ def _comparable(scores: ArcScores) -> ArcScores:
     """
     copy = np.array(scores, dtype=np.float64)
     if copy.ndim != 2 or copy.shape[0] != copy.shape[1] or not len(copy):
-        raise ValueError(f"scores must be a square of ROOT and words by ROOT and words, not of shape {copy.shape}")
+        raise ValueError(f"scores must be a square matrix of ROOT and the words, not of shape {copy.shape}")
     copy[0] = 0
     np.fill_diagonal(copy, 0)
     impossible = np.isnan(copy) | np.isneginf(copy)
     copy[impossible] = 0
     largest = np.abs(copy).max()
     if largest == np.inf:
-        raise ValueError("a score is +inf: only finite scores and -inf can be added up")
+        raise ValueError("a score is +inf; scores must be finite or -inf")
     if largest > HUGE:
         copy *= 2.0**-64
     return copy * 1j - impossible if impossible.any() else copy
@@ -79,7 +79,7 @@ def _contract(work: ArcScores, *, first: int) -> tuple[list[tuple[int, int]], li
     columns, n_words = np.arange(len(work)), len(work) - 1
     best_head = work[:, first:].argmax(axis=1) + first
     best = work[columns, best_head]  # [row]
-    ends_at: NDArray[np.int32] | None = None  # [row, head]: the word in the node; None (the row's own) before a cycle
+    ends_at: NDArray[np.int32] | None = None  # [row, head]: the word that the arc enters; None before a cycle
     arcs = list(enumerate(best_head.tolist()))
     rows, part_of = columns.tolist(), [0] * len(work)  # [node]
     words_of = [[word] for word in rows]  # [node]
@@ -130,7 +130,7 @@ def _contract(work: ArcScores, *, first: int) -> tuple[list[tuple[int, int]], li
 
 
 def _expand(arcs: list[tuple[int, int]], part_of: list[int], n_words: int) -> Heads:
-    """Return the heads of the words, from the largest node down; an arc into a node also enters its inner nodes."""
+    """Return the heads of the words, from the largest node down; an arc also enters the smaller nodes around its word."""
     heads = np.zeros(n_words + 1, np.int64)
     entered = [False] * len(arcs)
     for node in range(len(arcs) - 1, 0, -1):
@@ -200,7 +200,7 @@ class _Part(NamedTuple):
     Parts are ordered by their first two fields: the largest sum first, and among equal sums the oldest part.
     """
 
-    cost: float  # minus the sum of the best tree, or minus an upper bound of it
+    cost: float  # minus the sum of the best tree, or minus an upper bound on it
     number: int
     heads: Heads | None  # the best tree; None until it is known
     n_fixed: int  # the first `n_fixed` words have the heads of `like` …

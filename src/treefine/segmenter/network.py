@@ -1,4 +1,4 @@
-"""The segmenter's network: characters as numbers, and scores of where tokens and sentences end."""
+"""The segmenter's network: it encodes characters as numbers and scores where tokens and sentences end."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class CutScores(NamedTuple):
 
 
 class SegmenterNetwork(nn.Module):
-    """A BiLSTM over characters and one over runs of letters, which sees a few hundred words. Both score characters."""
+    """A BiLSTM over characters and one over runs of letters. The sum of their outputs scores each character."""
 
     def __init__(self, settings: SegmenterSettings, *, n_chars: int) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class SegmenterNetwork(nn.Module):
         self.scorer = nn.Linear(settings.run_hidden, 4)
 
     def forward(self, windows: Windows, *, hidden: float = 0.0) -> CutScores:
-        """Return the scores of each character; in training, `hidden` is the share of characters and runs to mask."""
+        """Return the scores of each character. Training masks a share `hidden` of the characters and twice that of runs."""
         chars, hashes = _hide(windows.chars, hidden), _hide(windows.hashes, 2 * hidden)
         spelled = torch.cat([self.chars(chars), self.kinds(windows.kinds)], dim=-1)
         x = self._through(self.char_layers, self.dropout(spelled), windows.lengths)  # [batch, char, width]

@@ -24,9 +24,9 @@ from treefine.segmenter.network import ENDS, Alphabet, CutScores, SegmenterNetwo
 from treefine.treebank.multiword import Multiwords
 from treefine.version import __version__
 
-STRIDE = 1024  # characters of a window, counted from the start of the text
+STRIDE = 1024  # characters in a window; windows start at multiples of this
 CONTEXT = 192  # characters that are read on either side of a window
-AT_ONCE = 32  # windows in a batch; always the same ones, because the rounding of scores depends on the batch
+AT_ONCE = 32  # windows in a batch; grouped the same way every time, because rounding depends on the batch
 _FORMAT = 1  # the version of the folder format; a later treefine may write a higher one
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
@@ -93,7 +93,7 @@ class Segmenter:
         return list(self.stream([text]))
 
     def segment_all(self, texts: Sequence[str]) -> list[list[Segmented]]:
-        """Return the same sentences of each text as `segment`; short texts share a batch.
+        """Return the sentences of each text, as `segment` does; short texts share a batch.
 
         Scores differ slightly between batches, so a text with a close decision is scored again on its own. See
         docs/design.md, 'Batch invariance'.
@@ -163,7 +163,7 @@ class Segmenter:
             yield Cuts(text, token, ends)
 
     def _said(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the decisions about tokens and sentences for each character from a start to a stop in some texts."""
+        """Return the token and sentence decisions for the characters of each (text, start, stop)."""
         windows = [
             (text[max(0, left - CONTEXT) : left + STRIDE + CONTEXT], min(left, CONTEXT), min(STRIDE, stop - left))
             for text, start, stop in places
