@@ -380,7 +380,7 @@ def test_a_cycle_of_very_many_constraints_is_found_fast(parser):
 
 def test_one_constraints_object_does_not_fit_a_list_of_sentences(parser):
     with pytest.raises(
-        TreefineError, match="There are several sentences but one Constraints. Pass one for each sentence."
+        TreefineError, match="There are several sentences but only one Constraints. Pass a list with one for each"
     ):
         parser.parse([WORDS, WORDS], constraints=Constraints(heads={1: 0}))
 

@@ -34,7 +34,7 @@ def n_relations(n_labels: int, settings: RelationSettings) -> int:
 
 
 def n_kinds_of(n_labels: int, settings: RelationSettings) -> int:
-    """Count the kinds of arcs: one per label (or one for all), and one from a word's first piece to its other pieces."""
+    """Count the kinds of arcs: one per label (or one for all), and one from a word's first piece to its others."""
     return (n_labels if settings.graph == "labelled" else 1) + 1
 
 

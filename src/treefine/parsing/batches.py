@@ -70,7 +70,7 @@ def halving(
     work: Callable[[Sequence[int]], list[Result]],
     on_one: Callable[[int], TreefineError],
 ) -> list[Result]:
-    """Return the results of `work`. If memory runs out, halve the numbers; raise `on_one(number)` if one is too much."""
+    """Return the results of `work`. If memory runs out, halve the numbers. If one is too much, raise `on_one` of it."""
     try:
         return work(numbers)
     except (MemoryError, RuntimeError) as error:

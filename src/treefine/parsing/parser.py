@@ -107,7 +107,8 @@ class Parser:
         if several and len(words) == len(several):
             return next(self.stream([words], constraints=decided))
         if isinstance(constraints, Constraints):
-            raise TreefineError("There are several sentences but one Constraints.", hint="Pass one for each sentence.")
+            hint = "Pass a list with one for each sentence."
+            raise TreefineError("There are several sentences but only one Constraints.", hint=hint)
         return list(self.stream(several, constraints=decided))
 
     def stream(

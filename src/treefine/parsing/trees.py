@@ -130,7 +130,7 @@ def _contract(work: ArcScores, *, first: int) -> tuple[list[tuple[int, int]], li
 
 
 def _expand(arcs: list[tuple[int, int]], part_of: list[int], n_words: int) -> Heads:
-    """Return the heads of the words, from the largest node down; an arc also enters the smaller nodes around its word."""
+    """Return the heads of the words, from the largest node down; an arc also enters the inner nodes around its word."""
     heads = np.zeros(n_words + 1, np.int64)
     entered = [False] * len(arcs)
     for node in range(len(arcs) - 1, 0, -1):

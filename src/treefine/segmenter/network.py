@@ -175,7 +175,7 @@ class SegmenterNetwork(nn.Module):
         self.scorer = nn.Linear(settings.run_hidden, 4)
 
     def forward(self, windows: Windows, *, hidden: float = 0.0) -> CutScores:
-        """Return the scores of each character. Training masks a share `hidden` of the characters and twice that of runs."""
+        """Return the scores of each character. Training masks a share `hidden` of characters and twice that of runs."""
         chars, hashes = _hide(windows.chars, hidden), _hide(windows.hashes, 2 * hidden)
         spelled = torch.cat([self.chars(chars), self.kinds(windows.kinds)], dim=-1)
         x = self._through(self.char_layers, self.dropout(spelled), windows.lengths)  # [batch, char, width]
