@@ -31,14 +31,15 @@ class ParserOptions:
     stop_above: Stop refining a sentence once its mean word confidence exceeds this value. Lower is faster and slightly
         less accurate; 1 refines until the tree no longer changes. Default: the value measured for the model if parsing
         starts from an empty graph, otherwise 1.
-    tags: "given" reads the tags of the input, "predicted" predicts them, "none" uses no tags. Default: as in training.
+    tags: "given" reads the tags of the input and predicts missing ones if the model can, "predicted" predicts all tags,
+        "none" uses no tags. Default: as in training.
     is_projective: Whether trees must be projective, that is, without crossing arcs. Default: False.
     keep: The heads and labels of the input to keep: "marked" keeps those marked in MISC, "given" keeps all that are
         filled in, "nothing" keeps none. Default: "marked".
     k: The number of best trees in a Parse. Default: 1.
     device: A torch device. Default: a GPU if there is one.
-    precision: The precision of the encoder: float32 or int8 on a CPU; float32, float16 or bfloat16 on a GPU. All
-        results are computed in this precision. Default: the precision that the model was measured with.
+    precision: The precision of the encoder for all results: float32 or int8 on a CPU; float32, float16 or bfloat16 on a
+        GPU. Default: the precision that the model was measured with.
     batch_pieces: The maximum number of pieces in a batch, padding included; batches are smaller on a CPU.
         Default: `config.BATCH_PIECES`.
     """
