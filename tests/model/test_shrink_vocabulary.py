@@ -199,4 +199,6 @@ def test_a_vocabulary_of_whole_words_cannot_be_shrunk():
     with pytest.raises(ModelError) as caught:
         cut_subwords(subwords_with(models.WordLevel, "<s> </s> <unk>", unk_token="<unk>"), [], 0)
 
-    assert str(caught.value) == "The vocabulary of a WordLevel tokenizer cannot be shrunk. Keep all of it."
+    assert str(caught.value) == (
+        'The vocabulary of a WordLevel tokenizer cannot be shrunk. Keep all of it: pieces = "all" in [encoder].'
+    )

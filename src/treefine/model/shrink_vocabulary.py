@@ -32,7 +32,8 @@ def cut_subwords(subwords: Subwords, words: Iterable[str], n_frequent: int) -> t
     settings = json.loads(subwords.tokenizer.to_str())
     model: _Model = settings["model"]
     if model["type"] not in ("WordPiece", "Unigram", "BPE"):
-        raise ModelError(f"The vocabulary of a {model['type']} tokenizer cannot be shrunk.", hint="Keep all of it.")
+        hint = 'Keep all of it: pieces = "all" in [encoder].'
+        raise ModelError(f"The vocabulary of a {model['type']} tokenizer cannot be shrunk.", hint=hint)
     special = {token["content"] for token in settings["added_tokens"]} | set(subwords.special.values())
     names = {number: piece for piece, number in subwords.tokenizer.get_vocab().items()}
     words = set(words)

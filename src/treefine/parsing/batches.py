@@ -70,7 +70,10 @@ def halving(
     work: Callable[[Sequence[int]], list[Result]],
     on_one: Callable[[int], TreefineError],
 ) -> list[Result]:
-    """Return the results of `work`. If memory runs out, halve the numbers. If one is too much, raise `on_one` of it."""
+    """Return the results of `work`; if memory runs out, halve the numbers and try again.
+
+    If even one number is too much, raise the error that `on_one` returns.
+    """
     try:
         return work(numbers)
     except (MemoryError, RuntimeError) as error:
