@@ -30,7 +30,7 @@ SOURCES = 'choose "given" or "predicted" or "none"'
 
 
 def values_of(kind):
-    """Any value of a field's type."""
+    """Draw a value of the type of a field."""
     if get_origin(kind) is Literal:
         return st.sampled_from(get_args(kind))
     if get_origin(kind) is tuple:
@@ -86,7 +86,7 @@ def test_the_settings_of_a_model_as_json_are_read_back(settings):
 
 
 @pytest.mark.parametrize("kind", [BiLSTMSettings, RelationSettings, TagSettings, ScorerSettings, DecodeSettings])
-def test_what_is_left_out_has_the_papers_value(kind):
+def test_omitted_settings_have_the_values_of_the_paper(kind):
     read = read_settings(ModelSettings, ENCODER)
 
     assert read_settings(kind, {}) == kind()
@@ -94,7 +94,7 @@ def test_what_is_left_out_has_the_papers_value(kind):
     assert (read.scorer.arc_width, read.scorer.label_width, read.scorer.dropout) == (500, 100, 0.33)  # Appendix A
 
 
-def test_a_whole_number_may_stand_for_a_number_and_is_read_as_one():
+def test_a_whole_number_is_read_as_a_float():
     dropout = read_settings(ScorerSettings, {"dropout": 0}).dropout
 
     assert (dropout, type(dropout)) == (0.0, float)
@@ -175,7 +175,7 @@ def test_a_fault_is_named_with_its_section(kind, values, fault):
     assert fault_of(kind, values) == f"The settings have 1 fault: {fault}"
 
 
-def test_every_field_without_a_default_must_be_there():
+def test_every_field_without_a_default_is_required():
     values = asdict(SHAPE)
     missing = ["n_pieces", "n_positions", "n_layers", "width", "n_attention_heads", "inner_width", "embedding_width"]
 
@@ -228,7 +228,7 @@ def test_any_json_gives_settings_or_a_report_on_one_line(data):
 # Presets
 
 
-def test_the_released_codes_choices_are_these():
+def test_the_released_code_preset_has_these_settings():
     settings = with_preset(ModelSettings(SHAPE), "released-code")
 
     assert settings.relations == RelationSettings(key_norm=False, scaled=False, none="learned", two_cycles="erased")
@@ -238,7 +238,7 @@ def test_the_released_codes_choices_are_these():
 
 
 @given(settings=model_settings(), first=st.sampled_from(PRESETS), last=st.sampled_from(PRESETS))
-def test_the_last_preset_holds_and_none_changes_what_the_model_reads(settings, first, last):
+def test_the_last_preset_wins_and_keeps_the_graph_of_the_model(settings, first, last):
     changed = with_preset(with_preset(settings, first), last)
 
     assert changed == with_preset(settings, last)
@@ -248,7 +248,7 @@ def test_the_last_preset_holds_and_none_changes_what_the_model_reads(settings, f
     assert changed.decode.root_label == settings.decode.root_label
 
 
-def test_an_unknown_preset_is_answered_with_the_known_ones():
+def test_an_unknown_preset_is_an_error_that_lists_the_known_ones():
     with pytest.raises(ConfigError) as caught:
         with_preset(ModelSettings(SHAPE), "code")
 

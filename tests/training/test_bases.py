@@ -1,4 +1,4 @@
-"""Trainings that fine-tune another recipe's model, which is trained first."""
+"""Trainings that fine-tune the model of another recipe, which is trained first."""
 
 from itertools import islice
 
@@ -22,7 +22,7 @@ def recipe(tmp_path):
 
 @pytest.fixture
 def begun(monkeypatch):
-    """Return the folders whose weights new models begin with, as a list that fills."""
+    """Return a list that collects the folders that new models start from."""
     found, continued = [], new_model._continued
 
     def watched(old, folder, *rest):
@@ -37,7 +37,7 @@ def stages(steps):
     return list(dict.fromkeys(step.stage for step in steps))
 
 
-def test_a_base_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path, recipe, begun):
+def test_a_base_is_trained_first_and_only_once_for_all_models(tmp_path, recipe, begun):
 
     steps = run(recipe, tmp_path / "out")
 
@@ -45,7 +45,7 @@ def test_a_base_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path,
     base = tmp_path / "out" / "start" / "base" / "model"
     card = (tmp_path / "out" / "model" / "README.md").read_text()
     assert (
-        f"The recipe of the model it goes on from:\n```toml\n{recipe_toml(prepare(tmp_path / 'base.toml').recipe)}```"
+        f"The recipe of the model that it was fine-tuned from:\n```toml\n{recipe_toml(prepare(tmp_path / 'base.toml').recipe)}```"
         in card
     )
     assert 'fine_tune_from = "base.toml"' in card
@@ -53,7 +53,7 @@ def test_a_base_is_trained_once_and_first_and_all_models_go_on_from_it(tmp_path,
     assert begun == [tmp_path / "encoder"] + 4 * [base]  # initial parser, two folds, the model itself
 
 
-def test_a_parser_that_is_mixed_in_goes_on_from_what_its_own_recipe_names(tmp_path, recipe, begun):
+def test_a_parser_in_the_mix_fine_tunes_the_base_of_its_own_recipe(tmp_path, recipe, begun):
     sections = '[initial.mix.inner]\nparser = "inner.toml"\nfolds = 2\nshare = 0.5\n'
     mixed = write_recipe(tmp_path, "mixed", sections=sections, epochs=1)
 
@@ -64,7 +64,7 @@ def test_a_parser_that_is_mixed_in_goes_on_from_what_its_own_recipe_names(tmp_pa
     assert begun == [encoder, base, base, base, encoder]
 
 
-def test_a_model_starts_with_the_weights_it_goes_on_from(tmp_path, recipe):
+def test_a_model_starts_with_the_weights_of_its_base(tmp_path, recipe):
     recipe.write_text(recipe.read_text().replace("rate = 1e-2", "rate = 0").replace("rate = 1e-3", "rate = 0"))
 
     run(recipe, tmp_path / "out")
@@ -79,14 +79,14 @@ def test_a_model_starts_with_the_weights_it_goes_on_from(tmp_path, recipe):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Return a recipe, the folder of its training, which was never stopped, and the number of its steps."""
+    """Return a recipe, the folder of its uninterrupted training, and the number of its steps."""
     folder = tmp_path_factory.mktemp("whole")
     recipe = write_recipe_with_base(folder)
     return recipe, folder / "out", len(run(recipe, folder / "out"))
 
 
 @pytest.mark.parametrize("stopped", [1, 8, 14])
-def test_a_training_stopped_in_or_after_its_base_goes_on_to_the_same_result(tmp_path, whole, stopped):
+def test_a_training_stopped_in_or_after_its_base_resumes_to_the_same_result(tmp_path, whole, stopped):
     recipe, folder, n_steps = whole
 
     steps = list(islice(train(prepare(recipe), tmp_path / "out", device=CPU), stopped))

@@ -1,4 +1,4 @@
-"""Confidence fitted on dev: temperatures against a grid, sentences against a curve that is known."""
+"""Calibration of confidence: temperatures compared with a grid, sentences with a known curve."""
 
 import math
 from dataclasses import asdict, replace
@@ -21,7 +21,7 @@ DEV = [each for each in sample() if len(each) < 22][:24]
 
 
 def drawn(temperature, *, rows=4000, columns=6, seed=1):
-    """Scores, and choices that were drawn from their softmax at a temperature."""
+    """Return scores, and choices drawn from their softmax at a temperature."""
     rng = np.random.default_rng(seed)
     scores = 3 * rng.standard_normal((rows, columns))
     scores[:, 0] = -np.inf
@@ -31,7 +31,7 @@ def drawn(temperature, *, rows=4000, columns=6, seed=1):
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test_the_temperature_that_made_the_choices_is_found_again(temperature):
+def test_the_true_temperature_is_recovered(temperature):
     scores, right = drawn(temperature)
 
     found = _temperature([(scores[:1000], right[:1000]), (scores[1000:], right[1000:])])
@@ -39,7 +39,7 @@ def test_the_temperature_that_made_the_choices_is_found_again(temperature):
     assert found == pytest.approx(temperature, rel=0.1)
 
 
-def test_no_temperature_of_a_grid_makes_the_right_choices_likelier():
+def test_no_temperature_in_a_grid_gives_a_higher_likelihood():
     scores, right = drawn(1.7, rows=500)
 
     def likelihood(temperature):
@@ -51,24 +51,24 @@ def test_no_temperature_of_a_grid_makes_the_right_choices_likelier():
     assert all(likelihood(best) >= likelihood(each) - 1e-6 for each in np.linspace(0.1, 10, 200))
 
 
-def test_without_anything_to_learn_from_nothing_is_changed():
+def test_without_data_the_temperature_is_1():
     assert _temperature([(np.zeros((0, 3)), np.zeros(0, dtype=int))]) == 1.0
 
 
-def test_the_lowest_place_is_found_at_an_end_too():
+def test_a_minimum_at_the_end_of_the_interval_is_found():
     assert _lowest(lambda x: x, -1.0, 4.0) == pytest.approx(-1.0)
     assert _lowest(lambda x: -x, -1.0, 4.0) == pytest.approx(4.0)
 
 
 @pytest.fixture(scope="module")
 def model():
-    """Return a model that has learned half of the sentences, so that it is right here and wrong there."""
+    """Return a model trained on half of the sentences, so that some of its parses are wrong."""
     found = tiny_model(scale=1.0)
     learn(learner_of(found, DEV[:12]), epochs=40)
     return found.eval()
 
 
-def test_a_calibrated_parser_is_less_surprised_and_parses_the_same(model):
+def test_calibration_raises_the_likelihood_and_keeps_the_trees(model):
     parser = Parser(model, device="cpu")
     before = parser.parse(DEV)
 
@@ -91,7 +91,7 @@ def test_a_calibrated_parser_is_less_surprised_and_parses_the_same(model):
     assert parser.parse(DEV) == before
 
 
-def test_the_settings_of_the_model_are_as_before_when_it_was_asked(model):
+def test_calibration_leaves_the_settings_of_the_model_unchanged(model):
     model.settings = replace(model.settings, confidence=ConfidenceSettings())
 
     calibrated(Parser(model, device="cpu"), sample(5))
@@ -121,7 +121,7 @@ def test_word_confidence_is_the_softmax_of_the_scores_at_the_chosen_head_and_lab
             assert found[row, word, 1].item() == pytest.approx(names[label] / sum(names), rel=1e-4)
 
 
-def test_a_sentence_is_the_surer_the_surer_its_words_are():
+def test_sentence_confidence_rises_with_word_confidence():
     settings = ConfidenceSettings(sentence_scale=0.3, sentence_slope=1.2)
     sure = [sentence_confidence([Confidence(p, 0.99)] * 5, settings) for p in (0.0, 0.2, 0.9, 0.99, 1.0)]
 
@@ -130,8 +130,8 @@ def test_a_sentence_is_the_surer_the_surer_its_words_are():
     assert doubt_of([Confidence(0.5, 0.5), Confidence(1.0, 0.5)]) == pytest.approx(3 * math.log(2))
 
 
-def test_a_gold_label_that_the_root_rule_forbids_is_left_out(model):
-    """As in a treebank where `root` stands on a word that is no root: it has no probability at any temperature."""
+def test_a_gold_label_excluded_by_the_root_rule_is_skipped(model):
+    """Such a label, `root` on a word that is not a root, has probability 0 at any temperature."""
     odd = [
         each.with_graph(Graph.of_words(each.graph.heads[1:], ["root"] * len(each))) if number % 2 else each
         for number, each in enumerate(sample(10))

@@ -1,4 +1,4 @@
-"""Checkpoints are whole or not there; what stands in their way is told in a line."""
+"""Checkpoints are complete or absent, and errors are reported on one line."""
 
 import errno
 import sys
@@ -40,7 +40,7 @@ def checkpoint_of(learner, epoch):
 
 @pytest.fixture
 def saved(tmp_path):
-    """The folder with the checkpoint of a learner after its first epoch."""
+    """Save the checkpoint of a learner after its first epoch, and return its folder."""
     learner = new_learner()
     learn(learner, epochs=1)
     save_checkpoint(tmp_path, checkpoint_of(learner, 1))
@@ -51,7 +51,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_is_loaded_is_what_was_saved(tmp_path):
+def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path):
     learner, other = new_learner(), new_learner()
     learn(learner, epochs=1)
     whole = checkpoint_of(learner, 1)
@@ -65,17 +65,17 @@ def test_what_is_loaded_is_what_was_saved(tmp_path):
     assert are_equal(other.optimiser.state(), learner.optimiser.state())
 
 
-def test_without_a_checkpoint_there_is_none(tmp_path):
+def test_without_a_checkpoint_nothing_is_loaded(tmp_path):
     assert load_checkpoint(tmp_path / "nothing", new_learner()) is None
 
 
-def test_only_the_newest_is_kept(saved):
+def test_only_the_newest_checkpoint_is_kept(saved):
     save_checkpoint(saved, checkpoint_of(new_learner(), 2))
 
     assert names(saved) == ["checkpoint-000002"]
 
 
-def test_of_two_the_newest_is_loaded(saved):
+def test_the_newest_of_two_checkpoints_is_loaded(saved):
     (saved / "checkpoint-000001").rename(saved / "kept")
     save_checkpoint(saved, checkpoint_of(new_learner(), 12))
     (saved / "kept").rename(saved / "checkpoint-000001")
@@ -84,7 +84,7 @@ def test_of_two_the_newest_is_loaded(saved):
 
 
 @pytest.mark.parametrize("limit", [0, 100, 20_000], ids=lambda limit: f"{limit} bytes")
-def test_a_full_disk_is_reported_and_harms_no_earlier_checkpoint(saved, limit):
+def test_a_full_disk_is_reported_and_keeps_the_previous_checkpoint(saved, limit):
     second = checkpoint_of(new_learner(), 2)
 
     with full_disk(limit), pytest.raises(TreefineError, match=r"Cannot write a checkpoint: .*\.") as raised:
@@ -113,7 +113,7 @@ def test_a_disk_that_fills_up_midway_is_reported(saved, monkeypatch, error):
     assert names(saved) == ["checkpoint-000001"]
 
 
-def test_a_checkpoint_appears_by_one_change_when_all_its_files_are_there(tmp_path):
+def test_a_checkpoint_is_renamed_into_place_when_all_its_files_are_written(tmp_path):
     seen = []
 
     def look(event, arguments):
@@ -121,7 +121,7 @@ def test_a_checkpoint_appears_by_one_change_when_all_its_files_are_there(tmp_pat
             seen.extend(names(each) for each in tmp_path.glob("checkpoint-*"))
 
     is_watching = True
-    sys.addaudithook(look)  # it hears of each change to a file before it is made, and stays for good
+    sys.addaudithook(look)  # called before each change to a file; cannot be removed
     save_checkpoint(tmp_path, checkpoint_of(new_learner(), 1))
     is_watching = False
 
@@ -172,7 +172,7 @@ def test_a_damaged_checkpoint_is_one_clear_error(saved, damage):
     assert "\n" not in str(raised.value)
 
 
-def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+def test_only_incomplete_files_of_a_killed_process_are_removed(tmp_path):
     for name in ("checkpoints/.new-ab12/new", ".model.cd34/new", ".git", "checkpoints/checkpoint-000001", "model"):
         (tmp_path / name).mkdir(parents=True)
     for name in (".parses.conllu.gz.ab12.tmp", ".metrics.jsonl.new", ".gitignore", "metrics.jsonl"):
@@ -184,7 +184,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     assert names(tmp_path / "checkpoints") == ["checkpoint-000001"]
 
 
-def test_a_model_that_finds_no_room_is_reported_and_saved_by_a_second_start(tmp_path):
+def test_a_full_disk_when_saving_the_model_is_reported_and_a_restart_saves_it(tmp_path):
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
     run(recipe, tmp_path / "whole")
     steps = train(prepare(recipe), tmp_path / "out", device=CPU)
@@ -199,11 +199,11 @@ def test_a_model_that_finds_no_room_is_reported_and_saved_by_a_second_start(tmp_
 
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "out" / "model").exists()
-    assert len(run(recipe, tmp_path / "out")) == 0  # no epoch is done again
+    assert len(run(recipe, tmp_path / "out")) == 0  # no epoch is repeated
     assert weights(tmp_path / "out") == weights(tmp_path / "whole")
 
 
-def test_parses_of_a_fold_that_find_no_room_are_reported_and_written_by_a_second_start(tmp_path, monkeypatch):
+def test_a_full_disk_when_writing_a_fold_is_reported_and_a_restart_writes_it(tmp_path, monkeypatch):
     write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=1)
     recipe = write_recipe(tmp_path, "rngtr", sections='[initial]\nparser = "syntr.toml"\nfolds = 2\n', epochs=1)
     run(recipe, tmp_path / "whole")
@@ -219,11 +219,11 @@ def test_parses_of_a_fold_that_find_no_room_are_reported_and_written_by_a_second
             run(recipe, tmp_path / "out")
 
     stages = {step.stage for step in run(recipe, tmp_path / "out")}
-    assert stages == {"fold 2 of 2", ""}  # the first fold's parser was kept
+    assert stages == {"fold 2 of 2", ""}  # the parser of the first fold was kept
     assert weights(tmp_path / "out") == weights(tmp_path / "whole")
 
 
-def test_a_standing_without_a_measured_epoch_can_be_saved(saved):
+def test_a_checkpoint_without_a_scored_epoch_can_be_saved(saved):
     unmeasured = replace(checkpoint_of(new_learner(), 2), standing=TrainingStanding(epoch=2))
 
     save_checkpoint(saved, unmeasured)

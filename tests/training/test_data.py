@@ -1,4 +1,4 @@
-"""The treebanks of a recipe, looked over before any work."""
+"""The treebanks of a recipe are checked before training starts."""
 
 import hashlib
 from pathlib import Path
@@ -19,7 +19,7 @@ TREE = ROW.format(1, "a", 2, "det") + ROW.format(2, "b", 0, "root") + "\n"
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Two treebanks in the working folder."""
+    """Write two treebanks into the working folder."""
     monkeypatch.chdir(tmp_path)
     write_treebank(sample(12), "train.conllu")
     write_treebank(sample(20)[12:], "dev.conllu")
@@ -32,7 +32,7 @@ def faults_of(settings):
     return str(caught.value).splitlines()
 
 
-def test_the_sentences_are_those_of_the_files_in_their_order(files):
+def test_sentences_are_read_from_all_files_in_order(files):
     Path("more.conllu").write_text(TREE)
 
     data = load_data(TreebankSettings(("train.conllu", "more.conllu"), "dev.conllu"))
@@ -41,7 +41,7 @@ def test_the_sentences_are_those_of_the_files_in_their_order(files):
     assert [each.forms for each in data.dev] == [each.forms for each in sample(20)[12:]]
 
 
-def test_checksums_are_by_the_path_in_the_recipe(files, monkeypatch, tmp_path):
+def test_checksums_are_keyed_by_the_path_in_the_recipe(files, monkeypatch, tmp_path):
     monkeypatch.setenv("BANKS", str(tmp_path))
 
     data = load_data(TreebankSettings(("$BANKS/train.conllu",), "dev.conllu"))
@@ -52,7 +52,7 @@ def test_checksums_are_by_the_path_in_the_recipe(files, monkeypatch, tmp_path):
     }
 
 
-def test_every_file_at_fault_is_told(files):
+def test_every_faulty_file_is_reported(files):
     Path("cycle.conllu").write_text(TREE.replace("0\troot", "1\troot") * 2)
     Path("cut.conllu").write_text(TREE.replace("\t_\n\n", "\n\n"))
 
@@ -65,13 +65,13 @@ def test_every_file_at_fault_is_told(files):
     ]
 
 
-def test_a_word_without_a_label_is_told(files):
+def test_a_word_without_a_label_is_reported(files):
     Path("dev.conllu").write_text(TREE.replace("det", "_"))
 
     assert faults_of(files) == ["dev.conllu:1: (sentence 1) A word has no label."]
 
 
-def test_several_roots_are_a_fault_in_ud_alone(files):
+def test_several_roots_are_a_fault_only_in_ud(files):
     Path("dev.conllu").write_text(TREE.replace("2\tdet", "0\troot"))
 
     assert faults_of(files) == ["dev.conllu:2: (sentence 1, word 2) The sentence has 2 roots: words 1, 2."]
@@ -79,7 +79,7 @@ def test_several_roots_are_a_fault_in_ud_alone(files):
 
 
 @pytest.mark.parametrize(("count", "shown"), [(1, "1 sentence"), (3, "3 sentences"), (9, "9 sentences")])
-def test_too_few_sentences_are_told_and_ten_are_enough(files, count, shown):
+def test_too_few_sentences_are_reported_and_ten_are_enough(files, count, shown):
     write_treebank(sample(count), "train.conllu")
     assert faults_of(files) == [f"train.conllu: {shown} to train on, but at least 10 are needed."]
 
@@ -87,7 +87,7 @@ def test_too_few_sentences_are_told_and_ten_are_enough(files, count, shown):
     assert len(load_data(files).train) == 10
 
 
-def test_too_few_sentences_are_told_beside_the_faults_of_a_file_that_can_be_read(files):
+def test_too_few_sentences_are_reported_together_with_faults_of_a_readable_file(files):
     Path("train.conllu").write_text(TREE.replace("det", "_") + TREE * 2)
     Path("dev.conllu").write_text("no treebank\n\n")
 
@@ -98,7 +98,7 @@ def test_too_few_sentences_are_told_beside_the_faults_of_a_file_that_can_be_read
     assert third == "train.conllu: 3 sentences to train on, but at least 10 are needed."
 
 
-def test_sentences_are_not_counted_where_a_training_file_cannot_be_read(files):
+def test_sentences_are_not_counted_if_a_training_file_cannot_be_read(files):
     write_treebank(sample(3), "train.conllu")
 
     assert faults_of(TreebankSettings(("train.conllu", "nowhere.conllu"), "dev.conllu")) == [
@@ -116,7 +116,7 @@ def test_sentences_are_not_counted_where_a_training_file_cannot_be_read(files):
         ("conll18", ["det"], [f"x{n}" for n in range(7)], "x0 (1), x1 (1), x2 (1), x3 (1), x4 (1) and 2 more"),
     ],
 )
-def test_labels_of_dev_that_training_never_shows_are_a_warning(files, rule, train, dev, named):
+def test_labels_that_occur_only_in_dev_are_a_warning(files, rule, train, dev, named):
     Path("train.conllu").write_text("".join(TREE.replace("det", label) for label in train * 10))
     Path("dev.conllu").write_text("".join(TREE.replace("det", label) for label in dev))
 
@@ -126,13 +126,13 @@ def test_labels_of_dev_that_training_never_shows_are_a_warning(files, rule, trai
     assert warnings == (() if named is None else (f"{begin}{named}.",))
 
 
-def test_names_of_variables_in_a_path_are_replaced():
+def test_environment_variables_in_a_path_are_replaced():
     assert expand("$A/$B_1/x$A", {"A": "a", "B_1": "b"}) == "a/b/xa"
     assert expand("plain/path", {}) == "plain/path"
 
 
 @given(n_sentences=st.integers(0, 500), folds=st.integers(1, 60))
-def test_the_blocks_are_a_partition_into_nearly_equal_stretches(n_sentences, folds):
+def test_folds_are_a_partition_into_ranges_of_nearly_equal_length(n_sentences, folds):
     found = fold_ranges(n_sentences, folds)
 
     assert len(found) == folds

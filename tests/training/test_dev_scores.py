@@ -19,14 +19,14 @@ from treefine.treebank.conllu import read_treebank
 from treefine.treebank.graph import Graph
 from treefine.treebank.sentence import Sentence
 
-KNOWN = ("nsubj", "root", "nsubj:pass", "obj", "punct", "nsubj:outer")  # to the model; gold has others as well
+KNOWN = ("nsubj", "root", "nsubj:pass", "obj", "punct", "nsubj:outer")  # labels of the model; gold has more
 FORMS = ["dog", ".", "--", "a-b", "¿", "``", "$"]
 TAGS = ["NN", ".", "``", "PU", ",", "_"]
 
 
 @st.composite
 def gold_and_system(draw, rule):
-    """GoldBatch sentences, and for each a system's heads and the ids of its labels; trees where the rule wants them."""
+    """Draw gold sentences with predicted heads and label ids; the predictions are trees if the rule needs trees."""
     gold, system = [], []
     for _ in range(draw(st.integers(1, 3))):
         n_words = draw(st.integers(1, 6))
@@ -51,7 +51,7 @@ def gold_and_system(draw, rule):
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_the_counts_are_those_of_the_scorer_by_every_rule(rule, data):
+def test_counts_equal_those_of_evaluate_for_every_rule(rule, data):
     gold, system = data.draw(gold_and_system(rule))
     scorer = DevScorer(gold, KNOWN, rule=rule)
 
@@ -70,8 +70,8 @@ def test_the_counts_are_those_of_the_scorer_by_every_rule(rule, data):
 @pytest.mark.parametrize(
     ("name", "rule"), [("constructs.conllu", "conll18"), ("german.conll09", "conll09"), ("penn.conllx", "ptb")]
 )
-def test_files_with_all_constructs_are_counted_word_by_word(name, rule):
-    """Multiword tokens, empty nodes, spaces in forms, and the older formats: a copy of gold has all words right."""
+def test_files_with_all_constructs_are_counted_correctly(name, rule):
+    """Check that a copy of gold is fully correct, with multiword tokens, empty nodes, spaces in forms, and older formats."""
     gold = list(read_treebank(DATA / name))
     labels = sorted({label for sentence in gold for label in sentence.labels})
     scorer = DevScorer(gold, labels, rule=rule)
@@ -85,7 +85,7 @@ def test_files_with_all_constructs_are_counted_word_by_word(name, rule):
     assert sum(both for _, both in right) == sum(heads for heads, _ in right) == scorer.total == counted
 
 
-def test_where_nothing_counts_the_accuracy_is_zero_not_an_error():
+def test_without_scored_words_the_accuracy_is_zero():
     only_punctuation = Sentence.of_words(["."]).with_graph(Graph.of_words([0], ["root"]))
     scorer = DevScorer([only_punctuation], KNOWN, rule="conllx")
 
@@ -106,7 +106,7 @@ KINDS = {
 
 
 def first_parses(kind, sentences):
-    """For some kinds an initial parser's, with errors; for the others none."""
+    """Return initial graphs with errors for some kinds of model, and empty graphs for the rest."""
     if kind not in ("rngtr", "any root label", "windows"):
         return blank(sentences)
     rng = np.random.default_rng(1)
@@ -115,8 +115,8 @@ def first_parses(kind, sentences):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_accuracy_is_that_of_the_parser_scored_as_usual(kind):
-    """Final trees by the corpus's rule, and the graphs of each step; what stopped keeps its graph."""
+def test_dev_accuracy_equals_that_of_the_parser(kind):
+    """Compares final trees, and the graphs of each step; a converged sentence keeps its graph."""
     model, sentences = KINDS[kind](), [each for each in sample() if len(each) < 15]
     arcs = first_parses(kind, sentences)
     learner = learner_of(model, sentences, parses=arcs)
@@ -143,7 +143,7 @@ def test_the_accuracy_is_that_of_the_parser_scored_as_usual(kind):
         assert len({len(steps) for steps in taken}) > 1  # some stopped and some did not
 
 
-def test_where_all_graphs_are_trees_the_last_step_is_as_good_as_the_final_trees():
+def test_if_all_graphs_are_trees_the_last_step_scores_like_the_final_trees():
     model, sentences = tiny_model(scale=1.0), [each for each in sample() if len(each) < 12][:6]
     learner = learner_of(model, sentences)
     learn(learner, epochs=60)
@@ -153,7 +153,7 @@ def test_where_all_graphs_are_trees_the_last_step_is_as_good_as_the_final_trees(
     assert accuracy.las_by_step[-1] == accuracy.las == accuracy.uas == 1
 
 
-def test_gold_sentences_are_measured_in_their_own_order_whatever_the_batches_are():
+def test_scores_do_not_depend_on_the_batches():
     model, sentences = tiny_biaffine(), sample(30)
     learner = learner_of(model, sentences)
     learn(learner, epochs=2)
@@ -166,7 +166,7 @@ def test_gold_sentences_are_measured_in_their_own_order_whatever_the_batches_are
     assert whole == apart
 
 
-def test_what_is_measured_is_the_mean_of_the_weights_and_training_goes_on_with_the_weights():
+def test_dev_is_scored_with_the_ema_and_training_continues_without_it():
     model, sentences = tiny_model(), sample(20)
     settings = OptimiserSettings(learning_rate=0.05, encoder_learning_rate=0.05, ema=0.99)
     learner = learner_of(model, sentences, optimiser=settings, refine=RefineSettings(max_steps=1))
@@ -185,7 +185,7 @@ def test_what_is_measured_is_the_mean_of_the_weights_and_training_goes_on_with_t
     assert accuracy.las != pytest.approx(evaluate(sentences, parsed)["LAS"].f1)
 
 
-def test_of_several_sources_each_counts_the_same_and_each_is_told():
+def test_several_sources_count_equally_and_each_is_reported():
     first, second = Accuracy((0.2, 0.4), 0.6, 0.5), Accuracy((0.6, 0.7), 0.9, 0.8)
 
     mean = mean_accuracy({"empty": first, "other": second})

@@ -1,4 +1,4 @@
-"""The initial graphs of the training sentences: their shares, and gold trees with errors."""
+"""The initial graphs of the training sentences: their shares, and gold trees with random errors."""
 
 from collections import Counter
 
@@ -33,7 +33,7 @@ SOURCES = {name: [Arcs(each.heads, (name,) * len(each.heads)) for each in GOLD] 
 
 
 def draw_mixed(shares, *seed, **others):
-    """Graphs of a mix, and of each sentence the source that its graph is from; "" is the parser."""
+    """Return the graphs of a mix, and the source of each graph; "" is the main parser."""
     settings = InitialSettings(
         **PARSER, **others, mix={name: MixedSettings("x", share) for name, share in shares.items()}
     )
@@ -45,7 +45,7 @@ def draw_mixed(shares, *seed, **others):
     ]
 
 
-def test_sources_are_mixed_in_about_the_shares_asked_for_beside_all_other_kinds():
+def test_sources_are_drawn_in_about_the_given_shares():
     _, names = draw_mixed({"a": 0.3, "b": 0.1, "c": 0.2}, 1, empty_share=0.1, noised_share=0.2, noise=1.0)
 
     asked = {"a": 180, "b": 60, "c": 120, "empty": 60, "noised": 120, "": 60}
@@ -53,7 +53,7 @@ def test_sources_are_mixed_in_about_the_shares_asked_for_beside_all_other_kinds(
 
 
 @given(shares=st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.1, 0.2, 0.3])), seed=st.integers(0, 99))
-def test_each_graph_of_a_mix_is_its_own_sentences_from_a_source_that_was_asked_for(shares, seed):
+def test_each_graph_in_a_mix_belongs_to_its_sentence_and_to_a_given_source(shares, seed):
     graphs, names = draw_mixed(shares, seed)
 
     assert set(names) <= {"", *shares}
@@ -61,7 +61,7 @@ def test_each_graph_of_a_mix_is_its_own_sentences_from_a_source_that_was_asked_f
 
 
 @pytest.mark.parametrize("shares", [{"a": 1.0}, {"a": 0.1, "b": 0.2, "c": 0.7}])
-def test_shares_of_one_together_leave_nothing_to_the_parser(shares):
+def test_shares_that_sum_to_one_leave_nothing_to_the_parser(shares):
     assert "" not in draw_mixed(shares, 1)[1]
 
 
@@ -85,7 +85,7 @@ def test_the_draw_differs_by_epoch_and_by_seed_but_not_by_run(shares):
         assert sources != other[1]
 
 
-def test_drawing_leaves_gold_and_parses_as_they_are():
+def test_drawing_does_not_change_gold_graphs_and_parses():
     parses = list(PARSES)
     graphs = TrainingGraphs(SENTENCES, parses, InitialSettings(**PARSER, empty_share=0.3, noised_share=0.5))
     rng = np.random.default_rng(1)
@@ -111,14 +111,14 @@ def test_noised_arcs_stay_in_the_sentence_and_no_word_heads_itself(heads, rate, 
 
 
 def all_noised(rate, labels):
-    """The heads and labels of many noised copies of one tree, a row for each, and its heads; its labels are nsubj."""
+    """Return the heads and labels of many noised copies of one tree, one row per copy, and the gold heads."""
     gold, rng = Arcs((0, *range(1, 40)), ("nsubj",) * 40), np.random.default_rng(1)
     arcs = [noised(gold, rate, np.array(labels), rng) for _ in range(100)]
     return np.array([each.heads for each in arcs]), np.array([each.labels for each in arcs]), np.array(gold.heads)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.15, 0.6, 1.0])
-def test_about_the_asked_share_of_the_arcs_is_wrong_heads_and_labels_alike(rate):
+def test_about_the_given_share_of_heads_and_labels_is_wrong(rate):
     heads, labels, right = all_noised(rate, ["obj", "det"])
 
     has_head, has_label = heads == right, labels == "nsubj"

@@ -1,4 +1,4 @@
-"""A training over a mix of sources: what is trained first, measured from where, kept, and told."""
+"""A training with a mix of initial parsers: order, scores, files and reports."""
 
 import json
 import re
@@ -41,7 +41,7 @@ SOURCES = ["empty", "syntr", "model", "other"]
 
 
 def write_mix(folder):
-    """A recipe over no graph, a parser to train, a model's folder and files, some of whose labels no model has.
+    """Train with a mix: an empty graph, a recipe, a model folder, and files with some unknown labels.
 
     Dev is a part of the training set, so that the model soon does better from one source than from another.
     """
@@ -71,7 +71,7 @@ def steps(folder):
 
 
 def dev_parses(folder, name):
-    """What a source makes of dev, made anew."""
+    """Parse dev with a source again."""
     gold = list(read_treebank(folder / "dev.conllu"))
     if name == "empty":
         return empty
@@ -82,13 +82,13 @@ def dev_parses(folder, name):
     return lambda _: iter(parsed)
 
 
-def test_the_parsers_that_are_mixed_in_are_trained_before_the_model(steps):
+def test_parsers_in_the_mix_are_trained_before_the_model(steps):
     stages = list(dict.fromkeys(step.stage for step in steps))
 
     assert stages == ["syntr", "syntr, fold 1 of 2", "syntr, fold 2 of 2", ""]
 
 
-def test_dev_is_measured_from_every_source_and_the_best_mean_is_kept(folder, steps):
+def test_dev_is_scored_from_every_source_and_the_best_mean_is_kept(folder, steps):
     measured = [step.accuracy for step in steps if step.stage == "" and step.accuracy is not None]
 
     assert [list(each.las_from) for each in measured] == [SOURCES] * 10
@@ -124,7 +124,7 @@ def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_
     assert graphs.parses == list(empty(gold["train"]))
 
 
-def test_the_saved_model_refines_each_source_as_well_as_its_training_said(folder, steps):
+def test_the_saved_model_refines_each_source_with_the_reported_accuracy(folder, steps):
     gold = list(read_treebank(folder / "dev.conllu"))
     parser = Parser.from_pretrained(folder / "out" / "model", device="cpu")
     assert parser.initial is empty
@@ -134,7 +134,7 @@ def test_the_saved_model_refines_each_source_as_well_as_its_training_said(folder
         assert evaluate(gold, parsed)["LAS"].f1 == pytest.approx(las), name
 
 
-def test_metrics_have_the_mean_where_they_had_it_and_a_number_for_each_source(folder, steps):
+def test_metrics_contain_the_mean_and_the_las_of_each_source(folder, steps):
     last = json.loads((folder / "out" / "metrics.jsonl").read_text().splitlines()[-1])
 
     accuracy = steps[-1].accuracy
@@ -155,7 +155,7 @@ def test_the_parses_of_parsers_are_kept_and_those_of_files_are_not_copied(folder
     assert [sentence.arcs for sentence in read_treebank(mix / "syntr/train.conllu.gz")] == folds
 
 
-def test_a_resumed_training_reads_the_parses_and_makes_none(folder, steps, tmp_path, monkeypatch):
+def test_a_resumed_training_reads_the_parses_from_files(folder, steps, tmp_path, monkeypatch):
     out, parsed = tmp_path / "out", []
     stream = Parser.stream
     monkeypatch.setattr(Parser, "stream", lambda self, *rest, **more: parsed.append(1) or stream(self, *rest, **more))
@@ -163,7 +163,7 @@ def test_a_resumed_training_reads_the_parses_and_makes_none(folder, steps, tmp_p
     while next(begun).stage:
         pass
     begun.close()
-    assert len(parsed) == 5  # training set and dev by the model, dev by the parser, and a block by each of two folds
+    assert len(parsed) == 5  # training set and dev by the model, dev by the parser, and one fold by each of two parsers
     parsed.clear()
 
     resumed = run(folder / "mixed.toml", out)
@@ -171,7 +171,7 @@ def test_a_resumed_training_reads_the_parses_and_makes_none(folder, steps, tmp_p
     assert {step.stage for step in resumed} == {""}
     assert weights(out) == weights(folder / "out")
     assert metrics(out) == metrics(folder / "out")
-    assert len(parsed) <= 1  # that which fits the confidence of the model
+    assert len(parsed) <= 1  # the calibration
 
 
 def test_the_card_has_the_recipes_and_the_las_from_each_source(folder, steps, tmp_path):
@@ -182,7 +182,7 @@ def test_the_card_has_the_recipes_and_the_las_from_each_source(folder, steps, tm
         (tmp_path / f"{name}.toml").write_text(text)
     prepared = prepare(folder / "mixed.toml")
     outer = read_recipe(tmp_path / "outer.toml")
-    assert outer.initial.mix["syntr"].parser == str(tmp_path / "syntr.toml")  # it is found beside the other
+    assert outer.initial.mix["syntr"].parser == str(tmp_path / "syntr.toml")  # found in the same folder
     assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
     assert read_recipe(tmp_path / "syntr.toml") == prepared.initial["syntr"]
     for name, las in steps[-1].standing.best_from.items():
@@ -190,7 +190,7 @@ def test_the_card_has_the_recipes_and_the_las_from_each_source(folder, steps, tm
     assert f"  {folder}/other-train.conllu\n" in card  # with its checksum
 
 
-def test_all_settings_of_the_sources_are_told(folder):
+def test_settings_include_those_of_all_sources(folder):
     settings = settings_of(prepare(folder / "mixed.toml", ["training.seed=7", "initial.mix.model.share=0.1"]))
 
     assert list(settings) == ["recipe", "initial parser", "mixed syntr"]
@@ -199,10 +199,10 @@ def test_all_settings_of_the_sources_are_told(folder):
         "model": 0.1,
         "other": 0.2,
     }
-    assert settings["mixed syntr"]["training"]["seed"] == 7  # which is the recipe's
+    assert settings["mixed syntr"]["training"]["seed"] == 7  # from the main recipe
 
 
-def test_a_mix_may_be_beside_a_parser_that_the_model_is_saved_with(tmp_path):
+def test_a_mix_can_have_a_main_parser_that_is_saved_with_the_model(tmp_path):
     write_mix(tmp_path)
     sections = '[initial]\nparser = "syntr.toml"\n[initial.mix.none]\nparser = "empty"\nshare = 0.5\n'
     recipe = write_recipe(tmp_path, "beside", sections=sections)
@@ -217,7 +217,7 @@ def test_a_mix_may_be_beside_a_parser_that_the_model_is_saved_with(tmp_path):
     assert evaluate(gold, parser.parse(gold))["LAS"].f1 == pytest.approx(steps[-1].standing.best_from["parser"])
 
 
-def test_the_mean_of_several_members_is_measured_from_every_source(tmp_path):
+def test_averaged_weights_are_scored_from_every_source(tmp_path):
     write_mix(tmp_path)
     mix = MIX.format(folder=tmp_path).partition("[initial.mix.model]")[2]
     sections = "[initial.mix.model]" + mix
@@ -236,7 +236,7 @@ def test_the_mean_of_several_members_is_measured_from_every_source(tmp_path):
 
 
 def parses_of(settings, data, folder):
-    """Return the parses of a source for which no parser has to be trained."""
+    """Return the parses of a source without training."""
     making = ParseSource("", settings, None, None, folder, data, Processes(CPU), form=None).parses()
     try:
         next(making)
@@ -245,8 +245,8 @@ def parses_of(settings, data, folder):
     raise AssertionError("a parser was trained")
 
 
-def test_marks_in_the_treebank_do_not_give_its_arcs_away(tmp_path):
-    """A treebank that was corrected with marks is a treebank like all others to learn from."""
+def test_initial_parsers_ignore_marked_gold_arcs(tmp_path):
+    """Marks of manual corrections in a treebank do not affect training."""
     tiny_parser(max_steps=1).save(tmp_path / "model")
     plain = tuple(sample(12))
     marked = tuple(

@@ -26,7 +26,7 @@ FIXED = OptimiserSettings(
 
 
 def watch(learner, monkeypatch):
-    """What each update is given, as lists that fill while the learner learns: gradients by name, and progress."""
+    """Return two lists that collect the gradients and the progress of each update."""
     gradients, progress = [], []
     update, names = learner.optimiser.update, learner.optimiser.names
 
@@ -41,7 +41,7 @@ def watch(learner, monkeypatch):
 
 
 def watch_steps(learner, monkeypatch):
-    """The sentences of each step, as a list that fills."""
+    """Return a list that collects the sentences of each step."""
     taken, steps = [], learner.steps
 
     def watched(*arguments, **options):
@@ -55,14 +55,14 @@ def watch_steps(learner, monkeypatch):
 
 @pytest.fixture(scope="module")
 def settled():
-    """Return a model whose second step repeats its first, because it has learned its sentences by heart."""
+    """Return a model whose second step repeats its first, because it has memorised its sentences."""
     model = without_dropout(tiny_model(scale=1.0))
     learn(learner_of(model, SHORT[:6]), epochs=60)
     return model
 
 
-def test_sentences_that_stop_leave_the_loop_and_without_stopping_none_does(settled, monkeypatch):
-    start = [SHORT[0].arcs, *blank(SHORT[1:6])]  # the first is right from the beginning
+def test_converged_sentences_leave_the_loop_only_if_stop_is_on(settled, monkeypatch):
+    start = [SHORT[0].arcs, *blank(SHORT[1:6])]  # the first is already correct
     learner = learner_of(settled, SHORT[:6], parses=start, optimiser=FIXED, training=ONE_BATCH)
     taken = watch_steps(learner, monkeypatch)
 
@@ -76,7 +76,7 @@ def test_sentences_that_stop_leave_the_loop_and_without_stopping_none_does(settl
 
 
 @pytest.mark.parametrize("update", ["each", "sum"])
-def test_there_is_one_update_a_step_or_one_a_batch(update, monkeypatch):
+def test_there_is_one_update_per_step_or_per_batch(update, monkeypatch):
     settings = TrainingSettings(epochs=10, batch_pieces=60)
     learner = learner_of(tiny_model(), SHORT, refine=RefineSettings(max_steps=3, update=update), training=settings)
     taken = watch_steps(learner, monkeypatch)
@@ -92,7 +92,7 @@ def test_there_is_one_update_a_step_or_one_a_batch(update, monkeypatch):
 
 @pytest.mark.parametrize("stop", [True, False])
 def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(settled, stop, monkeypatch):
-    """Against autograd over the losses of all steps at once."""
+    """Compares with autograd over the losses of all steps."""
     start = [SHORT[0].arcs, *blank(SHORT[1:6])]
     gold = GoldBatch(Graphs.of(GOLD[:6], settled.vocabulary), None)
     n_words = sum(map(len, SHORT[:6]))
@@ -125,8 +125,8 @@ def test_the_gradient_is_that_of_each_steps_mean_loss_or_of_their_sum(settled, s
     assert losses == each_losses == pytest.approx([shown], rel=1e-4)
 
 
-def test_a_step_is_taken_with_the_weights_that_the_step_before_changed(monkeypatch):
-    """By hand: update, then score again with the graph of the first step."""
+def test_each_step_uses_the_weights_that_the_previous_step_updated(monkeypatch):
+    """Compares with a manual update, after which the graph of the first step is scored."""
     model = without_dropout(tiny_model(scale=1.0))
     settings = OptimiserSettings(
         learning_rate=0.5, encoder_learning_rate=0.5, eps=1.0, warmup=0.0, clip_gradient_norm=0.0
@@ -153,7 +153,7 @@ def test_a_step_is_taken_with_the_weights_that_the_step_before_changed(monkeypat
 
 
 @pytest.mark.parametrize("kind", ["rngtr", "syntr", "tagger", "biaffine"])
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others(kind):
+def test_weights_depend_on_the_seed_only(kind):
     def trained(seed):
         model = {
             "rngtr": lambda: tiny_model(),
@@ -161,7 +161,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(kind):
             "tagger": lambda: tiny_model(tags=TagSettings("predicted", ("upos",))),
             "biaffine": lambda: tiny_biaffine(),
         }[kind]()
-        torch.rand(seed)  # what else is drawn in the process plays no part
+        torch.rand(seed)  # other random numbers have no effect
         learner = learner_of(model, SHORT, training=TrainingSettings(epochs=10, batch_pieces=60, seed=seed))
         return learn(learner, epochs=1), weights_of(model)
 
@@ -172,8 +172,8 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(kind):
     assert not are_equal(weights, others)
 
 
-def test_what_an_epoch_draws_follows_from_its_number_and_not_from_what_was_done_before():
-    """As after a checkpoint: the second epoch on the weights and the optimiser of the first."""
+def test_the_draws_of_an_epoch_depend_only_on_its_number():
+    """As after a checkpoint: the second epoch starts from the weights and the optimiser of the first."""
     settings = {
         "initial": InitialSettings("files", train="a", dev="b", empty_share=0.3, noised_share=0.3),
         "optimiser": OptimiserSettings(learning_rate=0.01, encoder_learning_rate=0.01, ema=0.9),
@@ -198,7 +198,7 @@ def test_what_an_epoch_draws_follows_from_its_number_and_not_from_what_was_done_
 
 
 def test_the_size_of_a_sentence_counts_only_the_pieces_that_the_encoder_reads():
-    """Of a word such as a long link, the encoder reads only the first pieces."""
+    """Check that the encoder reads only the first pieces of a very long word, such as a link."""
     words = Sentence.of_words(["see", "ab" * 40])
     sentence, model = words.with_graph(Graph.of_words([0, 1], ["root", "obj"])), tiny_model(n_positions=40)
 
@@ -237,9 +237,7 @@ TOO_LARGE = r"Memory does not suffice for a batch\..*training\.batch_pieces"
         (RuntimeError("a slip"), RuntimeError, "a slip"),
     ],
 )
-def test_a_batch_too_large_for_memory_is_one_clear_error_and_others_are_let_through(
-    error, raised, message, monkeypatch
-):
+def test_a_batch_too_large_for_memory_is_one_clear_error_and_other_errors_pass(error, raised, message, monkeypatch):
     learner = learner_of(tiny_model(), SHORT)
 
     def fail(*_, **__):
@@ -251,7 +249,7 @@ def test_a_batch_too_large_for_memory_is_one_clear_error_and_others_are_let_thro
         learn(learner, epochs=1)
 
 
-def test_tags_are_learned_where_they_are_predicted():
+def test_predicted_tags_are_learned():
     model, sentences = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")), scale=1.0), SHORT[:6]
 
     learn(learner_of(without_dropout(model), sentences, refine=RefineSettings(max_steps=2)), epochs=60)
@@ -289,8 +287,8 @@ def test_in_bfloat16_losses_are_finite_and_close_to_those_in_float32(kind):
     assert all(weight.dtype == torch.float32 and weight.isfinite().all() for weight in model.parameters())
 
 
-def test_learning_goes_on_from_a_parse_and_from_none_in_one_batch():
-    """A gold graph to copy, or none: the loss of both falls."""
+def test_one_batch_can_mix_parses_and_empty_graphs():
+    """Check that the loss falls with a gold graph to copy and with an empty graph."""
     model = tiny_model(scale=1.0)
     initial = InitialSettings("files", train="a", dev="b", empty_share=0.5)
     learner = learner_of(without_dropout(model), SHORT, parses=GOLD, initial=initial, training=ONE_BATCH)
@@ -300,7 +298,7 @@ def test_learning_goes_on_from_a_parse_and_from_none_in_one_batch():
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_each_process_draws_a_dropout_of_its_own():
+def test_each_process_draws_its_own_dropout():
     learner, seeds = learner_of(tiny_model(), SHORT), []
     for rank in range(2):
         learner.processes.rank = rank
@@ -310,7 +308,7 @@ def test_each_process_draws_a_dropout_of_its_own():
     assert seeds[0] != seeds[1]
 
 
-def test_a_gpu_may_round_products_only_while_it_learns(monkeypatch):
+def test_tf32_is_used_only_in_training(monkeypatch):
     learner = learner_of(model := tiny_model(), SHORT)
     forward = learner.scoring_model.forward
     while_learning, between, while_measuring = set(), set(), set()
@@ -327,7 +325,7 @@ def test_a_gpu_may_round_products_only_while_it_learns(monkeypatch):
     assert (while_learning, between, while_measuring) == ({True}, {False}, {False})
 
 
-def test_dev_sentences_too_many_for_memory_are_measured_in_halves(monkeypatch):
+def test_dev_batches_too_large_for_memory_are_halved(monkeypatch):
     learner = learner_of(model := tiny_model(), SHORT)
     scorer = DevScorer(SHORT, model.vocabulary.labels, rule="conll18")
     right, forward = scorer.accuracy(learner, blank(SHORT)), learner.scoring_model.forward
@@ -342,7 +340,7 @@ def test_dev_sentences_too_many_for_memory_are_measured_in_halves(monkeypatch):
     assert scorer.accuracy(learner, blank(SHORT)) == right
 
 
-def test_sentences_of_one_length_meet_others_in_each_epoch(monkeypatch):
+def test_sentences_of_one_length_are_batched_differently_in_each_epoch(monkeypatch):
     same = [SHORT[0]] * 12
     learner = learner_of(tiny_model(), same, training=TrainingSettings(epochs=10, batch_pieces=4 * 20))
     found, learn_from = [], learner.learn_from
@@ -362,7 +360,7 @@ def test_sentences_of_one_length_meet_others_in_each_epoch(monkeypatch):
     assert first != second
 
 
-def test_a_share_of_the_sentences_has_tags_given_all_or_one_column_and_learns_the_others(monkeypatch):
+def test_given_tags_shows_tags_in_all_columns_or_one_and_the_rest_is_learned(monkeypatch):
     model = tiny_model(tags=TagSettings("predicted", ("upos", "xpos")))
     training = TrainingSettings(epochs=10, batch_pieces=60, given_tags=0.5)
     learner = learner_of(model, SHORT, training=training)
@@ -381,9 +379,9 @@ def test_a_share_of_the_sentences_has_tags_given_all_or_one_column_and_learns_th
     kinds = Counter()
     for t, _, learned, given in seen:
         if t == 1:
-            assert (((learned > 0) & (given > 0)) == 0).all()  # what is read is not learned,
+            assert (((learned > 0) & (given > 0)) == 0).all()  # given tags are not learned,
             is_column_given = (given > 0).any(1)
-            assert torch.equal((learned > 0).any(1), ~is_column_given)  # and a column is one or the other
+            assert torch.equal((learned > 0).any(1), ~is_column_given)  # and each column is either given or learned
             kinds.update(map(tuple, is_column_given.tolist()))
     total = kinds.total()
     assert 0.35 < kinds[False, False] / total < 0.65
@@ -391,7 +389,7 @@ def test_a_share_of_the_sentences_has_tags_given_all_or_one_column_and_learns_th
     assert kinds[True, False] > 0.04 * total < kinds[False, True] * 2
 
 
-def test_dev_is_measured_with_tags_that_the_model_predicts_even_where_training_gives_some():
+def test_dev_is_scored_with_predicted_tags_even_if_training_gives_some():
     model = tiny_model(tags=TagSettings("predicted"))
     learner = learner_of(model, SHORT, training=TrainingSettings(given_tags=0.9))
 

@@ -1,4 +1,4 @@
-"""Metrics: a line an epoch and the same points on a TensorBoard, each once, whatever was cut off before."""
+"""Metrics: one line per epoch and the same points in TensorBoard, without duplicates after an interruption."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def test_each_epoch_is_a_line_and_a_point(tmp_path):
     assert points(tmp_path / "new", "loss") == [(1, 1.0), (2, 1.0)]
 
 
-def test_an_epoch_can_be_seen_while_the_training_goes_on(tmp_path):
+def test_metrics_can_be_read_during_training(tmp_path):
     with MetricsLog(tmp_path, after_epoch=0) as metrics:
         metrics.add(1, {"LAS": 0.5})
 
@@ -46,7 +46,7 @@ def test_an_epoch_can_be_seen_while_the_training_goes_on(tmp_path):
         assert points(tmp_path, "LAS") == [(1, 0.5)]
 
 
-def test_epochs_that_are_done_again_are_there_once(tmp_path):
+def test_repeated_epochs_appear_once(tmp_path):
     write(tmp_path, [1, 2, 3])
     write(tmp_path, [2, 3], after_epoch=1, las=0.6)
 
@@ -55,7 +55,7 @@ def test_epochs_that_are_done_again_are_there_once(tmp_path):
 
 
 @pytest.mark.parametrize("rest", ['{"epoch": 2, "LA', "{}", "[2]", "\n"], ids=repr)
-def test_the_half_line_of_a_killed_training_is_dropped(tmp_path, rest):
+def test_the_incomplete_line_of_a_killed_training_is_dropped(tmp_path, rest):
     write(tmp_path, [1])
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write(rest)
@@ -65,7 +65,7 @@ def test_the_half_line_of_a_killed_training_is_dropped(tmp_path, rest):
     assert [line["epoch"] for line in lines(tmp_path)] == [1, 2]
 
 
-def test_without_tensorboard_there_are_the_lines_alone(tmp_path, monkeypatch):
+def test_without_tensorboard_only_the_lines_are_written(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
 
     write(tmp_path, [1, 2])

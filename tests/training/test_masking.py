@@ -1,4 +1,4 @@
-"""Masked pieces: which of them, how many, and never outside training."""
+"""Masking: which pieces, how many, and only in training."""
 
 import pytest
 import torch
@@ -28,21 +28,21 @@ def masked_batch(model, sentences, share, seed):
 
 
 @given(sentences=some_sentences, share=shares, seed=seeds)
-def test_a_piece_of_a_word_is_kept_or_masked_and_all_else_is_as_before(sentences, share, seed):
+def test_only_pieces_of_words_are_masked(sentences, share, seed):
     batch, found = masked_batch(MODEL, sentences, share, seed)
 
     before, after = batch.inputs, found.inputs
-    assert torch.equal(before.pieces, MODEL.batch_of(sentences).inputs.pieces)  # the batch that was given
+    assert torch.equal(before.pieces, MODEL.batch_of(sentences).inputs.pieces)  # the input batch
     is_changed = after.pieces != before.pieces
     assert (after.pieces[is_changed] == MASK).all()
-    assert (before.words[is_changed] > 0).all()  # neither ROOT nor CLS, SEP or padding
+    assert (before.words[is_changed] > 0).all()  # not ROOT, CLS, SEP or padding
     names = ("words", "is_first", "is_piece", "sentences", "word_rows", "word_pieces")
     assert all(torch.equal(getattr(before, name), getattr(after, name)) for name in names)
     assert (found.lengths, after.row_lengths) == (batch.lengths, before.row_lengths)
 
 
 @given(sentences=some_sentences, share=shares, seed=seeds)
-def test_a_bilstms_word_is_kept_or_unknown_and_keeps_its_characters(sentences, share, seed):
+def test_a_masked_word_of_a_bilstm_is_unknown_but_keeps_its_characters(sentences, share, seed):
     batch, found = masked_batch(BIAFFINE, sentences, share, seed)
 
     before, after = batch.inputs, found.inputs
@@ -54,7 +54,7 @@ def test_a_bilstms_word_is_kept_or_unknown_and_keeps_its_characters(sentences, s
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_about_the_asked_share_is_masked(share):
+def test_about_the_given_share_is_masked(share):
     batch, found = masked_batch(MODEL, SENTENCES, share, 1)
     words, unknown = masked_batch(BIAFFINE, SENTENCES, share, 1)
 
@@ -86,7 +86,7 @@ def test_the_seed_decides_what_is_masked(seed):
 
 
 def masked_by(learner, monkeypatch):
-    """What the pieces that a learner masks in an epoch have become."""
+    """Return the ids that replace masked pieces in an epoch."""
     found = set()
 
     def watched(batch, share, piece):
@@ -99,7 +99,7 @@ def masked_by(learner, monkeypatch):
     return found
 
 
-def test_a_masked_piece_is_the_encoders_mask_and_an_unknown_one_where_it_has_none(monkeypatch):
+def test_a_masked_piece_is_the_mask_token_or_else_the_unknown_token(monkeypatch):
     training = TrainingSettings(epochs=10, batch_pieces=200, masking=0.5)
     has_mask, has_none = tiny_model(), tiny_model()
     has_none.subwords.mask_id = None
@@ -111,7 +111,7 @@ def test_a_masked_piece_is_the_encoders_mask_and_an_unknown_one_where_it_has_non
 
 
 @pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
-def test_training_masks_and_measuring_does_not(make):
+def test_pieces_are_masked_in_training_but_not_in_scoring(make):
     train, dev = SENTENCES[:20], SENTENCES[20:30]
 
     def learner(share):

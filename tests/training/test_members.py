@@ -1,4 +1,4 @@
-"""Several trainings whose weights are averaged."""
+"""Weight averaging over several models."""
 
 from itertools import islice
 
@@ -33,14 +33,14 @@ def saved(folder):
     return load_file(folder / "model" / "model.safetensors")
 
 
-def test_the_weights_are_the_mean_of_the_members(out):
+def test_the_weights_are_the_average_of_the_members(out):
     first, second = (saved(out / "members" / number) for number in "12")
 
     assert all(torch.allclose(weight, (first[name] + second[name]) / 2) for name, weight in saved(out).items())
     assert any(not torch.equal(first[name], second[name]) for name in first)
 
 
-def test_the_first_member_is_what_one_training_alone_would_be(folder, out):
+def test_the_first_member_equals_a_single_training(folder, out):
     alone = write_recipe(folder, "one", epochs=2)
 
     run(alone, folder / "alone")
@@ -48,8 +48,8 @@ def test_the_first_member_is_what_one_training_alone_would_be(folder, out):
     assert weights(folder / "alone") == weights(out / "members" / "1")
 
 
-def test_members_begin_alike(folder):
-    """Weights that begin apart have no mean worth having: what a head of one does, another head does in the other."""
+def test_members_start_from_the_same_weights(folder):
+    """Models with different initial weights cannot be averaged: their attention heads do not correspond."""
     still = write_recipe(folder, "still", training="weight_averaging = 2", epochs=1)
     still.write_text(still.read_text().replace("rate = 1e-2", "rate = 0").replace("rate = 1e-3", "rate = 0"))
 
@@ -59,7 +59,7 @@ def test_members_begin_alike(folder):
     assert all(torch.equal(weight, second[name]) for name, weight in first.items())
 
 
-def test_the_card_has_the_dev_scores_of_the_mean(folder, out):
+def test_the_card_has_the_dev_scores_of_the_averaged_weights(folder, out):
     gold = list(read_treebank(folder / "dev.conllu"))
     card = (out / "model" / "README.md").read_text()
 
@@ -69,7 +69,7 @@ def test_the_card_has_the_dev_scores_of_the_mean(folder, out):
     assert f"UAS {scores['UAS'].f1:.2%} and LAS {scores['LAS'].f1:.2%}" in card
 
 
-def test_members_that_are_cut_off_go_on_to_the_same_mean(folder, recipe, out):
+def test_interrupted_members_resume_to_the_same_average(folder, recipe, out):
     whole = len(run(recipe, folder / "counted"))
     for stopped in (whole // 3, whole // 2):
         list(islice(train(prepare(recipe), folder / "again", device=CPU), stopped))

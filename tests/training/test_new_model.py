@@ -17,12 +17,12 @@ from treefine.treebank.graph import Graph
 
 NO_GRAPH = RelationSettings(graph="none")
 RELATIONS = "encoder.layers.1.attention.relations."
-RENAMED = {"nsubj": "zzz", "det": "aaa", "case": "nsubj:mine"}  # first, last and in between among the old labels
+RENAMED = {"nsubj": "zzz", "det": "aaa", "case": "nsubj:mine"}  # sorted first, last and in between the old labels
 RETAGGED = {"NOUN": "AAA", "VERB": "ZZZ", "NN": "AAA", "VB": "ZZZ"}
 
 
 def other_treebank():
-    """The sample with some labels and tags renamed, and without those of its last sentences."""
+    """Return the sample with some labels and tags renamed, and without those of its last sentences."""
     sentences = []
     for each in sample(30):
         graph = Graph.of_words(each.heads, [RENAMED.get(label, label) for label in each.labels])
@@ -33,7 +33,7 @@ def other_treebank():
 
 @pytest.fixture
 def saved(tmp_path):
-    """Save a model; what continues it, with its own settings but for those given, on these sentences."""
+    """Save a model; return one fine-tuned from it on these sentences, with its settings except the given ones."""
 
     def continue_with(model, sentences, *, pieces="all", **changes):
         Parser(model, device="cpu").save(tmp_path / "old")
@@ -51,7 +51,7 @@ def rows_by_name(weight, names):
 
 
 def check_rows(new, old, new_names, old_names):
-    """Rows of a name that both have are equal; there are such, and others."""
+    """Check that rows with a common name are equal, and that some rows have no counterpart."""
     ours, theirs = rows_by_name(new, new_names), rows_by_name(old, old_names)
     shared = ours.keys() & theirs.keys()
     assert shared
@@ -84,7 +84,7 @@ def test_rows_of_labels_and_tags_are_kept_by_name_on_another_treebank(saved):
 
 
 def test_relation_rows_are_kept_by_label_and_direction(saved):
-    """Row 0 is no relation; then each label from head to dependent, then other pieces, then all again upwards."""
+    """Return the names of rows: NONE, each label and piece-of-word downwards, then the same upwards."""
     old = tiny_model()
 
     new = saved(old, other_treebank())
@@ -102,7 +102,7 @@ def test_relation_rows_are_kept_by_label_and_direction(saved):
         assert not any(torch.equal(ours["up", "zzz"], row) for row in theirs.values())
 
 
-def test_a_model_without_a_graph_becomes_one_that_scores_the_same_where_there_is_no_graph(saved):
+def test_a_model_fine_tuned_from_syntr_scores_the_same_from_an_empty_graph(saved):
     old = tiny_model(relations=NO_GRAPH)
 
     new = saved(old, sample(), relations=RelationSettings())
@@ -120,7 +120,7 @@ def test_a_model_without_a_graph_becomes_one_that_scores_the_same_where_there_is
     assert not torch.equal(again.arcs, before.arcs)
 
 
-def test_a_model_of_graphs_becomes_one_without(saved):
+def test_a_refining_model_can_be_fine_tuned_without_a_graph(saved):
     new = saved(
         old := tiny_model(),
         sample(),
@@ -132,7 +132,7 @@ def test_a_model_of_graphs_becomes_one_without(saved):
     assert are_equal(ours, {name: each for name, each in theirs.items() if ".relations." not in name})
 
 
-def test_weights_of_another_shape_are_new_and_the_others_kept(saved):
+def test_weights_of_a_different_shape_are_new_and_the_rest_is_kept(saved):
     old = tiny_model()
 
     new = saved(old, sample(), scorer=ScorerSettings(arc_width=20, label_width=8))
@@ -146,7 +146,7 @@ def test_weights_of_another_shape_are_new_and_the_others_kept(saved):
     assert Parser(new, device="cpu").parse(sample(2))
 
 
-def test_wider_labels_are_new_as_a_whole(saved):
+def test_label_weights_of_a_different_width_are_new(saved):
     new = saved(tiny_model(), other_treebank(), scorer=ScorerSettings(arc_width=12, label_width=9))
 
     assert not new.scorer.label_weight.any()  # as in any new model
@@ -156,7 +156,7 @@ def test_wider_labels_are_new_as_a_whole(saved):
     ("old_columns", "new_columns"),
     [(("upos", "xpos"), ("xpos",)), (("upos",), ("xpos", "upos")), (("xpos", "upos"), ("upos", "xpos"))],
 )
-def test_the_tags_of_a_column_are_found_whatever_place_it_has(saved, old_columns, new_columns):
+def test_tag_embeddings_are_matched_by_the_name_of_their_column(saved, old_columns, new_columns):
     old = tiny_model(tags=TagSettings("predicted", old_columns))
 
     new = saved(old, sample(), tags=TagSettings("predicted", new_columns))
@@ -172,7 +172,7 @@ def test_the_tags_of_a_column_are_found_whatever_place_it_has(saved, old_columns
                 assert not any(torch.equal(row, each) for each in theirs[weight.format(0)])
 
 
-def test_a_word_table_that_is_cut_leaves_the_treebanks_scores_as_they_were(saved):
+def test_cutting_the_vocabulary_keeps_the_scores_of_the_treebank(saved):
     old, sentences = tiny_model(), sample(3)
 
     new = saved(old, sentences, pieces="cut")
@@ -183,7 +183,7 @@ def test_a_word_table_that_is_cut_leaves_the_treebanks_scores_as_they_were(saved
     assert torch.equal(ours.arcs, theirs.arcs)
 
 
-def test_a_model_that_read_no_tags_can_learn_to(saved):
+def test_a_model_without_tags_can_be_fine_tuned_with_tags(saved):
     old = tiny_model(tags=TagSettings("none"))
 
     new = saved(old, sample(), tags=TagSettings("predicted", ("upos",)))
@@ -192,7 +192,7 @@ def test_a_model_that_read_no_tags_can_learn_to(saved):
     assert torch.equal(new.encoder.pieces.weight, old.encoder.pieces.weight)
 
 
-def test_the_seed_decides_what_is_new_and_nothing_else_does(saved):
+def test_new_weights_depend_only_on_the_seed(saved):
     old = tiny_model(relations=NO_GRAPH)
     state = torch.random.get_rng_state()
 
@@ -206,7 +206,7 @@ def test_the_seed_decides_what_is_new_and_nothing_else_does(saved):
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_the_root_label_is_the_treebanks():
+def test_the_root_label_comes_from_the_treebank():
     sentences = [
         each.with_graph(Graph.of_words(each.heads, ["ROOT" if label == "root" else label for label in each.labels]))
         for each in sample()
@@ -226,7 +226,7 @@ def test_a_biaffine_model_starts_from_the_words_of_the_treebank():
     assert are_equal(weights_of(model), weights_of(by_hand))
 
 
-def test_a_biaffine_model_cannot_be_continued(tmp_path):
+def test_a_biaffine_model_cannot_be_fine_tuned(tmp_path):
     Parser(tiny_biaffine(), device="cpu").save(tmp_path / "old")
     recipe = replace(recipe_for(tiny_model()), encoder=PretrainedSettings(str(tmp_path / "old")))
 

@@ -20,7 +20,7 @@ KINDS = {
 
 
 def short_sentences():
-    """Of 1 to 8 words, with a label and tags that no model knows, and a subtype that counts as its main type."""
+    """Draw sentences of 1 to 8 words, with an unknown label, unknown tags, and an unknown subtype."""
     sentences = sorted((each for each in sample() if len(each) <= 8), key=len)[::4]
     changed = sentences[-1]
     labels = ["zzz", "nsubj:zzz", *changed.labels[2:]]
@@ -35,7 +35,7 @@ def gold_of(model, sentences):
 
 
 def step_of(model, sentences, chosen):
-    """A step in which only the chosen sentences still move; they read their gold graphs."""
+    """Return a step in which only the chosen sentences are unfinished; they read their gold graphs."""
     batch = model.batch_of(sentences).select(chosen)
     graphs = gold_of(model, sentences).graphs.select(torch.tensor(chosen), batch.n_words)
     scores = model(batch, graphs, None)
@@ -44,12 +44,12 @@ def step_of(model, sentences, chosen):
 
 
 def surprise(scores, right):
-    """Minus the log-probability of the right one among the scores, which are floats by name."""
+    """Return the negative log-probability of the correct name; scores are floats by name."""
     return math.log(sum(math.exp(each) for each in scores.values())) - scores[right]
 
 
 def slow_loss(model, step, sentences):
-    """Word by word, from nothing but the scores and the names in the treebank."""
+    """Return the loss, computed word by word from the scores and the names in the treebank."""
     total, vocabulary = 0.0, model.vocabulary
     for row, number in enumerate(step.sentences):
         sentence = sentences[number]
@@ -64,7 +64,7 @@ def slow_loss(model, step, sentences):
             label = label if label in vocabulary.labels else label.partition(":")[0]
             if label in vocabulary.labels:
                 total += surprise(label_scores, label)
-            columns = model.settings.tags.columns if step.t == 1 else ()  # later steps read what the first one said
+            columns = model.settings.tags.columns if step.t == 1 else ()  # later steps read the tags of the first
             for column, scores in zip(columns, step.scores.tags, strict=False):
                 names = vocabulary.tags(column)
                 tag = (sentence.upos if column == "upos" else sentence.xpos)[dep - 1]
@@ -76,7 +76,7 @@ def slow_loss(model, step, sentences):
 @pytest.mark.parametrize("t", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_the_loss_is_that_of_a_loop_over_the_words_of_the_sentences_that_still_move(kind, t):
+def test_the_loss_equals_a_loop_over_the_words_of_unfinished_sentences(kind, t):
     model, sentences = KINDS[kind](), short_sentences()
     longest = max(range(len(sentences)), key=lambda number: len(sentences[number]))
 
@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_a_loop_over_the_words_of_the_sentences_that_still_m
 
 
 @torch.no_grad()
-def test_labels_are_learned_at_the_gold_heads_whatever_heads_were_chosen():
+def test_labels_are_learned_at_the_gold_heads():
     model, sentences = tiny_model(), short_sentences()
     step = step_of(model, sentences, [1, 2])
     elsewhere = Graphs(torch.zeros_like(step.graphs.heads), step.graphs.labels)
@@ -104,7 +104,7 @@ def test_labels_are_learned_at_the_gold_heads_whatever_heads_were_chosen():
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_a_sentence_has_the_same_loss_alone_and_among_longer_ones(kind):
+def test_padding_does_not_change_the_loss(kind):
     model, sentences = KINDS[kind](), short_sentences()
     gold = gold_of(model, sentences)
 
@@ -133,7 +133,7 @@ def test_gradients_are_finite_though_forbidden_heads_score_minus_infinity(kind, 
 
 
 @torch.no_grad()
-def test_a_batch_of_which_nothing_is_known_has_no_loss_from_labels_or_tags():
+def test_unknown_labels_and_tags_add_no_loss():
     model = tiny_model(tags=TagSettings("predicted", ("upos",)))
     words = sample(1)[0].of_words(["a"], upos=["ZZZ"])
     sentences = [words.with_graph(Graph.of_words([0], ["zzz"]))]  # one word: ROOT is its only head

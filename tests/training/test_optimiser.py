@@ -19,7 +19,7 @@ def set_gradients(model, seed, *, scale=1.0, without=()):
 
 
 def groups_of(model, settings):
-    """The highest rate and the decay of each weight, by name."""
+    """Return the peak learning rate and the weight decay of each weight, by name."""
     optimiser = Optimiser(model, settings)
     names = {id(weight): name for name, weight in model.named_parameters()}
     return {
@@ -30,7 +30,7 @@ def groups_of(model, settings):
 
 
 class SlowAdamW:
-    """Loshchilov and Hutter's algorithm in numpy: decay apart from the gradient, moments corrected for their zeros."""
+    """AdamW (Loshchilov and Hutter) in numpy, with decoupled weight decay and bias correction."""
 
     def __init__(self, weights, settings):
         self.weights = {name: weight.numpy().astype(np.float64) for name, weight in weights.items()}
@@ -56,7 +56,7 @@ class SlowAdamW:
 
 @pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
 @pytest.mark.parametrize("clip", [0.0, 1.0, 1e6])
-def test_updates_are_those_of_adamw_written_by_hand(make, clip):
+def test_updates_equal_a_reference_adamw(make, clip):
     model = make()
     settings = OptimiserSettings(
         learning_rate=0.01,
@@ -83,7 +83,7 @@ def test_updates_are_those_of_adamw_written_by_hand(make, clip):
 
 
 @pytest.mark.parametrize("family", ["bert", "electra", "mpnet"])
-def test_what_the_encoders_folder_holds_learns_at_its_own_rate_and_all_else_at_the_other(family, tmp_path):
+def test_pretrained_weights_use_the_encoder_learning_rate_and_the_rest_the_other(family, tmp_path):
     write_encoder(tmp_path, family)
     pretrained = {f"encoder.{name}" for name in load_encoder(tmp_path)[1]}
     model = create_parser_model(tmp_path, sample(), tags=TagSettings("predicted", ("upos", "xpos")))
@@ -102,7 +102,7 @@ def test_what_the_encoders_folder_holds_learns_at_its_own_rate_and_all_else_at_t
     }
 
 
-def test_all_of_a_bilstm_learns_at_the_higher_rate():
+def test_all_weights_of_a_bilstm_use_the_higher_learning_rate():
     groups = groups_of(tiny_biaffine(), OptimiserSettings(learning_rate=0.5, encoder_learning_rate=0.25))
 
     assert "encoder.layers.0.weight_ih_l0" in groups
@@ -110,7 +110,7 @@ def test_all_of_a_bilstm_learns_at_the_higher_rate():
 
 
 @pytest.mark.parametrize("make", [tiny_model, tiny_biaffine])
-def test_tables_and_matrices_decay_but_neither_biases_nor_norms_nor_root(make):
+def test_weight_decay_skips_biases_norms_and_root(make):
     model = make(tags=TagSettings("predicted", ("upos",)))
 
     groups = groups_of(model, OptimiserSettings(weight_decay=0.125))
@@ -123,7 +123,7 @@ def test_tables_and_matrices_decay_but_neither_biases_nor_norms_nor_root(make):
     assert {decay for _, decay in groups.values()} == {0.0, 0.125}
 
 
-def test_the_rate_rises_from_zero_in_a_line_to_the_end_of_the_warmup_and_falls_to_zero_at_the_end():
+def test_the_learning_rate_rises_linearly_in_the_warmup_and_falls_to_zero():
     for warmup in (0.01, 0.3, 0.999):
         assert rate_factor(0.0, warmup) == 0
         assert rate_factor(warmup, warmup) == 1
@@ -132,12 +132,12 @@ def test_the_rate_rises_from_zero_in_a_line_to_the_end_of_the_warmup_and_falls_t
         assert rate_factor((3 * warmup + 1) / 4, warmup) == pytest.approx(0.75)
 
 
-def test_without_a_warmup_the_rate_only_falls_and_with_nothing_else_it_only_rises():
+def test_the_learning_rate_only_falls_without_warmup_and_only_rises_with_nothing_else():
     assert [rate_factor(progress, 0.0) for progress in (0.0, 0.25, 1.0)] == [1.0, 0.75, 0.0]
     assert [rate_factor(progress, 1.0) for progress in (0.0, 0.25, 1.0)] == [0.0, 0.25, 1.0]
 
 
-def test_an_update_at_a_rate_of_zero_changes_no_weight():
+def test_an_update_with_a_learning_rate_of_zero_changes_no_weight():
     model = tiny_model()
     before, optimiser = weights_of(model), Optimiser(model, OptimiserSettings(warmup=0.5))
 
@@ -148,7 +148,7 @@ def test_an_update_at_a_rate_of_zero_changes_no_weight():
     assert are_equal(weights_of(model), before)
 
 
-def test_the_mean_of_the_weights_is_the_recursion_by_hand():
+def test_the_ema_equals_a_reference_recursion():
     model = tiny_model()
     optimiser = Optimiser(model, OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.1, ema=0.15))
     mean = weights_of(model)
@@ -164,7 +164,7 @@ def test_the_mean_of_the_weights_is_the_recursion_by_hand():
             torch.testing.assert_close(weight, mean[name], rtol=1e-5, atol=1e-6)
 
 
-def test_the_averaged_weights_are_there_for_as_long_as_asked_even_if_that_ends_in_an_error():
+def test_averaged_weights_are_restored_even_after_an_error():
     model = tiny_biaffine()
     places = [weight.data_ptr() for weight in model.parameters()]
     optimiser = Optimiser(model, OptimiserSettings(learning_rate=0.1, ema=0.9))
@@ -183,12 +183,14 @@ def test_the_averaged_weights_are_there_for_as_long_as_asked_even_if_that_ends_i
 
     assert are_equal(weights_of(model), before)
     assert not any(torch.equal(within[name], before[name]) for name in before)
-    assert [weight.data_ptr() for weight in model.parameters()] == places  # else a GPU's LSTM warns, and is slow
+    assert [
+        weight.data_ptr() for weight in model.parameters()
+    ] == places  # otherwise an LSTM on a GPU warns and is slow
     with optimiser.averaged():
         assert are_equal(weights_of(model), within)
 
 
-def test_without_a_mean_the_averaged_weights_are_the_weights():
+def test_without_ema_the_averaged_weights_are_the_weights():
     model = tiny_model()
     optimiser, before = Optimiser(model, OptimiserSettings()), weights_of(model)
 
@@ -199,16 +201,16 @@ def test_without_a_mean_the_averaged_weights_are_the_weights():
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
-def test_updates_after_loading_a_state_are_bit_for_bit_those_of_going_on(average):
+def test_updates_after_loading_a_state_are_bit_for_bit_the_same(average):
     settings = OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.01, ema=average)
-    unused = "encoder.layers.0.attention.relations.keys"  # it has had no gradient when the state is taken
+    unused = "encoder.layers.0.attention.relations.keys"  # has no gradient when the state is saved
     model, other = tiny_model(seed=1), tiny_model(seed=2)
     optimiser, resumed = Optimiser(model, settings), Optimiser(other, settings)
     for number in (1, 2):
         set_gradients(model, number, without=[unused])
         optimiser.update(0.1)
     set_gradients(other, 7)
-    resumed.update(0.1)  # what it did before is to be forgotten
+    resumed.update(0.1)  # loading must discard this update
 
     state = {name: each.clone() for name, each in optimiser.state().items()}
     copy = {name: each.clone() for name, each in state.items()}
@@ -221,11 +223,11 @@ def test_updates_after_loading_a_state_are_bit_for_bit_those_of_going_on(average
 
     assert are_equal(weights_of(model), weights_of(other))
     assert are_equal(optimiser.state(), resumed.state())
-    assert are_equal(state, copy)  # the caller's, and left alone
+    assert are_equal(state, copy)  # the state of the caller is unchanged
 
 
-def test_a_weight_without_a_gradient_is_left_alone():
-    """The relation tables, at a step from an empty graph: neither moved, nor decayed, nor counted."""
+def test_a_weight_without_a_gradient_does_not_change():
+    """At a step from an empty graph, relation tables have no update, no decay and no optimiser state."""
     model, sentences = tiny_model(), sample(3)
     learner = learner_of(
         model, sentences, optimiser=OptimiserSettings(learning_rate=0.1, encoder_learning_rate=0.1, weight_decay=0.1)

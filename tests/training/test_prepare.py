@@ -1,4 +1,4 @@
-"""All that a recipe names is checked before any work: its base model, initial parsers, and what folds have seen."""
+"""Everything that a recipe names is checked before training: its base model, initial parsers, and folds."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,7 +18,7 @@ BILSTM = '[encoder]\nfamily = "bilstm"\n' + SYNTR
 
 
 def recipe(name, *, encoder, treebank="own", sections=""):
-    """A recipe in the working folder; the encoder is a section, or a folder or recipe."""
+    """Write a recipe into the working folder; the encoder is a section, a folder or a recipe."""
     if not encoder.startswith("["):
         key = "fine_tune_from" if encoder.endswith((".toml", "model")) else "pretrained"
         encoder = f'[encoder]\n{key} = "{encoder}"\n'
@@ -29,7 +29,7 @@ def recipe(name, *, encoder, treebank="own", sections=""):
 
 @pytest.fixture(autouse=True)
 def files(tmp_path, monkeypatch):
-    """An encoder and two treebanks in the working folder."""
+    """Write an encoder and two treebanks into the working folder."""
     monkeypatch.chdir(tmp_path)
     sentences = sample()
     for name, first in (("own", 0), ("other", 30)):
@@ -44,10 +44,10 @@ def faults(name):
     return str(caught.value).splitlines()
 
 
-# What a recipe goes on from
+# Base models
 
 
-def test_what_a_recipe_and_its_initial_parser_go_on_from_is_found_with_its_own_sentences():
+def test_the_base_of_an_initial_parser_is_read_with_its_own_sentences():
     recipe("base.toml", encoder="./encoder", treebank="other", sections=SYNTR)
     recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
     recipe("rngtr.toml", encoder="./encoder", sections='[initial]\nparser = "syntr.toml"\nfolds = 2\n')
@@ -61,7 +61,7 @@ def test_what_a_recipe_and_its_initial_parser_go_on_from_is_found_with_its_own_s
     assert prepared.initial[""].treebank == prepared.recipe.treebank != base.recipe.treebank
 
 
-def test_a_recipe_goes_on_from_one_that_lies_beside_it():
+def test_a_base_recipe_is_found_in_the_folder_of_the_recipe():
     Path("recipes").mkdir()
     recipe("recipes/base.toml", encoder="./encoder", treebank="other")
     recipe("recipes/rngtr.toml", encoder="base.toml")
@@ -69,7 +69,7 @@ def test_a_recipe_goes_on_from_one_that_lies_beside_it():
     assert list(prepare("recipes/rngtr.toml").bases) == ["recipes/base.toml"]
 
 
-def test_faults_of_a_base_are_told_with_all_others():
+def test_faults_of_a_base_are_reported_with_all_others():
     recipe("base.toml", encoder="./none", treebank="nowhere", sections="[training]\nepohcs = 1\n")
     recipe("syntr.toml", encoder="base.toml", sections=SYNTR + "[tags]\nsorce = 1\n")
     sections = '[initial]\nparser = "syntr.toml"\n[training]\nmaskin = 0.1\n'
@@ -87,7 +87,7 @@ def test_faults_of_a_base_are_told_with_all_others():
     ]
 
 
-def test_a_base_that_is_not_there_is_told():
+def test_a_missing_base_is_reported():
     (line,) = faults(recipe("rngtr.toml", encoder="base.toml"))
 
     assert line.startswith("There is no recipe 'base.toml'. Name a TOML file, or one of ")
@@ -149,16 +149,16 @@ OVER_MIX = '[initial.mix.more]\nparser = "empty"\nshare = 0.1\n'
     ],
     ids=["chain", "circle", "itself", "initial parser", "mix", "biaffine recipe", "biaffine model", "one name"],
 )
-def test_a_base_that_cannot_be_fine_tuned_is_refused(recipes, fault):
+def test_a_base_that_cannot_be_fine_tuned_is_an_error(recipes, fault):
     Path("x").mkdir()
     Parser(tiny_biaffine(), device="cpu").save("model")
     for name, options in recipes.items():
         recipe(name, **options)
 
-    assert faults(name) == [fault]  # of the last one
+    assert faults(name) == [fault]  # of the last recipe
 
 
-# What the parsers of the folds have seen
+# Sentences that the parsers of folds have seen
 
 
 def write_rngtr(base_treebank, *, own="./encoder", folds=2):
@@ -167,7 +167,7 @@ def write_rngtr(base_treebank, *, own="./encoder", folds=2):
     return recipe("rngtr.toml", encoder=own, sections=f'[initial]\nparser = "syntr.toml"\nfolds = {folds}\n')
 
 
-def test_folds_are_refused_where_their_parsers_go_on_from_a_model_of_the_same_sentences():
+def test_folds_are_an_error_if_their_base_is_trained_on_the_same_sentences():
     Path("copy.conllu").write_bytes(Path("own.conllu").read_bytes())
     Path("copy-dev.conllu").write_bytes(Path("other-dev.conllu").read_bytes())
 
@@ -178,7 +178,7 @@ def test_folds_are_refused_where_their_parsers_go_on_from_a_model_of_the_same_se
 
 
 @pytest.mark.parametrize("kind", ["packed", "another format", "joined with others", "without one sentence"])
-def test_the_same_sentences_are_known_in_another_file(kind):
+def test_the_same_sentences_are_recognised_in_another_file(kind):
     own, other = (list(read_treebank(f"{name}.conllu")) for name in ("own", "other"))
     kinds = {"joined with others": other + own, "without one sentence": own[1:]}
     name = {"packed": "same.conllu.xz", "another format": "same.conllx"}.get(kind, "same.conllu")
@@ -191,25 +191,25 @@ def test_the_same_sentences_are_known_in_another_file(kind):
     assert "fine-tune base.toml, which is trained on own.conllu, so they would parse" in line
 
 
-def test_a_few_sentences_that_two_treebanks_share_do_not_make_them_one():
+def test_treebanks_may_share_a_few_sentences():
     own, other = (list(read_treebank(f"{name}.conllu")) for name in ("own", "other"))
     write_treebank(other + own[:5], "other.conllu")
 
     assert list(prepare(write_rngtr("other")).initial) == [""]
 
 
-def test_folds_may_go_on_from_other_sentences_and_one_parser_from_any():
+def test_folds_need_a_base_of_other_sentences_but_a_single_parser_does_not():
     assert list(prepare(write_rngtr("other")).initial) == [""]
     assert list(prepare(write_rngtr("own", folds=0)).initial) == [""]
 
 
-def test_a_base_that_only_chose_its_epoch_by_these_sentences_has_not_learned_from_them():
+def test_a_base_may_have_the_sentences_as_its_dev_set():
     Path("other-dev.conllu").write_bytes(Path("own.conllu").read_bytes())
 
     assert list(prepare(write_rngtr("other")).initial) == [""]
 
 
-def test_the_model_itself_may_go_on_from_its_own_sentences():
+def test_the_base_of_the_model_itself_may_have_the_same_sentences():
     recipe("first.toml", encoder="./encoder", sections=SYNTR)
 
     assert list(prepare(write_rngtr("other", own="first.toml")).bases) == ["first.toml", "base.toml"]
@@ -219,7 +219,7 @@ def test_the_model_itself_may_go_on_from_its_own_sentences():
 
 
 def mix(**sources):
-    """The section of a mix, of the keys of each source; one has a tenth."""
+    """Return the sections of a mix; each source has a share of 0.1."""
     keys = {name: {"share": "0.1", **each} for name, each in sources.items()}
     return "".join(
         f"[initial.mix.{name}]\n" + "".join(f"{key} = {value}\n" for key, value in each.items())
@@ -231,7 +231,7 @@ def files_of(name):
     return {"parser": '"files"', "train": f'"{name}.conllu"', "dev": f'"{name}-dev.conllu"'}
 
 
-def test_the_recipes_of_a_mix_learn_from_its_sentences_by_its_seed_and_files_have_checksums():
+def test_recipes_in_a_mix_use_the_sentences_and_the_seed_of_the_main_recipe():
     recipe("syntr.toml", encoder="./encoder", treebank="other", sections=SYNTR)
     Path("third.conllu").write_bytes(Path("own.conllu").read_bytes())
     Path("third-dev.conllu").write_bytes(Path("own-dev.conllu").read_bytes())
@@ -273,7 +273,7 @@ def test_faults_of_all_sources_of_a_mix_come_in_one_report():
     assert "The initial parse does not match the input" in other
 
 
-def test_folds_of_a_mix_are_refused_where_their_parsers_have_seen_the_sentences():
+def test_folds_in_a_mix_are_an_error_if_their_base_has_seen_the_sentences():
     recipe("base.toml", encoder="./encoder", sections=SYNTR)
     recipe("syntr.toml", encoder="base.toml", sections=SYNTR)
 
@@ -284,10 +284,10 @@ def test_folds_of_a_mix_are_refused_where_their_parsers_have_seen_the_sentences(
     assert line.startswith("[initial.mix.a] folds: the parsers fine-tune base.toml, which is trained on own.conllu")
 
 
-# Work
+# Loading
 
 
-def test_an_encoder_that_several_recipes_name_is_loaded_once(monkeypatch):
+def test_an_encoder_of_several_recipes_is_loaded_once(monkeypatch):
     loaded = Counter()
     load = module.load_encoder
     monkeypatch.setattr(module, "load_encoder", lambda folder: (loaded.update([str(folder)]), load(folder))[1])

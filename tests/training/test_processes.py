@@ -1,4 +1,4 @@
-"""Two processes that learn together have the gradients, and so the weights, of one with the whole batch."""
+"""Two processes have the same gradients and weights as one process with the whole batch."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from treefine.training.recipe import RefineSettings
 from treefine.treebank.graph import Arcs
 
 CPU = torch.device("cpu")
-BATCHES = {  # the processes take turns: 0, 2, … are the first one's sentences
+BATCHES = {  # sentences 0, 2, … belong to the first process
     "as many in each": [0, 1, 2, 3],
     "fewer in the second": [0, 1, 2],
     "none in the second": [0],
@@ -39,7 +39,7 @@ def free_port():
 
 
 def learn(processes, name, update):
-    """Learn from one batch: the gradients of each update, the weights at the end, the loss, and our own steps."""
+    """Train on one batch; return the gradients of each update, the final weights, the loss and the steps."""
     model, (sentences, arcs) = double_model(), sentences_and_arcs()
     learner = learner_of(model, sentences, parses=arcs, refine=RefineSettings(max_steps=3, update=update))
     learner.processes, found, steps = processes, {}, 0
@@ -90,7 +90,7 @@ def sentences_and_arcs():
 
 
 def work(rank, port, folder):
-    """What each of the two processes does. At the end the second one fails, and the first waits for it in vain."""
+    """Run the work of one of two processes. At the end the second one fails while the first one waits."""
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     with Processes(CPU) as processes:
@@ -112,14 +112,14 @@ def work(rank, port, folder):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """The folder of what two processes found."""
+    """Return the folder with the results of two processes."""
     folder = tmp_path_factory.mktemp("two")
     multiprocessing.spawn(work, (free_port(), folder), nprocs=2)
     return folder
 
 
 def gradients(found):
-    """The gradient of all weights together, for each update and by which weights have one."""
+    """Return the joined gradient of each update, keyed by the weights that have one."""
     by_update = {}
     for key in sorted(found):
         if key.startswith("gradient"):
@@ -129,7 +129,7 @@ def gradients(found):
 
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("name", BATCHES)
-def test_two_processes_learn_what_one_does(two, name, update):
+def test_two_processes_train_like_one(two, name, update):
     first, second = (load_file(two / f"{rank} {list(BATCHES).index(name)} {update}") for rank in (0, 1))
     alone = learn(Processes(CPU), name, update)
 
@@ -151,11 +151,11 @@ def test_gradients_and_numbers_are_exchanged(two):
     assert (two / "0 exchanged").read_text() == (two / "1 exchanged").read_text() == exchanged
 
 
-def test_a_process_whose_companion_fails_says_so_and_does_not_hang(two):
+def test_a_process_reports_the_failure_of_another_process(two):
     assert (two / "failed").read_text() == "Another process of this training has failed. See its error message."
 
 
-def test_shares_are_disjoint_and_whole(monkeypatch):
+def test_shares_are_disjoint_and_complete(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     shares = []
     for rank in range(3):
@@ -171,11 +171,11 @@ def test_each_process_of_a_machine_has_its_own_gpu(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
 
     assert Processes(torch.device("cuda")).device == torch.device("cuda", 1)
-    assert Processes(torch.device("cuda", 0)).device == torch.device("cuda", 0)  # one that was asked for
+    assert Processes(torch.device("cuda", 0)).device == torch.device("cuda", 0)  # the given one
     assert Processes(CPU).device == CPU
 
 
-def test_a_process_alone_has_the_device_it_was_given():
+def test_a_single_process_uses_the_given_device():
     assert Processes(torch.device("cuda")).device == torch.device("cuda")
 
 
@@ -206,7 +206,7 @@ def test_a_wrong_environment_is_one_clear_line(monkeypatch, environment, message
     assert "\n" not in str(raised.value)
 
 
-def test_torchrun_trains_the_model_that_one_process_does(tmp_path):
+def test_torchrun_trains_the_same_model_as_one_process(tmp_path):
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR + '[tags]\nsource = "none"\n')
     recipe.write_text(recipe.read_text().replace("[scorer]", "[scorer]\ndropout = 0.0"))
     config = tmp_path / "encoder" / "config.json"
@@ -219,7 +219,9 @@ def test_torchrun_trains_the_model_that_one_process_does(tmp_path):
 
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr
-    assert done.stderr.count("epoch 3 of 3") == done.stdout.count("The model is in ") == 1  # the first alone reports
+    assert (
+        done.stderr.count("epoch 3 of 3") == done.stdout.count("The model is in ") == 1
+    )  # only the first process reports
     one, two = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
     assert all(torch.allclose(one[name], two[name], atol=1e-4) for name in one)
     ours, theirs = (metrics(tmp_path / name)["metrics.jsonl"] for name in ("one", "two"))

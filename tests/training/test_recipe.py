@@ -1,4 +1,4 @@
-"""Recipes as people write them: any file gives a recipe or a clear report, and every key is in the docs."""
+"""Recipes as people write them: any file gives a recipe or a clear report."""
 
 import json
 from dataclasses import asdict, fields, is_dataclass
@@ -36,7 +36,7 @@ RNGTR = {name: SYNTR[name] for name in ("treebank", "encoder")}
 
 
 def shown(value):
-    """The value as TOML, which is its JSON, but for null, tables, and escapes of single characters as two."""
+    """Return the value as TOML, which is the same as JSON for strings, numbers and lists."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -45,7 +45,7 @@ def toml(values):
 
 
 def toml_lines(values, prefix=""):
-    """The values of a section, then the sections within it."""
+    """Return the lines of a section, then those of the sections within it."""
     lines = [f"{shown(key)} = {shown(value)}" for key, value in values.items() if not isinstance(value, dict)]
     for name, section in values.items():
         if isinstance(section, dict):
@@ -74,7 +74,7 @@ def faults_of(name, changes=()):
 # Reading
 
 
-def test_what_is_left_out_has_the_papers_value(written):
+def test_omitted_settings_have_the_values_of_the_paper(written):
     recipe = read_recipe(written(RNGTR))
 
     optimiser = recipe.optimiser
@@ -99,7 +99,7 @@ def test_a_recipe_as_json_is_read_back(written, initial):
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted(BUNDLED_RECIPES.glob("*.toml"))])
-def test_every_bundled_recipe_reads_and_its_initial_parsers_too(path):
+def test_every_bundled_recipe_and_its_initial_parsers_can_be_read(path):
     recipe = read_recipe(path.stem)
 
     assert recipe.title
@@ -110,19 +110,19 @@ def test_every_bundled_recipe_reads_and_its_initial_parsers_too(path):
         assert read_recipe(recipe.encoder.fine_tune_from).encoder.pretrained.startswith("$ENCODERS/")
 
 
-def test_a_recipe_of_the_working_folder_comes_before_a_bundled_one(written):
+def test_a_recipe_in_the_working_folder_takes_precedence_over_a_bundled_one(written):
     bundled = next(iter(sorted(BUNDLED_RECIPES.glob("*.toml"))), BUNDLED_RECIPES / "none.toml")
 
     assert find_recipe(written(SYNTR, bundled.name)) == Path(bundled.name)
 
 
-def test_a_recipe_that_is_not_there_is_answered_with_the_bundled_ones(written):
+def test_an_unknown_recipe_is_an_error_that_lists_the_bundled_ones(written):
     names = ", ".join(sorted(path.stem for path in BUNDLED_RECIPES.glob("*.toml")))
 
     assert faults_of("nowhere") == [f"There is no recipe 'nowhere'. Name a TOML file, or one of {names}."]
 
 
-def test_the_recipe_of_an_initial_parser_lies_beside_the_one_that_names_it(written):
+def test_the_recipe_of_an_initial_parser_is_found_in_the_same_folder(written):
     Path("recipes").mkdir()
     written(SYNTR, "recipes/syntr.toml")
     written(RNGTR | {"initial": {"parser": "syntr.toml"}}, "recipes/rngtr.toml")
@@ -131,7 +131,7 @@ def test_the_recipe_of_an_initial_parser_lies_beside_the_one_that_names_it(writt
     assert read_recipe("recipes/rngtr.toml", ["initial.parser=syntr.toml"]).initial.parser == "syntr.toml"
 
 
-def test_the_recipe_of_a_parser_that_is_mixed_in_lies_beside_the_one_that_names_it(written):
+def test_the_recipe_of_a_parser_in_the_mix_is_found_in_the_same_folder(written):
     Path("recipes").mkdir()
     written(SYNTR, "recipes/x.toml")
     written(RNGTR | {"initial": {"mix": MIX}}, "recipes/rngtr.toml")
@@ -142,7 +142,7 @@ def test_the_recipe_of_a_parser_that_is_mixed_in_lies_beside_the_one_that_names_
     assert values_of(recipe)["initial"]["mix"]["inner"]["parser"] == "x.toml"
 
 
-def test_the_recipe_to_go_on_from_lies_beside_the_one_that_names_it(written):
+def test_the_recipe_to_fine_tune_from_is_found_in_the_same_folder(written):
     Path("recipes").mkdir()
     written(SYNTR, "recipes/base.toml")
     written(RNGTR | {"encoder": {"fine_tune_from": "base.toml"}}, "recipes/rngtr.toml")
@@ -165,7 +165,7 @@ toml_values = st.one_of(
     st.booleans(),
     st.integers(-(2**60), 2**60),
     st.floats(allow_nan=False, allow_infinity=False),
-    st.text(st.characters(codec="utf-8", exclude_characters="\x7f")),  # JSON leaves DEL as it is, TOML refuses it
+    st.text(st.characters(codec="utf-8", exclude_characters="\x7f")),  # JSON keeps DEL unchanged, TOML rejects it
 )
 
 
@@ -185,7 +185,7 @@ def test_a_change_sets_its_key_to_any_toml_value(tmp_path_factory, key, value):
 
 
 @given(change=st.text())
-def test_any_change_is_applied_or_told_on_one_line(tmp_path_factory, change):
+def test_any_change_is_applied_or_reported_on_one_line(tmp_path_factory, change):
     path = tmp_path_factory.getbasetemp() / "syntr.toml"
     path.write_text(toml(SYNTR))
 
@@ -212,11 +212,11 @@ def test_any_change_is_applied_or_told_on_one_line(tmp_path_factory, change):
         ("9" * 9999, "9" * 9999),
     ],
 )
-def test_what_is_no_toml_value_is_a_string(written, text, value):
+def test_a_value_that_is_not_toml_is_a_string(written, text, value):
     assert read_draft(written({}), [f"training.x={text}"]).values == {"training": {"x": value}}
 
 
-def test_the_last_change_of_a_key_holds(written):
+def test_the_last_change_of_a_setting_wins(written):
     recipe = read_recipe(written(SYNTR | {"training": {"seed": 1}}), ["training.seed=2", "training.seed=3"])
 
     assert recipe.training.seed == 3
@@ -228,16 +228,16 @@ def test_a_change_may_be_a_whole_section(written):
     assert (recipe.training.epochs, recipe.training.seed) == (5, 1)
 
 
-def test_a_source_of_the_mix_is_changed_added_or_left_out_by_its_name(written):
+def test_a_source_in_the_mix_is_changed_added_or_removed_by_its_name(written):
     name = written(RNGTR | {"initial": {"mix": MIX}})
 
     changed = read_recipe(name, ["initial.mix.inner.share=0.1", "initial.mix.inner.folds=3"])
     added = read_recipe(name, ["initial.mix.none={parser = 'empty', share = 0.1}", "initial.parser=y.toml"])
-    alone = read_recipe(name, ["initial.mix={}"])
+    removed = read_recipe(name, ["initial.mix={}"])
 
     assert changed.initial.mix["inner"] == MixedSettings("x.toml", 0.1, folds=3)
     assert added.initial.mix.keys() == {"inner", "other", "none"}
-    assert alone.initial == InitialSettings()
+    assert removed.initial == InitialSettings()
 
 
 # Faults
@@ -383,7 +383,7 @@ def test_faults_of_the_file_and_of_the_changes_come_in_one_report(written):
         ),
     ],
 )
-def test_a_file_that_is_no_toml_is_told(written, content, fault):
+def test_a_file_that_is_not_toml_is_reported(written, content, fault):
     Path("run.toml").write_bytes(content)
 
     (found,) = faults_of("run.toml")
@@ -400,7 +400,7 @@ def test_a_file_that_is_no_toml_is_told(written, content, fault):
         ("eps = 1979-05-27", '"1979-05-27"; it must be a number.'),
     ],
 )
-def test_a_value_of_any_size_and_kind_is_told(written, line, shown):
+def test_a_value_of_any_size_and_kind_is_reported(written, line, shown):
     Path("run.toml").write_text(toml(RNGTR) + f"[optimiser]\n{line}\n")
 
     assert faults_of("run.toml") == [f"run.toml: [optimiser] eps = {shown}"]
@@ -415,7 +415,7 @@ def read_draft_or_error(path):
 
 @example(shares=[0.2, 0.4, 0.3, 0.1])  # whose sum is 1.0000000000000002
 @given(shares=st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.5, 0.7]), max_size=10))
-def test_shares_may_be_one_together_and_not_more(shares):
+def test_shares_may_sum_to_one_but_not_more(shares):
     tenths = sum(round(10 * share) for share in shares)
     mix = {f"source{number}": MixedSettings("empty", share) for number, share in enumerate(shares)}
 

@@ -1,4 +1,4 @@
-"""A training that is killed and started again comes to the result of one that never was, bit for bit."""
+"""A training that is killed and resumed gives bit for bit the same result as an uninterrupted one."""
 
 import subprocess
 import sys
@@ -59,7 +59,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_training_killed_at_any_moment_goes_on_to_the_same_result(tmp_path, kind):
+def test_a_training_killed_at_any_moment_resumes_to_the_same_result(tmp_path, kind):
     recipe = kind(tmp_path)
     run(recipe, tmp_path / "whole")
 
@@ -67,10 +67,10 @@ def test_a_training_killed_at_any_moment_goes_on_to_the_same_result(tmp_path, ki
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 0  # on a quick machine some come to their end
+    assert int(done.stdout) > 0  # on a fast machine some finish first
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
     assert metrics(tmp_path / "killed") == metrics(tmp_path / "whole")
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")  # nothing half-written is left
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")  # no incomplete files are left
 
 
 def files(folder):

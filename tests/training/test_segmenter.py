@@ -1,4 +1,4 @@
-"""A segmenter learned from a treebank: the text it learns from, what it learns, and its stage in a training."""
+"""Training of a segmenter: its text, its targets, its loss, and its stage in a training."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def with_tree(words):
 
 
 def document(*texts):
-    """Sentences of words; one that begins with # begins a document."""
+    """Return sentences of words; a sentence that starts with # starts a document."""
     return [
         sentence(*[(word, "_") for word in text.lstrip("#").split()], comments=["# newdoc"] * text.startswith("#"))
         for text in texts
@@ -56,7 +56,7 @@ def document(*texts):
 
 
 def easy_treebank(n_sentences, seed):
-    """A language in which "Mr." ends no sentence, "n't" is a token of its own, and "delX" is de + elX."""
+    """Return sentences of a language in which "Mr." ends no sentence, "n't" is a token, and "delX" is de + elX."""
     rng = random.Random(seed)
     words = [("Mr.", "_"), ("do", "SpaceAfter=No"), ("de+lor", "_"), ("cat", "_"), ("sat", "_"), ("2", "_")]
     found = []
@@ -73,7 +73,7 @@ def drawn(sentences, settings, seed=0):
     return Documents.of(sentences).draw(settings, np.random.default_rng(seed))
 
 
-def test_documents_are_drawn_whole_and_in_another_order():
+def test_documents_are_drawn_whole_and_in_random_order():
     treebank = document("#A b .", "C .", "#D .", "#E f .")
 
     texts = {drawn(treebank, PLAIN, seed).text for seed in range(30)}
@@ -82,7 +82,7 @@ def test_documents_are_drawn_whole_and_in_another_order():
     assert all(sorted(text.split("\n\n")) == ["", "A b . C .", "D .", "E f ."] for text in texts)
 
 
-def test_a_treebank_that_names_no_documents_is_drawn_without_blank_lines():
+def test_a_treebank_without_documents_is_drawn_without_blank_lines():
     assert drawn(document(*["A b ."] * 50), PLAIN).text == "A b . " * 50
 
 
@@ -96,7 +96,7 @@ def test_a_treebank_that_names_no_documents_is_drawn_without_blank_lines():
         ({"lines": 1}, "Ab c .\nD .\n\n"),
     ],
 )
-def test_documents_may_be_written_otherwise(change, text):
+def test_the_layout_of_documents_may_change(change, text):
     treebank = document("#Ab c .", "D .")
 
     found = drawn([*treebank, *treebank], replace(PLAIN, **change))
@@ -105,14 +105,14 @@ def test_documents_may_be_written_otherwise(change, text):
     assert found.ends_sentence.count(True) == 4
 
 
-def test_a_sentence_without_its_full_stop_is_followed_by_what_followed_that():
+def test_a_removed_full_stop_keeps_the_gap_after_it():
     treebank = [sentence(("Go", "SpaceAfter=No"), (".", "_")), sentence(("No", "SpaceAfter=No"), ("!", "_"))]
 
     assert drawn(treebank, replace(PLAIN, unpointed=1, lines=1)).text == "Go\nNo "
     assert drawn([*treebank, *document("A")], replace(PLAIN, unpointed=1)).text == "Go No A "
 
 
-def test_the_sentences_of_a_document_may_stand_in_another_order_but_not_in_another_document():
+def test_sentences_are_shuffled_only_within_their_document():
     treebank = [*document("#A", "B", "C"), *document("#D", "E", "F")]
 
     texts = {drawn(treebank, replace(PLAIN, shuffled=1), seed).text for seed in range(40)}
@@ -122,7 +122,7 @@ def test_the_sentences_of_a_document_may_stand_in_another_order_but_not_in_anoth
         assert sorted(sorted(part.split()) for part in text.split("\n\n")) == [[], ["A", "B", "C"], ["D", "E", "F"]]
 
 
-def test_a_wrapped_document_has_lines_of_about_one_width():
+def test_a_wrapped_document_has_lines_of_similar_width():
     text = drawn([*document("#" + "word " * 300), *document("#" + "word " * 300)], replace(PLAIN, wrapped=1)).text
 
     for part in text.strip().split("\n\n"):
@@ -133,7 +133,7 @@ def test_a_wrapped_document_has_lines_of_about_one_width():
 
 
 @given(st.integers(0, 100), *[st.sampled_from([0.0, 0.3, 0.5])] * 5)
-def test_tokens_stand_where_a_drawn_text_says(seed, joined, wrapped, lines, lowered, unpointed):
+def test_tokens_are_at_their_spans_in_a_drawn_text(seed, joined, wrapped, lines, lowered, unpointed):
     settings = replace(PLAIN, joined=joined, wrapped=wrapped, lines=lines, lowered=lowered, unpointed=unpointed)
     treebank = document("#Ab c .", "De f ?", "#G", "#H i", "J k .")
 
@@ -155,7 +155,7 @@ def test_targets_are_the_ends_of_tokens_and_of_sentences():
     assert ends.tolist() == [-1, -1, 0, 1, -1, 1]
 
 
-def test_nothing_is_learned_from_gaps_nor_of_sentences_within_tokens():
+def test_gaps_and_sentence_ends_within_tokens_have_no_targets():
     scores = CutScores(torch.randn(1, 3, 3, requires_grad=True), torch.randn(1, 3, requires_grad=True))
 
     cut_loss(scores, torch.tensor([[WITHIN, ENDS, NOWHERE]]), torch.tensor([[-1.0, 1.0, -1.0]])).backward()
@@ -164,7 +164,7 @@ def test_nothing_is_learned_from_gaps_nor_of_sentences_within_tokens():
     assert scores.sentence.grad[0].ne(0).tolist() == [False, True, False]
 
 
-def test_the_loss_is_that_of_a_mean_character_and_of_a_mean_token_end_and_zero_without_any():
+def test_the_loss_is_a_mean_over_characters_plus_a_mean_over_token_ends():
     scores = CutScores(torch.zeros(1, 4, 3), torch.zeros(1, 4))
     nothing = torch.full((1, 4), NOWHERE)
 
@@ -174,14 +174,14 @@ def test_the_loss_is_that_of_a_mean_character_and_of_a_mean_token_end_and_zero_w
     assert cut_loss(scores, nothing, nothing.float()).item() == 0
 
 
-def test_a_segmenter_that_is_new_knows_the_characters_and_the_spaces_of_its_treebank():
+def test_a_new_segmenter_knows_the_characters_and_spaces_of_its_treebank():
     segmenter = new_segmenter([sentence(("a a a", "_"), ("b", "_"), ("b", "_"))], PLAIN)
 
     assert segmenter.alphabet.characters == " a"
     assert segmenter.most_spaces == 2
 
 
-def test_an_easy_treebank_is_learned_and_measured_on_its_raw_text():
+def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
     learner = SegmenterLearner(
         easy_treebank(150, 1), easy_treebank(40, 2), replace(SMALL, learning_rate=1e-2, window=80, batch_windows=2)
     )
@@ -213,7 +213,7 @@ class Fixed:
         self.f1 = f1
 
 
-def test_the_same_seed_gives_the_same_segmenter_and_another_one_another():
+def test_a_segmenter_depends_only_on_the_seed():
     def learned(seed):
         learner = SegmenterLearner(
             easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, epochs=1, masking=0.1), seed=seed
@@ -225,7 +225,7 @@ def test_the_same_seed_gives_the_same_segmenter_and_another_one_another():
     assert not same_weights(learned(1), learned(2))
 
 
-def test_a_loss_that_is_no_number_ends_the_training():
+def test_a_nan_loss_ends_the_training():
     learner = SegmenterLearner(easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, window=50))
     learner.network.scorer.bias.data[0] = torch.nan
 
@@ -235,7 +235,7 @@ def test_a_loss_that_is_no_number_ends_the_training():
         list(learner.epochs())
 
 
-def test_a_text_shorter_than_a_window_can_be_learned_from():
+def test_a_text_shorter_than_a_window_can_be_used():
     learner = SegmenterLearner(
         document("a b ."), [with_tree(each) for each in document("a .")], replace(SMALL, epochs=1)
     )
@@ -243,7 +243,7 @@ def test_a_text_shorter_than_a_window_can_be_learned_from():
     assert [epoch.epoch for epoch in learner.epochs()] == [1]
 
 
-def test_a_training_puts_the_segmenter_into_the_model(tmp_path):
+def test_a_trained_segmenter_is_saved_with_the_model(tmp_path):
     progress = run(write_recipe(tmp_path, "with", sections=SECTION), tmp_path / "out")
 
     stage = [step for step in progress if step.stage == "segmenter"]
@@ -259,7 +259,7 @@ def test_a_training_puts_the_segmenter_into_the_model(tmp_path):
     assert stage[1].segmentation["Words"] == measured_there[1]["Words"]
 
 
-def test_the_command_tells_how_good_the_segmenter_is_after_each_epoch(tmp_path):
+def test_the_command_prints_the_scores_of_the_segmenter_after_each_epoch(tmp_path):
     stream = io.StringIO()
 
     show(run(write_recipe(tmp_path, "with", sections=SECTION), tmp_path / "out"), stream=stream)
@@ -277,7 +277,7 @@ def test_a_recipe_without_the_section_trains_no_segmenter(tmp_path):
     assert Parser.from_pretrained(tmp_path / "out" / "model", device="cpu").segmenter is None
 
 
-def test_a_segmenter_that_is_done_is_not_trained_again_and_one_that_was_cut_off_begins_anew(tmp_path):
+def test_a_finished_segmenter_is_kept_and_an_interrupted_one_starts_again(tmp_path):
     recipe = write_recipe(tmp_path, "with", sections=SECTION, epochs=1)
     run(recipe, tmp_path / "whole")
     shutil.copytree(tmp_path / "whole" / "segmenter", tmp_path / "later" / "segmenter")
@@ -314,7 +314,7 @@ def test_the_recipe_in_the_model_card_can_be_read_again(tmp_path):
         ("[segmenter.network]\ndropout = 1", "[segmenter.network] dropout = 1.0; it must be below 1."),
     ],
 )
-def test_a_section_that_is_not_right_is_refused(tmp_path, section, fault):
+def test_an_invalid_section_is_an_error(tmp_path, section, fault):
     recipe = write_recipe(tmp_path, "faulty", sections=section)
 
     with pytest.raises(ConfigError) as error:
@@ -323,7 +323,7 @@ def test_a_section_that_is_not_right_is_refused(tmp_path, section, fault):
     assert str(error.value) == f"{recipe}: {fault}"
 
 
-def test_a_treebank_that_cannot_say_where_it_has_spaces_is_refused(tmp_path):
+def test_a_treebank_without_space_marks_is_an_error(tmp_path):
     recipe = write_recipe(tmp_path, "older", sections=SECTION)
     text = Path(recipe).read_text().replace("[treebank]\n", '[treebank]\nformat = "conllx"\n')
     Path(recipe).write_text(text)

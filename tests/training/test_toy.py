@@ -1,4 +1,4 @@
-"""Trainings from beginning to end, in a language where refinement helps: tests/data/toy/make.py says why."""
+"""Complete trainings in a toy language where refinement helps; tests/data/toy/make.py explains it."""
 
 import hashlib
 import runpy
@@ -23,7 +23,7 @@ RECIPES = DATA / "toy"
 # Dev LAS of eight seeds: SynTr 0.72 to 0.86, and the first step of RNGTr from an empty graph 0.83 to 0.84;
 # its last step, the fourth, 0.997 to 1.0; SynTr+RNGTr 0.98 to 0.998. Twice as long, SynTr stays below 0.86.
 # Of four seeds, from each source of a mix: 0.995 to 1.0.
-ONE_PASS, REFINED = 0.89, 0.95  # what one pass over the words does not reach, and refinement passes
+ONE_PASS, REFINED = 0.89, 0.95  # one pass stays below the first, refinement reaches the second
 CHECKSUMS = {
     "train.conllu": "525af452a93de682352c19a01c2cc7b28a8494a59233649f29e597c3d44cc859",
     "dev.conllu": "3fad904c8a8cff9d18347f14ae8d1f84f69d72b7c80fd69a43fee2887b2d9ca4",
@@ -33,7 +33,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory):
-    """Return the folder of the toy treebank, with an encoder of random weights beside it."""
+    """Return the folder of the toy treebank, with an encoder of random weights next to it."""
     folder = tmp_path_factory.mktemp("toy")
     runpy.run_path(str(RECIPES / "make.py"))["write_files"](folder)
     (folder / "encoder").mkdir()
@@ -106,7 +106,7 @@ def test_refinement_from_an_empty_graph_improves_dev_las_at_each_step_also_when_
         if progress.accuracy is not None:
             accuracies.append(progress.accuracy)
         elif progress.epoch == 11 and not killed.exists() and progress.share > 10.5 / 15:
-            shutil.copytree(whole, killed)  # what would be left, were it killed in the middle of this epoch
+            shutil.copytree(whole, killed)  # the state of a training killed in this epoch
 
     best = max(accuracies, key=lambda accuracy: accuracy.las)
     assert best.las_by_step[0] < ONE_PASS < REFINED < best.las_by_step[-1]
@@ -154,7 +154,7 @@ def write_parses(toy, folder):
             write_treebank(parsed, folder / f"{kind}-{name}.conllu")
 
 
-def test_a_model_of_a_mix_refines_each_of_its_sources_better_than_it_found_it(recipe, toy, tmp_path, monkeypatch):
+def test_a_model_trained_on_a_mix_improves_each_source(recipe, toy, tmp_path, monkeypatch):
     monkeypatch.setenv("TOY_PARSES", str(tmp_path))
     write_parses(toy, tmp_path)
 

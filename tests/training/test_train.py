@@ -1,4 +1,4 @@
-"""A whole training: what it yields and writes, when it stops, and what its model's card says."""
+"""A complete training: its progress, files, early stopping and model card."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ from treefine.training.train import train
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The recipe and the output of an RNGTr with an initial parser and two folds."""
+    """Train an RNGTr with an initial parser and two folds."""
     folder = tmp_path_factory.mktemp("trained")
     write_recipe(folder, "syntr", sections=SYNTR, epochs=1)
     recipe = write_recipe(
@@ -49,13 +49,13 @@ def test_the_initial_parser_comes_first_then_the_folds_then_the_model(steps):
     assert stages == ["initial parser", "fold 1 of 2", "fold 2 of 2", ""]
 
 
-def test_progress_goes_on_batch_by_batch_and_ends_each_epoch_with_its_accuracy(steps):
+def test_progress_is_yielded_per_batch_and_ends_each_epoch_with_its_accuracy(steps):
     own = [step for step in steps if step.stage == ""]
 
     assert [step.share for step in own] == sorted(step.share for step in own)
     assert own[-1].share == 1.0
     assert [step.epoch for step in own if step.accuracy is not None] == [1, 2, 3]
-    assert len(own) > 6  # batches too
+    assert len(own) > 6  # includes batches
     assert all(step.loss > 0 and step.seconds > 0 for step in own)
 
 
@@ -67,7 +67,7 @@ def test_the_best_epoch_is_the_one_with_the_highest_las(steps):
     assert standing.best_epoch == measured.index(max(measured)) + 1
 
 
-def test_metrics_have_all_that_an_epoch_has_to_tell(folder, steps):
+def test_metrics_contain_all_values_of_an_epoch(folder, steps):
     last = json.loads((folder / "out" / "metrics.jsonl").read_text().splitlines()[-1])
 
     assert list(last) == [
@@ -79,7 +79,7 @@ def test_metrics_have_all_that_an_epoch_has_to_tell(folder, steps):
     assert last["moving_1"] == 1.0 >= last["moving_2"] >= last["moving_3"] >= 0
 
 
-def test_the_folder_holds_the_model_and_what_the_folds_parsed(folder, steps):
+def test_the_folder_contains_the_model_and_the_parses_of_the_folds(folder, steps):
     out = folder / "out"
 
     assert not list(out.glob("**/checkpoints"))
@@ -88,7 +88,7 @@ def test_the_folder_holds_the_model_and_what_the_folds_parsed(folder, steps):
     assert isinstance(Parser.from_pretrained(out / "model", device="cpu").initial, Parser)
 
 
-def test_a_finished_training_is_not_done_again(folder, steps):
+def test_a_finished_training_is_not_repeated(folder, steps):
     before = weights(folder / "out")
 
     assert run(folder / "rngtr.toml", folder / "out") == []
@@ -103,12 +103,12 @@ def test_the_card_has_recipes_that_can_be_read_back(folder, steps, tmp_path):
 
     prepared = prepare(folder / "rngtr.toml")
     outer = read_recipe(tmp_path / "outer.toml")
-    assert outer.initial.parser == str(tmp_path / "syntr.toml")  # it is found beside the other
+    assert outer.initial.parser == str(tmp_path / "syntr.toml")  # found in the same folder
     assert replace(outer, initial=prepared.recipe.initial) == prepared.recipe
     assert read_recipe(tmp_path / "syntr.toml") == prepared.initial[""]
 
 
-def test_the_card_says_what_was_learned_from_how_and_how_well(folder, steps):
+def test_the_card_has_the_data_the_settings_and_the_scores(folder, steps):
     card = (folder / "out" / "model" / "README.md").read_text()
 
     standing = steps[-1].standing
@@ -131,7 +131,7 @@ def test_any_string_of_a_recipe_is_written_as_toml(tmp_path_factory, text):
     assert read_recipe(path) == recipe
 
 
-def test_of_epochs_that_are_as_good_the_first_is_kept(tmp_path):
+def test_the_first_of_equally_good_epochs_is_kept(tmp_path):
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
     recipe.write_text(recipe.read_text().replace("rate = 1e-2", "rate = 0").replace("rate = 1e-3", "rate = 0"))
 
@@ -143,7 +143,7 @@ def test_of_epochs_that_are_as_good_the_first_is_kept(tmp_path):
     assert steps[-1].standing.best_epoch == 1
 
 
-def test_a_training_stops_when_the_best_epoch_is_too_long_ago(tmp_path):
+def test_early_stopping_ends_a_training(tmp_path):
     recipe = write_recipe(
         tmp_path, "syntr", sections=SYNTR, epochs=30, training="patience = 1", optimiser="clip_gradient_norm = 0.5"
     )
@@ -153,7 +153,7 @@ def test_a_training_stops_when_the_best_epoch_is_too_long_ago(tmp_path):
     assert last.epoch == last.standing.best_epoch + 2 < 30
 
 
-def test_a_training_does_not_stop_before_it_was_measured(tmp_path):
+def test_early_stopping_waits_for_the_first_dev_score(tmp_path):
     options = "patience = 0\ndev_every = 3"
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=4, training=options)
 
@@ -162,7 +162,7 @@ def test_a_training_does_not_stop_before_it_was_measured(tmp_path):
     assert measured == [3, 4]
 
 
-def test_an_interrupted_training_keeps_its_checkpoint_and_goes_on(tmp_path):
+def test_an_interrupted_training_resumes_from_its_checkpoint(tmp_path):
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
     run(recipe, tmp_path / "whole")
     steps = train(prepare(recipe), tmp_path / "out", device=CPU)
@@ -178,7 +178,7 @@ def test_an_interrupted_training_keeps_its_checkpoint_and_goes_on(tmp_path):
     assert metrics(tmp_path / "out") == metrics(tmp_path / "whole")
 
 
-def test_what_a_killed_training_had_half_written_goes_at_the_next_start(tmp_path):
+def test_incomplete_files_of_a_killed_training_are_removed_at_the_next_start(tmp_path):
     out = tmp_path / "out"
     for name in ("checkpoints/.new-ab12", ".model.cd34"):
         (out / name).mkdir(parents=True)
@@ -190,7 +190,7 @@ def test_what_a_killed_training_had_half_written_goes_at_the_next_start(tmp_path
 
 
 def learn_nan(learner):
-    """An epoch whose last update makes a weight no number."""
+    """Run an epoch whose last update makes a weight NaN."""
 
     def epoch(number):
         yield from Learner.epoch(learner, number)
@@ -200,7 +200,7 @@ def learn_nan(learner):
     return epoch
 
 
-def test_a_weight_that_is_no_number_ends_the_training_before_it_is_saved(tmp_path, monkeypatch):
+def test_a_nan_weight_ends_the_training_before_it_is_saved(tmp_path, monkeypatch):
     def learner_of(*arguments, **options):
         learner = Learner(*arguments, **options)
         learner.epoch = learn_nan(learner)
@@ -215,7 +215,7 @@ def test_a_weight_that_is_no_number_ends_the_training_before_it_is_saved(tmp_pat
     assert [path.name for path in (tmp_path / "out" / "checkpoints").iterdir()] == ["checkpoint-000001"]
 
 
-def test_a_loss_that_is_no_number_ends_the_training_at_once(tmp_path, monkeypatch):
+def test_a_nan_loss_ends_the_training_at_once(tmp_path, monkeypatch):
     seen = []
 
     def epoch(learner, number):
@@ -229,13 +229,13 @@ def test_a_loss_that_is_no_number_ends_the_training_at_once(tmp_path, monkeypatc
         run(write_recipe(tmp_path, "syntr", sections=SYNTR), tmp_path / "out")
 
     assert seen == [0.25, 0.5]
-    assert "checkpoint" not in str(raised.value)  # there is none yet
+    assert "checkpoint" not in str(raised.value)  # no checkpoint exists yet
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("t", "initial"), [(1, ""), (3, ""), (2, '[initial]\nparser = "syntr.toml"\n')])
-def test_the_saved_model_parses_dev_as_well_as_its_training_said(tmp_path, t, initial, precision):
-    """With the T of its training, and in the precision in which it was measured."""
+def test_the_saved_model_parses_dev_with_the_reported_accuracy(tmp_path, t, initial, precision):
+    """Parses with the T of the training, in the precision of the dev scores."""
     write_recipe(tmp_path, "syntr", sections=SYNTR, epochs=2)
     recipe = write_recipe(
         tmp_path,

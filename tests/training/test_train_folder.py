@@ -1,4 +1,4 @@
-"""The folder of a training: which training may begin or be resumed there, and its lock."""
+"""The output folder: which training can start or resume there, and its lock."""
 
 import errno
 import json
@@ -22,7 +22,7 @@ OUT = Path("out")
 
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
-    """A recipe that goes on from another; the training in `out` was begun."""
+    """Write a recipe that fine-tunes another one, and start its training in `out`."""
     monkeypatch.chdir(tmp_path)
     base = write_recipe(Path(), "base", sections=SYNTR)
     write_treebank(sample()[30:], "other.conllu")
@@ -56,27 +56,27 @@ def test_the_same_recipe_may_be_resumed_and_the_time_between_checkpoints_may_cha
     assert (OUT / "recipe.json").read_bytes() == before
 
 
-def test_another_recipe_of_the_base_is_refused(recipe):
+def test_a_different_base_recipe_cannot_be_resumed(recipe):
     Path("base.toml").write_text(Path("base.toml").read_text().replace("epochs = 3", "epochs = 4"))
 
     assert "which differs in start base.training.epochs (3, now 4). Take that one," in refusal(recipe)
 
 
-def test_other_sentences_of_the_base_are_refused(recipe):
+def test_a_base_with_different_sentences_cannot_be_resumed(recipe):
     write_treebank(sample()[31:], "other.conllu")
 
     assert "which differs in the content of ./other.conllu. Take that one," in refusal(recipe)
 
 
 @pytest.mark.parametrize("name", ["start", "initial", "mix", "folds", "members", "checkpoints"])
-def test_any_trace_of_a_training_is_known(recipe, name):
+def test_any_trace_of_a_training_is_recognised(recipe, name):
     (OUT / "recipe.json").unlink()
     (OUT / name).mkdir()
 
     assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training.")
 
 
-def test_another_share_or_other_parses_of_a_mix_cannot_go_on(tmp_path, monkeypatch):
+def test_a_mix_with_a_different_share_or_different_parses_cannot_be_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = [["train.conllu", "parsed-train.conllu"], ["dev.conllu", "parsed-dev.conllu"]]
     source = f'[initial.mix.other]\nparser = "files"\nshare = 0.5\ntrain = "{files[0][1]}"\ndev = "{files[1][1]}"\n'
@@ -92,7 +92,7 @@ def test_another_share_or_other_parses_of_a_mix_cannot_go_on(tmp_path, monkeypat
     assert "which differs in the content of parsed-dev.conllu. Take that one," in refusal(path)
 
 
-def test_a_training_that_was_begun_before_there_were_mixes_may_be_resumed(recipe):
+def test_a_training_from_before_mixes_existed_can_be_resumed(recipe):
     kept = json.loads((OUT / "recipe.json").read_text())
     for values in (kept["recipe"], kept["start base"]):
         del values["initial"]["mix"]
@@ -103,7 +103,7 @@ def test_a_training_that_was_begun_before_there_were_mixes_may_be_resumed(recipe
     assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training.")
 
 
-def test_a_second_training_is_kept_out_while_one_is_at_work_and_goes_on_after_it(tmp_path):
+def test_a_second_training_waits_for_the_lock_of_the_first(tmp_path):
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
     whole = run(recipe, tmp_path / "whole")
     first = train(prepare(recipe), tmp_path / "out", device=CPU)
@@ -121,7 +121,7 @@ def test_a_second_training_is_kept_out_while_one_is_at_work_and_goes_on_after_it
     assert weights(tmp_path / "out") == weights(tmp_path / "whole")
 
 
-def test_an_error_of_the_training_itself_comes_through_as_it_is(tmp_path, monkeypatch):
+def test_an_error_of_the_training_itself_is_passed_on(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise FileNotFoundError(2, "No such file", "lost.conllu")
         yield
@@ -132,7 +132,7 @@ def test_an_error_of_the_training_itself_comes_through_as_it_is(tmp_path, monkey
         run(write_recipe(tmp_path, "syntr", sections=SYNTR), tmp_path / "out")
 
 
-def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path):
+def test_a_folder_that_cannot_be_created_is_one_clear_error(tmp_path):
     recipe = write_recipe(tmp_path, "syntr", sections=SYNTR)
 
     with pytest.raises(TreefineError, match="train.conllu/out: Not a directory.$"):
