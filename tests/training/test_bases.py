@@ -12,7 +12,7 @@ from treefine.training.prepare import prepare
 from treefine.training.recipe import recipe_toml
 from treefine.training.train import train
 
-STAGES = ["start base", "initial parser", "fold 1 of 2", "fold 2 of 2", ""]
+STAGES = ["base model base", "initial parser", "fold 1 of 2", "fold 2 of 2", ""]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_parser_in_the_mix_fine_tunes_the_base_of_its_own_recipe(tmp_path, rec
 
     steps = run(mixed, tmp_path / "out")
 
-    assert stages(steps) == ["start base", "inner", "inner, fold 1 of 2", "inner, fold 2 of 2", ""]
+    assert stages(steps) == ["base model base", "inner", "inner, fold 1 of 2", "inner, fold 2 of 2", ""]
     base, encoder = tmp_path / "out" / "start" / "base" / "model", tmp_path / "encoder"
     assert begun == [encoder, base, base, base, encoder]
 

@@ -65,7 +65,7 @@ def test_the_card_has_the_dev_scores_of_the_averaged_weights(folder, out):
 
     scores = evaluate(gold, Parser.from_pretrained(out / "model", device="cpu", max_steps=3).parse(gold))
 
-    assert "Its weights are the mean of those of 2 trainings." in card
+    assert "Its weights are the average of 2 models." in card
     assert f"UAS {scores['UAS'].f1:.2%} and LAS {scores['LAS'].f1:.2%}" in card
 
 

@@ -115,7 +115,7 @@ def test_the_card_has_the_data_the_settings_and_the_scores(folder, steps):
     for name in ("train", "dev"):
         digest = hashlib.sha256((folder / f"{name}.conllu").read_bytes()).hexdigest()
         assert f"{digest}  $HERE/{name}.conllu\n" in card
-    assert f"treefine {treefine.__version__} with torch {torch.__version__} and seed 1 on 20 sentences" in card
+    assert f"treefine {treefine.__version__}, torch {torch.__version__} and seed 1 on 20 sentences" in card
     assert f"LAS {standing.best_las:.2%};" in card
     assert "LAS " + ", ".join(f"{las:.2%}" for las in standing.best_by_step) in card
     assert str(folder) not in card

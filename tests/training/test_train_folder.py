@@ -59,13 +59,13 @@ def test_the_same_recipe_may_be_resumed_and_the_time_between_checkpoints_may_cha
 def test_a_different_base_recipe_cannot_be_resumed(recipe):
     Path("base.toml").write_text(Path("base.toml").read_text().replace("epochs = 3", "epochs = 4"))
 
-    assert "which differs in start base.training.epochs (3, now 4). Take that one," in refusal(recipe)
+    assert "a different recipe: start base.training.epochs was 3, not 4. Use the same" in refusal(recipe)
 
 
 def test_a_base_with_different_sentences_cannot_be_resumed(recipe):
     write_treebank(sample()[31:], "other.conllu")
 
-    assert "which differs in the content of ./other.conllu. Take that one," in refusal(recipe)
+    assert "a different recipe: the content of ./other.conllu has changed. Use the same" in refusal(recipe)
 
 
 @pytest.mark.parametrize("name", ["start", "initial", "mix", "folds", "members", "checkpoints"])
@@ -86,10 +86,10 @@ def test_a_mix_with_a_different_share_or_different_parses_cannot_be_resumed(tmp_
     begin_folder(OUT, prepare(path))
     check_folder(OUT, prepare(path), is_resumed=True)
 
-    with pytest.raises(TreefineError, match=r"differs in initial.mix.other.share \(0.5, now 0.25\)"):
+    with pytest.raises(TreefineError, match=r"initial.mix.other.share was 0.5, not 0.25"):
         check_folder(OUT, prepare(path, ["initial.mix.other.share=0.25"]), is_resumed=True)
     Path("parsed-dev.conllu").write_text(Path("dev.conllu").read_text().replace("\tnsubj\t", "\tobj\t"))
-    assert "which differs in the content of parsed-dev.conllu. Take that one," in refusal(path)
+    assert "a different recipe: the content of parsed-dev.conllu has changed. Use the same" in refusal(path)
 
 
 def test_a_training_from_before_mixes_existed_can_be_resumed(recipe):
@@ -114,8 +114,8 @@ def test_a_second_training_waits_for_the_lock_of_the_first(tmp_path):
     first.close()
 
     assert str(caught.value) == (
-        f"{tmp_path}/out: Another training is running in this folder. Wait for its end, or stop it; then go on with "
-        "--resume."
+        f"{tmp_path}/out: Another training is running in this folder. Wait until it ends or stop it, then "
+        "continue with --resume."
     )
     assert len(run(recipe, tmp_path / "out")) == len(whole)
     assert weights(tmp_path / "out") == weights(tmp_path / "whole")
