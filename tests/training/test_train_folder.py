@@ -153,7 +153,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
     hold += "with locked(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", hold, tmp_path], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(TreefineError, match="Another training is at work"), locked(tmp_path):
+        with pytest.raises(TreefineError, match="Another training is running"), locked(tmp_path):
             pass
 
         os.kill(holder.pid, signal.SIGKILL)
