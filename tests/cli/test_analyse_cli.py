@@ -174,7 +174,7 @@ def test_files_that_differ_only_in_their_extension_are_named_with_it():
         ],
         (
             "loop.conllu moved.conllu",
-            "loop.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.",
+            "loop.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Change one of these heads.",
         ),
     ],
 )
@@ -250,7 +250,7 @@ def test_one_file_can_come_from_standard_input(files):
             [],
             "s.conllu:2: (sentence 1, word 2) HEAD is blank. Parse the file first, or fill in the column.",
         ),
-        (GOOD, ["--rule", "x"], "There is no rule 'x'. Choose one of conll18, conllx, ptb, conll09."),
+        (GOOD, ["--rule", "x"], "There is no scoring rule 'x'. Choose one of conll18, conllx, ptb, conll09."),
         (
             GOOD,
             ["-o", "r.txt"],

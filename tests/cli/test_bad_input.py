@@ -46,7 +46,7 @@ BAD = {
     ),
     "not.conllu.gz": (
         GOOD.encode(),
-        "not.conllu.gz: The compressed file is damaged (Not a gzipped file (b'# ')). Download or compress it again.",
+        "not.conllu.gz: The compressed file is not in gzip format. If it is not compressed, remove .gz from its name.",
     ),
     "not.conllu.bz2": (GOOD.encode(), "not.conllu.bz2: The compressed file is damaged (Invalid data stream)."),
     "missing.conllu": (None, "missing.conllu: There is no such file."),
@@ -55,17 +55,17 @@ BAD = {
 NO_TREE = {
     "cycle.conllu": (
         GOOD.replace("\t0\troot", "\t1\troot").encode(),
-        "cycle.conllu:2: (s1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.",
+        "cycle.conllu:2: (s1, word 1) The heads form a cycle: 1 -> 2 -> 1. Change one of these heads.",
     ),
     "roots.conllu": (
         GOOD.replace("\t2\tx", "\t0\tx").encode(),
-        "roots.conllu:3: (s1, word 2) The sentence has 2 roots: words 1, 2.",
+        "roots.conllu:3: (s1, word 2) The sentence has 2 roots: words 1, 2. Only one word may have HEAD 0.",
     ),
 }
 NO_SCORE = {
     "blank-head.conllu": (
         GOOD.replace("\t2\tx", "\t_\tx").encode(),
-        "blank-head.conllu:2: (s1, word 1) HEAD is blank.",
+        "blank-head.conllu:2: (s1, word 1) HEAD is blank. Fill it in, or parse the file first.",
     ),
     "text.conllu": (
         GOOD.replace("\tb\t", "\tc\t").encode(),
@@ -160,14 +160,17 @@ def test_convert_with_skip_keeps_the_valid_sentences(run):
     assert result.stderr.splitlines() == [
         "skipped: mixed.conllu:2: (s1, word 1) HEAD is 3 but the sentence has 2 words. Write a number from 0 to 2, or "
         "_ for no head.",
-        "CoNLL-X has no place for: 1 comment",
+        "dropped, because CoNLL-X cannot store them: 1 comment",
     ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["evaluate", ..., ..., "--rule", "ud"], "There is no rule 'ud'. Choose one of conll18, conllx, ptb, conll09."),
+        (
+            ["evaluate", ..., ..., "--rule", "ud"],
+            "There is no scoring rule 'ud'. Choose one of conll18, conllx, ptb, conll09.",
+        ),
         (
             ["evaluate", ..., ..., "--format", "x"],
             "There is no format 'x'. Choose one of conllu, conllx, conll09, conll09-predicted.",

@@ -388,7 +388,7 @@ def test_the_page_shows_all_numbers_and_draws_the_examples(counted):
     assert "1 of 2 sentences are wrong in the first tree and completely right in the last." in page
     assert "0 of 2 sentences are completely right in the first tree and wrong in the last." in page
     assert "initial parse: 2 of 4 words wrong" in page
-    assert "step 2: right, as gold" in page
+    assert "step 2: all words right" in page
 
 
 def test_several_treebanks_have_a_table_of_contents(counted):
@@ -406,7 +406,7 @@ def test_a_spoiled_sentence_says_how_many_words_are_wrong_at_the_end():
 
     before, after = example_pictures(found.spoiled[0], found.steps, is_corrected=False)
 
-    assert (before.title, after.title) == ("initial parse: right, as gold", "step 2: 2 of 4 words wrong")
+    assert (before.title, after.title) == ("initial parse: all words right", "step 2: 2 of 4 words wrong")
     assert before.graph == after.before == GOLD[0].graph
     assert after.changed == {1, 2}
 

@@ -261,7 +261,9 @@ def test_different_words_are_an_error_with_their_place(data, old, new, message):
 
 
 def test_the_error_for_an_unknown_rule_or_metric_lists_the_known_ones(penn):
-    with pytest.raises(TreefineError, match="There is no rule 'ud'. Choose one of conll18, conllx, ptb, conll09."):
+    with pytest.raises(
+        TreefineError, match="There is no scoring rule 'ud'. Choose one of conll18, conllx, ptb, conll09."
+    ):
         evaluate(penn, penn, rule="ud")
     with pytest.raises(TreefineError, match="The rule ptb has no metric 'MLAS'. Choose one of UAS, LAS, LA."):
         all_marks(load_pair(penn, penn, rule="ptb"), rule="ptb", metrics=["MLAS"])

@@ -152,16 +152,16 @@ def test_finished_blocks_are_skipped(files, parse):
     again = parse(*FILES)
 
     assert is_right
-    assert said.startswith("4 of 5 blocks finished before\n1 block parsed, 8 sentences")
-    assert again == (True, "5 of 5 blocks finished before\n")
+    assert said.startswith("4 of 5 blocks already finished\n1 block parsed, 8 sentences")
+    assert again == (True, "5 of 5 blocks already finished\n")
     assert outputs("out") == whole | {"c.conllu": b"mine"}
 
 
 def test_more_files_can_be_added(files, parse):
     parse("a.conllu", "c.txt")
 
-    assert parse("a.conllu", "e.txt")[1].startswith("1 of 2 blocks finished before\n1 block parsed")
-    assert parse("c.txt", "e.txt")[1] == "2 of 2 blocks finished before\n"
+    assert parse("a.conllu", "e.txt")[1].startswith("1 of 2 blocks already finished\n1 block parsed")
+    assert parse("c.txt", "e.txt")[1] == "2 of 2 blocks already finished\n"
 
 
 def test_faults_are_reported_at_the_end_with_their_lines_and_the_rest_is_written(files, parse):
@@ -183,7 +183,7 @@ def test_faults_are_reported_at_the_end_with_their_lines_and_the_rest_is_written
     assert reported[2] == "treefine: bytes.txt:2: Byte 0xff is not UTF-8. Convert the file to UTF-8."
     assert reported[3] == "treefine: none.txt: The text contains no words."
     assert reported[4].startswith(f"{n_written} blocks parsed, ")
-    assert reported[4].endswith("; 1 empty; 3 faulty")
+    assert reported[4].endswith("; 1 empty; 3 failed")
     assert outputs("out").keys() >= {"bad-00001.conllu", "e.conllu", "none.conllu"}
 
 
@@ -197,9 +197,9 @@ def test_a_file_without_words_is_reported_and_its_output_is_empty(files, parse):
     assert outputs("out")["none.conllu"] == b""
     assert parse("none.txt", "e.txt") == (
         False,
-        "2 of 2 blocks finished before\ntreefine: none.txt: The text contains no words.\n",
+        "2 of 2 blocks already finished\ntreefine: none.txt: The text contains no words.\n",
     )
-    assert parse("e.txt") == (True, "1 of 1 block finished before\n")
+    assert parse("e.txt") == (True, "1 of 1 block already finished\n")
     Path("out/none.conllu").unlink()
     Path("none.txt").write_text("Yes.\n")
     assert parse("none.txt")[0]
@@ -210,7 +210,7 @@ def test_a_block_without_an_outcome_is_reported(files, parse):
     is_right, said = parse("a.conllu", "e.txt", skip=["out/e.conllu"])
 
     assert not is_right
-    assert said.startswith("treefine: e.txt: A block was not written. Give the same command again.\n1 block parsed, ")
+    assert said.startswith("treefine: e.txt: A block was not written. Run the same command again.\n1 block parsed, ")
 
 
 def test_columns_lost_in_the_output_format_are_counted_over_all_blocks(files, parse, text_model, data):
@@ -227,15 +227,18 @@ def test_columns_lost_in_the_output_format_are_counted_over_all_blocks(files, pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_steps": 1}, "The files in this folder were made with steps 2, but now it is 1."),
+        ({"max_steps": 1}, "The files in this folder were written with steps 2, but this run uses 1."),
         (
             {"wanted": OutputOptions(confidence=True)},
-            "The files in this folder were made with confidence False, but now it is True.",
+            "The files in this folder were written with confidence False, but this run uses True.",
         ),
-        ({"size": 1500}, "The files in this folder were made with bytes of a block 16777216, but now it is 1500."),
+        (
+            {"size": 1500},
+            "The files in this folder were written with bytes of a block 16777216, but this run uses 1500.",
+        ),
         (
             {"batch_pieces": 99, "shape": "json"},
-            "The files in this folder were made with batch_pieces 4000, but now it is 99.",
+            "The files in this folder were written with batch_pieces 4000, but this run uses 99.",
         ),
     ],
 )
@@ -248,7 +251,7 @@ def test_a_folder_made_with_other_options_is_not_resumed(files, parse, options, 
 def test_trees_without_confidences_may_use_another_batch_size(files, parse):
     parse("e.txt")
 
-    assert parse("e.txt", batch_pieces=99) == (True, "1 of 1 block finished before\n")
+    assert parse("e.txt", batch_pieces=99) == (True, "1 of 1 block already finished\n")
 
 
 def test_a_run_with_a_changed_model_is_not_resumed(files, parse, text_model):
@@ -258,7 +261,8 @@ def test_a_run_with_a_changed_model_is_not_resumed(files, parse, text_model):
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
 
     with pytest.raises(
-        TreefineError, match=r"out: The files in this folder were made with weights \w{16}, but now it is \w{16}\."
+        TreefineError,
+        match=r"out: The files in this folder were written with weights \w{16}, but this run uses \w{16}\.",
     ):
         parse("e.txt", model="model")
 
@@ -294,7 +298,7 @@ def test_trees_of_different_devices_or_precisions_are_not_mixed(files, parse):
     Path("out/e.conllu").unlink()
 
     assert refusal(parse, "e.txt", precision="float32") == (
-        "out: The trees in this folder were made on cuda in float16, but this worker uses cpu in float32. "
+        "out: The trees in this folder were computed on cuda in float16, but this worker uses cpu in float32. "
         "Choose another folder, or empty this one. Set --device and --precision to use the same on all workers."
     )
     assert outputs("out") == {}
@@ -307,8 +311,8 @@ def test_a_changed_input_is_an_error(files, parse):
     os.utime("e.txt", (0, 0))  # of the same size
 
     assert re.fullmatch(
-        r"out/e\.conllu: This is the output of e\.txt \(15 bytes of 20[-\d]+ [:\d]+\.\d{3}, text\), "
-        r"which has changed to e\.txt \(15 bytes of 19[-\d]+ [:\d]+\.\d{3}, text\)\. "
+        r"out/e\.conllu: This is the output of e\.txt \(15 bytes, modified 20[-\d]+ [:\d]+\.\d{3}, text\), "
+        r"which has changed to e\.txt \(15 bytes, modified 19[-\d]+ [:\d]+\.\d{3}, text\)\. "
         r"Delete its outputs, or choose another folder\.",
         refusal(parse, "e.txt"),
     )
@@ -334,7 +338,7 @@ def test_outputs_of_unknown_origin_are_an_error(files, parse, is_first):
     Path("out").mkdir(exist_ok=True)
     Path("out/e.conllu").write_text("mine")
 
-    with pytest.raises(TreefineError, match=r"out/e\.conllu: This file exists, but no run of this folder wrote it"):
+    with pytest.raises(TreefineError, match=r"out/e\.conllu: This file exists, but no earlier run wrote it"):
         parse("e.txt")
 
 
@@ -523,10 +527,10 @@ FILES_ONLY = "--engine ray cannot read standard input or text arguments. Give fi
         ("e.txt -o out.conllu", FOLDER),
         ("- -o out/", FILES_ONLY),
         ("Dogs! -o out/", FILES_ONLY),
-        ("e.txt -o out/ --resume", "--engine ray always resumes. Omit --resume."),
+        ("e.txt -o out/ --resume", "--engine ray always resumes. Leave out --resume."),
         (
             "e.txt -o out/ --review 0.5",
-            "--review does not work with --engine ray, which parses sentences in any order. Omit one.",
+            "--review does not work with --engine ray, which parses sentences in any order. Leave out one of them.",
         ),
         (
             "e.txt -o out/ --device cuda:1",
@@ -535,7 +539,7 @@ FILES_ONLY = "--engine ray cannot read standard input or text arguments. Give fi
         (
             "a.conllu -o out/ --initial a.conllu",
             "--engine ray cannot read initial trees from other files. "
-            "Omit --initial FILE and --label-map, or --engine ray.",
+            "Leave out --initial FILE and --label-map, or --engine ray.",
         ),
     ],
 )
@@ -587,7 +591,7 @@ def test_each_actor_has_a_gpu_or_its_cores(nodes, options, share):
             "--actors is 3, but Ray has only 2 GPUs with a core. Use a smaller number.",
         ),
         ([{"CPU": 2}], {"device": "cuda"}, "Ray has no GPU for --device cuda. Leave out --device."),
-        ([{"memory": 2}], {}, "Ray has no core. Start it with some: ray start --num-cpus …"),
+        ([{"memory": 2}], {}, "Ray has no CPU cores. Start it with: ray start --num-cpus N"),
     ],
 )
 def test_requesting_more_than_ray_has_is_an_error(nodes, options, message):
@@ -602,8 +606,8 @@ def test_requesting_more_than_ray_has_is_an_error(nodes, options, message):
     [
         ({"CPU": 2.0}, Share(2, 1, 0), ""),
         ({"CPU": 16.0, "GPU": 1.0}, Share(8, 2, 1), ""),
-        ({"memory": 9.0}, Share(2, 1, 0), "Waiting: a worker needs 1 core, and Ray has 0 free."),
-        ({"CPU": 16.0}, Share(8, 2, 1), "Waiting: a worker needs 1 GPU, and Ray has 0 free."),
+        ({"memory": 9.0}, Share(2, 1, 0), "Waiting: a worker needs 1 core, but Ray has 0 free."),
+        ({"CPU": 16.0}, Share(8, 2, 1), "Waiting: a worker needs 1 GPU, but Ray has 0 free."),
     ],
 )
 def test_a_cluster_without_room_prints_a_message(free, share, line):
@@ -651,7 +655,7 @@ def test_a_killed_run_is_resumed_and_a_killed_worker_replaced(files, text_model)
     assert 0 < n_before < len(names)
     assert not was_written
     assert process.returncode == 0, said
-    assert re.fullmatch(r"[1-3] of 4 blocks finished before\n[1-3] blocks? parsed, \d+ sentences\n", said)
+    assert re.fullmatch(r"[1-3] of 4 blocks already finished\n[1-3] blocks? parsed, \d+ sentences\n", said)
     assert printed == ""
     invoke("parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2)
     assert outputs("out") == outputs("local")

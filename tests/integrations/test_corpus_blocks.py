@@ -183,7 +183,9 @@ def test_files_are_not_cut_if_the_output_depends_on_the_batch(jobs):
 def test_two_blocks_with_one_name_are_an_error(jobs):
     other = dataclasses.replace(jobs[1], target="out/a-00002.conllx")
 
-    with pytest.raises(TreefineError, match=r"^out/a-00002\.conllx: Two blocks would be written here\. Rename one"):
+    with pytest.raises(
+        TreefineError, match=r"^out/a-00002\.conllx: Two blocks would be written to this file\. Rename one"
+    ):
         cut_jobs([jobs[0], other], trees_alone=True, size=60)
 
 

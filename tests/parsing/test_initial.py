@@ -97,7 +97,7 @@ def test_a_file_that_is_too_long_is_an_error(parses):
 
     assert str(error.value) == (
         "initial.conllu:5: (sentence 2) The file of initial parses continues after the last sentence of the input. "
-        "Remove the other parses, or give the whole input."
+        "Remove the extra parses, or give the whole input."
     )
 
 

@@ -58,7 +58,7 @@ def test_every_faulty_file_is_reported(files):
 
     assert faults_of(TreebankSettings(("nowhere.conllu", "cycle.conllu", "$NO_SUCH/x"), "cut.conllu")) == [
         "nowhere.conllu: There is no such file.",
-        "cycle.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them. "
+        "cycle.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Change one of these heads. "
         "3 more errors: list them with treefine validate.",
         "$NO_SUCH/x needs the environment variable NO_SUCH. Set it to a folder: NO_SUCH=FOLDER treefine train …",
         "cut.conllu:2: (sentence 1) The line must have 10 columns, not 9.",
@@ -74,7 +74,9 @@ def test_a_word_without_a_label_is_reported(files):
 def test_several_roots_are_a_fault_only_in_ud(files):
     Path("dev.conllu").write_text(TREE.replace("2\tdet", "0\troot"))
 
-    assert faults_of(files) == ["dev.conllu:2: (sentence 1, word 2) The sentence has 2 roots: words 1, 2."]
+    assert faults_of(files) == [
+        "dev.conllu:2: (sentence 1, word 2) The sentence has 2 roots: words 1, 2. Only one word may have HEAD 0."
+    ]
     assert load_data(TreebankSettings(files.train, files.dev, rule="conllx")).dev
 
 

@@ -40,11 +40,11 @@ def test_marks_keep_or_forbid_heads_and_labels(notes, decided):
     [
         ("Keep", "Keep is not a valid mark."),
         ("keep=Arc", "keep=Arc is not a valid mark."),
-        ("NotHead=" + "9" * 5000, "is not a list of words."),
+        ("NotHead=" + "9" * 5000, "is not a list of word numbers."),
         ("Keep=arc", "Keep=arc is not a valid mark. Write Keep=Arc"),
-        ("NotHead=x", "NotHead=x is not a list of words."),
-        ("NotHead=", "NotHead= is not a list of words."),
-        ("NotHead=-1", "NotHead=-1 is not a list of words."),
+        ("NotHead=x", "NotHead=x is not a list of word numbers."),
+        ("NotHead=", "NotHead= is not a list of word numbers."),
+        ("NotHead=-1", "NotHead=-1 is not a list of word numbers."),
         ("NotLabel=obj,", "NotLabel=obj, is not a list of labels."),
     ],
 )

@@ -73,10 +73,16 @@ def test_a_label_map_is_two_columns_with_a_tab_between_them():
     [
         (
             "prep\tcase\npobj nmod\n",
-            "2: The line must have two labels with a tab between them, not 'pobj nmod'. Correct",
+            "2: The line must have two labels with a tab between them, not 'pobj nmod'. Write ",
         ),
-        ("prep\t\n", "1: The line must have two labels with a tab between them, not 'prep'. Correct it."),
-        ("a\tobj\tb\n", "1: The line must have two labels with a tab between them, not 'a\\tobj\\tb'. Correct it."),
+        (
+            "prep\t\n",
+            "1: The line must have two labels with a tab between them, not 'prep'. Write a label, a tab, ",
+        ),
+        (
+            "a\tobj\tb\n",
+            "1: The line must have two labels with a tab between them, not 'a\\tobj\\tb'. Write a label, a tab, ",
+        ),
         (
             "prep\tcase\n#\nprep\tobj\n",
             "3: 'prep' is mapped to 'obj' here, but to 'case' above. Remove one of the lines.",

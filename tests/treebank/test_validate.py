@@ -53,9 +53,9 @@ def test_published_treebanks_are_valid(path):
         ("1\ta", f"1-2\ta b\t{REST[2:]}\n1\ta", "3: (s, word 1-2) Column 3 is empty. Write _ for an empty value."),
         ("\t2\tx", "\t3\tx", f"3: (s, word 1) HEAD is 3 but the sentence has 2 words. {HEADS}"),
         ("\t2\tx", "\t-1\tx", f"3: (s, word 1) HEAD is '-1', not a number. {HEADS}"),
-        ("\t2\tx", "\t1\tx", "3: (s, word 1) The heads form a cycle: 1 -> 1. Correct one of them."),
-        ("\t2\tx", "\t0\tx", "4: (s, word 2) The sentence has 2 roots: words 1, 2."),
-        ("\t2\tx", "\t_\tx", "3: (s, word 1) HEAD is blank."),
+        ("\t2\tx", "\t1\tx", "3: (s, word 1) The heads form a cycle: 1 -> 1. Change one of these heads."),
+        ("\t2\tx", "\t0\tx", "4: (s, word 2) The sentence has 2 roots: words 1, 2. Only one word may have HEAD 0."),
+        ("\t2\tx", "\t_\tx", "3: (s, word 1) HEAD is blank. Fill it in, or parse the file first."),
         ("1\ta\t_", "1\ta\t", "3: (s, word 1) Column 3 is empty. Write _ for an empty value."),
         ("text = a b", "text = a c", "4: (s, word 2) # text has 'c' at character 3, but the form is 'b'."),
         ("text = a b", "text = ab", "3: (s, word 1) # text has no space after 'a', but SpaceAfter=No is missing."),
@@ -70,7 +70,7 @@ def test_each_fault_has_its_line_and_message(old, new, fault):
 
 def test_a_cycle_without_a_root_is_two_faults():
     assert faults(GOOD.replace("\t0\troot", "\t1\troot")) == [
-        "<stream>:3: (s, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.",
+        "<stream>:3: (s, word 1) The heads form a cycle: 1 -> 2 -> 1. Change one of these heads.",
         "<stream>:1: (s) The sentence has no root: no word has HEAD 0.",
     ]
 
@@ -80,8 +80,8 @@ def test_every_cycle_and_every_wrong_space_is_reported():
     text = "# text = ab cd e\n" + "".join(f"{i}\t{form}\t_\t_\t_\t_\t{head}\tx\t_\t_\n" for i, form, head in rows)
 
     assert faults(text) == [
-        "<stream>:2: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Correct one of them.",
-        "<stream>:4: (sentence 1, word 3) The heads form a cycle: 3 -> 4 -> 3. Correct one of them.",
+        "<stream>:2: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1. Change one of these heads.",
+        "<stream>:4: (sentence 1, word 3) The heads form a cycle: 3 -> 4 -> 3. Change one of these heads.",
         "<stream>:2: (sentence 1, word 1) # text has no space after 'a', but SpaceAfter=No is missing.",
         "<stream>:4: (sentence 1, word 3) # text has no space after 'c', but SpaceAfter=No is missing.",
     ]

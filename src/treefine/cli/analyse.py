@@ -37,7 +37,7 @@ def analyse_command(
         list[str] | None,
         typer.Argument(
             metavar="SYSTEM",
-            help="Files to analyse, or folders with the same file names as GOLD. Differences are to the first.",
+            help="Files to analyse, or folders with GOLD's file names. Differences are relative to the first.",
             show_default=False,
         ),
     ] = None,
@@ -59,8 +59,8 @@ def analyse_command(
             "--examples",
             min=0,
             metavar="N",
-            help="Number of example sentences with the largest gain, and with the largest loss; with --model, of "
-            "corrected and of spoiled sentences.",
+            help="Number of example sentences of each kind: largest gains and largest losses; with --model, corrected "
+            "and spoiled sentences.",
         ),
     ] = 10,
     model: Annotated[
@@ -108,8 +108,8 @@ def analyse_command(
 
     The report contains all scores; LAS by dependency length, distance to root, sentence length, label, tag and
     projectivity, with bootstrap confidence bands; confusions; significance; and, on a page, drawings of the sentences
-    that differ most. The printed summary has the main scores; for several treebanks together, it also has significance
-    and LAS by length and depth.
+    that differ most. The printed summary has the main scores of each treebank, then significance and LAS by length and
+    depth over all treebanks.
 
     With --model, the report shows for each refinement step UAS, LAS, the share of errors removed (REL) and of sentences
     converged; errors removed by dependency type and projectivity; run time; and the number of parameters. A page also

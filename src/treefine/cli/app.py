@@ -36,7 +36,9 @@ class _Commands(TyperGroup):
         except (TreefineError, OSError) as error:
             if ctx.params.get("debug"):
                 raise
-            reason = error.strerror or error if isinstance(error, OSError) else error
+            reason: object = error
+            if isinstance(error, OSError) and error.strerror:
+                reason = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
             for line in str(reason).split("\n"):  # one line per error of a recipe or of several files
                 typer.echo(f"treefine: {visible(line)}", err=True)
             ctx.exit(1)
@@ -71,14 +73,14 @@ def main_options(
 ) -> None:
     """Parse text into dependency trees, correct the trees of other parsers, and train and evaluate parsers.
 
-    Files that end in .gz, .xz or .bz2 are compressed. - is standard input or output.
+    Files that end in .gz, .xz or .bz2 are read and written compressed. - is standard input or output.
     """
 
 
 def models_command(as_json: JsonOption = False) -> None:
     """List the bundled models and their test scores.
 
-    The scores are those on the test set of each model's treebank.
+    Each model is scored on the test set of its treebank.
     """
     found = []
     for name, folder in bundled_models().items():

@@ -41,7 +41,7 @@ section > p { overflow-wrap: anywhere; margin: 0.5rem 0; }
 class Changes:
     """Counts the changes of each sentence; `known` are the labels of the model.
 
-    New arcs and labels, of words without any before, are not changes. They are counted separately.
+    Arcs and labels of words that had none before are not changes; they are counted separately.
     """
 
     def __init__(self, known: Collection[str]) -> None:
@@ -57,7 +57,7 @@ class Changes:
         self.converged: Counter[int] = Counter()  # sentences by the step that changed nothing
         self.sure: Counter[int] = Counter()  # sentences that exceeded --stop-above, by step
         self.unfinished: Counter[int] = Counter()  # other sentences, by number of steps
-        self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and as which labels they were read
+        self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and the labels they were read as
 
     def add(self, parse: Parse, given: Arcs) -> Parse:
         """Count the changes to the arcs given in the file; return the parse with them as its initial graph.
@@ -115,7 +115,7 @@ class Changes:
         unread = {old: n for (old, new), n in self.read_as.items() if new == BLANK}
         for name, counted in (
             ("old and new label", labels),
-            ("only the head", self.moved),
+            ("same label, new head", self.moved),
             ("labels renamed", other),
             ("labels ignored", unread),
         ):
@@ -225,7 +225,7 @@ def _frame(kind: _Kind, changes: Changes) -> tuple[str, str]:
     n_left_out = changes.n_sentences - changes.n_changed
     note = (
         "<p>Each drawing shows the tree after refinement. Changes are in colour; old arcs are dashed and old labels "
-        f"struck out. {count(n_left_out, 'sentence')} without changes left out.</p>"
+        f"struck out. Left out: {count(n_left_out, 'sentence')} without changes.</p>"
     )
     return (
         f'{page_start("Changes made by refinement", style=_STYLE)}<table class="summary">\n{rows}\n</table>\n{note}\n',

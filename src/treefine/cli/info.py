@@ -61,7 +61,7 @@ def version_of(package: str) -> str | None:
 
 
 def gather() -> dict[str, Any]:
-    """Return everything that the command prints. A broken torch is reported, not raised."""
+    """Return everything that the command prints, including the reason if torch cannot be imported."""
     torch, devices = _torch()
     optional = {
         name: {"version": version_of(name), "install": f"pip install 'treefine[{extra}]'"}
@@ -114,7 +114,7 @@ def _quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
 
 
 def _torch() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what is known of torch, and of each device that it can use."""
+    """Return the properties of torch and of each device that it can use."""
     found: dict[str, Any] = {"version": version_of("torch")}
     try:
         import torch
@@ -123,7 +123,7 @@ def _torch() -> tuple[dict[str, Any], list[dict[str, Any]]]:
         found["cuda"] = torch.version.cuda
         found["threads"] = torch.get_num_threads()
         return found, _devices()
-    except Exception as error:  # a library that is missing or of another version fails in many ways
+    except Exception as error:  # a missing or incompatible library fails in many ways
         found["error"] = _error(error)
         return found, []
 

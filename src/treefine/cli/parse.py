@@ -77,7 +77,7 @@ _LabelMap = Annotated[
         metavar="FILE",
         help="Tab-separated file: a label of the initial trees, then the model's label for it, or _ to ignore its "
         "arcs.",
-        show_default="recognise older UD labels",
+        show_default="recognise labels of UD 1, Stanford and spaCy",
     ),
 ]
 _Steps = Annotated[
@@ -87,8 +87,8 @@ _Steps = Annotated[
     ),
 ]
 _STOP_ABOVE = (
-    "A sentence whose mean word confidence after a step exceeds LIMIT takes no further step. A lower LIMIT is faster "
-    "and slightly less accurate; 1 refines until the tree no longer changes."
+    "Stop refining a sentence when its mean word confidence exceeds LIMIT. A lower LIMIT is faster and slightly less "
+    "accurate; 1 refines until the tree no longer changes."
 )
 _Tags = Annotated[
     TagSource | None,
@@ -127,7 +127,10 @@ _Precision = Annotated[
 _BatchPieces = Annotated[
     int,
     typer.Option(
-        "--batch-pieces", min=1, metavar="N", help="Maximum sub-words per batch, with padding; at most 1,000 on a CPU."
+        "--batch-pieces",
+        min=1,
+        metavar="N",
+        help="Maximum sub-words per batch, including padding; at most 1,000 on a CPU.",
     ),
 ]
 _Workers = Annotated[
@@ -216,8 +219,8 @@ def parse_command(
 ) -> None:
     """Parse text, or sentences that are already split into words.
 
-    A treebank keeps everything except its heads, its labels, the enhanced arcs that repeat them, and blank tags, which
-    the model may fill in. Heads in the input are ignored unless --keep selects them.
+    In a treebank, only heads, labels and the enhanced arcs that repeat them are replaced; the model may also fill in
+    blank tags. Heads in the input are ignored unless --keep selects them.
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())

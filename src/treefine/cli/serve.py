@@ -73,7 +73,9 @@ def serve_command(
     root_path: Annotated[
         str,
         typer.Option(
-            "--root-path", metavar="PATH", help="URL path under which a reverse proxy serves it, such as /treefine."
+            "--root-path",
+            metavar="PATH",
+            help="URL path under which a reverse proxy serves treefine, such as /treefine.",
         ),
     ] = "",
     device: Annotated[

@@ -100,10 +100,13 @@ def compare_command(
     gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank.")],
     systems: Annotated[
         list[str],
-        typer.Argument(metavar="SYSTEM", help="Two or more treebanks to compare. Differences are to the first."),
+        typer.Argument(
+            metavar="SYSTEM", help="Two or more treebanks to compare. Differences are relative to the first."
+        ),
     ],
     metric: Annotated[
-        str, typer.Option("--metric", metavar="METRIC", help="Metric to compare: LAS, UAS or another of the rule.")
+        str,
+        typer.Option("--metric", metavar="METRIC", help="Metric to compare: LAS, UAS or another metric of the rule."),
     ] = "LAS",
     rule: RuleOption = "conll18",
     alpha: Annotated[float, typer.Option("--alpha", metavar="ALPHA", help="Significance level.", min=0, max=1)] = 0.01,
@@ -204,7 +207,7 @@ def convert_command(
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
         lost = convert_to_table(sentences, target) if is_table else convert_treebank(sentences, target, form)
     if lost:
-        typer.echo(tables.losses_line(lost, "A table" if is_table else form.title), err=True)
+        typer.echo(tables.losses_line(lost, "a table" if is_table else form.title), err=True)
 
 
 def _print_json(value: object) -> None:

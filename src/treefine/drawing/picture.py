@@ -26,7 +26,7 @@ class Picture:
     tokens: tuple[Token, ...] = ()  # from `Sentence.tokens`; only multiword tokens are drawn
     title: str = ""
     before_name: str = ""  # the name of `before` if it is not the previous step, such as "gold"
-    shows_confidence: bool = False  # next to each label in an SVG, not only on pointing
+    shows_confidence: bool = False  # next to each label in an SVG, not only in a tooltip
     unattached: frozenset[int] = frozenset()  # words drawn without an arc, whatever the graph says
 
     def __post_init__(self) -> None:

@@ -169,7 +169,7 @@ def bars_of(heads: Sequence[int], *, max_columns: int = MAX_COLUMNS) -> tuple[di
         if heads[word] != ROOT and word not in loose:
             dependents[heads[word]].append(word)
     bars: dict[int, Bar] = {}
-    taken = [0] * max_columns  # for each column, the lines that use it, as the bits of a number
+    taken = [0] * max_columns  # for each column, the lines that use it, as a bit set
     words = [word for word in range(1, len(heads)) if heads[word] == ROOT or word in loose]
     for word in words:  # heads before their dependents: the list grows as it is read
         words += dependents[word]

@@ -19,7 +19,7 @@ Value: TypeAlias = "int | str"
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The words with one value of a property: how many gold and the system have, and how many of each are right.
+    """The words with one value of a property: how many the gold and system files have, and how many of each are right.
 
     The two counts of right words can differ: a right word may be at a different depth in the system's tree.
     """

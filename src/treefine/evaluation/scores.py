@@ -189,7 +189,7 @@ RULES: Mapping[str, Rule] = {
 def rule_of(name: str) -> Rule:
     """Return the rule with this name; raise an error that lists the names if it does not exist."""
     if name not in RULES:
-        raise TreefineError(f"There is no rule {name!r}.", hint=f"Choose one of {', '.join(RULES)}.")
+        raise TreefineError(f"There is no scoring rule {name!r}.", hint=f"Choose one of {', '.join(RULES)}.")
     return RULES[name]
 
 

@@ -41,11 +41,11 @@ class Comparison:
     samples: int
     seed: int
     scores: dict[str, float]  # F1 of each system, in the order given
-    differences: dict[tuple[str, str], Difference]  # of each two systems
+    differences: dict[tuple[str, str], Difference]  # for each pair of systems
 
     @property
     def best(self) -> str:
-        """Return the system with the highest score."""
+        """The system with the highest score."""
         return max(self.scores, key=lambda name: self.scores[name])
 
     @property

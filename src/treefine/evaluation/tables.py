@@ -169,8 +169,10 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def losses_line(lost: Mapping[str, int], title: str) -> str:
-    """Return a line that lists the items a format has no place for, with their counts."""
-    return f"{title} has no place for: {', '.join(count(number, kind) for kind, number in lost.items())}"
+    """Return a line that lists the items a format cannot store, with their counts."""
+    return (
+        f"dropped, because {title} cannot store them: {', '.join(count(number, kind) for kind, number in lost.items())}"
+    )
 
 
 def count(number: int, thing: str) -> str:

@@ -67,7 +67,7 @@ class ComponentOptions:
     precision: Precision | None = None
 
     def __post_init__(self) -> None:
-        # A name without a slash must be bundled, so that a typing error is reported at once. A path may be missing: a
+        # A name without a slash must be bundled, so that a typo is reported at once. A path may be missing: a
         # saved pipeline may name a folder of another machine, and carries its own copy of the model.
         if not {"/", "\\"} & set(self.model) and not self.is_bundled:
             hint = f"Choose {', '.join(bundled_models())}, or give the path of a folder, ./{self.model}"
@@ -88,7 +88,7 @@ class ComponentOptions:
 def create(
     nlp: Language,
     name: str,
-    model: Any,  # `ComponentOptions` checks the types: it reports faults in one line, and spaCy in many
+    model: Any,  # `ComponentOptions` checks the types, because it reports errors in one line
     initial: Any,
     max_steps: Any,
     stop_above: Any,
@@ -109,7 +109,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
     def __init__(self, name: str, options: ComponentOptions) -> None:
         _register_extensions(confidence=options.confidence)
         self.name, self.options, self._process = name, options, os.getpid()
-        self._loaded: tuple[Parser, Parser] | None = None  # the model's own, and the same with these options
+        self._loaded: tuple[Parser, Parser] | None = None  # with the model's own options, and with these options
         if options.is_bundled or Path(options.model).is_dir():  # else it may come from the disk or from a hub
             self._load(find_model(options.model))
 
@@ -142,7 +142,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Parse Docs in batches; a Doc that fails goes to the error handler; the rest are parsed."""
+        """Parse Docs in batches. Docs that fail go to the error handler, and the rest are parsed."""
         for batch in minibatch(stream, size=batch_size):
             docs = list(batch)
             try:
@@ -189,15 +189,15 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         return parser
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-        """Return what `nlp.evaluate` reports: UAS, LAS, sentences and tags, as spaCy counts them."""
+        """Return the scores for `nlp.evaluate`: UAS, LAS, sentences and tags, as spaCy computes them."""
         listed = list(examples)
         tags = [Scorer.score_token_attr(listed, name, **kwargs) for name in ("pos", "tag")]
         return {name: value for scores in (parser_score(listed, **kwargs), *tags) for name, value in scores.items()}
 
     def to_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> None:
-        """Write the model's folder; nothing for a bundled model, which the config names."""
+        """Write the model's folder; for a bundled model write nothing, because the config names it."""
         if not self.options.is_bundled:
-            self._parsers()[0].save(path)  # whole, with an initial parser that the options may leave out
+            self._parsers()[0].save(path)  # including an initial parser that the options may not use
 
     def from_disk(self, path: str | os.PathLike[str], *, exclude: Iterable[str] = ()) -> TreefineComponent:
         """Read the model's folder."""
@@ -222,7 +222,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
             return self.from_disk(folder)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the files of the model, never its weights; a spawned process reads the files."""
+        """Pickle the model's files instead of its tensors; a spawned process loads the model from them."""
         return _unpickle, (self.name, self.options, self.to_bytes(), self.get_error_handler())
 
 
@@ -254,8 +254,8 @@ def split_sentences(doc: Doc, segment: Callable[[str], Iterable[int]] | None) ->
                 if first < len(words) and starts[words[first].i] is None:
                     starts[words[first].i] = True
         elif all(start is None for start in starts[1:]):
-            hint = 'Add another before it, such as nlp.add_pipe("sentencizer", before="treefine").'
-            raise TreefineError("No component has found sentences, and this model has no segmenter.", hint=hint)
+            hint = 'Add a component that finds them, such as nlp.add_pipe("sentencizer", before="treefine").'
+            raise TreefineError("This Doc has no sentence boundaries, and this model has no segmenter.", hint=hint)
     bounds = [*[place for place, start in enumerate(starts) if start], len(doc)]
     spans = [doc[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
     return [DocSentence(span, _words(span)) for span in spans]
@@ -356,7 +356,7 @@ def to_conllu(part: Doc | Span, *, confidence: bool = False) -> str:
         if confidence:
             sure, whole = [token._.confidence for token in words], span._.confidence
             if whole is None or None in sure:
-                hint = "Parse it with treefine, `confidence` switched on."
+                hint = "Parse it with treefine and set `confidence` to true."
                 raise TreefineError("This Doc has no confidences.", hint=hint)
             sentence = with_confidence(sentence, sure, whole)
         written.append(sentence.to_text())

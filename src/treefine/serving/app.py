@@ -318,7 +318,7 @@ class Gate:
         if self.hosts is not None and host_name(headers.get("host", "")) not in self.hosts:
             # A web page may use a DNS name that points to this machine, so only known names are answered.
             hint = "Start the server with --allow-host to allow it."
-            error = TreefineError("This server does not answer to that host name.", hint=hint)
+            error = TreefineError("This server does not accept requests for that host name.", hint=hint)
             await error_answer(error)(scope, receive, send)
             return
         body = _Body(receive, self.limits.max_bytes)

@@ -177,7 +177,7 @@ def _operation(path: str, method: str, operation: Mapping[str, Any], description
     answers = ", ".join(
         f"{status} ({escape(answer.get('description', ''))})" for status, answer in operation["responses"].items()
     )
-    return "".join([*parts, f"<p>Answers: {answers}</p>\n"])
+    return "".join([*parts, f"<p>Responses: {answers}</p>\n"])
 
 
 def _fields(schema: Mapping[str, Any], description: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:

@@ -1,4 +1,4 @@
-"""The JSON of requests and answers. FastAPI checks requests against it, and describes it in /openapi.json."""
+"""The JSON of requests and responses. FastAPI validates requests with it and describes it in /openapi.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import Sentence
 
-_MAX_STEPS, _MAX_TREES = 20, 20  # T and k that may be asked for
+_MAX_STEPS, _MAX_TREES = 20, 20  # the largest T and k that a request may ask for
 REFINE_EXAMPLE = "1\tDogs\t_\t_\t_\t_\t0\troot\t_\t_\n2\tbark\t_\t_\t_\t_\t1\tobj\t_\t_\n\n"
 
 
@@ -62,14 +62,16 @@ class _Request(_Strict):
     keep: Keep = Field("marked", description="Input arcs to keep: those marked in MISC, all, or none.")
     projective: bool | None = Field(None, description="Return only trees without crossing arcs.")
     k: int | None = Field(None, ge=1, le=_MAX_TREES, description="Return the k best trees of each sentence.")
-    stop_above: float | None = Field(None, ge=0, le=1, description="Stop refining above this confidence; 1: never.")
+    stop_above: float | None = Field(
+        None, ge=0, le=1, description="Stop refining a sentence above this mean confidence; 1: never."
+    )
     constraints: list[Decided] = Field([], max_length=10_000, description="Constraints by sentence.")
 
     @model_validator(mode="after")
     def _decides_once(self) -> Self:
         numbers = [each.sentence for each in self.constraints]
         if len(set(numbers)) < len(numbers):
-            raise ValueError("A sentence is listed twice in constraints. Put its constraints into one entry.")
+            raise ValueError("A sentence is listed twice in constraints. Put all its constraints into one entry.")
         return self
 
     def _job(
@@ -90,7 +92,7 @@ class _Request(_Strict):
 
 
 class StepsRequest(_Request):
-    """Exactly one of text, words and CoNLL-U."""
+    """The input is exactly one of text, words and conllu."""
 
     text: _Text | None = Field(None, description="Running text.", examples=["Nobody knew why."])
     words: list[list[_Text]] | None = Field(None, description="Sentences, each a list of words.")
@@ -104,7 +106,7 @@ class StepsRequest(_Request):
         if sum(each is not None for each in (self.text, self.words, self.conllu)) != 1:
             raise ValueError("Give exactly one of text, words and conllu.")
         if self.initial == "given" and self.conllu is None:
-            raise ValueError("initial is given, but only conllu contains trees to start from.")
+            raise ValueError('initial "given" needs trees to start from: send them in conllu.')
         return self
 
     def job(self) -> ParseJob:
@@ -118,16 +120,20 @@ class StepsRequest(_Request):
 
 
 class ParseRequest(StepsRequest):
-    """Exactly one of text, words and CoNLL-U."""
+    """The input is exactly one of text, words and conllu."""
 
-    format: Literal["json", "conllu"] = Field("json", description="conllu: only trees, faster.")
+    format: Literal["json", "conllu"] = Field(
+        "json", description="json; or conllu, which is faster but has only trees."
+    )
 
 
 class RefineRequest(_Request):
     """Trees to correct."""
 
     conllu: _Text = Field(description="Sentences in CoNLL-U, with another parser's trees.", examples=[REFINE_EXAMPLE])
-    format: Literal["json", "conllu"] = Field("json", description="conllu: only trees, faster.")
+    format: Literal["json", "conllu"] = Field(
+        "json", description="json; or conllu, which is faster but has only trees."
+    )
 
     def job(self) -> ParseJob:
         """Return the job for a model."""
@@ -242,19 +248,19 @@ class _Answer(BaseModel):
 
 
 class ParseAnswer(_Answer):
-    """The answer of /v1/parse."""
+    """The response of /v1/parse."""
 
     sentences: list[SentenceJson]
 
 
 class RefineAnswer(_Answer):
-    """The answer of /v1/refine."""
+    """The response of /v1/refine."""
 
     sentences: list[RefinedJson]
 
 
 class StepsAnswer(_Answer):
-    """The answer of /v1/steps."""
+    """The response of /v1/steps."""
 
     sentences: list[SteppedJson]
 
@@ -294,7 +300,7 @@ class FaultJson(BaseModel):
 
 
 class ErrorJson(BaseModel):
-    """The answer to a request that failed."""
+    """The response to a request that failed."""
 
     error: FaultJson
 
@@ -304,6 +310,6 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     404: {"model": ErrorJson, "description": "Unknown model; the error lists the available ones."},
     413: {"model": ErrorJson, "description": "The request is larger than the server accepts."},
     422: {"model": ErrorJson, "description": "The request does not match the schema."},
-    503: {"model": ErrorJson, "description": "The queue is full; retry after the seconds in Retry-After."},
+    503: {"model": ErrorJson, "description": "The queue is full; retry after the number of seconds in Retry-After."},
     504: {"model": ErrorJson, "description": "The request took too long."},
 }

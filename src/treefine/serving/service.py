@@ -36,7 +36,7 @@ from treefine.treebank.sentence import Sentence
 # does not block short ones. Work is words times steps times trees; a full round takes two cores some seconds.
 ROUND, ROUND_WORK = 256, 24_000
 SHARE, SHARE_WORK = 64, 6_000
-MOST_FAILURES = 3  # rounds in a row that fail unexpectedly after which the model counts as failed
+MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
 _MOST_GATHERS = 10  # a round waits at most this many gathering times while more requests keep coming
 _N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
 _WARM_UP_WORDS = 60  # length of the sentence that warms up a model
@@ -183,7 +183,7 @@ class PendingJob:
 
     job: ParseJob
     kind: AnswerKind
-    answer: Future[list[Any]] = field(default_factory=Future)  # done too if its time is up
+    answer: Future[list[Any]] = field(default_factory=Future)  # also done if its time is up
     segmented: Iterator[Segmented] | None = None  # the sentences still to come; None before the first is segmented
     taken: list[tuple[Segmented, Constraints]] = field(default_factory=list)  # the sentences of this round
     n_taken: int = 0  # sentences of all rounds
@@ -227,12 +227,12 @@ class PendingJob:
             raise TreefineError(message, hint="Sentences are counted from 1.")
 
     def fail(self, error: Exception) -> None:
-        """Answer with an error, if the client still waits."""
+        """Answer with an error, if the client is still waiting."""
         with suppress(InvalidStateError):
             self.answer.set_exception(error)
 
     def finish(self) -> None:
-        """Answer with the results, if the client still waits."""
+        """Answer with the results, if the client is still waiting."""
         with suppress(InvalidStateError):  # it may time out at this moment
             self.answer.set_result(self.results)
 
@@ -254,7 +254,7 @@ class Service:
         self._speed = 10_000.0  # characters per second, a moving average
         self._thread: Thread | None = None
         self._is_ready = Event()
-        self._taken: list[PendingJob] = []  # what this round parses; only the thread uses it
+        self._taken: list[PendingJob] = []  # the requests of this round; only the thread uses it
         self._n_failures = 0
         self._n_expected = 0  # requests that a round waits for
         self._variant = lru_cache(maxsize=_N_VARIANTS)(
@@ -262,7 +262,7 @@ class Service:
         )
 
     def start(self) -> None:
-        """Start the thread that parses, and wait until it has parsed a first sentence, which takes longer."""
+        """Start the thread that parses, and wait until it has parsed a first sentence, which is slow."""
         self._is_stopping = False
         self._thread = Thread(target=self._run, name=f"treefine {self.name}", daemon=True)
         self._thread.start()
@@ -446,7 +446,7 @@ class Served:
             raise TreefineError("A server needs at least one parser.")
         if len({id(each.model) for each in parsers.values()}) < len(parsers):
             raise TreefineError(
-                "Two names refer to the same model.", hint="Load it twice: each name needs its own copy."
+                "Two names refer to the same model.", hint="Load it once per name: each name needs its own copy."
             )
         self._services = {name: Service(name, parser, limits, metrics) for name, parser in parsers.items()}
 

@@ -1,4 +1,4 @@
-"""The REST API of UDPipe's service at LINDAT: its clients only need a new address.
+"""A REST API compatible with UDPipe's service at LINDAT; its clients only need a new address.
 
 The file has three parts: parameters and routes; input and output formats; names of models.
 """
@@ -48,10 +48,10 @@ def _pattern(formats: Sequence[str]) -> str:
 _PARAMETERS = {
     "data": _parameter("The text, or sentences in the format of `input`."),
     "model": _parameter("A model's name, or a UDPipe name of its language such as `english`; empty: the default."),
-    "tokenizer": _parameter("Segment a text. Options, separated by ; are presegmented, ranges, normalized_spaces."),
+    "tokenizer": _parameter("Segment a text. Options (separated by ;): presegmented, ranges, normalized_spaces."),
     "tagger": _parameter("Predict tags."),
     "parser": _parameter("Predict heads and labels."),
-    "input": _parameter("The input format, without `tokenizer`.", pattern=_pattern(INPUTS), default="conllu"),
+    "input": _parameter("The input format if `tokenizer` is absent.", pattern=_pattern(INPUTS), default="conllu"),
     "output": _parameter("The output format.", pattern=_pattern(OUTPUTS), default="conllu"),
 }
 _QUERY = [
@@ -64,7 +64,7 @@ _BODY = {"required": True, "content": {"application/x-www-form-urlencoded": _FOR
 
 
 class ProcessAnswer(BaseModel):
-    """The answer of /process."""
+    """The response of /process."""
 
     model: str
     acknowledgements: list[str]
@@ -72,7 +72,7 @@ class ProcessAnswer(BaseModel):
 
 
 class ModelsAnswer(BaseModel):
-    """The answer of /models: what each model can do."""
+    """The response of /models: the stages of each model."""
 
     models: dict[str, list[str]]
     default_model: str
@@ -93,7 +93,7 @@ class UDPipeRequest:
 
     @classmethod
     def of(cls, params: Mapping[str, str]) -> UDPipeRequest:
-        """Return the request that these parameters make."""
+        """Return the request with these parameters."""
         if "data" not in params:
             raise TreefineError("The parameter data is missing.", hint="Put the text or the CoNLL-U into it.")
         tokenizer = options_in(params["tokenizer"]) if "tokenizer" in params else None
@@ -230,7 +230,7 @@ async def _parameters(request: Request, max_bytes: int) -> dict[str, str]:
             raise TreefineError(f"The content type {kind[:80]!r} is not supported.", hint=hint)
         return params | dict(pairs(body.decode()))
     except UnicodeDecodeError as error:
-        raise TreefineError("The request is not UTF-8.", hint="Send text in that encoding.") from error
+        raise TreefineError("The request is not UTF-8.", hint="Encode it as UTF-8.") from error
 
 
 async def _parts(request: Request, kind: str, max_bytes: int) -> dict[str, str]:
@@ -315,13 +315,13 @@ def as_new_document(sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:
 
 
 def with_ranges(sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:
-    """Return the sentences of a text with the characters of each token in MISC, as TokenRange=0:4."""
+    """Return the sentences of a text with the character range of each token in MISC, such as TokenRange=0:4."""
     notes = (f"TokenRange={start}:{end}" for start, end in raw_text(sentences).spans)
     return tuple([_with_token_notes(each, notes) for each in sentences])
 
 
 def with_normal_spaces(sentence: Sentence) -> Sentence:
-    """Return the sentence with SpaceAfter=No as its only notes on white space."""
+    """Return the sentence without notes on white space in MISC, except SpaceAfter=No."""
     dropped = ("SpacesBefore=", "SpacesAfter=")
     misc = [
         "|".join([note for note in cell.split("|") if not note.startswith(dropped)]) for cell in sentence.columns[-1]
@@ -340,7 +340,7 @@ def _horizontal(data: str) -> Iterator[tuple[int, bool, list[str]]]:
 
 
 def _vertical(data: str) -> Iterator[tuple[int, bool, list[str]]]:
-    """Yield the same of data with one word per line, in its first column, and a blank line after each sentence."""
+    """Yield the same for data with one word per line, in the first column, and a blank line after each sentence."""
     starts, first, n_blank, words = True, 1, 0, list[str]()
     for number, line in enumerate((*data.split("\n"), ""), start=1):
         word = line.lstrip("\t").partition("\t")[0].strip(" ")
@@ -386,7 +386,7 @@ def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
 
 @cache
 def _language_codes() -> Mapping[str, str]:
-    """Return the code that Universal Dependencies uses, by that code, the code of ISO 639-3, and UDPipe's name."""
+    """Map each name of a language (its UD code, its ISO 639-3 code, UDPipe's name) to its UD code."""
     rows = files("treefine.serving").joinpath("languages.tsv").read_text(encoding="utf-8").splitlines()[1:]
     return {name: names[0] for names in (row.split("\t") for row in rows) for name in names}
 

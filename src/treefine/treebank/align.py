@@ -57,10 +57,10 @@ def same_words(ours: Segmentation, theirs: Segmentation) -> Iterator[tuple[int, 
 
 
 def _multiword_stretch(ours: Segmentation, theirs: Segmentation, a: int, b: int) -> tuple[range, range]:
-    """Return the words of both sides from here to the first place outside the multiword tokens of both."""
+    """Return the words on each side from here to the first place that is outside multiword tokens on both sides."""
     if ours.in_multiword[a]:
         end = ours.spans[a][1]
-        # A plain word that starts earlier is not part of it. Like the official scorer, we leave out only one.
+        # A plain word that starts earlier is not part of the stretch. Like the official scorer, we skip only one.
         b += not theirs.in_multiword[b] and theirs.spans[b][0] < ours.spans[a][0]
     else:
         end = theirs.spans[b][1]
@@ -121,7 +121,8 @@ def transferred(sentences: Iterable[Sentence], parses: Iterable[Sentence], path:
 
     If a sentence has the same words in both, it gets all arcs. Otherwise `same_words` matches the words by their
     characters (see `characters_of`), across sentence boundaries. A matched word gets the arc of its match if the head
-    is ROOT or is in the same sentence here, as the same word or inside a larger one. All other words get no arc.
+    is ROOT, or if the same sentence here contains the head as a matched word or as part of a larger word. All other
+    words get no arc.
     """
     ours, theirs = _Side(sentences), _Side(parses)
     while ours.grow():
@@ -296,7 +297,7 @@ def _continues(theirs: _Side, path: str, place: int = 0) -> AlignmentError:
     parse, token = theirs.token_at(place)
     return AlignmentError(
         "The file of initial parses continues after the last sentence of the input.",
-        hint="Remove the other parses, or give the whole input.",
+        hint="Remove the extra parses, or give the whole input.",
         path=path,
         line=parse.line,
         sentence=parse.number,

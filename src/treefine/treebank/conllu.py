@@ -63,7 +63,7 @@ def read_treebank(
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Lines between two blank lines that are not a sentence, and why."""
+    """A block of lines that is not a valid sentence, with the reasons."""
 
     line: int
     number: int
@@ -134,7 +134,7 @@ def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]
 
 
 def convert_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str], to: Format) -> Counter[str]:
-    """Write the sentences in another format; return the number of items of each kind that it has no place for."""
+    """Write the sentences in another format; return the number of items of each kind that it cannot store."""
     lost: Counter[str] = Counter()
 
     def converted() -> Iterator[Sentence]:
@@ -147,7 +147,7 @@ def convert_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[st
 
 
 def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> Iterator[str]:
-    """Yield the text of each sentence as written to a file of these sentences.
+    """Yield the text of each sentence as it appears in a file of these sentences.
 
     If `is_start` is False, the file already contains other sentences and the blank line after them.
     """
@@ -232,7 +232,7 @@ def _no_sentence(path: str) -> EmptyError:
 
 
 def _chunks(stream: BinaryIO, path: str, size: int) -> Iterator[bytes]:
-    """Yield chunks of `size` bytes, each extended by the next non-blank line, so that no gap is divided."""
+    """Yield chunks of `size` bytes, each extended to a non-blank line, so that no run of blank lines is split."""
     while chunk := stream.read(size):
         pieces = [chunk]
         while line := stream.readline(_CHUNK):
@@ -412,7 +412,10 @@ def _id_faults(
 def validate(
     source: Source, *, format: str | None = None, on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[TreebankError]:
-    """Yield all faults of a file in order: columns, IDs, heads, cycles, roots, repeated sent_id, text against forms."""
+    """Yield all faults of a file in order.
+
+    These are wrong columns, IDs and heads; cycles and roots; repeated sent_id; and `# text` that differs from the forms.
+    """
     first_lines: dict[str, int] = {}  # where each sent_id was first seen
     try:
         for read in read_blocks(source, format=format, on_bytes=on_bytes):
@@ -439,16 +442,17 @@ def tree_faults(sentence: Sentence, *, needs_one_root: bool) -> Iterator[Treeban
     blank = [number for number, head in enumerate(heads, start=1) if head is None]
     if blank:
         for number in blank:
-            yield sentence.error("HEAD is blank.", word=number)
+            yield sentence.error("HEAD is blank.", word=number, hint="Fill it in, or parse the file first.")
         return
     for cycle in find_cycles((0, *[head or 0 for head in heads])):
         loop = " -> ".join(map(str, (*cycle, cycle[0])))
-        yield sentence.error(f"The heads form a cycle: {loop}.", word=cycle[0], hint="Correct one of them.")
+        yield sentence.error(f"The heads form a cycle: {loop}.", word=cycle[0], hint="Change one of these heads.")
     roots = [number for number, head in enumerate(heads, start=1) if head == 0]
     if not roots:
         yield sentence.error("The sentence has no root: no word has HEAD 0.")
     elif len(roots) > 1 and needs_one_root:
-        yield sentence.error(f"The sentence has {len(roots)} roots: words {', '.join(map(str, roots))}.", word=roots[1])
+        message = f"The sentence has {len(roots)} roots: words {', '.join(map(str, roots))}."
+        yield sentence.error(message, word=roots[1], hint="Only one word may have HEAD 0.")
 
 
 def cell_faults(sentence: Sentence) -> Iterator[TreebankError]:

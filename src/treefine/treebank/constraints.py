@@ -1,4 +1,4 @@
-"""A person's decisions about a sentence: heads and labels that a parse must keep, and others that it must not use."""
+"""A person's decisions about a sentence: heads and labels that a parse must keep or must not use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _MARKS = (_KEEP, _NOT_HEAD, _NOT_LABEL)
 _KEPT = {"Arc": (True, True), "Head": (True, False), "Label": (False, True)}  # head, label
 _LOWER = tuple(map(str.lower, _MARKS))
 _HINT = (
-    "Write Keep=Arc, Keep=Head, Keep=Label, NotHead=2,5 or NotLabel=obj,iobj; if it is not a mark, use --keep nothing."
+    "Write Keep=Arc, Keep=Head, Keep=Label, NotHead=2,5 or NotLabel=obj,iobj; "
+    "if it is not meant as a mark, use --keep nothing."
 )
 
 
@@ -159,7 +160,7 @@ def marks_of(sentence: Sentence) -> Constraints:
                     labels[word] = _label(sentence, word)
             elif name == _NOT_HEAD:
                 if not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in values):
-                    raise sentence.error(f"{mark} is not a list of words.", word=word, hint=_HINT)
+                    raise sentence.error(f"{mark} is not a list of word numbers.", word=word, hint=_HINT)
                 not_heads[word] = tuple(map(int, values))
             elif name == _NOT_LABEL:
                 if not all(values):

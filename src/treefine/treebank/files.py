@@ -34,7 +34,7 @@ _COMPRESS: dict[str, Callable[[BinaryIO], object]] = {
 }
 COMPRESSED = tuple(_DECOMPRESS)
 _PACKED = re.compile(rb"(?P<gz>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))")  # first bytes
-_N_PACKED = 10  # the length of the longest of these
+_N_PACKED = 10  # length of the longest of these
 
 
 def name_of(source: Source) -> str:
@@ -61,7 +61,7 @@ class _Counted(io.RawIOBase):
 
 
 class Rejoined(io.RawIOBase):
-    """A stream of bytes that were already read from another stream, and then the rest of that stream."""
+    """The bytes already read from a stream, followed by the rest of that stream."""
 
     def __init__(self, head: bytes, rest: BinaryIO, name: str) -> None:
         self.head, self.rest, self.name = head, rest, name
@@ -99,6 +99,8 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         reason = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
         hint = "Download or compress it again."
+        if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
+            reason, hint = "is not in gzip format", "If it is not compressed, remove .gz from its name."
         raise TreebankError(f"The compressed file {reason}.", hint=hint, path=name) from error
     except IsADirectoryError as error:
         raise TreebankError("This is a directory.", hint="Name a file in it.", path=name) from error

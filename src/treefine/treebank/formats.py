@@ -89,7 +89,7 @@ def _twin(index: int) -> int:
 
 
 def losses(sentence: Sentence, to: Format) -> Counter[str]:
-    """Count the items of each kind that the other format has no place for."""
+    """Count the items of each kind that the other format cannot store."""
     source = sentence.format
     lost: Counter[str] = Counter()
     if source.title == to.title:

@@ -35,7 +35,7 @@ class Graph:
 
     @classmethod
     def of_words(cls, heads: Sequence[int], labels: Sequence[str]) -> Graph:
-        """Return the graph in which word 1 has heads[0] and labels[0]; add the unused entry of ROOT."""
+        """Return a graph from lists that start with word 1; the unused entry for ROOT is added."""
         return cls((ROOT, *heads), ("", *labels))
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class Graph:
 
     @property
     def arcs(self) -> Arcs:
-        """The heads and labels, without the unused entry of ROOT."""
+        """The heads and labels, without the unused entry for ROOT."""
         return Arcs(self.heads[1:], self.labels[1:])
 
     @property
@@ -124,7 +124,7 @@ def non_projective_words(heads: Sequence[int]) -> set[int]:
 
 
 def _descendants(heads: Sequence[int]) -> list[int]:
-    """Return the words below each word as the bits of a number, which is fast even for thousands of words."""
+    """Return the descendants of each word as a bit set, which is fast even for thousands of words."""
     below = [0] * len(heads)
     distances = distances_to_root(heads)
     for word in sorted(range(1, len(heads)), key=lambda word: -distances[word]):

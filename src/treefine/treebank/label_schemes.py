@@ -10,9 +10,9 @@ from treefine.treebank.files import Source, name_of, open_input, utf8_lines
 from treefine.treebank.sentence import BLANK
 
 # From names in Stanford Dependencies (SD), UD version 1 and spaCy's English models (CLEAR) to names in UD version 2.
-# Only relations between the same two words, in the same direction. Missing: prep, pobj, pcomp and agent (UD attaches
-# the preposition to its noun), attr (UD attaches the copula to its predicate), dative (a noun or a preposition),
-# remnant (UD 1 attached it to another word), and meta, ref, rel and xsubj (no counterpart).
+# Only relations that connect the same two words in the same direction. Missing: prep, pobj, pcomp and agent (UD
+# attaches the preposition to its noun), attr (UD attaches the copula to its predicate), dative (a noun or a
+# preposition), remnant (UD 1 attached it to another word), and meta, ref, rel and xsubj (no counterpart).
 OLDER_NAMES: Mapping[str, str] = {
     "ROOT": "root",
     "abbrev": "appos",
@@ -84,7 +84,7 @@ def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
             cells = [cell.strip() for cell in line.split("\t")]
             if len(cells) != 2 or not all(cells):
                 message = f"The line must have two labels with a tab between them, not {shortened(line.strip())!r}."
-                raise fault(message, "Correct it.")
+                raise fault(message, "Write a label, a tab, and the model's label or _.")
             old, new = cells
             if names.get(old, new) != new:
                 quoted = [repr(shortened(each)) for each in (old, new, names[old])]

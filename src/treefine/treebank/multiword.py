@@ -12,7 +12,7 @@ from typing import TypeAlias
 from treefine.treebank.sentence import Sentence
 
 _Words: TypeAlias = "tuple[str, ...]"
-_REACH = 2  # unchanged characters that a rule may also match
+_REACH = 2  # a rule's key may include up to this many unchanged characters
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
 
 
 def _rule(form: str, words: _Words, *, is_ending: bool) -> tuple[int, _Words]:
-    """Return the number of characters after the prefix shared with the first word, and their words (or the reverse).
+    """Return the number of characters to replace at the end (or the start) of the form, and the words to put there.
 
     >>> _rule("della", ("di", "la"), is_ending=True), _rule("della", ("di", "la"), is_ending=False)
     ((4, ('i', 'la')), (3, ('di', '')))

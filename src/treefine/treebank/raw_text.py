@@ -97,7 +97,7 @@ def gap_of(misc: str) -> str:
 
 
 def misc_of(gap: str, *, before: str = "", is_last: bool = False) -> str:
-    r"""Return MISC of a token with these gaps after and before it; the last token also records a single space.
+    r"""Return the MISC value of a token with these gaps; the last token of a text records even a single space.
 
     >>> misc_of(" "), misc_of(""), misc_of("\n", before="\t")
     ('_', 'SpaceAfter=No', 'SpacesBefore=\\t|SpacesAfter=\\n')

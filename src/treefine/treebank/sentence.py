@@ -16,7 +16,7 @@ _BREAK = re.compile("[\t\n\r\0]")  # characters that no cell can hold
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The columns of a file format, counted from 0; None if it does not have the column. ID is always column 0."""
+    """The columns of a file format, counted from 0. None: the format lacks the column. ID is always column 0."""
 
     name: str
     title: str
@@ -54,10 +54,10 @@ class Word(NamedTuple):
 
 
 class Token(NamedTuple):
-    """One word as written in the text, or a multiword token of several words."""
+    """A token of the text: a single word, or a multiword token of several words."""
 
     form: str
-    words: range  # their numbers, from 1
+    words: range  # word numbers, from 1
     misc: str
 
 
@@ -263,7 +263,9 @@ def _check_cells(cells: Sequence[str]) -> None:
     together = "".join(cells)
     if not all(cells) or _BREAK.search(together):
         cell = next(cell for cell in cells if not cell or _BREAK.search(cell))
-        raise TreebankError(f"{cell!r} cannot be a cell of a treebank: it is empty or breaks the line.")
+        raise TreebankError(
+            f"{cell!r} cannot be a cell of a treebank: it is empty or contains a line break, tab or null."
+        )
     try:
         together.encode()
     except UnicodeEncodeError as error:
@@ -282,7 +284,7 @@ def follow_tree(deps: str, old_head: str, old_label: str, head: str, label: str)
     """
     if (old_head, old_label) == (head, label) or deps == BLANK:
         return deps
-    if deps == f"{old_head}:{old_label}":  # as most are
+    if deps == f"{old_head}:{old_label}":  # the usual case
         return f"{head}:{label}"
     entries = deps.split("|")
     for exact in (f"{old_head}:{old_label}", *entries):

@@ -1,7 +1,7 @@
 """Draw charts as self-contained SVG: lines over numbers or names, refinement steps, and rows of named values.
 
 Charts need no fonts or scripts, follow the reader's dark mode, and are readable without colour: each line has a
-different marker and dash pattern, and pointing at a marker shows its numbers.
+different marker and dash pattern, and a tooltip on each marker shows its numbers.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Mark:
         return () if self.low is None or self.high is None else (self.low, self.high)
 
     def said(self, name: str, x_title: str, y_format: str) -> str:
-        """Return the text that is shown on pointing at the marker."""
+        """Return the tooltip of the marker."""
         band = f" ({' to '.join(map(y_format.format, self.band))})" if self.band else ""
         count = f", n = {self.count:,}" if self.count is not None else ""
         place = f"{x_title} {self.x_text}" if x_title else self.x_text

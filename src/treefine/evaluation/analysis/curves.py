@@ -61,7 +61,7 @@ class Point:
     system: int  # in the system's file
     gold_correct: int  # gold words of this kind that are right
     system_correct: int  # system words of this kind that are right
-    low: float  # the 95 % bootstrap band of F1
+    low: float  # the 95% bootstrap band of F1
     high: float
 
     @property
@@ -83,7 +83,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The words of gold and one system by kind and sentence. Each entry is one word in one column of its kind.
+    """The words of gold and one system by kind and sentence. Each entry counts one word in one column of its kind.
 
     A kind is a point of the curve.
     """

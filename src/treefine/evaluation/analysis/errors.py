@@ -25,7 +25,7 @@ from treefine.treebank.sentence import BLANK, Sentence
 TOGETHER = "all together"  # the name of all treebanks together in a report
 BAND_SAMPLES = 1000
 TEST_SAMPLES = 10_000
-EXAMPLES = 10  # sentences listed with gains, and with losses
+EXAMPLES = 10  # maximum number of sentences listed with gains, and with losses
 _MAIN_METRICS = ("UAS", "LAS", "LA", "CLAS", "MLAS", "BLEX", "UEM", "LEM")  # shown first, in this order
 
 
@@ -168,9 +168,9 @@ def analyse(
 ) -> list[Analysis]:
     """Return the error analysis of all treebanks together, then of each; a single treebank has one analysis.
 
-    All treebanks must have the same systems and the same rule. `examples` is the number of sentences listed with the
-    largest gains, and with the largest losses. `on_progress` receives the number of resamples made since the last call;
-    they add up to `count_resamplings`.
+    All treebanks must have the same systems and the same rule. `examples` is the maximum number of sentences to list
+    with the largest gains, and with the largest losses. `on_progress` receives the number of resamples made since the
+    last call; they add up to `count_resamplings`.
 
     >>> from treefine.evaluation.analysis.errors import read_parsed
     >>> files = {name: f"docs/example/{name}.conllu" for name in ("first", "second")}

@@ -361,7 +361,7 @@ def example_pictures(example: Example, steps: range, *, is_corrected: bool) -> l
     """Return pictures of the first and last tree of a sentence, with the changes; one of the two is the gold tree."""
     sentence = example.gold
     wrong = f"{example.n_wrong} of {len(sentence)} words wrong"
-    states = [wrong, "right, as gold"] if is_corrected else ["right, as gold", wrong]
+    states = [wrong, "all words right"] if is_corrected else ["all words right", wrong]
     places = ["initial parse" if steps[0] == 0 else f"step {steps[0]}", f"step {steps[-1]}"]
     titles = [f"{place}: {state}" for place, state in zip(places, states, strict=True)]
     first, last = _graph(example.first), _graph(example.last)

@@ -23,7 +23,7 @@ LARGE = 10_000  # sentences: a training set with more is "high-resource" in the 
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """The words of one kind, step by step: how many gold and the system have, and how many are right.
+    """The words of one kind, step by step: how many the gold and system trees have, and how many are right.
 
     The counts are averages if several seeds were counted.
 
@@ -90,7 +90,7 @@ class Refinement:
     projectivity: dict[str, StepCounts]  # words of gold trees that are projective, and of those that are not
     converged: tuple[float, ...]  # sentences that each step after the first trees left unchanged
     corrected: tuple[Example, ...] = ()  # wrong at first and completely right at the end, the shortest first
-    spoiled: tuple[Example, ...] = ()  # completely right at first and wrong at the end
+    spoiled: tuple[Example, ...] = ()  # completely right at first and wrong at the end, the shortest first
     predicts_tags: bool = False  # whether t = 1 predicts tags for t = 2; then sentences without tags converge later
 
     @property

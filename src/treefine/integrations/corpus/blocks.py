@@ -1,8 +1,8 @@
 """Divide a corpus into blocks that can be parsed separately: files, and sections of large files.
 
-The joined outputs of the sections equal the output of the whole file, byte for byte. So a file is cut only where a
-sentence certainly ends. Running text is not cut, because the segmenter reads across any cut; a compressed file is not
-cut, because it can only be read from its start.
+The joined outputs of the sections equal the output of the whole file, byte for byte, so a file is cut only where a
+sentence is certain to end. Running text is not cut, because the segmenter needs the text on both sides of a cut; a
+compressed file is not cut, because it can only be read from its start.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from treefine.errors import TreefineError
 from treefine.treebank.files import COMPRESSED, open_input
 from treefine.treebank.formats import FORMATS
 
-BLOCK_BYTES = 1 << 24  # minutes of work for a core, lost if a worker is killed
+BLOCK_BYTES = 1 << 24  # takes a core minutes to parse; this work is lost if a worker is killed
 _CHUNK = 1 << 16
 _LINE_ENDS = (b"\n", b"\r\n")
 
 
 def cut_jobs(jobs: Sequence[Job], *, trees_alone: bool, size: int = BLOCK_BYTES) -> list[Job]:
-    """Return one job per block. Files are cut only if `trees_alone`: if the output is treebanks without confidences.
+    """Return one job per block. Files are cut only with `trees_alone`: the output is treebanks without confidences.
 
     The last digits of a confidence depend on the other sentences of its batch, so they would depend on the cuts.
     """
@@ -34,7 +34,7 @@ def cut_jobs(jobs: Sequence[Job], *, trees_alone: bool, size: int = BLOCK_BYTES)
     for target, number in Counter(block.target for block in blocks).items():
         if number > 1:
             hint = "Rename one of the inputs, or parse them into different folders."
-            raise TreefineError("Two blocks would be written here.", hint=hint, path=target)
+            raise TreefineError("Two blocks would be written to this file.", hint=hint, path=target)
     return blocks
 
 

@@ -1,6 +1,6 @@
 """Parse the blocks of a corpus on Ray Data.
 
-Each actor holds one parser. Ray starts another actor in place of one that dies, and gives it the same block.
+Each actor holds one parser. If an actor dies, Ray starts a new one and gives it the same block.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Outcome:
     warnings: list[str] = field(default_factory=list)
     lost: dict[str, dict[str, int]] = field(
         default_factory=dict
-    )  # columns that an output format cannot store, by its title
+    )  # items that an output format cannot store, by its title
     fault: str = ""  # why the block was not written
     is_worker_unfit: bool = False  # whether the worker cannot parse any block
 
@@ -167,7 +167,7 @@ def _attempt(block: Job) -> Iterator[None]:
     attempts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     if len(attempts) >= MOST_ATTEMPTS:
         _, colon, reason = attempts[-1].partition(": ")
-        hint = "" if colon else "The usual reason is memory; see the logs of Ray."
+        hint = "" if colon else "The usual reason is too little memory; see the logs of Ray."
         message = f"{MOST_ATTEMPTS} workers died while parsing this block{colon or '.'}{reason}"
         raise TreefineError(message, hint=hint, path=block.inputs[0].name)
     try:
@@ -183,7 +183,7 @@ def _attempt(block: Job) -> Iterator[None]:
     except Exception as error:
         with path.open("a", encoding="utf-8") as file:  # for the worker that gives up on the block
             file.write(f": {type(error).__name__}: {error}".splitlines()[0])
-        os._exit(1)  # raised to Ray Data, the error would end the whole run
+        os._exit(1)  # if the error reached Ray Data, it would end the whole run
     path.unlink(missing_ok=True)
 
 
@@ -203,7 +203,7 @@ def _agree_on_numerics(folder: Path, device: str, precision: str) -> None:
         if is_new:
             mark.unlink(missing_ok=True)
         theirs = " in ".join(others[0].name.split(".")[2:])
-        message = f"The trees in this folder were made on {theirs}, but this worker uses {device} in {precision}."
+        message = f"The trees in this folder were computed on {theirs}, but this worker uses {device} in {precision}."
         hint = "Choose another folder, or empty this one. Set --device and --precision to use the same on all workers."
         raise TreefineError(message, hint=hint, path=str(folder))
 
@@ -247,7 +247,7 @@ def parse_on_ray(
                 yield Outcome(**json.loads(row["outcome"]))
         except ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[-1]
-            raise TreefineError(f"Ray stopped: {reason}", hint="Give the same command again to resume.") from error
+            raise TreefineError(f"Ray stopped: {reason}", hint="Run the same command again to resume.") from error
 
 
 def share_of(nodes: Sequence[Mapping[str, float]], *, n_blocks: int, asked: int | None, device: str | None) -> Share:
@@ -268,7 +268,7 @@ def share_of(nodes: Sequence[Mapping[str, float]], *, n_blocks: int, asked: int 
         return sum(min(each_cpus // cpus, each_gpus) if gpus else each_cpus // cpus for each_cpus, each_gpus in cores)
 
     if not room(1):
-        raise TreefineError("Ray has no core.", hint="Start it with some: ray start --num-cpus …")
+        raise TreefineError("Ray has no CPU cores.", hint="Start it with: ray start --num-cpus N")
     if asked is not None and asked > room(1):
         things = "GPUs with a core" if gpus else "cores"
         raise TreefineError(f"--actors is {asked}, but Ray has only {room(1)} {things}.", hint="Use a smaller number.")
@@ -283,12 +283,12 @@ def waiting_message(free: Mapping[str, float], share: Share) -> str:
     """Return a message if the cluster has no room for one actor now, otherwise an empty string.
 
     >>> waiting_message({"CPU": 1.0}, Share(actors=2, cpus=4, gpus=0))
-    'Waiting: a worker needs 4 cores, and Ray has 1 free.'
+    'Waiting: a worker needs 4 cores, but Ray has 1 free.'
     """
     for name, thing, needed in (("GPU", "GPU", share.gpus), ("CPU", "core", share.cpus)):
         if free.get(name, 0) < needed:
             needs = tables.count(needed, thing)
-            return f"Waiting: a worker needs {needs}, and Ray has {int(free.get(name, 0))} free."
+            return f"Waiting: a worker needs {needs}, but Ray has {int(free.get(name, 0))} free."
     return ""
 
 
@@ -297,7 +297,9 @@ def import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage data
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     if not os.environ.get("RAY_ADDRESS"):
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # despite its name: listen only on this machine
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = (
+            "0"  # despite its name, this makes Ray listen only on this machine
+        )
     try:
         import ray
         import ray.data
@@ -317,7 +319,7 @@ def _connected(ray: Any) -> Iterator[None]:
                 ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0]
-            hint = f"Is there a cluster at {address}? RAY_ADDRESS names it." if address else ""
+            hint = f"Check that a cluster is running at {address} (from RAY_ADDRESS)." if address else ""
             raise TreefineError(f"Ray cannot be started: {reason}", hint=hint) from error
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
         context = ray.data.DataContext.get_current()
@@ -331,7 +333,7 @@ def _connected(ray: Any) -> Iterator[None]:
 
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Send standard error nowhere, also that of Ray's compiled part, which Python cannot redirect."""
+    """Discard standard error, including that of Ray's compiled part, which Python cannot redirect."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

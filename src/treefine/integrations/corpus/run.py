@@ -71,11 +71,11 @@ def parse_corpus(
         finished = {block.target for block in blocks} - {block.target for block in to_do}
         outcomes = {each: saved_outcome(each) for each in finished if report_path(each).name in names}
         if finished:
-            done = f"{len(finished):,} of {tables.count(len(blocks), 'block')} finished before"
+            done = f"{len(finished):,} of {tables.count(len(blocks), 'block')} already finished"
             typer.echo(done, err=True)
         _remove_leftovers(Path(output), blocks)
         if to_do:
-            outcomes |= _parse(parse_blocks, sorted(to_do, key=bytes_of, reverse=True))  # no large one comes last
+            outcomes |= _parse(parse_blocks, sorted(to_do, key=bytes_of, reverse=True))  # largest first
             _remove_leftovers(Path(output), blocks)
     return _report(outcomes, blocks, to_do, _missing(to_do, _names(output)))
 
@@ -88,17 +88,18 @@ def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, choice:
         raise TreefineError("--engine ray cannot read standard input or text arguments.", hint="Give files.")
     if wanted.review is not None:
         raise TreefineError(
-            "--review does not work with --engine ray, which parses sentences in any order.", hint="Omit one."
+            "--review does not work with --engine ray, which parses sentences in any order.",
+            hint="Leave out one of them.",
         )
     device = str(choice.options.device)
     if device.startswith("cuda:"):
         message = f"--device {device} is one GPU, but Ray assigns a GPU to each worker."
         raise TreefineError(message, hint="Use --device cuda.")
     if wanted.resume:
-        raise TreefineError("--engine ray always resumes.", hint="Omit --resume.")
+        raise TreefineError("--engine ray always resumes.", hint="Leave out --resume.")
     if choice.label_map is not None or wanted.also_read:
         message = "--engine ray cannot read initial trees from other files."
-        raise TreefineError(message, hint="Omit --initial FILE and --label-map, or --engine ray.")
+        raise TreefineError(message, hint="Leave out --initial FILE and --label-map, or --engine ray.")
 
 
 def _missing(blocks: Sequence[Job], names: set[str]) -> list[Job]:
@@ -123,7 +124,7 @@ def _parse(parse_blocks: ParseBlocks, blocks: Sequence[Job]) -> dict[str, Outcom
                 found[outcome.target] = outcome
                 advance(sizes[outcome.target], sentences=outcome.n_sentences)
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt("Give the same command again to resume.") from stop
+        raise KeyboardInterrupt("Run the same command again to resume.") from stop
     return found
 
 
@@ -142,7 +143,7 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
     faulty = {block.target for block in missing}
     for block in by_place:
         outcome = outcomes.get(block.target, Outcome(block.target))
-        not_heard = f"{block.inputs[0].name}: A block was not written. Give the same command again."
+        not_heard = f"{block.inputs[0].name}: A block was not written. Run the same command again."
         for message in [*outcome.empty, *[outcome.fault or not_heard] * (block.target in faulty)]:
             typer.echo(f"treefine: {visible(message)}", err=True)
     n_empty = sum(len(outcome.empty) for outcome in found)
@@ -150,7 +151,7 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
         now = {block.target for block in tried} - faulty
         n_sentences = sum(outcome.n_sentences for outcome in found if outcome.target in now)
         words = [f"{tables.count(len(now), 'block')} parsed, {tables.count(n_sentences, 'sentence')}"]
-        words += [f"{n_empty:,} empty"] * bool(n_empty) + [f"{len(missing):,} faulty"] * bool(missing)
+        words += [f"{n_empty:,} empty"] * bool(n_empty) + [f"{len(missing):,} failed"] * bool(missing)
         typer.echo("; ".join(words), err=True)
     return not n_empty and not missing
 
@@ -166,7 +167,7 @@ class _InputFile:
 
     def __str__(self) -> str:
         time = datetime.fromtimestamp(self.changed / 1e9).isoformat(" ", "milliseconds")
-        return f"{Path(self.input).name} ({self.bytes:,} bytes of {time}{f', {self.kind}' if self.kind else ''})"
+        return f"{Path(self.input).name} ({self.bytes:,} bytes, modified {time}{f', {self.kind}' if self.kind else ''})"
 
 
 @contextmanager
@@ -179,14 +180,13 @@ def _open_record(folder: Path, blocks: Sequence[Job], options: dict[str, Any]) -
     with lock:
         with suppress(OSError):  # raised by a file system without locks
             if not lock_descriptor(lock.fileno(), blocking=False):
-                hint = "Wait until it ends, or stop it. Then give the command again."
+                hint = "Wait until it ends, or stop it. Then run the command again."
                 raise TreefineError("Another run is writing into this folder.", hint=hint, path=str(folder))
         old_options, known = _read_record(folder / _RECORD) or (options, {})
         for name, value in options.items():
             if old_options.get(name) != value:
-                message = (
-                    f"The files in this folder were made with {name} {old_options.get(name)}, but now it is {value}."
-                )
+                old = old_options.get(name)
+                message = f"The files in this folder were written with {name} {old}, but this run uses {value}."
                 raise TreefineError(message, hint=_OTHER_FOLDER, path=str(folder))
         files = _input_files(blocks)
         _check_inputs(known, files, folder)
@@ -255,7 +255,7 @@ def _check_inputs(known: dict[str, _InputFile], files: dict[str, _InputFile], fo
     for name, now in files.items():
         if name not in known and name in there:
             path = str(folder / name)
-            raise TreefineError("This file exists, but no run of this folder wrote it.", hint=_OTHER_FOLDER, path=path)
+            raise TreefineError("This file exists, but no earlier run wrote it.", hint=_OTHER_FOLDER, path=path)
         before = known.get(name, now)
         if before.input != now.input:  # even if the output is missing: that run may be resumed
             message = f"This is the output of {before.input}; {now.input} would overwrite it."
