@@ -46,9 +46,12 @@ BAD = {
     ),
     "not.conllu.gz": (
         GOOD.encode(),
-        "not.conllu.gz: The compressed file is not in gzip format. If it is not compressed, remove .gz from its name.",
+        "not.conllu.gz: This is not a gzip file. If it is not compressed, remove .gz from its name.",
     ),
-    "not.conllu.bz2": (GOOD.encode(), "not.conllu.bz2: The compressed file is damaged (Invalid data stream)."),
+    "not.conllu.bz2": (
+        GOOD.encode(),
+        "not.conllu.bz2: The compressed file is damaged (Invalid data stream). Download or compress it again.",
+    ),
     "missing.conllu": (None, "missing.conllu: There is no such file."),
     "folder": (None, "folder: This is a directory. Name a file in it."),
 }

@@ -179,7 +179,7 @@ def test_faults_are_reported_at_the_end_with_their_lines_and_the_rest_is_written
     n_written = len(outputs("out"))
     assert not is_right
     assert reported[0] == f"treefine: bad.conllu:{place + 1}:"
-    assert reported[1].startswith("treefine: broken.txt.gz: The compressed file is damaged")
+    assert reported[1].startswith("treefine: broken.txt.gz: This is not a gzip file.")
     assert reported[2] == "treefine: bytes.txt:2: Byte 0xff is not UTF-8. Convert the file to UTF-8."
     assert reported[3] == "treefine: none.txt: The text contains no words."
     assert reported[4].startswith(f"{n_written} blocks parsed, ")
@@ -424,7 +424,7 @@ def test_a_block_that_kills_every_worker_is_skipped(worker):
 
     assert (
         outcome.fault
-        == "e.txt: 3 workers died while parsing this block. The usual reason is memory; see the logs of Ray."
+        == "e.txt: 3 workers died while parsing this block. The usual reason is too little memory; see the logs of Ray."
     )
     assert not outcome.is_worker_unfit
 

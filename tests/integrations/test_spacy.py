@@ -246,7 +246,7 @@ def test_the_segmenter_splits_only_where_sentence_starts_are_unknown(pipe, words
 
 
 def test_missing_annotations_are_reported_with_a_hint_at_the_first_doc(pipe, text_model, refine_model, tmp_path):
-    with pytest.raises(TreefineError, match=r"no segmenter\. Add another before it, such as nlp\.add_pipe"):
+    with pytest.raises(TreefineError, match=r"no segmenter\. Add a component that finds them, such as nlp\.add_pipe"):
         pipeline(refine_model)("She left.")
     with pytest.raises(TreefineError, match=r"no heads and labels\. Put a parser before treefine"):
         pipeline(text_model, initial="doc")("ab ba")

@@ -263,7 +263,7 @@ def test_invalid_utf8_is_rejected(client, request_):
 
     assert fault(client, **({"headers": headers} | request_)) == (
         400,
-        {"status": 400, "message": "The request is not UTF-8.", "hint": "Send text in that encoding."},
+        {"status": 400, "message": "The request is not UTF-8.", "hint": "Encode it as UTF-8."},
     )
 
 

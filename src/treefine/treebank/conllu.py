@@ -414,7 +414,7 @@ def validate(
 ) -> Iterator[TreebankError]:
     """Yield all faults of a file in order.
 
-    These are wrong columns, IDs and heads; cycles and roots; repeated sent_id; and `# text` that differs from the forms.
+    These are wrong columns, IDs and heads; cycles and roots; repeated sent_id; and # text that differs from the forms.
     """
     first_lines: dict[str, int] = {}  # where each sent_id was first seen
     try:

@@ -98,18 +98,20 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
                 yield _unpacked(counted, Path(name).suffix.lower())
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         reason = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
-        hint = "Download or compress it again."
+        message, hint = f"The compressed file {reason}.", "Download or compress it again."
         if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
-            reason, hint = "is not in gzip format", "If it is not compressed, remove .gz from its name."
-        raise TreebankError(f"The compressed file {reason}.", hint=hint, path=name) from error
+            message, hint = "This is not a gzip file.", "If it is not compressed, remove .gz from its name."
+        raise TreebankError(message, hint=hint, path=name) from error
     except IsADirectoryError as error:
         raise TreebankError("This is a directory.", hint="Name a file in it.", path=name) from error
     except FileNotFoundError as error:
         raise TreebankError("There is no such file.", hint=nearest_file(name), path=name) from error
     except OSError as error:
         # bz2 reports damage as a bare OSError without an error number.
-        reason = f"The compressed file is damaged ({error})." if error.errno is None else f"{error.strerror}."
-        raise TreebankError(reason, path=name) from error
+        if error.errno is not None:
+            raise TreebankError(f"{error.strerror}.", path=name) from error
+        message = f"The compressed file is damaged ({error})."
+        raise TreebankError(message, hint="Download or compress it again.", path=name) from error
 
 
 def _unpacked(raw: BinaryIO, suffix: str) -> BinaryIO:
