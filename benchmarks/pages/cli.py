@@ -46,7 +46,7 @@ def _item(names: str, text: str) -> str:
     """
     notes = re.findall(r"\[([^\[\]]+)\](?=(?:\s*\[[^\[\]]+\])*$)", text)
     text = re.sub(r"(\s*\[[^\[\]]+\])+$", "", text)
-    names = re.sub(r"<list\[(\w+)\]>", r"<\1>…", names).replace(" range>", ">")
+    names = re.sub(r" <list\[str\]>", "…", names).replace(" <str>", "").replace(" range>", ">")
     return " ".join([f"- **`{names}`**: {_escaped(text)}", *(f"*({_escaped(_limits(note))})*" for note in notes)])
 
 

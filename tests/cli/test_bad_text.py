@@ -126,7 +126,7 @@ def test_all_bad_inputs_are_reported_before_work_starts(run):
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         "treefine: no.txt: There is no such file. To parse this as text, add --text.",
-        "treefine: folder: This is a directory. Name a file in it.",
+        "treefine: folder: This is a directory. Name its files, for example folder/*.txt.",
         "treefine: dir/no.conllu: There is no such file. To parse this as text, add --text.",
     ]
 

@@ -88,7 +88,8 @@ def _input(argument: str, kind: InputKind | None, *, may_be_text: bool) -> Input
     if argument == "-":
         return Input("-", kind=kind)
     if os.path.isdir(argument):  # noqa: PTH112 - Path.is_dir raises if the name is too long
-        raise TreefineError("This is a directory.", hint="Name a file in it.", path=argument)
+        hint = f"Name its files, for example {os.path.join(argument, '*.txt')}."  # noqa: PTH118
+        raise TreefineError("This is a directory.", hint=hint, path=argument)
     if os.path.exists(argument):  # noqa: PTH110
         if not os.access(argument, os.R_OK):
             raise TreefineError("Permission denied.", path=argument)
