@@ -225,7 +225,7 @@ def test_an_epoch_sees_each_sentence_once_in_new_batches(monkeypatch):
     assert first != seen
 
 
-TOO_LARGE = r"Memory does not suffice for a batch\..*training\.batch_pieces"
+TOO_LARGE = r"There is not enough memory for a batch\..*training\.batch_pieces"
 
 
 @pytest.mark.parametrize(

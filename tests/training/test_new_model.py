@@ -230,7 +230,7 @@ def test_a_biaffine_model_cannot_be_fine_tuned(tmp_path):
     Parser(tiny_biaffine(), device="cpu").save(tmp_path / "old")
     recipe = replace(recipe_for(tiny_model()), encoder=PretrainedSettings(str(tmp_path / "old")))
 
-    with pytest.raises(ModelError, match="biaffine model cannot go on"):
+    with pytest.raises(ModelError, match="biaffine model cannot be fine-tuned"):
         new_model(recipe, sample())
 
 
