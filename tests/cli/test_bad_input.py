@@ -174,6 +174,8 @@ def test_convert_with_skip_keeps_the_valid_sentences(run):
             ["evaluate", ..., ..., "--rule", "ud"],
             "There is no scoring rule 'ud'. Choose one of conll18, conllx, ptb, conll09.",
         ),
+        (["evaluate", "-", "-"], "Standard input can be used only once. Use a file for GOLD or SYSTEM."),
+        (["compare", "-", ..., "-"], "Standard input can be used only once. Use a file for GOLD or SYSTEM."),
         (
             ["evaluate", ..., ..., "--format", "x"],
             "There is no format 'x'. Choose one of conllu, conllx, conll09, conll09-predicted.",

@@ -43,7 +43,11 @@ def test_published_treebanks_are_valid(path):
         ("2\tb\t_", "2\tb", "4: (s) The line must have 10 columns, not 9."),
         (A, "1 a _", "3: (s) The line must have 10 columns, not 1. Columns are separated by tabs, not by spaces."),
         ("2\tb", "# c\n2\tb", "4: (s) There is a comment between words. Move it before the first word."),
-        (GOOD, "# sent_id = s\n", "1: (s) There are no words after the comments. Remove the blank line after them."),
+        (
+            GOOD,
+            "# sent_id = s\n",
+            "1: (s) There are no words after the comments. Remove the comments, or the blank line after them.",
+        ),
         ("2\tb", "1\tb", "4: (s) ID 1 is used twice; 2 is expected."),
         ("2\tb", "3\tb", "4: (s) ID 3 does not fit here; 2 is expected."),
         ("1\ta", "x\ta", "3: (s) ID is 'x'; 1 is expected."),
@@ -131,10 +135,10 @@ def test_all_faults_of_a_file_are_reported_in_order():
     assert faults(text) == [
         "<stream>:4: (s) ID 5 does not fit here; 2 is expected.",
         "<stream>:3: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
-        "<stream>:6: (s) The sentence at line 1 has the same sent_id.",
-        "<stream>:11: (s) The sentence at line 1 has the same sent_id.",
+        "<stream>:6: (s) The sentence at line 1 has the same sent_id. Each sent_id must be unique.",
+        "<stream>:11: (s) The sentence at line 1 has the same sent_id. Each sent_id must be unique.",
         "<stream>:13: (s, word 1) # text has 'b' at character 1, but the form is 'a'.",
-        "<stream>:16: (s) The sentence at line 1 has the same sent_id.",
+        "<stream>:16: (s) The sentence at line 1 has the same sent_id. Each sent_id must be unique.",
         "<stream>:19: (s) ID 5 does not fit here; 2 is expected.",
         "<stream>:18: (s, word 1) HEAD is 7 but the sentence has 2 words. " + HEADS,
     ]

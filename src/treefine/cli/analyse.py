@@ -10,7 +10,7 @@ import typer
 
 from treefine.cli.completion import complete_model
 from treefine.cli.terminal import progress
-from treefine.cli.treebanks import FormatOption, RuleOption, find_treebanks, system_names, total_size
+from treefine.cli.treebanks import FormatOption, RuleOption, check_stdin, find_treebanks, system_names, total_size
 from treefine.config import TagSource
 from treefine.drawing.characters import visible
 from treefine.errors import ModelError, TreebankError, TreefineError
@@ -108,7 +108,7 @@ def analyse_command(
 
     The report contains all scores; LAS by dependency length, distance to root, sentence length, label, tag and
     projectivity, with bootstrap confidence bands; confusions; significance; and, on a page, drawings of the sentences
-    that differ most. The printed summary has the main scores of each treebank, then significance and LAS by length and
+    that differ most. The printed summary has the main scores of each treebank, and significance and LAS by length and
     depth over all treebanks.
 
     With --model, the report shows for each refinement step UAS, LAS, the share of errors removed (REL) and of sentences
@@ -147,8 +147,7 @@ def _analyse_files(
     from treefine.evaluation.analysis import export, pages  # loads numpy and jinja2
     from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
 
-    if gold == "-" and "-" in systems:
-        raise TreefineError("Standard input can be used only once.", hint="Use a file for GOLD or SYSTEM.")
+    check_stdin(gold, systems)
     names = system_names(systems)
     files = find_treebanks(gold, names, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])

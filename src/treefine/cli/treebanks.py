@@ -71,6 +71,7 @@ def evaluate_command(
     Prints the metrics of the CoNLL 2018 shared task, or those of the rule you choose. UEM is the share of sentences in
     which all heads are correct; for LEM, all labels must be correct too.
     """
+    check_stdin(gold, [system])
     with progress("Reading", total_size(gold, system)) as advance:
         pair = load_pair(gold, system, rule=rule, format=format, on_bytes=advance)
     with progress("Scoring"):
@@ -124,6 +125,7 @@ def compare_command(
 
     if len(systems) < 2:
         raise TreefineError("There is only one system to compare.", hint="Name two or more files after GOLD.")
+    check_stdin(gold, systems)
     with progress("Reading", total_size(gold, *systems)) as advance:
         pairs = load_pairs(gold, system_names(systems), rule=rule, format=format, on_bytes=advance)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
@@ -212,6 +214,12 @@ def convert_command(
 
 def _print_json(value: object) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def check_stdin(gold: str, systems: Sequence[str]) -> None:
+    """Raise an error if standard input is both gold and a system."""
+    if gold == "-" and "-" in systems:
+        raise TreefineError("Standard input can be used only once.", hint="Use a file for GOLD or SYSTEM.")
 
 
 class TreebankFiles(NamedTuple):

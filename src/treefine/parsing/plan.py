@@ -103,9 +103,9 @@ def find_device(name: str | torch.device | None) -> torch.device:
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(name)
-        if device.type not in DEVICES:
+        if str(name).partition(":")[0] not in DEVICES:  # torch would list devices that treefine does not support
             raise RuntimeError(f"it is not one of {', '.join(DEVICES)}")
+        device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]

@@ -342,7 +342,7 @@ def line_faults(
     """
     start = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if start == len(lines):
-        hint = "Remove the blank line after them."
+        hint = "Remove the comments, or the blank line after them."
         yield fault("There are no words after the comments.", line=first_line, hint=hint)
         return
     rows = [line.split("\t") for line in lines[start:]]
@@ -422,9 +422,13 @@ def validate(
             is_sentence = isinstance(read, Sentence) or read.has_words
             first = first_lines.setdefault(read.sent_id, read.line) if read.sent_id and is_sentence else read.line
             if first != read.line:
-                message = f"The sentence at line {first} has the same sent_id."
                 yield TreebankError(
-                    message, path=name_of(source), line=read.line, sent_id=read.sent_id, sentence=read.number
+                    f"The sentence at line {first} has the same sent_id.",
+                    hint="Each sent_id must be unique.",
+                    path=name_of(source),
+                    line=read.line,
+                    sent_id=read.sent_id,
+                    sentence=read.number,
                 )
             if isinstance(read, Sentence):
                 yield from cell_faults(read)
