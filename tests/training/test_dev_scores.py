@@ -71,7 +71,7 @@ def test_counts_equal_those_of_evaluate_for_every_rule(rule, data):
     ("name", "rule"), [("constructs.conllu", "conll18"), ("german.conll09", "conll09"), ("penn.conllx", "ptb")]
 )
 def test_files_with_all_constructs_are_counted_correctly(name, rule):
-    """Check that a copy of gold is fully correct, with multiword tokens, empty nodes, spaces in forms, and older formats."""
+    """Score a copy of gold as fully correct, with multiword tokens, empty nodes, spaces in forms, and older formats."""
     gold = list(read_treebank(DATA / name))
     labels = sorted({label for sentence in gold for label in sentence.labels})
     scorer = DevScorer(gold, labels, rule=rule)
