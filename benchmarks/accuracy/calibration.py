@@ -60,7 +60,7 @@ def equal_mass(confidences: Numbers, n_bins: int) -> NDArray[np.int64]:
 def calibration_error(confidences: Numbers, is_right: Truths, *, n_bins: int = 10, kind: Kind = "width") -> float:
     """Return the expected calibration error: the difference of confidence and accuracy in a bin, weighted by its size.
 
-    >>> calibration_error(np.array([0.7, 0.7, 0.7, 0.7]), np.array([True, True, False, False])).round(6)
+    >>> round(calibration_error(np.array([0.7, 0.7, 0.7, 0.7]), np.array([True, True, False, False])), 6)
     0.2
     """
     place = equal_width if kind == "width" else equal_mass

@@ -166,7 +166,7 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
     """Return the total length covered by spans that may overlap.
 
     >>> covered([(0, 2), (1, 3), (5, 6)])
-    4
+    4.0
     """
     total, end = 0.0, float("-inf")
     for start, stop in sorted(spans):

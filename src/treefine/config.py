@@ -378,7 +378,7 @@ class ModelSettings:
     confidence: ConfidenceSettings = field(default_factory=ConfidenceSettings)
     precision: PrecisionSettings = field(default_factory=PrecisionSettings)
     max_steps: int = 0  # T during training; 0: unknown
-    stop_above: float = 1.0  # stop refining a sentence whose mean confidence is above this; 1: only if it has converged
+    stop_above: float = 1.0  # stop refining when the mean word confidence is above this; 1: only if converged
 
     def __post_init__(self) -> None:
         if self.stop_above > 1:

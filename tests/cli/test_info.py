@@ -109,6 +109,16 @@ def test_neither_secrets_nor_paths_are_printed(monkeypatch, tmp_path):
     assert out.splitlines()[0].endswith(", in ~/src/treefine")
 
 
+def test_a_root_home_directory_and_line_breaks_in_variables_are_printed_in_full(monkeypatch):
+    monkeypatch.setenv("TREEFINE_NOTE", "a\nb")
+    monkeypatch.setattr(Path, "home", lambda: Path("/"))
+
+    out = invoke("info").stdout
+
+    assert out.splitlines()[0].endswith(f", in {Path(info.__file__).parents[1]}")
+    assert "  TREEFINE_NOTE=a\\nb\n" in out
+
+
 @pytest.mark.parametrize(
     ("files", "cores"),
     [

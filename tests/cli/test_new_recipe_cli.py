@@ -77,3 +77,22 @@ def test_writing_a_recipe_loads_no_torch(files):
     )
 
     assert "torch" not in done.stdout.split()
+
+
+def test_commands_in_a_recipe_quote_its_name_and_stay_in_the_comment(files):
+    invoke("new-recipe", "my\nfirst recipe.toml", *TREEBANK)
+
+    lines = Path("my\nfirst recipe.toml").read_text().splitlines()
+    assert lines[1].endswith(r"treefine train 'my\nfirst recipe.toml' --dry-run")
+    assert lines[2].endswith(r"treefine train 'my\nfirst recipe.toml' --output 'runs/my\nfirst recipe'")
+    invoke("train", "my\nfirst recipe.toml", "--dry-run")
+
+
+def test_a_file_name_that_is_not_utf_8_is_an_error(files):
+    name = b"\xff.conllu".decode(errors="surrogateescape")
+    Path("train.conllu").rename(name)
+
+    message = failed(invoke, "new-recipe", "my.toml", "--train", name, "--dev", "dev.conllu", "--encoder", "./encoder")
+
+    assert message == r"'\udcff.conllu' is not valid UTF-8, so a recipe cannot contain it."
+    assert not Path("my.toml").exists()

@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 from treefine.cli.treebanks import JsonOption
+from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models
 from treefine.model.weight_files import LAYOUT
@@ -84,8 +85,8 @@ def gather() -> dict[str, Any]:
 
 
 def _without_home(path: str) -> str:
-    home = str(Path.home())
-    return "~" + path.removeprefix(home) if path == home or path.startswith(home.rstrip("/\\") + os.sep) else path
+    home = str(Path.home()).rstrip("/\\")  # may be / in a container
+    return "~" + path.removeprefix(home) if home and f"{path}{os.sep}".startswith(home + os.sep) else path
 
 
 def _cpu() -> dict[str, Any]:
@@ -130,7 +131,8 @@ def _torch() -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def _error(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}".split("\n")[0]
-    return text.replace(str(Path.home()), "~")
+    home = str(Path.home()).rstrip("/\\")
+    return text.replace(home, "~") if home else text
 
 
 def _devices() -> list[dict[str, Any]]:
@@ -213,7 +215,7 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
         checksum = f"sha256 {each['weights_sha256'][:12]}" if each["weights_sha256"] else "no weights"
         lines.append(f"  {name:<18} {each['bytes'] / 1e6:.1f} MB, {checksum}")
     lines.append("environment" if found["environment"] else "environment: nothing set")
-    lines += [f"  {name}={value}" for name, value in found["environment"].items()]
+    lines += [f"  {name}={visible(value)}" for name, value in found["environment"].items()]
     return lines
 
 

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from treefine.config import BiLSTMSettings, Column
+from treefine.drawing.characters import visible
 from treefine.errors import ConfigError, TreefineError
 from treefine.model.weight_files import LAYOUT, read_json
 from treefine.training.data import FEWEST, filled_columns, load_data
@@ -110,6 +112,7 @@ def write_new_recipe(out: str, request: RecipeRequest, *, force: bool = False) -
     for target in targets:
         if target != "-" and os.path.lexists(target) and not force:
             faults.append(f"{target}: the file exists. Overwrite it with --force, or choose another name.")
+    faults += [f"{name!r} is not valid UTF-8, so a recipe cannot contain it." for name in _undecodable(request, out)]
     recipe = new_recipe(request, out, faults=faults)
     for target, text in zip(targets, (recipe.text, recipe.initial_text), strict=False):
         with open_output(target) as stream:
@@ -132,6 +135,13 @@ def new_recipe(request: RecipeRequest, out: str = "recipe.toml", *, faults: Sequ
     if _has_two(request):
         initial = "\n".join(_initial_recipe(request, facts, f"{title}, initial parser", out)) + "\n"
     return NewRecipe(text, initial, facts.warnings)
+
+
+def _undecodable(request: RecipeRequest, out: str) -> list[str]:
+    """Return the file names that Python could not decode; TOML is UTF-8 and has no place for them."""
+    names = (out, *request.train, request.dev, request.encoder, request.initial)
+    names += (request.initial_train, request.initial_dev)
+    return [name for name in names if name.encode(errors="ignore").decode() != name]
 
 
 def _has_two(request: RecipeRequest) -> bool:
@@ -302,10 +312,11 @@ def _comment(text: str) -> list[str]:
 def _recipe(request: RecipeRequest, facts: _Facts, title: str, out: str) -> Iterator[str]:
     """Yield the lines of the main recipe."""
     name = "recipe.toml" if out == "-" else out
+    recipe, folder = (shlex.quote(visible(each)) for each in (name, f"runs/{Path(name).stem}"))
     yield from (
         f"# A recipe for treefine {__version__}, written by treefine new-recipe.",
-        f"# Check it, and print all settings:  treefine train {name} --dry-run",
-        f"# Train:                             treefine train {name} --output runs/{Path(name).stem}",
+        f"# Check it, and print all settings:  treefine train {recipe} --dry-run",
+        f"# Train:                             treefine train {recipe} --output {folder}",
         "# Settings that start with # have their default; remove the # to change one.",
         "# Paths are relative to the working folder.",
         "",
@@ -327,9 +338,9 @@ def _recipe(request: RecipeRequest, facts: _Facts, title: str, out: str) -> Iter
 
 def _initial_recipe(request: RecipeRequest, facts: _Facts, title: str, out: str) -> Iterator[str]:
     """Yield the lines of the initial parser's recipe: SynTr, or the biaffine parser."""
-    is_biaffine = request.initial == BIAFFINE
+    is_biaffine, name = request.initial == BIAFFINE, visible(Path(out).name)
     yield from (
-        f"# The initial parser of {Path(out).name}, trained first, on the treebank and with the seed of that recipe.",
+        f"# The initial parser of {name}, trained first, on the treebank and with the seed of that recipe.",
         "",
         f"title = {_toml(title)}",
     )

@@ -171,7 +171,7 @@ def _check_same(path: Path, values: dict[str, Any]) -> None:
     """Raise an error if the training in this folder has different settings or files."""
     try:
         recipes = json.loads(path.read_text(encoding="utf-8"))
-        before = dict(_flat({name: _renamed(each, path) for name, each in recipes.items()}))
+        before = dict(_flat({name: current_names(Recipe, each).values for name, each in recipes.items()}))
     except FileNotFoundError:
         message = f"{path.name} is missing, so the recipe of this training is unknown."
         raise TreefineError(message, hint="Choose another folder.", path=str(path.parent)) from None
@@ -184,13 +184,6 @@ def _check_same(path: Path, values: dict[str, Any]) -> None:
         more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
         message = f"The training in this folder has a different recipe: {', '.join(shown)}{more}."
         raise TreefineError(message, hint="Use the same recipe, or choose another folder.", path=str(path.parent))
-
-
-def _renamed(recipe: object, path: Path) -> object:
-    """Return the settings of a recipe, saved by any version of treefine, under their current names."""
-    renamed = current_names(Recipe, recipe)
-    renamed.warn(str(path))
-    return renamed.values
 
 
 def _change(key: str, before: object, now: object) -> str:
