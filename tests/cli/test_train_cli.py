@@ -437,8 +437,8 @@ def test_an_unusable_initial_parser_is_reported(encoder):
         (line,) = refused("rngtr.toml", "--set", f"initial.parser={parser}", *changes)
         return line
 
-    assert message_for("none.toml").startswith("There is no recipe 'none.toml'. Name a TOML file, or one of ")
-    assert message_for("none").startswith("There is no recipe 'none'. ")
+    assert message_for("none.toml").startswith("none.toml: There is no such file.")
+    assert message_for("none").startswith("There is no recipe 'none'. Name a TOML file, or one of ")
     assert message_for("./no/model") == "./no/model: There is no such model folder."
     assert message_for("$NO/model").startswith("$NO/model needs the environment variable NO.")
     assert message_for("second.toml") == (

@@ -90,7 +90,7 @@ def test_faults_of_a_base_are_reported_with_all_others():
 def test_a_missing_base_is_reported():
     (line,) = faults(recipe("rngtr.toml", encoder="base.toml"))
 
-    assert line.startswith("There is no recipe 'base.toml'. Name a TOML file, or one of ")
+    assert line.startswith("base.toml: There is no such file.")
 
 
 def test_an_encoder_cannot_be_fine_tuned_like_a_model():

@@ -23,6 +23,7 @@ from treefine.config import (
     try_settings,
 )
 from treefine.errors import ConfigError
+from treefine.treebank.files import nearest_file
 from treefine.treebank.formats import FORMATS
 
 if sys.version_info >= (3, 11):
@@ -365,6 +366,8 @@ def find_recipe(name: str | os.PathLike[str]) -> Path:
     bundled = BUNDLED_RECIPES / f"{path.name.removesuffix('.toml')}.toml"
     if path.parent == Path() and bundled.is_file():
         return bundled
+    if path.suffix == ".toml":
+        raise ConfigError(f"{os.fspath(name)}: There is no such file.", hint=nearest_file(os.fspath(name)))
     names = ", ".join(sorted(each.stem for each in BUNDLED_RECIPES.glob("*.toml")))
     hint = f"Name a TOML file, or one of {names}."
     raise ConfigError(f"There is no recipe {os.fspath(name)!r}.", hint=hint)
