@@ -112,7 +112,7 @@ def read_rows(benchmark: str, *, path: Path = ROWS, **wanted: Any) -> list[Row]:
 
 def renaming(kind: type) -> Callable[[str], str]:
     """Return a function that replaces old names of settings in changes, such as training.members=3."""
-    names = dict(old_names(kind))
+    names = dict(reversed([*old_names(kind)]))  # the first wins: encoder.folder was mostly an encoder
     pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})=")
     return lambda line: pattern.sub(lambda found: f"{names[found[1]]}=", line)
 

@@ -332,10 +332,12 @@ def test_averaged_weights_are_compared_separately(folder):
 def test_rows_with_old_names_of_settings_are_read_with_the_current_names(tmp_path):
     path = tmp_path / "rows.jsonl"
     difference = {"first": "a --set training.members=3", "second": "b"}
-    save_row("accuracy", {"changes": ["training.members=3", "refine.stop=false"]}, {"best": difference}, path=path)
+    changes = ["training.members=3", "encoder.folder=e5", "refine.stop=false"]
+    save_row("accuracy", {"changes": changes}, {"best": difference}, path=path)
     save_row("segmenter", {"changes": ["hidden=0.1", "network.char_hidden=64"]}, {}, path=path)
 
-    (accuracy,) = read_rows("accuracy", path=path, changes=["training.weight_averaging=3", "refine.stop=false"])
+    current = ["training.weight_averaging=3", "encoder.pretrained=e5", "refine.stop=false"]
+    (accuracy,) = read_rows("accuracy", path=path, changes=current)
     (segmenter,) = read_rows("segmenter", path=path)
 
     assert accuracy["result"]["best"]["first"] == "a --set training.weight_averaging=3"

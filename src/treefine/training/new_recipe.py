@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
 import shlex
@@ -18,7 +17,7 @@ from treefine.drawing.characters import visible
 from treefine.errors import ConfigError, TreefineError
 from treefine.model.weight_files import LAYOUT, read_json
 from treefine.training.data import FEWEST, filled_columns, load_data
-from treefine.training.recipe import EMPTY, FILES, PretrainedSettings, Recipe, TreebankSettings, expand
+from treefine.training.recipe import EMPTY, FILES, PretrainedSettings, Recipe, TreebankSettings, expand, toml_value
 from treefine.treebank.files import open_input, open_output
 from treefine.treebank.formats import format_of
 from treefine.version import __version__
@@ -278,7 +277,7 @@ class _Section:
             if each.name in self.reasons:
                 yield from _comment(self.reasons[each.name])
             default = each.default if each.default is not MISSING else ""
-            setting = f"{each.name} = {_toml(self.values.get(each.name, default))}"
+            setting = f"{each.name} = {toml_value(self.values.get(each.name, default))}"
             note = "; ".join(filter(None, [_choices(types[each.name]), notes.get(each.name, "")]))
             sign = "" if is_chosen and self.is_active else "#"
             yield sign + setting + (f"  # {note}" if note else "")
@@ -300,11 +299,6 @@ def _choices(hint: Any) -> str:
     return f"{', '.join(others)} or {last}" if others else ""
 
 
-def _toml(value: Any) -> str:
-    # JSON writes strings, numbers and lists of them as TOML does, except for one character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
 def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, _LINE, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
@@ -320,7 +314,7 @@ def _recipe(request: RecipeRequest, facts: _Facts, title: str, out: str) -> Iter
         "# Settings that start with # have their default; remove the # to change one.",
         "# Paths are relative to the working folder.",
         "",
-        f"title = {_toml(title)}",
+        f"title = {toml_value(title)}",
     )
     has_segmenter = request.segmenter if request.segmenter is not None else facts.n_joined > 0
     for section in (
@@ -342,7 +336,7 @@ def _initial_recipe(request: RecipeRequest, facts: _Facts, title: str, out: str)
     yield from (
         f"# The initial parser of {name}, trained first, on the treebank and with the seed of that recipe.",
         "",
-        f"title = {_toml(title)}",
+        f"title = {toml_value(title)}",
     )
     hints = get_type_hints(Recipe)
     no_graph = "An initial parser reads no graph, so it takes one step."

@@ -447,11 +447,16 @@ def _toml_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield the settings of a section, then the sections within it; values that are None are left out."""
     for key, value in values.items():
         if not isinstance(value, dict) and value is not None:
-            # JSON and TOML write strings, numbers and lists in the same way, except for one character.
-            yield f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+            yield f"{key} = {toml_value(value)}"
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from ("", f"[{prefix}{key}]", *_toml_lines(value, f"{prefix}{key}."))
+
+
+def toml_value(value: object) -> str:
+    """Return a string, number, truth value or list as TOML."""
+    # JSON writes these as TOML does, except for one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def expand(path: str, environment: Mapping[str, str] = os.environ) -> str:
