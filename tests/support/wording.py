@@ -65,6 +65,7 @@ SMELLS = {
     r"\bone another\b|\beach other's\b": "check",
     r"\b(is|are) (its|their) own\b": "check",
 }
+EXEMPT = ("wording.py", "test_wording.py")  # they quote the phrases
 NOUN_FIRST = re.compile(r"(What|Where|How|That|When|Which|Who|Of|If)\b")
 
 
@@ -125,7 +126,7 @@ def main(arguments: list[str]) -> int:
         for argument in arguments
         if argument != "--smells"
         for path in files(Path(argument))
-        if path.name != "wording.py"
+        if path.name not in EXEMPT
         for each in findings(path, patterns)
     ]
     sys.stdout.write("\n".join([*map(str, found), f"{len(found)} findings", ""]))
