@@ -115,13 +115,13 @@ def decisions() -> str:
     lines = [("arcs fixed by a person", "LAS of the other words", "LAS without fixed arcs")]
     lines += [(f"{each['share']:.0%}", f"{100 * each['LAS']:.2f}", f"{100 * each['LAS_without']:.2f}") for each in kept]
     shown = (1, 2, 3, 5, 10)
-    right = [f"{100 * ranked['right_within'][k - 1]:.1f} %" for k in shown]
-    said = [f"{100 * ranked['probability_within'][k - 1]:.1f} %" for k in shown]
+    right = [f"{100 * ranked['right_within'][k - 1]:.1f}%" for k in shown]
+    said = [f"{100 * ranked['probability_within'][k - 1]:.1f}%" for k in shown]
     trees = [("first k trees", *shown), ("contain the right heads", *right), ("sum of their probabilities", *said)]
     return (
         f"{table(*lines)}\n\n{table(*trees)}\n\n{config['sentences']:,} sentences of {config['treebank']} "
         f"{config['split']}, gold words without tags, model `{config['model']}`; the fixed arcs are drawn with seed "
         f"{config['seed']}. Finding {config['k']} trees takes {ranked['k/one']:.2f} times as long as finding one. The "
-        f"calibration error of the first tree's probability is {100 * ranked['error']:.2f} %. "
+        f"calibration error of the first tree's probability is {100 * ranked['error']:.2f}%. "
         f"`python -m benchmarks decisions`, commit {row['commit']}."
     )

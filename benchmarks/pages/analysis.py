@@ -110,7 +110,7 @@ def findings() -> str:
     for kind, of_kind in all_models().items():
         found = refinement_of_all(of_kind)
         first, second, *_, last = found.attachment["LAS"].f1
-        totals.append(f"{100 * (found.attachment['LAS'].total or 0.0):.1f} % if it starts from {KINDS[kind]}")
+        totals.append(f"{100 * (found.attachment['LAS'].total or 0.0):.1f}% if it starts from {KINDS[kind]}")
         first_shares.append((second - first) / (last - first))
         each = [refinement_of_model(model) for model in of_kind.values()]
         corrected, spoiled = (sum(len(getattr(one, name)) for one in each) for name in ("corrected", "spoiled"))
@@ -212,8 +212,8 @@ def later_steps(kind: str, models: Mapping[str, Model]) -> str:
         return ""
     ours, theirs = refinement_of_all(small).attachment["LAS"].reductions[1], paper.RESOURCES[kind][LOW][1]
     return (
-        f"On small training sets, the paper's second step removes {theirs:.2f} % of UDify's remaining errors. Here, on "
-        f"{listed(list(small))}, it removes {100 * (ours or 0):.2f} % of the biaffine parser's remaining errors."
+        f"On small training sets, the paper's second step removes {theirs:.2f}% of UDify's remaining errors. Here, on "
+        f"{listed(list(small))}, it removes {100 * (ours or 0):.2f}% of the biaffine parser's remaining errors."
     )
 
 
@@ -316,7 +316,7 @@ def _reported(reported: Mapping[str, Mapping[str, Sequence[float]]], kind: str, 
     if kind not in reported:
         return ()
     n_steps = len(next(iter(reported[kind].values())))
-    return tuple(f"{each:+.2f} %" for each in reported[kind].get(name, ())) or (NONE,) * n_steps
+    return tuple(f"{each:+.2f}%" for each in reported[kind].get(name, ())) or (NONE,) * n_steps
 
 
 @cache
@@ -432,7 +432,7 @@ def curves() -> str:
             closer.append(apart < min(point.high - point.low for point in points))
     text.append(
         f"Each line shows one seed. The lines of {listed(refined)} are close: at {sum(closer)} of the {len(closer)} "
-        f"points with at least {MANY} gold words, their distance is smaller than each of their 95 % bands."
+        f"points with at least {MANY} gold words, their distance is smaller than each of their 95% bands."
     )
     return " ".join(text)
 

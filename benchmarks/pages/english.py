@@ -208,7 +208,7 @@ def peers(rows: Splits, published: Sequence[Published] = ENGLISH_EWT) -> str:
         if row is not None:
             result = row["result"][given]
             cells = (_bold(percent(result.get(name))) for name in head[3:9])
-            lines.append((given, _our_name(split), UD, *cells, "these rows"))
+            lines.append((given, _our_name(split), UD, *cells, "measured here"))
         for each in published:
             if each.given == given:
                 lines.append((given, each.system, each.ud, *_figures(each), f"[{each.version}]({each.source})"))
@@ -266,13 +266,14 @@ def readme(rows: Splits, speed: Row | None, published: Sequence[Published] = ENG
     notes = (
         "LAS is the percentage of words with the right head and label, on the test set of the English Web Treebank. "
         "The scores of the other parsers are the ones they publish. The treebank differs from one UD version to the "
-        "next, so compare scores of one version."
+        "next, so compare only scores of the same version."
     )
     if speed is not None:
         precision = speed["config"]["settings"]["treefine"]["precision"]
         notes += (
-            f" Speed is from words to trees on {machine_of(speed)}; treefine runs in {precision} and also predicts the "
-            "tags. Stanza has its default size but random weights. A dash means not published or not measured."
+            f" Speed is measured from words to trees ({machine_of(speed)}); treefine runs in {precision} and also "
+            "predicts the tags. Stanza has its default size but random weights. A dash means not published or not "
+            "measured."
         )
     return f"{table(*lines)}\n\n{notes}"
 
@@ -291,10 +292,13 @@ def calibration(rows: Splits) -> str:
     assert row is not None
     error = row["result"][BOTH]["error"][next(iter(WAYS))]
     gist = (
-        f"On {split}, confidence in a head with its label differs from accuracy by {100 * error:.1f} points on average."
+        f"On the {split} set, confidence in a head and its label differs from accuracy by {100 * error:.1f} points on "
+        "average."
     )
     details = "\n\n".join([calibration_errors(rows), *_origins(rows)])
-    return "\n\n".join([gist, f"![Accuracy by confidence, on {split}]({FIGURE})", folded("All errors", details)])
+    return "\n\n".join(
+        [gist, f"![Accuracy by confidence, on {split}]({FIGURE})", folded("All calibration errors", details)]
+    )
 
 
 def calibration_errors(rows: Splits) -> str:

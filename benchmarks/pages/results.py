@@ -227,7 +227,7 @@ def _removed(group: Group, split: str) -> str:
     if by_step[0] is None or by_step[-1] is None:
         return NONE
     share = relative_error_reduction(by_step[0], by_step[-1])
-    return NONE if share is None else f"{100 * share:+.1f} %"
+    return NONE if share is None else f"{100 * share:+.1f}%"
 
 
 def _recipe(group: Group) -> str:

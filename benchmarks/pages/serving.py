@@ -22,7 +22,7 @@ GAP = "\n\n"
 NAMES = {  # of kinds of requests and outages, as a page shows them
     "bad neighbours": "misbehaving clients",
     "made from its description": "generated from the API description",
-    "in order as far as the model": "valid up to the model",
+    "in order as far as the model": "match the schema and reach the model",
 }
 GROWN_MIB = 5.0  # memory that grows by no more than this is noise
 
@@ -32,11 +32,11 @@ def loads(path: Path = ROWS) -> str:
     row = newest("load", "cpu", path=path)
     if row is None:
         return missing("a server under load", LOAD)
-    lines: Lines = [("a request has", "sentences/s", "of `treefine parse`", "median latency", "99th percentile")]
+    lines: Lines = [("a request has", "sentences/s", "share of `treefine parse`", "median latency", "99th percentile")]
     details: Lines = [("a request has", "words/s", "95th percentile", "sentences per batch", "memory, first → last")]
     for name, each in row["result"].items():
         latency, memory = each["latency_milliseconds"], each["memory"]
-        speeds = (f"{each['sentences_per_second']:,.0f}", f"{100 * each['of_offline']:.0f} %")
+        speeds = (f"{each['sentences_per_second']:,.0f}", f"{100 * each['of_offline']:.0f}%")
         lines.append((name, *speeds, *(f"{latency[share]:,.0f} ms" for share in ("p50", "p99"))))
         grown = f"{memory['first_mib']:,.0f} → {memory['last_mib']:,.0f} MiB"
         details.append((name, f"{each['words_per_second']:,}", f"{latency['p95']:,.0f} ms", _round(each), grown))
@@ -46,7 +46,7 @@ def loads(path: Path = ROWS) -> str:
         f"{config['clients']} clients, at least {config['seconds']:.0f} s per kind of request, on "
         f"{config['sentences']:,} sentences of {config['file']}; model {config['model']}, "
         f"{config['settings']['precision']}, T = {config['settings']['T']}. The clients took {100 * min(shares):.0f} "
-        f"to {100 * max(shares):.0f} % of one core. The number of sentences per batch is an average."
+        f"to {100 * max(shares):.0f}% of one core. The number of sentences per batch is an average."
     )
     return f"{table(*lines)}\n\n{folded('Details', f'{table(*details)}{GAP}{also}{GAP}{origin(row, LOAD)}')}"
 
@@ -83,7 +83,7 @@ def _of_outages(row: Row) -> str:
         f"{speeds[0]} sentences/s; with {config['clients']} clients it parsed {speeds[1]} before and {speeds[2]} after "
         f"the overload, and used {memory[0]} and {memory[1]} MiB. Misbehaving clients sent {bad:,} requests. The "
         f"server was killed {killed['stops']} times and stopped by SIGTERM {term['stops']} times. It answered again "
-        f"{min(starts):.1f} to {max(starts):.1f} s after each restart. A latency is that of the answered request."
+        f"{min(starts):.1f} to {max(starts):.1f} s after each restart. Latency is that of the answered attempt."
     )
 
 

@@ -77,8 +77,20 @@ def parser_options() -> str:
     """Return a table of the options of a parser, from the docstring of `ParserOptions`."""
     found = re.findall(r"^(\w+): (.+(?:\n    .+)*)", inspect.getdoc(ParserOptions) or "", re.MULTILINE)
     texts = {name: " ".join(text.split()).partition(" Default: ") for name, text in found}
-    rows = [(f"`{name}`", default.rstrip(".") or "–", text) for name, (text, _, default) in texts.items()]
-    return table(("Option", "Default", "Meaning"), *rows)
+    rows = [
+        (f"`{name}`", f"`{command_line_name(name)}`", default.rstrip(".") or "–", text)
+        for name, (text, _, default) in texts.items()
+    ]
+    return table(("Option", "Command line", "Default", "Meaning"), *rows)
+
+
+def command_line_name(option: str) -> str:
+    """Return the name of a parser option on the command line.
+
+    >>> command_line_name("max_steps"), command_line_name("stop_above")
+    ('--steps', '--stop-above')
+    """
+    return "--" + {"max_steps": "steps", "is_projective": "projective"}.get(option, option).replace("_", "-")
 
 
 SETTINGS_PAGE = {each.__name__: each for each in (recipe_settings, renamed_settings, parser_options)}

@@ -90,8 +90,8 @@ def gist(path: Path = ROWS) -> str:
     )
     if gpu is not None:
         notes += f"; on the GPU {gpu['config']['workers']} worker processes read and write CoNLL-U files"
-    lead = f"treefine parses {_per_second(cpu, f'treefine: {WORDS}')} sentences per second on {machine_of(cpu)}"
-    lead += f", and {_per_second(gpu, 'to convergence')} on {machine_of(gpu)}." if gpu is not None else "."
+    lead = f"treefine parses {_per_second(cpu, f'treefine: {WORDS}')} sentences per second on a CPU ({machine_of(cpu)})"
+    lead += f", and {_per_second(gpu, 'to convergence')} on a GPU ({machine_of(gpu)})." if gpu is not None else "."
     return f"{lead}\n\n![{PICTURE_TITLE}]({PICTURE})\n\n{table(*lines)}\n\n{notes}."
 
 
@@ -116,7 +116,7 @@ def faster(path: Path = ROWS) -> str:
     on_cpu = cpu["result"][f"treefine: {FILE}"]["sentences_per_second"]
     int8 = next(iter(bits["result"].values()))["int8"]
     lines: Lines = [
-        ("option", "times as fast", "LAS on dev", ""),
+        ("option", "times as fast", "difference in LAS on dev", "note"),
         ("`--device cuda`", f"{on_gpu / on_cpu:,.0f}", "", f"long files, {machine_of(gpu)}; see [GPU](#gpu)"),
         ("`--steps 1`", f"{times('treefine, one pass'):.1f}", f"{las[0.0] - las[1.0]:+.2f}", "no refinement"),
         (
@@ -132,7 +132,7 @@ def faster(path: Path = ROWS) -> str:
             "compared with float32; the default of `en` if the CPU supports it; see [Precision](#precision)",
         ),
     ]
-    return f"{table(*lines)}\n\nOn {machine_of(cpu)}, unless noted."
+    return f"{table(*lines)}\n\nMeasured on {machine_of(cpu)}, unless noted."
 
 
 STYLE = "\n" + files("treefine.evaluation.analysis").joinpath("templates/chart.css").read_text(encoding="utf-8")
@@ -197,7 +197,7 @@ def graph_attention(path: Path = ROWS) -> str:
 
 def precisions(path: Path = ROWS) -> str:
     """Return how fast and how accurate each precision is: first with predicted tags, folded with given ones."""
-    head = ("machine", "precision", "sentences/s", "times as fast", "LAS on dev", "LAS lost", "trees that differ")
+    head = ("machine", "precision", "sentences/s", "times as fast", "LAS on dev", "difference", "trees that differ")
     by_input: dict[str, Lines] = {}
     notes = []
     for device in DEVICES:
@@ -212,8 +212,8 @@ def precisions(path: Path = ROWS) -> str:
                     f"{each['sentences_per_second']:,.0f}",
                     f"{each['times_as_fast']:.2f}",
                     f"{100 * each['LAS']:.2f}",
-                    f"{100 * each['LAS_lost']:+.3f}",
-                    f"{100 * each['sentences_that_differ']:.1f} %",
+                    f"{0.0 - 100 * each['LAS_lost']:+.3f}",
+                    f"{100 * each['sentences_that_differ']:.1f}%",
                 )
                 by_input.setdefault(given, [head]).append((machine_of(row), name, *cells))
         notes.append(f"{row['config']['sentences']:,} dev sentences. {origin(row, command)}")
@@ -236,7 +236,7 @@ def around_model(path: Path = ROWS) -> str:
         speeds = (f"{found['sentences_per_second']:,}", f"{found['words_per_second']:,}")
         lines.append((workers, *speeds, found.get("microseconds_per_word_here", "")))
     parts = ", ".join(f"{name} {each} µs" for name, each in row["result"]["microseconds_per_word"].items())
-    return f"{table(*lines)}\n\nOne word in one process: {parts}.\n\n{origin(row, AROUND)}"
+    return f"{table(*lines)}\n\nTime per word in one process: {parts}.\n\n{origin(row, AROUND)}"
 
 
 def training(path: Path = ROWS) -> str:

@@ -282,7 +282,7 @@ PARSING = (
         "treefine": "without initial trees and tags a sentence takes at least two passes, because the second confirms "
         "the first; `stop_above` avoids that",
     }),
-    Target("Time outside the model, file to file", 15, False, " %", around, SPEED),
+    Target("Time outside the model, file to file", 15, False, "%", around, SPEED),
     Target("Time from file to file (bare encoder passes = 1)", 1.3, False, "", compared_with_encoder, SPEED,
         "The encoder has random weights and reads the same batches, which are ready in memory.", {
         "int8": "int8 halves the encoder's time, so the parts that stay in float32 (arcs, labels, tags, attention to "
@@ -307,9 +307,9 @@ TRAINED = (
         }),
 )  # fmt: skip
 SERVED = (
-    Target("Throughput of the server, in % of `treefine parse`", 100 * OF_OFFLINE, True, " %", server_speed, LOAD,
+    Target("Throughput of the server, in % of `treefine parse`", 100 * OF_OFFLINE, True, "%", server_speed, LOAD,
         "50 clients on the same machine."),
-    Target("Memory growth under load", 1, False, " %", server_memory, LOAD,
+    Target("Memory growth under load", 1, False, "%", server_memory, LOAD,
         f"After a warm-up with the same load. Growth of up to {GROWN_MIB:.0f} MiB counts as noise."),
     Target("Errors under load", 0, False, "", server_errors, LOAD),
     Target("Answers that differ from those of `treefine parse`", 0, False, "", server_trees, LOAD),

@@ -425,7 +425,7 @@ def _ratio(value: float) -> str:
 def checked(row: Row) -> str:
     """Return the comparison of treefine's trees with the reference implementation's."""
     compared = [
-        f"{name}: {found['other trees, percent']} % of the trees differ, LAS {found['LAS']:.2f} instead of "
+        f"{name}: {found['other trees, percent']}% of the trees differ, LAS {found['LAS']:.2f} instead of "
         f"{found['LAS, plain']:.2f}"
         for name, found in row["config"]["trees"].items()
     ]
@@ -444,7 +444,7 @@ def time_spent(path: Path = ROWS) -> str:
         profile = row["config"]["profile"]
         whole = profile["profiled_seconds"]
         lines: Lines = [("part", "seconds", "share")]
-        lines.append(("total, file to file, with the profiler on", f"{whole:.2f}", "100 %"))
+        lines.append(("total, file to file, with the profiler on", f"{whole:.2f}", "100%"))
         busy = "GPU is busy" if device == "cuda" else "torch operations"
         lines.append((busy, f"{profile['busy_seconds']:.2f}", f"{profile['busy_share']:.0%}"))
         for name, each in profile["top_seconds"].items():

@@ -233,6 +233,6 @@ def _limits_table(found: Sequence[dict[str, Any]], shown: Sequence[float] | None
         if shown is None or each["stop_above"] in shown:
             las, difference = 100 * each["LAS"], 100 * (each["LAS"] - found[0]["LAS"])
             passes = f"{each['passes']:.2f}", f"{each['passes_by_pieces']:.2f}"
-            other = f"{100 * each['other_trees']:.1f} %"
+            other = f"{100 * each['other_trees']:.1f}%"
             lines.append((each["stop_above"], *passes, f"{las:.2f}", f"{difference:+.3f}", other))
     return table(*lines)

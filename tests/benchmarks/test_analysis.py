@@ -200,7 +200,7 @@ def test_the_sentence_below_the_types_counts_better_and_worse_ones():
 
     assert label_sentence(found) == (
         "Refinement lowers the error of 1 and raises that of 1 of the 3 types with at least 100 gold words, mostly of "
-        "`down` (-10.00 %)."
+        "`down` (-10.00%)."
     )
 
 
@@ -214,8 +214,8 @@ def test_uas_is_shown_with_the_papers_and_the_errors_that_refinement_removes(mon
 
     text = analysis_models.uas()
 
-    assert cells(text, "tr_imst", "treefine", "e5-small") == ("75.00", "80.00 (+20.00 %)", "–")
-    assert cells(text, "tr_imst", "paper", "BERT") == ("77.98", "78.50 (+2.37 %)", "77.49")
+    assert cells(text, "tr_imst", "treefine", "e5-small") == ("75.00", "80.00 (+20.00%)", "–")
+    assert cells(text, "tr_imst", "paper", "BERT") == ("77.98", "78.50 (+2.37%)", "77.49")
 
 
 def test_step_times_are_saved_as_a_row_and_shown(tmp_path, monkeypatch):

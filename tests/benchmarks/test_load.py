@@ -217,7 +217,7 @@ def rows_of(tmp_path, *, of_offline=0.9, memory=MEMORY, lost=0, faults=0):
 def test_the_page_shows_the_measurements(tmp_path):
     path = rows_of(tmp_path)
 
-    assert "| a sentence | 100 | 90 % | 400 ms | 600 ms |" in load_table(path)
+    assert "| a sentence | 100 | 90% | 400 ms | 600 ms |" in load_table(path)
     assert "| a sentence | 1,200 | 500 ms | 25 | 500 → 501 MiB |" in load_table(path)
     assert "| kill -9 | 100 | 0 | 7 | 700 ms |" in outages(path)
     assert "| kill -9 | 100 × 200 | 7 × 503 | 400 ms | 600 ms |" in outages(path)
@@ -228,10 +228,10 @@ def test_the_page_shows_the_measurements(tmp_path):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ({"of_offline": 0.84}, "| 84 % | a request has a sentence |"),
+        ({"of_offline": 0.84}, "| 84% | a request has a sentence |"),
         (
             {"memory": MEMORY | {"grown_mib": 20.0, "grown_percent": 4.0}},
-            "| 4 % | a request has a sentence, +20.0 MiB |",
+            "| 4% | a request has a sentence, +20.0 MiB |",
         ),
         ({"lost": 2}, "| 2 | SIGTERM |"),
         ({"lost": 2}, "| 2 | kill -9, of 100 requests |"),

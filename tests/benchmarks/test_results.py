@@ -97,7 +97,7 @@ def test_removed_errors_are_relative_to_the_initial_parses_of_the_row():
 
     line = cells(results.steps(grouped(rows)), "tr_imst", "SynTr+RNGTr (T=3)", "e5-small")
 
-    assert line[-2:] == ("+37.5 %", "+10.0 %")
+    assert line[-2:] == ("+37.5%", "+10.0%")
 
 
 def test_averaged_weights_are_only_in_their_own_table():
@@ -189,7 +189,7 @@ def test_the_grid_shows_steps_and_stopping_next_to_table_1():
 def test_step_by_step_shows_each_trees_score_and_the_share_changed():
     text = results.steps(grouped([row(), row("Empty+RNGTr", las=0.65)]))
 
-    line = ("60.00", *["70.00 (25%)"] * 3, "–", "+25.0 %", "–")
+    line = ("60.00", *["70.00 (25%)"] * 3, "–", "+25.0%", "–")
     assert cells(text, "tr_imst", "SynTr+RNGTr (T=3)", "e5-small") == line
     assert cells(text, "tr_imst", "Empty+RNGTr (T=4)", "e5-small")[0] == "–"
 

@@ -132,7 +132,7 @@ def test_each_target_has_its_figures_machines_and_verdicts(rows):
     assert "| 1.4 | CPU, treefine | A fine one, 16 cores | met |" in text
     assert "| 2 | CPU, treefine compared with bare encoder" in line_of(text, "| **missed** |", "bare encoder")
     assert "| 2 | CPU, Stanza fast, b compared with treefine |" in line_of(text, "compared with treefine |", "Stanza")
-    assert "| 25 % | GPU, share" in line_of(text, "idle |")
+    assert "| 25% | GPU, share" in line_of(text, "idle |")
     assert "**missed**" in line_of(
         text, "| 10,000 | GPU, to convergence, 14 workers | NVIDIA H200, A fine one, 16 cores |"
     )
@@ -211,7 +211,7 @@ def test_parsers_are_shown_with_the_check_of_their_trees(rows):
     assert f"| Stanza | {FILE} | 1,000 | 50 | 1.00 | 1,000 MiB | 10 MiB |" in text
     assert f"| Stanza | {FILE}, network only | 2,000 | 100 | 0.50 |  |  |" in text
     assert "repeated 4 times" in text
-    assert "0.7 % of the trees differ, LAS 90.05 instead of 90.10" in text
+    assert "0.7% of the trees differ, LAS 90.05 instead of 90.10" in text
     assert "python -m benchmarks speed --device cuda" in text
 
 
@@ -273,7 +273,7 @@ def test_the_loss_of_a_precision_is_compared_with_its_target(rows):
     given = {"float32": found | {"LAS_lost": 0.0}, "int8": found | {"LAS_lost": 0.0012}}
     path = rows(row_of("precision", {"device": "cpu", "sentences": 500}, {"gold words": given}))
 
-    assert "| A fine one, 16 cores | int8 | 200 | 2.50 | 90.00 | +0.120 | 0.4 % |" in precisions(path)
+    assert "| A fine one, 16 cores | int8 | 200 | 2.50 | 90.00 | -0.120 | 0.4% |" in precisions(path)
     assert "**missed**" in line_of(all_targets(path), "| 0.12 | CPU, int8, gold words |")
     assert "Not measured yet: precisions on cuda" in precisions(path)
 

@@ -158,7 +158,7 @@ def test_a_run_without_changes_writes_an_empty_list(run_refine, refiner):
     printed = summary(run_refine("fixed.conllu", "-o", "out.conllu", "--changes", "none.json"))
 
     assert printed["sentences"] == f"{len(fixed)}, 0 of them changed"
-    assert printed["converged"] == "100.0 % at step 1"
+    assert printed["converged"] == "100.0% at step 1"
     assert json.loads(Path("none.json").read_text())["changes"] == []
     assert Path("out.conllu").read_bytes() == Path("fixed.conllu").read_bytes()
 

@@ -33,7 +33,7 @@ def test_the_summary_has_the_changes_the_most_frequent_labels_and_the_steps(run_
     last = max(len(each.steps) for each in parses)
     n_open = sum(not each.converged for each in parses)
     assert n_open
-    assert printed["converged"].endswith(f"{10 * n_open}.0 % not within {last} steps")
+    assert printed["converged"].endswith(f"{10 * n_open}.0% not within {last} steps")
     shares = [float(share) for share in re.findall(r"([\d.]+) %", printed["converged"])]
     assert sum(shares) == pytest.approx(100)
 
@@ -42,7 +42,7 @@ def test_the_summary_shows_at_which_step_sentences_were_confident_enough(run_ref
     printed = summary(run_refine("in.conllu", "-o", "out.conllu", "--stop-above", 0))["converged"]
 
     n_converged = sum(len(each.steps) == 1 for each in refiner.stream_parses(damaged(sample(10))))
-    assert printed.endswith(f"{10 * (10 - n_converged)}.0 % confident enough at step 1")
+    assert printed.endswith(f"{10 * (10 - n_converged)}.0% confident enough at step 1")
     assert n_converged < 10
 
 

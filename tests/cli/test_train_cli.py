@@ -261,7 +261,7 @@ def test_a_finished_training_stays_unchanged_and_needs_resume(files):
     assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
     for name in ("recipe.json", "metrics.jsonl"):  # even if some of its files are missing
         assert refused("biaffine.toml") == [
-            "out: The folder contains a training. Continue it with --resume, or choose another folder."
+            "out: The folder contains a training run. Continue it with --resume, or choose another folder."
         ]
         (Path("out") / name).unlink()
 

@@ -189,7 +189,10 @@ def test_missing_initial_parses_are_reported_once():
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ("encoder.pretrained=", "[encoder] pretrained is empty; name the folder of an encoder, or its name on a hub."),
+        (
+            "encoder.pretrained=",
+            "[encoder] pretrained is empty; name the folder of an encoder, or its name on the hub.",
+        ),
         ("treebank.dev=", "[treebank] dev is empty; name a file."),
         ('treebank.train=["train.conllu", ""]', "[treebank] train must name at least one file, without empty names."),
         ("initial.parser=", '[initial] parser is empty; choose "empty", "files", a recipe or a model folder.'),

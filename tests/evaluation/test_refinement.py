@@ -295,19 +295,19 @@ def test_the_tables_have_the_layout_of_the_paper(counted):
     assert steps.rows == (
         ("UAS", "75.00", "75.00", "87.50", "–"),
         ("LAS", "50.00", "75.00", "87.50", "–"),
-        ("REL", "–", "+50.00 %", "+50.00 %", "+75.00 %"),
-        ("REL of UAS", "–", "+0.00 %", "+50.00 %", "+50.00 %"),
-        ("converged", "–", "0.0 %", "50.0 %", "–"),
+        ("REL", "–", "+50.00%", "+50.00%", "+75.00%"),
+        ("REL of UAS", "–", "+0.00%", "+50.00%", "+50.00%"),
+        ("converged", "–", "0.0%", "50.0%", "–"),
     )
     assert labels.rows == (
-        ("det", "2", "+0.00 %", "+100.00 %", "+100.00 %"),
-        ("nsubj", "1", "+100.00 %", "–", "+100.00 %"),
+        ("det", "2", "+0.00%", "+100.00%", "+100.00%"),
+        ("nsubj", "1", "+100.00%", "–", "+100.00%"),
     )
     assert "The first 2 labels with at least 1 gold words" in labels.note
     assert ". All labels with at least 1 gold words" in by_label(counted, least=1).note
     assert projectivity.rows == (
-        ("non-projective", "4", "+50.00 %", "+0.00 %", "+50.00 %"),
-        ("projective", "4", "+50.00 %", "+100.00 %", "+100.00 %"),
+        ("non-projective", "4", "+50.00%", "+0.00%", "+50.00%"),
+        ("projective", "4", "+50.00%", "+100.00%", "+100.00%"),
     )
     assert costs.rows == (
         ("sentences refined", "–", "2", "1", "3"),

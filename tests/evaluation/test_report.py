@@ -104,7 +104,7 @@ def test_scores_start_with_the_metric_and_the_best_group_is_bold():
     header, *rows = table_rows(scores)
     assert header[:6] == ["system", "LAS", "difference", "error reduction", "p", "UAS"]
     assert rows[0][:6] == ["A", "66.67", "", "", "", "66.67"]
-    assert rows[1][:4] == ["B", "100.00", "+33.33", "+100.0 %"]
+    assert rows[1][:4] == ["B", "100.00", "+33.33", "+100.0%"]
     assert float(rows[1][4]) < 0.01
     table = next(scores.iter("table"))
     assert [row.find("th").text for row in table.find("tbody") if row.find("td/strong") is not None] == ["B", "C"]

@@ -177,7 +177,7 @@ def test_systems_must_share_their_gold_file():
 
 
 def test_error_reduction_is_the_share_of_errors_removed():
-    # Table 2 of the paper, English: 91.41 -> 91.52 is +1.28 %.
+    # Table 2 of the paper, English: 91.41 -> 91.52 is +1.28%.
     assert round(100 * relative_error_reduction(0.9141, 0.9152), 2) == 1.28
     assert relative_error_reduction(1, 0.9) is None
 

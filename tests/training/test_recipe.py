@@ -584,7 +584,7 @@ def test_the_old_folder_may_be_a_trained_model(written):
             {"pretrained": "a", "fine_tune_from": "b"},
             "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)",
         ),
-        ({"pretrained": ""}, "pretrained is empty; name the folder of an encoder, or its name on a hub"),
+        ({"pretrained": ""}, "pretrained is empty; name the folder of an encoder, or its name on the hub"),
         ({"fine_tune_from": ""}, "fine_tune_from is empty; name a treefine model or a recipe"),
         ({"pretrained": "base.toml"}, "pretrained names a recipe; set fine_tune_from to it instead"),
     ],

@@ -73,7 +73,7 @@ def test_any_trace_of_a_training_is_recognised(recipe, name):
     (OUT / "recipe.json").unlink()
     (OUT / name).mkdir()
 
-    assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training.")
+    assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training run.")
 
 
 def test_a_mix_with_a_different_share_or_different_parses_cannot_be_resumed(tmp_path, monkeypatch):
@@ -100,7 +100,7 @@ def test_a_training_from_before_mixes_existed_can_be_resumed(recipe):
 
     check_folder(OUT, prepare(recipe), is_resumed=True)
 
-    assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training.")
+    assert refusal(recipe, is_resumed=False).startswith("out: The folder contains a training run.")
 
 
 def test_a_second_training_waits_for_the_lock_of_the_first(tmp_path):

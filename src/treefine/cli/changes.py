@@ -158,7 +158,7 @@ class Changes:
         }
 
     def _share(self, number: int) -> str:
-        return f"{100 * number / self.n_sentences:.1f} %"
+        return f"{100 * number / self.n_sentences:.1f}%"
 
 
 def _most_frequent(counted: Counter[str], most: int) -> str:

@@ -27,7 +27,7 @@ _Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|DIR",
-        help="Bundled model, model folder, or OWNER/NAME on a model hub.",
+        help="Bundled model, model folder, or OWNER/NAME on the Hugging Face hub.",
         autocompletion=complete_model,
     ),
 ]

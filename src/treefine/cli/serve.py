@@ -25,8 +25,8 @@ def serve_command(
         typer.Option(
             "--model",
             metavar="[NAME=]NAME|DIR",
-            help="Bundled model, model folder, or OWNER/NAME on a model hub; NAME= sets its name for clients. Can be "
-            "repeated; the first model is the default one.",
+            help="Bundled model, model folder, or OWNER/NAME on the Hugging Face hub; NAME= sets its name for clients. "
+            "Can be repeated; the first model is the default one.",
             show_default="en",
             autocompletion=complete_model,
         ),

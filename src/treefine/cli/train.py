@@ -49,9 +49,7 @@ def train_command(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Continue an interrupted training in DIR; start a new one if DIR does not exist."
-        ),
+        typer.Option("--resume", help="Continue an interrupted run in DIR; start a new one if DIR does not exist."),
     ] = False,
     device: Annotated[
         str | None,

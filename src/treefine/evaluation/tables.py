@@ -121,7 +121,7 @@ def comparison_table(comparison: Comparison, *, digits: int = 2) -> Table:
             reduction = relative_error_reduction(before, score)
             cells = (
                 f"{100 * (score - before):+.2f}",
-                None if reduction is None else f"{100 * reduction:+.{digits}f} %",
+                None if reduction is None else f"{100 * reduction:+.{digits}f}%",
                 f"{difference.randomisation:.4f}",
                 f"{difference.bootstrap:.4f}",
             )

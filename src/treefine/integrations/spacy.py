@@ -57,7 +57,7 @@ _LINE_BREAK = re.compile("[\t\n\r]")
 class ComponentOptions:
     """The config of the component; None leaves a choice to the model."""
 
-    model: str = "en"  # a bundled parser, the path of a folder, or OWNER/NAME on a hub
+    model: str = "en"  # a bundled parser, the path of a folder, or OWNER/NAME on the hub
     initial: Literal["doc", "empty"] | None = None  # "doc": the heads and labels of the Doc
     max_steps: int | None = None  # T
     stop_above: float | None = None  # the confidence above which a sentence is not refined further

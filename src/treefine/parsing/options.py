@@ -29,19 +29,19 @@ class ParserOptions:
     max_steps: The maximum number of refinement steps, T in the paper. Default: as in training; if the model does not
         record it, 3, or 4 from an empty graph.
     stop_above: Stop refining a sentence once its mean word confidence exceeds this value. Lower is faster and slightly
-        less accurate; 1 refines until the tree no longer changes. Default: the value measured for the model if parsing
+        less accurate; 1 refines until the tree no longer changes. Default: the model's setting (`en`: 1) if parsing
         starts from an empty graph, otherwise 1.
-    tags: "given" reads the tags of the input and predicts missing ones if the model can, "predicted" predicts all tags,
-        "none" uses no tags. Default: as in training.
+    tags: "given" reads the tags of the input and predicts missing ones if the model can; "predicted" predicts all tags
+        in the first step and reads them in later ones; "none" uses no tags. Default: as in training.
     is_projective: Whether trees must be projective, that is, without crossing arcs. Default: False.
     keep: The heads and labels of the input to keep: "marked" keeps those marked in MISC, "given" keeps all that are
         filled in, "nothing" keeps none. Default: "marked".
     k: The number of best trees in a Parse. Default: 1.
     device: A torch device. Default: a GPU if there is one.
-    precision: The precision of the encoder for all results: float32 or int8 on a CPU; float32, float16 or bfloat16 on a
-        GPU. Default: the precision that the model was measured with.
-    batch_pieces: The maximum number of pieces in a batch, padding included; batches are smaller on a CPU.
-        Default: `config.BATCH_PIECES`.
+    precision: "float32" or "int8" on a CPU; "float32", "float16" or "bfloat16" on a GPU. Default: the model's setting
+        (`en`: int8 or float16), else "float32".
+    batch_pieces: The maximum number of pieces (sub-words) in a batch, padding included; at most 1,000 on a CPU. If
+        memory runs out, the batch is halved. Default: 4000.
     """
 
     initial: str | os.PathLike[str] | Parser | InitialParser | None = None

@@ -57,7 +57,7 @@ class RecipeRequest:
 
     train: tuple[str, ...] = ()  # no files: placeholders
     dev: str = ""
-    encoder: str = ENCODER  # a folder, OWNER/NAME on a hub, or a trained model
+    encoder: str = ENCODER  # a folder, OWNER/NAME on the hub, or a trained model
     initial: str = EMPTY  # or "syntr", "biaffine", "files", or a model folder
     initial_train: str = ""  # with "files": another parser's trees of the training set …
     initial_dev: str = ""  # … and of the dev set

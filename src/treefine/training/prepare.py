@@ -212,7 +212,7 @@ def _check_source(
     if settings.parser not in (EMPTY, FILES):
         with found.reported():
             name = expand(settings.parser)
-            may_be_recipe = name.endswith(".toml") or "/" not in name  # OWNER/NAME is a model on a hub
+            may_be_recipe = name.endswith(".toml") or "/" not in name  # OWNER/NAME is a model on the hub
             if may_be_recipe and not Path(name).is_dir():
                 recipe = _check_recipe(read_draft(name), data, found)
             else:

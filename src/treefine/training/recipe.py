@@ -1,4 +1,4 @@
-"""Recipes: the settings of a training, read from TOML. The defaults are those of Appendix A."""
+"""Recipes: the settings of a training run, read from TOML. The defaults are those of Appendix A."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _is_encoder(folder: object) -> bool:
         return True
     try:
         config = json.loads(Path(expand(folder), "config.json").read_bytes())
-    except (OSError, ValueError, ConfigError):  # it is on a hub, or does not exist
+    except (OSError, ValueError, ConfigError):  # it is on the hub, or does not exist
         return not folder.endswith(".toml")
     return not (isinstance(config, dict) and "format" in config and "encoder" in config)
 
@@ -79,7 +79,7 @@ def _is_encoder(folder: object) -> bool:
 class PretrainedSettings:
     """The pretrained encoder to start from, or the trained model to fine-tune."""
 
-    pretrained: str | None = renamed_from("folder", None, takes=_is_encoder)  # encoder: a folder, or a name on a hub
+    pretrained: str | None = renamed_from("folder", None, takes=_is_encoder)  # encoder: a folder, or a name on the hub
     fine_tune_from: str | None = renamed_from("folder", None)  # trained model (a folder or a hub name), or a recipe
     family: Literal["pretrained"] = "pretrained"  # kind of encoder; may be omitted
     pieces: Literal["all", "cut"] = "all"  # vocabulary; cut: the pieces of the treebank and the most frequent others
@@ -89,7 +89,7 @@ class PretrainedSettings:
         given = [each for each in (self.pretrained, self.fine_tune_from) if each is not None]
         _check(
             (len(given) == 1, "set either pretrained (an encoder) or fine_tune_from (a treefine model or a recipe)"),
-            (self.pretrained != "", "pretrained is empty; name the folder of an encoder, or its name on a hub"),
+            (self.pretrained != "", "pretrained is empty; name the folder of an encoder, or its name on the hub"),
             (self.fine_tune_from != "", "fine_tune_from is empty; name a treefine model or a recipe"),
             (
                 not (self.pretrained or "").endswith(".toml"),
@@ -184,7 +184,7 @@ class OptimiserSettings:
     eps: float = 1e-5  # AdamW's ε
     weight_decay: float = 0.01  # AdamW's weight decay; biases and layer norms have none
     clip_gradient_norm: float = renamed_from("clip", 1.0)  # clip the gradient to this norm; 0: no clipping
-    warmup: float = renamed_from("warm_up", 0.01)  # share of the training in which the learning rates rise
+    warmup: float = renamed_from("warm_up", 0.01)  # share of training in which the learning rates rise
     ema: float = renamed_from("average", 0.0)  # decay of an exponential moving average of the weights; 0: off
 
     def __post_init__(self) -> None:
@@ -251,7 +251,7 @@ class SegmenterTraining:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The settings of a training."""
+    """The settings of a training run."""
 
     treebank: TreebankSettings
     encoder: PretrainedSettings | BiLSTMSettings

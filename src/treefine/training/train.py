@@ -136,7 +136,7 @@ def check_folder(folder: Path, prepared: Prepared, *, is_resumed: bool) -> None:
     if _TRACES & set(found):
         if not is_resumed:
             hint = "Continue it with --resume, or choose another folder."
-            raise TreefineError("The folder contains a training.", hint=hint, path=str(folder))
+            raise TreefineError("The folder contains a training run.", hint=hint, path=str(folder))
         _check_same(folder / FolderNames.recipe, _settings_and_checksums(prepared))
     elif found:
         message = f"The folder contains other files: {', '.join(found[:3])}{' …' if len(found) > 3 else ''}."

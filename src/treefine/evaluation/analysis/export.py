@@ -268,14 +268,14 @@ def reduction_text(reduction: float | None) -> str:
     """Return a reduction with its sign, or a dash if there were no errors to reduce.
 
     >>> reduction_text(0.1234), reduction_text(-0.00001), reduction_text(None)
-    ('+12.34 %', '+0.00 %', '–')
+    ('+12.34%', '+0.00%', '–')
     """
-    return _NO_NUMBER if reduction is None else f"{round(100 * reduction, 2) + 0.0:+.2f} %"
+    return _NO_NUMBER if reduction is None else f"{round(100 * reduction, 2) + 0.0:+.2f}%"
 
 
 def share_text(part: float, whole: float) -> str:
     """Return a share as a percentage, or a dash if there is nothing to divide by."""
-    return f"{100 * part / whole:.1f} %" if whole else _NO_NUMBER
+    return f"{100 * part / whole:.1f}%" if whole else _NO_NUMBER
 
 
 def _millions(number: int) -> str:
