@@ -62,7 +62,7 @@ def test_the_table_shows_the_row(row, monkeypatch):
     text = module.decisions()
 
     assert f"| 30% | {100 * row['result']['kept'][1]['LAS']:.2f} |" in text
-    assert f"{100 * row['result']['ranked']['right_within'][9]:.1f} % |" in text
+    assert f"{100 * row['result']['ranked']['right_within'][9]:.1f}% |" in text
 
 
 def test_without_a_row_the_table_says_so(monkeypatch):

@@ -108,7 +108,7 @@ def test_the_readme_shows_accuracy_and_speed_compared_with_other_parsers():
     assert cells(text, "**treefine `en`, one pass (no refinement)**", "2.3") == ["86.65", "86.65", "–"]
     assert cells(text, "UDPipe 2", "2.17") == ["89.91", "92.36", "–"]
     assert len(text.splitlines()) <= 2 + 8 + 2
-    assert "on AMD EPYC, 2 cores" in text
+    assert "(AMD EPYC, 2 cores)" in text
 
 
 def test_every_published_line_is_shown():

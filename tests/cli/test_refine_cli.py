@@ -34,7 +34,7 @@ def test_the_summary_has_the_changes_the_most_frequent_labels_and_the_steps(run_
     n_open = sum(not each.converged for each in parses)
     assert n_open
     assert printed["converged"].endswith(f"{10 * n_open}.0% not within {last} steps")
-    shares = [float(share) for share in re.findall(r"([\d.]+) %", printed["converged"])]
+    shares = [float(share) for share in re.findall(r"([\d.]+)%", printed["converged"])]
     assert sum(shares) == pytest.approx(100)
 
 
