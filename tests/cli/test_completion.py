@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import shellingham
 
 from tests.support.commands import invoke
 
@@ -24,29 +25,33 @@ def completed(*words: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "pwsh"])
+@pytest.fixture(params=["bash", "zsh", "fish", "pwsh"])
+def shell(request, monkeypatch):
+    """Run the test as if the user worked in this shell."""
+    monkeypatch.setattr(shellingham, "detect_shell", lambda: (request.param, f"/bin/{request.param}"))
+    return request.param
+
+
 def test_the_script_of_each_shell_is_printed(shell):
-    script = invoke("--show-completion", shell).stdout
+    script = invoke("--show-completion").stdout
 
     assert "_COMPLETE" in script
     assert "complete" in script
 
 
-def test_bash_accepts_the_script(tmp_path):
+@pytest.mark.parametrize("shell", ["bash"], indirect=True)
+def test_bash_accepts_the_script(shell, tmp_path):
     script = tmp_path / "completion.sh"
-    script.write_text(invoke("--show-completion", "bash").stdout)
+    script.write_text(invoke("--show-completion").stdout)
 
     subprocess.run(["bash", "-n", script], check=True)
 
 
-def test_an_unknown_shell_is_an_error():
-    assert "'tcsh'" in invoke("--show-completion", "tcsh", code=2).stderr
-
-
-def test_the_script_is_installed_in_the_home_directory(monkeypatch, tmp_path):
+@pytest.mark.parametrize("shell", ["bash"], indirect=True)
+def test_the_script_is_installed_in_the_home_directory(shell, monkeypatch, tmp_path):
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
 
-    assert invoke("--install-completion", "bash").stdout.startswith("bash completion installed in ")
+    assert invoke("--install-completion").stdout.startswith("bash completion installed in ")
     assert list((tmp_path / ".bash_completions").iterdir())
 
 

@@ -11,7 +11,6 @@ import typer
 from typer.core import TyperGroup
 
 from treefine.cli.analyse import analyse_command
-from treefine.cli.completion import InstallOption, ShowOption
 from treefine.cli.info import info_command, version_line
 from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import serve_command
@@ -47,9 +46,7 @@ class _Commands(TyperGroup):
             ctx.exit(130)  # the shell's code for Ctrl-C
 
 
-app = typer.Typer(
-    cls=_Commands, add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-)
+app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def _examples(*lines: str) -> str:
@@ -68,8 +65,6 @@ def main_options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
-    install_completion: InstallOption = None,
-    show_completion: ShowOption = None,
 ) -> None:
     """Parse text into dependency trees, correct the trees of other parsers, and train and evaluate parsers.
 

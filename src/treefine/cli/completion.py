@@ -1,47 +1,11 @@
-"""Shell completion: the options that install it, and the names that it completes besides commands and options."""
+"""The names that shell completion offers besides commands and options."""
 
 from __future__ import annotations
-
-from typing import Annotated, Literal
-
-import typer
-from typer._completion_classes import completion_init
-from typer.completion import install_callback, show_callback
 
 from treefine.evaluation.scores import RULES
 from treefine.model.bundled import bundled_models
 from treefine.training.recipe import BUNDLED_RECIPES
 from treefine.treebank.formats import FORMATS
-
-Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
-# Typer's own options guess the shell from the process tree, which fails in scripts; ours take its name.
-completion_init()
-
-
-def _show(ctx: typer.Context, param: typer.CallbackParam, shell: str | None) -> None:
-    show_callback(ctx, param, shell)
-
-
-def _install(ctx: typer.Context, param: typer.CallbackParam, shell: str | None) -> None:
-    install_callback(ctx, param, shell)
-
-
-InstallOption = Annotated[
-    Shell | None,
-    typer.Option(
-        "--install-completion",
-        metavar="SHELL",
-        help="Install completion for bash, zsh, fish, powershell or pwsh.",
-        callback=_install,
-        is_eager=True,
-    ),
-]
-ShowOption = Annotated[
-    Shell | None,
-    typer.Option(
-        "--show-completion", metavar="SHELL", help="Print the completion script.", callback=_show, is_eager=True
-    ),
-]
 
 
 def complete_model(incomplete: str) -> list[str]:
