@@ -67,7 +67,7 @@ def test_compare_marks_the_best_system_and_those_not_significantly_worse(files):
 
     bad, good, alike = out.splitlines()[2:5]
     assert re.fullmatch(r"bad +\d\d\.\d\d", bad)
-    assert re.fullmatch(r"good +8\d\.\d\d\* +\+\d\d\.\d\d +\+\d\d\.\d\d % +0\.0020 +0\.0020", good)
+    assert re.fullmatch(r"good +8\d\.\d\d\* +\+\d\d\.\d\d +\+\d\d\.\d\d% +0\.0020 +0\.0020", good)
     assert alike.split()[1].endswith("*")
     assert "alpha = 0.01" in out
     assert "500 samples of sentences, seed 1" in out
