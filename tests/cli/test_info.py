@@ -104,7 +104,8 @@ def test_neither_secrets_nor_paths_are_printed(monkeypatch, tmp_path):
 
     assert "sesame" not in out
     assert str(tmp_path) not in out
-    assert "  OMP_NUM_THREADS=3\n  TREEFINE_CACHE=(a path)\n" in out
+    assert "  OMP_NUM_THREADS=3\n" in out
+    assert "  TREEFINE_CACHE=(a path)\n" in out
     assert str(ROOT) not in out
     assert out.splitlines()[0].endswith(", in ~/src/treefine")
 
