@@ -7,7 +7,9 @@ python -m tests.support.wording --smells src/treefine/cli docs   # and phrases t
 import ast
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,20 +84,16 @@ class Finding(NamedTuple):
 def findings(path: Path, patterns: dict[str, str] = BANNED) -> Iterator[Finding]:
     """Yield the phrases of one file that match the patterns, also where a line break divides them."""
     text = path.read_text(encoding="utf-8")
-    flat = re.sub(r"\n[ \t]*(#|//|\*|>)?[ \t]*", lambda gap: " " + "\0" * (len(gap[0]) - 1), text)
-    positions = [place for place, character in enumerate(flat) if character != "\0"]
-    flat = flat.replace("\0", "")
-    for pattern, advice in patterns.items():
-        for match in re.finditer(pattern, flat):
-            line = text.count("\n", 0, positions[match.start()]) + 1
-            yield Finding(path, line, match[0][:80], advice)
+    lines = [re.sub(r"^[ \t]*(#|//|\*|>)?[ \t]*", "", line) for line in text.split("\n")]
     if path.suffix == ".py":
         yield from _docstring_findings(path, text)
-        for match in re.finditer(r"def (test_\w+)", text):
-            name = match[1].replace("_", " ")
-            for pattern, advice in patterns.items():
-                if found := re.search(pattern, name):
-                    yield Finding(path, text.count("\n", 0, match.start()) + 1, f"{match[1]}: {found[0]}", advice)
+        lines = [line.replace("_", " ") if line.startswith("def test_") else line for line in lines]
+    flat = " ".join(lines)
+    for match in re.finditer("|".join(patterns), flat):  # one pass over the text
+        place = match.start()
+        advice = next(advice for pattern, advice in patterns.items() if re.compile(pattern).match(flat, place))
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+        yield Finding(path, bisect_right(starts, place), match[0][:80], advice)
 
 
 def _docstring_findings(path: Path, text: str) -> Iterator[Finding]:
