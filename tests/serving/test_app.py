@@ -5,11 +5,14 @@ from io import BytesIO
 
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_app import tiny_tagging_parser
+from treefine.errors import TreefineError
 from treefine.serving import schema
-from treefine.serving.app import LARGE_REQUEST, LOOPBACK, SAFE_HEADERS, create_app
+from treefine.serving.app import LARGE_REQUEST, LOOPBACK, SAFE_HEADERS, create_app, host_name
 from treefine.serving.service import ServerLimits
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints
@@ -208,6 +211,17 @@ def test_every_answer_has_the_safe_headers(client, path, status):
     assert {name: answer.headers[name] for name in SAFE_HEADERS} == SAFE_HEADERS
 
 
+@pytest.mark.parametrize(
+    "path", ["/", "/page/page.css", "/docs", "/openapi.json", "/health", "/metrics", "/models", "/v1/models"]
+)
+def test_head_is_answered_like_get_without_a_body(client, path):
+    head, get = client.head(path), client.get(path)
+
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+    assert client.head("/v1/parse").status_code == 405
+
+
 def test_models_health_and_metrics_report_the_state_of_the_server(client):
     client.post("/v1/parse", json={"words": [WORDS]})
     models = client.get("/v1/models").json()
@@ -235,10 +249,25 @@ def test_unknown_host_names_are_rejected():
     with TestClient(create_app({"tiny": tiny_parser()}, hosts=LOOPBACK), base_url="http://localhost:81") as client:
         assert client.get("/health").status_code == 200
         assert client.get("/health", headers={"Host": "[::1]:8080"}).status_code == 200
-        for host in ("evil.example", "localhost.evil.example:8080", ""):
+        for host in ("evil.example", "localhost.evil.example:8080", "", "[::1]evil", "[::1]:80:evil", "localhost:80/"):
             answer = client.get("/health", headers={"Host": host})
             assert answer.status_code == 400
             assert "host name" in answer.json()["error"]["message"]
+
+
+@given(st.sampled_from(LOOPBACK), st.text(st.characters(codec="latin-1"), min_size=1, max_size=8))
+@example("[::1]", "evil")
+@example("localhost", "@evil")
+def test_a_host_name_is_accepted_only_with_a_port_after_it(name, rest):
+    is_port = rest[0] == ":" and (not rest[1:] or rest[1:].isascii() and rest[1:].isdecimal() and len(rest) <= 6)
+
+    assert (host_name(name + rest) == name) == is_port
+    assert host_name(rest + name) != name
+
+
+def test_allowing_something_that_is_not_a_host_name_is_an_error():
+    with pytest.raises(TreefineError, match="'https://a.example/' is not a host name"):
+        create_app({"tiny": tiny_parser()}, hosts=["https://a.example/"])
 
 
 def test_only_allowed_origins_may_send_requests():

@@ -138,6 +138,8 @@ def test_a_request_may_use_every_encoding_that_clients_use(client):
 def test_the_api_answers_under_every_prefix_that_clients_use(client, prefix):
     assert process(client, f"{prefix}/process", data="a b", **ALL)
     assert client.get(f"{prefix}/models").json() == client.get("/models").json()
+    assert client.post(f"{prefix}/models").json() == client.get("/models").json()
+    assert client.put(f"{prefix}/models").headers["Allow"] in ("GET, POST", "POST, GET")
 
 
 def test_models_are_listed_with_their_stages(client):

@@ -117,7 +117,8 @@ def serve_command(
             parsers = {
                 name: Parser.from_pretrained(each, device=device, precision=precision) for name, each in named.items()
             }
-        hosts = [*LOOPBACK, host, *(allow_host or ())] if _is_loopback(host) or allow_host else None
+        where = f"[{host}]" if ":" in host else host
+        hosts = [*LOOPBACK, where, *(allow_host or ())] if _is_loopback(host) or allow_host else None
         app = create_app(parsers, limits=limits, hosts=hosts, origins=allow_origin or ())
         logging.basicConfig(level=logging.WARNING, format="treefine: %(message)s")
         config = uvicorn.Config(
@@ -130,7 +131,6 @@ def serve_command(
             timeout_graceful_shutdown=math.ceil(seconds) + 1,
         )
         bound.listen(config.backlog)
-        where = f"[{host}]" if ":" in host else host
         typer.echo(f"treefine: http://{where}:{bound.getsockname()[1]}/ ({', '.join(parsers)})", err=True)
         uvicorn.Server(config).run(sockets=[bound])
 

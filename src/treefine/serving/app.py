@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from time import perf_counter
@@ -66,6 +67,7 @@ SAFE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+_HOST = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{0,5})?")
 # Read and drop up to 32 times the limit of a body that is too large: many clients do not read the answer earlier.
 _DRAIN_FACTOR = 32
 LARGE_REQUEST = (
@@ -88,6 +90,7 @@ def create_app(
     With `hosts`, requests for other host names are rejected. Web pages of `origins` may send requests.
     """
     limits, metrics = limits or ServerLimits(), ServerMetrics()
+    hosts = None if hosts is None else frozenset(map(_checked_host_name, hosts))
     served = Served(parsers, limits, metrics)
 
     @asynccontextmanager
@@ -279,19 +282,21 @@ def error_answer(
 
 
 class Gate:
-    """ASGI middleware that checks hosts and body sizes, adds safe headers, and counts answers."""
+    """ASGI middleware that checks hosts and body sizes, answers HEAD, adds safe headers, and counts answers."""
 
     def __init__(
         self, app: ASGIApp, *, limits: ServerLimits, metrics: ServerMetrics, hosts: Collection[str] | None
     ) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
-        self.hosts = None if hosts is None else frozenset(map(host_name, hosts))  # None: any
+        self.hosts = hosts  # None: any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the app, or reject it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        is_head = scope["method"] == "HEAD"  # answered as GET, without the body
+        scope = {**scope, "method": "GET"} if is_head else scope
         started = perf_counter()
         status = 499  # no answer was sent: the client has disconnected
 
@@ -302,6 +307,8 @@ class Gate:
                 headers = MutableHeaders(scope=message)
                 for name, value in SAFE_HEADERS.items():
                     headers.setdefault(name, value)
+            elif is_head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:
@@ -376,11 +383,19 @@ class _Body:
         return message
 
 
-def host_name(host: str) -> str:
-    """Return the name in a Host header, without the port.
+def host_name(host: str) -> str | None:
+    """Return the name in a Host header, without the port, or None if the header is not a name and a port.
 
-    >>> host_name("LOCALHOST:8080"), host_name("[::1]:80"), host_name("127.0.0.1")
-    ('localhost', '[::1]', '127.0.0.1')
+    >>> host_name("LOCALHOST:8080"), host_name("[::1]:80"), host_name("127.0.0.1"), host_name("[::1]evil")
+    ('localhost', '[::1]', '127.0.0.1', None)
     """
-    name = host.lower()
-    return name[: name.find("]") + 1] if name.startswith("[") else name.partition(":")[0]
+    found = _HOST.fullmatch(host.lower())
+    return found["name"] if found else None
+
+
+def _checked_host_name(host: str) -> str:
+    name = host_name(host)
+    if name is None:
+        hint = "Write a name or an address, such as parser.example, 192.0.2.1 or [2001:db8::1]."
+        raise TreefineError(f"{host!r} is not a host name.", hint=hint)
+    return name

@@ -47,7 +47,7 @@ def page_routes() -> APIRouter:
             # The Content-Security-Policy forbids styles inside drawings; the page's own rules come later and win.
             content = STYLE + text if file.name == "page.css" else text
             path = "/" if file.name == "index.html" else f"/page/{file.name}"
-            router.add_api_route(path, _file_answer(content, _MEDIA_TYPES[ending]), methods=["GET", "HEAD"])
+            router.add_api_route(path, _file_answer(content, _MEDIA_TYPES[ending]), methods=["GET"])
     return router
 
 

@@ -134,10 +134,10 @@ def udpipe_routes(served: Served) -> APIRouter:
         )
 
     for prefix in _PREFIXES:
-        router.add_api_route(f"{prefix}/process", process, methods=["GET", "POST"], include_in_schema=False)
-        router.add_api_route(f"{prefix}/models", models, methods=["GET"], include_in_schema=not prefix)
+        for path, answer in (("/process", process), ("/models", models)):
+            router.add_api_route(prefix + path, answer, methods=["GET", "POST"], include_in_schema=False)
+    # Only for /openapi.json, where each method has its own description: the routes above answer both.
     for method, described in (("GET", {"parameters": _QUERY}), ("POST", {"requestBody": _BODY})):
-        # Only for /openapi.json, where each method has its own description: the route above answers both.
         router.add_api_route(
             "/process",
             process,
@@ -147,6 +147,7 @@ def udpipe_routes(served: Served) -> APIRouter:
             responses=ERRORS,
             openapi_extra=described,
         )
+        router.add_api_route("/models", models, methods=[method], name=f"models_{method.lower()}")
     return router
 
 
