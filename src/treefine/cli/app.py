@@ -16,6 +16,7 @@ from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import serve_command
 from treefine.cli.train import new_recipe_command, train_command
 from treefine.cli.treebanks import JsonOption, compare_command, convert_command, evaluate_command, validate_command
+from treefine.cores import limit_spinning
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.model.bundled import about, bundled_models
@@ -70,6 +71,7 @@ def main_options(
 
     Files that end in .gz, .xz or .bz2 are read and written compressed. - is standard input or output.
     """
+    limit_spinning()  # here, because the commands import torch
 
 
 def models_command(as_json: JsonOption = False) -> None:

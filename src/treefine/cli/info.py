@@ -34,7 +34,9 @@ EXTRAS = {  # the extra of treefine that installs each optional package
     "pyarrow": "tables",
     "ray": "ray",
 }
-_VARIABLES = re.compile(r"(TREEFINE|OMP|MKL|KMP|OPENBLAS|TRITON|PYTORCH)_\w+|RAYON_NUM_THREADS|CUDA_VISIBLE_DEVICES")
+_VARIABLES = re.compile(
+    r"(TREEFINE|OMP|GOMP|MKL|KMP|OPENBLAS|TRITON|PYTORCH)_\w+|RAYON_NUM_THREADS|CUDA_VISIBLE_DEVICES"
+)
 _SECRET = re.compile("TOKEN|KEY|SECRET|PASS", re.IGNORECASE)
 
 
