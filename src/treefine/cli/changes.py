@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treefine.drawing.characters import visible
 from treefine.drawing.html import page_end, page_start, tree_figure
 from treefine.errors import TreebankError, TreefineError
-from treefine.evaluation.tables import count
+from treefine.evaluation.tables import count, quote_formula
 from treefine.treebank.files import open_output
 from treefine.treebank.formats import suffix_of
 from treefine.treebank.graph import Arcs
@@ -235,7 +235,9 @@ def _frame(kind: _Kind, changes: Changes) -> tuple[str, str]:
 
 def _tsv(parse: Parse, found: Sequence[Change]) -> str:
     def cell(value: str | int | float | None) -> str:
-        return f"{value:.4f}" if isinstance(value, float) else BLANK if value in (None, "") else visible(str(value))
+        if isinstance(value, str) and value:
+            return quote_formula(visible(value))
+        return f"{value:.4f}" if isinstance(value, float) else BLANK if value in (None, "") else str(value)
 
     return "".join("\t".join(map(cell, values)) + "\n" for values in _values(parse, found))
 

@@ -10,6 +10,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from treefine.drawing.characters import shorten, visible
+from treefine.evaluation.tables import quote_formula
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -123,4 +124,4 @@ def _review_line(parse: Parse) -> str:
     form, head = shorten(word.form, _WORD_WIDTH), shorten(head, _WORD_WIDTH)
     doubt = f"{word.number} {form} <- {word.head} {head}: {word.label} {word.confidence:.2f}"
     cells = (place, sentence.sent_id or "_", f"{parse.confidence:.2f}", shorten(parse.text, _TEXT_WIDTH), doubt)
-    return "\t".join(map(visible, cells)) + "\n"
+    return "\t".join(quote_formula(visible(cell)) for cell in cells) + "\n"

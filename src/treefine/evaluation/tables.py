@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 TableCell: TypeAlias = "str | int | float | None"  # None is an empty cell
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+# Signed numbers and lone signs are no formulas. An apostrophe that is already there gets another one.
+_FORMULA = re.compile(r"(?:'+|(?![-+][0-9.,]*%?\Z))[=+\-@\t\r\n＝＋－＠]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,24 @@ class Table:
         ]
 
     def to_csv(self) -> str:
-        """Return CSV with the header as its first line."""
+        """Return CSV with the header as its first line. Texts that look like formulas start with an apostrophe."""
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.header, *self.rows])
+        rows = ([quote_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows)
+        csv.writer(text, lineterminator="\n").writerows([self.header, *rows])
         return text.getvalue()
 
     def to_records(self) -> list[dict[str, TableCell]]:
         """Return each row as a JSON value."""
         return [dict(zip(self.header, row, strict=True)) for row in self.rows]
+
+
+def quote_formula(text: str) -> str:
+    """Put an apostrophe before a text that a spreadsheet would run as a formula, as OWASP recommends.
+
+    >>> [quote_formula(text) for text in ("=1+1", "@you", "-er", "'=1", "-", "+0.5%", "don't")]
+    ["'=1+1", "'@you", "'-er", "''=1", '-', '+0.5%', "don't"]
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _text(cell: TableCell) -> str:
