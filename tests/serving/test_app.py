@@ -282,6 +282,55 @@ def test_only_allowed_origins_may_send_requests():
         assert (refused.status_code, refused.headers.get("access-control-allow-origin")) == (413, allowed)
 
 
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+IMAGE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+SCRIPT = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}  # of another port
+A, B = {"Origin": "https://a.example"}, {"Origin": "https://b.example"}
+WORK = "/process?data=a&input=horizontal&parser"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", WORK, {}, 200),
+        ("GET", WORK, A, 200),
+        ("GET", WORK, {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200),
+        ("GET", WORK, IMAGE | {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("GET", WORK, IMAGE, 403),
+        ("HEAD", WORK, IMAGE, 403),
+        ("GET", WORK, LINK, 403),
+        ("POST", WORK, LINK | A, 403),  # a form
+        ("POST", WORK, SCRIPT | A, 403),
+        ("GET", "/health", IMAGE, 403),
+        ("GET", "/", LINK, 200),
+        ("GET", "/docs", LINK | {"Sec-Fetch-Site": "same-site"}, 200),
+        ("GET", "/", LINK | {"Sec-Fetch-Dest": "iframe"}, 403),
+        ("POST", "/", LINK, 403),
+    ],
+)
+def test_web_pages_of_other_origins_cannot_make_the_server_work(client, method, path, headers, status):
+    answer = client.request(method, path, headers=headers)
+
+    assert answer.status_code == status
+    if status == 403 and method != "HEAD":
+        assert "--allow-origin" in answer.json()["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("origins", "headers", "status"),
+    [
+        (["https://a.example"], SCRIPT | A, 200),
+        (["https://a.example"], SCRIPT | B, 403),
+        (["https://a.example"], IMAGE, 403),
+        (["*"], SCRIPT | B, 200),
+        (["*"], IMAGE, 200),
+    ],
+)
+def test_web_pages_of_allowed_origins_can_use_the_server(origins, headers, status):
+    with TestClient(create_app({"tiny": tiny_parser()}, origins=origins), base_url="http://localhost") as client:
+        assert client.get(WORK, headers=headers).status_code == status
+
+
 def test_the_docs_page_has_every_route_and_no_link_to_other_hosts(client):
     page = client.get("/docs").text
 

@@ -68,6 +68,7 @@ SAFE_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _HOST = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{0,5})?")
+_LINK = ("GET", "navigate", "document")  # method, Sec-Fetch-Mode and Sec-Fetch-Dest of a link that a person follows
 # Read and drop up to 32 times the limit of a body that is too large: many clients do not read the answer earlier.
 _DRAIN_FACTOR = 32
 LARGE_REQUEST = (
@@ -87,7 +88,8 @@ def create_app(
 ) -> FastAPI:
     """Return an app that serves these parsers by name, the first as the default, each in its own thread.
 
-    With `hosts`, requests for other host names are rejected. Web pages of `origins` may send requests.
+    With `hosts`, requests for other host names are rejected. Of other web pages, only those of `origins` may send
+    requests.
     """
     limits, metrics = limits or ServerLimits(), ServerMetrics()
     hosts = None if hosts is None else frozenset(map(_checked_host_name, hosts))
@@ -117,7 +119,7 @@ def create_app(
     app.include_router(docs_routes(app))
     for kind in (TreefineError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
-    app.add_middleware(Gate, limits=limits, metrics=metrics, hosts=hosts)
+    app.add_middleware(Gate, limits=limits, metrics=metrics, hosts=hosts, origins=frozenset(origins))
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])
     return app
@@ -282,13 +284,19 @@ def error_answer(
 
 
 class Gate:
-    """ASGI middleware that checks hosts and body sizes, answers HEAD, adds safe headers, and counts answers."""
+    """ASGI middleware that checks hosts, origins and body sizes, adds safe headers, and counts answers."""
 
     def __init__(
-        self, app: ASGIApp, *, limits: ServerLimits, metrics: ServerMetrics, hosts: Collection[str] | None
+        self,
+        app: ASGIApp,
+        *,
+        limits: ServerLimits,
+        metrics: ServerMetrics,
+        hosts: Collection[str] | None,
+        origins: Collection[str],
     ) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
-        self.hosts = hosts  # None: any
+        self.hosts, self.origins = hosts, origins  # hosts None: any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the app, or reject it."""
@@ -328,6 +336,11 @@ class Gate:
             error = TreefineError("This server does not accept requests for that host name.", hint=hint)
             await error_answer(error)(scope, receive, send)
             return
+        if self._is_from_other_site(scope, headers):
+            hint = "Start the server with --allow-origin and the origin of that page to allow it."
+            error = TreefineError("This server does not accept requests from other web sites.", hint=hint)
+            await error_answer(error, status=403)(scope, receive, send)
+            return
         body = _Body(receive, self.limits.max_bytes)
         announced = headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > self.limits.max_bytes:
@@ -345,6 +358,19 @@ class Gate:
         finally:
             gone.cancel()
             answering.cancel()
+
+    def _is_from_other_site(self, scope: Scope, headers: Headers) -> bool:
+        """Return whether a web page of another origin sends this request without permission.
+
+        CORS only hides the answer from that page; the server would still do the work. Following a link is allowed,
+        except to /process. Programs other than browsers do not send these headers.
+        """
+        if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
+            return False
+        is_link = (scope["method"], headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == _LINK
+        if is_link and not scope["path"].endswith("/process"):
+            return False
+        return "*" not in self.origins and headers.get("origin") not in self.origins
 
 
 class _Body:
