@@ -121,6 +121,17 @@ def test_convert_there_and_back_keeps_words_and_trees(files, middle):
     assert scores["LAS"]["f1"] == scores["Lemmas"]["f1"] == scores["XPOS"]["f1"] == scores["UFeats"]["f1"] == 1
 
 
+def test_convert_rejects_an_unknown_extension_unless_the_format_is_given(files):
+    message = invoke("convert", "gold.conllu", "x.csv", code=1).stderr
+
+    assert message == (
+        "treefine: x.csv: No output format has the extension .csv. Use .conllu, .conllx, .conll, .conll09, "
+        ".conll2009, .parquet (and .gz, .xz or .bz2 after it), or choose the format with --to.\n"
+    )
+    invoke("convert", "gold.conllu", "x.csv", "--to", "conllx")
+    invoke("convert", "x.csv", "y.csv")
+
+
 def test_convert_reads_and_writes_a_pipe(data):
     source = (data / "german.conll09").read_bytes()
     command = [sys.executable, "-m", "treefine", "convert", "-", "-", "--from", "conll09-predicted", "--to", "conllu"]

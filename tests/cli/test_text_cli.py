@@ -76,6 +76,34 @@ def test_the_extension_of_the_output_selects_its_format(run, nlp, name, shape):
     assert (written or Path(name).read_bytes()) == Path(f"{shape}.out").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv.gz", "x.XLSX", "x.conllu.zip", "x.pred"])
+def test_an_unknown_extension_of_the_output_is_an_error_that_lists_the_known_ones(run, name):
+    message = failed(run, "a.txt", "-o", name)
+
+    assert message == (
+        f"{name}: No output format has the extension {outputs.suffix_of(name)}. Use .conllu, .conllx, "
+        ".conll, .conll09, .conll2009, .txt, .jsonl, .json, .svg, .html, .htm, .parquet (and .gz, .xz or .bz2 after "
+        "it), or choose the format with --format."
+    )
+    assert not Path(name).exists()
+
+
+@pytest.mark.parametrize("name", ["x", "x.gz", "wsj.23", "x.conllu.2", "2026-11-16.run-a"])
+def test_the_end_of_a_name_that_is_not_an_extension_does_not_matter(run, name):
+    run("b.txt", "-o", name)
+
+    assert Path(name).exists()
+
+
+def test_a_treebank_keeps_its_extension(run):
+    run("words.txt", "--from", "words", "-o", "trees.pred", "--format", "conllu")
+
+    run("trees.pred", "-o", "out.pred", command="refine")
+    run("trees.pred", "--from", "conllu", "-o", "trees.pred")
+
+    assert "No output format has the extension .xlsx." in failed(run, "trees.pred", "-o", "out.xlsx", command="refine")
+
+
 def test_json_has_one_object_per_line(run, nlp):
     lines = run("a.txt", "--format", "json").stdout.splitlines()
 

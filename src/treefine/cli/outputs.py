@@ -44,6 +44,7 @@ _ENDINGS: dict[Shape, tuple[str, ...]] = {  # the first is used for files in an 
     "html": (".html", ".htm"),
     "parquet": (".parquet",),
 }
+_EXTENSION = re.compile(r"\.[a-z0-9_]*[a-z][a-z0-9_]*")  # not the end of names such as wsj.23 and run.2-a
 _OTHER_OUTPUT = "Choose a different output file."
 _MOST_IN_SVG = 200  # sentences; viewers fail on larger pictures
 _BETWEEN_SEPARATORS = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # the text of a cell or line
@@ -119,8 +120,23 @@ def _jobs(inputs: Sequence[Input], output: str, shape: Shape | None) -> list[Job
     chosen = shape or shapes.get(suffix_of(output), "conllu")
     if chosen != "conllu":
         return [Job(tuple(inputs), output, chosen)]
+    own = {suffix_of(each.name) for each in inputs if each.is_treebank}
+    if shape is None and suffix_of(output) not in own:
+        check_extension(output, [ending for endings in _ENDINGS.values() for ending in endings])
     form = format_by_name(output) or (CONLLU if shape == "conllu" else _common_format(inputs))
     return [Job(tuple(inputs), output, chosen, form)]
+
+
+def check_extension(output: str, others: Iterable[str], *, option: str = "--format") -> None:
+    """Raise an error if the output has an unknown extension: not that of a treebank, and not in `others`.
+
+    A name without an extension is valid.
+    """
+    found = suffix_of(output)
+    known = [*(ending for form in FORMATS.values() for ending in form.suffixes), *others]
+    if _EXTENSION.fullmatch(found) and found not in known:
+        hint = f"Use {', '.join(known)} (and .gz, .xz or .bz2 after it), or choose the format with {option}."
+        raise TreefineError(f"No output format has the extension {found}.", hint=hint, path=output)
 
 
 def _common_format(inputs: Sequence[Input]) -> Format | None:

@@ -47,7 +47,7 @@ _Shape = Annotated[
         "--format",
         help="Output format: tree (drawn as text), conllu (a treebank), json (one object per line), svg or html "
         "(drawings), parquet (one row per word).",
-        show_default="by the name of OUT; else tree on a terminal, conllu elsewhere",
+        show_default="by the extension of OUT; else tree on a terminal, conllu elsewhere",
     ),
 ]
 _ShowSteps = Annotated[bool, typer.Option("--show-steps", help="Draw each refinement step and mark its changes.")]

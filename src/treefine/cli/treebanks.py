@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 
 from treefine.cli.completion import complete_format, complete_rule
-from treefine.cli.outputs import check_table, convert_to_table
+from treefine.cli.outputs import check_extension, check_table, convert_to_table
 from treefine.cli.terminal import progress
 from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
@@ -203,6 +203,8 @@ def convert_command(
     is_table = to_format is None and suffix_of(target) == ".parquet"
     if is_table:
         check_table(target)
+    elif to_format is None and suffix_of(target) != suffix_of(source):
+        check_extension(target, [".parquet"], option="--to")
     form = format_of(target, to_format)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", total_size(source)) as advance:
