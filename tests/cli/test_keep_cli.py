@@ -46,6 +46,23 @@ def test_marked_arcs_and_their_marks_are_kept(place, command):
         assert "NotHead=4" in sentence.column(9)[2]
 
 
+def test_an_unknown_label_in_a_mark_is_kept_with_one_warning(place):
+    sentences = medium_sentences()
+    decided = [Constraints(labels={1: "obj:lvc"}), Constraints(labels={2: "nsbj"}, not_labels={3: ["zzz"]})]
+    marked(sentences[:4], decided * 2)
+
+    result = invoke("parse", "marked.conllu", "--model", "model", "-o", "out.conllu")
+
+    assert [each.labels[number] for number, each in zip((0, 1), read_treebank("out.conllu"), strict=False)] == [
+        "obj:lvc",
+        "nsbj",
+    ]
+    (warning,) = re.findall(r"warning: .*", result.stderr)
+    assert warning.startswith("warning: marked.conllu:")
+    assert warning.endswith("word 2) The model has no label 'nsbj'. It is kept; did you mean nsubj?")
+    assert "warning" not in invoke("parse", "marked.conllu", "--model", "model", "--keep", "nothing").stderr
+
+
 def test_marks_can_be_ignored(place):
     sentences = medium_sentences()
     marked(sentences, [Constraints(heads={1: 2}, labels={1: "obj"}) for _ in sentences])

@@ -252,6 +252,17 @@ def test_the_first_sentence_without_tags_causes_one_warning_if_the_model_needs_t
     assert warnings[0].sentence == 2
 
 
+def test_the_first_unknown_label_in_a_mark_causes_one_warning():
+    data = (GOOD + MARK + MARK.replace("Keep=Arc", "NotLabel=obj,zzz") * 2).encode()
+    warnings = []
+
+    texts(TAGGING, data, size=1, report=FileReport(on_warning=warnings.append))
+
+    assert list(map(str, warnings)) == [
+        "x.conllu:8: (sentence 3, word 1) The model has no label 'zzz'. Forbidding it has no effect."
+    ]
+
+
 def test_written_sentences_are_counted():
     counts = []
 

@@ -121,6 +121,14 @@ def test_constraints_are_satisfied_and_marked_in_the_conllu(client, parser):
     assert [note for note in again.column(9) if note != "_"] == ["Keep=Label", "NotHead=2,4", "Keep=Head"]
 
 
+@pytest.mark.parametrize("label", ["nsubj:outer", "dobj", "prep"])
+def test_a_constraint_may_keep_a_subtype_an_older_name_and_the_label_of_the_input(client, label):
+    conllu = f"1\ta\t_\t_\t_\t_\t2\t{label}\t_\t_\n2\tdog\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
+    answer = client.post("/v1/parse", json={"conllu": conllu, "constraints": [{"labels": {"1": label}}]})
+
+    assert sentences_of(answer)[0]["words"][0]["label"] == label
+
+
 def test_a_large_request_gets_the_same_answer_as_small_ones(client, parser):
     many = CONLLU * (LARGE_REQUEST // len(CONLLU) + 2)
     answer = client.post("/v1/parse", json={"conllu": many, "format": "conllu"})
@@ -149,6 +157,21 @@ def test_a_large_request_gets_the_same_answer_as_small_ones(client, parser):
         ({"words": [WORDS], "constraints": [{"heads": {"1": 2, "2": 1}}]}, 400, {"sentence": 1}),
         ({"words": [WORDS], "constraints": [{"heads": {"1": 99}}]}, 400, {}),
         ({"words": [WORDS], "constraints": [{"sentence": 2}]}, 400, {}),
+        (
+            {"words": [WORDS], "constraints": [{}, {"sentence": 2, "labels": {"1": "det", "2": "nsbj"}}]},
+            400,
+            {"message": "The model has no label 'nsbj'.", "hint": "Did you mean nsubj?", "sentence": 2, "word": "2"},
+        ),
+        (
+            {"text": "a b", "constraints": [{"not_labels": {"1": ["det", "dobj"]}}]},
+            400,
+            {"message": "The model has no label 'dobj'.", "hint": "Did you mean obj?", "sentence": 1, "word": "1"},
+        ),
+        (
+            {"words": [WORDS], "constraints": [{"labels": {"999": "zzz"}}]},
+            400,
+            {"message": "The model has no label 'zzz'.", "hint": "GET /v1/models lists its labels."},
+        ),
         ({"words": [WORDS], "model": "other", "tags": "predicted"}, 400, {}),
         ({"words": [WORDS], "text": "a"}, 422, {"message": "Value error, Give exactly one of text, words and conllu."}),
         ({"text": "a", "initial": "given"}, 422, {}),

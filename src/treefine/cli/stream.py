@@ -17,14 +17,15 @@ from treefine.cli.inputs import bytes_in, open_source, read_input
 from treefine.cli.outputs import Job, OutputOptions, about_parser, open_sink, open_stdout, texts_of_parses, write_table
 from treefine.cli.terminal import Advance, Review, progress
 from treefine.drawing.characters import visible
-from treefine.errors import EmptyError, TreefineError
+from treefine.errors import EmptyError, TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
 from treefine.parsing.table import Content
 from treefine.treebank.conllu import cut_treebank, texts_in_file
+from treefine.treebank.constraints import CONSTRAIN, label_warning
 from treefine.treebank.files import name_of
 from treefine.treebank.formats import FORMATS, convert, losses
-from treefine.treebank.sentence import Format
+from treefine.treebank.sentence import Format, Sentence
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
@@ -175,6 +176,7 @@ class JobRunner:
         """
         section, tags = job.inputs[0].section, self.parser.model.settings.tags
         numbers = count(1 if section is None else section.n_before + 1)
+        is_unwarned = True
         needs_tags = self.parser.tags == "given" and tags.source != "predicted" and bool(tags.columns)
         lost = None if job.form is None else self.lost.setdefault(job.form, Counter())
         for source in job.inputs:
@@ -186,11 +188,18 @@ class JobRunner:
                     if job.form is not None and lost is not None:
                         lost.update(losses(found.sentence, job.form))
                         found = replace(found, sentence=convert(found.sentence, job.form))
+                    if is_unwarned and (warning := self._label_warning(found.sentence)) is not None:
+                        self.on_warning(warning)
+                        is_unwarned = False
                     if skip:
                         skip -= 1
                     else:
                         read.append(found)
                     yield found
+
+    def _label_warning(self, sentence: Sentence) -> TreebankError | None:
+        constraints = next(CONSTRAIN[self.parser.keep]([sentence]))
+        return label_warning(sentence, constraints, self.parser.model.vocabulary.labels)
 
     @contextmanager
     def _empty_is_reported(self) -> Iterator[None]:

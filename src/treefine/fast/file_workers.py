@@ -38,7 +38,7 @@ from treefine.treebank.conllu import (
     texts_in_file,
     write_treebank,
 )
-from treefine.treebank.constraints import marks_of
+from treefine.treebank.constraints import label_warning, marks_of
 from treefine.treebank.files import Source, name_of, open_input, open_output
 from treefine.treebank.formats import FORMATS, convert, format_of, losses
 from treefine.treebank.sentence import BLANK, Sentence
@@ -126,7 +126,7 @@ class PackedPart(NamedTuple):
 
     packed: Packed
     fault: TreebankError | None
-    warning: TreebankError | None
+    warnings: tuple[TreebankError | None, TreebankError | None]  # missing tags; a mark with an unknown label
     is_decided: bool  # whether a mark constrains some sentence; the engine does not support constraints
     lost: Mapping[str, int]  # what the output format cannot represent
 
@@ -150,17 +150,18 @@ class Scribe:
     def read(self, part: FilePart) -> PackedPart:
         """Read a part up to its first fault, and pack its sentences."""
         settings, sentences, lost = self._settings, list[Sentence](), Counter[str]()
-        fault = warning = None
+        fault = untagged = unknown = None
         is_decided = False
         try:
             for sentence in part.sentences():
-                if warning is None and settings.needs_tags:
-                    warning = missing_tags(sentence, settings.columns)
+                if untagged is None and settings.needs_tags:
+                    untagged = missing_tags(sentence, settings.columns)
                 if part.to is not None:
                     lost.update(losses(sentence, FORMATS[part.to]))
                     sentence = part.converted(sentence)
-                if settings.reads_marks:
-                    is_decided |= bool(marks_of(sentence))
+                if settings.reads_marks and (constraints := marks_of(sentence)):
+                    is_decided = True
+                    unknown = unknown or label_warning(sentence, constraints, settings.vocabulary.labels)
                 sentences.append(sentence)
         except TreebankError as error:
             fault = error
@@ -168,7 +169,7 @@ class Scribe:
         packed = pack(
             sentences, self._subwords, settings.vocabulary, settings.columns, reads_tags=settings.reads_tags, arcs=arcs
         )
-        return PackedPart(packed, fault, warning, is_decided, lost)
+        return PackedPart(packed, fault, (untagged, unknown), is_decided, lost)
 
     def write(
         self, part: FilePart, trees: PackedTrees, n_sentences: int, skip: int = 0, is_start: bool = False
@@ -309,7 +310,9 @@ class FileReport:
     """The report of a run: information lost in the output format, warnings, and progress."""
 
     lost: Counter[str] = field(default_factory=Counter)  # what the output format cannot represent
-    on_warning: Callable[[TreefineError], None] = lambda _: None  # called for the first sentence without tags
+    on_warning: Callable[[TreefineError], None] = lambda _: (
+        None
+    )  # called for the first sentence without tags, and the first unknown label
     on_sentences: Callable[[int], None] = lambda _: None  # called with the number of sentences just written
 
 
@@ -374,7 +377,7 @@ class _Run:
         self._skip = skip  # the number of sentences still to skip
         self._n_sentences = 0  # read so far from the current file
         self._is_start = not skip
-        self._is_warned = False
+        self._warned = set[int]()  # the kinds of warnings reported; one of each kind is enough
         self._source_fault: TreefineError | None = None  # raised by `parts`
         self._blocks = self._read()
         self._parsing: deque[_Block] = deque()
@@ -433,9 +436,10 @@ class _Run:
         if skip < n_sentences:
             self._is_start = False
         self._report.lost.update(read.lost)
-        if read.warning is not None and not self._is_warned:
-            self._is_warned = True
-            self._report.on_warning(_moved(read.warning, n_before))
+        for kind, warning in enumerate(read.warnings):
+            if warning is not None and kind not in self._warned:
+                self._warned.add(kind)
+                self._report.on_warning(_moved(warning, n_before))
         if read.fault is not None:
             self.fault = _moved(read.fault, n_before)
         return block

@@ -51,6 +51,7 @@ from treefine.serving.service import (
 )
 from treefine.serving.udpipe_api import udpipe_routes
 from treefine.treebank.conllu import texts_in_file
+from treefine.treebank.constraints import unknown_labels
 from treefine.version import __version__
 
 _DESCRIPTION = (
@@ -143,8 +144,7 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
     async def steps(request: StepsRequest) -> Response:
         """Parse, and draw every graph from the initial one to the tree."""
         service = served.find(request.model)
-        service.check_room()
-        job = await _in_thread_if_large(_size(request), request.job)
+        job = await _checked_job(request, service)
         parses = await service.ask(job, "steps")
         # Drawing takes milliseconds per sentence.
         return await run_in_threadpool(lambda: _json_answer(service, _stepped_json(job, parses)))
@@ -187,13 +187,30 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
 async def _parse(
     request: ParseRequest | RefineRequest, service: Service, as_json: Callable[[Parse], dict[str, Any]]
 ) -> Response:
-    service.check_room()  # before the input is read
-    job = await _in_thread_if_large(_size(request), request.job)
+    job = await _checked_job(request, service)
     if request.format == "conllu":
         sentences = await service.ask(job, "trees")
         return PlainTextResponse(await _in_thread_if_large(job.size, lambda: "".join(texts_in_file(sentences))))
     parses = await service.ask(job, "parses")
     return await _in_thread_if_large(job.size, lambda: _json_answer(service, map(as_json, parses)))
+
+
+async def _checked_job(request: StepsRequest | RefineRequest, service: Service) -> ParseJob:
+    service.check_room()  # before the input is read
+    job = await _in_thread_if_large(_size(request), request.job)
+    check_labels(job, service.parser.model.vocabulary.labels)
+    return job
+
+
+def check_labels(job: ParseJob, known: Sequence[str]) -> None:
+    """Raise an error if a constraint has a label that the model does not know, unless the word has it in the input."""
+    for number, constraints in job.constraints.items():
+        given = job.sentences[number - 1].labels if job.sentences and number <= len(job.sentences) else ()
+        for found in unknown_labels(constraints, known):
+            if constraints.labels.get(found.word) == found.label and found.label in given[found.word - 1 : found.word]:
+                continue
+            hint = f"Did you mean {found.nearest}?" if found.nearest else "GET /v1/models lists its labels."
+            raise TreefineError(found.message, hint=hint, sentence=number, word=str(found.word))
 
 
 async def _in_thread_if_large(size: int, work: Callable[[], _Value]) -> _Value:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from difflib import get_close_matches
+from typing import Literal, NamedTuple
 
-from treefine.errors import TreefineError
+from treefine.errors import TreebankError, TreefineError, shortened
 from treefine.treebank.graph import Arcs
+from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
 
 Keep = Literal["marked", "given", "nothing"]
@@ -90,6 +92,47 @@ class Constraints:
         for name, forbidden in ((_NOT_HEAD, self.not_heads), (_NOT_LABEL, self.not_labels)):
             if forbidden.get(word):
                 yield f"{name}={','.join(map(str, forbidden[word]))}"
+
+
+class UnknownLabel(NamedTuple):
+    """A label in a constraint that the model has no scores for."""
+
+    word: int
+    label: str
+    nearest: str | None  # the known label that may be meant
+
+    @property
+    def message(self) -> str:
+        """The error message."""
+        return f"The model has no label {shortened(self.label)!r}."
+
+
+def unknown_labels(constraints: Constraints, known: Collection[str]) -> Iterator[UnknownLabel]:
+    """Yield the labels in constraints that the model does not know; they are often typing mistakes.
+
+    A required label may also be a subtype of a known label, or a name from another scheme (see `read_as`). A forbidden
+    label must be known, because forbidding any other label has no effect.
+
+    >>> constraints = Constraints(labels={1: "nsbj", 2: "obj:lvc"}, not_labels={2: ["dobj", "obj"]})
+    >>> [*map(tuple, unknown_labels(constraints, ("nsubj", "obj", "root")))]
+    [(1, 'nsbj', 'nsubj'), (2, 'dobj', 'obj')]
+    """
+    required = ((word, label) for word, label in constraints.labels.items() if read_as(label, known) not in known)
+    forbidden = ((word, each) for word, labels in constraints.not_labels.items() for each in labels)
+    for word, label in (*required, *((word, label) for word, label in forbidden if label not in known)):
+        same = read_as(label.lower(), known)
+        yield UnknownLabel(
+            word, label, next(iter([same] if same in known else get_close_matches(same, known, 1)), None)
+        )
+
+
+def label_warning(sentence: Sentence, constraints: Constraints, known: Collection[str]) -> TreebankError | None:
+    """Return a warning about the first label in the constraints that the model does not know, if there is one."""
+    for found in unknown_labels(constraints, known):
+        effect = "It is kept" if constraints.labels.get(found.word) == found.label else "Forbidding it has no effect"
+        hint = f"{effect}; did you mean {found.nearest}?" if found.nearest else f"{effect}."
+        return sentence.error(found.message, word=found.word, hint=hint)
+    return None
 
 
 FREE = Constraints()
