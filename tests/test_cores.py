@@ -1,10 +1,17 @@
-"""Environment variables that commands set before torch is imported."""
+"""Cores of this process, threads of the commands, and environment variables that they set before importing torch."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+import torch
+
+from tests.support.commands import failed, invoke
+from tests.support.tiny import SAMPLE
+from treefine import TreefineError, cores
+from treefine.cores import limit_spinning, quota_cores, usable_cores, use_threads
+from treefine.fast.file_workers import default_workers
 
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 TORCH = f"import os; raise OSError({{name: os.environ[name] for name in {CHOSEN} if name in os.environ}})"
@@ -43,8 +50,6 @@ def test_importing_treefine_changes_no_environment_variable():
 
 
 def test_an_application_that_has_loaded_torch_keeps_its_environment(monkeypatch):
-    from treefine.cores import limit_spinning
-
     variables = {}
     monkeypatch.setitem(sys.modules, "torch", object())
     limit_spinning(variables)
@@ -53,3 +58,92 @@ def test_an_application_that_has_loaded_torch_keeps_its_environment(monkeypatch)
     monkeypatch.delitem(sys.modules, "torch")
     limit_spinning(variables)
     assert variables == {"GOMP_SPINCOUNT": "2000"}
+
+
+NESTED = "0::/user.slice/app.service\n"
+V1 = "4:memory:/docker/a\n3:cpu,cpuacct:/docker/a\n0::/\n"
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "quota"),
+    [
+        ("0::/\n", {"cpu.max": "250000 100000\n"}, 2.5),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, None),
+        ("0::/\n", {}, None),
+        (NESTED, {"user.slice/app.service/cpu.max": "50000 100000\n", "user.slice/cpu.max": "max 100000\n"}, 0.5),
+        (NESTED, {"user.slice/app.service/cpu.max": "300000 100000\n", "user.slice/cpu.max": "200000 100000\n"}, 2.0),
+        (NESTED, {"cpu.max": "100000 50000\n"}, 2.0),  # a container that sees its own cgroup as the root
+        (NESTED, {"user.slice/other.service/cpu.max": "100000 100000\n"}, None),
+        (V1, {"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
+        (V1, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        (
+            V1,
+            {"cpu,cpuacct/docker/a/cpu.cfs_quota_us": "150000\n", "cpu,cpuacct/docker/a/cpu.cfs_period_us": "100000\n"},
+            1.5,
+        ),
+        (None, {"cpu.max": "100000 100000\n"}, 1.0),
+    ],
+)
+def test_the_smallest_quota_from_the_root_to_the_cgroup_of_the_process_applies(tmp_path, membership, files, quota):
+    if membership is not None:
+        (tmp_path / "membership").write_text(membership)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert quota_cores(tmp_path, tmp_path / "membership") == quota
+
+
+@pytest.mark.parametrize(("quota", "usable"), [(None, 8), (0.2, 1), (2.0, 2), (2.1, 3), (64.0, 8)])
+def test_usable_cores_are_limited_by_affinity_and_quota(monkeypatch, quota, usable):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(cores, "quota_cores", lambda: quota)
+
+    assert usable_cores() == usable
+    assert default_workers() == max(0, usable - 2)
+
+
+@pytest.mark.parametrize(
+    ("threads", "variables", "chosen"),
+    [
+        (None, {}, [2]),  # the quota
+        (3, {}, [3]),
+        (4, {}, []),  # torch's own number
+        (None, {"OMP_NUM_THREADS": "4"}, []),
+        (3, {"OMP_NUM_THREADS": "4"}, [3]),
+    ],
+)
+def test_threads_are_those_asked_for_or_in_the_environment_or_the_usable_cores(monkeypatch, threads, variables, chosen):
+    calls = []
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAYON_NUM_THREADS", "1")  # so that the test changes no environment
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(torch, "set_num_threads", calls.append)
+    monkeypatch.setattr(cores, "usable_cores", lambda: 2)
+
+    use_threads(threads)
+
+    assert calls == chosen
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("parse", "Nobody knew why."),
+        ("refine", SAMPLE),
+        ("serve", "--port", "0"),
+        ("analyse", SAMPLE, "--model", "en"),
+        ("train", "recipe.toml", "-o", "out"),
+    ],
+)
+def test_a_command_that_runs_a_model_has_an_option_for_threads(monkeypatch, command):
+    def stop(threads):
+        raise TreefineError(f"{threads} threads")
+
+    monkeypatch.setenv("RAYON_NUM_THREADS", "1")
+    monkeypatch.setattr(torch, "set_num_threads", stop)
+
+    assert failed(invoke, *command, "--threads", 77) == "77 threads"

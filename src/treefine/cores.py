@@ -1,20 +1,92 @@
-"""The CPU cores of this process and the OpenMP threads that torch starts on them. This module must not import torch."""
+"""The CPU cores of this process, and the threads that torch starts on them. Importing this module does not load torch.
+
+See docs/speed.md, 'Shared machines and containers'.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how OpenMP threads wait
+_NUMBER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SPINS = "2000"  # about 20 µs; libgomp's own 300,000 take 3 ms of a core that another process could use
+_CGROUPS = Path("/sys/fs/cgroup")
+_MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def limit_spinning(variables: MutableMapping[str, str] = os.environ) -> None:
     """Let OpenMP threads of torch sleep after a short wait, in this process and in those that it starts.
 
     Call it before torch is imported, because OpenMP reads its variables only once. Variables that the user has set
-    stay as they are. See docs/speed.md, 'Shared machines and containers'.
+    stay as they are.
     """
     if "torch" not in sys.modules and not any(name in variables for name in _WAITING):
         variables["GOMP_SPINCOUNT"] = _SPINS
+
+
+def use_threads(threads: int | None) -> None:
+    """Set the number of CPU threads of torch and of the tokenizer.
+
+    None is torch's default, but at most `usable_cores()`; a number in the environment has priority over it.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    if threads is not None:
+        os.environ.setdefault("RAYON_NUM_THREADS", str(threads))  # read when the first batch is tokenised
+    elif any(os.environ.get(name) for name in _NUMBER):
+        return
+    chosen = min(before, usable_cores()) if threads is None else threads
+    if chosen != before:
+        torch.set_num_threads(chosen)
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use: its CPU affinity, or the quota of its container if less."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = quota_cores()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def quota_cores(cgroups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float | None:
+    """Return the CPU quota of this process in cores, or None without a limit.
+
+    Every cgroup (version 1 or 2) from the root to that of this process can have a quota; the smallest one applies.
+    """
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        lines = []
+    folders = [folder for line in ("0::/", "0:cpu:/", *lines) for folder in _folders(line, cgroups)]
+    return min((quota for quota in map(_quota, folders) if quota is not None), default=None)
+
+
+def _folders(line: str, cgroups: Path) -> Iterator[Path]:
+    """Yield the folders of the cgroups that a line of /proc/self/cgroup names, such as 0::/user.slice/a.service.
+
+    In a container, the path can be that of the host; folders that do not exist here have no quota.
+    """
+    _, controllers, path = line.split(":", 2)
+    if controllers and "cpu" not in controllers.split(","):
+        return
+    roots = {cgroups / "cpu", cgroups / controllers} if controllers else {cgroups, cgroups / "unified"}
+    parts = [each for each in path.split("/") if each not in ("", "..")]
+    for root in roots:
+        for depth in range(len(parts) + 1):
+            yield root.joinpath(*parts[:depth])
+
+
+def _quota(folder: Path) -> float | None:
+    """Return the quota of one cgroup in cores, or None."""
+    try:
+        if (folder / "cpu.max").is_file():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return round(int(quota) / int(period), 2) if int(quota) > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):  # no such cgroup, or "max"
+        return None

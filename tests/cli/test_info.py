@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.commands import invoke
 from treefine.cli import info
 
@@ -120,22 +118,10 @@ def test_a_root_home_directory_and_line_breaks_in_variables_are_printed_in_full(
     assert "  TREEFINE_NOTE=a\\nb\n" in out
 
 
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"cpu.max": "250000 100000\n"}, 2.5),
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({}, None),
-    ],
-)
-def test_the_limit_of_a_container_is_read_from_its_control_group(tmp_path, files, cores):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+def test_the_quota_of_a_container_is_printed(monkeypatch):
+    monkeypatch.setattr(info, "quota_cores", lambda: 2.5)
 
-    assert info._quota(tmp_path) == cores
+    assert "cores usable, limited to 2.5 by cgroup\n" in invoke("info").stdout
 
 
 def test_a_gpu_has_a_line_with_its_kernels():

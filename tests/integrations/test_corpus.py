@@ -564,6 +564,12 @@ def test_a_missing_ray_and_actors_without_ray_are_errors(files, monkeypatch):
     )
 
 
+def test_threads_cannot_be_combined_with_ray(files):
+    assert failed(invoke, "parse", "e.txt", "-o", "out/", "--engine", "ray", "--threads", 2) == (
+        "--threads does not work with --engine ray, which divides the cores among the actors. Use --actors instead."
+    )
+
+
 @pytest.mark.parametrize(
     ("nodes", "options", "share"),
     [

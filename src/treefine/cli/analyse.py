@@ -12,6 +12,7 @@ from treefine.cli.completion import complete_model
 from treefine.cli.terminal import progress
 from treefine.cli.treebanks import FormatOption, RuleOption, check_stdin, find_treebanks, system_names, total_size
 from treefine.config import TagSource
+from treefine.cores import use_threads
 from treefine.drawing.characters import visible
 from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.evaluation.scores import rule_of
@@ -103,6 +104,16 @@ def analyse_command(
             show_default="a GPU if there is one",
         ),
     ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            min=1,
+            metavar="N",
+            help="With --model: number of CPU threads.",
+            show_default="as in parse",
+        ),
+    ] = None,
 ) -> None:
     """Analyse errors of systems, or refinement steps of a model.
 
@@ -120,6 +131,7 @@ def analyse_command(
     if model is not None:
         if systems:
             raise TreefineError("--model cannot be combined with SYSTEM files.", hint="Leave out one of them.")
+        use_threads(threads)
         analyse_model(
             gold,
             model=model,
@@ -133,7 +145,8 @@ def analyse_command(
             examples=examples,
         )
         return
-    for option, value in {"--initial": initial, "--steps": steps, "--tags": tags, "--device": device}.items():
+    with_model = {"--initial": initial, "--steps": steps, "--tags": tags, "--device": device, "--threads": threads}
+    for option, value in with_model.items():
         if value is not None:
             raise TreefineError(f"{option} needs --model.", hint=f"Add --model, or leave out {option}.")
     if not systems:

@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 from treefine.cli.treebanks import JsonOption
+from treefine.cores import quota_cores, usable_cores, use_threads
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models
@@ -92,8 +93,8 @@ def _without_home(path: str) -> str:
 
 
 def _cpu() -> dict[str, Any]:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"model": _cpu_model(), "cores": os.cpu_count(), "usable_cores": usable, "quota_cores": _quota()}
+    quota = quota_cores()
+    return {"model": _cpu_model(), "cores": os.cpu_count(), "usable_cores": usable_cores(), "quota_cores": quota}
 
 
 def _cpu_model() -> str:
@@ -104,18 +105,6 @@ def _cpu_model() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Return how many cores the container may use (cgroup 2, or 1), or None without a limit."""
-    try:
-        if (root / "cpu.max").is_file():
-            quota, period = (root / "cpu.max").read_text().split()
-        else:
-            quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return round(int(quota) / int(period), 2) if int(quota) > 0 else None
-    except (OSError, ValueError):  # no cgroup, or "max"
-        return None
-
-
 def _torch() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the properties of torch and of each device that it can use."""
     found: dict[str, Any] = {"version": version_of("torch")}
@@ -124,6 +113,7 @@ def _torch() -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
         found["version"] = str(torch.__version__)
         found["cuda"] = torch.version.cuda
+        use_threads(None)  # as other commands do
         found["threads"] = torch.get_num_threads()
         return found, _devices()
     except Exception as error:  # a missing or incompatible library fails in many ways

@@ -12,6 +12,7 @@ from treefine.cli.completion import complete_model
 from treefine.cli.inputs import Input, InputKind, find_inputs
 from treefine.cli.outputs import OutputOptions, Shape, plan_jobs
 from treefine.config import BATCH_PIECES, Precision, TagSource
+from treefine.cores import use_threads
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
 from treefine.parsing.options import ParserOptions
@@ -133,6 +134,16 @@ _BatchPieces = Annotated[
         help="Maximum sub-words per batch, including padding; at most 1,000 on a CPU.",
     ),
 ]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        min=1,
+        metavar="N",
+        help="Number of CPU threads.",
+        show_default="the cores that this process may use, or OMP_NUM_THREADS",
+    ),
+]
 _Workers = Annotated[
     int | None,
     typer.Option(
@@ -199,6 +210,7 @@ def parse_command(
     device: _Device = None,
     precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
+    threads: ThreadsOption = None,
     workers: _Workers = None,
     engine: Annotated[
         Literal["local", "ray"],
@@ -241,6 +253,9 @@ def parse_command(
     )
     choice = ModelChoice(model, options, label_map)
     if engine == "ray":
+        if threads is not None:
+            message = "--threads does not work with --engine ray, which divides the cores among the actors."
+            raise TreefineError(message, hint="Use --actors instead.")
         from treefine.integrations.corpus.run import parse_corpus  # loads torch
 
         if not parse_corpus(inputs, output, shape, wanted, choice, actors=actors, workers=workers):
@@ -248,7 +263,7 @@ def parse_command(
         return
     if actors is not None:
         raise TreefineError("--actors needs --engine ray.", hint="Add --engine ray, or leave out --actors.")
-    _run(inputs, output, shape, wanted, choice, workers=workers)
+    _run(inputs, output, shape, wanted, choice, threads=threads, workers=workers)
 
 
 def refine_command(
@@ -289,6 +304,7 @@ def refine_command(
     device: _Device = None,
     precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
+    threads: ThreadsOption = None,
 ) -> None:
     """Correct the trees of any parser.
 
@@ -311,7 +327,8 @@ def refine_command(
         batch_pieces=batch_pieces,
     )
     wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else (), model)
-    _run(inputs, output, shape, wanted, ModelChoice(model, options, label_map), reports_changes=True)
+    choice = ModelChoice(model, options, label_map)
+    _run(inputs, output, shape, wanted, choice, threads=threads, reports_changes=True)
 
 
 def _run(
@@ -321,6 +338,7 @@ def _run(
     wanted: OutputOptions,
     choice: ModelChoice,
     *,
+    threads: int | None,
     reports_changes: bool = False,
     workers: int | None = None,
 ) -> None:
@@ -334,6 +352,7 @@ def _run(
             return
     from treefine.cli.stream import run_jobs  # loads numpy and tokenizers
 
+    use_threads(threads)
     if not run_jobs(load_parser(choice), jobs, wanted, reports_changes=reports_changes, workers=workers):
         raise typer.Exit(1)
 

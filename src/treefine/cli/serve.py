@@ -15,7 +15,9 @@ from typing import Annotated
 import typer
 
 from treefine.cli.completion import complete_model
+from treefine.cli.parse import ThreadsOption
 from treefine.config import Precision
+from treefine.cores import use_threads
 from treefine.errors import TreefineError
 
 
@@ -92,6 +94,7 @@ def serve_command(
             show_default="the setting of each model",
         ),
     ] = None,
+    threads: ThreadsOption = None,
 ) -> None:
     """Serve parsers over HTTP: web page, JSON API, UDPipe API.
 
@@ -113,6 +116,7 @@ def serve_command(
     named = _named(models or ["en"])
     limits = ServerLimits(max_bytes=max_bytes, max_words=max_words, queue=queue, seconds=seconds)
     with _bound(host, port) as bound:  # before loading models, to report a used port at once
+        use_threads(threads)
         with _one_thread():
             parsers = {
                 name: Parser.from_pretrained(each, device=device, precision=precision) for name, each in named.items()

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from treefine.cli.completion import complete_format, complete_recipe
+from treefine.cli.parse import ThreadsOption
+from treefine.cores import use_threads
 from treefine.errors import RenamedSettingWarning
 from treefine.treebank.formats import FORMATS
 
@@ -57,6 +59,7 @@ def train_command(
             "--device", metavar="DEVICE", help="Device: cpu, cuda, cuda:1, …", show_default="a GPU if there is one"
         ),
     ] = None,
+    threads: ThreadsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the recipe and its files, print all settings, and exit.")
     ] = False,
@@ -74,6 +77,7 @@ def train_command(
         raise typer.BadParameter("name the folder to write, such as runs/first.", param_hint="--output")
     folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # among the processes of torchrun
     chosen = find_device(device)
+    use_threads(threads)
     with _renamed_settings_shown(is_first):
         prepared = prepare(recipe, changes or ())
         if is_first and output:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tokenizers import Tokenizer
 
 from treefine.config import Column
+from treefine.cores import usable_cores
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import Packed, PackedTrees, filled, pack
 from treefine.model.subwords import Subwords
@@ -198,7 +199,7 @@ def missing_tags(sentence: Sentence, columns: Sequence[Column]) -> TreebankError
 def default_workers(n_cores: int | None = None) -> int:
     """Return the default number of workers for `n_cores` cores, or for the cores that this process may use."""
     if n_cores is None:
-        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        n_cores = usable_cores()
     return max(0, min(_MOST_WORKERS, n_cores - _OTHER_CORES))
 
 
