@@ -173,11 +173,11 @@ def test_a_large_request_gets_the_same_answer_as_small_ones(client, parser):
             {"message": "The model has no label 'zzz'.", "hint": "GET /v1/models lists its labels."},
         ),
         ({"words": [WORDS], "model": "other", "tags": "predicted"}, 400, {}),
-        ({"words": [WORDS], "text": "a"}, 422, {"message": "Value error, Give exactly one of text, words and conllu."}),
+        ({"words": [WORDS], "text": "a"}, 422, {"message": "Give exactly one of text, words and conllu."}),
         ({"text": "a", "initial": "given"}, 422, {}),
         ({"words": [WORDS], "steps": 0}, 422, {}),
         ({"words": [WORDS], "stepz": 1}, 422, {"message": "stepz: Extra inputs are not permitted"}),
-        ({"words": [["\ud800"]]}, 422, {}),
+        ({"words": [["\ud800"]]}, 422, {"message": "words.0.0: Character 1 is an unpaired surrogate."}),
         ({"words": [WORDS], "constraints": [{"heads": {"1": 2}}, {"heads": {"3": 2}}]}, 422, {}),
         ({"text": "\udfff"}, 422, {}),
         ({}, 422, {}),
@@ -198,6 +198,27 @@ def test_a_body_that_does_not_match_the_schema_is_rejected(client, body):
 
     assert answer.status_code in (400, 422)
     assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (None, "The Content-Type header is missing."),
+        ("Text/Plain; charset=utf-8", "The Content-Type header is 'text/plain'."),
+        ("application/jsonx", "The Content-Type header is 'application/jsonx'."),
+    ],
+)
+def test_json_with_another_content_type_gets_an_error_that_names_the_header(client, kind, message):
+    answer = client.post("/v1/parse", content=b'{"text": "a"}', headers={"Content-Type": kind} if kind else {})
+
+    expected = {"status": 422, "message": message, "hint": "Send Content-Type: application/json."}
+    assert answer.json() == {"error": expected}
+
+
+def test_invalid_json_gets_an_error_with_the_place(client):
+    answer = client.post("/v1/parse", content=b'{"text": }', headers={"Content-Type": "application/json"})
+
+    assert answer.json()["error"]["message"] == "The body is not valid JSON at character 9: Expecting value"
 
 
 @pytest.mark.parametrize("is_announced", [True, False])

@@ -259,11 +259,11 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, TreefineError):
         return error_answer(error)
     if isinstance(error, RequestValidationError):
-        faults = []
-        for each in error.errors():
-            place = ".".join(map(str, each["loc"][1:]))
-            faults.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
-        message = "; ".join(faults[:5]).encode(errors="backslashreplace").decode()
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if not re.fullmatch(r"application/([^/]+\+)?json", kind):  # FastAPI reads no other body as JSON
+            message = f"The Content-Type header is {kind[:80]!r}." if kind else "The Content-Type header is missing."
+            return error_answer(TreefineError(message, hint="Send Content-Type: application/json."), status=422)
+        message = "; ".join(map(_fault, error.errors()[:5])).encode(errors="backslashreplace").decode()
         return error_answer(TreefineError(message, hint=_SEE_DOCS), status=422)
     if isinstance(error, HTTPException) and error.status_code == 413:
         return error_answer(body_too_large(request.app.state.limits.max_bytes))
@@ -272,6 +272,14 @@ async def _answer_error(request: Request, error: Exception) -> Response:
         return error_answer(unknown, status=error.status_code, headers=error.headers)
     message = "This request caused an internal error. Other requests are not affected."
     return error_answer(TreefineError(message, hint="Please report it to the operator of this server."), status=500)
+
+
+def _fault(found: Mapping[str, Any]) -> str:
+    """Return the message of one of Pydantic's errors, with its place in the JSON."""
+    if found["type"] == "json_invalid":
+        return f"The body is not valid JSON at character {found['loc'][-1]}: {found['ctx']['error']}"
+    place, message = ".".join(map(str, found["loc"][1:])), str(found["msg"]).removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message
 
 
 def body_too_large(max_bytes: int) -> TooLargeError:

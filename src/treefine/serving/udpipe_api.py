@@ -227,8 +227,9 @@ async def _parameters(request: Request, max_bytes: int) -> dict[str, str]:
             return params | await _parts(request, kind, max_bytes)
         body = await request.body()
         if body and not kind.lower().startswith("application/x-www-form-urlencoded"):
-            hint = "Send application/x-www-form-urlencoded or multipart/form-data."
-            raise TreefineError(f"The content type {kind[:80]!r} is not supported.", hint=hint)
+            hint = "Send Content-Type: application/x-www-form-urlencoded or multipart/form-data."
+            message = f"The Content-Type {kind[:80]!r} is not supported." if kind else "The Content-Type is missing."
+            raise TreefineError(message, hint=hint)
         return params | dict(pairs(body.decode()))
     except UnicodeDecodeError as error:
         raise TreefineError("The request is not UTF-8.", hint="Encode it as UTF-8.") from error
