@@ -1,4 +1,4 @@
-"""`treefine parse --workers`: it writes and reports the same as without workers."""
+"""`treefine parse --workers` and `treefine refine --workers`: they write the same as without workers."""
 
 from pathlib import Path
 
@@ -21,8 +21,9 @@ def run(text_model, tmp_path, monkeypatch, request):
     if getattr(request, "param", "engine") == "engine":
         monkeypatch.setattr(Parser, "engine", property(lambda parser: Engine(packed_plan(parser), ROOMS)))
 
-    def run_with(*arguments, code=0, workers=1):
-        return invoke("parse", "--model", text_model, "--device", "cpu", "--workers", workers, *arguments, code=code)
+    def run_with(*arguments, code=0, workers=1, command="parse"):
+        options = ("--model", text_model, "--device", "cpu", "--workers", workers)
+        return invoke(command, *options, *arguments, code=code)
 
     return run_with
 
@@ -57,11 +58,32 @@ def test_workers_without_effect_are_reported(run, arguments):
     expected = Path(arguments[1]).read_bytes()
 
     warning = (
-        "treefine: warning: --workers has no effect: it needs treebank input and output, without --confidence, --k "
-        "and --review.\n"
+        "treefine: warning: --workers has no effect: it needs treebank input and output, without --confidence, --k, "
+        "--review and --changes.\n"
     )
     assert run("in.conllu", *arguments).stderr == warning + messages
     assert Path(arguments[1]).read_bytes() == expected
+
+
+@pytest.mark.parametrize("run", ["engine", "no engine"], indirect=True)
+def test_refine_with_workers_writes_the_same_trees_and_counts_changes_only_without_them(run, request):
+    counted = run("in.conllu", "-o", "expected.conllu", workers=0, command="refine").stderr
+
+    messages = run("in.conllu", "-o", "out.conllu", command="refine").stderr
+
+    assert Path("out.conllu").read_bytes() == Path("expected.conllu").read_bytes()
+    assert counted.startswith("sentences")
+    has_engine = request.node.callspec.params["run"] == "engine"
+    assert messages == ("Changes are not counted with --workers.\n" if has_engine else counted)
+
+
+def test_refine_lists_changes_without_the_workers(run):
+    run("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv", workers=0, command="refine")
+
+    messages = run("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv", command="refine").stderr
+
+    assert "--workers has no effect" in messages
+    assert Path("changes.tsv").read_bytes() == Path("expected.tsv").read_bytes()
 
 
 @pytest.mark.parametrize("share", [0, 0.5, 1])

@@ -144,16 +144,7 @@ ThreadsOption = Annotated[
         show_default="the cores that this process may use, or OMP_NUM_THREADS",
     ),
 ]
-_Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=0,
-        metavar="N",
-        help="Processes that read and write treebanks while the GPU parses; no effect on a CPU.",
-        show_default="for long files, the number of cores minus 2, at most 16",
-    ),
-]
+_WORKERS = "Processes that read and write treebanks while the GPU parses; no effect on a CPU."
 
 
 def parse_command(
@@ -211,7 +202,16 @@ def parse_command(
     precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
     threads: ThreadsOption = None,
-    workers: _Workers = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=0,
+            metavar="N",
+            help=_WORKERS,
+            show_default="for long files, the number of cores minus 2, at most 16",
+        ),
+    ] = None,
     engine: Annotated[
         Literal["local", "ray"],
         typer.Option(
@@ -305,6 +305,9 @@ def refine_command(
     precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
     threads: ThreadsOption = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=0, metavar="N", help=f"{_WORKERS} They do not count changes.")
+    ] = 0,
 ) -> None:
     """Correct the trees of any parser.
 
@@ -328,7 +331,7 @@ def refine_command(
     )
     wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else (), model)
     choice = ModelChoice(model, options, label_map)
-    _run(inputs, output, shape, wanted, choice, threads=threads, reports_changes=True)
+    _run(inputs, output, shape, wanted, choice, threads=threads, reports_changes=True, workers=workers)
 
 
 def _run(

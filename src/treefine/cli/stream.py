@@ -45,6 +45,7 @@ def run_jobs(
 
     Report an input without sentences and continue with the others. With `reports_changes`, count the changes to the
     trees of the inputs and print a summary. If only trees are wanted, `workers` processes read and write treebanks.
+    They do not count changes.
     """
     inputs = [each for job in jobs for each in job.inputs]
     changes = Changes(parser.model.vocabulary.labels) if reports_changes else None
@@ -57,14 +58,19 @@ def run_jobs(
             runner.review = Review(options.review, stack.enter_context(open_stdout("tree")).write)
         if changes is not None and options.changes is not None:
             runner.write_changes = stack.enter_context(open_changes(options.changes, changes))
+        if workers and options.changes is None:
+            runner.changes = None  # workers write trees without reporting the steps and arcs before them
         if any(map(runner.could_use_workers, jobs)):
             files = FileParser.of(parser, workers)
             runner.files = None if files is None else stack.enter_context(files)
         elif workers:
             message = (
-                "--workers has no effect: it needs treebank input and output, without --confidence, --k and --review."
+                "--workers has no effect: it needs treebank input and output, without --confidence, --k, --review and "
+                "--changes."
             )
             _warn(TreefineError(message))
+        if runner.files is None:
+            runner.changes = changes
         for job in jobs:
             runner.run(job)
     for form, lost in runner.lost.items():
@@ -72,8 +78,9 @@ def run_jobs(
             typer.echo(tables.losses_line(lost, form.title), err=True)
     if runner.review is not None:
         typer.echo(runner.review.counted, err=True)
-    for line in changes.lines() if changes is not None else ():
-        typer.echo(line, err=True)
+    if changes is not None:
+        lines = ["Changes are not counted with --workers."] if runner.changes is None else changes.lines()
+        typer.echo("\n".join(lines), err=True)
     return not runner.n_empty
 
 
