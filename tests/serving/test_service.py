@@ -229,14 +229,44 @@ def test_a_model_is_unhealthy_while_all_its_rounds_fail(monkeypatch):
             "trees",
             "Sentence 2 has 31 words. The limit is 30 words. Split it, or parse it with `treefine parse`.",
         ),
+        (
+            job(Sentence.of_words(["a"] * 30), max_steps=20, k=20),
+            "trees",
+            "Sentence 1 has 30 words. With 20 steps and k = 20, the limit is 9 words. Use fewer steps or trees.",
+        ),
+        (
+            job(Sentence.of_words(["a", "b" * 101])),
+            "trees",
+            "Sentence 1 has a word of 101 characters. The limit is 100 characters.",
+        ),
+        (
+            ParseJob(text="a b " + "." * 101),
+            "trees",
+            "The text has 101 characters without a space. The limit is 100 characters per word.",
+        ),
     ],
-    ids=["drawings", "constraints", "words"],
+    ids=["drawings", "constraints", "words", "work", "characters", "text"],
 )
 def test_a_request_above_a_limit_is_rejected(asked, kind, said):
-    (error,) = ask_together([asked], kind, max_words=30)
+    (error,) = ask_together([asked], kind, max_words=30, max_chars=100)
 
     assert isinstance(error, TooLargeError)
     assert str(error).startswith(said)
+
+
+def test_a_short_sentence_may_take_more_steps_and_trees_than_a_long_one():
+    limits = ServerLimits(max_words=1_000)
+
+    assert [limits.words_with(steps=steps, k=1) for steps in (1, 6, 7, 20)] == [1_000, 1_000, 953, 645]
+    assert [limits.words_with(steps=3, k=k) for k in (1, 2, 5, 20)] == [1_000, 953, 659, 347]
+    short = job(Sentence.of_words(["a"] * 9), max_steps=20, k=20)
+    assert len(ask_together([short], "parses", max_words=30)[0]) == 1
+
+
+def test_a_long_sentence_counts_as_more_work_than_its_words():
+    asked = job(max_steps=2, k=3)
+
+    assert [asked.work_of(n_words) for n_words in (10, 250, 1_000)] == [60, 3_000, 30_000]
 
 
 def test_a_request_that_takes_too_long_gets_an_error_and_the_rest_of_it_is_dropped(monkeypatch):
@@ -337,7 +367,7 @@ def test_options_missing_in_a_request_are_those_of_the_parser():
     assert (applied.plan().decoder.is_projective, applied.k, applied.max_steps) == (True, 2, 1)
 
 
-@pytest.mark.parametrize("name", ["max_bytes", "max_words", "queue", "queue_size", "seconds"])
+@pytest.mark.parametrize("name", ["max_bytes", "max_words", "max_chars", "queue", "queue_size", "seconds"])
 def test_limits_must_be_above_zero(name):
     with pytest.raises(TreefineError, match=f"{name} is 0"):
         ServerLimits(**{name: 0})

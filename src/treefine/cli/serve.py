@@ -46,8 +46,17 @@ def serve_command(
         int, typer.Option("--max-bytes", min=1, metavar="N", help="Maximum size of a request body, in bytes.")
     ] = 1_000_000,
     max_words: Annotated[
-        int, typer.Option("--max-words", min=1, metavar="N", help="Maximum length of a sentence, in words.")
+        int,
+        typer.Option(
+            "--max-words",
+            min=1,
+            metavar="N",
+            help="Maximum length of a sentence, in words; less if a request asks for many steps or trees.",
+        ),
     ] = 1_000,
+    max_chars: Annotated[
+        int, typer.Option("--max-chars", min=1, metavar="N", help="Maximum length of a word, in characters.")
+    ] = 10_000,
     queue: Annotated[
         int, typer.Option("--queue", min=1, metavar="N", help="Maximum number of requests waiting for a model.")
     ] = 256,
@@ -114,7 +123,7 @@ def serve_command(
     from treefine.parsing.parser import Parser  # loads torch
 
     named = _named(models or ["en"])
-    limits = ServerLimits(max_bytes=max_bytes, max_words=max_words, queue=queue, seconds=seconds)
+    limits = ServerLimits(max_bytes=max_bytes, max_words=max_words, max_chars=max_chars, queue=queue, seconds=seconds)
     with _bound(host, port) as bound:  # before loading models, to report a used port at once
         use_threads(threads)
         with _one_thread():

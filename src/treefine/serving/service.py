@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -33,7 +34,8 @@ from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
 
 # A round parses sentences of all waiting requests. The share limits what one request adds, so that a long request
-# does not block short ones. Work is words times steps times trees; a full round takes two cores some seconds.
+# does not block short ones. Work is words times steps times trees, and more in long sentences; a full round takes two
+# cores some seconds.
 ROUND, ROUND_WORK = 256, 24_000
 SHARE, SHARE_WORK = 64, 6_000
 MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
@@ -42,6 +44,9 @@ _N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each 
 _WARM_UP_WORDS = 60  # length of the sentence that warms up a model
 _SENTENCE_SIZE = 20  # characters added per sentence, because a sentence takes memory too
 _MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
+_LONG_SENTENCE = 250  # words; here half of the time grows with the square of the length
+_TREE_STEPS = 4  # finding one of the k best trees takes up to as long as this many steps
+_MOST_STEPS = 10  # with more steps, or trees counted as steps, the maximum length of a sentence is lower
 _MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
 _SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SENTENCES_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -55,7 +60,8 @@ class ServerLimits:
     """The limits of a server. A request beyond a limit gets an error at once; other requests are not affected."""
 
     max_bytes: int = 1_000_000  # in the body of a request: 413
-    max_words: int = 1_000  # per sentence: 413; time grows with the square of the length
+    max_words: int = 1_000  # per sentence: 413; time grows with the square of the length; see `words_with`
+    max_chars: int = 10_000  # per word: 413
     queue: int = 256  # requests per model that wait or are being parsed: 503
     queue_size: int = 20_000_000  # characters in all these requests: 503
     seconds: float = 60  # from the end of a request to its answer: 504
@@ -66,6 +72,17 @@ class ServerLimits:
             value = getattr(self, each.name)
             if value < 0 or (value == 0 and each.name != "gather"):
                 raise TreefineError(f"{each.name} is {value}.", hint="Use a number above 0.")
+
+    def words_with(self, *, steps: int, k: int) -> int:
+        """Return the maximum length of a sentence that takes this many steps and trees.
+
+        A shorter sentence may take more of them: the time, about words² × (steps + 4 k), has the same limit.
+
+        >>> ServerLimits().words_with(steps=3, k=1), ServerLimits().words_with(steps=20, k=20)
+        (1000, 316)
+        """
+        ratio = _MOST_STEPS / (steps + _TREE_STEPS * k)
+        return max(1, int(self.max_words * math.sqrt(min(1, ratio))))
 
 
 class ServingError(TreefineError):
@@ -154,9 +171,18 @@ class ParseJob:
         return sum(_SENTENCE_SIZE + sum(map(len, each.forms)) for each in self.sentences or ())
 
     @property
-    def work_per_word(self) -> int:
-        """The approximate work per word: refinement steps times trees."""
-        return (self.options.max_steps or STEPS) * (self.options.k or 1)
+    def steps(self) -> int:
+        """The maximum number of refinement steps."""
+        return self.options.max_steps or STEPS
+
+    @property
+    def k(self) -> int:
+        """The number of trees per sentence."""
+        return self.options.k or 1
+
+    def work_of(self, n_words: int) -> int:
+        """Return the approximate work of a sentence: words times steps times trees, and more if it is long."""
+        return (n_words + n_words * n_words // _LONG_SENTENCE) * self.steps * self.k
 
     def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
         """Return the constraints of a sentence; those of the request replace the marks of the same words."""
@@ -190,9 +216,10 @@ class PendingJob:
     results: list[Any] = field(default_factory=list)
     is_all_taken: bool = False
 
-    def take(self, parser: Parser, most: int, max_words: int) -> int:
+    def take(self, parser: Parser, most: int, limits: ServerLimits) -> int:
         """Take sentences until there are `most` or too much work, but at least one; return the work."""
         if self.segmented is None:
+            self._check_text(limits.max_chars)
             self.segmented = self.job.segment(parser)
         self.taken, work = [], 0
         while len(self.taken) < most and work < SHARE_WORK:
@@ -201,15 +228,33 @@ class PendingJob:
                 self._end()
                 break
             self.n_taken += 1
-            self.taken.append((found, self._checked_constraints(found.sentence, max_words)))
-            work += self.job.work_per_word * len(found.sentence)
+            self.taken.append((found, self._checked_constraints(found.sentence, limits)))
+            work += self.job.work_of(len(found.sentence))
         return work
 
-    def _checked_constraints(self, sentence: Sentence, max_words: int) -> Constraints:
+    def _check_text(self, max_chars: int) -> None:
+        """Raise an error for an ASCII text with a very long word, before it is segmented, which takes seconds.
+
+        Other scripts may have no spaces; their words are checked afterwards.
+        """
+        long = re.search(f"[!-~]{{{max_chars + 1},}}", self.job.text or "")
+        if long:
+            hint = f"The limit is {max_chars:,} characters per word."
+            raise TooLargeError(f"The text has {len(long[0]):,} characters without a space.", hint=hint)
+
+    def _checked_constraints(self, sentence: Sentence, limits: ServerLimits) -> Constraints:
         """Return the constraints of the last sentence taken, or raise an error if it exceeds a limit."""
-        if len(sentence) > max_words:
-            hint = f"The limit is {max_words:,} words. Split it, or parse it with `treefine parse`."
+        most = limits.words_with(steps=self.job.steps, k=self.job.k)
+        if len(sentence) > most:
+            hint = f"The limit is {most:,} words. Split it, or parse it with `treefine parse`."
+            if most < limits.max_words:
+                asked = f"{self.job.steps} steps and k = {self.job.k}"
+                hint = f"With {asked}, the limit is {most:,} words. Use fewer steps or trees."
             raise TooLargeError(f"Sentence {self.n_taken:,} has {len(sentence):,} words.", hint=hint)
+        longest = max(map(len, sentence.forms), default=0)
+        if longest > limits.max_chars:
+            hint = f"The limit is {limits.max_chars:,} characters."
+            raise TooLargeError(f"Sentence {self.n_taken:,} has a word of {longest:,} characters.", hint=hint)
         if self.kind == "steps" and self.n_taken > _MOST_DRAWN:
             hint = "Send fewer, or use /v1/parse."
             raise TooLargeError(f"The request has more than {_MOST_DRAWN} sentences to draw.", hint=hint)
@@ -373,7 +418,7 @@ class Service:
             if request.answer.done():
                 continue
             try:
-                n_work += request.take(self.parser, min(SHARE, ROUND - n_sentences), self.limits.max_words)
+                n_work += request.take(self.parser, min(SHARE, ROUND - n_sentences), self.limits)
             except Exception as error:
                 self._fail(request, error)
                 continue
