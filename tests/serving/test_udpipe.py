@@ -222,7 +222,7 @@ def test_given_words_get_their_tree(client, parser):
     ("params", "message"),
     [
         ({"tokenizer": ""}, "The parameter data is missing."),
-        ({"data": "a", "tokenizer": "", "output": "matxin"}, "Unknown output format 'matxin'."),
+        ({"data": "a", "tokenizer": "", "output": "epe"}, "Unknown output format 'epe'."),
         ({"data": "a", "tokenizer": "", "output": ""}, "Unknown output format ''."),
         ({"data": "a", "input": "epe"}, "Unknown input format 'epe'."),
         ({"data": "a", "tokenizer": "", "model": "tr"}, "The model tr_imst has no tokenizer."),

@@ -82,6 +82,46 @@ def test_output_equals_that_of_udpipe(output, expected):
     assert written(CONLLU * 2, "conllu", output) == expected
 
 
+MARKUP = """\
+1	<a'&"b>	a\u00a0é	X	_	A=1|B=<	3	x<"	_	_
+2	_	_	X	_	_	1	dep	_	_
+3	w	_	X	_	_	0	root	_	_
+4	v	_	X	_	_	_	_	_	_
+
+"""
+MATXIN = """\
+<corpus>
+<SENTENCE ord="1" alloc="0">
+ <NODE ord="2" alloc="0" form="ca" lem="_" mi="" si="root">
+  <NODE ord="1" alloc="0" form="I" lem="_" mi="" si="nsubj"/>
+  <NODE ord="3" alloc="0" form="n't" lem="_" mi="" si="advmod"/>
+  <NODE ord="4" alloc="0" form="New York" lem="_" mi="" si="obj"/>
+  <NODE ord="5" alloc="0" form="." lem="_" mi="" si="punct"/>
+ </NODE>
+</SENTENCE>
+
+<SENTENCE ord="2" alloc="0">
+ <NODE ord="3" alloc="0" form="w" lem="_" mi="" si="root">
+  <NODE ord="1" alloc="0" form="&lt;a'&amp;&quot;b&gt;" lem="a\u00a0é" mi="A=1|B=&lt;" si="x&lt;&quot;">
+   <NODE ord="2" alloc="0" form="_" lem="_" mi="" si="dep"/>
+  </NODE>
+ </NODE>
+</SENTENCE>
+</corpus>
+"""
+
+
+def test_matxin_output_equals_that_of_udpipe():
+    assert written(CONLLU + MARKUP, "conllu", "matxin") == MATXIN
+
+
+def test_matxin_output_of_no_sentences_and_of_a_deep_tree_is_short_xml():
+    chain = "".join(f"{word}\ta\t_\t_\t_\t_\t{word - 1}\tx\t_\t_\n" for word in range(1, 3001)) + "\n"
+
+    assert written("", "conllu", "matxin") == "<corpus>\n</corpus>\n"
+    assert len(written(chain, "conllu", "matxin")) < 3000 * 300
+
+
 def test_the_generator_is_named_once():
     result = written(CONLLU * 2, "conllu", "conllu=v2")
 

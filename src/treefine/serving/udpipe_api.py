@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
+from itertools import starmap
 from typing import Any
 from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -30,11 +32,12 @@ from treefine.treebank.sentence import BLANK, PLAIN, Sentence
 from treefine.version import __version__
 
 INPUTS = ("conllu", "generic_tokenizer", "horizontal", "vertical")
-OUTPUTS = ("conllu", "horizontal", "plaintext", "vertical")
+OUTPUTS = ("conllu", "horizontal", "matxin", "plaintext", "vertical")
 _PARAGRAPH_START = re.compile(r"#\s*new(doc|par)\b")
 _NO_BREAK_SPACE = "\u00a0"  # in `horizontal`, a space within a word
 _PREFIXES = ("", "/api", "/services/udpipe/api")  # clients may add these between the address and the route
 _MAX_PARTS = 100  # of a multipart body
+_MAX_INDENT = 100  # of nested XML; without a limit, the output of a deep tree would be quadratic
 
 
 def _parameter(description: str, **schema: Any) -> dict[str, Any]:
@@ -300,6 +303,13 @@ def write_sentences(sentences: Sequence[Sentence], format: str, options: Iterabl
         first = (f"# generator = treefine {__version__}", f"# udpipe_model = {model}")
         made = [replace(each, comments=(*first, *each.comments)) for each in sentences[:1]]
         return "".join([each.to_text() for each in (*made, *sentences[1:])])
+    if format == "matxin":
+        return (
+            "<corpus>"
+            + "".join(starmap(_matxin, enumerate(sentences, start=1)))
+            + "\n" * (not sentences)
+            + "</corpus>\n"
+        )
     shows_paragraphs = format == "plaintext" or "paragraphs" in options
     return "".join(
         [
@@ -373,6 +383,30 @@ def _written(sentence: Sentence, format: str) -> str:
     if format == "vertical":
         return "\n".join(sentence.forms) + "\n\n"
     return "".join([token.form + " " * bool(gap_of(token.misc)) for token in sentence.tokens()]).rstrip(" ") + "\n"
+
+
+def _matxin(number: int, sentence: Sentence) -> str:
+    """Return the XML of a sentence: the words in nested nodes. As in UDPipe, it has no words without a head."""
+    heads, labels = sentence.arcs
+    feats = [cell if cell != BLANK else "" for cell in sentence.column(5)]
+    cells = list(zip(sentence.forms, sentence.column(2), feats, labels, strict=True))
+    dependents: dict[int | None, list[int]] = {}
+    for word in range(len(sentence), 0, -1):
+        dependents.setdefault(heads[word - 1], []).append(word)
+    lines = [f'\n<SENTENCE ord="{number}" alloc="0">']
+    waiting = [(word, 1) for word in dependents.get(0, ())]  # words with their depth; 0 closes a node
+    while waiting:
+        word, depth = waiting.pop()
+        indent = " " * min(depth, _MAX_INDENT)
+        if not word:
+            lines.append(f"{indent}</NODE>")
+            continue
+        form, lemma, feat, label = (escape(cell, {'"': "&quot;"}) for cell in cells[word - 1])
+        end = ">" if word in dependents else "/>"
+        lines.append(f'{indent}<NODE ord="{word}" alloc="0" form="{form}" lem="{lemma}" mi="{feat}" si="{label}"{end}')
+        if word in dependents:
+            waiting += [(0, depth), *((each, depth + 1) for each in dependents[word])]
+    return "\n".join([*lines, "</SENTENCE>\n"])
 
 
 def _with_token_notes(sentence: Sentence, notes: Iterator[str]) -> Sentence:
