@@ -10,6 +10,7 @@ from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
+from treefine.segmenter import segmenter as segmenter_module
 from treefine.serving import service as module
 from treefine.serving.service import (
     BusyError,
@@ -294,6 +295,35 @@ def test_a_request_that_takes_too_long_gets_an_error_and_the_rest_of_it_is_dropp
     assert after == alone(2, 3)
     assert SENTENCES[0] in parsed
     assert SENTENCES[1] not in parsed
+
+
+@pytest.mark.parametrize("where", ["steps", "blocks"])
+def test_a_request_that_nobody_waits_for_stops_before_the_next_step_or_block(monkeypatch, where):
+    monkeypatch.setattr(segmenter_module, "STRIDE", 64)
+    monkeypatch.setattr(segmenter_module, "AT_ONCE", 1)
+    parser = tiny_parser(segmenter=tiny_segmenter())
+    calls = []
+
+    with service_of(parser=parser) as service:
+
+        def hang_up(*_):
+            if service._current:  # not during the warm-up
+                calls.append(where)
+                service._current[0].answer.cancel()
+
+        network = parser.running if where == "steps" else parser.segmenter.network
+        hook = network.register_forward_pre_hook(hang_up)
+        asked = job(SENTENCES[0], max_steps=4) if where == "steps" else ParseJob(text="a" * 640)
+        (gone,) = ask_all(service, [asked])
+        hook.remove()
+        after = ask_all(service, [job(SENTENCES[2])])
+
+        assert isinstance(gone, asyncio.CancelledError)
+        assert calls == [where]
+        assert after == alone(2, 3)
+        assert service.is_alive
+    assert b'treefine_sentences_total{model="tiny"} 1.0' in service._metrics.text()
+    assert len(list(parser.segment(["a" * 640]))) == 1  # outside the server nothing is checked
 
 
 def test_stopping_answers_open_requests_and_rejects_new_ones():

@@ -12,16 +12,17 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from io import StringIO
 from itertools import islice
-from threading import Condition, Event, Thread
+from threading import Condition, Event, Thread, current_thread
 from time import monotonic
 from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from torch.nn import Module
 
 from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
@@ -123,6 +124,10 @@ class TooLateError(ServingError):
     status = 504
 
 
+class _AbandonedError(Exception):
+    """No client waits for the current work any more."""
+
+
 class ServerMetrics:
     """The Prometheus metrics of one app; two apps in a process do not share them."""
 
@@ -222,7 +227,7 @@ class PendingJob:
             self._check_text(limits.max_chars)
             self.segmented = self.job.segment(parser)
         self.taken, work = [], 0
-        while len(self.taken) < most and work < SHARE_WORK:
+        while len(self.taken) < most and work < SHARE_WORK and not self.answer.done():
             found = next(self.segmented, None)
             if found is None:
                 self._end()
@@ -300,6 +305,7 @@ class Service:
         self._thread: Thread | None = None
         self._is_ready = Event()
         self._taken: list[PendingJob] = []  # the requests of this round; only the thread uses it
+        self._current: Sequence[PendingJob] = ()  # the requests that are being segmented or parsed
         self._n_failures = 0
         self._n_expected = 0  # requests that a round waits for
         self._variant = lru_cache(maxsize=_N_VARIANTS)(
@@ -364,6 +370,32 @@ class Service:
         except Exception:  # other requests may still succeed
             _logger.exception("%s: the first sentence failed", self.name)
         self._is_ready.set()
+        with self._stopping_early():
+            self._run_rounds()
+
+    @contextmanager
+    def _stopping_early(self) -> Iterator[None]:
+        """Check before each step of the model and each block of the segmenter whether a client still waits for it.
+
+        On a GPU only the segmenter is checked: a step takes milliseconds, and its kernels may be recorded.
+        """
+
+        def check(*_: object) -> None:
+            is_ours = current_thread() is self._thread  # other threads may use the same parser
+            if is_ours and all(each.answer.done() for each in self._current):
+                raise _AbandonedError
+
+        networks: list[Module] = [self.parser.running] if self.parser.device.type == "cpu" else []
+        if self.parser.segmenter is not None:
+            networks.append(self.parser.segmenter.network)
+        hooks = [each.register_forward_pre_hook(check) for each in networks]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _run_rounds(self) -> None:
         active: deque[PendingJob] = deque()
         while self._gather(active):
             try:
@@ -396,7 +428,7 @@ class Service:
         self._segment_together(
             [each for each in islice(active, ROUND) if each.segmented is None and not each.answer.done()]
         )
-        n_sentences = self._take(active)
+        self._take(active)
         by_options: dict[tuple[AnswerKind, ParserOptions], list[PendingJob]] = defaultdict(list)
         for request in self._taken:
             by_options[request.kind, request.job.options].append(request)
@@ -404,11 +436,10 @@ class Service:
             self._parse_together(together)
         n_answered = sum(request.is_all_taken for request in self._taken)
         self._n_expected = n_answered // 2  # many clients send the next request as soon as they have an answer
-        if n_sentences:
-            self._note_round(n_sentences, monotonic() - started)
+        self._note_round(monotonic() - started)
 
-    def _take(self, active: deque[PendingJob]) -> int:
-        """Take the sentences of this round from the active requests; return how many."""
+    def _take(self, active: deque[PendingJob]) -> None:
+        """Take the sentences of this round from the active requests."""
         self._taken = []
         n_sentences = n_work = 0
         for _ in range(len(active)):
@@ -417,8 +448,11 @@ class Service:
             request = active.popleft()
             if request.answer.done():
                 continue
+            self._current = [request]
             try:
                 n_work += request.take(self.parser, min(SHARE, ROUND - n_sentences), self.limits)
+            except _AbandonedError:
+                continue
             except Exception as error:
                 self._fail(request, error)
                 continue
@@ -426,13 +460,13 @@ class Service:
             self._taken.append(request)
             if not request.is_all_taken:
                 active.append(request)
-        return n_sentences
 
     def _segment_together(self, requests: Sequence[PendingJob]) -> None:
         """Segment the short texts of several requests at once, which is faster; long ones are segmented piecemeal."""
         texts = [(each, each.job.text) for each in requests if each.job.text is not None and not each.job.lines]
         short = [(each, text) for each, text in texts if len(text) <= STRIDE]
         if len(short) > 1 and self.parser.segmenter is not None:
+            self._current = [each for each, _ in short]
             with suppress(Exception):  # then each text is segmented separately, and only the faulty one fails
                 segmented = self.parser.segmenter.segment_all([text for _, text in short])
                 for (request, _), found in zip(short, segmented, strict=True):
@@ -440,8 +474,13 @@ class Service:
 
     def _parse_together(self, together: Sequence[PendingJob]) -> None:
         """Parse the sentences of requests with the same options; if one of them fails, the others do not."""
+        together = self._current = [each for each in together if not each.answer.done()]
+        if not together:
+            return
         try:
             results = iter(self._parse(together))
+        except _AbandonedError:
+            return
         except Exception as error:
             if len(together) == 1:
                 self._fail(together[0], error)
@@ -473,13 +512,16 @@ class Service:
             self._n_failures += 1
         request.fail(error)
 
-    def _note_round(self, n_sentences: int, seconds: float) -> None:
-        parsed = [each.sentence for request in self._taken for each, _ in request.taken]
+    def _note_round(self, seconds: float) -> None:
+        requests = [each for each in self._taken if not each.answer.cancelled()]
+        parsed = [each.sentence for request in requests for each, _ in request.taken]
+        if not parsed:
+            return
         n_characters = sum(len(form) + 1 for sentence in parsed for form in sentence.forms)
         self._speed += 0.2 * (n_characters / max(seconds, 1e-6) - self._speed)
-        self._metrics.round_sentences.labels(self.name).observe(n_sentences)
+        self._metrics.round_sentences.labels(self.name).observe(len(parsed))
         self._metrics.round_seconds.labels(self.name).observe(seconds)
-        self._metrics.sentences.labels(self.name).inc(n_sentences)
+        self._metrics.sentences.labels(self.name).inc(len(parsed))
         self._metrics.words.labels(self.name).inc(sum(map(len, parsed)))
 
 
