@@ -74,6 +74,31 @@ def test_any_text_can_be_rebuilt_from_its_sentences(text, seed):
 
 
 @with_small_windows
+@given(st.lists(texts.map(lambda text: re.sub("[\r\n]", "", text)), max_size=8), st.integers(0, 3), st.data())
+def test_a_text_with_crlf_is_cut_like_the_same_text_with_lf(lines, seed, data):
+    segmenter, plain, text = tiny_segmenter(seed), "\n".join(lines), "\r\n".join(lines)
+    mark = data.draw(st.integers(0, len(text)))
+
+    for found, expected in (
+        (segmenter.segment(text), segmenter.segment(plain)),
+        (segmenter.stream([text[:mark], text[mark:]]), segmenter.segment(plain)),
+        (segmenter.segment_all([text])[0], segmenter.segment(plain)),
+        (
+            segmenter.stream_lines(f"{each}\r\n" for each in lines),
+            segmenter.stream_lines(f"{each}\n" for each in lines),
+        ),
+    ):
+        found, expected = list(found), list(expected)
+        assert [each.sentence.forms for each in found] == [each.sentence.forms for each in expected]
+        assert [each.sentence.text for each in found] == [each.sentence.text for each in expected]
+    found = segmenter.segment(text)
+    assert text_of(sentences(found)) == (text if found else "")
+    for each in found:
+        tokens = [(token.form, token.words[0]) for token in each.sentence.tokens()]
+        assert [text[slice(*each.spans[word - 1])] for _, word in tokens] == [form for form, _ in tokens]
+
+
+@with_small_windows
 @given(texts, st.lists(st.integers(0, 30), max_size=5))
 def test_sentences_do_not_depend_on_the_chunks(text, places):
     marks = [0, *sorted(min(place, len(text)) for place in places), len(text)]

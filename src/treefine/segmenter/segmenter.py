@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,7 +21,7 @@ from treefine.errors import ModelError
 from treefine.model.folder import new_folder, restored, rounded, unfilled
 from treefine.model.weight_files import check_weights, read_json, read_weights, write_json
 from treefine.segmenter.cut import Cuts, Segmented, is_gap, sentences_of
-from treefine.segmenter.network import ENDS, Alphabet, CutScores, SegmenterNetwork, Windows
+from treefine.segmenter.network import ENDS, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.treebank.multiword import Multiwords
 from treefine.version import __version__
 
@@ -30,6 +31,7 @@ AT_ONCE = 32  # windows in a batch; grouped the same way every time, because rou
 _FORMAT = 1  # the version of the folder format; a later treefine may write a higher one
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
 _AGAIN = "Copy or download it again."
+_CRLF = "\r\n"
 _CLOSE = 1e-3  # a smaller margin may have the other sign in another batch
 
 
@@ -99,18 +101,20 @@ class Segmenter:
         docs/design.md, 'Batch invariance'.
         """
         found: dict[int, list[Segmented]] = {}
-        short = [number for number, text in enumerate(texts) if 0 < len(text) <= STRIDE]
-        short.sort(key=lambda number: len(texts[number]))  # similar lengths together: less padding
+        plain = [text.replace(_CRLF, "\n") for text in texts]
+        short = [number for number, text in enumerate(plain) if 0 < len(text) <= STRIDE]
+        short.sort(key=lambda number: len(plain[number]))  # similar lengths together: less padding
         for first in range(0, len(short), AT_ONCE):
             group = short[first : first + AT_ONCE]
-            token, sentence = self._scores([texts[number] for number in group])
+            token, sentence = self._scores([plain[number] for number in group])
             best, second = token.topk(2, dim=-1).values.unbind(-1)
             is_clear = (best - second > _CLOSE) & (sentence.abs() > _CLOSE)  # [text, char]
             tokens, ends = token.argmax(-1).to(torch.int8).numpy(), (sentence > 0).numpy()
             for row, number in enumerate(group):
-                text = texts[number]
-                if bool(is_clear[row, : len(text)].all()):
-                    cuts = Cuts(text, tokens[row, : len(text)], ends[row, : len(text)])
+                n_chars = len(plain[number])
+                if bool(is_clear[row, :n_chars].all()):
+                    cuts = Cuts(plain[number], tokens[row, :n_chars], ends[row, :n_chars])
+                    cuts = _with_returns(cuts, texts[number], _is_read(texts[number]))
                     found[number] = list(sentences_of([cuts], self.multiwords, most_spaces=self.most_spaces))
         return [found[number] if number in found else self.segment(text) for number, text in enumerate(texts)]
 
@@ -124,7 +128,26 @@ class Segmenter:
         return sentences_of(found, self.multiwords, most_spaces=self.most_spaces, blank_lines_end=False)
 
     def _cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
-        """Yield the decisions about a text, block by block."""
+        r"""Yield the decisions about a text, block by block. The network reads \n instead of \r\n, as in training."""
+        unread = list[str]()  # chunks of the original text
+
+        def plain() -> Iterator[str]:
+            for chunk in _whole_breaks(chunks):
+                unread.append(chunk)
+                yield chunk.replace(_CRLF, "\n")
+
+        text, start = "", 0
+        for cuts in self._plain_cuts(plain()):
+            if unread:
+                text, start = "".join([text[start:], *unread]), 0
+                unread.clear()
+            around = text[start : start + 2 * len(cuts.text)]  # each \n may have a \r before it
+            restored = _with_returns(cuts, around, _is_read(around))
+            start += len(restored.text)
+            yield restored
+
+    def _plain_cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
+        r"""Yield the decisions about a text without \r\n."""
         size = STRIDE * AT_ONCE
         before, parts, n_waiting = "", list[str](), 0
         for chunk in chunks:
@@ -151,16 +174,18 @@ class Segmenter:
         """Yield the decisions about each line on its own. A sentence ends only with the last token of its line."""
         lines = (line for line in lines if line)
         while group := list(islice(lines, AT_ONCE)):
-            text = "".join(group)
-            token, _ = self._said([(line, 0, len(line)) for line in group])
-            ends, stop = np.zeros(len(text), dtype=bool), 0
-            for line in group:
+            plain = [line.replace(_CRLF, "\n") for line in group]
+            token, _ = self._said([(line, 0, len(line)) for line in plain])
+            ends, stop = np.zeros(len(token), dtype=bool), 0
+            for line in plain:
                 in_token = np.flatnonzero(~is_gap(line))
                 if len(in_token):
                     last = stop + in_token[-1]
                     ends[last], token[last] = True, max(token[last], ENDS)
                 stop += len(line)
-            yield Cuts(text, token, ends)
+            yield _with_returns(
+                Cuts("".join(plain), token, ends), "".join(group), np.concatenate([*map(_is_read, group)])
+            )
 
     def _said(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the token and sentence decisions for the characters of each (text, start, stop)."""
@@ -190,6 +215,32 @@ class Segmenter:
     def device(self) -> torch.device:
         """The device of the network."""
         return next(self.network.parameters()).device
+
+
+def _whole_breaks(chunks: Iterable[str]) -> Iterator[str]:
+    r"""Yield the same text in chunks that do not end between \r and \n."""
+    held = ""
+    for chunk in chunks:
+        text = held + chunk
+        held = "\r" * text.endswith("\r")
+        yield text.removesuffix("\r")
+    yield held
+
+
+def _is_read(text: str) -> np.ndarray:
+    r"""Return the mask of the characters that the network reads: all except \r before \n."""
+    mask = np.ones(len(text), dtype=bool)
+    mask[[found.start() for found in re.finditer(_CRLF, text)]] = False
+    return mask
+
+
+def _with_returns(cuts: Cuts, text: str, is_read: np.ndarray) -> Cuts:
+    r"""Return the decisions about the original text, which starts with the text of the cuts except for each \r."""
+    places = np.flatnonzero(is_read)[: len(cuts.text)]
+    stop = int(places[-1]) + 1
+    token, ends = np.full(stop, WITHIN, dtype=cuts.token.dtype), np.zeros(stop, dtype=bool)
+    token[places], ends[places] = cuts.token, cuts.ends_sentence
+    return Cuts(text[:stop], token, ends)
 
 
 def _may_be_replaced(folder: Path) -> bool:
