@@ -69,6 +69,10 @@ class RenamedSettingWarning(FutureWarning):
     """A setting was given by its old name."""
 
 
+class UnknownLabelWarning(UserWarning):
+    """A constraint has a label that the model does not know."""
+
+
 def shortened(cell: str) -> str:
     """Shorten a value from a file, to show it in a message."""
     return cell if len(cell) <= 20 else cell[:20] + "…"

@@ -14,6 +14,7 @@ from tests.support.generated import random_heads
 from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Graph, Parser, Sentence, TreebankError, TreefineError
 from treefine.config import DecodeSettings, RelationSettings
+from treefine.errors import UnknownLabelWarning
 from treefine.parsing.decode import Decoder
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.initial import renamed
@@ -21,6 +22,7 @@ from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
 
 WORDS = ("The", "old", "man", "sleeps", ".")
+pytestmark = pytest.mark.filterwarnings("ignore::treefine.errors.UnknownLabelWarning")
 
 
 @pytest.fixture(scope="module")
@@ -283,6 +285,23 @@ def test_an_error_names_only_the_constraints_that_contradict_each_other(parser, 
         rooted.parse(WORDS, constraints=decided)
 
     assert f": {message}. Change one of them." in str(caught.value)
+
+
+def test_parse_warns_about_an_unknown_label(parser):
+    with pytest.warns(
+        UnknownLabelWarning, match=r"^word 1: The model has no label 'nsbj'. It is kept; did you mean nsubj\?$"
+    ):
+        tree = parser.parse(WORDS, constraints=Constraints(labels={1: "nsbj"}))
+    with pytest.warns(
+        UnknownLabelWarning, match=r"^word 2: The model has no label 'zzz'. Forbidding it has no effect\.$"
+    ):
+        parser.parse([WORDS, WORDS], constraints=[Constraints(), Constraints(not_labels={2: ["obj", "zzz"]})])
+
+    assert tree.labels[0] == "nsbj"
+    assert parser.parse(WORDS, constraints=Constraints(labels={1: "obj:lvc", 2: "dobj"})).labels[:2] == (
+        "obj:lvc",
+        "dobj",
+    )
 
 
 def no_root(n_words):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -15,7 +17,7 @@ import torch
 
 from treefine import fast
 from treefine.config import BATCH_PIECES, Precision, TagSource
-from treefine.errors import ModelError, TreefineError
+from treefine.errors import ModelError, TreefineError, UnknownLabelWarning
 from treefine.model.bundled import find_model
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
@@ -28,7 +30,7 @@ from treefine.parsing.plan import Plan, find_device
 from treefine.parsing.results import Step, parses, steps, trees
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import Segmenter
-from treefine.treebank.constraints import Constraints, Keep, listed
+from treefine.treebank.constraints import Constraints, Keep, listed, unknown_labels
 from treefine.treebank.files import Source
 from treefine.treebank.raw_text import Span, own_text, spans_in
 from treefine.treebank.sentence import Sentence
@@ -97,9 +99,15 @@ class Parser:
         """Parse one sentence (a list of words, or a Sentence of a treebank) or a list of sentences.
 
         `constraints` holds the arcs and labels to keep or avoid: one Constraints for one sentence, or a list with one
-        for each sentence. It replaces the option `keep`.
+        for each sentence. It replaces the option `keep`. A label that the model does not know causes an
+        UnknownLabelWarning.
         """
         decided = [constraints] if isinstance(constraints, Constraints) else constraints
+        known = self.model.vocabulary.labels
+        for each in decided if isinstance(decided, Sequence) else ():
+            for unknown in islice(unknown_labels(each, known), 1):
+                message = f"word {unknown.word}: {unknown.message} {unknown.warning(known)}"
+                warnings.warn(message, UnknownLabelWarning, stacklevel=2)
         if isinstance(sentences, Sentence):
             return next(self.stream([sentences], constraints=decided))
         several = listed_words(sentences)

@@ -202,14 +202,16 @@ async def _checked_job(request: StepsRequest | RefineRequest, service: Service) 
     return job
 
 
-def check_labels(job: ParseJob, known: Sequence[str]) -> None:
+def check_labels(job: ParseJob, known: Collection[str]) -> None:
     """Raise an error if a constraint has a label that the model does not know, unless the word has it in the input."""
+    known = frozenset(known)
     for number, constraints in job.constraints.items():
         given = job.sentences[number - 1].labels if job.sentences and number <= len(job.sentences) else ()
         for found in unknown_labels(constraints, known):
-            if constraints.labels.get(found.word) == found.label and found.label in given[found.word - 1 : found.word]:
+            if not found.is_forbidden and found.label in given[found.word - 1 : found.word]:
                 continue
-            hint = f"Did you mean {found.nearest}?" if found.nearest else "GET /v1/models lists its labels."
+            nearest = found.nearest(known)
+            hint = f"Did you mean {nearest}?" if nearest else "GET /v1/models lists its labels."
             raise TreefineError(found.message, hint=hint, sentence=number, word=str(found.word))
 
 

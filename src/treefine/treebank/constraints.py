@@ -95,16 +95,26 @@ class Constraints:
 
 
 class UnknownLabel(NamedTuple):
-    """A label in a constraint that the model has no scores for."""
+    """A label in a constraint that the model does not know."""
 
     word: int
     label: str
-    nearest: str | None  # the known label that may be meant
+    is_forbidden: bool
 
     @property
     def message(self) -> str:
         """The error message."""
         return f"The model has no label {shortened(self.label)!r}."
+
+    def nearest(self, known: Collection[str]) -> str | None:
+        """Return the known label that may be meant."""
+        same = read_as(self.label.lower(), known)
+        return same if same in known else next(iter(get_close_matches(same, sorted(known), 1)), None)
+
+    def warning(self, known: Collection[str]) -> str:
+        """Return the effect of the constraint, and the known label that may be meant."""
+        effect, nearest = "Forbidding it has no effect" if self.is_forbidden else "It is kept", self.nearest(known)
+        return f"{effect}; did you mean {nearest}?" if nearest else f"{effect}."
 
 
 def unknown_labels(constraints: Constraints, known: Collection[str]) -> Iterator[UnknownLabel]:
@@ -113,25 +123,21 @@ def unknown_labels(constraints: Constraints, known: Collection[str]) -> Iterator
     A required label may also be a subtype of a known label, or a name from another scheme (see `read_as`). A forbidden
     label must be known, because forbidding any other label has no effect.
 
-    >>> constraints = Constraints(labels={1: "nsbj", 2: "obj:lvc"}, not_labels={2: ["dobj", "obj"]})
-    >>> [*map(tuple, unknown_labels(constraints, ("nsubj", "obj", "root")))]
+    >>> constraints, known = Constraints(labels={1: "nsbj", 2: "obj:lvc"}, not_labels={2: ["dobj"]}), ("nsubj", "obj")
+    >>> [(each.word, each.label, each.nearest(known)) for each in unknown_labels(constraints, known)]
     [(1, 'nsbj', 'nsubj'), (2, 'dobj', 'obj')]
     """
-    required = ((word, label) for word, label in constraints.labels.items() if read_as(label, known) not in known)
-    forbidden = ((word, each) for word, labels in constraints.not_labels.items() for each in labels)
-    for word, label in (*required, *((word, label) for word, label in forbidden if label not in known)):
-        same = read_as(label.lower(), known)
-        yield UnknownLabel(
-            word, label, next(iter([same] if same in known else get_close_matches(same, known, 1)), None)
-        )
+    for word, label in constraints.labels.items():
+        if read_as(label, known) not in known:
+            yield UnknownLabel(word, label, is_forbidden=False)
+    for word, labels in constraints.not_labels.items():
+        yield from (UnknownLabel(word, label, is_forbidden=True) for label in labels if label not in known)
 
 
 def label_warning(sentence: Sentence, constraints: Constraints, known: Collection[str]) -> TreebankError | None:
     """Return a warning about the first label in the constraints that the model does not know, if there is one."""
     for found in unknown_labels(constraints, known):
-        effect = "It is kept" if constraints.labels.get(found.word) == found.label else "Forbidding it has no effect"
-        hint = f"{effect}; did you mean {found.nearest}?" if found.nearest else f"{effect}."
-        return sentence.error(found.message, word=found.word, hint=hint)
+        return sentence.error(found.message, word=found.word, hint=found.warning(known))
     return None
 
 
