@@ -1,6 +1,7 @@
 """The options of a parser."""
 
 import pickle
+import threading
 from dataclasses import fields, replace
 
 import pytest
@@ -51,3 +52,18 @@ def test_a_parser_with_an_initial_parser_can_be_pickled(tmp_path):
     copied = pickle.loads(pickle.dumps(parser))
 
     assert copied.parse(["A", "dog"]) == parser.parse(["A", "dog"])
+
+
+def test_a_parser_that_has_run_is_pickled_without_its_engine_and_its_running_model(tmp_path):
+    tiny_parser().save(tmp_path / "model")
+    parser = tiny_parser(initial=tmp_path / "model")
+    expected = parser.parse(["A", "dog"])
+    for used in (parser, parser.initial):
+        used.running.buffer = threading.Lock()
+        vars(used)["engine"] = threading.Lock()
+
+    copied = pickle.loads(pickle.dumps(parser))
+
+    assert copied.parse(["A", "dog"]) == expected
+    assert copied.engine is None
+    assert copied.using(k=2).running is copied.running

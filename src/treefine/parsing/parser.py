@@ -41,6 +41,13 @@ if TYPE_CHECKING:
     from treefine.fast.engine import Engine
 
 
+class _Running(list[ParserModel]):
+    """The model as it runs, or nothing before it has run. A pickled copy is empty: GPU buffers cannot be pickled."""
+
+    def __reduce__(self) -> tuple[type[_Running], tuple[()]]:
+        return type(self), ()
+
+
 class Parser:
     """A loaded model that parses words or text into trees. `ParserOptions` documents the options."""
 
@@ -55,7 +62,11 @@ class Parser:
         if isinstance(start, Parser):  # it ignores marks: constraints are put into its graph afterwards
             start = from_parser(start.using(keep="nothing").stream)
         self._plan = Plan.of(self.model, self.options, start)
-        self._running: list[ParserModel] = []  # the model as it runs, created on first use; shared with `using`
+        self._running = _Running()  # filled on first use; shared with `using`
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the state to pickle, without the engine, which is created again on first use."""
+        return {name: value for name, value in self.__dict__.items() if name != "engine"}
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], **options: Unpack[OptionValues]) -> Parser:
