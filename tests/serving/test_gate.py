@@ -4,6 +4,8 @@ import asyncio
 import json
 import threading
 
+import pytest
+
 from tests.support.tiny import tiny_parser
 from treefine.serving.app import create_app
 from treefine.serving.service import ServerLimits
@@ -13,7 +15,13 @@ BODY = json.dumps({"words": [["a", "dog"]], "format": "conllu"}).encode()
 
 async def statuses(app, path, content_type, *messages):
     """Send the messages of a client to the app, and return the statuses of the answer."""
-    headers = [(b"host", b"localhost"), (b"content-type", content_type)]
+    found = await answer_to(app, path, content_type, *messages)
+    return [found["status"]] if found else []
+
+
+async def answer_to(app, path, content_type, *messages, length=0):
+    """Send the messages of a client to the app, and return the start of the answer, or None without an answer."""
+    headers = [(b"host", b"localhost"), (b"content-type", content_type), (b"content-length", b"%d" % length)]
     scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
     waiting, sent = iter(messages), []
 
@@ -24,7 +32,8 @@ async def statuses(app, path, content_type, *messages):
         sent.append(message)
 
     await app(scope, receive, send)
-    return [each["status"] for each in sent if each["type"] == "http.response.start"]
+    (found,) = [each for each in sent if each["type"] == "http.response.start"] or [None]
+    return found
 
 
 def part(body, *, has_more):
@@ -50,6 +59,35 @@ def test_a_client_that_disconnects_frees_its_place_in_the_queue_at_once(monkeypa
 
     assert asyncio.run(run()) == ([], [200])
     assert b'status="499"' in metrics(app)
+
+
+@pytest.mark.parametrize(
+    ("length", "status"), [(len(BODY), 408), (2_000_000, 413)], ids=["partial body", "announced but not sent"]
+)
+def test_a_client_that_sends_too_slowly_gets_an_error(length, status):
+    app = create_app({"tiny": tiny_parser()}, limits=ServerLimits(receive=0.01))
+    sent = [part(BODY[:5], has_more=True)]
+
+    found = asyncio.run(answer_to(app, "/v1/parse", b"application/json", *sent, length=length))
+
+    assert found["status"] == status
+    assert (b"connection", b"close") in found["headers"]
+
+
+def test_a_request_that_was_received_may_take_longer_than_receiving(monkeypatch):
+    parser = tiny_parser()
+    held, whole = threading.Event(), parser.stream
+    monkeypatch.setattr(parser, "stream", lambda *given, **options: held.wait(20) and whole(*given, **options))
+    app = create_app({"tiny": parser}, limits=ServerLimits(receive=0.01, gather=0))
+
+    async def run():
+        async with app.router.lifespan_context(app):
+            asking = asyncio.ensure_future(statuses(app, "/v1/parse", b"application/json", part(BODY, has_more=False)))
+            await asyncio.sleep(0.05)
+            held.set()
+            return await asking
+
+    assert asyncio.run(run()) == [200]
 
 
 def test_a_client_that_disconnects_while_sending_causes_no_internal_error():

@@ -63,6 +63,12 @@ def serve_command(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.1, metavar="SECONDS", help="Time limit of a request, in seconds.")
     ] = 60,
+    receive_seconds: Annotated[
+        float,
+        typer.Option(
+            "--receive-seconds", min=0.1, metavar="SECONDS", help="Time limit for sending a request, in seconds."
+        ),
+    ] = 30,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -123,7 +129,14 @@ def serve_command(
     from treefine.parsing.parser import Parser  # loads torch
 
     named = _named(models or ["en"])
-    limits = ServerLimits(max_bytes=max_bytes, max_words=max_words, max_chars=max_chars, queue=queue, seconds=seconds)
+    limits = ServerLimits(
+        max_bytes=max_bytes,
+        max_words=max_words,
+        max_chars=max_chars,
+        queue=queue,
+        seconds=seconds,
+        receive=receive_seconds,
+    )
     with _bound(host, port) as bound:  # before loading models, to report a used port at once
         use_threads(threads)
         with _one_thread():

@@ -47,6 +47,7 @@ from treefine.serving.service import (
     Service,
     ServingError,
     TooLargeError,
+    TooSlowError,
     UnknownModelError,
 )
 from treefine.serving.udpipe_api import udpipe_routes
@@ -371,17 +372,25 @@ class Gate:
         body = _Body(receive, self.limits.max_bytes)
         announced = headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > self.limits.max_bytes:
-            await body.drain()
-            await error_answer(body_too_large(self.limits.max_bytes))(scope, receive, send)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(body.drain(), self.limits.receive)
+            await error_answer(body_too_large(self.limits.max_bytes), headers=body.headers)(scope, receive, send)
             return
         answering = asyncio.ensure_future(self.app(scope, body.receive, send))
         gone = asyncio.ensure_future(body.gone())
         try:
-            await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answering, gone}, timeout=self.limits.receive, return_when=asyncio.FIRST_COMPLETED)
+            is_slow = not answering.done() and not body.is_read.is_set()
+            if not is_slow:
+                await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():  # the client has disconnected: do not let other requests wait for this one
                 answering.cancel()
             with suppress(asyncio.CancelledError):
                 await answering
+            if is_slow:
+                message = f"The request did not arrive within {self.limits.receive:g} s."
+                error = TooSlowError(message, hint="Send less text, or use a faster connection.")
+                await error_answer(error, headers=body.headers)(scope, receive, send)
         finally:
             gone.cancel()
             answering.cancel()
@@ -406,11 +415,16 @@ class _Body:
     def __init__(self, receive: Receive, max_bytes: int) -> None:
         self._receive, self._max_bytes, self._n_read = receive, max_bytes, 0
         self._has_more = True
-        self._is_read = asyncio.Event()
+        self.is_read = asyncio.Event()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of an answer: if part of the body is still to come, the connection is closed."""
+        return {} if self.is_read.is_set() else {"Connection": "close"}
 
     async def gone(self) -> None:
         """Return when the client disconnects after its whole request was read."""
-        await self._is_read.wait()
+        await self.is_read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -432,7 +446,7 @@ class _Body:
         self._n_read += len(message.get("body", b""))
         self._has_more = message["type"] == "http.request" and message.get("more_body", False)
         if not self._has_more:
-            self._is_read.set()
+            self.is_read.set()
         return message
 
 

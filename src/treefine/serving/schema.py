@@ -309,6 +309,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorJson, "description": "The input cannot be parsed; the error has the line or the sentence."},
     403: {"model": ErrorJson, "description": "A web page of another origin sent the request."},
     404: {"model": ErrorJson, "description": "Unknown model; the error lists the available ones."},
+    408: {"model": ErrorJson, "description": "The client took too long to send the request."},
     413: {"model": ErrorJson, "description": "The request is larger than the server accepts."},
     422: {"model": ErrorJson, "description": "The request does not match the schema."},
     503: {"model": ErrorJson, "description": "The queue is full; retry after the number of seconds in Retry-After."},

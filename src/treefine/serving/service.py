@@ -66,6 +66,7 @@ class ServerLimits:
     queue: int = 256  # requests per model that wait or are being parsed: 503
     queue_size: int = 20_000_000  # characters in all these requests: 503
     seconds: float = 60  # from the end of a request to its answer: 504
+    receive: float = 30  # seconds from the headers of a request to the end of its body: 408
     gather: float = 0.003  # seconds to wait for another request that can join the batch
 
     def __post_init__(self) -> None:
@@ -100,6 +101,12 @@ class UnknownModelError(ServingError):
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.models = tuple(known)
         super().__init__(f"Unknown model {name[:80]!r}.", hint=f"Choose {' or '.join(known)}.")
+
+
+class TooSlowError(ServingError):
+    """The client took too long to send the request."""
+
+    status = 408
 
 
 class TooLargeError(ServingError):
