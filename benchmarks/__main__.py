@@ -41,6 +41,7 @@ WITH_OPTIONS = {
     "around": "speed.files",
     "files": "speed.files",
     "corpora": "speed.corpora",
+    "contention": "speed.contention",
     "load": "server.load",
     "outages": "server.outages",
     "fuzz": "server.fuzz",

@@ -22,6 +22,7 @@ from benchmarks.pages.targets import TARGETS
 from benchmarks.rows import ROOT
 from benchmarks.speed import curves
 from benchmarks.speed.commands import analyse_speed, memory, newcomer, reading, resampling, scoring, startup
+from benchmarks.speed.contention import contention
 from benchmarks.speed.corpora import CORPORA
 from benchmarks.speed.operations import attention, decoding
 
@@ -55,6 +56,7 @@ TABLES: dict[str, Callable[[], str]] = {
         decisions,
         structure_table,
         command_line,
+        contention,
     )
 } | (
     RESULTS
