@@ -16,7 +16,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 TOOLS := .venv/.tools
 
-.PHONY: parse test docs docs-serve fuzz check format setup benchmarks clean
+.PHONY: parse test tests docs docs-serve fuzz check format setup benchmarks clean
 
 setup: $(TOOLS)
 
@@ -39,7 +39,10 @@ parse: $(READY)
 	@$(BIN)/treefine parse --text --format tree -- "$$TEXT"
 
 # One more worker than cores, because some tests wait for processes that they start.
-test: check
+test: setup
+	$(MAKE) --no-print-directory --jobs 2 check tests # side by side: mypy uses one core
+
+tests: setup
 	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal
 
 # Stops at the first failure; pytest then prints the example and how to reproduce it.
