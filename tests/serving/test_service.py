@@ -397,7 +397,9 @@ def test_options_missing_in_a_request_are_those_of_the_parser():
     assert (applied.plan().decoder.is_projective, applied.k, applied.max_steps) == (True, 2, 1)
 
 
-@pytest.mark.parametrize("name", ["max_bytes", "max_words", "max_chars", "queue", "queue_size", "seconds", "receive"])
+@pytest.mark.parametrize(
+    "name", ["max_bytes", "max_words", "max_chars", "queue", "queue_size", "seconds", "receive", "connections"]
+)
 def test_limits_must_be_above_zero(name):
     with pytest.raises(TreefineError, match=f"{name} is 0"):
         ServerLimits(**{name: 0})

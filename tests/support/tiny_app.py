@@ -12,6 +12,8 @@ from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.config import TagSettings
 from treefine.parsing.parser import Parser
 from treefine.serving.app import create_app
+from treefine.serving.connections import connection_class
+from treefine.serving.service import ServerLimits
 
 PREDICTED = TagSettings(source="predicted", columns=("upos", "xpos"))
 
@@ -27,7 +29,8 @@ def listening(parsers, **options):
     # asyncio sets TCP_NODELAY only on sockets with an explicit protocol, which those of create_server lack.
     free = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     free.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(parsers, **options), log_level="warning"))
+    connection = connection_class(options.get("limits") or ServerLimits())
+    server = uvicorn.Server(uvicorn.Config(create_app(parsers, **options), http=connection, log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [free]})
     thread.start()
     try:

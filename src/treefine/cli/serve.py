@@ -69,6 +69,15 @@ def serve_command(
             "--receive-seconds", min=0.1, metavar="SECONDS", help="Time limit for sending a request, in seconds."
         ),
     ] = 30,
+    connections: Annotated[
+        int,
+        typer.Option(
+            "--connections",
+            min=1,
+            metavar="N",
+            help="Maximum number of open connections; beyond it, the one that has been idle longest is closed.",
+        ),
+    ] = 1_000,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,6 +129,7 @@ def serve_command(
         import uvicorn
 
         from treefine.serving.app import LOOPBACK, create_app
+        from treefine.serving.connections import AcceptLogFilter, connection_class, raise_file_limit
         from treefine.serving.service import ServerLimits
 
         import_module("python_multipart")  # Starlette imports it only when a form arrives
@@ -136,6 +146,7 @@ def serve_command(
         queue=queue,
         seconds=seconds,
         receive=receive_seconds,
+        connections=min(connections, raise_file_limit() * 3 // 4),  # the server needs files for itself too
     )
     with _bound(host, port) as bound:  # before loading models, to report a used port at once
         use_threads(threads)
@@ -147,8 +158,11 @@ def serve_command(
         hosts = [*LOOPBACK, where, *(allow_host or ())] if _is_loopback(host) or allow_host else None
         app = create_app(parsers, limits=limits, hosts=hosts, origins=allow_origin or ())
         logging.basicConfig(level=logging.WARNING, format="treefine: %(message)s")
+        logging.getLogger("asyncio").addFilter(AcceptLogFilter())
         config = uvicorn.Config(
             app,
+            http=connection_class(limits),
+            ws="none",
             root_path=root_path,
             log_config=None,
             access_log=False,
