@@ -415,7 +415,8 @@ def worker(files, text_model):
 def test_a_block_that_kills_every_worker_is_skipped(worker):
     attempts = attempts_path("out/e.conllu")
     attempts.write_text("1 on a\n2 on b")
-    assert worker().fault == ""
+    found = worker()
+    assert (found.fault, found.n_dead_workers) == ("", 2)
     assert not attempts.exists()
     Path("out/e.conllu").unlink()
     attempts.write_text("1 on a: OSError: odd\n2 on b\n3 on c")
@@ -483,6 +484,7 @@ def test_an_unexpected_error_loses_no_other_block(files, parse, monkeypatch):
     assert said.startswith(
         "treefine: e.txt: 3 workers died while parsing this block: LookupError: odd\n1 block parsed, 8 sent"
     )
+    assert said.endswith("; 3 dead workers replaced; 1 failed\n")
 
 
 @pytest.mark.parametrize(
@@ -661,7 +663,9 @@ def test_a_killed_run_is_resumed_and_a_killed_worker_replaced(files, text_model)
     assert 0 < n_before < len(names)
     assert not was_written
     assert process.returncode == 0, said
-    assert re.fullmatch(r"[1-3] of 4 blocks already finished\n[1-3] blocks? parsed, \d+ sentences\n", said)
+    assert re.fullmatch(
+        r"[1-3] of 4 blocks already finished\n[1-3] blocks? parsed, \d+ sentences; 1 dead worker replaced\n", said
+    )
     assert printed == ""
     invoke("parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2)
     assert outputs("out") == outputs("local")

@@ -50,6 +50,7 @@ class Outcome:
     )  # items that an output format cannot store, by its title
     fault: str = ""  # why the block was not written
     is_worker_unfit: bool = False  # whether the worker cannot parse any block
+    n_dead_workers: int = 0  # workers that died while parsing the block, in this run
 
     def save(self) -> None:
         """Write the messages to a file next to the output, so that a later run reports them too."""
@@ -64,7 +65,8 @@ def saved_outcome(target: str) -> Outcome:
     """Return the outcome of a finished block, as far as it was saved."""
     path = report_path(target)
     saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return Outcome(**saved | {"target": target})  # the earlier run may have used another name for the folder
+    # The earlier run may have used another name for the folder, and has reported its dead workers.
+    return Outcome(**saved | {"target": target, "n_dead_workers": 0})
 
 
 def report_path(target: str) -> Path:
@@ -107,6 +109,7 @@ class BlockActor:
             if Path(block.target).exists():  # the worker that wrote it died before it could report it
                 outcome = saved_outcome(block.target)
             else:
+                outcome.n_dead_workers = len(_attempts(block))
                 with _attempt(block):
                     self._parse(self._parser or self._load(Path(block.target).parent), block, outcome)
         except TreefineError as error:
@@ -160,11 +163,16 @@ class BlockActor:
         outcome.save()
 
 
+def _attempts(block: Job) -> list[str]:
+    """Return a line for each worker that died while parsing a block."""
+    path = attempts_path(block.target)
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
 @contextmanager
 def _attempt(block: Job) -> Iterator[None]:
     """Keep a line in a file while the block is parsed; the line stays if this process dies."""
-    path = attempts_path(block.target)
-    attempts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    path, attempts = attempts_path(block.target), _attempts(block)
     if len(attempts) >= MOST_ATTEMPTS:
         _, colon, reason = attempts[-1].partition(": ")
         hint = "" if colon else "The usual reason is too little memory; see the logs of Ray."

@@ -151,6 +151,8 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
         now = {block.target for block in tried} - faulty
         n_sentences = sum(outcome.n_sentences for outcome in found if outcome.target in now)
         words = [f"{tables.count(len(now), 'block')} parsed, {tables.count(n_sentences, 'sentence')}"]
+        n_dead = sum(outcome.n_dead_workers for outcome in found)
+        words += [f"{tables.count(n_dead, 'dead worker')} replaced"] * bool(n_dead)
         words += [f"{n_empty:,} empty"] * bool(n_empty) + [f"{len(missing):,} failed"] * bool(missing)
         typer.echo("; ".join(words), err=True)
     return not n_empty and not missing
