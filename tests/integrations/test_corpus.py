@@ -622,6 +622,24 @@ def test_a_cluster_without_room_prints_a_message(free, share, line):
     assert waiting_message(free, share) == line
 
 
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("os._exit(1)", "treefine: The run was killed, or Ray ended it"),  # as Ray does it
+        ("os.kill(os.getpid(), 9)", "treefine: The run was killed, or Ray ended it"),
+        ("sys.exit('An error.')", "An error.\n"),
+        ("sys.exit()", ""),
+    ],
+)
+def test_a_run_that_ends_without_a_message_gets_one(end, said):
+    code = f"import os, sys\nfrom treefine.integrations.corpus.ray import watched\nwith watched(): {end}"
+
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
+
+    assert found.startswith(said)
+    assert found.count("\n") == bool(said)
+
+
 def begin(model, names, *options):
     command = [sys.executable, "-m", "treefine", "parse", *names, "--engine", "ray", "-o", "out/", "--model", model]
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}

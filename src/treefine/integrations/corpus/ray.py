@@ -10,6 +10,7 @@ import logging
 import os
 import pickle
 import platform
+import subprocess
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -34,6 +35,15 @@ from treefine.version import __version__
 MOST_ATTEMPTS = 3  # per block; otherwise a block that kills every worker would be retried forever
 _MOST_TASKS = 10_000  # of Ray at a time; with more blocks, several share a task
 _STORE = 100 << 20  # bytes of Ray's shared memory: it holds names of blocks, no text
+_ENDED = (
+    "treefine: The run was killed, or Ray ended it because one of Ray's processes died (see the logs of Ray). Run the "
+    "same command again to resume."
+)
+_WATCH = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.exit(None if sys.stdin.read() else sys.argv[1])
+"""
 _NUMERICS = ".treefine.{device}.{precision}"  # records the device and precision of a folder's trees
 
 
@@ -234,7 +244,7 @@ def parse_on_ray(
     workers: int | None = None,
 ) -> Generator[Outcome, None, None]:
     """Parse blocks on the cluster that RAY_ADDRESS names, or else on this machine; yield outcomes as blocks end."""
-    with _connected(ray):
+    with watched(), _connected(ray):
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         device = None if choice.options.device is None else str(choice.options.device)
         share = share_of(nodes, n_blocks=len(blocks), asked=actors, device=device)
@@ -314,6 +324,20 @@ def import_ray() -> Any:
     except ImportError as error:
         raise TreefineError("Ray is not installed.", hint="Install it: pip install 'treefine[ray]'") from error
     return ray
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Print a message if this process ends suddenly: Ray ends it without one when its daemon on this machine dies.
+
+    A second process waits for the end of a pipe, and prints the message if nothing was written to it.
+    """
+    command = [sys.executable, "-I", "-S", "-c", _WATCH, _ENDED]
+    watcher = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        watcher.communicate(b"ended")
 
 
 @contextmanager
