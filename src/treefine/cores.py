@@ -13,7 +13,7 @@ from pathlib import Path
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how OpenMP threads wait
 _NUMBER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-_SPINS = "2000"  # about 20 µs; libgomp's own 300,000 take 3 ms of a core that another process could use
+_SPINS = "2000"  # libgomp's default, 300,000, occupies a core that another process could use
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 
