@@ -233,7 +233,7 @@ def test_a_model_is_unhealthy_while_all_its_rounds_fail(monkeypatch):
         (
             job(Sentence.of_words(["a"] * 30), max_steps=20, k=20),
             "trees",
-            "Sentence 1 has 30 words. With 20 steps and k = 20, the limit is 9 words. Use fewer steps or trees.",
+            "Sentence 1 has 30 words. With 20 steps and k = 20, the limit is 8 words. Use fewer steps or trees.",
         ),
         (
             job(Sentence.of_words(["a", "b" * 101])),
@@ -258,9 +258,9 @@ def test_a_request_above_a_limit_is_rejected(asked, kind, said):
 def test_a_short_sentence_may_take_more_steps_and_trees_than_a_long_one():
     limits = ServerLimits(max_words=1_000)
 
-    assert [limits.words_with(steps=steps, k=1) for steps in (1, 6, 7, 20)] == [1_000, 1_000, 953, 645]
-    assert [limits.words_with(steps=3, k=k) for k in (1, 2, 5, 20)] == [1_000, 953, 659, 347]
-    short = job(Sentence.of_words(["a"] * 9), max_steps=20, k=20)
+    assert [limits.words_with(steps=steps, k=1) for steps in (1, 8, 9, 20)] == [1_000, 1_000, 942, 632]
+    assert [limits.words_with(steps=3, k=k) for k in (1, 2, 5, 20)] == [1_000, 617, 492, 293]
+    short = job(Sentence.of_words(["a"] * 8), max_steps=20, k=20)
     assert len(ask_together([short], "parses", max_words=30)[0]) == 1
 
 

@@ -46,8 +46,8 @@ _WARM_UP_WORDS = 60  # length of the sentence that warms up a model
 _SENTENCE_SIZE = 20  # characters added per sentence, because a sentence takes memory too
 _MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
 _LONG_SENTENCE = 250  # words; here half of the time grows with the square of the length
-_TREE_STEPS = 4  # finding one of the k best trees takes up to as long as this many steps
-_MOST_STEPS = 10  # with more steps, or trees counted as steps, the maximum length of a sentence is lower
+_MOST_STEPS = 8  # with more steps, or trees counted as steps, the maximum length of a sentence is lower
+_RANKING_STEPS, _TREE_STEPS = 10, 4  # finding the k best trees of a long sentence takes about 10 + 4 k steps
 _MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
 _SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SENTENCES_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -79,12 +79,13 @@ class ServerLimits:
     def words_with(self, *, steps: int, k: int) -> int:
         """Return the maximum length of a sentence that takes this many steps and trees.
 
-        A shorter sentence may take more of them: the time, about words² × (steps + 4 k), has the same limit.
+        A shorter sentence may take more of them, because the time grows with the square of its length.
 
         >>> ServerLimits().words_with(steps=3, k=1), ServerLimits().words_with(steps=20, k=20)
-        (1000, 316)
+        (1000, 269)
         """
-        ratio = _MOST_STEPS / (steps + _TREE_STEPS * k)
+        for_trees = _RANKING_STEPS + _TREE_STEPS * k if k > 1 else 0
+        ratio = _MOST_STEPS / (steps + for_trees)
         return max(1, int(self.max_words * math.sqrt(min(1, ratio))))
 
 
