@@ -236,6 +236,11 @@ def test_a_model_is_unhealthy_while_all_its_rounds_fail(monkeypatch):
             "Sentence 1 has 30 words. With 20 steps and k = 20, the limit is 8 words. Use fewer steps or trees.",
         ),
         (
+            job(Sentence.of_words(["a"] * 4), k=2, is_projective=True),
+            "trees",
+            "Sentence 1 has 4 words. With 3 steps and k = 2, projective, the limit is 3 words.",
+        ),
+        (
             job(Sentence.of_words(["a", "b" * 101])),
             "trees",
             "Sentence 1 has a word of 101 characters. The limit is 100 characters.",
@@ -246,7 +251,7 @@ def test_a_model_is_unhealthy_while_all_its_rounds_fail(monkeypatch):
             "The text has 101 characters without a space. The limit is 100 characters per word.",
         ),
     ],
-    ids=["drawings", "constraints", "words", "work", "characters", "text"],
+    ids=["drawings", "constraints", "words", "work", "projective", "characters", "text"],
 )
 def test_a_request_above_a_limit_is_rejected(asked, kind, said):
     (error,) = ask_together([asked], kind, max_words=30, max_chars=100)
@@ -260,6 +265,7 @@ def test_a_short_sentence_may_take_more_steps_and_trees_than_a_long_one():
 
     assert [limits.words_with(steps=steps, k=1) for steps in (1, 8, 9, 20)] == [1_000, 1_000, 942, 632]
     assert [limits.words_with(steps=3, k=k) for k in (1, 2, 5, 20)] == [1_000, 617, 492, 293]
+    assert [limits.words_with(steps=3, k=k, is_projective=True) for k in (1, 2, 20)] == [1_000, 100, 100]
     short = job(Sentence.of_words(["a"] * 8), max_steps=20, k=20)
     assert len(ask_together([short], "parses", max_words=30)[0]) == 1
 

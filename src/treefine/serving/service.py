@@ -48,6 +48,7 @@ _MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
 _LONG_SENTENCE = 250  # words; here half of the time grows with the square of the length
 _MOST_STEPS = 8  # with more steps, or trees counted as steps, the maximum length of a sentence is lower
 _RANKING_STEPS, _TREE_STEPS = 10, 4  # finding the k best trees of a long sentence takes about 10 + 4 k steps
+_PROJECTIVE_SHARE = 0.1  # of the length, for the k best projective trees: their time grows with its third power
 _MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
 _SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SENTENCES_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -76,7 +77,7 @@ class ServerLimits:
             if value < 0 or (value == 0 and each.name != "gather"):
                 raise TreefineError(f"{each.name} is {value}.", hint="Use a number above 0.")
 
-    def words_with(self, *, steps: int, k: int) -> int:
+    def words_with(self, *, steps: int, k: int, is_projective: bool = False) -> int:
         """Return the maximum length of a sentence that takes this many steps and trees.
 
         A shorter sentence may take more of them, because the time grows with the square of its length.
@@ -86,7 +87,10 @@ class ServerLimits:
         """
         for_trees = _RANKING_STEPS + _TREE_STEPS * k if k > 1 else 0
         ratio = _MOST_STEPS / (steps + for_trees)
-        return max(1, int(self.max_words * math.sqrt(min(1, ratio))))
+        share = math.sqrt(min(1, ratio))
+        if is_projective and k > 1:
+            share = min(share, _PROJECTIVE_SHARE)
+        return max(1, int(self.max_words * share))
 
 
 class ServingError(TreefineError):
@@ -258,11 +262,12 @@ class PendingJob:
 
     def _checked_constraints(self, sentence: Sentence, limits: ServerLimits) -> Constraints:
         """Return the constraints of the last sentence taken, or raise an error if it exceeds a limit."""
-        most = limits.words_with(steps=self.job.steps, k=self.job.k)
+        is_projective = bool(self.job.options.is_projective)
+        most = limits.words_with(steps=self.job.steps, k=self.job.k, is_projective=is_projective)
         if len(sentence) > most:
             hint = f"The limit is {most:,} words. Split it, or parse it with `treefine parse`."
             if most < limits.max_words:
-                asked = f"{self.job.steps} steps and k = {self.job.k}"
+                asked = f"{self.job.steps} steps and k = {self.job.k}{', projective' if is_projective else ''}"
                 hint = f"With {asked}, the limit is {most:,} words. Use fewer steps or trees."
             raise TooLargeError(f"Sentence {self.n_taken:,} has {len(sentence):,} words.", hint=hint)
         longest = max(map(len, sentence.forms), default=0)
