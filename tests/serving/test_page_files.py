@@ -35,7 +35,6 @@ def test_the_page_and_its_files_are_served_with_their_media_types(client):
     for name in [*named, *imported]:
         kind = {"css": "text/css", "js": "text/javascript"}[name.rpartition(".")[2]]
         assert client.get(f"/{name}").headers["content-type"] == f"{kind}; charset=utf-8"
-        assert client.head(f"/{name}").status_code == 200
 
 
 def test_the_style_of_drawings_comes_before_the_style_of_the_page(client):
