@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -660,6 +661,47 @@ def wait_for(found, process, seconds=300):
     raise AssertionError(process.communicate())
 
 
+def state_and_parent(pid):
+    state, parent, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return state, int(parent)
+
+
+def descendants(pid):
+    """Return the processes that a process has started, directly or through others, parents first."""
+    found, parents = [pid], {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            _, parents[int(path.name)] = state_and_parent(path.name)
+    for known in found:
+        found += [child for child, parent in parents.items() if parent == known]
+    return found[1:]
+
+
+def kill_with_descendants(process):
+    for pid in [process.pid, *descendants(process.pid)]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+
+
+def pid_of(attempt):
+    return int(attempt.read_text().split()[0])
+
+
+def stop_a_worker(process):
+    """Stop a worker of this run in the middle of a block; return the attempt file, or None if there is none now."""
+    for attempt in Path("out").glob(".*.attempt"):
+        with suppress(OSError, IndexError):  # the block is finished, or the file is still empty
+            pid = pid_of(attempt)
+            if pid in descendants(process.pid):  # otherwise it is of the killed run
+                os.kill(pid, signal.SIGSTOP)
+                wait_for(lambda pid=pid: state_and_parent(pid)[0] == "T", process)
+                if attempt.exists():
+                    return attempt
+                os.kill(pid, signal.SIGCONT)
+    return None
+
+
 @needs_ray
 def test_a_killed_run_is_resumed_and_a_killed_worker_replaced(files, text_model):
     """Use two Ray actors: kill everything after the first block, then one actor in the middle of another block."""
@@ -669,13 +711,12 @@ def test_a_killed_run_is_resumed_and_a_killed_worker_replaced(files, text_model)
 
     process = begin(text_model, names)
     wait_for(lambda: list(Path("out").glob("*.conllu")), process)
-    process.kill()
-    process.communicate()
+    kill_with_descendants(process)
     n_before = len(outputs("out"))
     process = begin(text_model, names)
-    attempt = wait_for(lambda: next(Path("out").glob(".*.attempt"), None), process)
-    os.kill(int(wait_for(attempt.read_text, process).split()[0]), signal.SIGKILL)
+    attempt = wait_for(lambda: stop_a_worker(process), process)
     was_written = Path("out", attempt.name[1:].removesuffix(".attempt")).exists()
+    os.kill(pid_of(attempt), signal.SIGKILL)
     printed, said = process.communicate()
 
     assert 0 < n_before < len(names)
