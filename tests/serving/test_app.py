@@ -13,7 +13,7 @@ from tests.support.tiny_app import tiny_tagging_parser
 from treefine.errors import TreefineError
 from treefine.serving import schema
 from treefine.serving.app import LARGE_REQUEST, LOOPBACK, SAFE_HEADERS, create_app, host_name
-from treefine.serving.service import ServerLimits
+from treefine.serving.limits import ServerLimits
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints
 

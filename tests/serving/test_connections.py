@@ -11,7 +11,7 @@ from uvicorn.server import ServerState
 from tests.support.tiny import tiny_parser
 from tests.support.tiny_app import listening
 from treefine.serving.connections import AcceptLogFilter, connection_class, raise_file_limit
-from treefine.serving.service import ServerLimits
+from treefine.serving.limits import ServerLimits
 
 HEAD = b"POST /v1/parse HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.tiny import tiny_parser
 from treefine.serving.app import create_app
-from treefine.serving.service import ServerLimits
+from treefine.serving.limits import ServerLimits
 
 BODY = json.dumps({"words": [["a", "dog"]], "format": "conllu"}).encode()
 

@@ -12,16 +12,9 @@ from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
 from treefine.segmenter import segmenter as segmenter_module
 from treefine.serving import service as module
-from treefine.serving.service import (
-    BusyError,
-    ParseJob,
-    Served,
-    ServerLimits,
-    ServerMetrics,
-    Service,
-    TooLargeError,
-    TooLateError,
-)
+from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError
+from treefine.serving.metrics import ServerMetrics
+from treefine.serving.service import ParseJob, Served, Service
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence

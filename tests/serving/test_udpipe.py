@@ -9,7 +9,7 @@ from tests.support.data import DATA
 from tests.support.tiny import tiny_parser
 from tests.support.tiny_app import tiny_tagging_parser
 from treefine.serving.app import create_app
-from treefine.serving.service import ServerLimits
+from treefine.serving.limits import ServerLimits
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.raw_text import raw_text
 

@@ -13,7 +13,7 @@ from treefine.config import TagSettings
 from treefine.parsing.parser import Parser
 from treefine.serving.app import create_app
 from treefine.serving.connections import connection_class
-from treefine.serving.service import ServerLimits
+from treefine.serving.limits import ServerLimits
 
 PREDICTED = TagSettings(source="predicted", columns=("upos", "xpos"))
 

@@ -130,7 +130,7 @@ def serve_command(
 
         from treefine.serving.app import LOOPBACK, create_app
         from treefine.serving.connections import AcceptLogFilter, connection_class, raise_file_limit
-        from treefine.serving.service import ServerLimits
+        from treefine.serving.limits import ServerLimits
 
         import_module("python_multipart")  # Starlette imports it only when a form arrives
     except ImportError as error:

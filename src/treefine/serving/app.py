@@ -26,6 +26,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from treefine.errors import TreefineError
 from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
+from treefine.serving.limits import (
+    BusyError,
+    ServerLimits,
+    ServingError,
+    TooLargeError,
+    TooSlowError,
+    UnknownModelError,
+)
+from treefine.serving.metrics import ServerMetrics
 from treefine.serving.page import docs_routes, graphs_of, page_routes
 from treefine.serving.schema import (
     ERRORS,
@@ -38,18 +47,7 @@ from treefine.serving.schema import (
     StepsAnswer,
     StepsRequest,
 )
-from treefine.serving.service import (
-    BusyError,
-    ParseJob,
-    Served,
-    ServerLimits,
-    ServerMetrics,
-    Service,
-    ServingError,
-    TooLargeError,
-    TooSlowError,
-    UnknownModelError,
-)
+from treefine.serving.service import ParseJob, Served, Service
 from treefine.serving.udpipe_api import udpipe_routes
 from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.constraints import unknown_labels

@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from treefine.serving.service import ServerLimits
+from treefine.serving.limits import ServerLimits
 
 MOST_FILES = 65_536  # open files and connections; more are never needed
 _GRACE = 1  # seconds, so that the app can answer with an error before the connection is closed

@@ -1,6 +1,6 @@
 """One model behind a server: a single thread uses the model and parses the requests of all clients together.
 
-The file has three parts: limits, errors and metrics; the requests; the model.
+The file has two parts: the requests, and the model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from io import StringIO
 from itertools import islice
@@ -21,7 +21,6 @@ from threading import Condition, Event, Thread, current_thread
 from time import monotonic
 from typing import Any, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from torch.nn import Module
 
 from treefine.errors import TreefineError
@@ -30,6 +29,8 @@ from treefine.parsing.parser import Parser
 from treefine.parsing.plan import STEPS
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import STRIDE
+from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError, UnknownModelError
+from treefine.serving.metrics import ServerMetrics
 from treefine.treebank.constraints import CONSTRAIN, Constraints
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
@@ -46,129 +47,14 @@ _WARM_UP_WORDS = 60  # length of the sentence that warms up a model
 _SENTENCE_SIZE = 20  # characters added per sentence, because a sentence takes memory too
 _MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
 _LONG_SENTENCE = 250  # words; here half of the time grows with the square of the length
-_MOST_STEPS = 8  # with more steps, or trees counted as steps, the maximum length of a sentence is lower
-_RANKING_STEPS, _TREE_STEPS = 10, 4  # finding the k best trees of a long sentence takes about 10 + 4 k steps
-_PROJECTIVE_SHARE = 0.1  # of the length, for the k best projective trees: their time grows with its third power
 _MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
-_SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_SENTENCES_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 AnswerKind = Literal["cut", "trees", "parses", "steps"]
 _logger = logging.getLogger("treefine.serving")
 
 
-@dataclass(frozen=True)
-class ServerLimits:
-    """The limits of a server. A request beyond a limit gets an error at once; other requests are not affected."""
-
-    max_bytes: int = 1_000_000  # in the body of a request: 413
-    max_words: int = 1_000  # per sentence: 413; time grows with the square of the length; see `words_with`
-    max_chars: int = 10_000  # per word: 413
-    queue: int = 256  # requests per model that wait or are being parsed: 503
-    queue_size: int = 20_000_000  # characters in all these requests: 503
-    seconds: float = 60  # from the end of a request to its answer: 504
-    receive: float = 30  # seconds from the headers of a request to the end of its body: 408
-    connections: int = 1_000  # beyond it, the connection that has been idle longest is closed
-    gather: float = 0.003  # seconds to wait for another request that can join the batch
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value < 0 or (value == 0 and each.name != "gather"):
-                raise TreefineError(f"{each.name} is {value}.", hint="Use a number above 0.")
-
-    def words_with(self, *, steps: int, k: int, is_projective: bool = False) -> int:
-        """Return the maximum length of a sentence that takes this many steps and trees.
-
-        A shorter sentence may take more of them, because the time grows with the square of its length.
-
-        >>> ServerLimits().words_with(steps=3, k=1), ServerLimits().words_with(steps=20, k=20)
-        (1000, 269)
-        """
-        for_trees = _RANKING_STEPS + _TREE_STEPS * k if k > 1 else 0
-        ratio = _MOST_STEPS / (steps + for_trees)
-        share = math.sqrt(min(1, ratio))
-        if is_projective and k > 1:
-            share = min(share, _PROJECTIVE_SHARE)
-        return max(1, int(self.max_words * share))
-
-
-class ServingError(TreefineError):
-    """The server cannot answer this request, or not now."""
-
-    status = 400
-
-
-class UnknownModelError(ServingError):
-    """No model of that name is loaded."""
-
-    status = 404
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.models = tuple(known)
-        super().__init__(f"Unknown model {name[:80]!r}.", hint=f"Choose {' or '.join(known)}.")
-
-
-class TooSlowError(ServingError):
-    """The client took too long to send the request."""
-
-    status = 408
-
-
-class TooLargeError(ServingError):
-    """The request is larger than the server accepts."""
-
-    status = 413
-
-
-class BusyError(ServingError):
-    """The queue is full."""
-
-    status = 503
-
-    def __init__(self, retry_after: int) -> None:
-        self.retry_after = retry_after  # seconds
-        super().__init__("The queue is full.", hint=f"Retry in {retry_after} s.")
-
-
-class TooLateError(ServingError):
-    """The request took longer than the server allows."""
-
-    status = 504
-
-
 class _AbandonedError(Exception):
     """No client waits for the current work any more."""
-
-
-class ServerMetrics:
-    """The Prometheus metrics of one app; two apps in a process do not share them."""
-
-    CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-    def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
-
-        def counter(name: str, help_text: str, *labels: str) -> Counter:
-            return Counter(f"treefine_{name}", help_text, labels, registry=registry)
-
-        def histogram(name: str, help_text: str, label: str, buckets: Sequence[float] = _SECONDS_BUCKETS) -> Histogram:
-            return Histogram(f"treefine_{name}", help_text, [label], buckets=buckets, registry=registry)
-
-        self.answers = counter("answers", "Answers by route and HTTP status.", "route", "status")
-        self.seconds = histogram("answer_seconds", "Time from request to answer.", "route")
-        self.sentences = counter("sentences", "Sentences parsed.", "model")
-        self.words = counter("words", "Words parsed.", "model")
-        self.queue = Gauge(
-            "treefine_open_requests", "Requests that wait or are being parsed.", ["model"], registry=registry
-        )
-        self.refused = counter("refused", "Requests rejected because the queue was full.", "model")
-        self.round_sentences = histogram("round_sentences", "Sentences per batch.", "model", _SENTENCES_BUCKETS)
-        self.round_seconds = histogram("round_seconds", "Seconds per batch.", "model")
-
-    def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
-        return generate_latest(self._registry)
 
 
 @dataclass(frozen=True)
