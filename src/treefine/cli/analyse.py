@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treefine.cli.completion import complete_model
-from treefine.cli.terminal import progress
+from treefine.cli.terminal import completing, progress
 from treefine.cli.treebanks import FormatOption, RuleOption, check_stdin, find_treebanks, system_names, total_size
 from treefine.config import TagSource
 from treefine.cores import use_threads
@@ -18,6 +17,7 @@ from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.evaluation.scores import rule_of
 from treefine.evaluation.tables import count
 from treefine.evaluation.words import load_words
+from treefine.model.bundled import bundled_models
 from treefine.model.weight_files import LAYOUT
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import not_written, open_output
@@ -70,7 +70,7 @@ def analyse_command(
             "--model",
             metavar="NAME|DIR",
             help="Analyse the refinement steps of this model, instead of systems.",
-            autocompletion=complete_model,
+            autocompletion=completing(bundled_models),
         ),
     ] = None,
     initial: Annotated[

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from treefine.cli.completion import complete_model
 from treefine.cli.inputs import Input, InputKind, find_inputs
 from treefine.cli.outputs import OutputOptions, Shape, plan_jobs
+from treefine.cli.terminal import completing
 from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.cores import use_threads
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
+from treefine.model.bundled import bundled_models
 from treefine.parsing.options import ParserOptions
 from treefine.treebank.constraints import Keep
 from treefine.treebank.formats import FORMATS
@@ -29,7 +30,7 @@ _Model = Annotated[
         "--model",
         metavar="NAME|DIR",
         help="Bundled model, model folder, or OWNER/NAME on the Hugging Face hub.",
-        autocompletion=complete_model,
+        autocompletion=completing(bundled_models),
     ),
 ]
 _Output = Annotated[

@@ -14,11 +14,12 @@ from typing import Annotated
 
 import typer
 
-from treefine.cli.completion import complete_model
 from treefine.cli.parse import ThreadsOption
+from treefine.cli.terminal import completing
 from treefine.config import Precision
 from treefine.cores import use_threads
 from treefine.errors import TreefineError
+from treefine.model.bundled import bundled_models
 
 
 def serve_command(
@@ -30,7 +31,7 @@ def serve_command(
             help="Bundled model, model folder, or OWNER/NAME on the Hugging Face hub; NAME= sets its name for clients. "
             "Can be repeated; the first model is the default one.",
             show_default="en",
-            autocompletion=complete_model,
+            autocompletion=completing(bundled_models),
         ),
     ] = None,
     host: Annotated[

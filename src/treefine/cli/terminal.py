@@ -1,10 +1,10 @@
-"""Show a progress bar while a command runs, and list the sentences to review."""
+"""Work with the terminal: complete names, show a progress bar, and list the sentences to review."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from treefine.parsing.parse import Parse
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a function that completes these names in a shell; without a match the shell completes file names."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [each for each in names() if each.startswith(incomplete)]
+
+    return complete
 
 
 class Advance(Protocol):

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from treefine.cli.completion import complete_format, complete_recipe
 from treefine.cli.parse import ThreadsOption
+from treefine.cli.terminal import completing
 from treefine.cores import use_threads
 from treefine.errors import RenamedSettingWarning
+from treefine.training.recipe import bundled_recipes
 from treefine.treebank.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def train_command(
     recipe: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE", help="TOML file, or the name of a bundled recipe.", autocompletion=complete_recipe
+            metavar="RECIPE",
+            help="TOML file, or the name of a bundled recipe.",
+            autocompletion=completing(bundled_recipes),
         ),
     ],
     output: Annotated[
@@ -149,7 +152,7 @@ def new_recipe_command(
             metavar="PARSER",
             help="Initial parser whose trees are refined: empty, syntr or biaffine (both write a second recipe), the "
             "folder of a trained model, or files.",
-            autocompletion=lambda incomplete: [each for each in _INITIAL_PARSERS if each.startswith(incomplete)],
+            autocompletion=completing(lambda: _INITIAL_PARSERS),
         ),
     ] = "empty",
     initial_train: Annotated[
@@ -165,7 +168,7 @@ def new_recipe_command(
             metavar="FORMAT",
             help=f"Format of the files: {', '.join(FORMATS)}.",
             show_default="by the file names",
-            autocompletion=complete_format,
+            autocompletion=completing(FORMATS.keys),
         ),
     ] = "",
     segmenter: Annotated[

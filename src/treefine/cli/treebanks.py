@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from treefine.cli.completion import complete_format, complete_rule
 from treefine.cli.outputs import check_extension, check_table, convert_to_table
-from treefine.cli.terminal import progress
+from treefine.cli.terminal import completing, progress
 from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.evaluation.scores import (
+    RULES,
     all_marks,
     all_scores,
     head_confusions,
@@ -37,7 +37,7 @@ RuleOption = Annotated[
         metavar="RULE",
         help="Scoring rule: conll18 (UD, aligns words by characters), conllx (skips punctuation by Unicode class), "
         "ptb (skips punctuation by tag) or conll09 (scores all words).",
-        autocompletion=complete_rule,
+        autocompletion=completing(RULES.keys),
     ),
 ]
 FormatOption = Annotated[
@@ -47,7 +47,7 @@ FormatOption = Annotated[
         metavar="FORMAT",
         help=f"Input format: {_FORMAT_NAMES}.",
         show_default="by the file names",
-        autocompletion=complete_format,
+        autocompletion=completing(FORMATS.keys),
     ),
 ]
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
@@ -179,7 +179,7 @@ def convert_command(
             metavar="FORMAT",
             help=f"Format of IN: {_FORMAT_NAMES}.",
             show_default="by the file name",
-            autocompletion=complete_format,
+            autocompletion=completing(FORMATS.keys),
         ),
     ] = None,
     to_format: Annotated[
@@ -189,7 +189,7 @@ def convert_command(
             metavar="FORMAT",
             help="Format of OUT: the same choices as --from.",
             show_default="by the file name",
-            autocompletion=complete_format,
+            autocompletion=completing(FORMATS.keys),
         ),
     ] = None,
     skip: Annotated[bool, typer.Option("--skip", help="Skip invalid sentences instead of stopping.")] = False,

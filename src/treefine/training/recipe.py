@@ -358,6 +358,11 @@ def read_draft(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Dra
     return Draft(path, values, None if reported else recipe, reported)
 
 
+def bundled_recipes() -> list[str]:
+    """Return the names of the bundled recipes."""
+    return sorted(each.stem for each in BUNDLED_RECIPES.glob("*.toml"))
+
+
 def find_recipe(name: str | os.PathLike[str]) -> Path:
     """Return the path of a recipe, given as a file or by the name of a bundled recipe."""
     path = Path(name)
@@ -368,8 +373,7 @@ def find_recipe(name: str | os.PathLike[str]) -> Path:
         return bundled
     if path.suffix == ".toml":
         raise ConfigError(f"{os.fspath(name)}: There is no such file.", hint=nearest_file(os.fspath(name)))
-    names = ", ".join(sorted(each.stem for each in BUNDLED_RECIPES.glob("*.toml")))
-    hint = f"Name a TOML file, or one of {names}."
+    hint = f"Name a TOML file, or one of {', '.join(bundled_recipes())}."
     raise ConfigError(f"There is no recipe {os.fspath(name)!r}.", hint=hint)
 
 
