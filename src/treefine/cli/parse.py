@@ -112,7 +112,7 @@ _Keep = Annotated[
 _K = Annotated[
     int, typer.Option("--k", min=1, metavar="K", help="Return the K best trees per sentence, with their probabilities.")
 ]
-_Device = Annotated[
+DeviceOption = Annotated[
     str | None,
     typer.Option(
         "--device", metavar="DEVICE", help="Device: cpu, cuda, cuda:1, …", show_default="a GPU if there is one"
@@ -199,7 +199,7 @@ def parse_command(
     projective: _Projective = False,
     keep: _Keep = "marked",
     k: _K = 1,
-    device: _Device = None,
+    device: DeviceOption = None,
     precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
     threads: ThreadsOption = None,
@@ -302,7 +302,7 @@ def refine_command(
     projective: _Projective = False,
     keep: _Keep = "marked",
     k: _K = 1,
-    device: _Device = None,
+    device: DeviceOption = None,
     precision: _Precision = None,
     batch_pieces: _BatchPieces = BATCH_PIECES,
     threads: ThreadsOption = None,

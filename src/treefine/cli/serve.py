@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from treefine.cli.parse import ThreadsOption
+from treefine.cli.parse import DeviceOption, ThreadsOption
 from treefine.cli.terminal import completing
 from treefine.config import Precision
 from treefine.cores import use_threads
@@ -105,12 +105,7 @@ def serve_command(
             help="URL path under which a reverse proxy serves treefine, such as /treefine.",
         ),
     ] = "",
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device", metavar="DEVICE", help="Device: cpu, cuda, cuda:1, …", show_default="a GPU if there is one"
-        ),
-    ] = None,
+    device: DeviceOption = None,
     precision: Annotated[
         Precision | None,
         typer.Option(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from treefine.cli.parse import ThreadsOption
+from treefine.cli.parse import DeviceOption, ThreadsOption
 from treefine.cli.terminal import completing
 from treefine.cores import use_threads
 from treefine.errors import RenamedSettingWarning
@@ -56,12 +56,7 @@ def train_command(
         bool,
         typer.Option("--resume", help="Continue an interrupted run in DIR; start a new one if DIR does not exist."),
     ] = False,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device", metavar="DEVICE", help="Device: cpu, cuda, cuda:1, …", show_default="a GPU if there is one"
-        ),
-    ] = None,
+    device: DeviceOption = None,
     threads: ThreadsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the recipe and its files, print all settings, and exit.")
