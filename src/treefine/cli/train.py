@@ -19,13 +19,11 @@ from treefine.cli.parse import DeviceOption, ThreadsOption
 from treefine.cli.terminal import completing
 from treefine.cores import use_threads
 from treefine.errors import RenamedSettingWarning
-from treefine.training.recipe import bundled_recipes
+from treefine.training.recipe import EMPTY, NEW_ENCODER, NEW_INITIALS, bundled_recipes
 from treefine.treebank.formats import FORMATS
 
 if TYPE_CHECKING:
     from treefine.training.train import Progress
-
-_INITIAL_PARSERS = ("empty", "syntr", "biaffine", "files")
 
 
 def train_command(
@@ -139,7 +137,7 @@ def new_recipe_command(
             metavar="NAME|DIR",
             help="Pretrained transformer (name on the hub, or folder), or a trained model to fine-tune.",
         ),
-    ] = "bert-base-multilingual-cased",
+    ] = NEW_ENCODER,
     initial: Annotated[
         str,
         typer.Option(
@@ -147,9 +145,9 @@ def new_recipe_command(
             metavar="PARSER",
             help="Initial parser whose trees are refined: empty, syntr or biaffine (both write a second recipe), the "
             "folder of a trained model, or files.",
-            autocompletion=completing(lambda: _INITIAL_PARSERS),
+            autocompletion=completing(lambda: NEW_INITIALS),
         ),
-    ] = "empty",
+    ] = EMPTY,
     initial_train: Annotated[
         str, typer.Option("--initial-train", metavar="FILE", help="With --initial files: trees of the training set.")
     ] = "",

@@ -17,13 +17,23 @@ from treefine.drawing.characters import visible
 from treefine.errors import ConfigError, TreefineError
 from treefine.model.weight_files import LAYOUT, read_json
 from treefine.training.data import FEWEST, filled_columns, load_data
-from treefine.training.recipe import EMPTY, FILES, PretrainedSettings, Recipe, TreebankSettings, expand, toml_value
+from treefine.training.recipe import (
+    BIAFFINE,
+    EMPTY,
+    FILES,
+    NEW_ENCODER,
+    NEW_INITIALS,
+    SYNTR,
+    PretrainedSettings,
+    Recipe,
+    TreebankSettings,
+    expand,
+    toml_value,
+)
 from treefine.treebank.files import open_input, open_output
 from treefine.treebank.formats import format_of
 from treefine.version import __version__
 
-ENCODER = "bert-base-multilingual-cased"  # if the user names none
-SYNTR, BIAFFINE = "syntr", "biaffine"  # initial parsers that get a recipe of their own
 _TRAIN, _DEV = "TRAIN.conllu", "DEV.conllu"  # placeholders
 _RULES = {"conllu": "conll18", "conllx": "conllx", "conll09": "conll09", "conll09-predicted": "conll09"}
 _MOST_XPOS = 200  # a tagger for more tags than this learns little from most of them
@@ -57,7 +67,7 @@ class RecipeRequest:
 
     train: tuple[str, ...] = ()  # no files: placeholders
     dev: str = ""
-    encoder: str = ENCODER  # a folder, OWNER/NAME on the hub, or a trained model
+    encoder: str = NEW_ENCODER  # a folder, OWNER/NAME on the hub, or a trained model
     initial: str = EMPTY  # or "syntr", "biaffine", "files", or a model folder
     initial_train: str = ""  # with "files": another parser's trees of the training set …
     initial_dev: str = ""  # … and of the dev set
@@ -165,9 +175,8 @@ def _survey(request: RecipeRequest, faults: list[str]) -> _Facts:
         values = _treebank_facts(request, faults)
     if (request.initial == FILES) != bool(request.initial_train and request.initial_dev):
         faults.append('Trees of another parser need all of "--initial files", --initial-train and --initial-dev.')
-    is_path = request.initial not in (EMPTY, FILES, SYNTR, BIAFFINE)
-    if is_path and not Path(request.initial).is_dir():
-        choices = "Choose empty, syntr, biaffine, files, or the folder of a trained model."
+    if request.initial not in NEW_INITIALS and not Path(request.initial).is_dir():
+        choices = f"Choose {', '.join(NEW_INITIALS)}, or the folder of a trained model."
         faults.append(f"--initial {request.initial}: there is no such model folder. {choices}")
     for path in filter(None, (request.initial_train, request.initial_dev)):
         try:

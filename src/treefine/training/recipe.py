@@ -32,6 +32,9 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found]
 
 EMPTY, FILES = "empty", "files"  # initial parsers that are not models
+SYNTR, BIAFFINE = "syntr", "biaffine"  # initial parsers for which new-recipe writes a second recipe
+NEW_INITIALS = (EMPTY, SYNTR, BIAFFINE, FILES)  # of a new recipe; the folder of a model is also possible
+NEW_ENCODER = "bert-base-multilingual-cased"  # of a new recipe, if the user names none
 _STARTS = {"pretrained", "fine_tune_from"}
 BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 
