@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 from pymdownx.slugs import slugify
+from typer.main import get_command
 
 from benchmarks.pages.tables import FIGURES, PAGES, filled
 from tests.support.commands import invoke
 from tests.support.tutorials import matches
+from treefine.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 PAGES_WITH_SNIPPETS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])  # test_tutorials.py runs the others
+SERVING = ROOT / "docs" / "serving.md"
 MARKDOWN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -57,6 +60,16 @@ def test_figures_are_those_of_the_newest_rows(name):
 
     assert (drawn is None) == (not (ROOT / name).exists())
     assert drawn is None or (ROOT / name).read_text() == drawn
+
+
+def test_the_limits_on_the_serving_page_are_the_defaults_of_the_command():
+    (section,) = re.findall(r"^## Limits and errors\n(.*?)^## ", SERVING.read_text(), re.DOTALL | re.MULTILINE)
+    defaults = {each.opts[0]: each.default for each in get_command(app).commands["serve"].params}
+
+    stated = {name: int(number) for name, number in re.findall(r"`(--[a-z-]+) (\d+)`", section)}
+
+    assert len(stated) == 6
+    assert stated == {name: defaults[name] for name in stated}
 
 
 def headings(page: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""Generate the tables of docs/serving.md on load, outages and fuzzing, and the screenshot of the web page."""
+"""Generate the tables of docs/serving.md on limits, load, outages and fuzzing, and the screenshot of the web page."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from benchmarks.options import command, option
 from benchmarks.rows import ROOT, ROWS, Row, missing, newest, origin
 from benchmarks.server.clients import HOST, ServeProcess
 from treefine import TreefineError
+from treefine.serving.limits import ServerLimits
 
 LOAD, OUTAGES, FUZZ = (f"python -m benchmarks {name}" for name in ("load", "outages", "fuzz"))
 OF_OFFLINE = 0.85  # the share of the offline parser's speed that a server should reach
@@ -25,6 +26,16 @@ NAMES = {  # of kinds of requests and outages, as a page shows them
     "in order as far as the model": "match the schema and reach the model",
 }
 GROWN_MIB = 5.0  # memory that grows by no more than this is noise
+
+
+def sentence_lengths() -> str:
+    """Return the maximum length of a sentence for some numbers of steps and trees."""
+    limits = ServerLimits()
+    lines: Lines = [("`steps`", "`k`", f"words per sentence, with `--max-words {limits.max_words}`")]
+    for steps, k in ((8, 1), (20, 1), (3, 2), (3, 5), (3, 20), (20, 20)):
+        lines.append(("up to 8" if steps == 8 else steps, k, f"{limits.words_with(steps=steps, k=k):,}"))
+    projective = limits.words_with(steps=20, k=20, is_projective=True)
+    return table(*lines, ("up to 20", "2 to 20, `projective`", projective))
 
 
 def loads(path: Path = ROWS) -> str:

@@ -13,7 +13,7 @@ from benchmarks.pages import english, speed
 from benchmarks.pages.cli import command_line
 from benchmarks.pages.english import ENGLISH
 from benchmarks.pages.results import RESULTS, TESTED
-from benchmarks.pages.serving import SERVING_PAGE
+from benchmarks.pages.serving import SERVING_PAGE, sentence_lengths
 from benchmarks.pages.settings import SETTINGS_PAGE
 from benchmarks.pages.speed import SPEED_PAGE
 from benchmarks.pages.structure import structure_table
@@ -57,6 +57,7 @@ TABLES: dict[str, Callable[[], str]] = {
         structure_table,
         command_line,
         contention,
+        sentence_lengths,
     )
 } | (
     RESULTS

@@ -20,6 +20,7 @@ from treefine.config import Precision
 from treefine.cores import use_threads
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models
+from treefine.serving.limits import ServerLimits
 
 
 def serve_command(
@@ -45,7 +46,7 @@ def serve_command(
     ] = 8080,
     max_bytes: Annotated[
         int, typer.Option("--max-bytes", min=1, metavar="N", help="Maximum size of a request body, in bytes.")
-    ] = 1_000_000,
+    ] = ServerLimits.max_bytes,
     max_words: Annotated[
         int,
         typer.Option(
@@ -54,22 +55,22 @@ def serve_command(
             metavar="N",
             help="Maximum length of a sentence, in words; less if a request asks for many steps or trees.",
         ),
-    ] = 1_000,
+    ] = ServerLimits.max_words,
     max_chars: Annotated[
         int, typer.Option("--max-chars", min=1, metavar="N", help="Maximum length of a word, in characters.")
-    ] = 10_000,
+    ] = ServerLimits.max_chars,
     queue: Annotated[
         int, typer.Option("--queue", min=1, metavar="N", help="Maximum number of requests waiting for a model.")
-    ] = 256,
+    ] = ServerLimits.queue,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.1, metavar="SECONDS", help="Time limit of a request, in seconds.")
-    ] = 60,
+    ] = ServerLimits.seconds,
     receive_seconds: Annotated[
         float,
         typer.Option(
             "--receive-seconds", min=0.1, metavar="SECONDS", help="Time limit for sending a request, in seconds."
         ),
-    ] = 30,
+    ] = ServerLimits.receive,
     connections: Annotated[
         int,
         typer.Option(
@@ -78,7 +79,7 @@ def serve_command(
             metavar="N",
             help="Maximum number of open connections; beyond it, the one that has been idle longest is closed.",
         ),
-    ] = 1_000,
+    ] = ServerLimits.connections,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -126,7 +127,6 @@ def serve_command(
 
         from treefine.serving.app import LOOPBACK, create_app
         from treefine.serving.connections import AcceptLogFilter, connection_class, raise_file_limit
-        from treefine.serving.limits import ServerLimits
 
         import_module("python_multipart")  # Starlette imports it only when a form arrives
     except ImportError as error:
@@ -176,7 +176,7 @@ def _one_thread() -> Iterator[None]:
     """Load models with one thread, so that this thread starts no OpenMP team.
 
     With a second team there would be more OpenMP threads than cores. The threads that parse would then sleep between
-    layers instead of spinning, which costs a quarter of the time.
+    layers instead of spinning, which is slower.
     """
     import torch
 
