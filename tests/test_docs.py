@@ -1,10 +1,6 @@
 """README and docs show what the program really does, and their links lead somewhere."""
 
-import os
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +8,7 @@ from pymdownx.slugs import slugify
 from typer.main import get_command
 
 from benchmarks.pages.tables import FIGURES, PAGES, filled
-from tests.support.commands import invoke
-from tests.support.tutorials import matches
+from tests.support.tutorials import Command, commands, matches, run_command, working_folder_and_environment
 from treefine.cli.app import app
 
 ROOT = Path(__file__).parents[1]
@@ -22,28 +17,22 @@ SERVING = ROOT / "docs" / "serving.md"
 MARKDOWN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-def console_blocks() -> list[object]:
-    blocks = []
+def console_commands() -> list[object]:
+    listed = []
     for page in PAGES_WITH_SNIPPETS:
-        for number, block in enumerate(re.findall(r"```console\n\$ (.*?)```", page.read_text(), re.DOTALL), start=1):
-            blocks.append(pytest.param(*block.split("\n", 1), id=f"{page.stem}-{number}"))
-    return blocks
+        shown = [each for each in commands(page.read_text()) if isinstance(each, Command) and not each.is_python]
+        listed += [pytest.param(each, id=f"{page.stem}-{number}") for number, each in enumerate(shown, start=1)]
+    return listed
 
 
-@pytest.mark.parametrize(("command", "expected"), console_blocks())
-def test_each_console_block_prints_what_it_shows(command, expected, monkeypatch):
+@pytest.mark.parametrize("command", console_commands())
+def test_each_console_block_prints_what_it_shows(command, monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
-    if re.search("[|>]", command):  # which needs a shell
-        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    else:
-        program, *arguments = shlex.split(command)
-        assert program == "treefine"
-        done = invoke(*arguments)
+    with working_folder_and_environment():
+        printed = run_command(command)
 
-    printed = done.stderr + done.stdout
-    assert printed == expected or matches(expected, printed)  # confidences may differ a little on another CPU
+    assert printed == command.expected or matches(command.expected, printed)  # the first shows a difference well
 
 
 @pytest.mark.parametrize("page", PAGES)

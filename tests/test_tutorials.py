@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.pages import notebooks
-from tests.support.tutorials import PAGES, TutorialError, commands, run, updated
+from tests.support.tutorials import PAGES, TutorialError, commands, matches, run, updated
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -100,6 +100,13 @@ def test_other_digits_and_more_lines_are_wrong(page, wrong):
 
     with pytest.raises(TutorialError):
         run(page)
+
+
+@pytest.mark.parametrize(
+    ("printed", "is_right"), [("a 0.91 b", True), ("long text 0.96 b", True), ("a 0.80 b", False), ("a 0.91 c", False)]
+)
+def test_confidences_are_compared_also_next_to_an_ellipsis(printed, is_right):
+    assert matches("... 0.93 b", printed) == is_right
 
 
 def test_a_failing_command_is_an_error(page):

@@ -51,7 +51,8 @@ PREPARATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {"train-you
 BLOCK = re.compile(r"^```(\w+)[^\S\n]*(.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NEEDS_SHELL = re.compile(r"[|<>;&`$]")
 CONFIDENCE = re.compile(r"(?<![\d.])[01]\.\d\d(?![\d.])")
-TOLERANCE = 0.05
+TOLERANCE = 5  # hundredths
+BLANK_LINE = "<BLANKLINE>"
 
 
 class TutorialError(AssertionError):
@@ -82,9 +83,7 @@ def updated(page: Path) -> str:
     for command, printed in reversed(list(results(page))):
         if not matches(command.expected, printed):
             start = command.line - 1 + command.source.count("\n") + 1
-            shown = (
-                re.sub(r"^$", "<BLANKLINE>", printed[:-1], flags=re.MULTILINE) if command.is_python else printed[:-1]
-            )
+            shown = re.sub(r"^$", BLANK_LINE, printed[:-1], flags=re.MULTILINE) if command.is_python else printed[:-1]
             lines[start : start + command.expected.count("\n")] = shown.split("\n") if printed else []
     return "\n".join(lines)
 
@@ -160,14 +159,19 @@ def run_python(command: Command, variables: dict[str, Any]) -> str:
 
 def matches(expected: str, printed: str) -> bool:
     """Return whether an output is the expected one, up to `...` and a little difference in confidences."""
-    numbers = [[float(number) for number in CONFIDENCE.findall(text)] for text in (expected, printed)]
-    if "..." not in expected:
-        if len(numbers[0]) != len(numbers[1]):
-            return False
-        if any(abs(a - b) > TOLERANCE for a, b in zip(*numbers, strict=True)):
-            return False
-    expected, printed = (CONFIDENCE.sub("0.00", text) for text in (expected, printed))
-    return doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS)
+    parts = re.split(rf"({CONFIDENCE.pattern}|\.\.\.)", expected.replace(BLANK_LINE, ""))
+    return re.fullmatch("".join(map(pattern_of, parts)), printed, re.DOTALL) is not None
+
+
+def pattern_of(part: str) -> str:
+    """Return a regular expression for `...`, for a confidence, or for a text between them."""
+    if part == "...":
+        return ".*"
+    if CONFIDENCE.fullmatch(part):
+        number = round(100 * float(part))
+        near = (f"{each / 100:.2f}" for each in range(number - TOLERANCE, number + TOLERANCE + 1))
+        return f"(?:{'|'.join(map(re.escape, near))})"
+    return re.escape(part)
 
 
 @contextlib.contextmanager
