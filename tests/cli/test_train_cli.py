@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.commands import failed, invoke
 from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
-from tests.support.train_commands import BIAFFINE, RNGTR, changes, refused, run, write_files
+from tests.support.train_commands import BIAFFINE, RNGTR, changes, run, training_errors, write_files
 from treefine.cli.train import show
 from treefine.parsing.parser import Parser
 from treefine.training.checkpoint import TrainingStanding
@@ -260,7 +260,7 @@ def test_a_finished_training_stays_unchanged_and_needs_resume(files):
     assert result.stdout.startswith("The model is in out/model.")
     assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
     for name in ("recipe.json", "metrics.jsonl"):  # even if some of its files are missing
-        assert refused("biaffine.toml") == [
+        assert training_errors("biaffine.toml") == [
             "out: The folder contains a training run. Continue it with --resume, or choose another folder."
         ]
         (Path("out") / name).unlink()
@@ -270,21 +270,23 @@ def test_resume_needs_the_same_recipe_and_the_same_sentences(files):
     title = changes("title=Müller")
     run("biaffine.toml", "--output", "out", *title)
 
-    assert refused("biaffine.toml", "--resume", *title, *changes("training.seed=2", "optimiser.betas=[0.9, 0.98]")) == [
+    assert training_errors(
+        "biaffine.toml", "--resume", *title, *changes("training.seed=2", "optimiser.betas=[0.9, 0.98]")
+    ) == [
         "out: The training in this folder has a different recipe: "
         "optimiser.betas was [0.9, 0.999], not [0.9, 0.98], training.seed was 1, not 2. "
         "Use the same recipe, or choose another folder."
     ]
-    (readable,) = refused("biaffine.toml", "--resume", *changes("title=Łódź"))
+    (readable,) = training_errors("biaffine.toml", "--resume", *changes("title=Łódź"))
     assert 'title was "Müller", not "Łódź"' in readable
     write_treebank(sample(21), "train.conllu")
-    (other_sentences,) = refused("biaffine.toml", "--resume", *title)
+    (other_sentences,) = training_errors("biaffine.toml", "--resume", *title)
     assert "a different recipe: the content of train.conllu has changed. Use" in other_sentences
     Path("out/recipe.json").write_text("{")
-    (damaged,) = refused("biaffine.toml", "--resume")
+    (damaged,) = training_errors("biaffine.toml", "--resume")
     assert damaged.startswith("out/recipe.json: The file is damaged (")
     Path("out/recipe.json").unlink()
-    assert refused("biaffine.toml", "--resume") == [
+    assert training_errors("biaffine.toml", "--resume") == [
         "out: recipe.json is missing, so the recipe of this training is unknown. Choose another folder."
     ]
 
@@ -319,7 +321,7 @@ def test_resume_needs_the_same_recipe_of_the_initial_parser(encoder):
     run("second.toml", "--output", "out", "--set", "refine.max_steps=1", "--set", "training.epochs=1")
     Path("biaffine.toml").write_text(BIAFFINE.replace("n_layers = 1", "n_layers = 2"))
 
-    (line,) = refused("second.toml", "--resume", "--set", "refine.max_steps=1", "--set", "training.epochs=1")
+    (line,) = training_errors("second.toml", "--resume", "--set", "refine.max_steps=1", "--set", "training.epochs=1")
 
     assert "a different recipe: initial parser.encoder.n_layers was 1, not 2. Use" in line
 
@@ -330,7 +332,7 @@ def test_a_folder_with_unrelated_files_is_rejected(files, options):
     for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
         Path("out", name).touch()
 
-    assert refused("biaffine.toml", *options) == [
+    assert training_errors("biaffine.toml", *options) == [
         "out: The folder contains other files: a.txt, b.txt, c.txt …. Choose a new or empty folder."
     ]
 
@@ -367,7 +369,7 @@ def test_a_folder_with_unrelated_files_is_rejected(files, options):
     ],
 )
 def test_a_wrong_recipe_or_folder_is_reported(files, recipe, settings, output, lines):
-    assert refused(recipe, *changes(*settings), output=output) == lines
+    assert training_errors(recipe, *changes(*settings), output=output) == lines
 
 
 def test_an_unknown_device_is_reported(files):
@@ -383,7 +385,7 @@ def test_an_unusable_encoder_is_reported(encoder):
     Path("other/config.json").write_text('{"model_type": "gpt2"}')
 
     def message_for(folder):
-        (line,) = refused("rngtr.toml", "--set", f"encoder.pretrained={folder}")
+        (line,) = training_errors("rngtr.toml", "--set", f"encoder.pretrained={folder}")
         return line
 
     assert message_for("./none") == "./none: There is no such model folder."
@@ -401,7 +403,7 @@ def test_an_unusable_encoder_is_reported(encoder):
 def test_too_few_sentences_are_reported(files):
     write_treebank(sample(3), "train.conllu")
 
-    assert refused("biaffine.toml") == ["train.conllu: 3 sentences to train on, but at least 10 are needed."]
+    assert training_errors("biaffine.toml") == ["train.conllu: 3 sentences to train on, but at least 10 are needed."]
 
 
 def test_cycles_are_reported(files):
@@ -410,7 +412,7 @@ def test_cycles_are_reported(files):
     cells[0][6], cells[1][6] = "2", "1"
     Path("dev.conllu").write_text("\n".join("\t".join(row) for row in cells) + "\n\n")
 
-    (line,) = refused("biaffine.toml")
+    (line,) = training_errors("biaffine.toml")
 
     assert line.startswith("dev.conllu:1: (sentence 1, word 1) The heads form a cycle: 1 -> 2 -> 1.")
 
@@ -419,7 +421,7 @@ def test_all_errors_of_recipe_treebank_encoder_and_initial_parser_are_reported_t
     Path("first.toml").write_text(RNGTR.replace("./encoder", "./other") + "[tags]\nsorce = 1\n")
     Path("second.toml").write_text(RNGTR + '[initial]\nparser = "first.toml"\n[refine]\nmax_step = 1\n')
 
-    assert refused("second.toml", "--set", "treebank.dev=none.conllu", "--set", "seed") == [
+    assert training_errors("second.toml", "--set", "treebank.dev=none.conllu", "--set", "seed") == [
         "--set 'seed' is not a change. Write SECTION.KEY=VALUE, such as training.seed=2.",
         "second.toml: [refine] max_step is unknown; did you mean max_steps?",
         "none.conllu: There is no such file.",
@@ -434,7 +436,7 @@ def test_an_unusable_initial_parser_is_reported(encoder):
     Parser(tiny_model(), device="cpu").save("trained")
 
     def message_for(parser, *changes):
-        (line,) = refused("rngtr.toml", "--set", f"initial.parser={parser}", *changes)
+        (line,) = training_errors("rngtr.toml", "--set", f"initial.parser={parser}", *changes)
         return line
 
     assert message_for("none.toml").startswith("none.toml: There is no such file.")
@@ -461,7 +463,7 @@ def test_an_unusable_initial_parser_is_reported(encoder):
 def test_initial_parses_of_different_sentences_are_reported(encoder):
     settings = changes("initial.parser=files", "initial.train=dev.conllu", "initial.dev=train.conllu")
 
-    first, second = refused("rngtr.toml", *settings)
+    first, second = training_errors("rngtr.toml", *settings)
 
     assert first.startswith("dev.conllu:1: ")
     assert second.startswith("train.conllu:1: ")

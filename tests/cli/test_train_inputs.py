@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.tiny import sample
-from tests.support.train_commands import BIAFFINE, RNGTR, changes, refused, run, write_files
+from tests.support.train_commands import BIAFFINE, RNGTR, changes, run, training_errors, write_files
 from treefine.treebank.conllu import convert_treebank, write_treebank
 from treefine.treebank.formats import CONLL09, CONLLX
 
@@ -52,7 +52,7 @@ NO_UPOS = NO_TAGS.format("UPOS")
 def test_missing_tags_are_reported(recipe, source):
     write_treebank(blank("upos", "xpos"), "train.conllu")
 
-    assert refused(recipe, *changes(f"tags.source={source}")) == [f"{NO_UPOS}."]
+    assert training_errors(recipe, *changes(f"tags.source={source}")) == [f"{NO_UPOS}."]
     run(recipe, "--output", "out", *QUICK, *changes("tags.source=none"))
 
 
@@ -64,7 +64,7 @@ def test_missing_tags_are_reported(recipe, source):
 def test_the_column_that_has_tags_is_named(without, columns, other):
     write_treebank(blank(without), "train.conllu")
 
-    assert refused("rngtr.toml", *changes(f"tags.columns={json.dumps(columns)}")) == [
+    assert training_errors("rngtr.toml", *changes(f"tags.columns={json.dumps(columns)}")) == [
         f'{NO_TAGS.format(without.upper())}, or tags.columns=["{other}"].'
     ]
     run("rngtr.toml", "--output", "out", *QUICK, *changes(f'tags.columns=["{other}"]'))
@@ -81,7 +81,7 @@ def test_a_single_tag_is_enough():
 def test_conll_2009_has_no_upos():
     settings = write_conll09()
 
-    assert refused("rngtr.toml", *settings) == [f'{NO_UPOS}, or tags.columns=["xpos"].']
+    assert training_errors("rngtr.toml", *settings) == [f'{NO_UPOS}, or tags.columns=["xpos"].']
     run("rngtr.toml", "--output", "out", *QUICK, *settings, *changes('tags.columns=["xpos"]'))
 
 
@@ -93,7 +93,7 @@ def test_missing_tags_of_all_recipes_are_reported_with_the_other_errors():
         + '[initial]\nparser = "biaffine.toml"\n'
     )
 
-    assert refused("next.toml", *changes("training.epohcs=1")) == [
+    assert training_errors("next.toml", *changes("training.epohcs=1")) == [
         "next.toml: [training] epohcs is unknown; did you mean epochs?",
         f"{NO_UPOS}.",
         f"base.toml: {NO_UPOS}.",
@@ -151,7 +151,7 @@ def test_resume_needs_the_same_initial_parses(changed):
     run("rngtr.toml", "--output", "out", *QUICK, *FILES)
     Path(changed).write_text(Path(changed).read_text() + "\n")
 
-    (line,) = refused("rngtr.toml", "--resume", *QUICK, *FILES)
+    (line,) = training_errors("rngtr.toml", "--resume", *QUICK, *FILES)
 
     assert f"a different recipe: the content of {changed} has changed. Use" in line
 
@@ -177,7 +177,7 @@ def test_the_card_of_a_model_without_initial_parses_does_not_mention_files():
 
 
 def test_missing_initial_parses_are_reported_once():
-    assert refused("rngtr.toml", *FILES) == [
+    assert training_errors("rngtr.toml", *FILES) == [
         "parses.conllu: There is no such file.",
         "dev-parses.conllu: There is no such file.",
     ]
@@ -199,12 +199,12 @@ def test_missing_initial_parses_are_reported_once():
     ],
 )
 def test_an_empty_name_is_reported_with_its_key(change, fault):
-    assert refused("rngtr.toml", *changes(change)) == [f"rngtr.toml: {fault}"]
+    assert training_errors("rngtr.toml", *changes(change)) == [f"rngtr.toml: {fault}"]
 
 
 def test_an_empty_variable_is_reported_like_a_missing_one(monkeypatch):
     monkeypatch.setenv("FOLDER", "")
 
-    (line,) = refused("rngtr.toml", *changes("encoder.pretrained=$FOLDER"))
+    (line,) = training_errors("rngtr.toml", *changes("encoder.pretrained=$FOLDER"))
 
     assert line.startswith("$FOLDER needs the environment variable FOLDER.")

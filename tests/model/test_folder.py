@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from tests.support.messages import assert_told
+from tests.support.messages import assert_message
 from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import ModelError, TreefineError
@@ -250,7 +250,7 @@ def test_weights_that_do_not_fit_are_an_error_that_names_them(folder, change, me
     change(weights)
     save_file(weights, folder / "model.safetensors")
 
-    assert_told(load_error(), f"model/model.safetensors: {message}")
+    assert_message(load_error(), f"model/model.safetensors: {message}")
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "model.safetensors", "tokenizer.json"])
@@ -306,7 +306,7 @@ def change_json(path, **values):
 def test_invalid_settings_and_names_are_errors(folder, name, changes, message):
     change_json(folder / name, **changes)
 
-    assert_told(load_error(), message)
+    assert_message(load_error(), message)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.support.generated_inputs import LABELS
-from tests.support.messages import assert_told
+from tests.support.messages import assert_message
 from tests.support.tiny import TOKENIZERS, read_config, write_encoder
 from treefine.config import RelationSettings, TransformerSettings
 from treefine.errors import TreefineError
@@ -334,7 +334,7 @@ def test_a_faulty_folder_is_an_error_that_names_the_file_and_the_fault(family, c
     write_encoder(tmp_path, family)
     change(tmp_path)
 
-    assert_told(error_of(tmp_path), message)
+    assert_message(error_of(tmp_path), message)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_a_config_that_does_not_fit_the_weights_is_an_error(family, changes, mes
     write_encoder(tmp_path, family)
     write_config(tmp_path, **changes)
 
-    assert_told(error_of(tmp_path), message)
+    assert_message(error_of(tmp_path), message)
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (66, 15), (2, 3, 16)])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tests.support.messages import assert_told
+from tests.support.messages import assert_message
 from tests.support.tiny_tokenizers import KINDS, SENTENCES, byte_bpe, unigram, wordpiece
 from treefine.errors import ModelError
 from treefine.model import subwords as module
@@ -302,7 +302,7 @@ def test_a_damaged_or_incomplete_folder_is_an_error(files, message, tmp_path):
     with pytest.raises(ModelError) as caught:
         Subwords.from_folder(tmp_path)
 
-    assert_told(str(caught.value).removeprefix(str(tmp_path)), message)
+    assert_message(str(caught.value).removeprefix(str(tmp_path)), message)
 
 
 def test_a_missing_or_read_only_folder_is_an_error(tmp_path):

@@ -55,7 +55,7 @@ def treebanks_and_hub() -> Iterator[None]:
             mock.patch("huggingface_hub.snapshot_download", download),
             mock.patch("huggingface_hub.try_to_load_from_cache", return_value=None),
             mock.patch("huggingface_hub.HfApi", Api),
-            mock.patch.object(new_recipe, "_SIZES", (replace(new_recipe._SIZES[-1], epochs=3),)),  # instead of 30
+            mock.patch.object(new_recipe, "SIZES", (replace(new_recipe.SIZES[-1], epochs=3),)),  # instead of 30
         ):
             yield
 

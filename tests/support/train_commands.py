@@ -56,7 +56,7 @@ def changes(*settings):
     return [part for setting in settings for part in ("--set", setting)]
 
 
-def refused(*arguments, output="out"):
+def training_errors(*arguments, output="out"):
     """Run a training that must fail without changing the folder, and return its error messages."""
     before = sorted(Path().rglob("*"))
     result = run(*arguments, "--output", output, code=1)

@@ -149,9 +149,10 @@ def test_a_training_works_on_a_file_system_without_locks(tmp_path, monkeypatch):
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
-    hold = "import sys, time, pathlib; from treefine.training.train import locked\n"
-    hold += "with locked(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", hold, tmp_path], stdout=subprocess.PIPE, text=True) as holder:
+    hold = "import sys, pathlib; from treefine.training.train import locked\n"
+    hold += "with locked(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", hold, tmp_path], text=True, **pipes) as holder:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(TreefineError, match="Another training is running"), locked(tmp_path):
             pass

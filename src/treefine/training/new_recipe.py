@@ -53,7 +53,7 @@ class _Size:
     reason: str
 
 
-_SIZES = (  # the first row that fits; the epochs of the first and the last row keep the number of updates similar
+SIZES = (  # the first row that fits; the epochs of the first and the last row keep the number of updates similar
     _Size(40_000, 3, 4000, 0.0, 2, "An estimate: fewer epochs than for the 12,500 sentences of English EWT."),
     _Size(7_000, 6, 4000, 0.0, 2, "These settings suited a treebank of 12,500 sentences (English EWT)."),
     _Size(1_000, 10, 2000, 0.1, 3, "These settings suited treebanks of 4,000 sentences (Turkish IMST, Korean GSD)."),
@@ -94,7 +94,7 @@ class _Facts:
     @property
     def size(self) -> _Size:
         n_sentences = self.n_sentences or 4_000
-        return next(each for each in _SIZES if n_sentences >= each.n_sentences)
+        return next(each for each in SIZES if n_sentences >= each.n_sentences)
 
 
 @dataclass(frozen=True)
