@@ -56,7 +56,7 @@ def test_an_existing_recipe_is_overwritten_only_with_force(files):
 
     message = failed(invoke, "new-recipe", "my.toml", *TREEBANK)
 
-    assert message == "my.toml: the file exists. Overwrite it with --force, or choose another name."
+    assert message == "my.toml: The file exists. Overwrite it with --force, or choose another name."
     assert Path("my.toml").read_text() == "mine"
     invoke("new-recipe", "my.toml", *TREEBANK, "--force")
     assert Path("my.toml").read_text() != "mine"
@@ -67,7 +67,7 @@ def test_warnings_go_to_standard_error(files):
 
     result = invoke("new-recipe", "my.toml", *TREEBANK, "--segmenter")
 
-    assert result.stderr.startswith("treefine: warning: no word is marked SpaceAfter=No")
+    assert result.stderr.startswith("treefine: warning: No word is marked SpaceAfter=No")
 
 
 def test_writing_a_recipe_loads_no_torch(files):

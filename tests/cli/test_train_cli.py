@@ -84,7 +84,7 @@ def test_a_recipe_to_fine_tune_from_is_trained_first_and_its_warnings_are_printe
 
     warning, *lines = result.stderr.splitlines()
     assert warning.startswith(
-        "treefine: warning: dev.conllu: these labels are not in the training set"
+        "treefine: warning: dev.conllu: These labels are not in the training set"
     )  # from base.toml
     assert [line.partition("epoch ")[0] for line in lines] == ["base model base, "] * 2 + [""] * 2
     assert json.loads(Path("out/recipe.json").read_text())["start base"]["encoder"]["pretrained"] == "./encoder"
@@ -131,7 +131,7 @@ def test_dev_labels_missing_from_the_training_set_cause_a_warning(files):
     result = run("biaffine.toml", "--output", "out", "--set", "training.epochs=1")
 
     assert re.fullmatch(
-        r"treefine: warning: dev.conllu: these labels are not in the training set, so they cannot be predicted: "
+        r"treefine: warning: dev.conllu: These labels are not in the training set, so they cannot be predicted: "
         r"subject \(\d+\)\.",  # but not obj:new, which conll18 counts as obj
         result.stderr.splitlines()[0],
     )

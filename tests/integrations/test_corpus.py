@@ -689,7 +689,7 @@ def pid_of(attempt):
 
 
 def stop_a_worker(process):
-    """Stop a worker of this run in the middle of a block; return the attempt file, or None if there is none now."""
+    """Stop a worker of this run in the middle of a block; return its attempt file, or None."""
     for attempt in Path("out").glob(".*.attempt"):
         with suppress(OSError, IndexError):  # the block is finished, or the file is still empty
             pid = pid_of(attempt)

@@ -124,7 +124,7 @@ def test_labels_that_occur_only_in_dev_are_a_warning(files, rule, train, dev, na
 
     warnings = load_data(TreebankSettings(files.train, files.dev, rule=rule)).warnings
 
-    begin = "dev.conllu: these labels are not in the training set, so they cannot be predicted: "
+    begin = "dev.conllu: These labels are not in the training set, so they cannot be predicted: "
     assert warnings == (() if named is None else (f"{begin}{named}.",))
 
 

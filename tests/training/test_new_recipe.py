@@ -110,7 +110,7 @@ def test_a_segmenter_is_trained_if_the_treebank_marks_missing_spaces():
     Path("train.conllu").write_text(Path("train.conllu").read_text().replace("SpaceAfter=No", "_"))
     assert written(REQUEST).segmenter is None
     forced = write_new_recipe("my.toml", replace(REQUEST, segmenter=True), force=True)
-    assert forced.warnings == ("no word is marked SpaceAfter=No, so the segmenter will cut text only at spaces.",)
+    assert forced.warnings == ("No word is marked SpaceAfter=No, so the segmenter will cut text only at spaces.",)
 
 
 def test_files_of_another_format_get_its_rule_and_no_segmenter():
@@ -224,8 +224,8 @@ def test_all_faults_are_reported_together_and_nothing_is_written():
     request = RecipeRequest(("a.conllu", "b.conllu"), "c.conllu", "./nowhere", "syntr")
 
     assert faults(request) == [
-        "my.toml: the file exists. Overwrite it with --force, or choose another name.",
-        "my-syntr.toml: the file exists. Overwrite it with --force, or choose another name.",
+        "my.toml: The file exists. Overwrite it with --force, or choose another name.",
+        "my-syntr.toml: The file exists. Overwrite it with --force, or choose another name.",
         "a.conllu: There is no such file.",
         "b.conllu: There is no such file.",
         "c.conllu: There is no such file.",
@@ -240,8 +240,8 @@ def test_all_faults_are_reported_together_and_nothing_is_written():
         ({"train": ()}, "my.toml", "--dev is given without --train. Give both, or neither to write placeholders."),
         ({"train": ("-",)}, "my.toml", "standard input cannot be read more than once"),
         ({"initial": "syntr"}, "-", "--initial syntr writes two recipes; name a file instead of -."),
-        ({"initial": "syntrr"}, "my.toml", "--initial syntrr: there is no such model folder. Choose empty, syntr,"),
-        ({}, "my.tml", "my.tml: the name of a recipe must end in .toml."),
+        ({"initial": "syntrr"}, "my.toml", "--initial syntrr: There is no such model folder. Choose empty, syntr,"),
+        ({}, "my.tml", "my.tml: The name of a recipe must end in .toml."),
         ({"encoder": "a b"}, "my.toml", "There is no encoder 'a b'."),
         ({"encoder": "$NO/x"}, "my.toml", "$NO/x needs the environment variable NO."),
         ({"format": "conll"}, "my.toml", "There is no format 'conll'. Choose one of"),

@@ -70,7 +70,7 @@ def train_command(
     from treefine.training.train import FolderNames, begin_folder, check_folder, train
 
     if not output and not dry_run:
-        raise typer.BadParameter("name the folder to write, such as runs/first.", param_hint="--output")
+        raise typer.BadParameter("Name the folder to write, such as runs/first.", param_hint="--output")
     folder, is_first = Path(output), os.environ.get("RANK", "0") == "0"  # among the processes of torchrun
     chosen = find_device(device)
     use_threads(threads)

@@ -87,7 +87,7 @@ def _unseen_labels(train: Iterable[Sentence], dev: Iterable[Sentence], settings:
     if unseen:
         listed = ", ".join(f"{label} ({count})" for label, count in unseen.most_common(5))
         more = f" and {len(unseen) - 5} more" if len(unseen) > 5 else ""
-        yield f"{settings.dev}: these labels are not in the training set, so they cannot be predicted: {listed}{more}."
+        yield f"{settings.dev}: These labels are not in the training set, so they cannot be predicted: {listed}{more}."
 
 
 def fold_ranges(n_sentences: int, folds: int) -> list[range]:

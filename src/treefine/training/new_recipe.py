@@ -117,10 +117,10 @@ def write_new_recipe(out: str, request: RecipeRequest, *, force: bool = False) -
     if out == "-" and _has_two(request):
         faults.append(f"--initial {request.initial} writes two recipes; name a file instead of -.")
     elif out != "-" and not out.endswith(".toml"):
-        faults.append(f"{out}: the name of a recipe must end in .toml.")
+        faults.append(f"{out}: The name of a recipe must end in .toml.")
     for target in targets:
         if target != "-" and os.path.lexists(target) and not force:
-            faults.append(f"{target}: the file exists. Overwrite it with --force, or choose another name.")
+            faults.append(f"{target}: The file exists. Overwrite it with --force, or choose another name.")
     faults += [f"{name!r} is not valid UTF-8, so a recipe cannot contain it." for name in _undecodable(request, out)]
     recipe = new_recipe(request, out, faults=faults)
     for target, text in zip(targets, (recipe.text, recipe.initial_text), strict=False):
@@ -177,7 +177,7 @@ def _survey(request: RecipeRequest, faults: list[str]) -> _Facts:
         faults.append('Trees of another parser need all of "--initial files", --initial-train and --initial-dev.')
     if request.initial not in NEW_INITIALS and not Path(request.initial).is_dir():
         choices = f"Choose {', '.join(NEW_INITIALS)}, or the folder of a trained model."
-        faults.append(f"--initial {request.initial}: there is no such model folder. {choices}")
+        faults.append(f"--initial {request.initial}: There is no such model folder. {choices}")
     for path in filter(None, (request.initial_train, request.initial_dev)):
         try:
             with open_input(expand(path)):
@@ -203,7 +203,7 @@ def _treebank_facts(request: RecipeRequest, faults: list[str]) -> dict[str, Any]
     if request.segmenter and not is_ud:
         faults.append("--segmenter needs CoNLL-U files; other formats do not mark words that follow without a space.")
     elif request.segmenter and not n_joined:
-        warnings.append("no word is marked SpaceAfter=No, so the segmenter will cut text only at spaces.")
+        warnings.append("No word is marked SpaceAfter=No, so the segmenter will cut text only at spaces.")
     filled = filled_columns(data.train)
     xpos = {tag for each in data.train for tag in each.xpos}
     columns = [name for name in ("upos", "xpos") if name in filled]
