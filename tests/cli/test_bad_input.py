@@ -41,8 +41,7 @@ BAD = {
     ),
     "not.conllu.xz": (
         GOOD.encode(),
-        "not.conllu.xz: The compressed file is damaged (Input format not supported by decoder). "
-        "Download or compress it again.",
+        "not.conllu.xz: This is not an xz file. If it is not compressed, remove .xz from its name.",
     ),
     "not.conllu.gz": (
         GOOD.encode(),
@@ -50,7 +49,8 @@ BAD = {
     ),
     "not.conllu.bz2": (
         GOOD.encode(),
-        "not.conllu.bz2: The compressed file is damaged (Invalid data stream). Download or compress it again.",
+        "not.conllu.bz2: This is not a bzip2 file, or it is damaged. If it is not compressed, remove .bz2 from its "
+        "name; else download or compress it again.",
     ),
     "missing.conllu": (None, "missing.conllu: There is no such file."),
     "folder": (None, "folder: This is a directory. Name a file in it."),

@@ -235,7 +235,7 @@ def test_columns_lost_in_the_output_format_are_counted_over_all_blocks(files, pa
         ),
         (
             {"size": 1500},
-            "The files in this folder were written with bytes of a block 16777216, but this run uses 1500.",
+            "The files in this folder were written with block size 16777216, but this run uses 1500.",
         ),
         (
             {"batch_pieces": 99, "shape": "json"},

@@ -99,19 +99,20 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         reason = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
         message, hint = f"The compressed file {reason}.", "Download or compress it again."
-        if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
-            message, hint = "This is not a gzip file.", "If it is not compressed, remove .gz from its name."
+        for sign, kind, suffix in (("Not a gzipped file", "a gzip", ".gz"), ("Input format not", "an xz", ".xz")):
+            if sign in str(error):
+                message, hint = f"This is not {kind} file.", f"If it is not compressed, remove {suffix} from its name."
         raise TreebankError(message, hint=hint, path=name) from error
     except IsADirectoryError as error:
         raise TreebankError("This is a directory.", hint="Name a file in it.", path=name) from error
     except FileNotFoundError as error:
         raise TreebankError("There is no such file.", hint=nearest_file(name), path=name) from error
     except OSError as error:
-        # bz2 reports damage as a bare OSError without an error number.
+        # bz2 reports both faults as a bare OSError without an error number.
         if error.errno is not None:
             raise TreebankError(f"{error.strerror}.", path=name) from error
-        message = f"The compressed file is damaged ({error})."
-        raise TreebankError(message, hint="Download or compress it again.", path=name) from error
+        hint = "If it is not compressed, remove .bz2 from its name; else download or compress it again."
+        raise TreebankError("This is not a bzip2 file, or it is damaged.", hint=hint, path=name) from error
 
 
 def _unpacked(raw: BinaryIO, suffix: str) -> BinaryIO:

@@ -205,7 +205,7 @@ def _options(wanted: OutputOptions, choice: ModelChoice, size: int, *, trees_alo
     """Return the options that all blocks of a folder must share. Workers check the device."""
     options = {
         "version": __version__,
-        "bytes of a block": size,
+        "block size": size,
         "weights": _checksum(choice),
         "confidence": wanted.confidence,
         "steps shown": wanted.steps,
