@@ -31,7 +31,6 @@ PAGES = (
     "docs/benchmarks.md",
     "docs/results.md",
     "docs/english.md",
-    "docs/treebanks.md",
     "docs/refining.md",
     "docs/deciding.md",
     "docs/speed.md",
