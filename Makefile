@@ -2,15 +2,17 @@
 # make test             set up, then run all checks and tests; generated examples are the same every time
 # make docs             set up, then build the documentation into site/; open site/index.html, no server is needed
 # make docs-serve       set up, then serve the documentation at http://127.0.0.1:8000/ and rebuild it when a page changes
-# make fuzz             set up, then run the property tests with new random examples
-#      SECONDS=600      repeat them for at least 600 seconds (default 0: run them once)
+# make fuzz             set up, then run all commands and routes on random inputs, and the property tests with new examples
+#      SECONDS=600      take about 600 seconds in all (default 60; the property tests run at least once)
+#      SEED=2           generate other inputs for the commands and routes (default: the current time)
 #      EXAMPLES=1000    generate 1,000 examples per test (default 100), except for tests with a number of their own
 
 PYTHON ?= python3
 TEXT ?= I tried for hours, but none of the words answered.
 override TEXT := $(value TEXT)# keep dollar signs as they are
 export TEXT
-SECONDS ?= 0
+SECONDS ?= 60
+SEED ?= $(shell date +%s)
 EXAMPLES ?= 100
 BIN := .venv/bin
 READY := .venv/.ready
@@ -45,9 +47,10 @@ test: setup
 tests: setup
 	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal
 
-# Stops at the first failure; pytest then prints the example and how to reproduce it.
+# Stops at the first failure and prints how to reproduce it. Half of the time is for the commands and routes.
 fuzz: setup
-	end=$$(($$(date +%s) + $(SECONDS))); \
+	$(BIN)/python -m benchmarks fuzz_inputs --seconds $$(($(SECONDS) / 2)) --seed $(SEED) --rows scratch/rows.jsonl
+	end=$$(($$(date +%s) + $(SECONDS) / 2)); \
 	while FUZZ=1 EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n auto --dist worksteal -m hypothesis tests; do \
 		[ $$(date +%s) -lt $$end ] || exit 0; \
 	done; exit 1

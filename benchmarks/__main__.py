@@ -45,6 +45,7 @@ WITH_OPTIONS = {
     "load": "server.load",
     "outages": "server.outages",
     "fuzz": "server.fuzz",
+    "fuzz_inputs": "fuzz.run",
     "page": "pages.serving",
     "structure": "pages.structure",
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.segmenter import SEGMENTERS
+from benchmarks.fuzz.run import fuzz_inputs
 from benchmarks.pages import english, speed
 from benchmarks.pages.cli import command_line
 from benchmarks.pages.english import ENGLISH
@@ -57,6 +58,7 @@ TABLES: dict[str, Callable[[], str]] = {
         command_line,
         contention,
         sentence_lengths,
+        fuzz_inputs,
     )
 } | (
     RESULTS

@@ -39,7 +39,8 @@ class TreefineError(Exception):
         super().__init__(message)
 
     def __str__(self) -> str:
-        place = f"{self.path}:{self.line}" if self.path and self.line is not None else self.path
+        path = self.path.replace("\n", "\\n")  # a file name can contain one, and an error is one line
+        place = f"{path}:{self.line}" if path and self.line is not None else path
         name = self.sent_id or (f"sentence {self.sentence}" if self.sentence else "")
         inner = ", ".join(filter(None, [name, f"word {self.word}" if self.word else ""]))
         return " ".join(filter(None, [place and f"{place}:", inner and f"({inner})", self.message, self.hint]))

@@ -54,6 +54,13 @@ def test_an_argument_with_a_treebank_format_is_never_a_text():
         find_inputs(["no such thing"], kind="conllu")
 
 
+def test_an_error_is_one_line_even_if_the_file_name_is_not():
+    with pytest.raises(TreefineError) as error:
+        find_inputs(["two\nlines"], kind="conllu")
+
+    assert str(error.value) == "two\\nlines: There is no such file."
+
+
 def test_without_arguments_standard_input_is_read():
     assert find_inputs([]) == [Input("-")]
 

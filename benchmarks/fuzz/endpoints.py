@@ -1,0 +1,282 @@
+"""Generate requests for every route of the server, send them to the app in this process, and check the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from pydantic import BaseModel, ValidationError
+
+from benchmarks.fuzz import generate
+from benchmarks.fuzz.commands import Fault, Models, words_in
+from treefine.serving.app import create_app
+from treefine.serving.schema import ERRORS, ErrorJson, HealthJson, ParseAnswer, RefineAnswer, StepsAnswer
+from treefine.serving.udpipe_api import ModelsAnswer, ProcessAnswer
+
+JSON, FORM = b"application/json", b"application/x-www-form-urlencoded"
+ANSWERS: dict[str, type[BaseModel]] = {
+    "/v1/parse": ParseAnswer,
+    "/v1/refine": RefineAnswer,
+    "/v1/steps": StepsAnswer,
+    "/process": ProcessAnswer,
+    "/models": ModelsAnswer,
+    "/health": HealthJson,
+}
+OTHER_METHODS = ("HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "x")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request; `words` are those that the answer must have, or None."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    query: bytes = b""
+    body: bytes = b""
+    words: list[list[str]] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the app."""
+
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+
+
+class Server:
+    """An app with tiny models, which runs in an event loop of its own."""
+
+    def __init__(self, models: Models) -> None:
+        self.app = create_app({name: models.parsers[name] for name in ("text", "refine")})
+        self._loop = asyncio.new_event_loop()
+        self._lifespan = self.app.router.lifespan_context(self.app)
+        self.routes = sorted({*routes_of(self.app.routes)})
+
+    def start(self) -> None:
+        """Start the threads of the models; they end with the process."""
+        self._loop.run_until_complete(self._lifespan.__aenter__())
+
+    def stop(self) -> None:
+        """Stop these threads."""
+        self._loop.run_until_complete(self._lifespan.__aexit__(None, None, None))
+        self._loop.close()
+
+    def ask(self, sent: Sent) -> Answer:
+        """Send a request and return the answer."""
+        return self._loop.run_until_complete(self._answer(sent))
+
+    async def _answer(self, sent: Sent) -> Answer:
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": sent.method,
+            "scheme": "http",
+            "path": sent.path,
+            "raw_path": quote(sent.path).encode(),
+            "query_string": sent.query,
+            "root_path": "",
+            "headers": list(sent.headers),
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80),
+        }
+        parts, start = [sent.body[:50], sent.body[50:]], {}
+        found: list[bytes] = []
+
+        async def receive() -> dict[str, Any]:
+            if not parts:
+                await asyncio.sleep(3600)
+            return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                start.update(message)
+            else:
+                found.append(message.get("body", b""))
+
+        await self.app(scope, receive, send)  # type: ignore[arg-type]
+        return Answer(start["status"], dict(start["headers"]), b"".join(found))
+
+
+def routes_of(routes: Any) -> Iterator[str]:
+    """Yield each method and path of an app, such as POST /v1/parse."""
+    for route in routes:
+        if hasattr(route, "original_router"):  # how newer versions of FastAPI include a router
+            yield from routes_of(route.original_router.routes)
+        else:
+            for method in route.methods - {"HEAD"}:
+                yield f"{method} {route.path}"
+
+
+def request_for(rng: Random, route: str) -> Sent:
+    """Return a random request for a route, such as POST /v1/parse."""
+    method, _, path = route.partition(" ")
+    if rng.random() < 0.02:
+        method = rng.choice(OTHER_METHODS)
+    if rng.random() < 0.02:
+        path += rng.choice(("/", "/x", "%00", "/../v1/parse", "\u00e9"))
+    kind, query, body, words = JSON, b"", b"", None
+    if path.endswith("/process"):
+        form = urlencode(_udpipe(rng), errors="surrogatepass").encode()
+        kind, query, body = (FORM, b"", form) if method == "POST" else (b"", form, b"")
+        if method == "POST" and rng.random() < 0.2:
+            kind, body = b"multipart/form-data; boundary=b", _multipart(rng, _udpipe(rng))
+    elif path.startswith("/v1/") and method == "POST":
+        values, words = _json(rng, path)
+        body = json.dumps(values).encode()
+        if rng.random() < 0.2:
+            body, words = rng.choice((generate.json_damaged, generate.damaged))(rng, body), None
+    elif rng.random() < 0.3:
+        query, body = generate.text(rng).encode("utf-8", "replace"), generate.text_bytes(rng)
+    if rng.random() < 0.05:
+        kind, words = rng.choice((JSON, FORM, b"multipart/form-data", b"text/plain", b"", b"\xff")), None
+    if rng.random() < 0.03:
+        body, words = _extreme(rng), None
+    headers = [(b"host", b"localhost"), (b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    if rng.random() < 0.05:
+        headers.append(rng.choice(_HEADERS))
+    return Sent(method, path, tuple(headers), query, body, words)
+
+
+_HEADERS = (
+    (b"sec-fetch-site", b"cross-site"),
+    (b"origin", b"https://example.org"),
+    (b"accept-encoding", b"gzip;q=x"),
+    (b"content-length", b"99999999999999999999"),
+    (b"content-length", b"-1"),
+    (b"expect", b"100-continue"),
+    (b"x-odd", b"\xff\x00"),
+    (b"host", b"[::1]evil"),
+    (b"cookie", b"\xc3"),
+)
+
+
+def _extreme(rng: Random) -> bytes:
+    return rng.choice(
+        (
+            b"[" * 50_000,
+            b'{"text":' * 5_000,
+            b'{"text": "a", "k": 1e999}',
+            b'{"text": 1' + b"0" * 5000,
+            b'{"text": "\\ud800"}',
+            json.dumps({"text": "a" * rng.choice((9_999, 10_001, 1_000_001))}).encode(),
+            json.dumps({"words": [["word"] * rng.choice((999, 1001))], "k": rng.randint(1, 4)}).encode(),
+            json.dumps({"text": "a\n\n" * rng.choice((10, 3000))}).encode(),
+            rng.randbytes(rng.randint(0, 200)),
+        )
+    )
+
+
+def _conllu(rng: Random) -> str:
+    data = generate.treebank(rng)
+    return (data if rng.random() < 0.7 else generate.damaged(rng, data)).decode("utf-8", "replace")
+
+
+def _json(rng: Random, path: str) -> tuple[dict[str, Any], list[list[str]] | None]:
+    """Return the values of a request, valid or nearly so, and the words that its answer must have."""
+    values: dict[str, Any] = {}
+    kind = "conllu" if path.endswith("refine") else rng.choice(("text", "words", "conllu"))
+    words = None
+    if kind == "text":
+        values["text"] = generate.text(rng)
+    elif kind == "words":
+        words = [[generate.word(rng) for _ in range(rng.choice((1, 2, 5)))] for _ in range(rng.choice((0, 1, 2, 4)))]
+        values["words"] = words
+    else:
+        values["conllu"] = _conllu(rng)
+        words = words_in(values["conllu"].encode())
+    options: dict[str, Callable[[], Any]] = {
+        "model": lambda: rng.choice(("", "text", "refine", "en", "../en", generate.word(rng))),
+        "steps": lambda: rng.choice((1, 2, 20, 0, 21, 1.0, "1")),
+        "tags": lambda: rng.choice(("given", "predicted", "none", "x")),
+        "keep": lambda: rng.choice(("marked", "given", "nothing", "x")),
+        "projective": lambda: rng.choice((True, False, 1)),
+        "k": lambda: rng.choice((1, 2, 5, 20, 21)),
+        "stop_above": lambda: rng.choice((0, 0.5, 1, 0.123456, 2)),
+        "constraints": lambda: [_decided(rng) for _ in range(rng.randint(0, 2))],
+        "initial": lambda: rng.choice(("own", "empty", "given")),
+        "format": lambda: rng.choice(("json", "conllu")),
+        "unknown": lambda: None,
+    }
+    for name, draw in options.items():
+        if rng.random() < (0.01 if name == "unknown" else 0.15):
+            values[name] = draw()
+    return values, words
+
+
+def _decided(rng: Random) -> dict[str, Any]:
+    def number() -> int:
+        return rng.randint(0, 4)
+
+    def label() -> str:
+        return rng.choice((*generate.LABELS, ""))
+
+    found: dict[str, Any] = {
+        "sentence": number(),
+        "heads": {str(number()): number() for _ in range(rng.randint(0, 3))},
+        "labels": {str(number()): label()},
+        "not_heads": {str(number()): [number() for _ in range(rng.randint(0, 5))]},
+        "not_labels": {str(number()): [label() for _ in range(rng.randint(0, 3))]},
+    }
+    return {name: found[name] for name in rng.sample(sorted(found), rng.randint(0, 3))}
+
+
+def _udpipe(rng: Random) -> dict[str, str]:
+    stage = ("", "none", "x")
+    values = {
+        "model": ("", "english", "text", "refine", "en_ewt-ud-2.5", "cs", "../en"),
+        "tokenizer": ("", "ranges", "presegmented;ranges", "normalized_spaces", "x"),
+        "tagger": stage,
+        "parser": stage,
+        "input": ("conllu", "horizontal", "vertical", "generic_tokenizer=ranges", "epe", ""),
+        "output": ("conllu", "horizontal=paragraphs", "vertical", "plaintext", "matxin", "conllu=v2", "x"),
+    }
+    found = {name: rng.choice(choices) for name, choices in values.items() if rng.random() < 0.4}
+    if rng.random() < 0.97:
+        found["data"] = rng.choice((generate.text, _conllu))(rng)
+    return found
+
+
+def _multipart(rng: Random, values: dict[str, str]) -> bytes:
+    parts = [
+        f'--b\r\nContent-Disposition: form-data; name="{name}"{rng.choice(("", "; filename=x"))}\r\n\r\n{value}\r\n'
+        for name, value in values.items()
+    ]
+    data = "".join([*parts, "--b--\r\n"]).encode("utf-8", "replace")
+    return generate.damaged(rng, data) if rng.random() < 0.3 else data
+
+
+def check(sent: Sent, answer: Answer) -> Fault | None:
+    """Return the fault of an answer, or None."""
+    if answer.status not in (200, 307, 405, *ERRORS):
+        return Fault("crash", f"status {answer.status}: {answer.body[:500]!r}")
+    kind = answer.headers.get(b"content-type", b"")
+    path = "/" + "/".join(sent.path.split("/")[-2 if sent.path.startswith("/v1/") else -1 :])
+    if answer.status == 200 and not kind.startswith(JSON):
+        is_trees = kind.startswith(b"text/plain") and path in ("/v1/parse", "/v1/refine")
+        return _check_words(sent, words_in(answer.body)) if is_trees else None
+    expected = ANSWERS.get(path) if answer.status == 200 else ErrorJson
+    if answer.status == 307 or sent.method in OTHER_METHODS or expected is None:
+        return None
+    try:
+        expected.model_validate_json(answer.body, strict=True)
+    except ValidationError as error:
+        return Fault("other", f"status {answer.status}, and {error}")
+    if answer.status != 200 or path == "/process" or not path.startswith("/v1/"):
+        return None
+    found = json.loads(answer.body)["sentences"]
+    return _check_words(sent, [[word["form"] for word in each["words"]] for each in found])
+
+
+def _check_words(sent: Sent, found: list[list[str]]) -> Fault | None:
+    if sent.words is None or found == sent.words:
+        return None
+    return Fault("lost", f"the answer has other words: {found!r:.500}, not {sent.words!r:.500}")
