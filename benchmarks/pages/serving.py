@@ -68,7 +68,7 @@ def outages(path: Path = ROWS) -> str:
     if row is None:
         return missing("overload, kill and SIGTERM", OUTAGES)
     lines: Lines = [("situation", "requests", "lost or wrong", "retries", "longest latency")]
-    details: Lines = [("situation", "answers by status", "reasons for retries", "median latency", "99th percentile")]
+    details: Lines = [("situation", "responses by status", "reasons for retries", "median latency", "99th percentile")]
     for name, each in row["result"].items():
         title, latency = NAMES.get(name, name), each["latency_milliseconds"]
         lost = each["unanswered"] + each["other_trees"] + not_ok(each, refusals=False)
@@ -99,11 +99,11 @@ def _of_outages(row: Row) -> str:
 
 
 def fuzzed(path: Path = ROWS) -> str:
-    """Return the answers of a server to odd requests."""
+    """Return the responses of a server to odd requests."""
     row = newest("fuzz", "cpu", path=path)
     if row is None:
         return missing("fuzzing", FUZZ)
-    lines: Lines = [("requests", "route", "sent", "answers by status")]
+    lines: Lines = [("requests", "route", "sent", "responses by status")]
     for name, each in row["result"].items():
         if isinstance(each, dict):
             for route, statuses in sorted(each["answers_by_status"].items()):
@@ -112,15 +112,15 @@ def fuzzed(path: Path = ROWS) -> str:
     found = [each for each in row["result"].values() if isinstance(each, dict)]
     totals = [sum(each[name] for each in found) for name in ("requests", "errors_of_the_server", "faults")]
     gist = (
-        f"Of {totals[0]:,} requests, {totals[1]} were answered with a 500, and {totals[2]} answers differ from the API "
-        "description."
+        f"Of {totals[0]:,} requests, {totals[1]} were answered with a 500, and {totals[2]} responses differ from the "
+        "API description."
     )
     tool = f"Schemathesis {row['config']['packages']['schemathesis']}."
-    return f"{gist}\n\n{folded('Answers by route', GAP.join([table(*lines), f'{tool} {origin(row, FUZZ)}']))}"
+    return f"{gist}\n\n{folded('Responses by route', GAP.join([table(*lines), f'{tool} {origin(row, FUZZ)}']))}"
 
 
 def not_ok(each: Mapping[str, Any], *, refusals: bool = True) -> int:
-    """Count the answers that are not a 200, and the failed connections if `refusals` is set."""
+    """Count the responses that are not a 200, and the failed connections if `refusals` is set."""
     counted: dict[str, int] = {**each["answers_by_status"]}
     counted.pop("200", None)
     return sum(counted.values()) + (sum(each["refusals"].values()) if refusals else 0)

@@ -184,14 +184,14 @@ def server_speed(path: Path) -> Iterator[Figure]:
 
 
 def server_errors(path: Path) -> Iterator[Figure]:
-    """Yield how many answers under load were errors."""
+    """Yield how many responses under load were errors."""
     for name, each, row in _served("load", path):
         n_answers = sum(each["answers_by_status"].values())
-        yield Figure(f"a request has {name}, of {n_answers:,} answers", not_ok(each), row)
+        yield Figure(f"a request has {name}, of {n_answers:,} responses", not_ok(each), row)
 
 
 def server_trees(path: Path) -> Iterator[Figure]:
-    """Yield how many answers under load differ from the offline parser's."""
+    """Yield how many responses under load differ from the offline parser's."""
     for name, each, row in _served("load", path):
         yield Figure(f"a request has {name}", each["other_trees"], row)
 
@@ -219,7 +219,7 @@ def lost_on_shutdown(path: Path) -> Iterator[Figure]:
 
 
 def fuzzing_faults(path: Path) -> Iterator[Figure]:
-    """Yield how many fuzzed requests had a wrong answer."""
+    """Yield how many fuzzed requests had a wrong response."""
     for name, each, row in _served("fuzz", path):
         if isinstance(each, dict):
             n_faults = each["faults"] + each["errors_of_the_server"]
@@ -312,7 +312,7 @@ SERVED = (
     Target("Memory growth under load", 1, False, "%", server_memory, LOAD,
         f"After a warm-up with the same load. Growth of up to {GROWN_MIB:.0f} MiB counts as noise."),
     Target("Errors under load", 0, False, "", server_errors, LOAD),
-    Target("Answers that differ from those of `treefine parse`", 0, False, "", server_trees, LOAD),
+    Target("Responses that differ from those of `treefine parse`", 0, False, "", server_trees, LOAD),
     Target("Requests lost, answered twice or mixed up", 0, False, "", lost_requests, OUTAGES,
         "Under overload, next to clients that send bad requests, and while the server is killed and restarted."),
     Target("Requests in progress lost at SIGTERM", 0, False, "", lost_on_shutdown, OUTAGES),

@@ -1,6 +1,6 @@
 """create_app: serve parsers through the JSON API, the UDPipe API and the page.
 
-The file has four parts: the app, the routes of the JSON API, error answers, and the middleware for every request.
+The file has four parts: the app, the routes of the JSON API, error responses, and the middleware for every request.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SAFE_HEADERS = {
 }
 _HOST = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{0,5})?")
 _LINK = ("GET", "navigate", "document")  # method, Sec-Fetch-Mode and Sec-Fetch-Dest of a link that a person follows
-# Read and drop up to 32 times the limit of a body that is too large: many clients do not read the answer earlier.
+# Read and drop up to 32 times the limit of a body that is too large: many clients do not read the response earlier.
 _DRAIN_FACTOR = 32
 LARGE_REQUEST = (
     20_000  # characters; longer requests are read and written in another thread, so they do not block others
@@ -250,7 +250,7 @@ def _stepped_json(job: ParseJob, parses: Sequence[Parse]) -> list[dict[str, Any]
 
 
 def _json_answer(service: Service, sentences: Iterable[dict[str, Any]]) -> Response:
-    # Validating our own answers with Pydantic would cost time; tests check them instead.
+    # Validating our own responses with Pydantic would cost time; tests check them instead.
     body = json.dumps({"model": service.name, "sentences": list(sentences)}, ensure_ascii=False)
     return Response(body, media_type="application/json")
 
@@ -292,7 +292,7 @@ def body_too_large(max_bytes: int) -> TooLargeError:
 def error_answer(
     error: TreefineError, *, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """Return the answer for an error: its HTTP status, the message, the hint, and the place where it is known."""
+    """Return the response for an error: its HTTP status, the message, the hint, and the place where it is known."""
     if isinstance(error, BusyError):
         headers = {"Retry-After": str(error.retry_after)}
     status = status or (error.status if isinstance(error, ServingError) else 400)
@@ -310,7 +310,7 @@ def error_answer(
 
 
 class Gate:
-    """ASGI middleware that checks hosts, origins and body sizes, adds safe headers, and counts answers."""
+    """ASGI middleware that checks hosts, origins and body sizes, adds safe headers, and counts responses."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ class Gate:
         is_head = scope["method"] == "HEAD"  # answered as GET, without the body
         scope = {**scope, "method": "GET"} if is_head else scope
         started = perf_counter()
-        status = 499  # no answer was sent: the client has disconnected
+        status = 499  # no response was sent: the client has disconnected
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -396,7 +396,7 @@ class Gate:
     def _is_from_other_site(self, scope: Scope, headers: Headers) -> bool:
         """Return whether a web page of another origin sends this request without permission.
 
-        CORS only hides the answer from that page; the server would still do the work. Following a link is allowed,
+        CORS only hides the response from that page; the server would still do the work. Following a link is allowed,
         except to /process. Programs other than browsers do not send these headers.
         """
         if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
@@ -417,7 +417,7 @@ class _Body:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of an answer: if part of the body is still to come, the connection is closed."""
+        """The headers of a response: if part of the body is still to come, the connection is closed."""
         return {} if self.is_read.is_set() else {"Connection": "close"}
 
     async def gone(self) -> None:

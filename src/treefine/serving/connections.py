@@ -1,4 +1,4 @@
-"""Limits on connections: their number, and the time that a client takes to send a request or to read an answer."""
+"""Limits on connections: their number, and the time that a client takes to send a request or to read a response."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def connection_class(limits: ServerLimits) -> type[asyncio.Protocol]:
 
         @property
         def is_idle(self) -> bool:
-            """Whether no request with complete headers waits for its answer."""
+            """Whether no request with complete headers waits for its response."""
             return self.cycle is None or self.cycle.response_complete
 
         def _start_timer(self) -> None:

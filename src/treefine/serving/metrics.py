@@ -24,8 +24,8 @@ class ServerMetrics:
         def histogram(name: str, help_text: str, label: str, buckets: Sequence[float] = _SECONDS_BUCKETS) -> Histogram:
             return Histogram(f"treefine_{name}", help_text, [label], buckets=buckets, registry=registry)
 
-        self.answers = counter("answers", "Answers by route and HTTP status.", "route", "status")
-        self.seconds = histogram("answer_seconds", "Time from request to answer.", "route")
+        self.answers = counter("answers", "Responses by route and HTTP status.", "route", "status")
+        self.seconds = histogram("answer_seconds", "Time from request to response.", "route")
         self.sentences = counter("sentences", "Sentences parsed.", "model")
         self.words = counter("words", "Words parsed.", "model")
         self.queue = Gauge(

@@ -155,7 +155,7 @@ def udpipe_routes(served: Served) -> APIRouter:
 
 
 async def _result(wanted: UDPipeRequest, service: Service) -> str:
-    """Return the text of the answer."""
+    """Return the text of the response."""
     before: Sequence[Sentence]
     found: Sequence[Sentence]
     is_asked = wanted.is_tagged or wanted.is_parsed
