@@ -10,6 +10,9 @@ TreefineError
 
 from __future__ import annotations
 
+NO_MEMORY = "There is not enough memory to parse this sentence."
+NO_MEMORY_HINT = "Use another device or a smaller model."
+
 
 class TreefineError(Exception):
     """The base class: a message with the place of the error and a hint how to fix it, printed as one line.

@@ -6,7 +6,9 @@ See docs/design.md, 'Buffers on a GPU'.
 from __future__ import annotations
 
 import threading
-from collections import deque
+import warnings
+import weakref
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
@@ -15,19 +17,20 @@ import numpy as np
 import torch
 
 from treefine.config import TransformerSettings
-from treefine.errors import TreefineError
 from treefine.fast.buffers import Answer, Arrays, Buffer, Numbers, Standing
-from treefine.fast.packed import Packed, PackedTrees, filled, pack
+from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
 from treefine.fast.packed_step import ENDED, IS_SEARCHED, IS_TREE, PackedStep
 from treefine.model.batch import Batch, Graphs, PieceInputs, most_pieces_of_word
-from treefine.parsing.batches import items_of, run_items
+from treefine.parsing.batches import free_memory, items_of, run_items
 from treefine.parsing.plan import Item, Plan, is_out_of_memory, refine_batch
 from treefine.parsing.refine import best_tags
 from treefine.parsing.results import trees
 from treefine.treebank.sentence import Sentence
 
 WARM_UPS = 2  # runs before a CUDA graph is captured: libraries select kernels and allocate memory in the first ones
+
+_STREAMS: defaultdict[int, list[torch.cuda.Stream]] = defaultdict(list)  # by GPU; those of dropped slots
 
 
 class Lane:
@@ -37,7 +40,7 @@ class Lane:
         self.step, self.room, self.plan = step, room, plan
         self.n_columns, self.n_searched = n_columns, n_searched
         self.free: list[Slot] = []
-        self._lock = threading.Lock()
+        self._is_open, self._lock = True, threading.Lock()
 
     def start(self, standing: Standing, numbers: Numbers) -> Slot:
         """Start a step for these sentences without waiting; the caller owns the slot until `hand_back`."""
@@ -52,7 +55,14 @@ class Lane:
     def hand_back(self, slot: Slot) -> None:
         """Return a slot for reuse, after its answer has been read."""
         with self._lock:
-            self.free.append(slot)
+            if self._is_open:
+                self.free.append(slot)
+
+    def close(self) -> None:
+        """Drop all slots, now or when they are handed back, so that their memory becomes free."""
+        with self._lock:
+            self._is_open = False
+            self.free.clear()
 
 
 class Slot:
@@ -91,26 +101,35 @@ class Slot:
     def _run(self) -> torch.Tensor:
         return self.answer.joined(self.lane.step(self.buffer.inputs(), self.buffer.room, self.buffer.n_searched))
 
+    def _capture_stream(self) -> torch.cuda.Stream:
+        """Return a stream that no other slot uses, if possible that of a dropped slot.
+
+        Torch allocates memory for cuBLAS per stream and does not free it with the slot.
+        """
+        unused = _STREAMS[torch.cuda.current_device()]
+        try:
+            stream = unused.pop()
+        except IndexError:
+            stream = torch.cuda.Stream(self.buffer.device)  # type: ignore[no-untyped-call]
+        weakref.finalize(self, unused.append, stream)
+        return stream
+
     def _capture(self) -> None:
         """Capture the step as a CUDA graph. Other threads may use the GPU meanwhile."""
+        self.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self.buffer.on_device.copy_(self.buffer.sent)
+        other = self._capture_stream()
+        other.wait_stream(torch.cuda.current_stream())
         try:
-            self.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self.buffer.on_device.copy_(self.buffer.sent)
-            other = torch.cuda.Stream(self.buffer.device)  # type: ignore[no-untyped-call]
-            other.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(other):
                 for _ in range(WARM_UPS):
                     self._run()
+        finally:  # if memory runs out, too: a started kernel may still read the buffer
             torch.cuda.current_stream().wait_stream(other)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=other, capture_error_mode="thread_local"):
-                self.result = self._run()
-            self.graph = graph
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            hint = "Use another device or a smaller model."
-            raise TreefineError("There is not enough memory on this device for a buffer.", hint=hint) from error
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=other, capture_error_mode="thread_local"):
+            self.result = self._run()
+        self.graph = graph
 
 
 SEARCHES = 1 << 17  # arc scores in an answer, for sentences that need a tree search
@@ -137,13 +156,37 @@ class Engine:
         self.n_positions = settings.encoder.n_positions
         self.most = most_pieces_of_word(self.n_positions)
         self.special = (subwords.cls_id, subwords.pad_id, subwords.sep_id)
-        step = PackedStep(plan)
+        self._step, self._lock, self._has_warned = PackedStep(plan), threading.Lock(), False
         rooms = tuple(room._replace(longest=min(room.longest, self.n_positions)) for room in rooms)
         self.longest = max(room.longest for room in rooms)  # in pieces; a longer sentence is parsed alone
-        self.lanes = [
-            Lane(step, room, self.n_columns, min(room.sentences, max(4, SEARCHES // room.longest**2)), plan)
+        self.lanes = self._new_lanes(rooms)
+
+    def _new_lanes(self, rooms: Iterable[Room]) -> list[Lane]:
+        return [
+            Lane(self._step, room, self.n_columns, min(room.sentences, max(4, SEARCHES // room.longest**2)), self.plan)
             for room in rooms
         ]
+
+    def replace_lanes(self, lanes: list[Lane], *, with_smaller: bool) -> None:
+        """Close these lanes and create new ones, with buffers half as large if `with_smaller`.
+
+        All streams continue in the new lanes. Nothing happens if another stream has replaced these lanes already.
+        """
+        with self._lock:
+            if lanes is not self.lanes:
+                return
+            for lane in lanes:
+                lane.close()
+            rooms = [lane.room for lane in lanes]
+            if with_smaller:
+                rooms = [room.halved() for room in rooms]
+                encoder = self._step.encoder  # sentences that bypass the engine get the same vectors as in its buffers
+                encoder.rooms = [room.halved() for room in encoder.rooms]
+            self.lanes = self._new_lanes(rooms)
+            if with_smaller and not self._has_warned:
+                self._has_warned = True
+                message = "The GPU ran out of memory. Parsing continues with smaller buffers and may be slower."
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def stream(self, blocks: Iterable[Packed]) -> Iterator[PackedTrees]:
         """Yield the trees of each block of sentences, in order. Some blocks are read ahead."""
@@ -168,7 +211,14 @@ class Engine:
                 free_sentences = [item.sentence for item in ours]
                 yield pack(free_sentences, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
 
-        for found in self.stream(packed()):
+        def found_trees() -> Iterator[PackedTrees]:
+            try:
+                yield from self.stream(packed())
+            except NoMemoryError as error:
+                free = (item.sentence for block in held for item in block if not item.constraints)
+                raise error.named(free) from error
+
+        for found in found_trees():
             block = held.popleft()
             free = filled((item.sentence for item in block if not item.constraints), found, vocabulary, columns)
             decided = run_items(plan, [item for item in block if item.constraints], trees)
@@ -188,7 +238,8 @@ class _Run:
         self.fault: Exception | None = None  # raised by the source
         self.standing = Standing(engine.special, engine.n_columns)
         self.sizes: deque[int] = deque()  # of the blocks not yet yielded
-        self.pools = [Pool(lane) for lane in engine.lanes]
+        self.lanes = engine.lanes
+        self.pools = [Pool(lane) for lane in self.lanes]
         self.flying: deque[Slot] = deque()
 
     def results(self) -> Iterator[PackedTrees]:
@@ -204,12 +255,14 @@ class _Run:
 
     def _results(self) -> Iterator[PackedTrees]:
         while self.has_more or self.sizes:
+            if self.lanes is not self.engine.lanes:
+                self._change_lanes()
             self._read()
             pool = next((pool for pool in self.pools if pool.is_full), None)
             if pool is None and not self.flying:  # the source is at its end, or too many sentences are held
                 pool = max(self.pools, key=lambda each: each.n_pieces)
             if pool is not None and pool.n_pieces and len(self.flying) < IN_FLIGHT:
-                self.flying.append(pool.lane.start(self.standing, pool.take()))
+                self._start(pool)
             elif self.flying:
                 self._finish(self.flying.popleft())
             while self.sizes and self.standing["is_done"][: self.sizes[0]].all():
@@ -230,9 +283,9 @@ class _Run:
             numbers = standing.add(packed, self.engine.most)
             self.sizes.append(len(packed))
             n_pieces = standing["n_pieces"][numbers - standing.first]
+            self._wait(numbers[n_pieces <= self.engine.longest])
             for number in numbers[n_pieces > self.engine.longest]:
                 self._alone(number)
-            self._wait(numbers[n_pieces <= self.engine.longest])
 
     def _wait(self, numbers: Numbers, *, first: bool = False) -> None:
         """Put sentences into the pools for their lengths."""
@@ -242,6 +295,29 @@ class _Run:
             is_ours = (n_pieces > shortest) & (n_pieces <= pool.lane.room.longest)
             pool.add(numbers[is_ours], n_pieces[is_ours], first=first)
             shortest = pool.lane.room.longest
+
+    def _start(self, pool: Pool) -> None:
+        """Start a step. If memory runs out, all sentences wait for smaller buffers instead."""
+        numbers = pool.take()
+        try:
+            self.flying.append(pool.lane.start(self.standing, numbers))
+            return
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            is_smallest = all(lane.room == lane.room.halved() for lane in self.lanes)
+            if is_smallest and not self.flying and not any(lane.free for lane in self.lanes):
+                raise NoMemoryError(int(numbers[0]) - self.standing.first) from error
+        self.engine.replace_lanes(self.lanes, with_smaller=True)
+
+    def _change_lanes(self) -> None:
+        """Continue in the engine's new lanes with all sentences that are not done, and free the old lanes' memory."""
+        while self.flying:
+            self._finish(self.flying.popleft())
+        free_memory()
+        self.lanes = self.engine.lanes
+        self.pools = [Pool(lane) for lane in self.lanes]
+        self._wait(self.standing.first + np.flatnonzero(self.standing["is_done"] == 0))
 
     def _finish(self, slot: Slot) -> None:
         """Process the answer to a buffer: each sentence ends or waits for its next step."""
@@ -287,9 +363,23 @@ class _Run:
         standing.drop(standing.first + n_sentences)
         return PackedTrees(heads, labels, tags if self.plan.predicts_tags else None)
 
-    @torch.no_grad()
     def _alone(self, number: int) -> None:
-        """Parse a sentence that is too long for any buffer, as `parsing.batches` does."""
+        """Parse a sentence that is too long for any buffer. If memory runs out, free all buffers and try once more."""
+        for can_retry in (True, False):
+            try:
+                self._refine_alone(number)
+                return
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if not can_retry:
+                    raise NoMemoryError(int(number) - self.standing.first) from error
+            self.engine.replace_lanes(self.lanes, with_smaller=False)
+            self._change_lanes()
+
+    @torch.no_grad()
+    def _refine_alone(self, number: int) -> None:
+        """Parse a sentence by itself, as `parsing.batches` does."""
         standing, plan, subwords = self.standing, self.plan, self.plan.model.subwords
         assert subwords is not None
         row = number - standing.first

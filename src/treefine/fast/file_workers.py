@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -26,7 +26,7 @@ from tokenizers import Tokenizer
 from treefine.config import Column
 from treefine.cores import usable_cores
 from treefine.errors import TreebankError, TreefineError
-from treefine.fast.packed import Packed, PackedTrees, filled, pack
+from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.initial import Renamed, empty, given, renamed
@@ -388,7 +388,7 @@ class _Run:
     def written(self, engine: _Engine) -> Iterator[WrittenPart]:
         """Yield each part with its trees, in order."""
         while True:
-            for trees in engine(self._packed()):
+            for trees in self._trees(engine):
                 block = self._parsing.popleft()
                 part, n_sentences, _, skip, is_start = block
                 self._writing.append((block, self._pool.submit(Scribe.write, part, trees, n_sentences, skip, is_start)))
@@ -398,6 +398,13 @@ class _Run:
                 return
             yield self._parsed_here(self._decided)
             self._decided = None
+
+    def _trees(self, engine: _Engine) -> Iterator[PackedTrees]:
+        """Yield the trees of the parts being parsed; if one sentence is too large, name it."""
+        try:
+            yield from engine(self._packed())
+        except NoMemoryError as error:
+            raise error.named(chain.from_iterable(map(_numbered, self._parsing))) from error
 
     def _packed(self) -> Iterator[Packed]:
         """Yield the input of the engine, up to a part that it does not support."""
@@ -454,8 +461,7 @@ class _Run:
 
     def _parsed_here(self, block: _Block) -> WrittenPart:
         """Parse a part that the engine does not support."""
-        sentences = islice(block.part.sentences(number=block.n_before + 1), block.n_sentences)
-        parsed = list(self._parse(map(block.part.converted, sentences)))[block.skip :]
+        parsed = list(self._parse(map(block.part.converted, _numbered(block))))[block.skip :]
         self._report.on_sentences(len(parsed))
         return write_part(parsed, is_start=block.is_start)
 
@@ -468,6 +474,11 @@ def _drawn_ahead(items: Iterable[_Value], n: int) -> Iterator[_Value]:
         if len(held) == n:
             yield held.popleft()
     yield from held
+
+
+def _numbered(block: _Block) -> Iterator[Sentence]:
+    """Yield the sentences of a block, numbered as in their file."""
+    return islice(block.part.sentences(number=block.n_before + 1), block.n_sentences)
 
 
 def _moved(error: TreebankError, n_before: int) -> TreebankError:

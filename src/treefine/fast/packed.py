@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 from jaxtyping import Int
 
 from treefine.config import Column
+from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreebankError, TreefineError
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs, flat_tags
 from treefine.parsing.annotate import with_parse
@@ -40,6 +41,18 @@ class PackedTrees:
     heads: Int[np.ndarray, " word"]  # counted in the sentence; 0 is ROOT
     labels: Int[np.ndarray, " word"]
     tags: Int[np.ndarray, "word column"] | None = None  # the best tag of each word, counted from 1
+
+
+class NoMemoryError(TreefineError):
+    """There is not enough memory for one sentence. The engine does not know its name, only its place in the stream."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place  # the number of sentences before it that the engine has not yielded
+        super().__init__(NO_MEMORY, hint=NO_MEMORY_HINT)
+
+    def named(self, sentences: Iterable[Sentence]) -> TreebankError:
+        """Return the error with the name of the sentence, from all sentences that the engine has not yielded."""
+        return next(islice(sentences, self.place, None)).error(self.message, hint=self.hint)
 
 
 def pack(

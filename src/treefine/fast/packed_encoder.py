@@ -43,6 +43,10 @@ class Room(NamedTuple):
     sentences: int
     longest: int  # the maximum length of a sentence, in pieces and also in words with ROOT
 
+    def halved(self) -> Room:
+        """Return half the capacity, but at least enough for one sentence of the maximum length."""
+        return Room(max(self.longest, self.pieces // 2), max(1, self.sentences // 2), self.longest)
+
 
 PIECES = 8192  # in a buffer
 ROOMS = (Room(PIECES, 512, 64), Room(PIECES // 2, 64, 512))  # each sentence goes into the first that fits it

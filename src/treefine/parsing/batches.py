@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from treefine.config import TransformerSettings
-from treefine.errors import TreefineError
+from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreefineError
 from treefine.parsing.constrained import check_constraints, named_as_given
 from treefine.parsing.plan import Item, Plan, is_out_of_memory
 from treefine.treebank.sentence import Sentence
@@ -81,11 +81,16 @@ def halving(
             raise
         if len(numbers) == 1:
             raise on_one(numbers[0]) from error
+    free_memory()
+    middle = len(numbers) // 2
+    return [*halving(numbers[:middle], work, on_one), *halving(numbers[middle:], work, on_one)]
+
+
+def free_memory() -> None:
+    """Return unused memory to the device, after it ran out."""
     gc.collect()  # the traceback kept the tensors of its frames alive
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    middle = len(numbers) // 2
-    return [*halving(numbers[:middle], work, on_one), *halving(numbers[middle:], work, on_one)]
 
 
 Work = Callable[[Plan, Sequence[Item]], list[Result]]
@@ -120,8 +125,7 @@ def run_items(
             return work(plan, [chunk[number] for number in numbers])
 
         def on_one(number: int, chunk: list[Item] = chunk) -> TreefineError:
-            hint = "Use another device or a smaller model."
-            return chunk[number].sentence.error("There is not enough memory to parse this sentence.", hint=hint)
+            return chunk[number].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)
 
         sizes = [plan.size(item.sentence, item.pieces) for item in chunk]
         for numbers in batches(sizes, most, longest, with_padding=plan.shape.with_padding):
