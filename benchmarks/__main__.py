@@ -46,6 +46,8 @@ WITH_OPTIONS = {
     "outages": "server.outages",
     "fuzz": "server.fuzz",
     "fuzz_inputs": "fuzz.run",
+    "kills": "reliability.kills",
+    "streaming": "reliability.streaming",
     "page": "pages.serving",
     "structure": "pages.structure",
 }

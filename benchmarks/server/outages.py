@@ -18,6 +18,7 @@ from benchmarks.server.loads import LOADS, Asked, Load, OfflineParser, read_sent
 
 LOAD = LOADS[1]  # one sentence per request
 PAUSE = 0.03  # seconds between two bad requests of a client
+SECONDS = 3.0  # before each stop
 UNDER_WAY = 0.05  # seconds after which the server has received a request
 BAD = {  # requests that are answered with an error, by status
     400: post("/v1/parse", b'{"conllu": "1\\tGo\\n\\n"}'),
@@ -51,12 +52,12 @@ def measure_outages(options: argparse.Namespace) -> None:
         OfflineParser(options.model, sentences, threads=options.threads) as offline,
         ServeProcess(["--model", options.model], threads=options.threads) as server,
     ):
-        asked, clients = offline.asked(LOAD), options.clients
+        asked, clients, pauses = offline.asked(LOAD), options.clients, [SECONDS] * options.stops
         result = {
             "overload": asyncio.run(overloaded(server, asked, clients=clients, too_many=options.too_many)),
             "bad neighbours": asyncio.run(among_bad(server, asked, clients=clients)),
-            "kill -9": asyncio.run(stopped(server, asked, clients=clients, stops=options.stops, is_killed=True)),
-            "SIGTERM": asyncio.run(stopped(server, asked, clients=clients, stops=options.stops, is_killed=False)),
+            "kill -9": asyncio.run(stopped(server, asked, clients=clients, pauses=pauses, is_killed=True)),
+            "SIGTERM": asyncio.run(stopped(server, asked, clients=clients, pauses=pauses, is_killed=False)),
         }
         config = {
             **model_fields(options.model),
@@ -122,9 +123,9 @@ async def among_bad(server: ServeProcess, asked: Asked, *, clients: int) -> dict
 
 
 async def stopped(
-    server: ServeProcess, asked: Asked, *, clients: int, stops: int, is_killed: bool, seconds: float = 3
+    server: ServeProcess, asked: Asked, *, clients: int, pauses: Sequence[float], is_killed: bool
 ) -> dict[str, Any]:
-    """Stop and restart the server under load; clients retry until each has its answers."""
+    """Stop and restart the server under load, after each pause; clients retry until each has its answers."""
     marks: list[float] = []  # when it was stopped
     codes: list[int] = []
     starts: list[float] = []
@@ -146,7 +147,7 @@ async def stopped(
 
     async def operator() -> None:
         nonlocal is_over
-        for _ in range(stops):
+        for seconds in pauses:
             await asyncio.sleep(seconds)
             await asyncio.to_thread(ended)
         is_over = True
@@ -156,7 +157,7 @@ async def stopped(
     )
     refusals = [each for outcome in outcomes for each in outcome.refusals]
     return {
-        "stops": stops,
+        "stops": len(pauses),
         **summed_up(asked, outcomes, surplus),
         "lost_under_way": sum(was_under_way(each, mark) for each in refusals for mark in marks),
         "exit_codes": codes,

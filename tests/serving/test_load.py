@@ -68,9 +68,7 @@ def test_bad_requests_and_disconnecting_clients_do_not_affect_others(server, tre
 
 
 def test_clients_that_retry_lose_nothing_when_the_server_is_killed_and_started_again(server, trees):
-    reported = asyncio.run(
-        stopped(server, requests_of(trees, copies=2), clients=6, stops=1, is_killed=True, seconds=0.5)
-    )
+    reported = asyncio.run(stopped(server, requests_of(trees, copies=2), clients=6, pauses=[0.5], is_killed=True))
 
     assert reported["exit_codes"] == [-9]
     assert sum(reported["refusals"].values()) > 0

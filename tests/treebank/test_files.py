@@ -1,4 +1,5 @@
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -118,6 +119,46 @@ def test_a_full_disk_is_reported_and_the_old_file_stays(tmp_path, target, messag
 
     assert done.stderr.splitlines()[0] == message
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.conllu", "old")]
+
+
+def test_the_temporary_file_of_a_killed_run_is_reused_and_none_is_left(tmp_path):
+    killed = "import os, sys; from treefine.treebank.files import open_output\n"
+    killed += "with open_output(sys.argv[1]) as stream: stream.write(bytes(10**6)); os.kill(os.getpid(), 9)"
+    target = tmp_path / "out.html"
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", killed, target], check=False)
+        assert [path.name for path in tmp_path.iterdir()] == [".out.html.tmp"]
+
+    with open_output(target) as stream:
+        stream.write(b"new")
+
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out.html", b"new")]
+
+
+def test_two_runs_that_write_the_same_file_do_not_disturb_each_other(tmp_path):
+    target = tmp_path / "out.html"
+
+    with open_output(target) as first:
+        first.write(b"first")
+        with open_output(target) as second:
+            second.write(b"second")
+        assert target.read_bytes() == b"second"
+
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out.html", b"first")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_a_file_system_without_locks_gets_no_temporary_file_with_a_fixed_name(tmp_path, monkeypatch):
+    def fail(file, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", fail)
+
+    with open_output(tmp_path / "out.html") as stream:
+        stream.write(b"new")
+        assert not (tmp_path / ".out.html.tmp").exists()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["out.html"]
 
 
 def test_equal_content_is_compressed_to_equal_bytes(tmp_path):

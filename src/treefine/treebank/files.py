@@ -13,7 +13,7 @@ import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
@@ -208,19 +208,61 @@ def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> I
 
 @contextmanager
 def _renamed_at_end(path: Path, *, is_synced: bool) -> Iterator[BinaryIO]:
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with scratch.open("xb") as raw:
+    scratch, raw = _new_scratch(path) if is_synced else _reused_scratch(path) or _new_scratch(path)
+    with raw:
+        try:
             yield raw
+            raw.flush()
             if is_synced:
-                raw.flush()
                 os.fsync(raw.fileno())
-        if path.exists():
-            shutil.copymode(path, scratch)
-        scratch.replace(path)
-    finally:
-        with suppress(OSError):
-            scratch.unlink(missing_ok=True)
+            if path.exists():
+                shutil.copymode(path, scratch)
+            if sys.platform == "win32":  # Windows cannot rename an open file; other systems keep the lock until the end
+                raw.close()
+            scratch.replace(path)
+        except BaseException:
+            if sys.platform == "win32":
+                with suppress(OSError):
+                    raw.close()
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
+            raise
+
+
+def _new_scratch(path: Path) -> tuple[Path, BinaryIO]:
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    return scratch, scratch.open("xb")
+
+
+def _reused_scratch(path: Path) -> tuple[Path, BinaryIO] | None:
+    """Open and lock the temporary file that a killed run may have left, so that none is left at the end.
+
+    Return None if another process is writing it, or if the file system has no locks.
+    """
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    scratch = path.with_name(f".{path.name}.tmp")
+
+    def keep_content(name: str, flags: int) -> int:
+        return os.open(name, flags & ~os.O_TRUNC | os.O_NOFOLLOW, 0o666)
+
+    with ExitStack() as stack:
+        try:
+            raw = stack.enter_context(open(scratch, "wb", opener=keep_content))
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if scratch.stat().st_ino != os.fstat(raw.fileno()).st_ino:
+                return None  # another process has just renamed it
+            raw.truncate(0)
+        except (BlockingIOError, FileNotFoundError):
+            return None
+        except OSError:
+            with suppress(OSError):
+                scratch.unlink()
+            return None
+        stack.pop_all()
+        return scratch, raw
 
 
 @contextmanager
