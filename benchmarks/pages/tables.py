@@ -20,6 +20,8 @@ from benchmarks.pages.speed import SPEED_PAGE
 from benchmarks.pages.structure import structure_table
 from benchmarks.pages.summary import SUMMARY
 from benchmarks.pages.targets import TARGETS
+from benchmarks.reliability.kills import kills
+from benchmarks.reliability.streaming import streaming
 from benchmarks.rows import ROOT
 from benchmarks.speed import curves
 from benchmarks.speed.commands import analyse_speed, memory, newcomer, reading, resampling, scoring, startup
@@ -59,6 +61,8 @@ TABLES: dict[str, Callable[[], str]] = {
         contention,
         sentence_lengths,
         fuzz_inputs,
+        kills,
+        streaming,
     )
 } | (
     RESULTS

@@ -448,12 +448,10 @@ def kills(path: Path = ROWS) -> str:
     rows = read_rows("kills", path=path)
     if not rows:
         return missing("commands killed at random moments", f"{COMMAND} --workers 16")
-    newest = {name: (row, each) for row in rows for name, each in row["result"].items()}  # of each command
+    newest = {name: each for row in rows for name, each in row["result"].items()}  # a run may leave out commands
     lines: Lines = [("command", "kills", "finished runs or requests", "identical", "different", "left-over files")]
-    for name in COMMANDS:
-        each = newest[name][1] if name in newest else None
-        if each is None:
-            continue
+    for name in filter(newest.__contains__, COMMANDS):
+        each = newest[name]
         if name == "serve":
             wrong = each["requests"] - each["answers_by_status"].get("200", 0) + each["other_trees"]
             cells = (f"{each['requests']:,}", f"{each['requests'] - wrong:,}", wrong, "")
