@@ -12,9 +12,9 @@ from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
 from treefine.segmenter import segmenter as segmenter_module
 from treefine.serving import service as module
-from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError
+from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError, work_of
 from treefine.serving.metrics import ServerMetrics
-from treefine.serving.service import ParseJob, Served, Service
+from treefine.serving.service import ParseJob, PendingJob, Served, Service
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
@@ -219,19 +219,19 @@ def test_a_model_is_unhealthy_while_all_its_rounds_fail(monkeypatch):
             "Sentence 1 has more than 1,000 forbidden heads and labels.",
         ),
         (
-            job(SENTENCES[0], Sentence.of_words(["a"] * 31)),
+            job(SENTENCES[0], Sentence.of_words(["a"] * 81)),
             "trees",
-            "Sentence 2 has 31 words. The limit is 30 words. Split it, or parse it with `treefine parse`.",
+            "Sentence 2 has 81 words. The limit is 80 words. Split it, or parse it with `treefine parse`.",
         ),
         (
-            job(Sentence.of_words(["a"] * 30), max_steps=20, k=20),
-            "trees",
-            "Sentence 1 has 30 words. With 20 steps and k = 20, the limit is 8 words. Use fewer steps or trees.",
+            job(Sentence.of_words(["a"] * 70), max_steps=20, k=20),
+            "parses",
+            "Sentence 1 has 70 words. With 20 steps and k = 20, the limit is 46 words. Use fewer steps or trees.",
         ),
         (
-            job(Sentence.of_words(["a"] * 4), k=2, is_projective=True),
-            "trees",
-            "Sentence 1 has 4 words. With 3 steps and k = 2, projective, the limit is 3 words.",
+            job(Sentence.of_words(["a"] * 70), k=20, is_projective=True),
+            "parses",
+            "Sentence 1 has 70 words. With 3 steps and k = 20, projective, the limit is 38 words.",
         ),
         (
             job(Sentence.of_words(["a", "b" * 101])),
@@ -247,7 +247,7 @@ def test_a_model_is_unhealthy_while_all_its_rounds_fail(monkeypatch):
     ids=["drawings", "constraints", "words", "work", "projective", "characters", "text"],
 )
 def test_a_request_above_a_limit_is_rejected(asked, kind, said):
-    (error,) = ask_together([asked], kind, max_words=30, max_chars=100)
+    (error,) = ask_together([asked], kind, max_words=80, max_chars=100)
 
     assert isinstance(error, TooLargeError)
     assert str(error).startswith(said)
@@ -256,17 +256,37 @@ def test_a_request_above_a_limit_is_rejected(asked, kind, said):
 def test_a_short_sentence_may_take_more_steps_and_trees_than_a_long_one():
     limits = ServerLimits(max_words=1_000)
 
-    assert [limits.words_with(steps=steps, k=1) for steps in (1, 8, 9, 20)] == [1_000, 1_000, 942, 632]
-    assert [limits.words_with(steps=3, k=k) for k in (1, 2, 5, 20)] == [1_000, 617, 492, 293]
-    assert [limits.words_with(steps=3, k=k, is_projective=True) for k in (1, 2, 20)] == [1_000, 100, 100]
+    assert [limits.words_with(steps=steps) for steps in (1, 8, 9, 20)] == [1_000, 1_000, 936, 593]
+    assert [limits.words_with(steps=3, k=k) for k in (1, 2, 5, 20)] == [1_000, 576, 439, 226]
+    assert [limits.words_with(steps=3, k=k, is_projective=True) for k in (1, 2, 20)] == [1_000, 167, 92]
     short = job(Sentence.of_words(["a"] * 8), max_steps=20, k=20)
-    assert len(ask_together([short], "parses", max_words=30)[0]) == 1
+    assert len(ask_together([short], "parses", max_words=8)[0]) == 1
 
 
-def test_a_long_sentence_counts_as_more_work_than_its_words():
-    asked = job(max_steps=2, k=3)
+def test_long_sentences_and_several_trees_count_as_more_work():
+    def work(*lengths, **options):
+        return [work_of(n_words, **options) for n_words in lengths]
 
-    assert [asked.work_of(n_words) for n_words in (10, 250, 1_000)] == [60, 3_000, 30_000]
+    assert work(10, 250, 1_000, steps=2) == [20, 1_000, 10_000]
+    assert work(250, steps=2, k=2) == [1_000 + 500 * (10 + 4 * 2)]
+    assert work(100, 200, steps=1, is_projective=True) == work(100, 200, steps=1)
+    # On one core, 100 words take about 0.8 s, and 200 words 9 s.
+    assert work(100, 200, steps=1, k=2, is_projective=True) == [9_860, 64_440]
+
+
+def test_only_answers_with_several_trees_count_the_work_of_finding_them():
+    asked = job(Sentence.of_words(["a"] * 20), max_steps=2, k=3)
+    works = [PendingJob(asked, kind).take(tiny_parser(), 1, ServerLimits()) for kind in ("trees", "parses", "steps")]
+
+    assert works == [work_of(20, steps=2, k=k) for k in (1, 3, 3)]
+
+
+def test_a_sentence_at_its_limit_is_as_much_work_as_the_longest_sentence():
+    limits = ServerLimits()
+    for options in ({"steps": 20}, {"steps": 3, "k": 2}, {"steps": 3, "k": 20, "is_projective": True}):
+        most = limits.words_with(**options)
+
+        assert work_of(most, **options) <= work_of(limits.max_words, steps=8) < work_of(most + 1, **options)
 
 
 def test_a_request_that_takes_too_long_gets_an_error_and_the_rest_of_it_is_dropped(monkeypatch):

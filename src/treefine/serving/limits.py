@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 
 from treefine.errors import TreefineError
 
-_MOST_STEPS = 8  # with more steps, or trees counted as steps, the maximum length of a sentence is lower
-_RANKING_STEPS, _TREE_STEPS = 10, 4  # finding the k best trees of a long sentence takes about 10 + 4 k steps
-_PROJECTIVE_SHARE = 0.1  # of the length, for the k best projective trees: their time grows with its third power
+_MOST_STEPS = 8  # for a sentence of the maximum length; with more steps or several trees, the maximum is lower
+_LONG = 250  # words; here half of the time for a step grows with the square of the length
+_RANKING_STEPS, _TREE_STEPS = 10, 4  # finding the k best trees takes as long as about 10 + 4 k steps
+_LONG_PROJECTIVE = 50  # words; from here on, finding the k best projective trees takes longer than other trees
+_SMALL_WORK = 6_000  # about a second on one core: always allowed
 
 
 @dataclass(frozen=True)
@@ -33,20 +36,31 @@ class ServerLimits:
             if value < 0 or (value == 0 and each.name != "gather"):
                 raise TreefineError(f"{each.name} is {value}.", hint="Use a number above 0.")
 
-    def words_with(self, *, steps: int, k: int, is_projective: bool = False) -> int:
-        """Return the maximum length of a sentence that takes this many steps and trees.
+    def words_with(self, *, steps: int, k: int = 1, is_projective: bool = False) -> int:
+        """Return the maximum length of a sentence with this many steps and trees.
 
-        A shorter sentence may take more of them, because the time grows with the square of its length.
+        It is as much work as a sentence of `max_words` in 8 steps.
 
-        >>> ServerLimits().words_with(steps=3, k=1), ServerLimits().words_with(steps=20, k=20)
-        (1000, 269)
+        >>> ServerLimits().words_with(steps=3), ServerLimits().words_with(steps=20, k=20)
+        (1000, 201)
         """
-        for_trees = _RANKING_STEPS + _TREE_STEPS * k if k > 1 else 0
-        ratio = _MOST_STEPS / (steps + for_trees)
-        share = math.sqrt(min(1, ratio))
-        if is_projective and k > 1:
-            share = min(share, _PROJECTIVE_SHARE)
-        return max(1, int(self.max_words * share))
+        most = max(_SMALL_WORK, work_of(self.max_words, steps=_MOST_STEPS))
+        lengths = range(1, self.max_words + 1)
+        work = partial(work_of, steps=steps, k=k, is_projective=is_projective)
+        return max(1, bisect_right(lengths, most, key=work))
+
+
+def work_of(n_words: int, *, steps: int, k: int = 1, is_projective: bool = False) -> int:
+    """Return the approximate work of a sentence. The unit is one word of a short sentence in one step.
+
+    >>> work_of(10, steps=3), work_of(250, steps=3), work_of(250, steps=3, k=2)
+    (30, 1500, 10500)
+    """
+    step = n_words + n_words**2 // _LONG
+    if k == 1:
+        return step * steps
+    ranking = step + n_words**3 // _LONG_PROJECTIVE**2 if is_projective else step
+    return step * steps + ranking * (_RANKING_STEPS + _TREE_STEPS * k)
 
 
 class ServingError(TreefineError):

@@ -29,15 +29,14 @@ from treefine.parsing.parser import Parser
 from treefine.parsing.plan import STEPS
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import STRIDE
-from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError, UnknownModelError
+from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError, UnknownModelError, work_of
 from treefine.serving.metrics import ServerMetrics
 from treefine.treebank.constraints import CONSTRAIN, Constraints
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import Sentence
 
 # A round parses sentences of all waiting requests. The share limits what one request adds, so that a long request
-# does not block short ones. Work is words times steps times trees, and more in long sentences; a full round takes two
-# cores some seconds.
+# does not block short ones. A full round takes two cores some seconds; see `work_of`.
 ROUND, ROUND_WORK = 256, 24_000
 SHARE, SHARE_WORK = 64, 6_000
 MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
@@ -46,7 +45,6 @@ _N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each 
 _WARM_UP_WORDS = 60  # length of the sentence that warms up a model
 _SENTENCE_SIZE = 20  # characters added per sentence, because a sentence takes memory too
 _MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
-_LONG_SENTENCE = 250  # words; here half of the time grows with the square of the length
 _MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
 
 AnswerKind = Literal["cut", "trees", "parses", "steps"]
@@ -78,15 +76,6 @@ class ParseJob:
     def steps(self) -> int:
         """The maximum number of refinement steps."""
         return self.options.max_steps or STEPS
-
-    @property
-    def k(self) -> int:
-        """The number of trees per sentence."""
-        return self.options.k or 1
-
-    def work_of(self, n_words: int) -> int:
-        """Return the approximate work of a sentence: words times steps times trees, and more if it is long."""
-        return (n_words + n_words * n_words // _LONG_SENTENCE) * self.steps * self.k
 
     def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
         """Return the constraints of a sentence; those of the request replace the marks of the same words."""
@@ -120,6 +109,11 @@ class PendingJob:
     results: list[Any] = field(default_factory=list)
     is_all_taken: bool = False
 
+    @property
+    def k(self) -> int:
+        """The number of trees to find per sentence; an answer with trees only has one."""
+        return (self.job.options.k or 1) if self.kind in ("parses", "steps") else 1
+
     def take(self, parser: Parser, most: int, limits: ServerLimits) -> int:
         """Take sentences until there are `most` or too much work, but at least one; return the work."""
         if self.segmented is None:
@@ -133,8 +127,12 @@ class PendingJob:
                 break
             self.n_taken += 1
             self.taken.append((found, self._checked_constraints(found.sentence, limits)))
-            work += self.job.work_of(len(found.sentence))
+            work += self._work_of(len(found.sentence))
         return work
+
+    def _work_of(self, n_words: int) -> int:
+        is_projective = bool(self.job.options.is_projective)
+        return work_of(n_words, steps=self.job.steps, k=self.k, is_projective=is_projective)
 
     def _check_text(self, max_chars: int) -> None:
         """Raise an error for an ASCII text with a very long word, before it is segmented, which takes seconds.
@@ -149,11 +147,11 @@ class PendingJob:
     def _checked_constraints(self, sentence: Sentence, limits: ServerLimits) -> Constraints:
         """Return the constraints of the last sentence taken, or raise an error if it exceeds a limit."""
         is_projective = bool(self.job.options.is_projective)
-        most = limits.words_with(steps=self.job.steps, k=self.job.k, is_projective=is_projective)
+        most = limits.words_with(steps=self.job.steps, k=self.k, is_projective=is_projective)
         if len(sentence) > most:
             hint = f"The limit is {most:,} words. Split it, or parse it with `treefine parse`."
             if most < limits.max_words:
-                asked = f"{self.job.steps} steps and k = {self.job.k}{', projective' if is_projective else ''}"
+                asked = f"{self.job.steps} steps and k = {self.k}{', projective' if is_projective else ''}"
                 hint = f"With {asked}, the limit is {most:,} words. Use fewer steps or trees."
             raise TooLargeError(f"Sentence {self.n_taken:,} has {len(sentence):,} words.", hint=hint)
         longest = max(map(len, sentence.forms), default=0)
