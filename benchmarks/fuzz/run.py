@@ -42,6 +42,7 @@ class Tried(NamedTuple):
     fault: str = ""
     message: str = ""
     shown: str = ""
+    succeeded: bool = False  # exit code 0 or status 200
 
 
 Attempt = Callable[[int], Tried]
@@ -73,14 +74,16 @@ class Fuzzer:
             if " " in kind:
                 sent = self._endpoints.request_for(rng, kind)
                 self._save(kind, shown := repr(sent))
-                fault = self._endpoints.check(sent, self.server.ask(sent))
+                answer = self.server.ask(sent)
+                fault, succeeded = self._endpoints.check(sent, answer), answer.status == 200
             else:
                 call = self._commands.call_of(rng, kind, self.models)
                 self._save(kind, shown := repr(call))
-                fault = self._commands.check(call, self._commands.run(call, self.folder / "work"))
+                outcome = self._commands.run(call, self.folder / "work")
+                fault, succeeded = self._commands.check(call, outcome), outcome.code == 0
         except Exception:
             return Tried(kind, "crash", traceback.format_exc()[-3000:], shown)
-        return Tried(kind) if fault is None else Tried(kind, fault.kind, fault.message, shown)
+        return Tried(kind, succeeded=succeeded) if fault is None else Tried(kind, fault.kind, fault.message, shown)
 
     def _save(self, kind: str, shown: str) -> None:
         """Write the input to a file, from which the parent process reads it if this process hangs or dies."""
@@ -92,12 +95,14 @@ class Found:
     """The inputs of a run by kind, and its faults, each with its number."""
 
     inputs: Counter[str] = field(default_factory=Counter)
+    succeeded: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[int, Tried]] = field(default_factory=list)
     seconds: float = 0.0
 
     def add(self, number: int, tried: Tried) -> None:
         """Count an input, and keep it if it has a fault."""
         self.inputs[tried.kind] += 1
+        self.succeeded[tried.kind] += tried.succeeded
         if tried.fault:
             self.faults.append((number, tried))
 
@@ -117,10 +122,22 @@ class Plan:
     hang_seconds: float = 10.0
 
 
+class _Clock:
+    """A clock that stands still while this process is stopped, together with its workers."""
+
+    def __init__(self) -> None:
+        self.now, self._last = 0.0, time.monotonic()
+
+    def tick(self) -> None:
+        """Advance by the time since the last call, at most one second."""
+        last, self._last = self._last, time.monotonic()
+        self.now += min(self._last - last, 1.0)
+
+
 class _Worker:
     """A process that runs inputs, from the given one."""
 
-    def __init__(self, start: Callable[[str], Attempt], first: int, plan: Plan) -> None:
+    def __init__(self, start: Callable[[str], Attempt], first: int, plan: Plan, clock: _Clock) -> None:
         context = multiprocessing.get_context("spawn")
         self.reader, writer = context.Pipe(duplex=False)
         self.folder = tempfile.TemporaryDirectory(prefix="fuzz-")
@@ -128,11 +145,12 @@ class _Worker:
         self.process = context.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
         writer.close()
-        self.number, self.deadline, self._cpu_before = first, time.monotonic() + START_SECONDS, 0.0
+        self.clock, self.number, self._cpu_before = clock, first, 0.0
+        self.deadline = clock.now + START_SECONDS
 
     def begin(self, number: int, plan: Plan) -> None:
         """Note that an input starts."""
-        self.number, self.deadline = number, time.monotonic() + plan.hang_seconds
+        self.number, self.deadline = number, self.clock.now + plan.hang_seconds
         self._cpu_before = _cpu_seconds(self.process.pid)
 
     def is_stuck(self, plan: Plan) -> bool:
@@ -141,7 +159,7 @@ class _Worker:
         On a busy machine, an input can take longer because the process waits for a core.
         """
         used = _cpu_seconds(self.process.pid) - self._cpu_before
-        late = time.monotonic() - self.deadline
+        late = self.clock.now - self.deadline
         return used > plan.hang_seconds / 2 or late > PATIENCE * plan.hang_seconds
 
     def stack(self) -> str:
@@ -186,10 +204,11 @@ def _cpu_seconds(pid: int | None) -> float:
 
 def watch(start: Callable[[str], Attempt], plan: Plan) -> Found:
     """Run inputs in workers until the time is over; replace a worker that hangs or dies, and skip its input."""
-    found, began = Found(), time.monotonic()
-    workers = [_Worker(start, number, plan) for number in range(plan.workers)]
+    found, clock = Found(), _Clock()
+    workers = [_Worker(start, number, plan, clock) for number in range(plan.workers)]
     try:
-        while workers and time.monotonic() - began < plan.seconds:
+        while workers and clock.now < plan.seconds:
+            clock.tick()
             ready = wait([each.reader for each in workers], timeout=0.2)
             for place, each in enumerate(list(workers)):
                 if each.reader in ready:
@@ -207,7 +226,7 @@ def watch(start: Callable[[str], Attempt], plan: Plan) -> Found:
                         each.number = -1
                     else:
                         found.add(each.number, message)
-                elif time.monotonic() > each.deadline and each.is_stuck(plan):
+                elif clock.now > each.deadline and each.is_stuck(plan):
                     message = f"no result after {plan.hang_seconds:g} s\n{each.stack()}"
                     _replace(workers, place, "hang", message, found, start, plan)
             for each in [each for each in workers if each.number < 0]:
@@ -216,7 +235,7 @@ def watch(start: Callable[[str], Attempt], plan: Plan) -> Found:
     finally:
         for each in workers:
             each.end()
-    found.seconds = time.monotonic() - began
+    found.seconds = clock.now
     return found
 
 
@@ -233,7 +252,7 @@ def _replace(
     kind, _, shown = (last.read_text(errors="replace") if last.exists() else "").partition("\n")
     workers[place].end()
     found.add(number, Tried(kind, fault, message, shown))
-    workers[place] = _Worker(start, number + plan.workers, plan)
+    workers[place] = _Worker(start, number + plan.workers, plan, workers[place].clock)
 
 
 @dataclass(frozen=True)
@@ -289,6 +308,7 @@ def measure_fuzz_inputs(options: argparse.Namespace) -> None:
         "seconds": round(found.seconds),
         "inputs": found.inputs.total(),
         "inputs_by_kind": dict(sorted(found.inputs.items())),
+        "succeeded_by_kind": dict(sorted(found.succeeded.items())),
         "faults": found.counts,
     }
     save_row("fuzz_inputs", config, result, path=options.rows)
@@ -314,7 +334,8 @@ def fuzz_inputs(path: Path = ROWS) -> str:
     faults = ", ".join(f"{result['faults'][name]} {title}" for name, title in FAULTS.items())
     took = f"{result['seconds'] / 60:.0f} minutes with {config['workers']} processes"
     gist = f"{result['inputs']:,} inputs in {took}: {faults}."
-    lines: Lines = [("command or route", "inputs")]
-    lines += [(f"`{name}`", f"{number:,}") for name, number in result["inputs_by_kind"].items()]
+    lines: Lines = [("command or route", "inputs", "exit code 0 or status 200")]
+    for name, number in result["inputs_by_kind"].items():
+        lines.append((f"`{name}`", f"{number:,}", f"{result['succeeded_by_kind'][name]:,}"))
     details = f"{table(*lines)}\n\n{origin(row, COMMAND)}"
     return f"{gist}\n\n{folded('Inputs by command and route', details)}"

@@ -118,6 +118,7 @@ def test_the_table_shows_the_newest_full_run(tmp_path):
     path = tmp_path / "rows.jsonl"
     assert fuzz_inputs(path).startswith("Not measured yet")
     result = {"seconds": 1200, "inputs": 100_000, "inputs_by_kind": {"parse": 100_000}}
+    result |= {"succeeded_by_kind": {"parse": 30_000}}
     for faults, only in ((0, []), (7, ["parse"])):
         counts = {"crash": faults, "hang": 0, "lost": 0, "other": 0}
         save_row("fuzz_inputs", {"workers": 16, "only": only}, result | {"faults": counts}, path=path)
@@ -125,4 +126,4 @@ def test_the_table_shows_the_newest_full_run(tmp_path):
     shown = fuzz_inputs(path)
 
     assert shown.startswith("100,000 inputs in 20 minutes with 16 processes: 0 crashes, 0 hangs, 0 lost or changed")
-    assert "| `parse` | 100,000 |" in shown
+    assert "| `parse` | 100,000 | 30,000 |" in shown
