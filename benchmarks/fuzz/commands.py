@@ -141,8 +141,8 @@ def call_of(rng: Random, command: str, models: Models) -> Call:
     """Return a random call of a command."""
     call = Call(command)
     ARGUMENTS[command](rng, call)
-    if command == "refine" and rng.random() < 0.7:
-        call.options["--model"] = models.paths[rng.randrange(2)]
+    if command in ("parse", "refine") and rng.random() < 0.6:
+        call.options["--model"] = models.paths[0 if command == "parse" else rng.randrange(2)]
     elif command in ("parse", "refine") or (command == "serve" and rng.random() < 0.9):
         call.options["--model"] = _model(rng, call, models)
     share, is_valid = rng.choice((0.0, 0.05, 0.05, 0.1, 0.3)), rng.random() < 0.75
@@ -151,6 +151,10 @@ def call_of(rng: Random, command: str, models: Models) -> Call:
             value = _value(rng, option, call, models, is_valid=is_valid)
             if value is not None:
                 call.options[option.name] = value
+    if "--actors" in call.options and rng.random() < 0.9:
+        del call.options["--actors"]  # needs Ray
+    if "--resume" in call.options and command != "train" and rng.random() < 0.8:
+        _add_part(rng, call)
     if command == "train" and not {"--output", "--dry-run"} & call.options.keys():
         call.options["--output"] = "out"
     if command == "analyse" and "--model" in call.options:
@@ -158,8 +162,17 @@ def call_of(rng: Random, command: str, models: Models) -> Call:
     if rng.random() < 0.02:
         call.before = ["--debug"]
     if rng.random() < 0.01:
-        call.options[rng.choice(("--help", "--no-such-option", "-x", "-o"))] = ""
+        call.options[rng.choice(("--help", "--no-such-option", "-x"))] = ""
     return call
+
+
+def _add_part(rng: Random, call: Call) -> None:
+    """Add the part file of an earlier run, which has the first sentences of the input and then ends anywhere."""
+    call.options["--output"] = "out.conllu"
+    data = call.files.get(call.arguments[0], call.stdin) if len(call.arguments) == 1 else b""
+    call.files["out.conllu.part"] = (
+        data[: rng.randint(0, len(data))] if rng.random() < 0.8 else generate.text_bytes(rng)
+    )
 
 
 def _model(rng: Random, call: Call, models: Models) -> str:
@@ -193,7 +206,7 @@ def _treebanks(rng: Random, call: Call, number: int, stem: str = "in") -> list[s
     """Add treebanks to the files of a call, and return their names."""
     names = []
     form = rng.choice((None, "conllu", "conllu"))
-    same = generate.treebank(rng) if rng.random() < 0.6 else None
+    same = generate.treebank(rng, is_tree=rng.random() < 0.7) if rng.random() < 0.6 else None
     for each in range(number):
         name, data = generate.treebank_file(rng, f"{stem}{each}{len(call.files)}", form)
         if same is not None:  # over the same words, so that they can be compared
@@ -239,12 +252,12 @@ def _recipe(rng: Random, call: Call) -> None:
     call.files["recipe.toml"] = generate.recipe(rng, SETTINGS, changes)
     is_right = rng.random() < 0.7
     for name in ("train.conllu", "dev.conllu"):
-        data = generate.treebank(rng, n_sentences=rng.choice((2, 12, 12)))
+        data = generate.treebank(rng, n_sentences=rng.choice((2, 12, 12, 12)), is_tree=is_right)
         call.files[name] = data if is_right else generate.damaged(rng, data)
     call.arguments.append("recipe.toml" if rng.random() < 0.95 else rng.choice(("", "no-such", ".", "train.conllu")))
     if rng.random() < 0.6:
         call.options["--dry-run"] = ""
-    call.options["--set"] = "training.epochs=1"
+    call.options["--set"] = rng.choice(("training.epochs=1", f"training.epochs={rng.choice(generate.VALUES)}"))
 
 
 def _new_recipe(rng: Random, call: Call) -> None:
@@ -397,7 +410,7 @@ def _targets(call: Call) -> set[str]:
 def _check_files(call: Call, outcome: Outcome) -> Fault | None:
     targets = _targets(call)
     for name, data in call.files.items():
-        if name not in targets and outcome.files.get(name) != data:
+        if name not in targets and not name.endswith(".part") and outcome.files.get(name) != data:
             return Fault("lost", f"the input {name} has changed")
     new = outcome.files.keys() - call.files.keys()
     if left := [name for name in new if name.endswith((".tmp", ".lock")) and call.command != "train"]:
@@ -440,7 +453,7 @@ def letters_in(data: bytes) -> str:
 
 
 def _letters(text: str) -> str:
-    return "".join(text.split())
+    return "".join(text.replace("\0", "").split())  # NUL may be between two words, see docs/parsing.md
 
 
 def _unpacked(name: str, data: bytes) -> bytes:

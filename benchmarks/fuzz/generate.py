@@ -62,7 +62,7 @@ def word(rng: Random) -> str:
         return "".join(
             chr(rng.choice((rng.randrange(0x250), rng.randrange(0x110000)))) for _ in range(rng.randint(1, 6))
         )
-    return rng.choice((*WORDS, "\u0301", "😀")) * rng.choice((50, 300, 2000))
+    return (rng.choice((*WORDS, "\u0301", "😀")) * rng.choice((50, 300, 2000)))[:2000]
 
 
 def clean_word(rng: Random) -> str:
@@ -83,22 +83,25 @@ def text_bytes(rng: Random) -> bytes:
     return text(rng).encode(codec, "replace")
 
 
-def heads(rng: Random, n_words: int) -> list[int]:
-    """Return the heads of a random tree, or sometimes of any graph."""
-    if rng.random() < 0.04:
+def heads(rng: Random, n_words: int, *, is_tree: bool = False) -> list[int]:
+    """Return the heads of a random tree, or sometimes of any graph unless `is_tree` is set."""
+    if not is_tree and rng.random() < 0.04:
         return [rng.randint(0, n_words) for _ in range(n_words)]
     order = rng.sample(range(1, n_words + 1), n_words)
     found = {each: rng.choice(order[:rank]) if rank else 0 for rank, each in enumerate(order)}
     return [found[each] for each in range(1, n_words + 1)]
 
 
-def sentence(rng: Random, form: str = "conllu") -> list[str]:
-    """Return the lines of a valid sentence in this format, with every construct that the format has."""
+def sentence(rng: Random, form: str = "conllu", *, is_tree: bool = False) -> list[str]:
+    """Return the lines of a valid sentence in this format, with every construct that the format has.
+
+    With `is_tree`, its graph is a tree and has all labels; otherwise heads can be blank or form cycles.
+    """
     n_words = rng.choice((1, 1, 2, 3, 5, 9))
     rows, covered = [], 0
-    is_blank = rng.random() < 0.05
-    for number, head in enumerate(heads(rng, n_words), start=1):
-        label = rng.choice(LABELS)
+    is_blank = not is_tree and rng.random() < 0.05
+    for number, head in enumerate(heads(rng, n_words, is_tree=is_tree), start=1):
+        label = rng.choice(LABELS) if not is_tree else rng.choice(LABELS[1:-2]) if head else "root"
         own, upos, xpos, feats = clean_word(rng), rng.choice(TAGS), rng.choice(TAGS), rng.choice(FEATS)
         shown, label = ("_", "_") if is_blank else (str(head), label)
         if form.startswith("conll09"):
@@ -124,10 +127,13 @@ def sentence(rng: Random, form: str = "conllu") -> list[str]:
     return lines
 
 
-def treebank(rng: Random, form: str = "conllu", n_sentences: int = 0) -> bytes:
+def treebank(rng: Random, form: str = "conllu", n_sentences: int = 0, *, is_tree: bool = False) -> bytes:
     """Return a valid treebank of a few sentences, or of the given number."""
     end = rng.choice(("\n", "\n", "\n", "\r\n"))
-    found = "".join(end.join([*sentence(rng, form), "", ""]) for _ in range(n_sentences or rng.choice((1, 1, 2, 3, 6))))
+    found = "".join(
+        end.join([*sentence(rng, form, is_tree=is_tree), "", ""])
+        for _ in range(n_sentences or rng.choice((1, 1, 2, 3, 6)))
+    )
     found = rng.choice(("", "", "", "\ufeff", end)) + found
     return (found.rstrip("\r\n") if rng.random() < 0.1 else found).encode("utf-8", "replace")
 

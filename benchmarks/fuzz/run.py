@@ -167,7 +167,9 @@ class _Worker:
         os.kill(self.process.pid or 0, signal.SIGUSR1)
         time.sleep(0.2)
         path = Path(self.folder.name, STACK)
-        return path.read_text()[-2000:] if path.exists() else ""
+        return (
+            path.read_text().rpartition("Current thread")[2][:2000] if path.exists() else ""
+        )  # the last call is first
 
     def end(self) -> None:
         """Kill the process and remove its files."""
