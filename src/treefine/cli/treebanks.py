@@ -15,16 +15,7 @@ from treefine.cli.terminal import completing, progress
 from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
-from treefine.evaluation.scores import (
-    RULES,
-    all_marks,
-    all_scores,
-    head_confusions,
-    label_confusions,
-    load_pair,
-    load_pairs,
-    scores_by_label,
-)
+from treefine.evaluation.scores import RULES, evaluate_stretches, load_pairs, stretches
 from treefine.treebank.conllu import convert_treebank, read_treebank, validate
 from treefine.treebank.files import COMPRESSED
 from treefine.treebank.formats import FORMATS, format_by_name, format_of, suffix_of
@@ -72,16 +63,11 @@ def evaluate_command(
     which all heads are correct; for LEM, all labels must be correct too.
     """
     check_stdin(gold, [system])
-    with progress("Reading", total_size(gold, system)) as advance:
-        pair = load_pair(gold, system, rule=rule, format=format, on_bytes=advance)
-    with progress("Scoring"):
-        found = all_marks(pair, rule=rule)
-        scores = all_scores(pair, found, rule=rule)
-        by_label = scores_by_label(pair, found["LAS"], rule=rule) if labels else None
-        confused = {}
-        if confusions:
-            confused["label"] = label_confusions(pair, found["LAS"], rule=rule)
-            confused["head"] = head_confusions(pair, found["UAS"])
+    with progress("Scoring", total_size(gold, system)) as advance:
+        pairs = stretches(gold, system, rule=rule, format=format, on_bytes=advance)
+        found = evaluate_stretches(pairs, rule=rule, labels=labels, confusions=bool(confusions))
+    scores, by_label = found.scores, found.by_label if labels else None
+    confused = {"label": found.label_confusions, "head": found.head_confusions} if confusions else {}
     if as_json:
         values: dict[str, Any] = {"gold": gold, "system": system, "rule": rule, "scores": tables.scores_json(scores)}
         if by_label is not None:

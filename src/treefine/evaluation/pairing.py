@@ -52,7 +52,8 @@ def pair_by_number(gold: WordColumns, system: WordColumns) -> AlignedWords:
         line, sent_id, number = place[:3]
         raise AlignmentError(message, path=system.name, line=line, sent_id=sent_id, sentence=number)
     if len(gold.sentences) != len(system.sentences):
-        message = f"The file has {len(system.sentences)} sentences, but {_name(gold)} has {len(gold.sentences)}."
+        n_gold, n_system = (words.n_before + len(words.sentences) for words in (gold, system))
+        message = f"The file has {n_system} sentences, but {_name(gold)} has {n_gold}."
         raise AlignmentError(message, path=system.name)
     return AlignedWords(gold, system, list(range(len(gold))), list(range(len(gold))))
 

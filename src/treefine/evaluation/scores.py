@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
 from operator import eq
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from treefine.errors import TreefineError
 from treefine.evaluation.pairing import UNALIGNED, AlignedWords, pair_by_number, pair_by_text
-from treefine.evaluation.words import AT_ROOT, Treebank, WordColumns, load_words
+from treefine.evaluation.words import AT_ROOT, Treebank, WordColumns, WordReader, load_words
 
 # The lists of the CoNLL 2018 shared task, not of the current guidelines, so that scores stay comparable.
 CONTENT_LABELS = frozenset(
@@ -42,6 +42,9 @@ AGREEMENTS = {
     "BLEX": ("head", "label", "lemma"),
 }
 CONTENT_METRICS = frozenset(["CLAS", "MLAS", "BLEX"])  # count content words only
+
+STRETCH = 20_000  # words that are scored at a time
+_SHOWN = 20  # characters of a differing text that an error shows
 
 FunctionWord: TypeAlias = tuple[int, str, str, str]  # gold word, label, UPOS, FEATS
 
@@ -115,6 +118,11 @@ class Score:
     system: int
     correct: int
     aligned: int | None = None
+
+    def __add__(self, other: Score) -> Score:
+        """Return the score of both parts together."""
+        aligned = None if self.aligned is None or other.aligned is None else self.aligned + other.aligned
+        return Score(self.gold + other.gold, self.system + other.system, self.correct + other.correct, aligned)
 
     @property
     def precision(self) -> float:
@@ -204,8 +212,81 @@ def evaluate(gold: Treebank, system: Treebank, *, rule: str = "conll18") -> dict
     >>> scores["UAS"].f1, scores["LAS"].f1
     (1.0, 0.5)
     """
-    pair = load_pair(gold, system, rule=rule)
-    return all_scores(pair, all_marks(pair, rule=rule), rule=rule)
+    return evaluate_stretches(stretches(gold, system, rule=rule), rule=rule).scores
+
+
+@dataclass
+class Evaluation:
+    """The scores of a file; details are empty unless wanted."""
+
+    scores: dict[str, Score] = field(default_factory=dict)
+    by_label: dict[str, Score] = field(default_factory=dict)
+    label_confusions: Counter[tuple[str, str]] = field(default_factory=Counter)
+    head_confusions: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+def evaluate_stretches(
+    pairs: Iterable[AlignedWords], *, rule: str = "conll18", labels: bool = False, confusions: bool = False
+) -> Evaluation:
+    """Return the scores of all stretches together, and on request those of each label and the confusions."""
+    total = Evaluation()
+    for pair in pairs:
+        found = all_marks(pair, rule=rule)
+        _add_scores(total.scores, all_scores(pair, found, rule=rule))
+        if labels:
+            _add_scores(total.by_label, scores_by_label(pair, found["LAS"], rule=rule))
+        if confusions:
+            total.label_confusions.update(label_confusions(pair, found["LAS"], rule=rule))
+            total.head_confusions.update(head_confusions(pair, found["UAS"]))
+    total.by_label = dict(sorted(total.by_label.items(), key=lambda item: (-item[1].gold, item[0])))
+    return total
+
+
+def _add_scores(total: dict[str, Score], found: Mapping[str, Score]) -> None:
+    for name, score in found.items():
+        total[name] = total[name] + score if name in total else score
+
+
+def stretches(
+    gold: Treebank,
+    system: Treebank,
+    *,
+    rule: str = "conll18",
+    format: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[AlignedWords]:
+    """Read two files side by side; yield their aligned words, about `STRETCH` at a time.
+
+    A stretch ends where a sentence ends in both files, so memory does not grow with the files if such places are
+    frequent, and scores of the stretches add up to those of the files.
+    """
+    chosen = rule_of(rule)
+    ours, theirs = (WordReader(each, is_ud=chosen.is_ud, format=format, on_bytes=on_bytes) for each in (gold, system))
+    is_over = False
+    while not is_over:
+        is_over = not _read_stretch(ours, theirs, by_text=chosen.is_ud)
+        if chosen.is_ud and ours.characters != theirs.characters:  # read on, to show the difference
+            most = max(ours.n_characters, theirs.n_characters) + _SHOWN
+            for each in (ours, theirs):
+                while each.n_characters < most and each.read_sentence():
+                    pass
+        yield chosen.pair(ours.take(), theirs.take())
+
+
+def _read_stretch(ours: WordReader, theirs: WordReader, *, by_text: bool) -> bool:
+    """Read until both files are at the same place and there are enough words; return False at the end of a file."""
+
+    def place(reader: WordReader) -> int:
+        return reader.n_characters if by_text else reader.n_sentences
+
+    while len(ours) < STRETCH or place(ours) != place(theirs):
+        behind, other = (ours, theirs) if place(ours) <= place(theirs) else (theirs, ours)
+        if not behind.read_sentence():
+            most = place(behind) + _SHOWN  # enough to show what follows
+            while (not by_text or place(other) < most) and other.read_sentence():
+                pass
+            return False
+    return True
 
 
 def load_pair(

@@ -52,6 +52,7 @@ class WordColumns:
     feats: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)  # a word of this file, or AT_ROOT
+    n_before: int = 0  # sentences of the file before these
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -82,19 +83,64 @@ def load_words(
     `needs_trees`, cycles and any number of roots are accepted. The scorers of the other corpora ignore multiword
     tokens, keep spaces in forms, and do not check the trees.
     """
-    is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
-    if is_file:
-        treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
-    words, texts, name = WordColumns(), [], ""
-    for sentence in cast("Iterable[Sentence]", treebank):
-        name = sentence.path
-        if is_ud and needs_trees:
+    reader = WordReader(treebank, is_ud=is_ud, needs_trees=needs_trees, format=format, on_bytes=on_bytes)
+    while reader.read_sentence():
+        pass
+    return reader.take()
+
+
+class WordReader:
+    """Reads the words of a file sentence by sentence, and returns those read so far as columns."""
+
+    def __init__(
+        self,
+        treebank: Treebank,
+        *,
+        is_ud: bool = True,
+        needs_trees: bool = True,
+        format: str | None = None,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> None:
+        self._is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
+        if self._is_file:
+            treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
+        self._sentences = iter(cast("Iterable[Sentence]", treebank))
+        self._is_ud, self._needs_trees = is_ud, needs_trees
+        self._name = ""
+        self._words, self._texts = WordColumns(), list[str]()
+        self.n_sentences = self.n_characters = 0  # read since the start of the file
+
+    def __len__(self) -> int:
+        """Return the number of words that have not been taken."""
+        return len(self._words)
+
+    @property
+    def characters(self) -> str:
+        """The characters of these words."""
+        return "".join(self._texts)
+
+    def read_sentence(self) -> bool:
+        """Read the next sentence; return False if there is none."""
+        sentence = next(self._sentences, None)
+        if sentence is None:
+            return False
+        self._name = sentence.path
+        if self._is_ud and self._needs_trees:
             for fault in tree_faults(sentence, needs_one_root=True):
                 raise fault
-        if is_ud and is_file:
+        if self._is_ud and self._is_file:
             _check_like_official_scorer(sentence)
-        texts.append(_add_sentence(words, sentence, is_ud))
-    return replace(words, name=name, characters="".join(texts))
+        text = _add_sentence(self._words, sentence, self._is_ud)
+        self._texts.append(text)
+        self.n_sentences += 1
+        self.n_characters += len(text)
+        return True
+
+    def take(self) -> WordColumns:
+        """Return the words read since the last call, numbered from 0."""
+        words = replace(self._words, name=self._name, characters=self.characters)
+        self._words, self._texts = WordColumns(n_before=self.n_sentences), []
+        return words
 
 
 def _check_like_official_scorer(sentence: Sentence) -> None:
