@@ -74,9 +74,9 @@ def measure_streaming(options: argparse.Namespace) -> None:
     python -m benchmarks streaming --device cuda
     python -m benchmarks streaming --megabytes-text 0.1 --megabytes-treebank 1 --rows scratch/rows.jsonl   # a trial run
 
-    The memory is that of the process and its children, measured every 0.2 s. It is constant if the peak on the whole
-    input is at most 1.05 times the peak on a tenth of it. The first word of each sentence is new in each copy of the
-    sentences, so a table of all words would grow.
+    Peak memory is the sum of the peaks of the process and its children, read every 0.2 s. Memory is constant if the
+    peak on the whole input is at most 1.05 times the peak on a tenth of it. The first word of each sentence is new in
+    each copy of the sentences, so a table of all words would grow.
     """
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -174,16 +174,19 @@ def measured(case: Case, source: Path, folder: Path, options: argparse.Namespace
 
 
 def watched(line: Sequence[str], folder: Path) -> tuple[float, list[float]]:
-    """Run a command to its end; return the seconds, and the memory of its processes at regular times, in MiB."""
+    """Run a command to its end; return the seconds, and the peak memory so far at regular times, in MiB."""
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     sizes = [0.0]
+    peaks: dict[int, float] = {}  # of each process, because a short peak falls between two samples
     started = time.perf_counter()
     with (folder / "said").open("w+b") as said:
         with subprocess.Popen(
             line, cwd=folder, env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.DEVNULL, stdout=said, stderr=said
         ) as process:
             while process.poll() is None:
-                sizes.append(sum(memory(pid, "VmRSS") for pid in family(process.pid)))
+                for pid in family(process.pid):
+                    peaks[pid] = max(peaks.get(pid, 0.0), memory(pid, "VmHWM"))
+                sizes.append(sum(peaks.values()))
                 time.sleep(INTERVAL)
         seconds = time.perf_counter() - started
         said.seek(0)

@@ -43,7 +43,7 @@ AGREEMENTS = {
 }
 CONTENT_METRICS = frozenset(["CLAS", "MLAS", "BLEX"])  # count content words only
 
-STRETCH = 20_000  # words that are scored at a time
+STRETCH = 5_000  # words that are scored at a time
 _SHOWN = 20  # characters of a differing text that an error shows
 
 FunctionWord: TypeAlias = tuple[int, str, str, str]  # gold word, label, UPOS, FEATS

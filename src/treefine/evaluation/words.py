@@ -120,7 +120,7 @@ class WordReader:
         return "".join(self._texts)
 
     def read_sentence(self) -> bool:
-        """Read the next sentence; return False if there is none."""
+        """Read the next sentence; return False at the end of the file."""
         sentence = next(self._sentences, None)
         if sentence is None:
             return False
