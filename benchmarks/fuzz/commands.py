@@ -449,10 +449,11 @@ def letters_in(data: bytes) -> str:
             found.append(cells[1])
         elif cells[0].isdecimal() and int(cells[0]) > covered:
             found.append(cells[1])
-    return _letters("".join(found))
+    return letters_of("".join(found))
 
 
-def _letters(text: str) -> str:
+def letters_of(text: str) -> str:
+    """Return the text without spaces and NUL."""
     return "".join(text.replace("\0", "").split())  # NUL may be between two words, see docs/parsing.md
 
 
@@ -484,10 +485,10 @@ def _check_words(call: Call, outcome: Outcome) -> Fault | None:
             return None
         if kind in TREEBANK_FORMATS or call.command != "parse":
             expected += words_in(data)
-            letters += letters_in(data) if kind == "conllu" else _letters("".join(sum(words_in(data), [])))
+            letters += letters_in(data) if kind == "conllu" else letters_of("".join(sum(words_in(data), [])))
         elif kind in ("text", "lines", "words"):
             is_text = True
-            letters += _letters(data.decode("utf-8-sig"))
+            letters += letters_of(data.decode("utf-8-sig"))
         else:
             return None
     found = _output(call, outcome, target)

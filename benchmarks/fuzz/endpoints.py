@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, ValidationError
 
 from benchmarks.fuzz import generate
-from benchmarks.fuzz.commands import Fault, Models, words_in
+from benchmarks.fuzz.commands import Fault, Models, letters_of, words_in
 from treefine.serving.app import create_app
 from treefine.serving.schema import ERRORS, ErrorJson, HealthJson, ParseAnswer, RefineAnswer, StepsAnswer
 from treefine.serving.udpipe_api import ModelsAnswer, ProcessAnswer
@@ -32,7 +32,7 @@ OTHER_METHODS = ("HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "x")
 
 @dataclass(frozen=True)
 class Sent:
-    """A request; `words` are those that the answer must have, or None."""
+    """A request; the answer must have these words, and the letters of this text, unless they are None."""
 
     method: str
     path: str
@@ -40,6 +40,7 @@ class Sent:
     query: bytes = b""
     body: bytes = b""
     words: list[list[str]] | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def request_for(rng: Random, route: str) -> Sent:
         method = rng.choice(OTHER_METHODS)
     if rng.random() < 0.02:
         path += rng.choice(("/", "/x", "%00", "/../v1/parse", "\u00e9"))
-    kind, query, body, words = JSON, b"", b"", None
+    kind, query, body, words, text = JSON, b"", b"", None, None
     if path.endswith("/process"):
         form = urlencode(_udpipe(rng), errors="surrogatepass").encode()
         kind, query, body = (FORM, b"", form) if method == "POST" else (b"", form, b"")
@@ -131,19 +132,19 @@ def request_for(rng: Random, route: str) -> Sent:
             kind, body = b"multipart/form-data; boundary=b", _multipart(rng, _udpipe(rng))
     elif path.startswith("/v1/") and method == "POST":
         values, words = _json(rng, path)
-        body = json.dumps(values).encode()
+        body, text = json.dumps(values).encode(), values.get("text")
         if rng.random() < 0.2:
-            body, words = rng.choice((generate.json_damaged, generate.damaged))(rng, body), None
+            body, words, text = rng.choice((generate.json_damaged, generate.damaged))(rng, body), None, None
     elif rng.random() < 0.3:
         query, body = generate.text(rng).encode("utf-8", "replace"), generate.text_bytes(rng)
     if rng.random() < 0.05:
-        kind, words = rng.choice((JSON, FORM, b"multipart/form-data", b"text/plain", b"", b"\xff")), None
+        kind = rng.choice((JSON, FORM, b"multipart/form-data", b"text/plain", b"", b"\xff"))
     if rng.random() < 0.03:
-        body, words = _extreme(rng), None
+        body, words, text = _extreme(rng), None, None
     headers = [(b"host", b"localhost"), (b"content-type", kind), (b"content-length", str(len(body)).encode())]
     if rng.random() < 0.05:
         headers.append(rng.choice(_HEADERS))
-    return Sent(method, path, tuple(headers), query, body, words)
+    return Sent(method, path, tuple(headers), query, body, words, text)
 
 
 _HEADERS = (
@@ -273,7 +274,22 @@ def check(sent: Sent, answer: Answer) -> Fault | None:
     if answer.status != 200 or path == "/process" or not path.startswith("/v1/"):
         return None
     found = json.loads(answer.body)["sentences"]
+    letters = letters_of("".join(token for each in found for token in _tokens(each)))
+    if sent.text is not None and letters != letters_of(sent.text):
+        return Fault("lost", f"the answer has other characters: {letters[:300]!r}, not {sent.text[:300]!r}")
     return _check_words(sent, [[word["form"] for word in each["words"]] for each in found])
+
+
+def _tokens(sentence: dict[str, Any]) -> Iterator[str]:
+    """Yield the tokens of a sentence: words, and multiword tokens instead of their words."""
+    tokens = sentence.get("multiword_tokens", [])
+    multiword = {each["words"][0]: each["form"] for each in tokens}
+    inner = {word for each in tokens for word in each["words"]}
+    for word in sentence["words"]:
+        if word["number"] in multiword:
+            yield multiword[word["number"]]
+        elif word["number"] not in inner:
+            yield word["form"]
 
 
 def _check_words(sent: Sent, found: list[list[str]]) -> Fault | None:

@@ -159,7 +159,7 @@ def _has_two(request: RecipeRequest) -> bool:
 
 def _beside(out: str, request: RecipeRequest) -> str:
     """Return the path of the initial parser's recipe."""
-    return str(Path(out).with_name(f"{Path(out).stem}-{request.initial}.toml"))
+    return str(Path(out).parent / f"{Path(out).stem}-{request.initial}.toml")  # with_name would reject . and /
 
 
 # What the files say
