@@ -243,7 +243,6 @@ def test_all_faults_are_reported_together_and_nothing_is_written():
         ({"initial": "syntrr"}, "my.toml", "--initial syntrr: There is no such model folder. Choose empty, syntr,"),
         ({}, "my.tml", "my.tml: The name of a recipe must end in .toml."),
         ({"initial": "biaffine"}, "", ": The name of a recipe must end in .toml."),
-        ({"initial": "syntr"}, ".", ".: The name of a recipe must end in .toml."),
         ({"encoder": "a b"}, "my.toml", "There is no encoder 'a b'."),
         ({"encoder": "$NO/x"}, "my.toml", "$NO/x needs the environment variable NO."),
         ({"format": "conll"}, "my.toml", "There is no format 'conll'. Choose one of"),
