@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import suppress
 from itertools import count
 from time import monotonic
@@ -20,60 +21,79 @@ _LOG_EVERY = 60  # seconds between two messages that connections cannot be accep
 
 def connection_class(limits: ServerLimits) -> type[asyncio.Protocol]:
     """Return uvicorn's class for HTTP connections with these limits added."""
-    order = count()  # of the moments at which connections become idle
+    order = count()  # of the moments at which connections start to wait for their clients
 
     class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         """A connection that is closed if the client is too slow, or if there are too many connections."""
 
-        _timer: asyncio.TimerHandle | None = None
+        _receiving: asyncio.TimerHandle | None = None  # closes the connection if no whole request arrives
+        _sending: asyncio.TimerHandle | None = None  # checks whether the client reads its answer
+        _has_part = False  # part of a request has arrived
+        _n_unread: float = 0  # bytes in the write buffer at the last check
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._idle_since = next(order)
-            self._start_timer()
+            self._waits_since = next(order)
+            self._start_receiving()
             if len(self.connections) > limits.connections:
-                idle = [each for each in self.connections if each.is_idle]  # at least this one
-                oldest = min(idle, key=lambda each: each._idle_since)
+                waiting = [each for each in self.connections if each.waits_for_client]  # at least this one
+                oldest = min(waiting, key=lambda each: each._waits_since)
                 self.connections.discard(oldest)  # at once: more connections may follow in this turn of the loop
                 oldest.transport.abort()
 
         def data_received(self, data: bytes) -> None:
+            if not self._has_part:  # the time of a request starts with its first byte
+                self._stop_receiving()
             super().data_received(data)
-            if self.is_idle or self.cycle.more_body:
-                self._start_timer()
+            self._has_part = self.waits_for_client
+            if self._has_part:
+                self._start_receiving()
             else:
-                self._stop_timer()
+                self._stop_receiving()
 
         def on_response_complete(self) -> None:
-            self._idle_since = next(order)
+            self._waits_since = next(order)
             super().on_response_complete()
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._start_timer()
+            if self._sending is None:
+                self._n_unread = self.transport.get_write_buffer_size()
+                self._sending = self.loop.call_later(limits.receive, self._check_sending)
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            self._stop_timer()
+            self._n_unread = math.inf  # the client has read something, whatever is written until the next check
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_timer()
+            self._stop_receiving()
+            if self._sending is not None:
+                self._sending.cancel()
             super().connection_lost(exc)
 
         @property
-        def is_idle(self) -> bool:
-            """Whether no request with complete headers waits for its response."""
-            return self.cycle is None or self.cycle.response_complete
+        def waits_for_client(self) -> bool:
+            """Whether no whole request waits for its answer."""
+            return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
-        def _start_timer(self) -> None:
+        def _start_receiving(self) -> None:
             """Close the connection after the time limit. Data does not restart a running timer."""
-            if self._timer is None:
-                self._timer = self.loop.call_later(limits.receive + _GRACE, self.transport.abort)
+            if self._receiving is None:
+                self._receiving = self.loop.call_later(limits.receive + _GRACE, self.transport.abort)
 
-        def _stop_timer(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+        def _stop_receiving(self) -> None:
+            if self._receiving is not None:
+                self._receiving.cancel()
+                self._receiving = None
+
+        def _check_sending(self) -> None:
+            """Close the connection if the client has read nothing since the last check."""
+            n_before, self._n_unread = self._n_unread, self.transport.get_write_buffer_size()
+            self._sending = None
+            if self._n_unread >= n_before:
+                self.transport.abort()
+            elif self._n_unread:
+                self._sending = self.loop.call_later(limits.receive, self._check_sending)
 
     return LimitedConnection
 

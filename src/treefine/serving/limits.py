@@ -27,7 +27,7 @@ class ServerLimits:
     queue_size: int = 20_000_000  # characters in all these requests: 503
     seconds: float = 60  # from the end of a request to its response: 504
     receive: float = 30  # seconds from the headers of a request to the end of its body: 408
-    connections: int = 1_000  # beyond it, the connection that has been idle longest is closed
+    connections: int = 1_000  # beyond it, the one that has waited longest for its client is closed
     gather: float = 0.003  # seconds to wait for another request that can join the batch
 
     def __post_init__(self) -> None:
