@@ -19,10 +19,10 @@ async def statuses(app, path, content_type, *messages):
     return [found["status"]] if found else []
 
 
-async def answer_to(app, path, content_type, *messages, length=0):
+async def answer_to(app, path, content_type, *messages, length=0, method="POST", query=b""):
     """Send the messages of a client to the app, and return the start of the answer, or None without an answer."""
     headers = [(b"host", b"localhost"), (b"content-type", content_type), (b"content-length", b"%d" % length)]
-    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": headers}
     waiting, sent = iter(messages), []
 
     async def receive():
@@ -88,6 +88,28 @@ def test_a_request_that_was_received_may_take_longer_than_receiving(monkeypatch)
             return await asking
 
     assert asyncio.run(run()) == [200]
+
+
+@pytest.mark.parametrize("hangs_up", [False, True], ids=["waits", "disconnects"])
+def test_a_request_without_a_body_may_wait_until_its_client_disconnects(monkeypatch, hangs_up):
+    parser = tiny_parser()
+    held, whole = threading.Event(), parser.stream
+    monkeypatch.setattr(parser, "stream", lambda *given, **options: held.wait(20) and whole(*given, **options))
+    app = create_app({"tiny": parser}, limits=ServerLimits(receive=0.01, gather=0))
+    asked = {"method": "GET", "query": b"input=horizontal&parser&data=a%20dog"}
+    messages = [part(b"", has_more=False), *[{"type": "http.disconnect"}] * hangs_up]
+
+    async def run():
+        async with app.router.lifespan_context(app):
+            asking = asyncio.ensure_future(answer_to(app, "/process", b"", *messages, **asked))
+            await asyncio.sleep(0.05)
+            if hangs_up:
+                await asyncio.wait_for(asyncio.shield(asking), 10)
+            held.set()
+            return await asking
+
+    found = asyncio.run(run())
+    assert found is None if hangs_up else found["status"] == 200
 
 
 def test_a_client_that_disconnects_while_sending_causes_no_internal_error():

@@ -225,6 +225,7 @@ async def _parameters(request: Request, max_bytes: int) -> dict[str, str]:
     try:
         params = dict(pairs(request.scope["query_string"].decode()))
         if request.method != "POST":
+            await request.body()  # empty; until it is read, the gate takes the request for incomplete
             return params
         if kind.lower().startswith("multipart/form-data"):
             return params | await _parts(request, kind, max_bytes)
