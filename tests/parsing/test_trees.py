@@ -14,7 +14,14 @@ from hypothesis.extra.numpy import arrays
 
 from benchmarks.speed.operations import by_networkx, by_ufal, random_scores
 from treefine import Graph
-from treefine.parsing.trees import best_trees, log_sum_of_trees, maximum_tree, projective_tree
+from treefine.parsing.trees import (
+    _log_sum_in_logs,
+    _log_sum_scaled,
+    best_trees,
+    log_sum_of_trees,
+    maximum_tree,
+    projective_tree,
+)
 
 LOG_PROBABILITIES = st.floats(-200, 0)
 WITH_TIES = st.integers(-2, 2).map(float)
@@ -287,3 +294,18 @@ def test_trees_far_less_probable_than_cycles_are_summed_without_loss():
 def test_there_may_be_one_tree_or_none(weights, trees, log_sum):
     assert [heads.tolist() for heads in best_trees(np.array(weights), maximum_tree)] == trees
     assert log_sum_of_trees(np.array(weights)) == log_sum
+
+
+@pytest.mark.parametrize("scale", [0.1, 3, 30, 100, 1000])
+def test_the_sum_is_the_same_with_numbers_and_with_logarithms(scale):
+    rng = np.random.default_rng(int(scale))
+    for n_words in (1, 2, 3, 8, 20):
+        weights = scale * rng.normal(size=(n_words + 1, n_words + 1))
+
+        assert log_sum_of_trees(weights) == pytest.approx(_log_sum_in_logs(weights), rel=1e-12, abs=1e-9)
+
+
+def test_the_sum_over_the_trees_of_a_long_sentence_is_fast_to_compute():
+    weights = 5 * np.random.default_rng(1).normal(size=(301, 301))
+
+    assert _log_sum_scaled(weights) == pytest.approx(_log_sum_in_logs(weights), rel=1e-12)  # it is not too small
