@@ -12,8 +12,9 @@ from tests.support.tiny import sample, tiny_parser
 from tests.support.tiny_app import tiny_tagging_parser
 from treefine.errors import TreefineError
 from treefine.serving import schema
-from treefine.serving.app import LARGE_REQUEST, LOOPBACK, SAFE_HEADERS, create_app, host_name
+from treefine.serving.app import LOOPBACK, SAFE_HEADERS, create_app, host_name
 from treefine.serving.limits import ServerLimits
+from treefine.serving.service import LARGE_REQUEST
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints
 

@@ -7,6 +7,8 @@ import threading
 import pytest
 
 from tests.support.tiny import tiny_parser
+from treefine.serving import service as service_module
+from treefine.serving import udpipe_api
 from treefine.serving.app import create_app
 from treefine.serving.limits import ServerLimits
 
@@ -110,6 +112,41 @@ def test_a_request_without_a_body_may_wait_until_its_client_disconnects(monkeypa
 
     found = asyncio.run(run())
     assert found is None if hangs_up else found["status"] == 200
+
+
+def test_few_large_inputs_are_read_at_once_and_the_rest_wait_within_the_time_limit(monkeypatch):
+    monkeypatch.setattr(service_module, "LARGE_REQUEST", 3)
+    app = create_app({"tiny": tiny_parser()}, limits=ServerLimits(queue=4))
+    held, reading, whole = threading.Event(), [], udpipe_api.read_sentences
+    monkeypatch.setattr(
+        udpipe_api, "read_sentences", lambda *given: reading.append(given) or (held.wait(20) and whole(*given))
+    )
+    asked = ["/process", b"application/x-www-form-urlencoded", part(b"input=horizontal&data=a+dog", has_more=False)]
+
+    async def run():
+        asking = [asyncio.ensure_future(statuses(app, *asked)) for _ in range(4)]
+        while len(reading) < 2:
+            await asyncio.sleep(0.01)
+        beyond = await statuses(app, *asked)
+        n_reading = len(reading)
+        held.set()
+        return beyond, n_reading, await asyncio.gather(*asking)
+
+    assert asyncio.run(run()) == ([503], 2, [[200]] * 4)
+
+
+def test_reading_a_large_input_ends_with_the_time_limit(monkeypatch):
+    monkeypatch.setattr(service_module, "LARGE_REQUEST", 3)
+    app = create_app({"tiny": tiny_parser()}, limits=ServerLimits(seconds=0.05))
+    held = threading.Event()
+    monkeypatch.setattr(udpipe_api, "read_sentences", lambda *_: held.wait(20))
+    asked = ["/process", b"application/x-www-form-urlencoded", part(b"input=horizontal&data=a+dog", has_more=False)]
+
+    async def run():
+        return await asyncio.gather(*(statuses(app, *asked) for _ in range(3)))
+
+    assert asyncio.run(run()) == [[504]] * 3
+    held.set()
 
 
 def test_a_client_that_disconnects_while_sending_causes_no_internal_error():

@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -71,11 +71,7 @@ _HOST = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{0,5})?")
 _LINK = ("GET", "navigate", "document")  # method, Sec-Fetch-Mode and Sec-Fetch-Dest of a link that a person follows
 # Read and drop up to 32 times the limit of a body that is too large: many clients do not read the response earlier.
 _DRAIN_FACTOR = 32
-LARGE_REQUEST = (
-    20_000  # characters; longer requests are read and written in another thread, so they do not block others
-)
 
-_Value = TypeVar("_Value")
 _CONLLU: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 
@@ -132,12 +128,14 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
     @router.post("/v1/parse", response_model=ParseAnswer, responses={**ERRORS, **_CONLLU}, tags=["parse"])
     async def parse(request: ParseRequest) -> Response:
         """Parse a text, or sentences that are already divided into words."""
-        return await _parse(request, served.find(request.model), Parse.to_dict)
+        service = served.find(request.model)
+        return await service.within_time(_parse(request, service, Parse.to_dict))
 
     @router.post("/v1/refine", response_model=RefineAnswer, responses={**ERRORS, **_CONLLU}, tags=["parse"])
     async def refine(request: RefineRequest) -> Response:
         """Correct the trees of another parser, and list the changes."""
-        return await _parse(request, served.find(request.model), _refined_json)
+        service = served.find(request.model)
+        return await service.within_time(_parse(request, service, _refined_json))
 
     @router.post("/v1/steps", response_model=StepsAnswer, responses=ERRORS, tags=["parse"])
     async def steps(request: StepsRequest) -> Response:
@@ -189,14 +187,15 @@ async def _parse(
     job = await _checked_job(request, service)
     if request.format == "conllu":
         sentences = await service.ask(job, "trees")
-        return PlainTextResponse(await _in_thread_if_large(job.size, lambda: "".join(texts_in_file(sentences))))
+        return PlainTextResponse(await service.read_or_write(job.size, lambda: "".join(texts_in_file(sentences))))
     parses = await service.ask(job, "parses")
-    return await _in_thread_if_large(job.size, lambda: _json_answer(service, map(as_json, parses)))
+    return await service.read_or_write(job.size, lambda: _json_answer(service, map(as_json, parses)))
 
 
 async def _checked_job(request: StepsRequest | RefineRequest, service: Service) -> ParseJob:
-    service.check_room()  # before the input is read
-    job = await _in_thread_if_large(_size(request), request.job)
+    size = _size(request)
+    service.check_room(size)  # before the input is read
+    job = await service.read_or_write(size, request.job)
     check_labels(job, service.parser.model.vocabulary.labels)
     return job
 
@@ -212,10 +211,6 @@ def check_labels(job: ParseJob, known: Collection[str]) -> None:
             nearest = found.nearest(known)
             hint = f"Did you mean {nearest}?" if nearest else "GET /v1/models lists its labels."
             raise TreefineError(found.message, hint=hint, sentence=number, word=str(found.word))
-
-
-async def _in_thread_if_large(size: int, work: Callable[[], _Value]) -> _Value:
-    return await run_in_threadpool(work) if size > LARGE_REQUEST else work()
 
 
 def _size(request: StepsRequest | RefineRequest) -> int:

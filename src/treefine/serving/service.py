@@ -10,8 +10,8 @@ import logging
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -19,7 +19,7 @@ from io import StringIO
 from itertools import islice
 from threading import Condition, Event, Thread, current_thread
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from torch.nn import Module
 
@@ -40,6 +40,8 @@ from treefine.treebank.sentence import Sentence
 ROUND, ROUND_WORK = 256, 24_000
 SHARE, SHARE_WORK = 64, 6_000
 MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
+LARGE_REQUEST = 20_000  # characters; longer requests are read and written in another thread
+_MOST_LARGE = 2  # such requests per model at once; the rest wait
 _MOST_GATHERS = 10  # a round waits at most this many gathering times while more requests keep coming
 _N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
 _WARM_UP_WORDS = 60  # length of the sentence that warms up a model
@@ -48,6 +50,7 @@ _MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
 _MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
 
 AnswerKind = Literal["cut", "trees", "parses", "steps"]
+_Value = TypeVar("_Value")
 _logger = logging.getLogger("treefine.serving")
 
 
@@ -204,6 +207,7 @@ class Service:
         self._is_ready = Event()
         self._taken: list[PendingJob] = []  # the requests of this round; only the thread uses it
         self._current: Sequence[PendingJob] = ()  # the requests that are being segmented or parsed
+        self._readers = ThreadPoolExecutor(_MOST_LARGE)  # read and write large requests
         self._n_failures = 0
         self._n_expected = 0  # requests that a round waits for
         self._variant = lru_cache(maxsize=_N_VARIANTS)(
@@ -238,6 +242,25 @@ class Service:
             self._metrics.refused.labels(self.name).inc()
             raise BusyError(max(1, min(60, math.ceil(self._open_size / self._speed))))
 
+    async def within_time(self, answering: Coroutine[Any, Any, _Value]) -> _Value:
+        """Return the value, or raise a TooLateError after the time limit of a request."""
+        try:
+            return await asyncio.wait_for(answering, self.limits.seconds)
+        except asyncio.TimeoutError:
+            raise self._too_late() from None
+
+    async def read_or_write(self, size: int, work: Callable[[], _Value]) -> _Value:
+        """Return the result of work on a request with this many characters, without blocking smaller requests."""
+        if size <= LARGE_REQUEST:
+            return work()
+        with self._condition:
+            self._note_open(1, size)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        finally:
+            with self._condition:
+                self._note_open(-1, -size)
+
     async def ask(self, job: ParseJob, kind: AnswerKind) -> list[Any]:
         """Return segmented sentences, sentences with trees, or parses with the confidences of each step."""
         request = PendingJob(job, kind)
@@ -249,11 +272,14 @@ class Service:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(request.answer), self.limits.seconds)
         except asyncio.TimeoutError:
-            message = f"The request took longer than the limit of {self.limits.seconds:g} s."
-            raise TooLateError(message, hint="Send less text, or retry later.") from None
+            raise self._too_late() from None
         finally:
             with self._condition:
                 self._note_open(-1, -job.size)
+
+    def _too_late(self) -> TooLateError:
+        message = f"The request took longer than the limit of {self.limits.seconds:g} s."
+        return TooLateError(message, hint="Send less text, or retry later.")
 
     def _note_open(self, n_requests: int, size: int) -> None:
         self._n_open += n_requests

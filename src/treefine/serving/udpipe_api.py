@@ -18,7 +18,6 @@ from xml.sax.saxutils import escape
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -125,7 +124,8 @@ def udpipe_routes(served: Served) -> APIRouter:
         wanted = UDPipeRequest.of(await _parameters(request, served.find().limits.max_bytes))
         service = served.find(model_meant(wanted.model, served.names))
         _check_stages(wanted, service)
-        result = await _result(wanted, service)
+        service.check_room(len(wanted.data))  # before the input is read
+        result = await service.within_time(_result(wanted, service))
         thanks = [f"treefine {__version__}"]  # UDPipe lists URLs here, which no client reads
         answer = ProcessAnswer(model=service.name, acknowledgements=thanks, result=result)
         return JSONResponse(answer.model_dump())
@@ -159,21 +159,22 @@ async def _result(wanted: UDPipeRequest, service: Service) -> str:
     before: Sequence[Sentence]
     found: Sequence[Sentence]
     is_asked = wanted.is_tagged or wanted.is_parsed
+    run = partial(service.read_or_write, len(wanted.data))
     if wanted.tokenizer is not None:
         asked = ParseJob(text=wanted.data, lines="presegmented" in wanted.tokenizer)
         found = await service.ask(asked, "trees" if is_asked else "cut")
-        before = await run_in_threadpool(_cut, found, wanted.tokenizer)
+        before = await run(partial(_cut, found, wanted.tokenizer))
     else:
-        before = found = await run_in_threadpool(read_sentences, wanted.data, wanted.input)
+        before = found = await run(partial(read_sentences, wanted.data, wanted.input))
         if is_asked:
-            untagged = await run_in_threadpool(_without_tags, before, service.parser) if wanted.is_tagged else before
+            untagged = await run(partial(_without_tags, before, service.parser)) if wanted.is_tagged else before
             found = await service.ask(ParseJob(sentences=tuple(untagged)), "trees")
 
     def written() -> str:
         sentences = [_with_stages(old, new, wanted) for old, new in zip(before, found, strict=True)]
         return write_sentences(sentences, wanted.output, wanted.output_options, model=service.name)
 
-    return await run_in_threadpool(written)
+    return await run(written)
 
 
 def _cut(found: Sequence[Sentence], options: Sequence[str]) -> Sequence[Sentence]:
