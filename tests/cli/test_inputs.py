@@ -54,6 +54,13 @@ def test_an_argument_with_a_treebank_format_is_never_a_text():
         find_inputs(["no such thing"], kind="conllu")
 
 
+def test_standard_input_can_be_used_only_once():
+    with pytest.raises(TreefineError, match="^Standard input can be used only once. Write - once.$"):
+        find_inputs(["-", "-"])
+
+    assert find_inputs(["-", "-"], is_text=True) == [Input("", "-", "text")] * 2
+
+
 def test_an_error_is_one_line_even_if_the_file_name_is_not():
     with pytest.raises(TreefineError) as error:
         find_inputs(["two\nlines"], kind="conllu")

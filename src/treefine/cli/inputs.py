@@ -72,6 +72,8 @@ def find_inputs(
     if not arguments and sys.stdin is not None and sys.stdin.isatty():
         hint = "Give a text in quotes or a file name; or use - to type a text, and end it with Ctrl-D."
         raise TreefineError("There is no input.", hint=hint if may_be_text else "Give the name of a file.")
+    if not is_text and list(arguments).count("-") > 1:
+        raise TreefineError("Standard input can be used only once.", hint="Write - once.")
     may_be_text = may_be_text and kind in (None, "text", "lines", "words")
     found, faults = [], []
     for argument in arguments or ["-"]:
