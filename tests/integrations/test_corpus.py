@@ -433,8 +433,9 @@ def test_a_block_that_kills_every_worker_is_skipped(worker):
 
 def test_a_finished_block_of_a_dead_worker_is_not_parsed_again(worker):
     Path("out/e.conllu").write_text("whole")
+    attempts_path("out/e.conllu").write_text("1 on a")
 
-    assert worker() == Outcome("out/e.conllu")
+    assert worker() == Outcome("out/e.conllu", n_dead_workers=1)
     assert Path("out/e.conllu").read_text() == "whole"
 
 

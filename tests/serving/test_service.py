@@ -398,7 +398,7 @@ def test_constraints_apply_to_their_sentence_and_override_its_marks():
     assert (both.heads, both.labels) == ({1: 2, 3: 1}, {1: "det"})
     (_, second), beyond = ask_together([asked, job(sentence, constraints={2: Constraints(heads={1: 0})})])
     assert (second.heads[0], second.heads[2], second.labels[0]) == (2, 1, "det")
-    assert str(beyond) == "There are constraints for sentence 2, but only 1 sentences. Sentences are counted from 1."
+    assert str(beyond) == "There are constraints for sentence 2, but only 1 sentence. Sentences are counted from 1."
 
 
 def test_a_server_needs_a_model_and_rejects_two_names_for_one_model():

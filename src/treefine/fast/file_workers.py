@@ -311,9 +311,8 @@ class FileReport:
     """The report of a run: information lost in the output format, warnings, and progress."""
 
     lost: Counter[str] = field(default_factory=Counter)  # what the output format cannot represent
-    on_warning: Callable[[TreefineError], None] = lambda _: (
-        None
-    )  # called for the first sentence without tags, and the first unknown label
+    # Called for the first sentence without tags, and the first unknown label.
+    on_warning: Callable[[TreefineError], None] = lambda _: None
     on_sentences: Callable[[int], None] = lambda _: None  # called with the number of sentences just written
 
 

@@ -111,7 +111,7 @@ class Parser:
 
         `constraints` holds the arcs and labels to keep or avoid: one Constraints for one sentence, or a list with one
         for each sentence. It replaces the option `keep`. A label that the model does not know causes an
-        UnknownLabelWarning.
+        UnknownLabelWarning, unless the constraints come from an iterator.
         """
         decided = [constraints] if isinstance(constraints, Constraints) else constraints
         known = self.model.vocabulary.labels

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeVar
 from torch.nn import Module
 
 from treefine.errors import TreefineError
+from treefine.evaluation.tables import count
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import STEPS
@@ -174,7 +175,7 @@ class PendingJob:
         self.is_all_taken = True
         beyond = [number for number in self.job.constraints if not 1 <= number <= self.n_taken]
         if beyond:
-            message = f"There are constraints for sentence {beyond[0]:,}, but only {self.n_taken:,} sentences."
+            message = f"There are constraints for sentence {beyond[0]:,}, but only {count(self.n_taken, 'sentence')}."
             raise TreefineError(message, hint="Sentences are counted from 1.")
 
     def fail(self, error: Exception) -> None:

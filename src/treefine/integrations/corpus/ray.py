@@ -118,6 +118,7 @@ class BlockActor:
             self._enter_folder()
             if Path(block.target).exists():  # the worker that wrote it died before it could report it
                 outcome = saved_outcome(block.target)
+                outcome.n_dead_workers = len(_attempts(block))
             else:
                 outcome.n_dead_workers = len(_attempts(block))
                 with _attempt(block):
@@ -315,9 +316,8 @@ def import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage data
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     if not os.environ.get("RAY_ADDRESS"):
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = (
-            "0"  # despite its name, this makes Ray listen only on this machine
-        )
+        # Despite its name, this makes Ray listen only on this machine.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     try:
         import ray
         import ray.data
