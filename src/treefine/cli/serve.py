@@ -77,7 +77,7 @@ def serve_command(
             "--connections",
             min=1,
             metavar="N",
-            help="Maximum number of open connections; beyond it, the one that has been idle longest is closed.",
+            help="Maximum number of connections; beyond it, the one that has waited for its client longest is closed.",
         ),
     ] = ServerLimits.connections,
     allow_host: Annotated[
