@@ -394,7 +394,7 @@ def check(call: Call, outcome: Outcome) -> Fault | None:
         return Fault("other", f"{unclear[0]} on standard error: {stderr[-2000:]}")
     lines = [line for line in stderr.splitlines() if line.startswith("treefine: ")]
     errors = [line for line in lines if not line.startswith("treefine: warning: ")]
-    is_repeated = len(set(errors)) < len(errors) and call.command != "new-recipe"  # it may name one file twice
+    is_repeated = len(set(errors)) < len(errors) and len(call.arguments) == 1 and call.command != "new-recipe"
     if code == 1 and call.command != "validate" and (not errors or is_repeated):
         return Fault("other", f"exit code 1 without one clear message: {stderr[-2000:]}")
     return _check_files(call, outcome) or (_check_words(call, outcome) if code == 0 else None)
