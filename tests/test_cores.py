@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from tests.support.commands import failed, invoke
 from tests.support.tiny import SAMPLE
 from treefine import TreefineError, cores
-from treefine.cores import limit_spinning, quota_cores, usable_cores, use_threads
+from treefine.cores import limit_spinning, on_all_cores, quota_cores, torch_threads, usable_cores, use_threads
 from treefine.fast.file_workers import default_workers
 
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -147,3 +148,40 @@ def test_a_command_that_runs_a_model_has_an_option_for_threads(monkeypatch, comm
     monkeypatch.setattr(torch, "set_num_threads", stop)
 
     assert failed(invoke, *command, "--threads", 77) == "77 threads"
+
+
+def test_tasks_run_at_once_and_share_the_threads_of_torch():
+    here, together = threading.current_thread(), threading.Barrier(2, timeout=60)
+
+    def work(number):
+        together.wait()  # two tasks are here at the same time
+        return number, torch.get_num_threads(), threading.current_thread() is here
+
+    with torch_threads(4):
+        found = on_all_cores(work, [1, 2])
+        assert torch.get_num_threads() == 4
+
+    assert found == [(1, 2, False), (2, 2, False)]
+
+
+@pytest.mark.parametrize(("threads", "tasks"), [(1, [1, 2]), (2, [1]), (2, [])])
+def test_a_task_alone_has_all_threads_of_torch(threads, tasks):
+    here = threading.current_thread()
+    with torch_threads(threads):
+        found = on_all_cores(lambda task: (task, torch.get_num_threads(), threading.current_thread() is here), tasks)
+
+    assert found == [(task, threads, True) for task in tasks]
+
+
+def test_an_error_in_a_task_is_raised_and_no_further_task_starts():
+    started = []
+
+    def work(number):
+        started.append(number)
+        if number < 2:
+            raise ZeroDivisionError(number)
+
+    with torch_threads(2), pytest.raises(ZeroDivisionError, match="0"):
+        on_all_cores(work, range(1000))
+
+    assert len(started) < 1000

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.support.tiny import sample, short, tiny_parser
 from tests.support.wrapped_models import Crowded
 from treefine import fast
+from treefine.cores import torch_threads
 from treefine.errors import TreefineError
 from treefine.parsing.batches import CHUNK_BATCHES, MOST_SENTENCES, batches, chunks, run
 from treefine.parsing.parser import Parser
@@ -152,3 +153,15 @@ def test_other_errors_are_not_mistaken_for_a_lack_of_memory(parser):
 
     with pytest.raises(RuntimeError, match="something else"):
         Parser(crowded, device="cpu").parse(["A", "dog"])
+
+
+@pytest.mark.parametrize("batch_pieces", [60, 1000])
+def test_batches_parsed_at_the_same_time_give_the_same_trees_and_parses(batch_pieces):
+    parser = tiny_parser(batch_pieces=batch_pieces, max_steps=3)
+    sentences = short()
+    one_by_one = list(parser.stream(sentences))
+    with torch_threads(3):
+        at_once, parses = list(parser.stream(sentences)), list(parser.stream_parses(sentences))
+
+    assert at_once == one_by_one
+    assert [each.sentence for each in parses] == one_by_one

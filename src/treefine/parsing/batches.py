@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 
 from treefine.config import TransformerSettings
+from treefine.cores import on_all_cores
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreefineError
 from treefine.parsing.constrained import check_constraints, named_as_given
 from treefine.parsing.plan import Item, Plan, is_out_of_memory
@@ -20,6 +21,7 @@ Result = TypeVar("Result")
 
 CHUNK_BATCHES = 16  # sentences are sorted by length within a chunk of about this many batches …
 MOST_SENTENCES = 4096  # … or this many sentences
+_SMALLEST_SHARE = 300  # pieces; for less, several threads are faster on one batch than on one batch each
 
 
 def chunks(items: Iterable[Member], size: Callable[[Member], int], batch_pieces: int) -> Iterator[list[Member]]:
@@ -119,7 +121,6 @@ def run_items(
         if skip >= len(chunk):
             skip -= len(chunk)
             continue
-        results: dict[int, Result] = {}
 
         def on_some(numbers: Sequence[int], chunk: list[Item] = chunk) -> list[Result]:
             return work(plan, [chunk[number] for number in numbers])
@@ -127,12 +128,21 @@ def run_items(
         def on_one(number: int, chunk: list[Item] = chunk) -> TreefineError:
             return chunk[number].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)
 
+        def in_memory(numbers: Sequence[int]) -> dict[int, Result]:
+            return dict(zip(numbers, halving(numbers, on_some, on_one), strict=True))
+
         sizes = [plan.size(item.sentence, item.pieces) for item in chunk]
-        for numbers in batches(sizes, most, longest, with_padding=plan.shape.with_padding):
-            results.update(zip(numbers, halving(numbers, on_some, on_one), strict=True))
+        found = batches(sizes, min(most, _share(sizes, plan)), longest, with_padding=plan.shape.with_padding)
+        parsed = on_all_cores(in_memory, found) if plan.device.type == "cpu" else map(in_memory, found)
+        results = dict(pair for each in parsed for pair in each.items())
         for number in range(skip, len(chunk)):
             yield chunk[number].sentence, results[number]
         skip = 0
+
+
+def _share(sizes: Sequence[int], plan: Plan) -> int:
+    """Return the pieces per thread of a CPU, so that a small chunk gives work to all threads, but not too little."""
+    return max(_SMALLEST_SHARE, -(-sum(sizes) // (torch.get_num_threads() if plan.device.type == "cpu" else 1)))
 
 
 def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, get_args, get_type_hints
@@ -235,9 +236,11 @@ def refine_batch(
 def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Scores:
     """Score a batch. If memory runs out, encode the windows of a single long sentence in smaller parts."""
     rows_at_once = min(batch.inputs.n_rows, plan.shape.windows_at_once) if len(batch) == 1 else None
+    # tf32 would round an LSTM to 10 bits. A CPU has no such setting, and its threads must not change a global one.
+    is_cpu = plan.device.type == "cpu"
     while True:
         try:
-            with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # tf32 would round an LSTM to 10 bits
+            with nullcontext() if is_cpu else torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
                 scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)
             return scores if batch.allowed is None else scores.within(batch.allowed)
         except (MemoryError, RuntimeError) as error:

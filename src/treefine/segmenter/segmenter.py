@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from treefine.config import SegmenterSettings, read_settings
+from treefine.cores import torch_threads
 from treefine.errors import ModelError
 from treefine.model.folder import new_folder, restored, rounded, unfilled
 from treefine.model.weight_files import check_weights, read_json, read_weights, write_json
@@ -207,7 +206,8 @@ class Segmenter:
     def _scores(self, texts: Sequence[str]) -> CutScores:
         """Return the scores of some windows, on the CPU."""
         windows = Windows.of([self.alphabet.encode(text) for text in texts]).to(self.device)
-        with torch.inference_mode(), _one_thread():
+        # The steps of an LSTM are so short that more threads would mostly wait.
+        with torch.inference_mode(), torch_threads(1):
             token, sentence = self.network(windows)
         return CutScores(token.cpu(), sentence.cpu())
 
@@ -283,32 +283,3 @@ def _words(words: Any, *, joined: int | None = None) -> tuple[str, ...]:
     if not is_valid or not all(whole) or any(mark in word for word in words for mark in "\t\n\r\0"):
         raise ValueError(f"{words!r} must be several words")
     return tuple(words)
-
-
-class _Users:
-    """The number of threads that are running a segmenter, and torch's number of threads before the first of them."""
-
-    def __init__(self) -> None:
-        self.lock, self.count, self.before = Lock(), 0, 1
-
-
-_users = _Users()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one CPU thread. The steps of an LSTM are so short that more threads would mostly wait."""
-    with _users.lock:  # torch keeps this number per Python thread; a new thread starts with the last value set
-        before = torch.get_num_threads()
-        if _users.count == 0:
-            _users.before = before
-        elif before == 1:  # set by another user
-            before = _users.before
-        torch.set_num_threads(1)
-        _users.count += 1
-    try:
-        yield
-    finally:
-        with _users.lock:
-            _users.count -= 1
-            torch.set_num_threads(before)
