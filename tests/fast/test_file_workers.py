@@ -313,7 +313,7 @@ def test_all_workers_get_work_and_ignore_an_interrupt(workers):
 
 
 def test_a_short_file_starts_no_process(with_engine, monkeypatch):
-    monkeypatch.setattr("treefine.fast.file_workers.subprocess.Popen", None)
+    monkeypatch.setattr("treefine.worker_process.subprocess.Popen", None)
     monkeypatch.setattr("treefine.fast.file_workers.default_workers", lambda: 2)
 
     with FileParser.of(with_engine) as files:

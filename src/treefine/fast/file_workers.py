@@ -6,17 +6,11 @@ Workers import this module, so it must not import torch. See docs/design.md, 'Fi
 from __future__ import annotations
 
 import os
-import pickle
-import subprocess
-import sys
-import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -43,6 +37,7 @@ from treefine.treebank.constraints import label_warning, marks_of
 from treefine.treebank.files import Source, name_of, open_input, open_output
 from treefine.treebank.formats import FORMATS, convert, format_of, losses
 from treefine.treebank.sentence import BLANK, Sentence
+from treefine.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
@@ -50,15 +45,7 @@ if TYPE_CHECKING:
 _MOST_WORKERS = 16
 _OTHER_CORES = 2  # cores left for the process that runs the model and for the rest of the system
 _START_AFTER = 1 << 20  # bytes of input that this process reads itself before it starts workers
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-# `multiprocessing` would import the user's main script, and modules from the current folder, in each worker.
-_START = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-sys.path[:] = sys.argv[1:]
-from treefine.fast.file_workers import run_tasks
-run_tasks()
-"""
+_HINT = "Is there enough memory? Use --workers 0 to parse without workers."
 
 _Engine = Callable[[Iterable[Packed]], Iterator[PackedTrees]]  # Engine.stream
 _Parse = Callable[[Iterable[Sentence]], Iterator[Sentence]]  # Parser.stream, for parts that the engine does not support
@@ -203,69 +190,16 @@ def default_workers(n_cores: int | None = None) -> int:
     return max(0, min(_MOST_WORKERS, n_cores - _OTHER_CORES))
 
 
-def run_tasks() -> None:
-    """Run the tasks that arrive on standard input until it is closed. This is the main function of a worker.
-
-    A worker therefore ends with the process that started it, even if that process is killed.
-    """
-    tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output printed by a library must not mix with the answers
-    with suppress(EOFError, BrokenPipeError, pickle.UnpicklingError):
-        scribe = Scribe(pickle.load(tasks))
-        while True:
-            method, arguments = pickle.load(tasks)
-            try:
-                answer = method(scribe, *arguments)
-            except Exception:
-                answer = RuntimeError(traceback.format_exc())
-            _send(answer, answers)
-
-
-def _send(value: Any, stream: Any) -> None:
-    pickle.dump(value, stream, protocol=5)
-    stream.flush()
-
-
-class _Worker:
-    """A process that runs the methods of a Scribe, one at a time."""
-
-    def __init__(self, settings: WorkerSettings) -> None:
-        paths = [*(each for each in sys.path if each), str(Path(__file__).parents[2])]
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START, *paths],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | _ENVIRONMENT,
-        )
-        self._unsent: WorkerSettings | None = settings  # sent by a thread: sending blocks until the worker reads
-
-    def run(self, method: Callable[..., _Value], arguments: tuple[Any, ...]) -> _Value:
-        """Run a method of the worker's Scribe and return its result."""
-        try:
-            if self._unsent is not None:
-                _send(self._unsent, self.process.stdin)
-                self._unsent = None
-            _send((method, arguments), self.process.stdin)
-            assert self.process.stdout is not None
-            answer: _Value | RuntimeError = pickle.load(self.process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError) as error:
-            hint = "Is there enough memory? Use --workers 0 to parse without workers."
-            raise TreefineError("A worker process has ended unexpectedly.", hint=hint) from error
-        if isinstance(answer, RuntimeError):
-            raise answer
-        return answer
-
-
 class WorkerPool:
     """A pool of workers, with one waiting thread per worker. The workers start once there is enough input."""
 
     def __init__(self, settings: WorkerSettings, n_workers: int, *, start_after: int = _START_AFTER) -> None:
         self.ahead = 2 * n_workers + 1  # how many parts to read ahead
-        self.workers: list[_Worker] = []
+        self.workers: list[WorkerProcess] = []
         self._settings, self._n_workers, self._start_after = settings, n_workers, start_after
         self._n_bytes = 0
         self._scribe: Scribe | None = None  # for tasks that this process runs itself
-        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
         self._threads = ThreadPoolExecutor(max(1, n_workers))
 
     def read(self, part: FilePart) -> Future[PackedPart]:
@@ -273,7 +207,7 @@ class WorkerPool:
         self._n_bytes += len(part.stretch.data)
         if not self.workers and self._n_bytes > self._start_after:
             for _ in range(self._n_workers):
-                self.workers.append(_Worker(self._settings))
+                self.workers.append(WorkerProcess(Scribe, self._settings, hint=_HINT))
                 self._idle.put(self.workers[-1])
         return self.submit(Scribe.read, part)
 
@@ -299,11 +233,10 @@ class WorkerPool:
     def close(self) -> None:
         """Kill the workers; they hold no state worth saving."""
         for worker in self.workers:
-            worker.process.kill()
+            worker.kill()
         self._threads.shutdown(cancel_futures=True)
         for worker in self.workers:
-            with suppress(OSError), worker.process:  # wait for the process and close its pipes, which may be broken
-                pass
+            worker.close()
 
 
 @dataclass

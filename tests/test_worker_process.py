@@ -1,0 +1,69 @@
+"""A process that runs the methods of an object for this process."""
+
+import os
+import sys
+import time
+
+import pytest
+
+from treefine.errors import TreefineError
+from treefine.worker_process import UnwantedError, WorkerDiedError, WorkerProcess, check_wanted
+
+
+class Counter:
+    """Counts, and does what a test asks for."""
+
+    def __init__(self, start):
+        self.count = start
+
+    def add(self, number):
+        self.count += number
+        sys.stdout.write("printed by a library")
+        return self.count
+
+    def fail(self, kind):
+        raise kind("A message.")
+
+    def wait(self):
+        while True:
+            check_wanted()
+            time.sleep(0.001)
+
+    def die(self):
+        os._exit(1)
+
+
+@pytest.fixture(scope="module")
+def worker():
+    process = WorkerProcess(Counter, 5, hint="Try again.")
+    yield process
+    process.close()
+
+
+def test_methods_change_the_object_in_the_worker(worker):
+    assert [worker.run(Counter.add, (number,)) for number in (1, 2)] == [6, 8]
+
+
+def test_errors_of_the_user_are_raised_as_they_are_and_others_with_their_traceback(worker):
+    with pytest.raises(TreefineError, match="^A message.$"):
+        worker.run(Counter.fail, (TreefineError,))
+    with pytest.raises(RuntimeError, match=r"(?s)Traceback.*ZeroDivisionError: A message."):
+        worker.run(Counter.fail, (ZeroDivisionError,))
+
+
+def test_a_task_stops_when_its_result_is_not_wanted_and_the_next_one_runs(worker):
+    before = worker.run(Counter.add, (0,))
+    with pytest.raises(UnwantedError):
+        worker.run(Counter.wait, (), is_wanted=lambda: False)
+
+    assert worker.run(Counter.add, (1,), is_wanted=lambda: True) == before + 1
+    check_wanted()  # only a worker stops
+
+
+def test_a_worker_that_dies_is_an_error_with_a_hint():
+    worker = WorkerProcess(Counter, 0, hint="Try again.")
+    with pytest.raises(WorkerDiedError, match="^A worker process has ended unexpectedly. Try again.$"):
+        worker.run(Counter.die, ())
+    worker.close()
+
+    assert worker.process.poll() is not None
