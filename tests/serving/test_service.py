@@ -1,6 +1,7 @@
 """One model that many ask at once: everybody gets their own answer, and nobody's fault is another's."""
 
 import asyncio
+import re
 import threading
 from contextlib import contextmanager
 
@@ -41,7 +42,7 @@ def ask_all(service, jobs, kind="trees"):
 
     async def ask():
         asking = asyncio.gather(*(service.ask(each, kind) for each in jobs), return_exceptions=True)
-        if service._thread is None:
+        if not service._workers:
             await asyncio.sleep(0)  # lets each request enter the queue
             await asyncio.to_thread(service.start)
         return await asking
@@ -171,6 +172,103 @@ def test_the_work_of_one_request_per_round_is_limited(monkeypatch):
     assert b'treefine_round_sentences_count{model="tiny"} 3.0' in service._metrics.text()
 
 
+def test_a_sentence_that_takes_long_does_not_keep_short_ones_waiting(monkeypatch):
+    monkeypatch.setattr(module, "ROUND_WORK", 30)
+    monkeypatch.setattr(module, "LITTLE_WORK", 20)
+    long, short = sorted(SENTENCES, key=len)[-3:], [each for each in SENTENCES if len(each) <= 5][:2]
+    order = []
+
+    async def ask(service):
+        async def one(sentence):
+            answer = await service.ask(job(sentence, max_steps=2), "trees")
+            order.append(len(sentence))
+            return answer
+
+        asking = asyncio.gather(*map(one, [*long, *short]))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(service.start)
+        return await asking
+
+    with service_of() as service:
+        answers = asyncio.run(ask(service))
+
+    assert answers == [[each] for each in tiny_parser(max_steps=2).stream([*long, *short])]
+    assert order == [len(each) for each in [long[0], *short, *long[1:]]]
+    assert b'treefine_round_sentences_count{model="tiny"} 3.0' in service._metrics.text()
+
+
+def test_texts_that_take_long_to_segment_are_left_for_the_next_round(monkeypatch):
+    monkeypatch.setattr(module, "_TAKE_SECONDS", -1)
+    parser = tiny_parser(segmenter=tiny_segmenter())
+    with service_of(parser=parser, gather=0) as service:
+        answers = ask_all(service, [ParseJob(text=f"ab {number}.") for number in range(3)])
+
+    assert [[each.forms for each in answer] for answer in answers] == [
+        [each.sentence.forms for each in parser.segmenter.segment(f"ab {number}.")] for number in range(3)
+    ]
+    assert n_rounds(service._metrics.text()) == 3
+
+
+def test_a_request_whose_client_has_gone_leaves_the_queue():
+    async def ask(service):
+        waiting = [asyncio.ensure_future(service.ask(job(each), "trees")) for each in SENTENCES[:3]]
+        await asyncio.sleep(0)
+        for each in waiting:
+            each.cancel()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    with service_of() as service:
+        gone = asyncio.run(ask(service))
+
+        assert [type(each) for each in gone] == [asyncio.CancelledError] * 3
+        assert (len(service._queue), service._n_open, service._open_size) == (0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def service_with_workers():
+    """Yield a service with two worker processes, which take a while to start."""
+    parser = tiny_parser(segmenter=tiny_segmenter())
+    service = Service("tiny", parser, ServerLimits(), ServerMetrics(), workers=2)
+    service.start()
+    yield service
+    service.stop()
+
+
+def test_worker_processes_return_the_same_trees_parses_and_errors(service_with_workers):
+    jobs = [job(*SENTENCES[first : first + 3], max_steps=1 + first % 2) for first in range(0, 30, 3)]
+    *answers, error = ask_all(service_with_workers, [*jobs, job(SENTENCES[1], constraints={1: CYCLE})])
+    (parses,) = ask_all(service_with_workers, [ParseJob(text="ab 12 a. b' del.")], "parses")
+    parser = tiny_parser(segmenter=tiny_segmenter())
+
+    assert answers == [list(parser.using(**each.options.given).stream(each.sentences)) for each in jobs]
+    assert isinstance(error, TreefineError)
+    assert as_json(parses) == as_json(parser("ab 12 a. b' del."))
+
+
+def test_a_request_alone_is_divided_among_the_workers_and_keeps_its_order(service_with_workers, monkeypatch):
+    monkeypatch.setattr(module, "_SMALLEST_PART", 2)
+    before = service_with_workers._metrics.text()
+    (answer,) = ask_all(service_with_workers, [job(*SENTENCES[:20])])
+
+    assert answer == list(tiny_parser().stream(SENTENCES[:20]))
+    assert n_rounds(service_with_workers._metrics.text()) == n_rounds(before) + 2
+
+
+def n_rounds(metrics):
+    return float(re.search(rb"treefine_round_sentences_count\S* (\S+)", metrics)[1])
+
+
+def test_a_killed_worker_process_is_replaced(service_with_workers, caplog):
+    for host in service_with_workers.hosts:
+        host._process.process.kill()
+    errors = [ask_all(service_with_workers, [job(SENTENCES[0])])[0] for _ in range(2)]
+    answers = ask_all(service_with_workers, [job(each) for each in SENTENCES[:4]])
+
+    assert any(isinstance(each, RuntimeError) and "ended unexpectedly" in str(each) for each in errors)
+    assert answers == alone(0, 4)
+    assert service_with_workers.is_alive
+
+
 def test_a_full_queue_is_reported_with_the_time_to_retry():
     with service_of(queue=3) as service:
         *_, first, second = ask_all(service, [job(each) for each in SENTENCES[:5]])
@@ -276,9 +374,9 @@ def test_long_sentences_and_several_trees_count_as_more_work():
 
 def test_only_answers_with_several_trees_count_the_work_of_finding_them():
     asked = job(Sentence.of_words(["a"] * 20), max_steps=2, k=3)
-    works = [PendingJob(asked, kind).take(tiny_parser(), 1, ServerLimits()) for kind in ("trees", "parses", "steps")]
+    parts = [PendingJob(asked, kind).take(tiny_parser(), 1, ServerLimits()) for kind in ("trees", "parses", "steps")]
 
-    assert works == [work_of(20, steps=2, k=k) for k in (1, 3, 3)]
+    assert [part.work for part in parts] == [work_of(20, steps=2, k=k) for k in (1, 3, 3)]
 
 
 def test_a_sentence_at_its_limit_is_as_much_work_as_the_longest_sentence():
@@ -326,9 +424,9 @@ def test_a_request_that_nobody_waits_for_stops_before_the_next_step_or_block(mon
     with service_of(parser=parser) as service:
 
         def hang_up(*_):
-            if service._current:  # not during the warm-up
+            for request in module._CURRENT.get():  # none during the warm-up
                 calls.append(where)
-                service._current[0].answer.cancel()
+                request.answer.cancel()
 
         network = parser.running if where == "steps" else parser.segmenter.network
         hook = network.register_forward_pre_hook(hang_up)

@@ -7,20 +7,25 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from importlib import import_module
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from treefine.cli.parse import DeviceOption, ThreadsOption
 from treefine.cli.terminal import completing
 from treefine.config import Precision
-from treefine.cores import use_threads
+from treefine.cores import torch_threads, use_threads
 from treefine.errors import TreefineError
 from treefine.model.bundled import bundled_models
 from treefine.serving.limits import ServerLimits
+
+if TYPE_CHECKING:
+    from treefine.parsing.parser import Parser
+
+
+_MOST_WORKERS = 4
 
 
 def serve_command(
@@ -116,6 +121,17 @@ def serve_command(
         ),
     ] = None,
     threads: ThreadsOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=0,
+            metavar="N",
+            help="Processes per model that parse on a CPU; they share the threads. Each takes the memory of a model; "
+            "0 parses in the process of the server.",
+            show_default=f"one per thread, at most {_MOST_WORKERS}",
+        ),
+    ] = None,
 ) -> None:
     """Serve parsers over HTTP: web page, JSON API, UDPipe API.
 
@@ -146,13 +162,14 @@ def serve_command(
     )
     with _bound(host, port) as bound:  # before loading models, to report a used port at once
         use_threads(threads)
-        with _one_thread():
+        with torch_threads(1):  # with more, OpenMP threads of this thread would compete with those that parse
             parsers = {
                 name: Parser.from_pretrained(each, device=device, precision=precision) for name, each in named.items()
             }
         where = f"[{host}]" if ":" in host else host
         hosts = [*LOOPBACK, where, *(allow_host or ())] if _is_loopback(host) or allow_host else None
-        app = create_app(parsers, limits=limits, hosts=hosts, origins=allow_origin or ())
+        n_workers = _default_workers(parsers.values()) if workers is None else workers
+        app = create_app(parsers, limits=limits, hosts=hosts, origins=allow_origin or (), workers=n_workers)
         logging.basicConfig(level=logging.WARNING, format="treefine: %(message)s")
         logging.getLogger("asyncio").addFilter(AcceptLogFilter())
         config = uvicorn.Config(
@@ -171,21 +188,13 @@ def serve_command(
         uvicorn.Server(config).run(sockets=[bound])
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Load models with one thread, so that this thread starts no OpenMP team.
-
-    With a second team there would be more OpenMP threads than cores. The threads that parse would then sleep between
-    layers instead of spinning, which is slower.
-    """
+def _default_workers(parsers: Iterable[Parser]) -> int:
+    """Return the number of worker processes per model: none on a GPU, or if there is only one thread."""
     import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)  # for the threads that the models start later
+    n_threads = torch.get_num_threads()
+    is_cpu = all(each.device.type == "cpu" for each in parsers)
+    return min(n_threads, _MOST_WORKERS) if is_cpu and n_threads > 1 else 0
 
 
 def _bound(host: str, port: int) -> socket.socket:

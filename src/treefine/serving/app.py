@@ -81,15 +81,19 @@ def create_app(
     limits: ServerLimits | None = None,
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
+    workers: int = 0,
 ) -> FastAPI:
-    """Return an app that serves these parsers by name, the first as the default, each in its own thread.
+    """Return an app that serves these parsers by name, the first as the default.
+
+    Each parser runs in a thread of this process or, with `workers`, in that many worker processes, which is faster on a
+    CPU with several cores but takes the memory of as many models.
 
     With `hosts`, requests for other host names are rejected. Of other web pages, only those of `origins` may send
     requests.
     """
     limits, metrics = limits or ServerLimits(), ServerMetrics()
     hosts = None if hosts is None else frozenset(map(_checked_host_name, hosts))
-    served = Served(parsers, limits, metrics)
+    served = Served(parsers, limits, metrics, workers=workers)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

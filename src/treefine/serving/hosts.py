@@ -1,0 +1,86 @@
+"""A parser for the requests of a server, in this process or in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+from treefine.parsing.options import ParserOptions
+from treefine.parsing.parser import Parser
+from treefine.segmenter.cut import Segmented
+from treefine.treebank.constraints import Constraints
+from treefine.worker_process import WorkerDiedError, WorkerProcess, check_wanted
+
+_N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
+_WARM_UP_WORDS = 60  # length of the sentence that warms up a model
+
+AnswerKind = Literal["cut", "trees", "parses", "steps"]
+
+
+class ParserHost:
+    """A parser and its variants with other options. `check` is called before each step of the model on a CPU."""
+
+    def __init__(self, parser: Parser, check: Callable[..., None] = check_wanted) -> None:
+        self._parser = parser
+        self._variant = lru_cache(maxsize=_N_VARIANTS)(
+            lambda options: parser.using(**options.given) if options.given else parser
+        )
+        # On a GPU a step takes milliseconds, and its kernels may be recorded.
+        networks = [parser.running] if parser.device.type == "cpu" else []
+        self._hooks = [each.register_forward_pre_hook(check) for each in networks]
+
+    def warm_up(self) -> None:
+        """Parse a first sentence, which is slow."""
+        for _ in self._parser.stream_parses([["."] * _WARM_UP_WORDS]):
+            pass
+
+    def parse(
+        self,
+        kind: AnswerKind,
+        options: ParserOptions,
+        segmented: Sequence[Segmented],
+        constraints: Sequence[Constraints],
+    ) -> list[Any]:
+        """Return sentences with trees, or full parses."""
+        parser = self._variant(options)
+        if kind == "trees":
+            return list(parser.stream([each.sentence for each in segmented], constraints=constraints))
+        return list(parser.stream_segmented(segmented, constraints=constraints, each_step=kind == "steps"))
+
+    def close(self) -> None:
+        """Remove the checks from the model."""
+        for hook in self._hooks:
+            hook.remove()
+
+
+class RemoteHost:
+    """A ParserHost in another process, which is started again if it dies."""
+
+    def __init__(self, parser: Parser, threads: int, is_wanted: Callable[[], bool]) -> None:
+        self._parser, self._threads, self._is_wanted = parser, threads, is_wanted
+        self._process = self._started()
+
+    def _started(self) -> WorkerProcess:
+        return WorkerProcess(ParserHost, self._parser, threads=self._threads)
+
+    def _run(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return self._process.run(method, arguments, is_wanted=self._is_wanted)
+        except WorkerDiedError as error:
+            self._process.close()
+            self._process = self._started()
+            raise RuntimeError(str(error)) from error  # not the fault of the client
+
+    def warm_up(self) -> None:
+        """Wait until the process has parsed a first sentence."""
+        self._run(ParserHost.warm_up)
+
+    def parse(self, *arguments: Any) -> list[Any]:
+        """Return what `ParserHost.parse` returns."""
+        found: list[Any] = self._run(ParserHost.parse, *arguments)
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
