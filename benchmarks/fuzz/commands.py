@@ -327,7 +327,7 @@ def _value(rng: Random, option: Option, call: Call, models: Models, *, is_valid:
 
 
 _PATHS = ("--initial", "--label-map", "--train", "--dev", "--initial-train", "--initial-dev", "--encoder")
-_BOUNDED = ("--host", "--threads", "--samples", "--engine")  # odd values take long, in this process or in a resolver
+_BOUNDED = ("--host", "--threads", "--samples", "--engine", "--steps", "--k")  # odd values may take long, as asked for
 _STRINGS: dict[str, Sequence[str]] = {
     "--device": ("cpu", "cpu", "cpu", "cuda", "cuda:99", "meta", "cpu:1"),
     "--engine": ("local",),  # starting Ray takes seconds; its tests damage its runs
