@@ -43,6 +43,7 @@ WITH_OPTIONS = {
     "corpora": "speed.corpora",
     "contention": "speed.contention",
     "load": "server.load",
+    "soak": "server.soak",
     "outages": "server.outages",
     "fuzz": "server.fuzz",
     "fuzz_inputs": "fuzz.run",

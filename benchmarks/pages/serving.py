@@ -12,12 +12,13 @@ from urllib.parse import urlencode
 
 from benchmarks.markdown import Lines, folded, table
 from benchmarks.options import command, option
-from benchmarks.rows import ROOT, ROWS, Row, missing, newest, origin
+from benchmarks.rows import ROOT, ROWS, Row, missing, newest, origin, read_rows
 from benchmarks.server.clients import HOST, ServeProcess
+from benchmarks.server.soak import WARM_UP
 from treefine import TreefineError
 from treefine.serving.limits import ServerLimits
 
-LOAD, OUTAGES, FUZZ = (f"python -m benchmarks {name}" for name in ("load", "outages", "fuzz"))
+LOAD, OUTAGES, FUZZ, SOAK = (f"python -m benchmarks {name}" for name in ("load", "outages", "fuzz", "soak"))
 OF_OFFLINE = 0.85  # the share of the offline parser's speed that a server should reach
 GAP = "\n\n"
 NAMES = {  # of kinds of requests and outages, as a page shows them
@@ -39,28 +40,64 @@ def sentence_lengths() -> str:
     return table(*lines)
 
 
+def load_rows(path: Path = ROWS) -> list[Row]:
+    """Return the newest row for each number of clients on an idle machine, then on a shared one."""
+    found = {
+        (bool(row["config"].get("busy_processes")), row["config"]["clients"]): row
+        for row in read_rows("load", path=path)
+    }
+    return [row for _, row in sorted(found.items(), key=lambda pair: pair[0])]
+
+
 def loads(path: Path = ROWS) -> str:
     """Return throughput and latency under each kind of load; the details are folded."""
-    row = newest("load", "cpu", path=path)
-    if row is None:
+    rows = load_rows(path)
+    if not rows:
         return missing("a server under load", LOAD)
-    lines: Lines = [("a request has", "sentences/s", "share of `treefine parse`", "median latency", "99th percentile")]
-    details: Lines = [("a request has", "words/s", "95th percentile", "sentences per batch", "memory, first → last")]
-    for name, each in row["result"].items():
-        latency, memory = each["latency_milliseconds"], each["memory"]
-        speeds = (f"{each['sentences_per_second']:,.0f}", f"{100 * each['of_offline']:.0f}%")
-        lines.append((name, *speeds, *(f"{latency[share]:,.0f} ms" for share in ("p50", "p99"))))
-        grown = f"{memory['first_mib']:,.0f} → {memory['last_mib']:,.0f} MiB"
-        details.append((name, f"{each['words_per_second']:,}", f"{latency['p95']:,.0f} ms", _round(each), grown))
-    config = row["config"]
-    shares = [each["processor_share"]["clients"] for each in row["result"].values()]
+    lines: Lines = [
+        ("a request has", "clients", "sentences/s", "share of `treefine parse`", "median latency", "99th percentile")
+    ]
+    details: Lines = [
+        ("a request has", "clients", "words/s", "95th percentile", "sentences per batch", "memory, first → last")
+    ]
+    for row in rows:
+        n_clients = str(row["config"]["clients"]) + (", shared" if row["config"].get("busy_processes") else "")
+        for name, each in row["result"].items():
+            latency, memory = each["latency_milliseconds"], each["memory"]
+            speeds = (f"{each['sentences_per_second']:,.0f}", f"{100 * each['of_offline']:.0f}%")
+            lines.append((name, n_clients, *speeds, *(f"{latency[share]:,.0f} ms" for share in ("p50", "p99"))))
+            grown = f"{memory['first_mib']:,.0f} → {memory['last_mib']:,.0f} MiB"
+            words = (f"{each['words_per_second']:,}", f"{latency['p95']:,.0f} ms")
+            details.append((name, n_clients, *words, _round(each), grown))
+    config = rows[0]["config"]
+    shares = [each["processor_share"]["clients"] for row in rows for each in row["result"].values()]
     also = (
-        f"{config['clients']} clients, at least {config['seconds']:.0f} s per kind of request, on "
+        f"At least {config['seconds']:.0f} s per kind of request, on "
         f"{config['sentences']:,} sentences of {config['file']}; model {config['model']}, "
         f"{config['settings']['precision']}, T = {config['settings']['T']}. The clients took {100 * min(shares):.0f} "
-        f"to {100 * max(shares):.0f}% of one core. The number of sentences per batch is an average."
+        f'to {100 * max(shares):.0f}% of one core. The number of sentences per batch is an average. "Shared" means '
+        "that one other process per core is busy, also while `treefine parse` runs."
     )
-    return f"{table(*lines)}\n\n{folded('Details', f'{table(*details)}{GAP}{also}{GAP}{origin(row, LOAD)}')}"
+    sources = GAP.join(origin(row, LOAD) for row in rows)
+    return f"{table(*lines)}\n\n{folded('Details', f'{table(*details)}{GAP}{also}{GAP}{sources}')}"
+
+
+def soaked(path: Path = ROWS) -> str:
+    """Return the memory of a server under a mix of requests for a long time."""
+    row = newest("soak", "cpu", path=path)
+    if row is None:
+        return missing("memory under a long mixed load", SOAK)
+    config, result = row["config"], row["result"]
+    memory, n_answers = result["memory_mib"], sum(result["answers_by_status"].values())
+    shown = [1, *range(WARM_UP + 1, len(memory), 5), len(memory)]
+    lines: Lines = [("minute", *map(str, shown)), ("MiB", *(f"{memory[minute - 1]:,.0f}" for minute in shown))]
+    gist = (
+        f"In {config['minutes']} minutes with {config['clients']} clients and all kinds of requests in turn, the "
+        f"memory changed by {result['grown_percent']:+.1f}% after the first {WARM_UP} minutes. All {n_answers:,} "
+        f"responses were compared with `treefine parse`: {not_ok(result | {'refusals': {}})} were errors, "
+        f"{result['other_trees']} had other trees."
+    )
+    return GAP.join([gist, table(*lines), origin(row, SOAK)])
 
 
 def outages(path: Path = ROWS) -> str:
@@ -134,6 +171,7 @@ def _round(each: Mapping[str, Any]) -> str:
 
 SERVING_PAGE: dict[str, Callable[[], str]] = {
     "serving_load": loads,
+    "serving_soak": soaked,
     "serving_outages": outages,
     "serving_fuzz": fuzzed,
 }

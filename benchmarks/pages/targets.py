@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.markdown import Lines, folded, table, verdict
-from benchmarks.pages.serving import FUZZ, GROWN_MIB, LOAD, NAMES, OF_OFFLINE, OUTAGES, not_ok
+from benchmarks.pages.serving import FUZZ, GROWN_MIB, LOAD, NAMES, OF_OFFLINE, OUTAGES, SOAK, load_rows, not_ok
 from benchmarks.pages.speed import CURVES, ENCODERS, EXACT, PRECISION, TRAINING, cost, encoder_rows, fastest
 from benchmarks.peers.answers import ALL_PASSES, FILE, WORDS
 from benchmarks.rows import DEVICES, ROWS, Row, device_of, machine_of, newest
@@ -179,29 +179,42 @@ def precision_loss(path: Path) -> Iterator[Figure]:
 
 def server_speed(path: Path) -> Iterator[Figure]:
     """Yield the throughput of the server in percent of the offline parser's."""
-    for name, each, row in _served("load", path):
-        yield Figure(f"a request has {name}", 100 * each["of_offline"], row)
+    for name, each, row in _loaded(path):
+        yield Figure(name, 100 * each["of_offline"], row)
 
 
 def server_errors(path: Path) -> Iterator[Figure]:
     """Yield how many responses under load were errors."""
-    for name, each, row in _served("load", path):
+    for name, each, row in _loaded(path):
         n_answers = sum(each["answers_by_status"].values())
-        yield Figure(f"a request has {name}, of {n_answers:,} responses", not_ok(each), row)
+        yield Figure(f"{name}, of {n_answers:,} responses", not_ok(each), row)
 
 
 def server_trees(path: Path) -> Iterator[Figure]:
     """Yield how many responses under load differ from the offline parser's."""
-    for name, each, row in _served("load", path):
-        yield Figure(f"a request has {name}", each["other_trees"], row)
+    for name, each, row in _loaded(path):
+        yield Figure(name, each["other_trees"], row)
 
 
 def server_memory(path: Path) -> Iterator[Figure]:
     """Yield by how many percent memory grew under load; growth that is within the noise counts as none."""
-    for name, each, row in _served("load", path):
+    for name, each, row in _loaded(path):
         memory = each["memory"]
         grown = max(0.0, memory["grown_percent"]) if memory["grown_mib"] > GROWN_MIB else 0.0
-        yield Figure(f"a request has {name}, {memory['grown_mib']:+.1f} MiB", grown, row)
+        yield Figure(f"{name}, {memory['grown_mib']:+.1f} MiB", grown, row)
+
+
+def latency_ratio(path: Path) -> Iterator[Figure]:
+    """Yield the 99th percentile of the latency, divided by its median."""
+    for name, each, row in _loaded(path):
+        latency = each["latency_milliseconds"]
+        yield Figure(name, latency["p99"] / latency["p50"], row)
+
+
+def long_memory(path: Path) -> Iterator[Figure]:
+    """Yield by how many percent memory grew under a long mixed load, after its first minutes."""
+    for row in filter(None, [newest("soak", "cpu", path=path)]):
+        yield Figure(f"{row['config']['minutes']} minutes", row["result"]["grown_percent"], row)
 
 
 def lost_requests(path: Path) -> Iterator[Figure]:
@@ -231,6 +244,14 @@ def _served(benchmark: str, path: Path) -> Iterator[tuple[str, Mapping[str, Any]
     if row is not None:
         for name, each in row["result"].items():
             yield name, each, row
+
+
+def _loaded(path: Path) -> Iterator[tuple[str, Mapping[str, Any], Row]]:
+    """Yield each kind of load, for all numbers of clients, on an idle machine."""
+    for row in load_rows(path):
+        if not row["config"].get("busy_processes"):
+            for name, each in row["result"].items():
+                yield f"a request has {name}, {row['config']['clients']} clients", each, row
 
 
 def _encoder(row: Row) -> str:
@@ -308,7 +329,11 @@ TRAINED = (
 )  # fmt: skip
 SERVED = (
     Target("Throughput of the server, in % of `treefine parse`", 100 * OF_OFFLINE, True, "%", server_speed, LOAD,
-        "50 clients on the same machine."),
+        "16 and 50 clients on the same, otherwise idle machine.", {
+            "a sentence": "a worker parses few sentences at a time, and each operation costs time of its own",
+        }),
+    Target("99th percentile of the latency (median = 1)", 2, False, "", latency_ratio, LOAD),
+    Target("Memory growth after five minutes of mixed requests", 1, False, "%", long_memory, SOAK),
     Target("Memory growth under load", 1, False, "%", server_memory, LOAD,
         f"After a warm-up with the same load. Growth of up to {GROWN_MIB:.0f} MiB counts as noise."),
     Target("Errors under load", 0, False, "", server_errors, LOAD),

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.peers.process import PROC, memory
+from benchmarks.peers.process import PROC, family, memory
 from benchmarks.rows import ROOT
 from treefine import TreefineError
 
@@ -271,13 +271,13 @@ class ServeProcess:
         return self._said.read()
 
     def memory(self) -> float:
-        """Return the memory of the server in MiB."""
-        return memory(self.pid, "VmRSS")
+        """Return the memory of the server and its workers in MiB; what they share counts several times."""
+        return sum(memory(pid, "VmRSS") for pid in family(self.pid))
 
     def processor_seconds(self) -> float:
-        """Return the CPU seconds that the server has used."""
-        columns = (PROC / str(self.pid) / "stat").read_text().rpartition(")")[2].split()
-        return (int(columns[11]) + int(columns[12])) / os.sysconf("SC_CLK_TCK")
+        """Return the CPU seconds that the server and its workers have used."""
+        found = [(PROC / str(pid) / "stat").read_text().rpartition(")")[2].split() for pid in family(self.pid)]
+        return sum(int(columns[11]) + int(columns[12]) for columns in found) / os.sysconf("SC_CLK_TCK")
 
     def _send(self, number: int) -> None:
         assert self._process is not None

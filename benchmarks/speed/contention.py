@@ -31,21 +31,27 @@ _BUSY = "print(flush=True)\nwhile True: pass"
 
 
 class Way(NamedTuple):
-    """A way to run `treefine parse`: variables, options, and whether each file has a separate process."""
+    """A way to run `treefine parse`."""
 
     variables: Mapping[str, str] = {}
     options: tuple[str, ...] = ()
-    is_divided: bool = False
+    is_divided: bool = False  # each file has a separate process
+    one_batch: bool = False  # one batch at a time, on all threads
 
 
-DEFAULT, OURS = "default of OpenMP", "default of treefine"
+DEFAULT, OURS = "one batch on all cores, as PyTorch does it", "one batch per core, treefine's default"
+_NO_SPIN_COUNT = {"KMP_BLOCKTIME": "200"}  # GNU OpenMP ignores it, and treefine then sets no spin count
 WAYS = {
-    DEFAULT: Way({"KMP_BLOCKTIME": "200"}),  # GNU OpenMP ignores it, and treefine then sets no spin count
+    DEFAULT: Way(_NO_SPIN_COUNT, one_batch=True),
+    "one batch on all cores, `GOMP_SPINCOUNT=2000`": Way(one_batch=True),
     OURS: Way(),
-    "`OMP_WAIT_POLICY=passive`": Way({"OMP_WAIT_POLICY": "passive"}),
     "`--threads 1`": Way(options=("--threads", "1")),
     "one process per core, `--threads 1`": Way(options=("--threads", "1"), is_divided=True),
 }
+_ONE_BATCH = (
+    "import sys; from treefine import cores; from treefine.cli.app import app; "
+    "cores._MOST_AT_ONCE = 1; app(sys.argv[1:], prog_name='treefine')"
+)
 Times = dict[str, dict[str, list[float]]]  # seconds of each round, by way and condition
 
 
@@ -109,7 +115,7 @@ def _rounds(
     expected: list[bytes] | None = None
     for _ in range(options.rounds):
         for condition in CONDITIONS:
-            with _busy(n_cores if condition == "busy" else 0):
+            with busy(n_cores if condition == "busy" else 0):
                 for name, way in WAYS.items():
                     starts[name][condition].append(_seconds(way, short, target, options.model))
                     totals[name][condition].append(_seconds(way, full, target, options.model))
@@ -121,7 +127,7 @@ def _rounds(
 
 
 @contextmanager
-def _busy(n_processes: int) -> Iterator[None]:
+def busy(n_processes: int) -> Iterator[None]:
     """Keep this many processes busy."""
     processes = [
         subprocess.Popen([sys.executable, "-I", "-c", _BUSY], stdout=subprocess.PIPE) for _ in range(n_processes)
@@ -143,7 +149,8 @@ def _seconds(way: Way, files: Sequence[Path], target: Path, model: str) -> float
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     inherited = {name: value for name, value in os.environ.items() if not _THREADS.fullmatch(name)}
-    parse = [sys.executable, "-m", "treefine", "parse", "--model", model, "--device", "cpu", *way.options]
+    start = ["-c", _ONE_BATCH] if way.one_batch else ["-m", "treefine"]
+    parse = [sys.executable, *start, "parse", "--model", model, "--device", "cpu", *way.options]
     started = time.perf_counter()
     processes = [
         subprocess.Popen(
@@ -161,7 +168,7 @@ def _seconds(way: Way, files: Sequence[Path], target: Path, model: str) -> float
 
 
 def _compared(totals: Times, starts: Times) -> dict[str, dict[str, Any]]:
-    """Return median times, and the median over the rounds of each speed compared with OpenMP's default when idle."""
+    """Return median times, and the median over the rounds of each speed compared with PyTorch's way when idle."""
     after = {
         name: {
             condition: [max(total - start, 1e-3) for total, start in zip(times, starts[name][condition], strict=True)]
@@ -191,11 +198,11 @@ def contention(path: Path = ROWS) -> str:
     config, result = row["config"], row["result"]
     ours, default = result[OURS], result[DEFAULT]
     gist = (
-        f"With one other busy process per core, `treefine parse` reaches {_fair(ours)} of its fair share; with the "
-        f"default of OpenMP, it would reach {_fair(default)}. On an idle machine it is "
-        f"{ours['idle']['times_as_fast']:.2f} times as fast as with that default."
+        f"With one other busy process per core, `treefine parse` reaches {_fair(ours)} of its fair share; one batch "
+        f"at a time on all cores would reach {_fair(default)}. On an idle machine it is "
+        f"{ours['idle']['times_as_fast']:.2f} times as fast as that."
     )
-    lines: Lines = [("threads", "idle", "times as fast", "busy", "share of the fair share")]
+    lines: Lines = [("cores", "idle", "times as fast", "busy", "share of the fair share")]
     for name, found in result.items():
         idle, busy = found["idle"], found["busy"]
         times = f"{idle['times_as_fast']:.2f}"
@@ -203,7 +210,7 @@ def contention(path: Path = ROWS) -> str:
     also = (
         f"{config['sentences']:,} sentences, {config['words']:,} words of {config['file']}; median of "
         f"{config['rounds']} rounds. Seconds include the start of the command; the other columns do not. The fair "
-        "share is half the speed of OpenMP's default on the idle machine, because others use the other half."
+        "share is half the speed of the first line on the idle machine, because others use the other half."
     )
     return f"{gist}\n\n{table(*lines)}\n\n{also}\n\n{origin(row, COMMAND)}"
 

@@ -2,15 +2,16 @@
 
 import asyncio
 import json
+from collections import Counter
 from contextlib import suppress
 
 import pytest
 
-from benchmarks.pages.serving import SERVING_PAGE, fuzzed, outages
+from benchmarks.pages.serving import SERVING_PAGE, fuzzed, outages, soaked
 from benchmarks.pages.serving import loads as load_table
 from benchmarks.pages.targets import SERVED, targets
 from benchmarks.rows import read_rows
-from benchmarks.server import load, loads
+from benchmarks.server import load, loads, soak
 from benchmarks.server.clients import Answer, Connection, Outcome, Request, ask_all, get
 from benchmarks.server.load import growth, wrong_answers
 from benchmarks.server.loads import LOADS, asked
@@ -173,6 +174,24 @@ LATENCY = {"p50": 400.0, "p95": 500.0, "p99": 600.0, "longest": 700.0}
 COUNTS = {"requests": 100, "answers_by_status": {"200": 100}, "refusals": {}, "other_trees": 0, "surplus_bytes": 0}
 
 
+def summed_over(memory):
+    of_a_minute = {"requests": 10, "seconds": 60.0, "other_trees": 0}
+    statuses = [Counter({"200": 15}), *[Counter({"200": 10})] * 7, Counter({"200": 5})]
+    return soak.summed_up(
+        [{"memory": each, "statuses": of, **of_a_minute} for each, of in zip(memory, statuses, strict=False)]
+    )
+
+
+def test_requests_of_all_kinds_take_turns_and_keep_their_trees():
+    of_kinds = [asked(LOADS[0], ["a", "b", "c"], [["A"], ["B"], ["C"]]), asked(LOADS[1], ["d"], [["D"]])]
+    both, kinds = soak.mixed(of_kinds, LOADS[:2])
+
+    assert [kind.name for kind in kinds] == [LOADS[each].name for each in (0, 1, 0, 0)]
+    assert both.expected == (["A"], ["D"], ["B"], ["C"])
+    assert [each.number for each in both.requests] == [0, 1, 2, 3]
+    assert both.requests[1].data == of_kinds[1].requests[0].data
+
+
 def rows_of(tmp_path, *, of_offline=0.9, memory=MEMORY, lost=0, faults=0):
     settings = {"precision": "int8", "T": 3}
     config = {"model": "en", "settings": settings, "file": "en_ewt dev", "sentences": 100, "clients": 50}
@@ -206,6 +225,8 @@ def rows_of(tmp_path, *, of_offline=0.9, memory=MEMORY, lost=0, faults=0):
     fuzz_config = config | {"packages": {"schemathesis": "4"}}
     rows = [
         row_of("load", config | {"seconds": 60.0}, {"a sentence": one}),
+        row_of("load", config | {"seconds": 60.0, "busy_processes": 2}, {"a sentence": one | {"of_offline": 0.2}}),
+        row_of("soak", config | {"minutes": 8}, summed_over([400, 500, 600, 600, 600, 600, 601, 603])),
         row_of("outages", config, ended),
         row_of("fuzz", fuzz_config, {"made from its description": asked_for, "is_healthy_afterwards": True}),
     ]
@@ -217,8 +238,11 @@ def rows_of(tmp_path, *, of_offline=0.9, memory=MEMORY, lost=0, faults=0):
 def test_the_page_shows_the_measurements(tmp_path):
     path = rows_of(tmp_path)
 
-    assert "| a sentence | 100 | 90% | 400 ms | 600 ms |" in load_table(path)
-    assert "| a sentence | 1,200 | 500 ms | 25 | 500 → 501 MiB |" in load_table(path)
+    assert "| a sentence | 50 | 100 | 90% | 400 ms | 600 ms |" in load_table(path)
+    assert "| a sentence | 50 | 1,200 | 500 ms | 25 | 500 → 501 MiB |" in load_table(path)
+    assert "| a sentence | 50, shared | 100 | 20% | 400 ms | 600 ms |" in load_table(path)
+    assert "the memory changed by +0.5% after the first 5 minutes. All 85 responses" in soaked(path)
+    assert "| MiB | 400 | 600 | 603 |" in soaked(path)
     assert "| kill -9 | 100 | 0 | 7 | 700 ms |" in outages(path)
     assert "| kill -9 | 100 × 200 | 7 × 503 | 400 ms | 600 ms |" in outages(path)
     assert "| generated from the API description | `POST /v1/parse` | 20 | 12 × 200, 8 × 422 |" in fuzzed(path)
@@ -228,10 +252,10 @@ def test_the_page_shows_the_measurements(tmp_path):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ({"of_offline": 0.84}, "| 84% | a request has a sentence |"),
+        ({"of_offline": 0.84}, "| 84% | a request has a sentence, 50 clients |"),
         (
             {"memory": MEMORY | {"grown_mib": 20.0, "grown_percent": 4.0}},
-            "| 4% | a request has a sentence, +20.0 MiB |",
+            "| 4% | a request has a sentence, 50 clients, +20.0 MiB |",
         ),
         ({"lost": 2}, "| 2 | SIGTERM |"),
         ({"lost": 2}, "| 2 | kill -9, of 100 requests |"),
