@@ -24,6 +24,8 @@ _WATCH_SECONDS = 0.05  # how often to check whether a result is still wanted
 _START = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
+if hasattr(signal, "SIGUSR1"):
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until run_tasks has its own handler
 sys.path[:] = sys.argv[1:]
 from treefine.worker_process import run_tasks
 run_tasks()

@@ -189,12 +189,12 @@ def serve_command(
 
 
 def _default_workers(parsers: Iterable[Parser]) -> int:
-    """Return the number of worker processes per model: none on a GPU, or if there is only one thread."""
+    """Return the number of worker processes per model: none on a GPU, on Windows, or with only one thread."""
     import torch
 
     n_threads = torch.get_num_threads()
     is_cpu = all(each.device.type == "cpu" for each in parsers)
-    return min(n_threads, _MOST_WORKERS) if is_cpu and n_threads > 1 else 0
+    return min(n_threads, _MOST_WORKERS) if is_cpu and n_threads > 1 and os.name != "nt" else 0
 
 
 def _bound(host: str, port: int) -> socket.socket:
