@@ -1,6 +1,7 @@
 """One model that many ask at once: everybody gets their own answer, and nobody's fault is another's."""
 
 import asyncio
+import os
 import re
 import threading
 from contextlib import contextmanager
@@ -258,15 +259,30 @@ def n_rounds(metrics):
     return float(re.search(rb"treefine_round_sentences_count\S* (\S+)", metrics)[1])
 
 
-def test_a_killed_worker_process_is_replaced(service_with_workers, caplog):
+def test_killed_worker_processes_are_replaced_without_an_error(service_with_workers):
     for host in service_with_workers.hosts:
-        host._process.process.kill()
-    errors = [ask_all(service_with_workers, [job(SENTENCES[0])])[0] for _ in range(2)]
+        host._process.kill()
     answers = ask_all(service_with_workers, [job(each) for each in SENTENCES[:4]])
 
-    assert any(isinstance(each, RuntimeError) and "ended unexpectedly" in str(each) for each in errors)
+    assert answers == alone(0, 4)
+
+
+def test_a_request_that_kills_its_worker_process_gets_an_error_and_others_do_not(service_with_workers, caplog):
+    deadly = job(SENTENCES[0], initial=Deadly())
+    error, *answers = ask_all(service_with_workers, [deadly, *(job(each) for each in SENTENCES[:4])])
+
+    assert isinstance(error, RuntimeError)
+    assert "ended unexpectedly" in str(error)
     assert answers == alone(0, 4)
     assert service_with_workers.is_alive
+    assert "a request failed" in caplog.text
+
+
+class Deadly:
+    """An initial parser that ends its process."""
+
+    def __call__(self, sentences):
+        os._exit(1)
 
 
 def test_a_full_queue_is_reported_with_the_time_to_retry():

@@ -67,10 +67,17 @@ class RemoteHost:
     def _run(self, method: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return self._process.run(method, arguments, is_wanted=self._is_wanted)
+        except WorkerDiedError:  # perhaps not because of this task
+            self._restart()
+        try:
+            return self._process.run(method, arguments, is_wanted=self._is_wanted)
         except WorkerDiedError as error:
-            self._process.close()
-            self._process = self._started()
-            raise RuntimeError(str(error)) from error  # not the fault of the client
+            self._restart()
+            raise RuntimeError(str(error)) from error  # an error of the server, not of its client
+
+    def _restart(self) -> None:
+        self._process.close()
+        self._process = self._started()
 
     def warm_up(self) -> None:
         """Wait until the process has parsed a first sentence."""
