@@ -3,6 +3,7 @@ import errno
 import gzip
 import io
 import lzma
+import os
 import random
 import subprocess
 import sys
@@ -159,6 +160,24 @@ def test_a_file_system_without_locks_gets_no_temporary_file_with_a_fixed_name(tm
         assert not (tmp_path / ".out.html.tmp").exists()
 
     assert [path.name for path in tmp_path.iterdir()] == ["out.html"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+@pytest.mark.parametrize(("name", "code"), [("fcntl.flock", errno.ENOLCK), ("os.open", errno.EMFILE)])
+def test_a_run_that_cannot_lock_the_temporary_file_leaves_it_to_the_run_that_writes_it(
+    tmp_path, monkeypatch, name, code
+):
+    def fail(*_):
+        raise OSError(code, os.strerror(code))
+
+    with open_output(tmp_path / "out.html") as first:
+        first.write(b"first")
+        monkeypatch.setattr(name, fail)
+        with open_output(tmp_path / "out.html") as second:
+            second.write(b"second")
+        assert (tmp_path / "out.html").read_bytes() == b"second"
+
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out.html", b"first")]
 
 
 def test_equal_content_is_compressed_to_equal_bytes(tmp_path):

@@ -244,25 +244,35 @@ def _reused_scratch(path: Path) -> tuple[Path, BinaryIO] | None:
     import fcntl
 
     scratch = path.with_name(f".{path.name}.tmp")
-
-    def keep_content(name: str, flags: int) -> int:
-        return os.open(name, flags & ~os.O_TRUNC | os.O_NOFOLLOW, 0o666)
-
-    with ExitStack() as stack:
+    with ExitStack() as stack, suppress(OSError):
+        raw, is_new = _opened_scratch(scratch)
+        stack.enter_context(raw)
         try:
-            raw = stack.enter_context(open(scratch, "wb", opener=keep_content))
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if scratch.stat().st_ino != os.fstat(raw.fileno()).st_ino:
-                return None  # another process has just renamed it
-            raw.truncate(0)
-        except (BlockingIOError, FileNotFoundError):
+        except BlockingIOError:
             return None
         except OSError:
-            with suppress(OSError):
+            if is_new:  # otherwise another process may be writing it
                 scratch.unlink()
             return None
-        stack.pop_all()
-        return scratch, raw
+        if _is_at(scratch, raw):  # another process may have just renamed it
+            raw.truncate(0)
+            stack.pop_all()
+            return scratch, raw
+    return None
+
+
+def _opened_scratch(scratch: Path) -> tuple[BinaryIO, bool]:
+    """Open a temporary file without changing its content. Return it, and whether it is new."""
+    try:
+        return scratch.open("xb"), True
+    except FileExistsError:
+        flags = os.O_WRONLY | os.O_NOFOLLOW
+        return open(scratch, "wb", opener=lambda name, _: os.open(name, flags)), False
+
+
+def _is_at(path: Path, raw: BinaryIO) -> bool:
+    return os.path.samestat(path.lstat(), os.fstat(raw.fileno()))
 
 
 @contextmanager
