@@ -180,6 +180,41 @@ def test_a_run_that_cannot_lock_the_temporary_file_leaves_it_to_the_run_that_wri
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out.html", b"first")]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows reports such errors earlier")
+def test_an_error_of_closing_is_reported_before_the_old_file_is_replaced(tmp_path, monkeypatch):
+    (tmp_path / "out.html").write_bytes(b"old")
+    close = os.close
+
+    def fail(number):
+        close(number)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr("os.close", fail)
+
+    with pytest.raises(TreebankError, match="Disk quota exceeded"), open_output(tmp_path / "out.html") as stream:
+        stream.write(b"new")
+
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out.html", b"old")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no temporary files with a fixed name")
+def test_an_interrupt_just_after_the_rename_does_not_remove_the_temporary_file_of_the_next_run(tmp_path, monkeypatch):
+    rename = Path.replace
+
+    def rename_and_stop(scratch, target):
+        rename(scratch, target)
+        scratch.write_bytes(b"of the next run")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", rename_and_stop)
+
+    with pytest.raises(KeyboardInterrupt), open_output(tmp_path / "out.html") as stream:
+        stream.write(b"new")
+
+    assert (tmp_path / "out.html").read_bytes() == b"new"
+    assert (tmp_path / ".out.html.tmp").read_bytes() == b"of the next run"
+
+
 def test_equal_content_is_compressed_to_equal_bytes(tmp_path):
     for name in ("a.conllu.gz", "b.conllu.gz"):
         with open_output(tmp_path / name) as stream:

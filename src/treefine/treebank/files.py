@@ -217,15 +217,18 @@ def _renamed_at_end(path: Path, *, is_synced: bool) -> Iterator[BinaryIO]:
                 os.fsync(raw.fileno())
             if path.exists():
                 shutil.copymode(path, scratch)
-            if sys.platform == "win32":  # Windows cannot rename an open file; other systems keep the lock until the end
+            if sys.platform == "win32":  # Windows cannot rename an open file
                 raw.close()
+            else:  # closing a copy reports the errors of closing, such as a full quota, but keeps the lock
+                os.close(os.dup(raw.fileno()))
             scratch.replace(path)
         except BaseException:
-            if sys.platform == "win32":
-                with suppress(OSError):
-                    raw.close()
             with suppress(OSError):
-                scratch.unlink(missing_ok=True)
+                if sys.platform == "win32":
+                    raw.close()
+                    scratch.unlink()
+                elif _is_at(scratch, raw):  # once it is renamed, another run may use the name
+                    scratch.unlink()
             raise
 
 
