@@ -215,6 +215,32 @@ def test_an_interrupt_just_after_the_rename_does_not_remove_the_temporary_file_o
     assert (tmp_path / ".out.html.tmp").read_bytes() == b"of the next run"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no temporary files with a fixed name")
+@pytest.mark.parametrize("kind", ["of another user", "a hard link", "a symbolic link", "a named pipe"])
+def test_a_file_with_the_name_of_the_temporary_file_is_reused_only_if_it_is_an_ordinary_file_of_the_user(
+    tmp_path, monkeypatch, kind
+):
+    scratch, other = tmp_path / ".out.html.tmp", tmp_path / "other"
+    other.write_bytes(b"old")
+    if kind == "of another user":
+        scratch.write_bytes(b"old")
+        monkeypatch.setattr("os.geteuid", lambda: scratch.stat().st_uid + 1)
+    elif kind == "a hard link":
+        os.link(other, scratch)
+    elif kind == "a symbolic link":
+        scratch.symlink_to(other)
+    else:
+        os.mkfifo(scratch)
+    before = scratch.lstat()
+
+    with open_output(tmp_path / "out.html") as stream:
+        stream.write(b"new")
+
+    assert (tmp_path / "out.html").read_bytes() == b"new"
+    assert other.read_bytes() == b"old"
+    assert (scratch.lstat().st_ino, scratch.lstat().st_size) == (before.st_ino, before.st_size)
+
+
 def test_equal_content_is_compressed_to_equal_bytes(tmp_path):
     for name in ("a.conllu.gz", "b.conllu.gz"):
         with open_output(tmp_path / name) as stream:

@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -240,7 +241,7 @@ def _new_scratch(path: Path) -> tuple[Path, BinaryIO]:
 def _reused_scratch(path: Path) -> tuple[Path, BinaryIO] | None:
     """Open and lock the temporary file that a killed run may have left, so that none is left at the end.
 
-    Return None if another process is writing it, or if the file system has no locks.
+    Return None if another process is writing it, if it belongs to another user, or if the file system has no locks.
     """
     if sys.platform == "win32":
         return None
@@ -258,7 +259,9 @@ def _reused_scratch(path: Path) -> tuple[Path, BinaryIO] | None:
             if is_new:  # otherwise another process may be writing it
                 scratch.unlink()
             return None
-        if _is_at(scratch, raw):  # another process may have just renamed it
+        found = os.fstat(raw.fileno())
+        is_own = is_new or (found.st_uid == os.geteuid() and stat.S_ISREG(found.st_mode))
+        if is_own and found.st_nlink == 1 and _is_at(scratch, raw):  # another process may have just renamed it
             raw.truncate(0)
             stack.pop_all()
             return scratch, raw
@@ -270,7 +273,7 @@ def _opened_scratch(scratch: Path) -> tuple[BinaryIO, bool]:
     try:
         return scratch.open("xb"), True
     except FileExistsError:
-        flags = os.O_WRONLY | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # do not wait for the reader of a named pipe
         return open(scratch, "wb", opener=lambda name, _: os.open(name, flags)), False
 
 
