@@ -155,3 +155,8 @@ def test_a_similar_file_name_is_suggested(tmp_path, monkeypatch):
         find_inputs(["sub/thiers.conllu"], may_be_text=False)
 
     assert str(error.value) == "sub/thiers.conllu: There is no such file. Did you mean sub/theirs.conllu?"
+
+
+def test_a_name_that_no_file_can_have_is_an_error():
+    with pytest.raises(TreefineError, match="There is no such file"):
+        find_inputs(["\ud800/a.conllu"], may_be_text=False)  # half a surrogate pair

@@ -297,7 +297,10 @@ def test_the_folder_of_a_parser_is_not_a_segmenter(tmp_path):
         ({"endings": {"ki": [3, ["", "ki"]]}}, "'ki' changes 3 characters"),
         ({"endings": {"ki": [2, ["k", ""]]}}, "['k', ''] must be several words"),
         ({"beginnings": {"b": [1, ["", "b"]]}}, "['', 'b'] must be several words"),
-        ({"endings": {"ki": 2}}, "cannot unpack non-iterable int object"),
+        ({"endings": {"ki": 2}}, "'ki' needs a number and words"),
+        ({"endings": {"ki": [1, 2, 3]}}, "'ki' needs a number and words"),
+        ({"endings": None}, "a part is missing or has the wrong type"),
+        ({"forms": {"del": None}}, "a part is missing or has the wrong type"),
         ({"other": {}}, "other is unknown"),
     ],
 )

@@ -263,14 +263,19 @@ def _read_multiwords(path: Path) -> Multiwords:
         if values:
             raise ValueError(f"{next(iter(values))} is unknown")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"The table of multiword tokens is damaged ({error}).", hint=_AGAIN, path=str(path)) from error
+        reason = error if isinstance(error, ValueError) else "a part is missing or has the wrong type"
+        message = f"The table of multiword tokens is damaged ({reason})."
+        raise ModelError(message, hint=_AGAIN, path=str(path)) from error
     return Multiwords(forms, endings, beginnings)
 
 
 def _rules(values: Mapping[str, Any], *, joined: int) -> dict[str, tuple[int, tuple[str, ...]]]:
     """Read rules; the word at `joined` is joined to the rest of the token, so it may be empty."""
     found = {}
-    for key, (changed, words) in values.items():
+    for key, rule in values.items():
+        if not isinstance(rule, list) or len(rule) != 2:
+            raise ValueError(f"{key!r} needs a number and words")
+        changed, words = rule
         if type(changed) is not int or not 0 <= changed <= len(key):
             raise ValueError(f"{key!r} changes {changed!r} characters")
         found[key] = (changed, _words(words, joined=joined))

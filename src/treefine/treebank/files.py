@@ -149,7 +149,7 @@ def nearest_file(path: str) -> str:
     folder, name = os.path.split(path)
     try:
         names = sorted(os.listdir(folder or "."), reverse=True)  # noqa: PTH208 - x.conllu before x.conllu.gz
-    except OSError:
+    except (OSError, ValueError):  # ValueError: no folder can have this name, such as half a surrogate pair
         return ""
     by_stem = {each.partition(".")[0]: each for each in names}
     found = get_close_matches(name.partition(".")[0], by_stem, n=1, cutoff=0.82)
