@@ -1,7 +1,9 @@
 """The JSON API over a tiny parser: what it answers, and how it refuses."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from threading import Event
 
 import pytest
 from fastapi.testclient import TestClient
@@ -107,6 +109,23 @@ def test_steps_returns_every_graph_with_its_drawing(client, parser):
     assert all(each["svg"].startswith("<svg") for each in graphs)
     assert all(len(each["confidence"]) == 5 for each in graphs[1:])
     assert reported["conllu"] == parse.to_conllu()
+
+
+def test_graphs_are_drawn_for_few_requests_at_once_and_within_the_time_limit(monkeypatch):
+    held, drawn = Event(), []
+    monkeypatch.setattr("treefine.serving.app.graphs_of", lambda parse: drawn.append(parse) or held.wait(3))
+    app = create_app({"tiny": tiny_parser()}, limits=ServerLimits(seconds=0.2, gather=0))
+
+    def ask(client):
+        return client.post("/v1/steps", json={"words": [WORDS]}).status_code
+
+    with TestClient(app, base_url="http://localhost") as client, ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(ask, [client] * 3))
+        n_drawn = len(drawn)
+        held.set()
+
+    assert found == [504] * 3
+    assert n_drawn <= 2
 
 
 def test_constraints_are_satisfied_and_marked_in_the_conllu(client, parser):

@@ -145,10 +145,7 @@ def _api_routes(served: Served, metrics: ServerMetrics) -> APIRouter:
     async def steps(request: StepsRequest) -> Response:
         """Parse, and draw every graph from the initial one to the tree."""
         service = served.find(request.model)
-        job = await _checked_job(request, service)
-        parses = await service.ask(job, "steps")
-        # Drawing takes milliseconds per sentence.
-        return await run_in_threadpool(lambda: _json_answer(service, _stepped_json(job, parses)))
+        return await service.within_time(_steps(request, service))
 
     @router.get("/v1/models", tags=["server"])
     async def models() -> list[ModelJson]:
@@ -194,6 +191,15 @@ async def _parse(
         return PlainTextResponse(await service.read_or_write(job.size, lambda: "".join(texts_in_file(sentences))))
     parses = await service.ask(job, "parses")
     return await service.read_or_write(job.size, lambda: _json_answer(service, map(as_json, parses)))
+
+
+async def _steps(request: StepsRequest, service: Service) -> Response:
+    job = await _checked_job(request, service)
+    parses = await service.ask(job, "steps")
+    # Drawing takes milliseconds per sentence.
+    return await service.read_or_write(
+        job.size, lambda: _json_answer(service, _stepped_json(job, parses)), is_slow=True
+    )
 
 
 async def _checked_job(request: StepsRequest | RefineRequest, service: Service) -> ParseJob:

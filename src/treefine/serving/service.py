@@ -306,9 +306,12 @@ class Service:
         except asyncio.TimeoutError:
             raise self._too_late() from None
 
-    async def read_or_write(self, size: int, work: Callable[[], _Value]) -> _Value:
-        """Return the result of work on a request with this many characters, without blocking smaller requests."""
-        if size <= LARGE_REQUEST:
+    async def read_or_write(self, size: int, work: Callable[[], _Value], *, is_slow: bool = False) -> _Value:
+        """Return the result of work on a request with this many characters, without blocking smaller requests.
+
+        `is_slow` is for work that takes long even if the request is small.
+        """
+        if size <= LARGE_REQUEST and not is_slow:
             return work()
         with self._condition:
             self._note_open(1, size)
