@@ -3,7 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from threading import Event
+from threading import Barrier, Event
 
 import pytest
 from fastapi.testclient import TestClient
@@ -16,7 +16,7 @@ from treefine.errors import TreefineError
 from treefine.serving import schema
 from treefine.serving.app import LOOPBACK, SAFE_HEADERS, create_app, host_name
 from treefine.serving.limits import ServerLimits
-from treefine.serving.service import LARGE_REQUEST
+from treefine.serving.service import LARGE_REQUEST, Service
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints
 
@@ -307,6 +307,16 @@ def test_a_model_whose_thread_has_ended_is_unhealthy():
         answer = client.get("/health")
 
     assert (answer.status_code, answer.json()["status"]) == (503, "failed")
+
+
+def test_all_models_are_stopped_at_the_same_time(monkeypatch):
+    all_stop, stop = Barrier(2), Service.stop
+    monkeypatch.setattr(Service, "stop", lambda service: (all_stop.wait(5), stop(service)))
+
+    with TestClient(create_app({"one": tiny_parser(), "two": tiny_parser()})):
+        pass
+
+    assert not all_stop.broken
 
 
 def test_unknown_host_names_are_rejected():

@@ -100,8 +100,7 @@ def create_app(
         for service in served:
             await run_in_threadpool(service.start)
         yield
-        for service in served:
-            await run_in_threadpool(service.stop)
+        await asyncio.gather(*(run_in_threadpool(service.stop) for service in served))  # one time limit for all
 
     app = FastAPI(
         title="treefine",
