@@ -1,10 +1,14 @@
 """The trees and times of each step, compared with the parser's own steps."""
 
+from threading import get_ident
+
 import pytest
+import torch
 
 from tests.support.tiny import sample, tiny_biaffine, tiny_model, tiny_parser
 from treefine import Parser
 from treefine.config import TagSettings
+from treefine.cores import torch_threads
 from treefine.parsing.initial import given
 from treefine.parsing.timed import timed_steps
 from treefine.treebank.graph import Arcs
@@ -105,3 +109,13 @@ def test_a_model_in_many_batches_gives_the_same_trees():
 
     assert small.trees == large.trees
     assert small.sentences == large.sentences
+
+
+def test_batches_are_timed_one_after_another_on_all_threads():
+    parser, seen = Parser(tiny_model(), device="cpu", batch_pieces=60, max_steps=2), []
+
+    with torch_threads(2):
+        timed_steps(parser, sample(12), on_sentences=lambda _: seen.append((get_ident(), torch.get_num_threads())))
+
+    assert len(seen) > 1
+    assert set(seen) == {(get_ident(), 2)}

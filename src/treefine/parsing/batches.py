@@ -99,18 +99,19 @@ Work = Callable[[Plan, Sequence[Item]], list[Result]]
 
 
 def run(
-    plan: Plan, sentences: Iterable[Sentence], work: Work[Result], *, skip: int = 0
+    plan: Plan, sentences: Iterable[Sentence], work: Work[Result], *, skip: int = 0, one_by_one: bool = False
 ) -> Iterator[tuple[Sentence, Result]]:
     """Yield each sentence with its result of `work` (`results.trees`, `parses` or `steps`), in order.
 
     The first `skip` sentences are left out, and most of them are not parsed. The others stay in the same batches, so
-    their scores are the same to the last digit as without `skip`.
+    their scores are the same to the last digit as without `skip`. With `one_by_one`, batches are not parsed at the same
+    time on a CPU, so that `work` can measure its time.
     """
-    return run_items(plan, items_of(plan, sentences), work, skip=skip)
+    return run_items(plan, items_of(plan, sentences), work, skip=skip, one_by_one=one_by_one)
 
 
 def run_items(
-    plan: Plan, items: Iterable[Item], work: Work[Result], *, skip: int = 0
+    plan: Plan, items: Iterable[Item], work: Work[Result], *, skip: int = 0, one_by_one: bool = False
 ) -> Iterator[tuple[Sentence, Result]]:
     """Do the same as `run` for sentences whose initial parses and constraints are known."""
     encoder, most = plan.model.settings.encoder, plan.shape.most_pieces
@@ -133,7 +134,8 @@ def run_items(
 
         sizes = [plan.size(item.sentence, item.pieces) for item in chunk]
         found = batches(sizes, min(most, _share(sizes, plan)), longest, with_padding=plan.shape.with_padding)
-        parsed = on_all_cores(in_memory, found) if plan.device.type == "cpu" else map(in_memory, found)
+        is_parallel = plan.device.type == "cpu" and not one_by_one
+        parsed = on_all_cores(in_memory, found) if is_parallel else map(in_memory, found)
         results = dict(pair for each in parsed for pair in each.items())
         for number in range(skip, len(chunk)):
             yield chunk[number].sentence, results[number]

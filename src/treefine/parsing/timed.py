@@ -85,7 +85,7 @@ def timed_steps(
         return found
 
     plan = replace(parser.using(keep="nothing").plan(), initial=lambda _: iter(arcs))
-    steps = [found for _, found in run(plan, sentences, work)]
+    steps = [found for _, found in run(plan, sentences, work, one_by_one=True)]
     has_initial = any(head is not None for each in arcs for head in each.heads)
     initial = arcs if has_initial else None
     return TimedSteps(initial, steps, initial_seconds, tuple(seconds), tuple(refined), plan.predicts_tags)
