@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from benchmarks.markdown import Lines, table
 from benchmarks.options import CPU_OR_CUDA, MODEL, ROWS_FILE, TREEBANKS_FOLDER, command, option
 from benchmarks.peers.process import family, memory
-from benchmarks.rows import ROOT, ROWS, TREEBANKS, missing, model_fields, origin, read_rows, save_row
+from benchmarks.rows import ROOT, ROWS, TREEBANKS, machine_of, missing, model_fields, origin, read_rows, save_row
 from treefine import TreefineError, read_treebank
 from treefine.treebank.raw_text import text_of
 
@@ -202,12 +202,14 @@ def streaming(path: Path = ROWS) -> str:
     rows = read_rows("streaming", path=path)
     if not rows:
         return missing("memory on large inputs", COMMAND)
-    newest = {name: found for row in rows for name, found in row["result"].items()}
-    lines: Lines = [("command", "input", "time", "peak memory", "peak on a tenth", "whole / tenth")]
-    for name in CASES:
-        if name in newest:
-            whole, tenth = newest[name]["whole"], newest[name]["tenth"]
-            peaks = (f"{each['peak_mib']:,.0f} MiB" for each in (whole, tenth))
-            times = f"{newest[name]['times']:.2f}"
-            lines.append((name, f"{whole['bytes'] / 1e6:,.0f} MB", f"{whole['seconds']:,.0f} s", *peaks, times))
-    return f"{table(*lines)}\n\n{origin(rows[-1], COMMAND)}"
+    newest = {name: (found, row) for row in rows for name, found in row["result"].items()}
+    lines: Lines = [("command", "machine", "input", "time", "peak memory", "peak on a tenth", "whole / tenth")]
+    origins = {}
+    for name in filter(newest.__contains__, CASES):
+        found, row = newest[name]
+        whole, tenth = found["whole"], found["tenth"]
+        size, seconds = f"{whole['bytes'] / 1e6:,.0f} MB", f"{whole['seconds']:,.0f} s"
+        peaks = (f"{each['peak_mib']:,.0f} MiB" for each in (whole, tenth))
+        lines.append((name, machine_of(row), size, seconds, *peaks, f"{found['times']:.2f}"))
+        origins[origin(row, COMMAND)] = True
+    return "\n\n".join([table(*lines), *origins])

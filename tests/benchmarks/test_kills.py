@@ -120,4 +120,6 @@ def test_the_table_compares_the_peaks(inputs, tmp_path, monkeypatch):
         ["--only", "evaluate", "--megabytes-treebank", "0.1", "--treebanks", str(tmp_path), "--rows", rows]
     )
 
-    assert "| evaluate | 0 MB | 20 s | 104 MiB | 100 MiB | 1.04 |" in streaming.streaming(Path(rows))
+    shown = streaming.streaming(Path(rows))
+    assert shown.splitlines()[2].startswith("| evaluate | ")
+    assert shown.splitlines()[2].endswith(" cores | 0 MB | 20 s | 104 MiB | 100 MiB | 1.04 |")
