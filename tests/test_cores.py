@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -180,8 +181,36 @@ def test_an_error_in_a_task_is_raised_and_no_further_task_starts():
         started.append(number)
         if number < 2:
             raise ZeroDivisionError(number)
+        time.sleep(0.005)
 
     with torch_threads(2), pytest.raises(ZeroDivisionError, match="0"):
         on_all_cores(work, range(1000))
 
     assert len(started) < 1000
+
+
+def test_blocks_with_a_number_of_threads_can_be_nested():
+    before = torch.get_num_threads()
+    seen = []
+    with torch_threads(4):
+        with torch_threads(2):
+            with torch_threads(1):
+                pass
+            seen.append(torch.get_num_threads())
+        seen.append(torch.get_num_threads())
+
+    assert [*seen, torch.get_num_threads()] == [2, 4, before]
+
+
+def test_threads_that_start_meanwhile_have_the_number_of_the_application():
+    seen = []
+
+    def start_one(_):
+        thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+
+    with torch_threads(3):
+        on_all_cores(start_one, [1, 2])
+
+    assert seen == [3, 3]

@@ -199,10 +199,10 @@ def contention(path: Path = ROWS) -> str:
     ours, default = result[OURS], result[DEFAULT]
     gist = (
         f"With one other busy process per core, `treefine parse` reaches {_fair(ours)} of its fair share; one batch "
-        f"at a time on all cores would reach {_fair(default)}. On an idle machine it is "
-        f"{ours['idle']['times_as_fast']:.2f} times as fast as that."
+        f"at a time on all cores would reach {_fair(default)}. On an idle machine, it has "
+        f"{100 * ours['idle']['times_as_fast']:.0f}% of the speed of one batch at a time."
     )
-    lines: Lines = [("cores", "idle", "times as fast", "busy", "share of the fair share")]
+    lines: Lines = [("cores", "idle", "times as fast", "busy", "of its fair share")]
     for name, found in result.items():
         idle, busy = found["idle"], found["busy"]
         times = f"{idle['times_as_fast']:.2f}"

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import Path
-from threading import Lock
+from threading import Barrier, Lock, local
 from typing import TypeVar
 
 _Task = TypeVar("_Task")
@@ -57,22 +57,30 @@ def use_threads(threads: int | None) -> None:
 def on_all_cores(work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
     """Return the result of `work` for each task, in order. Several tasks run at once and share the threads of torch.
 
-    That is faster than one task after another on all threads: threads of different tasks do not wait for each other
-    after every operation, which matters most if another process uses a core.
+    Threads of different tasks do not wait for each other after every operation, as those of one task would. That
+    matters most if another process uses a core.
     """
     import torch
 
-    n_threads = torch.get_num_threads()
+    n_threads = thread_count()
     n_workers = min(n_threads, len(tasks), _MOST_AT_ONCE)
     if n_workers < 2:
         return [work(task) for task in tasks]
+    started = Barrier(n_workers + 1)
 
-    def alone(task: _Task) -> _Result:
-        with torch_threads(n_threads // n_workers):
-            return work(task)
+    def start() -> None:
+        torch.get_num_threads()  # from here on, torch keeps a number for this thread
+        torch.set_num_threads(n_threads // n_workers)  # also for threads that start from now on …
+        started.wait()
 
-    with ThreadPoolExecutor(n_workers) as workers:
-        running = [workers.submit(copy_context().run, alone, task) for task in tasks]
+    with ThreadPoolExecutor(n_workers, initializer=start) as workers:
+        try:
+            running = [workers.submit(copy_context().run, work, task) for task in tasks]
+            started.wait()
+            torch.set_num_threads(n_threads)  # … until here: other threads of the application must not be affected
+        except BaseException:
+            started.abort()
+            raise
         try:
             return [each.result() for each in running]
         finally:
@@ -85,6 +93,7 @@ class _Users:
 
     def __init__(self) -> None:
         self.lock, self.count, self.last, self.before = Lock(), 0, 0, 0
+        self.own = local()  # own.depth: how many blocks of `torch_threads` this Python thread is in
 
 
 _users = _Users()
@@ -95,22 +104,38 @@ def torch_threads(number: int) -> Iterator[None]:
     """Let torch use this many threads in this Python thread, and as many as before afterwards."""
     import torch
 
-    with _users.lock:  # torch keeps this number per Python thread; a new thread starts with the last value set
-        before = torch.get_num_threads()
+    before = thread_count()
+    with _users.lock:
         if _users.count == 0:
             _users.before = before
-        elif before == _users.last:  # set by another user
-            before = _users.before
         torch.set_num_threads(number)
         _users.last = number
         _users.count += 1
+        _users.own.depth = getattr(_users.own, "depth", 0) + 1
     try:
         yield
     finally:
         with _users.lock:
+            _users.own.depth -= 1
             _users.count -= 1
             torch.set_num_threads(before)
             _users.last = before
+
+
+def thread_count() -> int:
+    """Return torch's number of threads in this Python thread.
+
+    torch keeps this number per Python thread, but a new thread starts with the last number set. If another thread has
+    set it for itself, in `torch_threads`, set it back.
+    """
+    import torch
+
+    with _users.lock:
+        number = torch.get_num_threads()
+        if _users.count and number == _users.last and not getattr(_users.own, "depth", 0):
+            number = _users.last = _users.before
+            torch.set_num_threads(number)
+        return number
 
 
 def usable_cores() -> int:

@@ -1,12 +1,14 @@
 """Split a stream of sentences into batches, and halve them when memory runs out."""
 
+import threading
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny import sample, short, tiny_parser
-from tests.support.wrapped_models import Crowded
+from tests.support.wrapped_models import Crowded, Wrapped
 from treefine import fast
 from treefine.cores import torch_threads
 from treefine.errors import TreefineError
@@ -165,3 +167,19 @@ def test_batches_parsed_at_the_same_time_give_the_same_trees_and_parses(batch_pi
 
     assert at_once == one_by_one
     assert [each.sentence for each in parses] == one_by_one
+
+
+def test_batches_that_need_too_much_memory_together_are_parsed_one_after_another(parser):
+    here = threading.current_thread()
+
+    class Cramped(Wrapped):
+        def forward(self, *inputs, **rest):
+            if threading.current_thread() is not here:
+                raise MemoryError
+            return self.inner(*inputs, **rest)
+
+    with torch_threads(2):
+        found = list(Parser(Cramped(parser.model), device="cpu", batch_pieces=60).stream(short()))
+        expected = list(Parser(parser.model, device="cpu").stream(short()))
+
+    assert found == expected

@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from treefine.config import TransformerSettings
-from treefine.cores import on_all_cores
+from treefine.cores import on_all_cores, thread_count
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreefineError
 from treefine.parsing.constrained import check_constraints, named_as_given
 from treefine.parsing.plan import Item, Plan, is_out_of_memory
@@ -129,22 +129,31 @@ def run_items(
         def on_one(number: int, chunk: list[Item] = chunk) -> TreefineError:
             return chunk[number].sentence.error(NO_MEMORY, hint=NO_MEMORY_HINT)
 
-        def in_memory(numbers: Sequence[int]) -> dict[int, Result]:
-            return dict(zip(numbers, halving(numbers, on_some, on_one), strict=True))
+        def attempt(numbers: Sequence[int]) -> list[Result] | None:
+            """Return None if memory runs out, perhaps because other batches are parsed at the same time."""
+            try:
+                return on_some(numbers)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                return None
 
         sizes = [plan.size(item.sentence, item.pieces) for item in chunk]
-        found = batches(sizes, min(most, _share(sizes, plan)), longest, with_padding=plan.shape.with_padding)
-        is_parallel = plan.device.type == "cpu" and not one_by_one
-        parsed = on_all_cores(in_memory, found) if is_parallel else map(in_memory, found)
-        results = dict(pair for each in parsed for pair in each.items())
+        n_threads = thread_count() if plan.device.type == "cpu" and not one_by_one else 1
+        share = max(_SMALLEST_SHARE, -(-sum(sizes) // n_threads))  # so that a small chunk gives work to all threads
+        found = batches(sizes, min(most, share), longest, with_padding=plan.shape.with_padding)
+        # A sentence that is too long for the encoder takes much memory: it is parsed when nothing else is.
+        at_once = [each for each in found if sizes[each[0]] <= longest]
+        results: dict[int, Result] = {}
+        if n_threads > 1 and len(at_once) > 1:
+            for numbers, parsed in zip(at_once, on_all_cores(attempt, at_once), strict=True):
+                results.update(zip(numbers, parsed or (), strict=parsed is not None))
+        for numbers in found:
+            if numbers[0] not in results:
+                results.update(zip(numbers, halving(numbers, on_some, on_one), strict=True))
         for number in range(skip, len(chunk)):
             yield chunk[number].sentence, results[number]
         skip = 0
-
-
-def _share(sizes: Sequence[int], plan: Plan) -> int:
-    """Return the pieces per thread of a CPU, so that a small chunk gives work to all threads, but not too little."""
-    return max(_SMALLEST_SHARE, -(-sum(sizes) // (torch.get_num_threads() if plan.device.type == "cpu" else 1)))
 
 
 def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
