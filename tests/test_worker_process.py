@@ -1,6 +1,8 @@
 """A process that runs the methods of an object for this process."""
 
 import os
+import resource
+import signal
 import sys
 import time
 
@@ -67,3 +69,42 @@ def test_a_worker_that_dies_is_an_error_with_a_hint():
     worker.close()
 
     assert worker.process.poll() is not None
+
+
+def test_arguments_that_cannot_be_sent_are_an_error_that_says_why():
+    worker = WorkerProcess(Counter, 0)
+    with pytest.raises(WorkerDiedError, match=r"^A worker process has ended unexpectedly \(.*lambda"):
+        worker.run(Counter.add, (lambda: 1,))
+    worker.close()
+
+
+def test_a_task_can_be_stopped_while_the_worker_still_starts():
+    worker = WorkerProcess(Counter, 0)
+    with pytest.raises(UnwantedError):
+        worker.run(Counter.wait, (), is_wanted=lambda: False)
+    worker.close()
+
+
+def test_a_worker_ignores_the_signals_that_stop_its_parent(worker):
+    worker.run(Counter.add, (0,))
+    for name in (signal.SIGTERM, signal.SIGINT):
+        worker.process.send_signal(name)
+
+    assert worker.run(Counter.add, (0,)) > 0
+
+
+def test_pipes_may_have_large_file_descriptors():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] < 1200:
+        pytest.skip("the system allows too few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(1200, limits[0]), limits[1]))
+    taken = [os.dup(0) for _ in range(1030)]
+    try:
+        worker = WorkerProcess(Counter, 3)
+        assert worker.process.stdout.fileno() > 1023
+        assert worker.run(Counter.add, (1,), is_wanted=lambda: True) == 4
+        worker.close()
+    finally:
+        for each in taken:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -23,9 +23,9 @@ _WATCH_SECONDS = 0.05  # how often to check whether a result is still wanted
 # `multiprocessing` would import the user's main script, and modules from the current folder, in each worker.
 _START = """
 import signal, sys
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-if hasattr(signal, "SIGUSR1"):
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until run_tasks has its own handler
+for name in ("SIGINT", "SIGTERM", "SIGUSR1"):  # a worker ends when its standard input is closed
+    if hasattr(signal, name):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
 sys.path[:] = sys.argv[1:]
 from treefine.worker_process import run_tasks
 run_tasks()
@@ -80,18 +80,26 @@ class WorkerProcess:
                 _send(self._unsent, self.process.stdin)
                 self._unsent = None
             _send((method, arguments), self.process.stdin)
-            assert self.process.stdout is not None
             if is_wanted is not None:
-                while not select.select([self.process.stdout], [], [], _WATCH_SECONDS)[0]:
-                    if not is_wanted():
-                        self.process.send_signal(signal.SIGUSR1)
-                        break
+                self._wait(is_wanted)
+            assert self.process.stdout is not None
             result: _Value | Exception = pickle.load(self.process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError) as error:
-            raise WorkerDiedError("A worker process has ended unexpectedly.", hint=self._hint) from error
+        except Exception as error:  # after any error, a late result would be taken for that of the next task
+            self.kill()
+            reason = "" if isinstance(error, (EOFError, OSError, pickle.UnpicklingError)) else f" ({error})"
+            raise WorkerDiedError(f"A worker process has ended unexpectedly{reason}.", hint=self._hint) from error
         if isinstance(result, Exception):
             raise result
         return result
+
+    def _wait(self, is_wanted: Callable[[], bool]) -> None:
+        """Wait for the result; as long as it is not wanted, send a signal again and again: an early one may be lost."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while not selector.select(_WATCH_SECONDS):
+                if not is_wanted():
+                    self.process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
         """Kill the process, which holds no state worth saving."""
@@ -119,7 +127,7 @@ def run_tasks() -> None:
         worker = create(*arguments)
         while True:
             method, arguments = pickle.load(tasks)
-            _is_wanted = True  # a signal for the last task has arrived before this task
+            _is_wanted = True  # a signal for the last task has arrived before this task was sent
             result: Any
             try:
                 result = method(worker, *arguments)

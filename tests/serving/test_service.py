@@ -13,10 +13,12 @@ from tests.support.tiny_segmenter import tiny_segmenter
 from treefine.errors import TreefineError
 from treefine.parsing.options import ParserOptions
 from treefine.segmenter import segmenter as segmenter_module
+from treefine.serving import jobs as jobs_module
 from treefine.serving import service as module
+from treefine.serving.jobs import ParseJob, PendingJob
 from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError, work_of
 from treefine.serving.metrics import ServerMetrics
-from treefine.serving.service import ParseJob, PendingJob, Served, Service
+from treefine.serving.service import Served, Service
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
@@ -164,7 +166,7 @@ def test_a_long_request_does_not_block_a_short_one(monkeypatch):
 
 
 def test_the_work_of_one_request_per_round_is_limited(monkeypatch):
-    monkeypatch.setattr(module, "SHARE_WORK", 60)
+    monkeypatch.setattr(jobs_module, "SHARE_WORK", 60)
     long = [each for each in SENTENCES if len(each) > 15][:3]
     with service_of() as service:
         answers = ask_all(service, [job(*long, max_steps=4), job(SENTENCES[0])])
@@ -276,6 +278,15 @@ def test_a_request_that_kills_its_worker_process_gets_an_error_and_others_do_not
     assert answers == alone(0, 4)
     assert service_with_workers.is_alive
     assert "a request failed" in caplog.text
+
+
+def test_a_service_whose_parser_cannot_be_sent_to_workers_does_not_start():
+    parser = tiny_parser(initial=lambda sentences: 1 / 0)
+    service = Service("tiny", parser, ServerLimits(), ServerMetrics(), workers=1)
+
+    with pytest.raises(TreefineError, match=r"^The worker processes of tiny cannot parse \(.*pickle.*0 workers"):
+        service.start()
+    assert not service.is_alive
 
 
 class Deadly:

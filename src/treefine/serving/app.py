@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from treefine.errors import TreefineError
 from treefine.parsing.parse import Parse
 from treefine.parsing.parser import Parser
+from treefine.serving.jobs import ParseJob
 from treefine.serving.limits import (
     BusyError,
     ServerLimits,
@@ -47,7 +48,7 @@ from treefine.serving.schema import (
     StepsAnswer,
     StepsRequest,
 )
-from treefine.serving.service import ParseJob, Served, Service
+from treefine.serving.service import Served, Service
 from treefine.serving.udpipe_api import udpipe_routes
 from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.constraints import unknown_labels

@@ -59,6 +59,7 @@ class RemoteHost:
 
     def __init__(self, parser: Parser, threads: int, is_wanted: Callable[[], bool]) -> None:
         self._parser, self._threads, self._is_wanted = parser, threads, is_wanted
+        self._is_closed = False
         self._process = self._started()
 
     def _started(self) -> WorkerProcess:
@@ -67,17 +68,11 @@ class RemoteHost:
     def _run(self, method: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return self._process.run(method, arguments, is_wanted=self._is_wanted)
-        except WorkerDiedError:  # perhaps not because of this task
-            self._restart()
-        try:
-            return self._process.run(method, arguments, is_wanted=self._is_wanted)
-        except WorkerDiedError as error:
-            self._restart()
-            raise RuntimeError(str(error)) from error  # an error of the server, not of its client
-
-    def _restart(self) -> None:
-        self._process.close()
-        self._process = self._started()
+        except WorkerDiedError:
+            self._process.close()
+            if not self._is_closed:
+                self._process = self._started()
+            raise
 
     def warm_up(self) -> None:
         """Wait until the process has parsed a first sentence."""
@@ -90,4 +85,5 @@ class RemoteHost:
 
     def close(self) -> None:
         """End the process."""
+        self._is_closed = True
         self._process.close()

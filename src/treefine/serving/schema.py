@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from treefine.config import TagSource
 from treefine.parsing.options import ParserOptions
-from treefine.serving.service import ParseJob
+from treefine.serving.jobs import ParseJob
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import Sentence

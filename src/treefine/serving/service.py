@@ -1,22 +1,16 @@
-"""One model behind a server: it parses the requests of many clients together, in this process or in worker processes.
-
-The file has two parts: the requests, and the model.
-"""
+"""One model behind a server: it parses the requests of many clients together, here or in worker processes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-import re
+import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import cached_property
-from io import StringIO
 from itertools import islice
 from threading import Condition, Semaphore, Thread
 from time import monotonic
@@ -26,25 +20,20 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from treefine.errors import TreefineError
-from treefine.evaluation.tables import count
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
-from treefine.parsing.plan import STEPS
-from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import STRIDE
 from treefine.serving.hosts import AnswerKind, ParserHost, RemoteHost
-from treefine.serving.limits import BusyError, ServerLimits, TooLargeError, TooLateError, UnknownModelError, work_of
+from treefine.serving.jobs import JobPart, ParseJob, PendingJob
+from treefine.serving.limits import BusyError, ServerLimits, TooLateError, UnknownModelError
 from treefine.serving.metrics import ServerMetrics
-from treefine.treebank.constraints import CONSTRAIN, Constraints
-from treefine.treebank.raw_text import own_text, spans_in
-from treefine.treebank.sentence import Sentence
-from treefine.worker_process import UnwantedError
+from treefine.worker_process import UnwantedError, WorkerDiedError
 
 # A round parses sentences of waiting requests in one thread. The share limits what one request adds, so that a long
 # request does not block short ones. A full round takes some seconds. Little work always fits into a round: it does not
 # wait for one sentence that takes long.
 ROUND, ROUND_WORK = 256, 24_000
-SHARE, SHARE_WORK = 64, 6_000
+SHARE = 64  # sentences of one request; see also `jobs.SHARE_WORK`
 LITTLE_WORK = 600
 MOST_FAILURES = 3  # the model counts as failed after this many unexpected failures in a row
 LARGE_REQUEST = 20_000  # characters; longer requests are read and written in another thread
@@ -52,172 +41,9 @@ _MOST_LARGE = 2  # such requests per model at once; the rest wait
 _SMALLEST_PART = 8  # sentences; if there are fewer, dividing a request among idle workers is not faster
 _TAKE_SECONDS = 1  # for segmenting the texts of a round; the other requests wait for the next round
 _MOST_GATHERS = 10  # a round waits at most this many gathering times while more requests keep coming
-_SENTENCE_SIZE = 20  # characters added per sentence, because a sentence takes memory too
-_TEXT_PER_SENTENCE = 80  # characters
-_MOST_DRAWN = 100  # sentences whose graphs are drawn for one request
-_MOST_FORBIDDEN = 1_000  # heads and labels per sentence; finding contradictions among more takes too long
 
 _Value = TypeVar("_Value")
 _logger = logging.getLogger("treefine.serving")
-
-
-@dataclass(frozen=True)
-class ParseJob:
-    """A text to segment and parse, or sentences divided into words, with options and constraints."""
-
-    text: str | None = None
-    sentences: tuple[Sentence, ...] | None = None
-    options: ParserOptions = ParserOptions()  # jobs with equal options are parsed together
-    constraints: Mapping[int, Constraints] = field(default_factory=dict)  # by the number of the sentence, from 1
-    lines: bool = False  # the text has one sentence per line
-
-    @cached_property
-    def size(self) -> int:
-        """The approximate amount of input, in characters."""
-        if self.text is not None:
-            return len(self.text)
-        return sum(_SENTENCE_SIZE + sum(map(len, each.forms)) for each in self.sentences or ())
-
-    @property
-    def n_sentences(self) -> int:
-        """The number of sentences; in a text, about as many as there are."""
-        return len(self.sentences or ()) if self.text is None else 1 + len(self.text) // _TEXT_PER_SENTENCE
-
-    @property
-    def steps(self) -> int:
-        """The maximum number of refinement steps."""
-        return self.options.max_steps or STEPS
-
-    def constraints_of(self, number: int, sentence: Sentence) -> Constraints:
-        """Return the constraints of a sentence; those of the request replace the marks of the same words."""
-        own = next(CONSTRAIN[self.options.keep or "marked"]([sentence]))
-        asked = self.constraints.get(number)
-        if asked is None or not own:
-            return asked or own
-        words = {word for column in _columns(asked) for word in column}
-        kept = ({word: value for word, value in column.items() if word not in words} for column in _columns(own))
-        return Constraints(*({**ours, **theirs} for ours, theirs in zip(kept, _columns(asked), strict=True)))
-
-    def segment(self, parser: Parser) -> Iterator[Segmented]:
-        """Yield the sentences; a text is segmented on the way."""
-        if self.text is None:
-            return (Segmented(each, spans_in(own_text(each), each)) for each in self.sentences or ())
-        if self.lines:
-            return parser.segment_lines(StringIO(self.text, newline="\n"))
-        return parser.segment([self.text])
-
-
-def _columns(constraints: Constraints) -> tuple[Mapping[int, Any], ...]:
-    return constraints.heads, constraints.labels, constraints.not_heads, constraints.not_labels
-
-
-@dataclass(eq=False)
-class PendingJob:
-    """A job that waits for its answer."""
-
-    job: ParseJob
-    kind: AnswerKind
-    answer: Future[list[Any]] = field(default_factory=Future)  # also done if its time is up
-    segmented: Iterator[Segmented] | None = None  # the sentences still to come; None before the first is segmented
-    n_taken: int = 0  # sentences of all parts
-    n_parts: int = 0
-    postponed: JobPart | None = None  # it did not fit into a round
-    results: dict[int, list[Any]] = field(default_factory=dict)  # by part
-    is_all_taken: bool = False
-
-    @property
-    def k(self) -> int:
-        """The number of trees to find per sentence; an answer with trees only has one."""
-        return (self.job.options.k or 1) if self.kind in ("parses", "steps") else 1
-
-    def take(self, parser: Parser, most: int, limits: ServerLimits) -> JobPart:
-        """Take sentences until there are `most` or too much work, but at least one."""
-        if self.postponed is not None:
-            part, self.postponed = self.postponed, None
-            return part
-        part = JobPart(self, self.n_parts)
-        self.n_parts += 1  # before `is_all_taken` is set: another thread may have parsed all earlier parts
-        if self.segmented is None:
-            self._check_text(limits.max_chars)
-            self.segmented = self.job.segment(parser)
-        while len(part.taken) < most and part.work < SHARE_WORK and not self.answer.done():
-            found = next(self.segmented, None)
-            if found is None:
-                self._end()
-                break
-            self.n_taken += 1
-            part.taken.append((found, self._checked_constraints(found.sentence, limits)))
-            part.work += self._work_of(len(found.sentence))
-        return part
-
-    def _work_of(self, n_words: int) -> int:
-        is_projective = bool(self.job.options.is_projective)
-        return work_of(n_words, steps=self.job.steps, k=self.k, is_projective=is_projective)
-
-    def _check_text(self, max_chars: int) -> None:
-        """Raise an error for a text with a very long word, before it is segmented, which takes seconds.
-
-        A script without spaces has punctuation in between; the words themselves are checked afterwards.
-        """
-        long = [each for each in (self.job.text or "").split() if len(each) > max_chars]
-        letters = (run for each in long for run in ([each] if each.isascii() else re.findall(r"\w+", each)))
-        longest = max(map(len, letters), default=0)
-        if longest > max_chars:
-            hint = f"The limit is {max_chars:,} characters per word."
-            raise TooLargeError(f"The text has {longest:,} characters without a space.", hint=hint)
-
-    def _checked_constraints(self, sentence: Sentence, limits: ServerLimits) -> Constraints:
-        """Return the constraints of the last sentence taken, or raise an error if it exceeds a limit."""
-        is_projective = bool(self.job.options.is_projective)
-        most = limits.words_with(steps=self.job.steps, k=self.k, is_projective=is_projective)
-        if len(sentence) > most:
-            hint = f"The limit is {most:,} words. Split it, or parse it with `treefine parse`."
-            if most < limits.max_words:
-                asked = f"{self.job.steps} steps and k = {self.k}{', projective' if is_projective else ''}"
-                hint = f"With {asked}, the limit is {most:,} words. Use fewer steps or trees."
-            raise TooLargeError(f"Sentence {self.n_taken:,} has {len(sentence):,} words.", hint=hint)
-        longest = max(map(len, sentence.forms), default=0)
-        if longest > limits.max_chars:
-            hint = f"The limit is {limits.max_chars:,} characters."
-            raise TooLargeError(f"Sentence {self.n_taken:,} has a word of {longest:,} characters.", hint=hint)
-        if self.kind == "steps" and self.n_taken > _MOST_DRAWN:
-            hint = "Send fewer, or use /v1/parse."
-            raise TooLargeError(f"The request has more than {_MOST_DRAWN} sentences to draw.", hint=hint)
-        constraints = self.job.constraints_of(self.n_taken, sentence)
-        if constraints.n_forbidden > _MOST_FORBIDDEN:
-            message = f"Sentence {self.n_taken:,} has more than {_MOST_FORBIDDEN:,} forbidden heads and labels."
-            raise TooLargeError(message)
-        return constraints
-
-    def _end(self) -> None:
-        self.is_all_taken = True
-        beyond = [number for number in self.job.constraints if not 1 <= number <= self.n_taken]
-        if beyond:
-            message = f"There are constraints for sentence {beyond[0]:,}, but only {count(self.n_taken, 'sentence')}."
-            raise TreefineError(message, hint="Sentences are counted from 1.")
-
-    def fail(self, error: Exception) -> None:
-        """Answer with an error, if the client is still waiting."""
-        with suppress(InvalidStateError):
-            self.answer.set_exception(error)
-
-    def add(self, part: JobPart, results: list[Any]) -> None:
-        """Add the results of a part, and answer if all parts are parsed and the client is still waiting."""
-        self.results[part.number] = results
-        if self.is_all_taken and len(self.results) == self.n_parts:
-            in_order = [result for number in range(self.n_parts) for result in self.results[number]]
-            with suppress(InvalidStateError):  # it may time out at this moment
-                self.answer.set_result(in_order)
-
-
-@dataclass(eq=False)
-class JobPart:
-    """The sentences of a request that one round parses."""
-
-    request: PendingJob
-    number: int  # among the parts of the request, from 0
-    taken: list[tuple[Segmented, Constraints]] = field(default_factory=list)
-    work: int = 0
 
 
 # The requests that the current thread, or the thread that started it, is segmenting or parsing.
@@ -248,9 +74,10 @@ class Service:
         self._open_size = 0  # their characters
         self._n_busy = 0  # workers
         self._is_stopping = False
-        self._speed = 10_000.0  # characters per second, a moving average
+        self._speed = 10_000.0  # characters per second of one worker, a moving average
         self._readers = ThreadPoolExecutor(_MOST_LARGE)  # read and write large requests
         self._n_failures = 0
+        self._start_error: Exception | None = None  # of a worker process
         self._n_processes, self._n_workers = workers, max(1, workers)  # without processes, one thread parses
         self._workers: list[Thread] = []
         self.hosts: list[ParserHost | RemoteHost] = []  # one per worker
@@ -271,6 +98,10 @@ class Service:
             each.start()
         for _ in self._workers:
             ready.acquire()
+        if self._start_error is not None:
+            self.stop()
+            message = f"The worker processes of {self.name} cannot parse ({self._start_error})."
+            raise TreefineError(message, hint="Use 0 workers; a parser with workers must be picklable.")
 
     def stop(self) -> None:
         """Answer the open requests, then stop the threads. Give up after the time limit of a request."""
@@ -297,7 +128,7 @@ class Service:
         is_full = self._n_open >= self.limits.queue or self._open_size + size > self.limits.queue_size
         if is_full or self._is_stopping:
             self._metrics.refused.labels(self.name).inc()
-            raise BusyError(max(1, min(60, math.ceil(self._open_size / self._speed))))
+            raise BusyError(max(1, min(60, math.ceil(self._open_size / (self._speed * self._n_workers)))))
 
     async def within_time(self, answering: Coroutine[Any, Any, _Value]) -> _Value:
         """Return the value, or raise a TooLateError after the time limit of a request."""
@@ -357,6 +188,8 @@ class Service:
         """Parse round after round until the service stops and nothing waits."""
         try:
             host.warm_up()
+        except WorkerDiedError as error:
+            self._start_error = error
         except Exception:  # other requests may still succeed
             _logger.exception("%s: the first sentence failed", self.name)
         ready.release()
@@ -467,7 +300,9 @@ class Service:
                 for (request, _), found in zip(short, segmented, strict=True):
                     request.segmented = iter(found)
 
-    def _parse_together(self, together: Sequence[JobPart], host: ParserHost | RemoteHost) -> None:
+    def _parse_together(
+        self, together: Sequence[JobPart], host: ParserHost | RemoteHost, *, is_repeated: bool = False
+    ) -> None:
         """Parse the sentences of requests with the same options; if one of them fails, the others do not."""
         together = [each for each in together if not each.request.answer.done()]
         if not together:
@@ -476,6 +311,13 @@ class Service:
         try:
             results = iter(self._parse(together, host))
         except UnwantedError:
+            return
+        except WorkerDiedError as error:  # starting a new process takes long: try each request only once more
+            if is_repeated:
+                self._fail(together[0].request, RuntimeError(str(error)))  # an error of the server, not of its client
+                return
+            for part in together:
+                self._parse_together([part], host, is_repeated=True)
             return
         except Exception as error:
             if len(together) == 1:
@@ -523,6 +365,8 @@ class Served:
     ) -> None:
         if not parsers:
             raise TreefineError("A server needs at least one parser.")
+        if workers and (os.name == "nt" or any(each.device.type != "cpu" for each in parsers.values())):
+            raise TreefineError("Worker processes need a CPU and a Unix system.", hint="Use 0 workers.")
         if len({id(each.model) for each in parsers.values()}) < len(parsers):
             raise TreefineError(
                 "Two names refer to the same model.", hint="Load it once per name: each name needs its own copy."

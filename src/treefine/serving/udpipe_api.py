@@ -23,8 +23,9 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.parser import Parser
+from treefine.serving.jobs import ParseJob
 from treefine.serving.schema import ERRORS, conllu_sentences
-from treefine.serving.service import ParseJob, Served, Service
+from treefine.serving.service import Served, Service
 from treefine.treebank.graph import Arcs
 from treefine.treebank.raw_text import gap_of, raw_text, text_of
 from treefine.treebank.sentence import BLANK, PLAIN, Sentence
