@@ -1,9 +1,10 @@
-"""Small trainings of every kind, as recipes in a folder; and a training that is killed and resumed repeatedly.
+"""Small trainings of every kind, as recipes in a folder; and trainings that are killed and resumed repeatedly.
 
-    python -m tests.support.trainings RECIPE OUTPUT SEED
+    python -m tests.support.trainings SEED RECIPE…
 
-trains in a child process that is killed by SIGKILL, at a random moment or before a random change to the files, and
-started again, six times. The last run continues to the end. The program prints the number of killed children.
+trains each recipe in the folder `killed` next to it, in a child process that is killed by SIGKILL, at a random moment
+or before a random change to the files, and started again, six times. The last run continues to the end. The program
+prints the number of killed children for each recipe.
 """
 
 import json
@@ -122,24 +123,32 @@ def _train_killed(recipe: Path, output: Path, rng):
     else:
         threading.Timer(rng.uniform(0, MOST_SECONDS), os.kill, (os.getpid(), signal.SIGKILL)).start()
     run(recipe, output)
-    os._exit(0)
 
 
-def _run_killed(recipe: Path, output: Path, seed: int):
-    killed = 0
+def _status_of_child(work, *arguments):
+    """Run a function in a child process, and return its wait status."""
+    pid = os.fork()  # much faster than a new Python, and safe because torch never runs in this process
+    if pid == 0:
+        work(*arguments)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+
+def _run_killed(recipe: Path, seed: int):
+    output, killed = recipe.parent / "killed", 0
     for number in range(N_RUNS):
-        pid = os.fork()  # much faster than a new Python, and safe because torch has not run here yet
-        if pid == 0:
-            _train_killed(recipe, output, random.Random(f"{seed} {number}"))
-        _, status = os.waitpid(pid, 0)
+        status = _status_of_child(_train_killed, recipe, output, random.Random(f"{seed} {number}"))
         if status and os.WTERMSIG(status) != signal.SIGKILL:
             sys.exit("a training failed without being killed")
         killed += status != 0
-    run(recipe, output)
+    if _status_of_child(run, recipe, output):
+        sys.exit("the last training failed")
     return killed
 
 
 if __name__ == "__main__":
-    import torch.utils.tensorboard  # import once, not in every child
+    import torch._dynamo  # import these once, not in every child
+    import torch.utils.tensorboard
 
-    sys.stdout.write(str(_run_killed(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))))
+    for path in sys.argv[2:]:
+        sys.stdout.write(f"{_run_killed(Path(path), int(sys.argv[1]))}\n")
