@@ -44,6 +44,8 @@ parse: $(READY)
 test: setup
 	$(MAKE) --no-print-directory --jobs 2 check tests # side by side: mypy uses one core
 
+# An empty value lets Python write compiled files, which the workers and the commands that they run then share.
+tests: export PYTHONDONTWRITEBYTECODE :=
 tests: setup
 	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal
 

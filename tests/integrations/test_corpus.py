@@ -694,6 +694,7 @@ def stop_a_worker(process):
     for attempt in Path("out").glob(".*.attempt"):
         with suppress(OSError, IndexError):  # the block is finished, or the file is still empty
             pid = pid_of(attempt)
+            state_and_parent(pid)  # without listing all processes for a worker that has ended
             if pid in descendants(process.pid):  # otherwise it is of the killed run
                 os.kill(pid, signal.SIGSTOP)
                 wait_for(lambda pid=pid: state_and_parent(pid)[0] == "T", process)

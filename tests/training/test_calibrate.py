@@ -64,7 +64,7 @@ def test_a_minimum_at_the_end_of_the_interval_is_found():
 def model():
     """Return a model trained on half of the sentences, so that some of its parses are wrong."""
     found = tiny_model(scale=1.0)
-    learn(learner_of(found, DEV[:12]), epochs=40)
+    learn(learner_of(found, DEV[:12]), epochs=20)
     return found.eval()
 
 

@@ -57,7 +57,7 @@ KINDS = [
 
 
 def test_a_training_killed_at_any_moment_resumes_to_the_same_result(tmp_path):
-    """One process runs all kinds of trainings, because starting it takes longer than most of them."""
+    """Run all kinds of trainings in one process, because starting it takes longer than most of them."""
     folders = {kind: tmp_path / kind.__name__ for kind in KINDS}
     recipes = []
     for kind, folder in folders.items():

@@ -20,8 +20,9 @@ from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.graph import Graph
 
 RECIPES = DATA / "toy"
-# Dev LAS of eight seeds: SynTr 0.72 to 0.86, and the first step of RNGTr from an empty graph 0.83 to 0.84;
-# its last step, the fourth, 0.997 to 1.0; SynTr+RNGTr 0.98 to 0.998. Twice as long, SynTr stays below 0.86.
+# Dev LAS of RNGTr from an empty graph: its first step 0.83 to 0.85; its last step, the fourth, 0.997 with seed 1, 0.998
+# with seed 3, and only 0.83 with seed 2 after these 15 epochs. Seeds 1 and 2: SynTr 0.83 to 0.84,
+# SynTr+RNGTr 0.976 to 0.98. In three times as many epochs, SynTr stays below 0.86.
 # Of four seeds, from each source of a mix: 0.995 to 1.0.
 ONE_PASS, REFINED = 0.89, 0.95  # one pass stays below the first, refinement reaches the second
 CHECKSUMS = {
@@ -105,7 +106,7 @@ def test_refinement_from_an_empty_graph_improves_dev_las_at_each_step_also_when_
     for progress in train(recipe("rngtr"), whole, device=CPU):
         if progress.accuracy is not None:
             accuracies.append(progress.accuracy)
-        elif progress.epoch == 11 and not killed.exists() and progress.share > 10.5 / 15:
+        elif progress.epoch == 14 and not killed.exists() and progress.share > 13.5 / 15:
             shutil.copytree(whole, killed)  # the state of a training killed in this epoch
 
     best = max(accuracies, key=lambda accuracy: accuracy.las)
@@ -115,8 +116,8 @@ def test_refinement_from_an_empty_graph_improves_dev_las_at_each_step_also_when_
 
     resumed = list(train(recipe("rngtr"), killed, device=CPU))
 
-    assert resumed[0].epoch == 11
-    assert resumed[-1].standing.best_epoch >= 11  # so that the weights below are those of resumed epochs
+    assert resumed[0].epoch == 14
+    assert resumed[-1].standing.best_epoch >= 14  # so that the weights below are those of resumed epochs
     assert weights(killed) == weights(whole)
     assert metrics(killed) == metrics(whole)
 
