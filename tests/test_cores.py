@@ -210,7 +210,13 @@ def test_threads_that_start_meanwhile_have_the_number_of_the_application():
         thread.start()
         thread.join()
 
-    with torch_threads(3):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
         on_all_cores(start_one, [1, 2])
+        with torch_threads(1):
+            start_one(3)
+    finally:
+        torch.set_num_threads(before)
 
-    assert seen == [3, 3]
+    assert seen == [3, 3, 3]

@@ -1,6 +1,7 @@
 """A process that runs the methods of an object for this process."""
 
 import os
+import pickle
 import resource
 import signal
 import sys
@@ -108,3 +109,13 @@ def test_pipes_may_have_large_file_descriptors():
         for each in taken:
             os.close(each)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_worker_ends_with_its_parent_even_in_the_middle_of_a_task():
+    worker = WorkerProcess(Counter, 0)
+    worker.run(Counter.add, (0,))
+    pickle.dump((Counter.wait, ()), worker.process.stdin)
+    worker.process.stdin.close()
+
+    assert worker.process.wait(timeout=60) == 0
+    worker.process.stdout.close()

@@ -78,7 +78,7 @@ def loads(path: Path = ROWS) -> str:
         f'to {100 * max(shares):.0f}% of one core. The number of sentences per batch is an average. "Shared" means '
         "that one other process per core is busy, also while `treefine parse` runs."
     )
-    sources = GAP.join(origin(row, LOAD) for row in rows)
+    sources = GAP.join(dict.fromkeys(origin(row, LOAD) for row in rows))
     return f"{table(*lines)}\n\n{folded('Details', f'{table(*details)}{GAP}{also}{GAP}{sources}')}"
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import Path
-from threading import Barrier, Lock, local
+from threading import Lock, Thread
 from typing import TypeVar
 
 _Task = TypeVar("_Task")
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # how OpenMP threads wait
 _NUMBER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SPINS = "2000"  # libgomp's default, 300,000, occupies a core that another process could use
-_MOST_AT_ONCE = 8  # tasks; more would mostly wait for each other in Python
+_MOST_AT_ONCE = 4  # tasks; more wait for each other in Python, which is slower even on 16 cores
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 
@@ -60,27 +60,12 @@ def on_all_cores(work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> li
     Threads of different tasks do not wait for each other after every operation, as those of one task would. That
     matters most if another process uses a core.
     """
-    import torch
-
     n_threads = thread_count()
     n_workers = min(n_threads, len(tasks), _MOST_AT_ONCE)
     if n_workers < 2:
         return [work(task) for task in tasks]
-    started = Barrier(n_workers + 1)
-
-    def start() -> None:
-        torch.get_num_threads()  # from here on, torch keeps a number for this thread
-        torch.set_num_threads(n_threads // n_workers)  # also for threads that start from now on …
-        started.wait()
-
-    with ThreadPoolExecutor(n_workers, initializer=start) as workers:
-        try:
-            running = [workers.submit(copy_context().run, work, task) for task in tasks]
-            started.wait()
-            torch.set_num_threads(n_threads)  # … until here: other threads of the application must not be affected
-        except BaseException:
-            started.abort()
-            raise
+    with ThreadPoolExecutor(n_workers, initializer=_set_here, initargs=(n_threads // n_workers,)) as workers:
+        running = [workers.submit(copy_context().run, work, task) for task in tasks]
         try:
             return [each.result() for each in running]
         finally:
@@ -88,54 +73,49 @@ def on_all_cores(work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> li
                 each.cancel()
 
 
-class _Users:
-    """The threads in `torch_threads`: their number, the last number set, and the number before the first of them."""
-
-    def __init__(self) -> None:
-        self.lock, self.count, self.last, self.before = Lock(), 0, 0, 0
-        self.own = local()  # own.depth: how many blocks of `torch_threads` this Python thread is in
-
-
-_users = _Users()
-
-
 @contextmanager
 def torch_threads(number: int) -> Iterator[None]:
     """Let torch use this many threads in this Python thread, and as many as before afterwards."""
-    import torch
-
     before = thread_count()
-    with _users.lock:
-        if _users.count == 0:
-            _users.before = before
-        torch.set_num_threads(number)
-        _users.last = number
-        _users.count += 1
-        _users.own.depth = getattr(_users.own, "depth", 0) + 1
+    _set_here(number)
     try:
         yield
     finally:
-        with _users.lock:
-            _users.own.depth -= 1
-            _users.count -= 1
-            torch.set_num_threads(before)
-            _users.last = before
+        _set_here(before)
+
+
+_setting = Lock()
 
 
 def thread_count() -> int:
-    """Return torch's number of threads in this Python thread.
+    """Return torch's number of threads in this Python thread, also if another thread is in `_set_here` now."""
+    import torch
 
-    torch keeps this number per Python thread, but a new thread starts with the last number set. If another thread has
-    set it for itself, in `torch_threads`, set it back.
+    with _setting:
+        return torch.get_num_threads()
+
+
+def _set_here(number: int) -> None:
+    """Set torch's number of threads for this Python thread only.
+
+    torch also gives the last number set to every Python thread that uses it for the first time. Another thread
+    therefore sets that number back at once.
     """
     import torch
 
-    with _users.lock:
-        number = torch.get_num_threads()
-        if _users.count and number == _users.last and not getattr(_users.own, "depth", 0):
-            number = _users.last = _users.before
-            torch.set_num_threads(number)
-        return number
+    with _setting:
+        default = _in_new_thread(torch.get_num_threads)
+        torch.get_num_threads()  # torch keeps a number for this thread only from here on
+        torch.set_num_threads(number)
+        _in_new_thread(lambda: torch.set_num_threads(default))
+
+
+def _in_new_thread(function: Callable[[], _Result]) -> _Result:
+    found: list[_Result] = []
+    thread = Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    return found[0]
 
 
 def usable_cores() -> int:

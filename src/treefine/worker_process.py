@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import selectors
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 from treefine.errors import TreefineError
@@ -120,6 +122,8 @@ def run_tasks() -> None:
     global _is_wanted
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, _note_unwanted)
+    if hasattr(select, "poll"):
+        Thread(target=_end_with_parent, daemon=True).start()
     tasks, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output printed by a library must not mix with the results
     with suppress(EOFError, BrokenPipeError, pickle.UnpicklingError):
@@ -136,6 +140,14 @@ def run_tasks() -> None:
             except Exception:
                 result = RuntimeError(traceback.format_exc())
             _send(result, results)
+
+
+def _end_with_parent() -> None:
+    """End this process, even in the middle of a task, when the other end of its standard input is closed."""
+    poll = select.poll()
+    poll.register(0, 0)  # no event but the end
+    poll.poll()
+    os._exit(0)
 
 
 def _note_unwanted(*_: object) -> None:

@@ -129,7 +129,7 @@ def serve_command(
             metavar="N",
             help="Processes per model that parse on a CPU; they share the threads. Each takes the memory of a model; "
             "0 parses in the process of the server.",
-            show_default=f"one per thread, at most {_MOST_WORKERS}",
+            show_default=f"one per thread, at most {_MOST_WORKERS}; 0 with one thread",
         ),
     ] = None,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -14,6 +15,8 @@ from treefine.worker_process import WorkerDiedError, WorkerProcess, check_wanted
 
 _N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
 _WARM_UP_WORDS = 60  # length of the sentence that warms up a model
+
+_logger = logging.getLogger("treefine.serving")
 
 AnswerKind = Literal["cut", "trees", "parses", "steps"]
 
@@ -71,6 +74,7 @@ class RemoteHost:
         except WorkerDiedError:
             self._process.close()
             if not self._is_closed:
+                _logger.warning("a worker process has died; a new one starts")
                 self._process = self._started()
             raise
 
