@@ -39,6 +39,11 @@ if not is_fuzzing:
 LONGEST = ("test_toy", "test_corpus", "test_resume", "test_bases", "test_processes", "test_calibrate")
 
 
+def pytest_collection():
+    """Collect no garbage while tests are collected: almost nothing of what they import is ever released."""
+    gc.disable()
+
+
 def pytest_collection_modifyitems(items):
     """Begin with the modules that take longest, so that no worker is left with one of them at the end."""
     items.sort(key=lambda item: item.path.stem not in LONGEST)
@@ -67,3 +72,4 @@ def pytest_collection_finish(session):
     """Exclude what was imported so far from garbage collection: collecting it again takes a second each time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
