@@ -12,7 +12,14 @@ import torch
 from tests.support.commands import failed, invoke
 from tests.support.tiny import SAMPLE
 from treefine import TreefineError, cores
-from treefine.cores import limit_spinning, on_all_cores, quota_cores, torch_threads, usable_cores, use_threads
+from treefine.cores import (
+    limit_spinning,
+    on_all_cores,
+    quota_cores,
+    torch_threads,
+    usable_cores,
+    use_threads,
+)
 from treefine.fast.file_workers import default_workers
 
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -220,3 +227,20 @@ def test_threads_that_start_meanwhile_have_the_number_of_the_application():
         torch.set_num_threads(before)
 
     assert seen == [3, 3, 3]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_free_memory_is_given_back():
+    code = """
+import sys
+from pathlib import Path
+from treefine.cores import give_back_memory
+def pages(): return int(Path("/proc/self/statm").read_text().split()[1])
+held = [bytes(60_000) for _ in range(2000)]
+pinned = held[::100]  # so that the C library cannot shrink the heap at its end
+del held
+before = pages()
+give_back_memory()
+print(before - pages() > 10_000)
+"""
+    assert run("-c", code, PYTHONMALLOC="malloc") == "True\n"

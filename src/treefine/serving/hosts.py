@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from time import monotonic
 from typing import Any, Literal
 
+from treefine.cores import give_back_memory
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
 from treefine.segmenter.cut import Segmented
@@ -14,6 +16,7 @@ from treefine.treebank.constraints import Constraints
 from treefine.worker_process import WorkerDiedError, WorkerProcess, check_wanted
 
 _N_VARIANTS = 8  # parsers with different options kept in memory; on a GPU each has its own buffers
+_GIVE_BACK_SECONDS = 5  # between two times at which free memory is given back, which takes some 20 ms
 _WARM_UP_WORDS = 60  # length of the sentence that warms up a model
 
 _logger = logging.getLogger("treefine.serving")
@@ -26,6 +29,7 @@ class ParserHost:
 
     def __init__(self, parser: Parser, check: Callable[..., None] = check_wanted) -> None:
         self._parser = parser
+        self._give_back_after = 0.0
         self._variant = lru_cache(maxsize=_N_VARIANTS)(
             lambda options: parser.using(**options.given) if options.given else parser
         )
@@ -47,6 +51,9 @@ class ParserHost:
     ) -> list[Any]:
         """Return sentences with trees, or full parses."""
         parser = self._variant(options)
+        if monotonic() > self._give_back_after:
+            give_back_memory()
+            self._give_back_after = monotonic() + _GIVE_BACK_SECONDS
         if kind == "trees":
             return list(parser.stream([each.sentence for each in segmented], constraints=constraints))
         return list(parser.stream_segmented(segmented, constraints=constraints, each_step=kind == "steps"))
