@@ -270,7 +270,14 @@ def stretches(
             for each in (ours, theirs):
                 while each.n_characters < most and each.read_sentence():
                     pass
-        yield chosen.pair(ours.take(), theirs.take())
+        try:
+            pair = chosen.pair(ours.take(), theirs.take())
+        except TreefineError:
+            for each in (ours, theirs):  # if a file is damaged further on, that error explains more than this one
+                while each.read_sentence():
+                    each.take()
+            raise
+        yield pair
 
 
 def _read_stretch(ours: WordReader, theirs: WordReader, *, by_text: bool) -> bool:
