@@ -116,7 +116,7 @@ def measure_calibration(options: argparse.Namespace) -> None:
         refuse_second_test("calibration", model["weights"], options.treebank, path=options.rows)
     gold = list(read_treebank(treebank_path(options)))
     parser = Parser.from_pretrained(options.model, device=options.device)
-    parses = list(parser.stream_parses(map(without_tags, gold)))
+    parses = list(parser.stream(map(without_tags, gold)))
     config = {
         "tags": parser.tags,
         "confidence": asdict(parser.model.settings.confidence),

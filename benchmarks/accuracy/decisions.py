@@ -79,11 +79,11 @@ def _main(label: str) -> str:
 def measured_ranked(parser: Parser, words: Sequence[Sentence], gold: Sequence[Sentence]) -> dict[str, Any]:
     """Return how often the gold heads are among the first k trees, and how well the probabilities are calibrated."""
     start = time.perf_counter()
-    for _ in parser.stream_parses(words):
+    for _ in parser.stream(words):
         pass
     seconds = time.perf_counter() - start
     start = time.perf_counter()
-    found = [parse.trees for parse in parser.using(k=K).stream_parses(words)]
+    found = [parse.trees for parse in parser.using(k=K).stream(words)]
     seconds_of_k = time.perf_counter() - start
     ranks = np.array(
         [

@@ -79,7 +79,7 @@ def _measured(parser: Parser, gold: Sequence[Sentence], given: Sequence[Sentence
     """Return the scores of trees and tags for these sentences, LAS by step, and the trees."""
     predictions = parsed_steps(parser, given)
     by_step = [evaluate(gold, treebank_of(predictions, given, t=t)) for t in predictions.steps]
-    parses = list(parser.stream(given))
+    parses = list(parser.stream_trees(given))
     scores = evaluate(gold, parses)
     graphs = predictions.graphs()
     result: dict[str, Any] = {name: round(scores[name].f1, 6) for name in MEASURES[kind]}

@@ -199,7 +199,7 @@ def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
     """Return the tree after each step (a stopped sentence keeps its last), and the initial parses if all are trees."""
     initial = None
     if isinstance(parser.initial, Parser):
-        initial = list(parser.initial.stream(gold))
+        initial = list(parser.initial.stream_trees(gold))
     elif any(head is not None for arcs in parser.initial(gold) for head in arcs.heads):
         initial = [
             sentence.with_graph(Graph.of_words([head or 0 for head in arcs.heads], arcs.labels))
@@ -232,7 +232,7 @@ def _costs(parser: Parser, gold: Sequence[Sentence], predictions: Predictions) -
     """Return the number of parameters, and the time of a plain parse; count the trees that differ from the steps'."""
     n_words = sum(map(len, gold))
     start = time.perf_counter()
-    parsed = list(parser.stream(gold))
+    parsed = list(parser.stream_trees(gold))
     if parser.device.type == "cuda":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start

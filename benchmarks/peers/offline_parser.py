@@ -40,7 +40,7 @@ def build(model: str, precision: Precision | None, treebank: str, text: str) -> 
     def trees_of_texts(texts: Sequence[str]) -> list[list[Tree]]:
         """Return the trees of each text, segmented separately."""
         cut = [[each.sentence for each in parser.segment([text])] for text in texts]
-        found = parser.stream(each for sentences in cut for each in sentences)
+        found = parser.stream_trees(each for sentences in cut for each in sentences)
         return [[_tree(next(found)) for _ in sentences] for sentences in cut]
 
     more: dict[str, Callable[..., Any]] = {

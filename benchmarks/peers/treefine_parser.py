@@ -53,7 +53,7 @@ def build(
         return output
 
     def parse() -> list[Sentence]:
-        return list(parser.stream(sentences))
+        return list(parser.stream_trees(sentences))
 
     more: dict[str, Callable[..., Any]] = {
         "settings": lambda: {
@@ -80,7 +80,7 @@ def same_trees(parser: Parser, gold: Sequence[Sentence]) -> dict[str, float]:
     """
     plain = parser.using(precision="float32").plan()
     expected = [sentence.with_graph(parsed.graph) for sentence, parsed in run(plain, gold, trees)]
-    found = list(parser.stream(gold))
+    found = list(parser.stream_trees(gold))
     las = [100 * evaluate(gold, each)["LAS"].f1 for each in (expected, found)]
     others = sum(a.graph != b.graph for a, b in zip(expected, found, strict=True))
     result = {

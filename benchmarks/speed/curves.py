@@ -134,7 +134,7 @@ def _curve(points: Mapping[int, tuple[Parser, Sequence[Sentence]]], rounds: int)
     for number in range(rounds + 1):
         for x, (parser, sentences) in points.items():
             started = time.perf_counter()
-            n_words = sum(map(len, parser.stream(sentences)))
+            n_words = sum(map(len, parser.stream_trees(sentences)))
             if number:
                 best[x] = min(best[x], (time.perf_counter() - started) / n_words)
     return {"x": list(points), "microseconds_a_word": [round(1e6 * each, 2) for each in best.values()]}
@@ -143,7 +143,7 @@ def _curve(points: Mapping[int, tuple[Parser, Sequence[Sentence]]], rounds: int)
 def _peak(parser: Parser, sentences: Sequence[Sentence]) -> float:
     """Return the peak memory of this process while it parses the sentences, in MiB."""
     forget_peak(os.getpid())
-    for _ in parser.stream(sentences):
+    for _ in parser.stream_trees(sentences):
         pass
     return memory(os.getpid(), "VmHWM")
 

@@ -83,7 +83,7 @@ def compared(
     trees: dict[str, list[Sentence]] = {}
 
     def parse(name: str, parser: Parser) -> None:
-        trees[name] = list(parser.stream(given))
+        trees[name] = list(parser.stream_trees(given))
 
     times = in_turn({name: partial(parse, name, parser) for name, parser in parsers.items()}, rounds)
     scores = {name: evaluate(gold, found) for name, found in trees.items()}

@@ -278,8 +278,8 @@ def test_the_trees_of_each_step_are_the_parsers_and_a_stopped_sentence_keeps_its
 
     assert predictions.steps == range(0 if initial == "parser" else 1, 5)
     if initial == "parser":
-        assert predictions.graphs(0) == [each.graph for each in first.stream(gold)]
-    found = [list(parser.refine(sentence)) for sentence in gold]
+        assert predictions.graphs(0) == [each.graph for each in first.stream_trees(gold)]
+    found = [list(parser.steps(sentence)) for sentence in gold]
     assert {len(steps) for steps in found} > {4}  # some stop early, some do not
     for t in range(1, 5):
         assert predictions.graphs(t) == [steps[min(t, len(steps)) - 1].tree for steps in found]

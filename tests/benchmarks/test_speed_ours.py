@@ -52,9 +52,9 @@ def test_equal_trees_pass_the_check():
 
 def test_trees_that_differ_from_the_reference_are_rejected(monkeypatch):
     parser, gold = tiny_parser(max_steps=2), sample(6)
-    parses = list(parser.stream(gold))
+    parses = list(parser.stream_trees(gold))
     parses[0] = gold[0]  # a tree that the random model does not find
-    monkeypatch.setattr(Parser, "stream", lambda self, sentences: iter(parses))
+    monkeypatch.setattr(Parser, "stream_trees", lambda self, sentences: iter(parses))
 
     with pytest.raises(
         TreefineError, match="trees of the fast path differ from the reference implementation's.*No time is printed"

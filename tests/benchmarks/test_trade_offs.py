@@ -45,7 +45,7 @@ def test_the_result_of_a_limit_is_that_of_a_parser_with_it(row, folder, given):
     full = parser.parse(read)
 
     for each in row["result"][given]:
-        parses = list(parser.using(stop_above=each["stop_above"]).stream_parses(read))
+        parses = list(parser.using(stop_above=each["stop_above"]).stream(read))
         right = sum(right_words(one.tree, gold.graph) for one, gold in zip(parses, sentences, strict=True))
         assert each["passes"] == pytest.approx(sum(len(one.steps) for one in parses) / 12, abs=1e-4)
         assert each["LAS"] == pytest.approx(right / sum(map(len, sentences)), abs=1e-6)

@@ -56,8 +56,8 @@ def test_the_report_has_the_scores_of_each_step_the_parameters_and_the_run_time(
     (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "2")
 
     gold, parser = sample(10), Parser.from_pretrained("refiner", max_steps=2, device="cpu")
-    inner = list(parser.initial.stream(gold))
-    steps = [[step.tree for step in parser.refine(sentence)] for sentence in gold]
+    inner = list(parser.initial.stream_trees(gold))
+    steps = [[step.tree for step in parser.steps(sentence)] for sentence in gold]
     parses = [inner] + [
         [each.with_graph(trees[min(t, len(trees) - 1)]) for each, trees in zip(gold, steps, strict=True)]
         for t in (0, 1)
@@ -77,9 +77,9 @@ def test_a_sentence_has_converged_if_its_graph_not_only_its_tree_stays_the_same(
     (found,) = analysed("gold.conllu", "--model", "refiner", "--steps", "4")
 
     parser = Parser.from_pretrained("refiner", max_steps=4, device="cpu")
-    steps = [list(parser.refine(sentence)) for sentence in sample(10)]
+    steps = [list(parser.steps(sentence)) for sentence in sample(10)]
     stopped = [len(each) for each in steps if each[-1].converged]
-    trees = [[parsed.graph for parsed in parser.initial.stream(sample(10))]]
+    trees = [[parsed.graph for parsed in parser.initial.stream_trees(sample(10))]]
     trees += [[each[min(t, len(each) - 1)].tree for each in steps] for t in range(4)]
     same_trees = [sum(map(Graph.__eq__, *two)) for two in zip(trees, trees[1:], strict=False)]
     assert found["converged"] == [sum(last <= t for last in stopped) for t in range(1, 5)]
@@ -132,7 +132,7 @@ def test_a_note_explains_why_a_model_that_predicts_tags_does_not_converge_in_its
 @pytest.mark.parametrize("examples", [0, 2])
 def test_examples_sets_the_number_of_drawn_sentences(examples):
     made = Parser.from_pretrained("rngtr", device="cpu", max_steps=2)
-    steps = [[step.tree for step in made.refine(sentence)] for sentence in sample(10)]
+    steps = [[step.tree for step in made.steps(sentence)] for sentence in sample(10)]
     last = [sentence.with_graph(trees[-1]) for sentence, trees in zip(sample(10), steps, strict=True)]
     write_treebank(last, "last.conllu")  # with its own trees as gold, every change of the model is a correction
 

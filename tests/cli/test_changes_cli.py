@@ -49,7 +49,7 @@ def test_tsv_has_a_row_per_change(run_refine, refiner):
             "step": "_" if change.step is None else str(change.step),
         }
         for sentence in read_treebank("in.conllu")
-        for change in next(refiner.stream_parses([sentence])).changes
+        for change in next(refiner.stream([sentence])).changes
     ]
     found = rows_of("changes.tsv")
     assert [without_numbers(row) for row in found] == [without_numbers(row) for row in expected]
@@ -104,7 +104,7 @@ def test_json_has_the_counts_and_all_changes(run_refine):
 
 
 def test_the_page_draws_only_the_changed_sentences(run_refine, refiner):
-    parses = list(refiner.stream_parses(damaged(sample(10))))
+    parses = list(refiner.stream(damaged(sample(10))))
     fixed = [each.sentence for each in parses if each.converged and each.steps[-1] == each.tree][:2]
     write_treebank([*damaged(sample(3)), *fixed], "some.conllu")
 
@@ -125,7 +125,7 @@ def test_a_sentence_on_the_page_has_its_number_place_and_changes(run_refine, ref
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.html")
 
     page = Path("changes.html").read_text()
-    parses = [parse for parse in refiner.stream_parses(read_treebank("in.conllu")) if parse.changes]
+    parses = [parse for parse in refiner.stream(read_treebank("in.conllu")) if parse.changes]
     sections = page.split("<section>")[1:]
     for section, parse in zip(sections, parses, strict=True):
         sentence = parse.sentence
@@ -172,7 +172,7 @@ def test_changes_can_be_written_with_every_output_and_compressed(run_refine):
 
 
 def test_a_run_without_changes_writes_an_empty_list(run_refine, refiner):
-    found = refiner.stream_parses(damaged(sample(10)))
+    found = refiner.stream(damaged(sample(10)))
     fixed = [each.sentence for each in found if each.converged and each.steps[-1] == each.tree]
     write_treebank(fixed, "fixed.conllu")
 
@@ -247,7 +247,7 @@ def test_control_characters_in_labels_are_escaped(run_refine):
 
 
 def test_memory_does_not_grow_with_the_number_of_sentences(refiner, tmp_path):
-    parses = [each for each in refiner.stream_parses(damaged(sample(3))) if each.changes]
+    parses = [each for each in refiner.stream(damaged(sample(3))) if each.changes]
 
     def held_after(times):
         changes = Changes(refiner.model.vocabulary.labels)

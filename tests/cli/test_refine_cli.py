@@ -29,7 +29,7 @@ def test_the_summary_has_the_changes_the_most_frequent_labels_and_the_steps(run_
     old, new, number = re.fullmatch(r"(\S+) → (\S+) (\d+)", first).groups()
     assert sum((a.label, b.label) == (old, new) for a, b in words) == int(number)
     assert re.search(r", and \d+ more$", printed["old and new label"])
-    parses = list(refiner.stream_parses(damaged(sample(10))))
+    parses = list(refiner.stream(damaged(sample(10))))
     last = max(len(each.steps) for each in parses)
     n_open = sum(not each.converged for each in parses)
     assert n_open
@@ -41,7 +41,7 @@ def test_the_summary_has_the_changes_the_most_frequent_labels_and_the_steps(run_
 def test_the_summary_shows_at_which_step_sentences_were_confident_enough(run_refine, refiner):
     printed = summary(run_refine("in.conllu", "-o", "out.conllu", "--stop-above", 0))["converged"]
 
-    n_converged = sum(len(each.steps) == 1 for each in refiner.stream_parses(damaged(sample(10))))
+    n_converged = sum(len(each.steps) == 1 for each in refiner.stream(damaged(sample(10))))
     assert printed.endswith(f"{10 * (10 - n_converged)}.0% confident enough at step 1")
     assert n_converged < 10
 
@@ -51,7 +51,7 @@ def test_parse_prints_no_summary(run_refine):
 
 
 def test_the_trees_do_not_depend_on_changes_or_the_output_file(run_refine, refiner):
-    expected = "".join(each.to_text() for each in refiner.stream(read_treebank("in.conllu")))
+    expected = "".join(each.to_text() for each in refiner.stream_trees(read_treebank("in.conllu")))
 
     plain = run_refine("in.conllu").stdout
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")

@@ -26,7 +26,7 @@ def initial(request, tmp_path_factory):
         "biaffine": tiny_biaffine,
         "rngtr": tiny_model,
     }[request.param]()
-    return from_parser(Parser(model, device="cpu", batch_pieces=200).stream)
+    return from_parser(Parser(model, device="cpu", batch_pieces=200).stream_trees)
 
 
 def test_there_is_one_parse_per_sentence_with_one_head_and_label_per_word(initial):

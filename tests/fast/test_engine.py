@@ -45,7 +45,7 @@ def by_engine(parser, sentences, rooms=ROOMS):
 
 
 def by_parser(parser, sentences):
-    return [each.to_text() for each in parser.stream(sentences)]
+    return [each.to_text() for each in parser.stream_trees(sentences)]
 
 
 PARSER = parser_of()
@@ -97,7 +97,7 @@ def test_on_a_gpu_replayed_steps_return_the_trees_of_the_parser(kind):
     parser = Parser(model, device="cuda", precision="float32")
     assert parser.engine is not None
     for _ in range(3):  # captured, then replayed
-        assert [each.to_text() for each in parser.stream(sentences)] == expected
+        assert [each.to_text() for each in parser.stream_trees(sentences)] == expected
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -105,7 +105,7 @@ def test_on_a_gpu_replayed_steps_return_the_trees_of_the_parser(kind):
 def test_on_a_gpu_asking_for_confidence_changes_no_tree(precision):
     parser = Parser.from_pretrained("en", device="cuda", precision=precision)
 
-    assert list(parser.stream(sample())) == [each.sentence for each in parser.stream_parses(sample())]
+    assert list(parser.stream_trees(sample())) == [each.sentence for each in parser.stream(sample())]
 
 
 def test_the_engine_starts_from_an_initial_parse():
@@ -134,7 +134,7 @@ def test_blocks_buffer_sizes_and_other_sentences_change_no_tree(data):
 
     found = list(Engine(plan, (room,)).stream(packed))
 
-    trees = [each.arcs for each in parser.stream(sentences)]
+    trees = [each.arcs for each in parser.stream_trees(sentences)]
     assert [len(each.heads) for each in found] == [sum(map(len, block)) for block in blocks]
     assert list(chain.from_iterable(each.heads for each in trees)) == np.concatenate([e.heads for e in found]).tolist()
     names = [model.vocabulary.labels[each] for found_block in found for each in found_block.labels]

@@ -158,7 +158,7 @@ def test_a_sentence_that_fits_into_no_buffer_is_named_in_its_file(monkeypatch):
     failing(monkeypatch, Slot, "_run", lambda slot: 9 + 1 in slot.buffer.host["n_words"])
     path, content = str(SAMPLE), BytesIO(SAMPLE.read_bytes())
     parts = (FilePart(each, path, "conllu") for each in cut_treebank(content, path, size=3000))
-    files = FileParser(WorkerPool(WorkerSettings.of(PARSER), 0), new_engine().stream, PARSER.stream)
+    files = FileParser(WorkerPool(WorkerSettings.of(PARSER), 0), new_engine().stream, PARSER.stream_trees)
 
     with files, pytest.warns(RuntimeWarning, match=WARNING), pytest.raises(TreebankError) as error:
         list(files.texts(parts, FileReport()))
@@ -222,7 +222,7 @@ def undisturbed():
     model, sentences = tiny_model(n_positions=512), 40 * sample()
     parser = on_gpu(model)
     before = torch.cuda.memory_reserved()
-    texts = [each.to_text() for each in parser.stream(sentences)]
+    texts = [each.to_text() for each in parser.stream_trees(sentences)]
     n_bytes = torch.cuda.memory_reserved() - before
     del parser
     engine_module.free_memory()
@@ -239,7 +239,7 @@ def test_on_a_gpu_with_little_memory_buffers_become_smaller_and_trees_stay_the_s
     limit_memory(n_bytes // share)
 
     with pytest.warns(RuntimeWarning, match=WARNING):
-        found = [each.to_text() for each in parser.stream(sentences)]
+        found = [each.to_text() for each in parser.stream_trees(sentences)]
 
     assert found == expected
     assert parser.engine.lanes[0].room.pieces < 8192
@@ -249,7 +249,7 @@ def test_on_a_gpu_with_little_memory_buffers_become_smaller_and_trees_stay_the_s
 def test_on_a_gpu_memory_may_run_out_while_a_stream_is_read(undisturbed):
     model, sentences, expected, n_bytes = undisturbed
     parser = on_gpu(model)
-    stream = parser.stream(sentences)
+    stream = parser.stream_trees(sentences)
     found = [next(stream).to_text()]
     for lane in parser.engine.lanes:  # the next steps need new slots
         lane.free.clear()
@@ -270,7 +270,7 @@ def test_on_a_gpu_another_program_may_take_the_memory(undisturbed):
     taken = torch.empty(n_free - n_bytes // 2, dtype=torch.uint8, device="cuda")
 
     with pytest.warns(RuntimeWarning, match=WARNING):
-        found = [each.to_text() for each in parser.stream(sentences)]
+        found = [each.to_text() for each in parser.stream_trees(sentences)]
 
     assert taken.is_cuda
     assert found == expected

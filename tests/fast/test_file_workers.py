@@ -44,7 +44,7 @@ MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot
 def file_parser(parser, n_workers=0):
     """Return a FileParser with an engine on a CPU; without workers, this process reads and writes."""
     pool = WorkerPool(WorkerSettings.of(parser), n_workers, start_after=0)
-    return FileParser(pool, Engine(packed_plan(parser), ROOMS).stream, parser.stream)
+    return FileParser(pool, Engine(packed_plan(parser), ROOMS).stream, parser.stream_trees)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def expected(parser, data, *, path="x.conllu", skip=0):
     stream = BytesIO(data)
     stream.name = path
     sentences = read_treebank(stream, format=format_of(path).name)
-    return "".join(texts_in_file(parser.stream(sentences, skip=skip), is_start=not skip))
+    return "".join(texts_in_file(parser.stream_trees(sentences, skip=skip), is_start=not skip))
 
 
 # The same bytes
@@ -157,7 +157,7 @@ def test_another_output_format_converts_the_sentences_and_counts_the_losses(work
     found = texts(workers, data_of("constructs.conllu"), to="conllx", size=1, report=report)
 
     converted = [convert(each, FORMATS["conllx"]) for each in sentences]
-    assert found == "".join(texts_in_file(TAGGING.stream(converted)))
+    assert found == "".join(texts_in_file(TAGGING.stream_trees(converted)))
     assert report.lost == sum((losses(each, FORMATS["conllx"]) for each in sentences), Counter())
     assert report.lost
 
@@ -169,7 +169,7 @@ def test_several_files_are_joined_like_their_sentences(skip):
     found = "".join(file_parser(READING).texts(chain(*map(parts_of, both)), FileReport(), skip=skip))
 
     sentences = chain(*(read_treebank(BytesIO(data)) for data in both))
-    assert found == "".join(texts_in_file(READING.stream(sentences, skip=skip), is_start=not skip))
+    assert found == "".join(texts_in_file(READING.stream_trees(sentences, skip=skip), is_start=not skip))
 
 
 # Reports
@@ -371,7 +371,7 @@ def test_without_an_engine_or_workers_there_is_no_file_parser(with_engine):
 @pytest.mark.parametrize("workers", [None, 1])
 def test_parse_file_writes_the_results_of_stream_and_returns_their_number(tmp_path, workers, request):
     (tmp_path / "in.conllu").write_bytes(data_of("en_ewt-sample.conllu"))
-    write_treebank(READING.stream(read_treebank(tmp_path / "in.conllu")), tmp_path / "other.conllu.gz")
+    write_treebank(READING.stream_trees(read_treebank(tmp_path / "in.conllu")), tmp_path / "other.conllu.gz")
     request.getfixturevalue("with_engine")
 
     count = READING.parse_file(tmp_path / "in.conllu", tmp_path / "out.conllu.gz", workers=workers)

@@ -122,7 +122,7 @@ def test_trees_tags_and_confidences_equal_those_of_treefine_for_the_same_words(p
     for sentence, forms in zip(
         doc.sents, (["She", "saw", "the", "old", "man", "."], ["He", "waved", "."]), strict=True
     ):
-        (own,) = nlp.stream_parses([forms])
+        (own,) = nlp.stream([forms])
         words = words_of(sentence)
         assert arcs_of(sentence) == (own.heads, own.labels)
         assert ([token.pos_ for token in words], [token.tag_ for token in words]) == (list(own.upos), list(own.xpos))
@@ -194,14 +194,14 @@ def test_crossing_arcs_do_not_move_the_start_of_a_sentence(pipe, monkeypatch):
     zigzag = [(n_words - i) + (1 if i > n_words // 2 else 0) for i in range(1, n_words + 1)]
     heads = [0 if i == n_words // 2 else head for i, head in enumerate(zigzag, start=1)]
     component = pipe.get_pipe("treefine")
-    own = component.parser.stream_parses
+    own = component.parser.stream
 
     def with_zigzag(sentences):
         for parse in own(sentences):
             graph = Graph.of_words(heads, ["root" if head == 0 else "dep" for head in heads])
             yield replace(parse, sentence=parse.sentence.with_graph(graph))
 
-    monkeypatch.setattr(component.parser, "stream_parses", with_zigzag)
+    monkeypatch.setattr(component.parser, "stream", with_zigzag)
 
     doc = component(doc_of(pipe, ["a"] * (2 * n_words), starts=[i % n_words == 0 for i in range(2 * n_words)]))
 
@@ -266,8 +266,8 @@ def test_docs_of_a_batch_are_parsed_together_and_stay_in_order(pipe, monkeypatch
     texts = ["ab ba", "", "  ", "She left. He waved.", "a"] * 4
     alone = [tree_of(pipe(text)) for text in texts]
     parser, sizes = pipe.get_pipe("treefine").parser, []
-    own = parser.stream_parses
-    monkeypatch.setattr(parser, "stream_parses", lambda sentences: sizes.append(len(sentences)) or own(sentences))
+    own = parser.stream
+    monkeypatch.setattr(parser, "stream", lambda sentences: sizes.append(len(sentences)) or own(sentences))
 
     docs = list(pipe.pipe(texts, batch_size=10))
 
@@ -280,14 +280,14 @@ def test_docs_of_a_batch_are_parsed_together_and_stay_in_order(pipe, monkeypatch
 def test_a_failing_doc_goes_to_the_error_handler_and_the_rest_are_parsed(text_model, monkeypatch):
     nlp = pipeline(text_model)
     component, failed = nlp.get_pipe("treefine"), []
-    own = component.parser.stream_parses
+    own = component.parser.stream
 
     def fails(sentences):
         if any("bad" in sentence.forms for sentence in sentences):
             raise TreefineError("It is bad.")
         return own(sentences)
 
-    monkeypatch.setattr(component.parser, "stream_parses", fails)
+    monkeypatch.setattr(component.parser, "stream", fails)
     with pytest.raises(TreefineError, match="It is bad"):
         list(nlp.pipe(["a", "bad", "b"]))
 
@@ -338,8 +338,8 @@ def test_the_trees_of_another_parser_are_the_initial_graph(refine_model):
     known = parser.model.vocabulary.labels
     parser = parser.using(initial=renamed(given_arcs, known), max_steps=1)
     written = list(read_treebank(io.BytesIO(to_conllu(doc).encode())))
-    expected = [(each.heads, each.labels) for each in parser.stream(written)]
-    empty = [(each.heads, each.labels) for each in parser.using(initial="empty", max_steps=1).stream(written)]
+    expected = [(each.heads, each.labels) for each in parser.stream_trees(written)]
+    empty = [(each.heads, each.labels) for each in parser.using(initial="empty", max_steps=1).stream_trees(written)]
 
     component = nlp.get_pipe("treefine")
 

@@ -76,7 +76,7 @@ def test_skipping_sentences_does_not_change_the_others(parser, skip):
     found = [Segmented(sentence, ((0, 0),) * len(sentence)) for sentence in sample(16)]
 
     assert list(parser.stream_segmented(found, skip=skip)) == list(parser.stream_segmented(found))[skip:]
-    assert list(parser.stream(sample(16), skip=skip)) == list(parser.stream(sample(16)))[skip:]
+    assert list(parser.stream_trees(sample(16), skip=skip)) == list(parser.stream_trees(sample(16)))[skip:]
 
 
 def scored_together(parser, skip):
@@ -161,9 +161,9 @@ def test_other_errors_are_not_mistaken_for_a_lack_of_memory(parser):
 def test_batches_parsed_at_the_same_time_give_the_same_trees_and_parses(batch_pieces):
     parser = tiny_parser(batch_pieces=batch_pieces, max_steps=3)
     sentences = short()
-    one_by_one = list(parser.stream(sentences))
+    one_by_one = list(parser.stream_trees(sentences))
     with torch_threads(3):
-        at_once, parses = list(parser.stream(sentences)), list(parser.stream_parses(sentences))
+        at_once, parses = list(parser.stream_trees(sentences)), list(parser.stream(sentences))
 
     assert at_once == one_by_one
     assert [each.sentence for each in parses] == one_by_one
@@ -179,7 +179,7 @@ def test_batches_that_need_too_much_memory_together_are_parsed_one_after_another
             return self.inner(*inputs, **rest)
 
     with torch_threads(2):
-        found = list(Parser(Cramped(parser.model), device="cpu", batch_pieces=60).stream(short()))
-        expected = list(Parser(parser.model, device="cpu").stream(short()))
+        found = list(Parser(Cramped(parser.model), device="cpu", batch_pieces=60).stream_trees(short()))
+        expected = list(Parser(parser.model, device="cpu").stream_trees(short()))
 
     assert found == expected

@@ -18,7 +18,7 @@ def parser():
 
 
 def last_step(parser, words=WORDS):
-    *_, last = parser.refine(words)
+    *_, last = parser.steps(words)
     return last
 
 
@@ -28,7 +28,7 @@ def test_all_trees_come_in_order_with_their_probabilities(parser):
     log_arcs = last_step(parser).arc_scores.astype(np.float64)
     products = {tuple(heads): np.exp(sum(log_arcs[word, heads[word]] for word in range(1, 5))) for heads in all_trees}
 
-    (parse,) = parser.using(k=len(all_trees) + 5).stream_parses([WORDS])
+    (parse,) = parser.using(k=len(all_trees) + 5).stream([WORDS])
 
     found = {each.tree.heads: each.probability for each in parse.trees}
     assert len(parse.trees) == len(found) == len(all_trees)
@@ -38,7 +38,7 @@ def test_all_trees_come_in_order_with_their_probabilities(parser):
 
 
 def test_the_first_tree_is_the_parse_and_its_labels_are_the_best_for_its_heads(parser):
-    for parse in parser.using(k=3).stream_parses(sample(20)):
+    for parse in parser.using(k=3).stream(sample(20)):
         first, *others = parse.trees
 
         assert first.tree == parse.tree
@@ -53,8 +53,7 @@ def test_a_temperature_changes_probabilities_but_not_the_order(parser):
     hot = ConfidenceSettings(arc_temperature=3.0)
     model.settings = type(model.settings)(**{**vars_of(model.settings), "confidence": hot})
     cool, warm = (
-        next(each.using(k=6).stream_parses([WORDS])).trees
-        for each in (parser, Parser(model, device="cpu", max_steps=2))
+        next(each.using(k=6).stream([WORDS])).trees for each in (parser, Parser(model, device="cpu", max_steps=2))
     )
 
     assert [each.tree for each in cool] == [each.tree for each in warm]
@@ -68,7 +67,7 @@ def vars_of(settings):
 def test_trees_satisfy_constraints_and_probabilities_sum_over_such_trees(parser):
     decided = Constraints(heads={4: 0}, labels={2: "xyz"})
 
-    (parse,) = parser.using(k=100).stream_parses([WORDS], constraints=[decided])
+    (parse,) = parser.using(k=100).stream([WORDS], constraints=[decided])
 
     assert len(parse.trees) == 16  # the trees of four words with that root
     assert all(each.tree.heads[4] == 0 and each.tree.labels[2] == "xyz" for each in parse.trees)
@@ -76,7 +75,7 @@ def test_trees_satisfy_constraints_and_probabilities_sum_over_such_trees(parser)
 
 
 def test_only_projective_trees_are_ranked_if_trees_must_be_projective(parser):
-    (parse,) = parser.using(k=1000, is_projective=True).stream_parses([WORDS])
+    (parse,) = parser.using(k=1000, is_projective=True).stream([WORDS])
 
     assert {each.tree.heads for each in parse.trees} == {
         tuple(each) for each in every_tree(4, projective=True).tolist()
@@ -87,7 +86,7 @@ def test_trees_are_ranked_by_the_sum_of_probabilities_if_the_decoder_maximises_i
     parser = Parser(tiny_model(decode=DecodeSettings(tree_over="probabilities")), device="cpu", max_steps=1)
     arcs = last_step(parser).arc_probabilities
 
-    (parse,) = parser.using(k=20).stream_parses([WORDS])
+    (parse,) = parser.using(k=20).stream([WORDS])
 
     sums = [sum(arcs[word, each.tree.heads[word]] for word in range(1, 5)) for each in parse.trees]
     assert sums == pytest.approx(sorted(sums, reverse=True))
@@ -101,20 +100,20 @@ def test_among_equal_trees_the_parse_comes_first_and_no_tree_comes_twice(parser,
     for n_words in range(1, 5):
         equal = Parser(flat, device="cpu", max_steps=1, k=3, is_projective=projective)
 
-        (parse,) = equal.stream_parses([WORDS[:n_words]])
+        (parse,) = equal.stream([WORDS[:n_words]])
 
         assert parse.trees[0].tree == parse.tree
         assert len({each.tree.heads for each in parse.trees}) == len(parse.trees) == min(3, len(every_tree(n_words)))
 
 
 def test_without_k_there_are_no_other_trees(parser):
-    (parse,) = parser.stream_parses([WORDS])
+    (parse,) = parser.stream([WORDS])
 
     assert parse.trees == ()
 
 
 def test_agreement_is_the_share_of_steps_that_had_the_arc(parser):
-    for parse in parser.using(max_steps=4).stream_parses(sample(20)):
+    for parse in parser.using(max_steps=4).stream(sample(20)):
         steps = [list(zip(*step.arcs, strict=True)) for step in parse.steps]
         tree = list(zip(*parse.tree.arcs, strict=True))
         expected = [sum(step[word] == arc for step in steps) / len(steps) for word, arc in enumerate(tree)]

@@ -77,7 +77,7 @@ def test_the_parse_is_a_tree_that_satisfies_the_constraints(parser, decided):
 @settings(max_examples=60, deadline=None)
 @given(decisions())
 def test_every_step_satisfies_the_constraints(parser, decided):
-    for step in parser.refine(WORDS[:4], constraints=decided):
+    for step in parser.steps(WORDS[:4], constraints=decided):
         assert obeys(step.graph, decided)
         assert obeys(step.tree, decided)
 
@@ -91,7 +91,7 @@ def says_root(label):
 @given(decisions(), st.booleans())
 def test_no_tree_that_satisfies_the_constraints_has_a_higher_score(syntr, decided, projective):
     """Fixed labels say whether a word may be the root; heads say everything else."""
-    (free,) = syntr.refine(WORDS[:4])
+    (free,) = syntr.steps(WORDS[:4])
     log_arcs = free.arc_scores - np.logaddexp.reduce(free.arc_scores, axis=-1, keepdims=True)
 
     def total(heads):
@@ -155,7 +155,7 @@ def test_constraints_hold_in_every_batch(parser):
 
 
 def test_fixed_arcs_and_labels_have_confidence_1(parser):
-    (parse,) = parser.stream_parses([WORDS], constraints=[Constraints(heads={1: 2, 2: 0}, labels={1: "xyz", 3: "obj"})])
+    (parse,) = parser.stream([WORDS], constraints=[Constraints(heads={1: 2, 2: 0}, labels={1: "xyz", 3: "obj"})])
 
     confidences = parse.word_confidences
     assert [each.arc for each in confidences[:2]] == [1.0, 1.0]
@@ -186,11 +186,11 @@ def test_a_kept_label_of_another_scheme_is_read_by_its_known_name_and_does_not_c
     labels = parser.model.vocabulary.labels
     refining = parser.using(initial=renamed(given_arcs, labels))
 
-    (parse,) = refining.stream_parses([sentence])
+    (parse,) = refining.stream([sentence])
 
     assert parse.labels[2] == "dobj"
     assert 3 not in {change.word for change in parse.changes}
-    (same,) = refining.stream_parses([known])
+    (same,) = refining.stream([known])
     assert parse.heads == same.heads
     assert parse.word_confidences == same.word_confidences
 
@@ -201,7 +201,7 @@ def test_an_initial_parser_ignores_constraints(parser):
     decided = Constraints(heads={1: 5}, labels={1: "obj"}).mark(marked(["_"] * 5))
     other = marked(["Keep=Yes", *["_"] * 4])
 
-    (parse,) = parser.using(initial=inner).stream_parses([decided])
+    (parse,) = parser.using(initial=inner).stream([decided])
 
     assert parse.initial == inner.parse(WORDS).arcs
     assert (parse.heads[0], parse.labels[0]) == (5, "obj")
@@ -211,7 +211,7 @@ def test_an_initial_parser_ignores_constraints(parser):
 def test_steps_read_the_fixed_arcs(parser):
     """Step 1 starts from the fixed arcs, so the other words are predicted around them."""
     free, bound = (
-        next(parser.refine(WORDS, constraints=each))
+        next(parser.steps(WORDS, constraints=each))
         for each in (Constraints(), Constraints(heads={1: 5, 5: 3}, labels={1: "nsubj", 5: "obj"}))
     )
 

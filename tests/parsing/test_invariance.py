@@ -323,7 +323,7 @@ def sure_of(step, before):
 def slow_parse(parser, sentence, stop_above):
     """Return the tree of the first step that is sure enough or has converged."""
     before = None
-    for step in parser.refine(sentence):
+    for step in parser.steps(sentence):
         if step.converged or sure_of(step, before) > stop_above:
             return step.tree
         before = step.graph
@@ -333,7 +333,7 @@ def slow_parse(parser, sentence, stop_above):
 @pytest.mark.parametrize("tags", [None, PREDICTED], ids=["given tags", "predicted tags"])
 def test_a_sentence_has_the_tree_of_the_first_step_that_is_sure_enough(tags):
     parser, sentences = Parser(tiny_model(tags=tags, scale=1.5), max_steps=4, device="cpu"), short(16)
-    stop_above = float(np.median([sure_of(next(parser.refine(each)), None) for each in sentences]))
+    stop_above = float(np.median([sure_of(next(parser.steps(each)), None) for each in sentences]))
 
     parsed = parser.using(stop_above=stop_above).parse(sentences)
 
@@ -344,10 +344,10 @@ def test_a_sentence_has_the_tree_of_the_first_step_that_is_sure_enough(tags):
 
 def test_a_parse_has_the_results_of_the_steps_that_were_taken():
     parser, sentences = Parser(tiny_model(scale=1.5), max_steps=2, device="cpu"), short()
-    firsts = [sure_of(next(parser.refine(each)), None) for each in sentences]
+    firsts = [sure_of(next(parser.steps(each)), None) for each in sentences]
     parser = parser.using(stop_above=float(np.quantile(firsts, 0.95)))
 
-    parses = list(parser.stream_parses(sentences))
+    parses = list(parser.stream(sentences))
 
     assert [each.sentence for each in parses] == parser.parse(sentences)
     assert {len(each.steps) for each in parses} == {1, 2}
@@ -361,7 +361,7 @@ def test_refine_takes_every_step_whatever_the_sureness():
     hasty = parser.using(stop_above=0.0)
 
     for sentence in sentences:
-        assert [step.graph for step in hasty.refine(sentence)] == [step.graph for step in parser.refine(sentence)]
+        assert [step.graph for step in hasty.steps(sentence)] == [step.graph for step in parser.steps(sentence)]
 
 
 def test_stop_above_1_stops_at_convergence_and_0_after_the_first_step():
@@ -374,14 +374,14 @@ def test_stop_above_1_stops_at_convergence_and_0_after_the_first_step():
 
 def test_unchanged_arcs_count_as_sure():
     parser = tiny_parser(initial=given, max_steps=8, keep="nothing")
-    parses = parser.stream_parses(short())
+    parses = parser.stream(short())
     fixed = [each.sentence for each in parses if each.converged and each.steps[-1] == each.tree]
 
-    again = list(parser.using(stop_above=0.999999).stream_parses(fixed))
+    again = list(parser.using(stop_above=0.999999).stream(fixed))
 
     assert fixed
     assert all(len(each.steps) == 1 for each in again)
-    assert all(sure_of(next(parser.refine(each)), None) < 0.999 for each in fixed if len(each) > 1)
+    assert all(sure_of(next(parser.steps(each)), None) < 0.999 for each in fixed if len(each) > 1)
 
 
 def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
@@ -389,7 +389,7 @@ def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
     noisy = Noisy(tiny_model(scale=1.5), 0.4 * stable.TOLERANCE)
     parser = Parser(noisy, device="cpu", batch_pieces=300)
     limits = [
-        sure_of(next(parser.refine(each)), None) for each in sentences[::4]
+        sure_of(next(parser.steps(each)), None) for each in sentences[::4]
     ]  # the sureness of some of them on their own
 
     for limit in limits:

@@ -65,11 +65,11 @@ def test_offsets_rebuild_any_text(nlp, text):
 def test_trees_equal_those_of_stream_and_steps_those_of_refine(nlp):
     sentences = sample(12)
 
-    parses = list(nlp.stream_parses(sentences))
+    parses = list(nlp.stream(sentences))
 
-    assert [parse.sentence for parse in parses] == list(nlp.stream(sentences))
+    assert [parse.sentence for parse in parses] == list(nlp.stream_trees(sentences))
     for parse, sentence in zip(parses, sentences, strict=True):
-        steps = list(nlp.refine(sentence))
+        steps = list(nlp.steps(sentence))
         assert parse.steps == tuple(step.graph for step in steps)
         assert parse.tree == steps[-1].tree
         last = steps[-1].arc_probabilities
@@ -81,7 +81,7 @@ def test_tags_of_the_input_stay_and_blank_ones_are_filled(nlp):
     sentence = Sentence.of_words(["Dogs", "bark"], upos=["X", "_"])
 
     for tags in ("given", "predicted"):
-        (parse,) = nlp.using(tags=tags).stream_parses([sentence])
+        (parse,) = nlp.using(tags=tags).stream([sentence])
         assert parse.upos[0] == "X"
         assert parse.upos[1] != "_" != parse.xpos[0]
 
@@ -89,7 +89,7 @@ def test_tags_of_the_input_stay_and_blank_ones_are_filled(nlp):
 def test_confidence_is_added_to_misc(nlp, tmp_path):
     sentence = Sentence.of_words(["Dogs", "bark", "."]).with_misc(["_", "SpaceAfter=No", "Conf=0.10"])
     sentence = replace(sentence, comments=("# confidence = 0.10", "# source = here"))
-    (parse,) = nlp.stream_parses([sentence])
+    (parse,) = nlp.stream([sentence])
 
     (tmp_path / "out.conllu").write_text(parse.to_conllu(confidence=True))
     (read,) = read_treebank(tmp_path / "out.conllu")
@@ -115,7 +115,7 @@ def test_json_has_everything(nlp):
 
 
 def test_pictures_show_the_tree_or_each_step(nlp):
-    (parse,) = nlp.using(initial=given).stream_parses(sample(1))
+    (parse,) = nlp.using(initial=given).stream(sample(1))
 
     whole, steps = parse.pictures(), parse.pictures(steps=True)
 
@@ -140,7 +140,7 @@ def test_a_list_of_parses_has_a_short_repr_and_a_notebook_view(nlp):
 
 def test_a_last_graph_that_is_no_tree_is_followed_by_the_tree():
     parser = Parser(tiny_model(), device="cpu", max_steps=1)
-    found = [parse for parse in parser.stream_parses(sample(20)) if parse.steps[-1] != parse.tree]
+    found = [parse for parse in parser.stream(sample(20)) if parse.steps[-1] != parse.tree]
 
     assert found, "random scores give cycles now and then"
     pictures = found[0].pictures(steps=True)
@@ -190,7 +190,7 @@ def parser():
 
 @pytest.fixture(scope="module")
 def parses(parser):
-    return list(parser.stream_parses(damaged(sample(20))))
+    return list(parser.stream(damaged(sample(20))))
 
 
 def test_a_change_has_the_old_and_the_new_arc_with_confidences():
@@ -271,7 +271,7 @@ def test_a_sentence_has_converged_if_its_last_graph_is_the_one_before(parser, pa
 def test_a_parse_that_starts_from_its_own_fixed_point_converges_at_once_and_changes_nothing(parser, parses):
     fixed = next(each for each in parses if each.converged and each.steps[-1] == each.tree)
 
-    (again,) = parser.stream_parses([fixed.sentence])
+    (again,) = parser.stream([fixed.sentence])
 
     assert again.converged
     assert (again.changes, len(again.steps)) == ((), 1)
@@ -294,7 +294,7 @@ def test_the_confidence_in_an_old_arc_is_that_of_the_last_step_at_its_temperatur
     settings = parser.model.settings.confidence
     n_checked = 0
     for each, before in zip(parses, damaged(sample(20)), strict=True):
-        *_, last = parser.refine(before)
+        *_, last = parser.steps(before)
         for word, (old, sure) in enumerate(zip(before.words, each.initial_confidences, strict=True), start=1):
             if old.label == "unheard:of":
                 continue
@@ -311,7 +311,7 @@ def test_temperatures_hold_for_the_old_arcs_too(parser, parses):
     warm = ConfidenceSettings(arc_temperature=4.0, label_temperature=2.0)
     parser.model.settings = replace(settings, confidence=warm)
     try:
-        warmer = list(parser.stream_parses(damaged(sample(20))))
+        warmer = list(parser.stream(damaged(sample(20))))
     finally:
         parser.model.settings = settings
 
@@ -335,7 +335,7 @@ def test_an_unknown_subtype_has_the_confidence_of_its_main_type(parser):
     sentence = sample(1)[0]
     other = sentence.with_graph(Graph.of_words(sentence.heads, [f"{label}:odd" for label in sentence.labels]))
 
-    first, second = parser.stream_parses([sentence, other])
+    first, second = parser.stream([sentence, other])
 
     main = ["" if ":" in label else label for label in sentence.labels]
     pairs = zip(main, first.initial_confidences, second.initial_confidences, strict=True)
@@ -347,7 +347,7 @@ def test_an_impossible_root_label_has_confidence_0(parser):
     sentence = sample(1)[0]
     wrong = sentence.with_graph(Graph.of_words(sentence.heads, ["root"] * len(sentence)))
 
-    (found,) = rules.stream_parses([wrong])
+    (found,) = rules.stream([wrong])
 
     sure = {head == 0: each.label for head, each in zip(sentence.heads, found.initial_confidences, strict=True)}
     assert sure == {True: 1.0, False: 0.0}
@@ -359,7 +359,7 @@ def test_words_without_an_initial_arc_have_no_initial_confidence(parser):
             heads = tuple(head if word % 2 else None for word, head in enumerate(sentence.heads))
             yield Arcs(heads, sentence.labels)
 
-    for each in parser.using(initial=every_other).stream_parses(sample(3)):
+    for each in parser.using(initial=every_other).stream(sample(3)):
         assert [sure is None for sure in each.initial_confidences] == [word % 2 == 0 for word in range(len(each))]
         assert all(change.before is None for change in each.changes if change.old_head is None)
 
@@ -367,7 +367,7 @@ def test_words_without_an_initial_arc_have_no_initial_confidence(parser):
 def test_from_an_empty_graph_every_arc_is_new(parser):
     nothing = parser.using(initial=empty)
 
-    for each in nothing.stream_parses(sample(3)):
+    for each in nothing.stream(sample(3)):
         assert each.initial_confidences == (None,) * len(each)
         assert len(each.changes) == len(each)
         assert {change.before for change in each.changes} == {None}
@@ -377,8 +377,8 @@ def test_sentences_that_end_at_different_steps_keep_their_own_old_arcs(parser):
     """Rows of a shrinking batch must be mapped to their sentences."""
     sentences = [*damaged(sample(8)), *sample(12)[8:]]
 
-    together = list(parser.stream_parses(sentences))
-    alone = [next(parser.stream_parses([each])) for each in sentences]
+    together = list(parser.stream(sentences))
+    alone = [next(parser.stream([each])) for each in sentences]
 
     assert len({len(each.steps) for each in together}) > 1
     for one, other in zip(together, alone, strict=True):

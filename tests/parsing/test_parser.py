@@ -66,7 +66,7 @@ def test_anything_but_a_list_of_words_is_an_error():
         with pytest.raises(TreefineError, match="A sentence must be a list of words, not "):
             PARSER.parse(wrong)
     with pytest.raises(TreefineError, match="A sentence must be a list of words, not "):
-        next(PARSER.refine([["A", "dog"]]))
+        next(PARSER.steps([["A", "dog"]]))
 
 
 def test_a_sentence_without_words_is_an_error():
@@ -102,7 +102,7 @@ def test_an_unknown_tag_counts_as_no_tag():
     unseen, blank = (Sentence.of_words(["A", "dog"], upos=upos) for upos in (["FOO", "BAR"], ["_", "_"]))
     seen = Sentence.of_words(["A", "dog"], upos=["DET", "NOUN"])
 
-    scores = [next(PARSER.refine(sentence)).arc_scores for sentence in (unseen, blank, seen)]
+    scores = [next(PARSER.steps(sentence)).arc_scores for sentence in (unseen, blank, seen)]
 
     np.testing.assert_array_equal(scores[0], scores[1])
     assert not np.array_equal(scores[0], scores[2])
@@ -113,7 +113,7 @@ def test_an_unknown_label_is_read_as_its_main_type_or_ignored():
     parser = PARSER.using(initial=given_arcs, max_steps=1)
 
     def scores(labels, heads=(2, 0, 2)):
-        return next(parser.refine(words.with_graph(Graph.of_words(heads, labels)))).arc_scores
+        return next(parser.steps(words.with_graph(Graph.of_words(heads, labels)))).arc_scores
 
     usual = scores(["nsubj", "root", "advmod"])
     np.testing.assert_array_equal(scores(["nsubj:foo", "root", "advmod"]), usual)
@@ -122,7 +122,7 @@ def test_an_unknown_label_is_read_as_its_main_type_or_ignored():
     columns = list(no_arc.columns)
     columns[6] = ("_", "0", "2")
     blank = Sentence((), tuple(columns), range(3))
-    np.testing.assert_array_equal(scores(["foo", "root", "advmod"]), next(parser.refine(blank)).arc_scores)
+    np.testing.assert_array_equal(scores(["foo", "root", "advmod"]), next(parser.steps(blank)).arc_scores)
 
 
 @pytest.mark.parametrize("n_positions", [128, 20])
@@ -148,7 +148,7 @@ def test_a_long_sentence_among_short_ones_changes_none_of_them():
 def test_refine_gives_each_step_with_graph_scores_and_probabilities():
     sentence = sample(2)[1]
 
-    steps = list(PARSER.refine(sentence))
+    steps = list(PARSER.steps(sentence))
 
     assert [step.t for step in steps] == list(range(1, len(steps) + 1))
     assert 1 < len(steps) <= 4
@@ -171,7 +171,7 @@ def test_the_steps_of_many_sentences_are_those_of_each():
     found = [steps for _, steps in parser.stream_steps(sample(15))]
 
     for sentence, steps, parsed in zip(sample(15), found, parser.parse(sample(15)), strict=True):
-        alone = list(parser.refine(sentence))
+        alone = list(parser.steps(sentence))
         assert [(step.t, step.graph, step.tree) for step in steps] == [(s.t, s.graph, s.tree) for s in alone]
         assert steps[-1].tree == parsed.graph
 
@@ -256,7 +256,7 @@ def test_a_word_that_is_its_own_head_has_no_arc():
         for heads in ((2, 0, 3), (2, 0, None))
     )
 
-    np.testing.assert_array_equal(next(own.refine(words)).arc_scores, next(none.refine(words)).arc_scores)
+    np.testing.assert_array_equal(next(own.steps(words)).arc_scores, next(none.steps(words)).arc_scores)
 
 
 def test_a_model_that_reads_no_graph_cannot_refine():
@@ -273,7 +273,7 @@ def test_the_initial_parse_is_read():
     )
     parser = PARSER.using(initial=given_arcs, max_steps=1)
 
-    scores = [next(parser.refine(each)).arc_scores for each in (sentence, other)]
+    scores = [next(parser.steps(each)).arc_scores for each in (sentence, other)]
 
     assert not np.array_equal(*scores)
 
@@ -296,7 +296,7 @@ def test_predicted_tags_fill_blanks_and_change_nothing_else():
     assert parsed.upos[1] in TAGGER.model.vocabulary.upos
     assert parsed.upos[2] == "FOO"
     assert set(parsed.xpos) <= set(TAGGER.model.vocabulary.xpos)
-    assert next(TAGGER.refine(words)).tags[0][1] == parsed.upos[1]
+    assert next(TAGGER.steps(words)).tags[0][1] == parsed.upos[1]
 
 
 def test_predicted_tags_do_not_depend_on_those_given():
@@ -309,8 +309,8 @@ def test_predicted_tags_do_not_depend_on_those_given():
 def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
     sentence = sample(2)[1]
 
-    given_tags, none = (next(TAGGER.using(tags=tags).refine(sentence)).arc_scores for tags in ("given", "none"))
-    predicted = next(TAGGER.refine(sentence)).arc_scores
+    given_tags, none = (next(TAGGER.using(tags=tags).steps(sentence)).arc_scores for tags in ("given", "none"))
+    predicted = next(TAGGER.steps(sentence)).arc_scores
 
     np.testing.assert_array_equal(none, predicted)
     assert not np.array_equal(given_tags, none)
@@ -378,7 +378,7 @@ def test_a_stream_is_parsed_without_holding_all_of_it():
             read += 1
             yield ["A", "dog", "barks"]
 
-    parsed = Parser(tiny_model(), device="cpu", batch_pieces=100).stream(endless())
+    parsed = Parser(tiny_model(), device="cpu", batch_pieces=100).stream_trees(endless())
 
     assert [next(parsed).forms for _ in range(3)] == [("A", "dog", "barks")] * 3
     assert read < 1000

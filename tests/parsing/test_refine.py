@@ -229,7 +229,7 @@ def test_a_model_can_memorise_a_few_sentences(kind):
     parser = Parser(model, device="cpu")
 
     def found():
-        return [each.graph for each in parser.parse(sentences)], [next(parser.refine(each)).tags for each in sentences]
+        return [each.graph for each in parser.parse(sentences)], [next(parser.steps(each)).tags for each in sentences]
 
     gold = (
         [each.graph for each in sentences],

@@ -112,7 +112,7 @@ def test_a_blank_head_is_null():
 
 def test_each_of_the_k_best_trees_has_rows_and_only_the_first_has_confidences(nlp):
     sentences = [each for each in sample(10) if len(each) > 2]
-    parses = Parses(nlp.using(k=3).stream_parses(sentences))
+    parses = Parses(nlp.using(k=3).stream(sentences))
 
     rows = iter(parses.to_arrow().to_pylist())
 
@@ -132,7 +132,7 @@ def test_each_of_the_k_best_trees_has_rows_and_only_the_first_has_confidences(nl
 def test_the_initial_trees_are_included_on_request(nlp):
     before = [*damaged(sample(6)), Sentence.of_words(["no", "tree"])]
 
-    table = to_table(nlp.using(initial=given_trees).stream_parses(before), initial=True)
+    table = to_table(nlp.using(initial=given_trees).stream(before), initial=True)
 
     assert table["initial_head"].to_pylist() == [head for each in before for head in each.heads]
     assert table["initial_label"].to_pylist() == [label for each in before for label in each.labels]

@@ -16,7 +16,7 @@ from treefine.treebank.graph import Arcs
 
 def slow_trees(parser, sentences):
     """Return the tree of each step of each sentence, one sentence at a time."""
-    return [[step.tree.arcs for step in parser.refine(sentence)] for sentence in sentences]
+    return [[step.tree.arcs for step in parser.steps(sentence)] for sentence in sentences]
 
 
 @pytest.mark.parametrize("max_steps", [1, 3])
@@ -27,7 +27,7 @@ def test_trees_equal_those_of_the_parsers_steps_and_a_stopped_sentence_keeps_its
 
     steps = slow_trees(parser, sentences)
     assert timed.trees == [[found[min(t, len(found)) - 1] for found in steps] for t in range(1, max_steps + 1)]
-    assert timed.trees[-1] == [sentence.graph.arcs for sentence in parser.stream(sentences)]
+    assert timed.trees[-1] == [sentence.graph.arcs for sentence in parser.stream_trees(sentences)]
     assert (timed.first, timed.initial) == (1, None)
 
 
@@ -38,8 +38,8 @@ def test_the_initial_parses_are_t_0_and_are_computed_once():
     timed = timed_steps(parser, sentences)
 
     assert timed.first == 0
-    assert timed.trees[0] == [sentence.graph.arcs for sentence in inner.stream(sentences)]
-    assert timed.trees[-1] == [sentence.graph.arcs for sentence in parser.stream(sentences)]
+    assert timed.trees[0] == [sentence.graph.arcs for sentence in inner.stream_trees(sentences)]
+    assert timed.trees[-1] == [sentence.graph.arcs for sentence in parser.stream_trees(sentences)]
     assert len(timed.trees) == 4
     assert timed.initial_seconds > 0
 
@@ -78,7 +78,7 @@ def test_converged_sentences_are_counted_by_each_step_and_not_refined_again():
 
     timed = timed_steps(parser, sentences)
 
-    steps = [list(parser.refine(sentence)) for sentence in sentences]
+    steps = [list(parser.steps(sentence)) for sentence in sentences]
     stopped_by = [sum(any(step.converged and step.t <= t for step in each) for each in steps) for t in range(1, 5)]
     assert timed.converged == stopped_by
     assert timed.sentences == tuple(sum(len(each) >= t for each in steps) for t in range(1, 5))

@@ -117,7 +117,7 @@ def test_each_step_encodes_only_sentences_that_have_not_converged():
     )  # one sentence per batch, so that none is scored again
 
     with passes(parser.running) as found:
-        parses = list(parser.stream_parses(sentences))
+        parses = list(parser.stream(sentences))
 
     own = Counter()
     for each in found:
@@ -145,11 +145,11 @@ def test_a_confident_sentence_costs_one_pass_instead_of_two():
 def test_early_stopping_saves_the_pieces_of_the_skipped_steps():
     model, sentences = tiny_model(scale=1.5), short(20)
     parser = Parser(model, device="cpu", max_steps=4, batch_pieces=1)
-    stop_above = float(np.median([sure_of(next(parser.refine(each)), None) for each in sentences]))
+    stop_above = float(np.median([sure_of(next(parser.steps(each)), None) for each in sentences]))
     n_pieces = {each.forms: sum(model.batch_of([each]).inputs.row_lengths) for each in sentences}
 
     parser = parser.using(stop_above=stop_above)
-    taken = {each.sentence.forms: len(each.steps) for each in parser.stream_parses(sentences)}
+    taken = {each.sentence.forms: len(each.steps) for each in parser.stream(sentences)}
     with passes(parser.running) as found:
         parser.parse(sentences)
 
@@ -159,7 +159,7 @@ def test_early_stopping_saves_the_pieces_of_the_skipped_steps():
 def test_trees_are_searched_only_for_sentences_that_end_without_one():
     model, sentences = tiny_model(), short()
     parser = Parser(model, device="cpu", max_steps=3, batch_pieces=1)
-    last = [each.steps[-1].heads for each in parser.stream_parses(sentences)]
+    last = [each.steps[-1].heads for each in parser.stream(sentences)]
     is_tree = [are_trees(torch.tensor([each]), torch.ones(1, len(each), dtype=torch.bool)).item() for each in last]
 
     with counted(decode, "maximum_tree", len) as searched:
@@ -187,7 +187,7 @@ def test_labels_are_scored_once_per_step(wanted):
         passes(parser.running) as batches,
         counted(biaffine, "label_scores", lambda dep, *_: dep.shape[0] * dep.shape[1]) as scored,
     ):
-        list(parser.stream(sentences) if wanted == "trees" else parser.stream_parses(sentences))
+        list(parser.stream_trees(sentences) if wanted == "trees" else parser.stream(sentences))
 
     assert scored == [int(each.is_word.sum()) for each in batches]
 

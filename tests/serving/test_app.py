@@ -49,7 +49,7 @@ def sentences_of(answer):
 def test_parse_returns_the_parses_of_the_parser(client, parser, asked, inputs):
     answer = client.post("/v1/parse", json=asked)
 
-    assert sentences_of(answer) == [json.loads(each.to_json()) for each in parser.stream_parses(inputs)]
+    assert sentences_of(answer) == [json.loads(each.to_json()) for each in parser.stream(inputs)]
     schema.ParseAnswer.model_validate(answer.json(), strict=True, extra="forbid")
 
 
@@ -63,7 +63,9 @@ def test_parse_as_conllu_returns_the_bytes_of_a_file(client, parser):
     answer = client.post("/v1/parse", json={"conllu": CONLLU, "format": "conllu"})
 
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert answer.text == "".join(each.to_text() for each in parser.stream(read_treebank(BytesIO(CONLLU.encode()))))
+    assert answer.text == "".join(
+        each.to_text() for each in parser.stream_trees(read_treebank(BytesIO(CONLLU.encode())))
+    )
 
 
 def test_parse_accepts_all_options(client, parser):
@@ -73,7 +75,7 @@ def test_parse_accepts_all_options(client, parser):
     other = parser.using(
         max_steps=1, initial="empty", is_projective=True, k=3, tags="none", stop_above=0.5, keep="nothing"
     )
-    assert sentences_of(answer) == [json.loads(each.to_json()) for each in other.stream_parses([WORDS])]
+    assert sentences_of(answer) == [json.loads(each.to_json()) for each in other.stream([WORDS])]
     assert len(sentences_of(answer)[0]["trees"]) == 3
     schema.ParseAnswer.model_validate(answer.json(), strict=True, extra="forbid")
 
@@ -81,7 +83,7 @@ def test_parse_accepts_all_options(client, parser):
 def test_refine_starts_from_the_given_trees_and_lists_the_changes(client, parser):
     answer = client.post("/v1/refine", json={"conllu": CONLLU})
 
-    parses = list(parser.using(initial=lambda given: (each.arcs for each in given)).stream_parses(sample(3)))
+    parses = list(parser.using(initial=lambda given: (each.arcs for each in given)).stream(sample(3)))
     schema.RefineAnswer.model_validate(answer.json(), strict=True, extra="forbid")
     for reported, parse in zip(sentences_of(answer), parses, strict=True):
         assert [word["head"] for word in reported["words"]] == list(parse.heads)
@@ -99,7 +101,7 @@ def test_steps_returns_every_graph_with_its_drawing(client, parser):
 
     schema.StepsAnswer.model_validate(answer.json(), strict=True, extra="forbid")
     (reported,) = sentences_of(answer)
-    (parse,) = parser.using(max_steps=4).stream_parses([WORDS])
+    (parse,) = parser.using(max_steps=4).stream([WORDS])
     graphs = reported["graphs"]
     assert [each["t"] for each in graphs] == list(range(len(graphs)))
     assert graphs[0]["heads"] == [None] * 5
@@ -153,7 +155,7 @@ def test_a_large_request_gets_the_same_answer_as_small_ones(client, parser):
     many = CONLLU * (LARGE_REQUEST // len(CONLLU) + 2)
     answer = client.post("/v1/parse", json={"conllu": many, "format": "conllu"})
 
-    assert answer.text == "".join(each.to_text() for each in parser.stream(read_treebank(BytesIO(many.encode()))))
+    assert answer.text == "".join(each.to_text() for each in parser.stream_trees(read_treebank(BytesIO(many.encode()))))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_a_body_that_is_too_large_is_rejected_with_and_without_a_content_length(
 
 def test_an_internal_error_reveals_no_details(client, monkeypatch, parser, caplog):
     service = client.app.state.served.find("tiny")
-    monkeypatch.setattr(service.parser, "stream", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(service.parser, "stream_trees", lambda *_, **__: 1 / 0)
     answer = client.post("/v1/parse", json={"words": [WORDS], "format": "conllu"})
     monkeypatch.undo()
 

@@ -48,8 +48,8 @@ def metrics(app):
 
 def test_a_client_that_disconnects_frees_its_place_in_the_queue_at_once(monkeypatch):
     parser = tiny_parser()
-    held, whole = threading.Event(), parser.stream
-    monkeypatch.setattr(parser, "stream", lambda *given, **options: held.wait(20) and whole(*given, **options))
+    held, whole = threading.Event(), parser.stream_trees
+    monkeypatch.setattr(parser, "stream_trees", lambda *given, **options: held.wait(20) and whole(*given, **options))
     app = create_app({"tiny": parser}, limits=ServerLimits(queue=1, gather=0))
     asked = ["/v1/parse", b"application/json", part(BODY[:5], has_more=True), part(BODY[5:], has_more=False)]
 
@@ -78,8 +78,8 @@ def test_a_client_that_sends_too_slowly_gets_an_error(length, status):
 
 def test_a_request_that_was_received_may_take_longer_than_receiving(monkeypatch):
     parser = tiny_parser()
-    held, whole = threading.Event(), parser.stream
-    monkeypatch.setattr(parser, "stream", lambda *given, **options: held.wait(20) and whole(*given, **options))
+    held, whole = threading.Event(), parser.stream_trees
+    monkeypatch.setattr(parser, "stream_trees", lambda *given, **options: held.wait(20) and whole(*given, **options))
     app = create_app({"tiny": parser}, limits=ServerLimits(receive=0.01, gather=0))
 
     async def run():
@@ -95,8 +95,8 @@ def test_a_request_that_was_received_may_take_longer_than_receiving(monkeypatch)
 @pytest.mark.parametrize("hangs_up", [False, True], ids=["waits", "disconnects"])
 def test_a_request_without_a_body_may_wait_until_its_client_disconnects(monkeypatch, hangs_up):
     parser = tiny_parser()
-    held, whole = threading.Event(), parser.stream
-    monkeypatch.setattr(parser, "stream", lambda *given, **options: held.wait(20) and whole(*given, **options))
+    held, whole = threading.Event(), parser.stream_trees
+    monkeypatch.setattr(parser, "stream_trees", lambda *given, **options: held.wait(20) and whole(*given, **options))
     app = create_app({"tiny": parser}, limits=ServerLimits(receive=0.01, gather=0))
     asked = {"method": "GET", "query": b"input=horizontal&parser&data=a%20dog"}
     messages = [part(b"", has_more=False), *[{"type": "http.disconnect"}] * hangs_up]

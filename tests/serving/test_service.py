@@ -64,7 +64,7 @@ def job(*sentences, constraints=None, **options):
 
 def alone(first, last):
     """Return the answers to one request per sentence, as the parser gives them."""
-    return [[each] for each in tiny_parser().stream(SENTENCES[first:last])]
+    return [[each] for each in tiny_parser().stream_trees(SENTENCES[first:last])]
 
 
 def as_json(parses):
@@ -74,7 +74,7 @@ def as_json(parses):
 def test_requests_parsed_in_one_batch_get_the_same_trees_as_separately():
     jobs = [job(*SENTENCES[first : first + 1 + first % 3]) for first in range(0, 30, 3)]
 
-    assert ask_together(jobs) == [list(tiny_parser().stream(each.sentences)) for each in jobs]
+    assert ask_together(jobs) == [list(tiny_parser().stream_trees(each.sentences)) for each in jobs]
 
 
 def test_requests_with_different_options_are_parsed_separately():
@@ -82,7 +82,9 @@ def test_requests_with_different_options_are_parsed_separately():
     jobs = [job(*SENTENCES[:4], **each) for each in options]
 
     parser = tiny_parser()
-    assert ask_together(jobs) == [list(parser.using(**each.options.given).stream(each.sentences)) for each in jobs]
+    assert ask_together(jobs) == [
+        list(parser.using(**each.options.given).stream_trees(each.sentences)) for each in jobs
+    ]
 
 
 def test_a_round_waits_for_requests_that_keep_coming(monkeypatch):
@@ -105,14 +107,14 @@ def test_a_failing_request_does_not_affect_others():
 
 def test_an_unexpected_failure_affects_only_its_own_request(monkeypatch, caplog):
     parser = tiny_parser()
-    whole = parser.stream
+    whole = parser.stream_trees
 
     def stream(sentences, **options):
         if any("boom" in each.forms for each in sentences):
             raise ZeroDivisionError
         return whole(sentences, **options)
 
-    monkeypatch.setattr(parser, "stream", stream)
+    monkeypatch.setattr(parser, "stream_trees", stream)
     with service_of(parser=parser) as service:
         first, error, second = ask_all(
             service, [job(SENTENCES[0]), job(Sentence.of_words(["boom"])), job(SENTENCES[1])]
@@ -127,7 +129,7 @@ def test_an_unexpected_failure_affects_only_its_own_request(monkeypatch, caplog)
 def test_only_one_thread_uses_the_parser(monkeypatch):
     parser = tiny_parser()
     seen = set()
-    for name in ("stream", "stream_segmented", "segment"):
+    for name in ("stream_trees", "stream_segmented", "segment"):
         whole = getattr(parser, name)
 
         def noted(*arguments, _whole=whole, **options):
@@ -161,7 +163,7 @@ def test_a_long_request_does_not_block_a_short_one(monkeypatch):
         long, short = asyncio.run(ask(service))
 
     assert order == ["short", "long"]
-    assert long == list(tiny_parser().stream(SENTENCES[:12]))
+    assert long == list(tiny_parser().stream_trees(SENTENCES[:12]))
     assert short == long[:1]
 
 
@@ -171,7 +173,7 @@ def test_the_work_of_one_request_per_round_is_limited(monkeypatch):
     with service_of() as service:
         answers = ask_all(service, [job(*long, max_steps=4), job(SENTENCES[0])])
 
-    assert answers[0] == list(tiny_parser(max_steps=4).stream(long))
+    assert answers[0] == list(tiny_parser(max_steps=4).stream_trees(long))
     assert b'treefine_round_sentences_count{model="tiny"} 3.0' in service._metrics.text()
 
 
@@ -195,7 +197,7 @@ def test_a_sentence_that_takes_long_does_not_keep_short_ones_waiting(monkeypatch
     with service_of() as service:
         answers = asyncio.run(ask(service))
 
-    assert answers == [[each] for each in tiny_parser(max_steps=2).stream([*long, *short])]
+    assert answers == [[each] for each in tiny_parser(max_steps=2).stream_trees([*long, *short])]
     assert order == [len(each) for each in [long[0], *short, *long[1:]]]
     assert b'treefine_round_sentences_count{model="tiny"} 3.0' in service._metrics.text()
 
@@ -243,7 +245,7 @@ def test_worker_processes_return_the_same_trees_parses_and_errors(service_with_w
     (parses,) = ask_all(service_with_workers, [ParseJob(text="ab 12 a. b' del.")], "parses")
     parser = tiny_parser(segmenter=tiny_segmenter())
 
-    assert answers == [list(parser.using(**each.options.given).stream(each.sentences)) for each in jobs]
+    assert answers == [list(parser.using(**each.options.given).stream_trees(each.sentences)) for each in jobs]
     assert isinstance(error, TreefineError)
     assert as_json(parses) == as_json(parser("ab 12 a. b' del."))
 
@@ -253,7 +255,7 @@ def test_a_request_alone_is_divided_among_the_workers_and_keeps_its_order(servic
     before = service_with_workers._metrics.text()
     (answer,) = ask_all(service_with_workers, [job(*SENTENCES[:20])])
 
-    assert answer == list(tiny_parser().stream(SENTENCES[:20]))
+    assert answer == list(tiny_parser().stream_trees(SENTENCES[:20]))
     assert n_rounds(service_with_workers._metrics.text()) == n_rounds(before) + 2
 
 
@@ -325,7 +327,7 @@ def test_a_model_is_unhealthy_while_all_its_rounds_fail(monkeypatch):
     with service_of(parser=parser) as service:
         service.start()
         with monkeypatch.context() as patch:
-            patch.setattr(parser, "stream", lambda *_, **__: 1 / 0)
+            patch.setattr(parser, "stream_trees", lambda *_, **__: 1 / 0)
             for _ in range(module.MOST_FAILURES):
                 assert service.is_alive
                 ask_all(service, [job(SENTENCES[0])])
@@ -416,7 +418,7 @@ def test_a_sentence_at_its_limit_is_as_much_work_as_the_longest_sentence():
 
 def test_a_request_that_takes_too_long_gets_an_error_and_the_rest_of_it_is_dropped(monkeypatch):
     parser = tiny_parser()
-    entered, released, whole = threading.Event(), threading.Event(), parser.stream
+    entered, released, whole = threading.Event(), threading.Event(), parser.stream_trees
     parsed = []
 
     def stream(sentences, **options):
@@ -425,7 +427,7 @@ def test_a_request_that_takes_too_long_gets_an_error_and_the_rest_of_it_is_dropp
         parsed.extend(sentences)
         return whole(sentences, **options)
 
-    monkeypatch.setattr(parser, "stream", stream)
+    monkeypatch.setattr(parser, "stream_trees", stream)
     with service_of(parser=parser, seconds=0.2, gather=0) as service:
         while not entered.is_set():  # on a busy machine the request may time out before the thread sees it
             (under_way,) = ask_all(service, [job(SENTENCES[0])])

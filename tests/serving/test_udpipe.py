@@ -82,7 +82,7 @@ def test_a_stage_that_was_not_requested_is_skipped(client, stages, has_tags, has
 
 
 def test_text_that_is_only_segmented_is_not_parsed(client, parser, monkeypatch):
-    monkeypatch.setattr(parser, "stream", None)
+    monkeypatch.setattr(parser, "stream_trees", None)
 
     assert process(client, data="a b", tokenizer="", output="horizontal") == "a b\n"
 

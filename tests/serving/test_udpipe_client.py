@@ -77,7 +77,7 @@ def test_given_words_are_tagged_and_parsed(client, parser):
 
     client.tag_parse_tree(root)
 
-    (parse,) = parser.stream_parses([forms])
+    (parse,) = parser.stream([forms])
     assert columns(root) == columns_of(parse)
 
 

@@ -77,7 +77,7 @@ def test_calibration_raises_the_likelihood_and_keeps_the_trees(model):
     def surprise(confidence):
         model.settings = replace(model.settings, confidence=confidence)
         words = sentences = 0.0
-        for parse, gold in zip(parser.stream_parses(DEV), DEV, strict=True):
+        for parse, gold in zip(parser.stream(DEV), DEV, strict=True):
             for word, head in zip(parse.words, gold.heads, strict=True):
                 sure = word.arc_confidence if word.head == head else 1 - word.arc_confidence
                 words -= math.log(max(sure, 1e-9))

@@ -78,7 +78,7 @@ def dev_parses(folder, name):
     if name == "other":
         return from_file(str(folder / "other-dev.conllu"))
     model = folder / "encoder" if name == "model" else folder / "out" / "mix" / "syntr" / "initial" / "model"
-    parsed = [each.arcs for each in Parser.from_pretrained(model, device="cpu").stream(gold)]
+    parsed = [each.arcs for each in Parser.from_pretrained(model, device="cpu").stream_trees(gold)]
     return lambda _: iter(parsed)
 
 
@@ -116,7 +116,7 @@ def test_training_draws_from_the_parses_of_each_source_and_dev_is_measured_from_
     gold = {name: list(read_treebank(folder / f"{name}.conllu")) for name in ("train", "dev")}
     assert measured == [list(dev_parses(folder, name)(gold["dev"])) for name in SOURCES]
     graphs = learners[0].graphs
-    made = Parser.from_pretrained(folder / "encoder", device="cpu").stream(gold["train"])
+    made = Parser.from_pretrained(folder / "encoder", device="cpu").stream_trees(gold["train"])
     assert graphs.mixed[1:] == [
         [each.arcs for each in made],
         [each.arcs for each in read_treebank(folder / "other-train.conllu")],
@@ -157,8 +157,10 @@ def test_the_parses_of_parsers_are_kept_and_those_of_files_are_not_copied(folder
 
 def test_a_resumed_training_reads_the_parses_from_files(folder, steps, tmp_path, monkeypatch):
     out, parsed = tmp_path / "out", []
-    stream = Parser.stream
-    monkeypatch.setattr(Parser, "stream", lambda self, *rest, **more: parsed.append(1) or stream(self, *rest, **more))
+    stream = Parser.stream_trees
+    monkeypatch.setattr(
+        Parser, "stream_trees", lambda self, *rest, **more: parsed.append(1) or stream(self, *rest, **more)
+    )
     begun = train(prepare(folder / "mixed.toml"), out, device=CPU)
     while next(begun).stage:
         pass

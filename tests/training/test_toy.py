@@ -76,7 +76,7 @@ def write_shallow_encoder(folder, words, *, seed=1):
 
 def share_right(model, path):
     """Return the share of the words of a file whose head and label a model finds."""
-    return agreement(Parser.from_pretrained(model, device=CPU).stream(read_treebank(path)), path)
+    return agreement(Parser.from_pretrained(model, device=CPU).stream_trees(read_treebank(path)), path)
 
 
 def agreement(parses, path):
@@ -168,7 +168,7 @@ def test_a_model_trained_on_a_mix_improves_each_source(recipe, toy, tmp_path, mo
     las = {}
     for name, initial in {"empty": None, **sources}.items():
         starting = parser.using(initial=initial, max_steps=4)
-        las[name] = agreement(starting.stream(read_treebank(toy / "dev.conllu")), toy / "dev.conllu")
+        las[name] = agreement(starting.stream_trees(read_treebank(toy / "dev.conllu")), toy / "dev.conllu")
     assert min(las.values()) > REFINED
     assert last.standing.best_from == pytest.approx(las)
     assert last.standing.best_las == pytest.approx(sum(las.values()) / 3)

@@ -158,7 +158,7 @@ class JobRunner:
         """Yield the trees of a job, without the first `skip` sentences."""
         read: deque[Segmented] = deque()
         sentences = (each.sentence for each in self._sentences(job, skip, read))
-        for sentence in self.parser.stream(sentences, skip=skip):
+        for sentence in self.parser.stream_trees(sentences, skip=skip):
             self.advance(sentences=1)
             yield replace(read.popleft(), sentence=sentence)
 

@@ -48,7 +48,7 @@ _START_AFTER = 1 << 20  # bytes of input that this process reads itself before i
 _HINT = "Is there enough memory? Use --workers 0 to parse without workers."
 
 _Engine = Callable[[Iterable[Packed]], Iterator[PackedTrees]]  # Engine.stream
-_Parse = Callable[[Iterable[Sentence]], Iterator[Sentence]]  # Parser.stream, for parts that the engine does not support
+_Parse = Callable[[Iterable[Sentence]], Iterator[Sentence]]  # Parser.stream_trees, for what the engine does not support
 _Value = TypeVar("_Value")
 
 
@@ -265,7 +265,7 @@ class FileParser:
         if not n_workers or parser.engine is None or (settings := WorkerSettings.of(parser)) is None:
             return None
         pool = WorkerPool(settings, n_workers, start_after=_START_AFTER if workers is None else 0)
-        return cls(pool, parser.engine.stream, parser.stream)
+        return cls(pool, parser.engine.stream, parser.stream_trees)
 
     def __enter__(self) -> FileParser:
         return self
@@ -432,7 +432,7 @@ def parse_treebank_file(
         raise TreefineError(f"workers must be 0 or more, not {workers}.")
     files = FileParser.of(parser, workers)
     if files is None:
-        return write_treebank(parser.stream(read_treebank(source, format=format)), target)
+        return write_treebank(parser.stream_trees(read_treebank(source, format=format)), target)
     counts: list[int] = []
     path = name_of(source)
     with files, open_output(target) as output, open_input(source) as stream:

@@ -165,8 +165,8 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         cut = [split_sentences(doc, None if parser.segmenter is None else segment) for doc in docs]
         with_words = [each for sentences in cut for each in sentences if each.words]
         read = [_read(each.words, tags=parser.tags == "given", arcs=starts_from_doc) for each in with_words]
-        parses: list[Parse] = list(parser.stream_parses(read)) if self.options.confidence else []
-        trees = [each.sentence for each in parses] if self.options.confidence else list(parser.stream(read))
+        parses: list[Parse] = list(parser.stream(read)) if self.options.confidence else []
+        trees = [each.sentence for each in parses] if self.options.confidence else list(parser.stream_trees(read))
         remaining = iter(trees)
         for doc, sentences in zip(docs, cut, strict=True):
             _write_trees(doc, sentences, remaining)

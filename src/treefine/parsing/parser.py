@@ -60,7 +60,7 @@ class Parser:
         self.initial = self._initial_parser(self.options.initial)
         start = self.initial
         if isinstance(start, Parser):  # it ignores marks: constraints are put into its graph afterwards
-            start = from_parser(start.using(keep="nothing").stream)
+            start = from_parser(start.using(keep="nothing").stream_trees)
         self._plan = Plan.of(self.model, self.options, start)
         self._running = _Running()  # filled on first use; shared with `using`
 
@@ -120,17 +120,17 @@ class Parser:
                 message = f"word {unknown.word}: {unknown.message} {unknown.warning(known)}"
                 warnings.warn(message, UnknownLabelWarning, stacklevel=2)
         if isinstance(sentences, Sentence):
-            return next(self.stream([sentences], constraints=decided))
+            return next(self.stream_trees([sentences], constraints=decided))
         several = listed_words(sentences)
         words = [each for each in several if isinstance(each, str)]
         if several and len(words) == len(several):
-            return next(self.stream([words], constraints=decided))
+            return next(self.stream_trees([words], constraints=decided))
         if isinstance(constraints, Constraints):
             hint = "Pass a list with one for each sentence."
             raise TreefineError("There are several sentences but only one Constraints.", hint=hint)
-        return list(self.stream(several, constraints=decided))
+        return list(self.stream_trees(several, constraints=decided))
 
-    def stream(
+    def stream_trees(
         self,
         sentences: Iterable[Sentence | Sequence[str]],
         *,
@@ -168,9 +168,9 @@ class Parser:
         """Parse a text into sentences with tags, trees, offsets in the text, and confidences."""
         if not isinstance(text, str):
             raise TreefineError("A text must be a string.", hint="Pass lists of words to `parse`.")
-        return Parses(self.stream_text([text]))
+        return Parses(self.stream_chunks([text]))
 
-    def stream_text(self, chunks: Iterable[str]) -> Iterator[Parse]:
+    def stream_chunks(self, chunks: Iterable[str]) -> Iterator[Parse]:
         """Parse a text that comes in chunks, such as an open file. Chunk borders make no difference."""
         return self.stream_segmented(self.segment(chunks))
 
@@ -178,7 +178,7 @@ class Parser:
         """Parse a text with one sentence per line. Lines include their line ends, as in an open file."""
         return self.stream_segmented(self.segment_lines(lines))
 
-    def stream_parses(
+    def stream(
         self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
     ) -> Iterator[Parse]:
         """Parse sentences into full Parses. Offsets refer to the sentence's own text."""
@@ -223,7 +223,7 @@ class Parser:
             raise ModelError("This model has no segmenter, so it cannot read text.", hint=hint)
         return self.segmenter
 
-    def refine(self, sentence: Sentence | Sequence[str], *, constraints: Constraints | None = None) -> Iterator[Step]:
+    def steps(self, sentence: Sentence | Sequence[str], *, constraints: Constraints | None = None) -> Iterator[Step]:
         """Yield the steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities."""
         for _, found in self.stream_steps([sentence], constraints=None if constraints is None else [constraints]):
             yield from found

@@ -110,7 +110,7 @@ def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) ->
     is_parsed = first is not None and not isinstance(first, Sentence)
     content = Content(is_parsed, is_parsed and bool(getattr(first, "trees", ())), initial)
     if initial and not is_parsed and first is not None:
-        raise TreefineError("A Sentence has no initial tree.", hint="Pass the Parses of `stream_parses`.")
+        raise TreefineError("A Sentence has no initial tree.", hint="Pass the Parses of `stream`.")
     return table_of(found if first is None else chain([first], found), content)
 
 

@@ -62,7 +62,7 @@ def timed_steps(
     """
     start = _now(parser.device)
     if isinstance(parser.initial, Parser):
-        arcs = [sentence.arcs for sentence in parser.initial.using(keep="nothing").stream(sentences)]
+        arcs = [sentence.arcs for sentence in parser.initial.using(keep="nothing").stream_trees(sentences)]
     else:
         arcs = list(parser.initial(sentences))
     initial_seconds = _now(parser.device) - start

@@ -39,7 +39,7 @@ class ParserHost:
 
     def warm_up(self) -> None:
         """Parse a first sentence, which is slow."""
-        for _ in self._parser.stream_parses([["."] * _WARM_UP_WORDS]):
+        for _ in self._parser.stream([["."] * _WARM_UP_WORDS]):
             pass
 
     def parse(
@@ -55,7 +55,7 @@ class ParserHost:
             give_back_memory()
             self._give_back_after = monotonic() + _GIVE_BACK_SECONDS
         if kind == "trees":
-            return list(parser.stream([each.sentence for each in segmented], constraints=constraints))
+            return list(parser.stream_trees([each.sentence for each in segmented], constraints=constraints))
         return list(parser.stream_segmented(segmented, constraints=constraints, each_step=kind == "steps"))
 
     def close(self) -> None:

@@ -64,7 +64,7 @@ def _with_sentences(parser: Parser, dev: Sequence[Sentence], settings: Confidenc
     try:
         found = [
             (doubt_of(parse.word_confidences), parse.tree == gold.graph)
-            for parse, gold in zip(parser.stream_parses(dev), dev, strict=True)
+            for parse, gold in zip(parser.stream(dev), dev, strict=True)
         ]
     finally:
         model.settings = before

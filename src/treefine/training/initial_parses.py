@@ -98,7 +98,7 @@ class ParseSource:
                 yield from self._learn(recipe, rest, folder, f"fold {number} of {folds}")
                 if processes.is_first:
                     parser = Parser.from_pretrained(folder / FolderNames.model, device=processes.device)
-                    write_treebank((convert(each, CONLLU) for each in parser.stream(held_out)), path)
+                    write_treebank((convert(each, CONLLU) for each in parser.stream_trees(held_out)), path)
                 processes.wait()
             if processes.is_first:
                 members = folder.glob(f"{FolderNames.members}/*/{FolderNames.model}")
@@ -110,7 +110,7 @@ class ParseSource:
 
 def _parsed(parser: Parser, sentences: Sequence[Sentence]) -> list[Arcs]:
     # The parser must not keep gold arcs that are marked in the treebank.
-    return [each.arcs for each in parser.using(keep="nothing").stream(sentences)]
+    return [each.arcs for each in parser.using(keep="nothing").stream_trees(sentences)]
 
 
 def _write(sentences: Sequence[Sentence], parses: Sequence[Arcs], path: Path) -> None:
