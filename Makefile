@@ -32,7 +32,7 @@ $(READY): pyproject.toml constraints.txt
 # combo-nlp contains the original CoNLL 2018 scorer. That one file needs none of its dependencies.
 $(TOOLS): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs,oracles,ray,serve,spacy,tables,train]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs,oracles,ray,serve,spacy,tables,train,zstd]'
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-deps combo-nlp
 	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # some packages contain files that do not compile
 	touch $(READY) $@

@@ -22,6 +22,7 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 from unittest import mock
 
+import zstandard
 from typer.main import get_command
 from typer.models import OptionInfo
 from typer.testing import CliRunner
@@ -32,7 +33,12 @@ from treefine.cli.app import app
 from treefine.training.recipe import Recipe
 
 TREEBANK_FORMATS = generate.FORMATS
-UNPACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": lzma.decompress, ".bz2": bz2.decompress}
+UNPACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.decompress,
+    ".xz": lzma.decompress,
+    ".bz2": bz2.decompress,
+    ".zst": lambda data: bytes(zstandard.ZstdDecompressor().decompressobj().decompress(data)),
+}
 UNCLEAR = ("Traceback", "Errno", "object at 0x", "NoneType", "Warning:", "Error(")
 Words = list[str]
 
@@ -294,7 +300,7 @@ def _target(rng: Random) -> str:
     return (
         rng.choice(("out",) * 12 + ("no/out", "é", "-", ""))
         + ending
-        + rng.choice(("",) * 8 + (".gz", ".xz", ".bz2", ".zst"))
+        + rng.choice(("",) * 8 + (".gz", ".xz", ".bz2", ".zst", ".zip"))
     )
 
 

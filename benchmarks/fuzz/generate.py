@@ -10,6 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import zstandard
+
 WORDS = (
     "The",
     "dog",
@@ -48,7 +50,12 @@ MISC = (
 )
 CELLS = ("", "_", "0", "1", "2", "99", "-1", "1-2", "2-1", "1.1", "0.1", "01", "²", "1e3", " ", "9" * 30, "a b", "#")
 FORMATS = ("conllu", "conllx", "conll09", "conll09-predicted")
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+    ".zst": zstandard.compress,
+}
 
 
 def word(rng: Random) -> str:
@@ -198,7 +205,7 @@ def compressed(rng: Random, name: str, data: bytes) -> tuple[str, bytes]:
     """Return a file as it is, or compressed; some compressed files are damaged or have the wrong name."""
     if rng.random() < 0.85:
         return name, data
-    ending = rng.choice((*COMPRESS, ".zst"))
+    ending = rng.choice((*COMPRESS, ".zip"))
     data = COMPRESS.get(ending, bytes)(data)
     return name + ending, damaged(rng, data) if rng.random() < 0.4 else data
 

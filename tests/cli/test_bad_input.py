@@ -19,7 +19,7 @@ BAD = {
     "binary.conllu": (
         bytes(range(256)) * 8,
         "binary.conllu: This is not a text file: it contains null bytes. If it is compressed, its name must end in "
-        ".gz, .xz or .bz2; if it is UTF-16, convert it to UTF-8.",
+        ".gz, .xz, .bz2 or .zst; if it is UTF-16, convert it to UTF-8.",
     ),
     "latin1.conllu": (
         GOOD.replace("b", "é").encode("latin-1"),
@@ -51,6 +51,10 @@ BAD = {
         GOOD.encode(),
         "not.conllu.bz2: This is not a bzip2 file, or it is damaged. If it is not compressed, remove .bz2 from its "
         "name; else download or compress it again.",
+    ),
+    "not.conllu.zst": (
+        GOOD.encode(),
+        "not.conllu.zst: This is not a zstd file. If it is not compressed, remove .zst from its name.",
     ),
     "missing.conllu": (None, "missing.conllu: There is no such file."),
     "folder": (None, "folder: This is a directory. Name a file in it."),

@@ -126,7 +126,7 @@ def test_convert_rejects_an_unknown_extension_unless_the_format_is_given(files):
 
     assert message == (
         "treefine: x.csv: No output format has the extension .csv. Use .conllu, .conllx, .conll, .conll09, "
-        ".conll2009, .parquet (and .gz, .xz or .bz2 after it), or choose the format with --to.\n"
+        ".conll2009, .parquet (and .gz, .xz, .bz2 or .zst after it), or choose the format with --to.\n"
     )
     invoke("convert", "gold.conllu", "x.csv", "--to", "conllx")
     invoke("convert", "x.csv", "y.csv")

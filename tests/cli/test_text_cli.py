@@ -82,8 +82,8 @@ def test_an_unknown_extension_of_the_output_is_an_error_that_lists_the_known_one
 
     assert message == (
         f"{name}: No output format has the extension {outputs.suffix_of(name)}. Use .conllu, .conllx, "
-        ".conll, .conll09, .conll2009, .txt, .jsonl, .json, .svg, .html, .htm, .parquet (and .gz, .xz or .bz2 after "
-        "it), or choose the format with --format."
+        ".conll, .conll09, .conll2009, .txt, .jsonl, .json, .svg, .html, .htm, .parquet (and .gz, .xz, .bz2 or .zst "
+        "after it), or choose the format with --format."
     )
     assert not Path(name).exists()
 

@@ -5,6 +5,7 @@ import pytest
 import treefine
 from treefine import ModelError
 from treefine.model.bundled import about, bundled_models, find_model
+from treefine.training.checkpoint import FolderNames
 
 MOST_BYTES = 40_000_000
 
@@ -95,3 +96,19 @@ def test_a_text_without_words_has_no_sentence(nlp, text):
 def test_an_unknown_name_is_an_error_that_lists_the_bundled_models():
     with pytest.raises(ModelError, match=r"There is no model 'english'. Choose a bundled one \(en\)"):
         find_model("english")
+
+
+def test_the_output_folder_of_a_training_stands_for_its_model(tmp_path):
+    model = tmp_path / FolderNames.model
+    (tmp_path / FolderNames.recipe).touch()
+    with pytest.raises(ModelError, match="This training has not finished, so there is no model yet. Wait until it"):
+        find_model(tmp_path)
+
+    model.mkdir()
+    (model / "config.json").touch()
+
+    assert find_model(tmp_path) == find_model(model) == model
+
+
+def test_a_folder_without_a_model_is_returned_unchanged(tmp_path):
+    assert find_model(tmp_path) == tmp_path

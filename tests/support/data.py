@@ -1,11 +1,22 @@
-"""Locations of test data: our own fixtures, and the treebanks next to the checkout."""
+"""Locations of test data (our own fixtures, and the treebanks next to the checkout), and compression by suffix."""
 
+import bz2
+import gzip
+import lzma
 from pathlib import Path
 
 import pytest
+import zstandard
 
 DATA = Path(__file__).parents[1] / "data"
 UD = Path(__file__).parents[3] / "shared" / "treebanks" / "ud-2.3"
+PACK = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress, ".zst": zstandard.compress}
+UNPACK = {
+    ".gz": gzip.decompress,
+    ".xz": lzma.decompress,
+    ".bz2": bz2.decompress,
+    ".zst": lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data),
+}
 
 
 def ud_files(pattern: str) -> list[object]:

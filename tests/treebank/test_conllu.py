@@ -1,6 +1,5 @@
 """Treebanks as streams: whole files, parts of files, and files of plain words."""
 
-import bz2
 import gzip
 import io
 import lzma
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tests.support.data import DATA, ud_files
+from tests.support.data import DATA, PACK, UNPACK, ud_files
 from tests.support.generated import conllu_files, conllu_lines
 from treefine import Sentence, TreebankError, read_treebank, write_treebank
 from treefine.errors import EmptyError
@@ -59,17 +58,15 @@ def test_every_treebank_comes_back_byte_for_byte(path):
 @pytest.mark.parametrize(
     "name", ["constructs.conllu", "layout.conllu", "en_ewt-sample.conllu", "german.conll09", "penn.conllx"]
 )
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2"])
+@pytest.mark.parametrize("suffix", ["", *PACK])
 def test_every_fixture_is_written_back_byte_for_byte_with_any_compression(data, tmp_path, name, suffix):
     content = (data / name).read_bytes()
-    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}[suffix]
-    unpack = {"": bytes, ".gz": gzip.decompress, ".xz": lzma.decompress, ".bz2": bz2.decompress}[suffix]
     source, target = tmp_path / f"in-{name}{suffix}", tmp_path / f"out-{name}{suffix}"
-    source.write_bytes(pack(content))
+    source.write_bytes(PACK.get(suffix, bytes)(content))
 
     write_treebank(read_treebank(source), target)
 
-    assert unpack(target.read_bytes()) == content
+    assert UNPACK.get(suffix, bytes)(target.read_bytes()) == content
 
 
 @given(conllu_lines(), st.data())

@@ -1,8 +1,6 @@
-import bz2
 import errno
 import gzip
 import io
-import lzma
 import os
 import random
 import subprocess
@@ -13,8 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.data import PACK
 from treefine import Sentence, TreebankError, read_treebank, write_treebank
-from treefine.treebank.files import open_input, open_output
+from treefine.treebank.files import COMPRESSED, check_compression, open_input, open_output
 
 SENTENCE = Sentence.of_words(["a"])
 
@@ -266,9 +265,6 @@ def test_an_open_file_can_be_read(data):
     assert next(read_treebank(io.BytesIO(SENTENCE.to_text().encode()))).path == "<stream>"
 
 
-PACK = {"plain": bytes, "gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}
-
-
 class Piped(io.RawIOBase):
     """A pipe that returns a few bytes at a time."""
 
@@ -285,14 +281,14 @@ class Piped(io.RawIOBase):
         return len(data)
 
 
-@pytest.mark.parametrize("kind", PACK)
+@pytest.mark.parametrize("suffix", ["", *PACK])
 @given(content=st.text(max_size=30).map(str.encode))
 @example(b"")
 @example(b"BZh9 is not compressed")
 @example(b"x" * 100_000)
-def test_compressed_standard_input_is_decompressed(kind, content):
+def test_compressed_standard_input_is_decompressed(suffix, content):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Piped(PACK[kind](content)))))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Piped(PACK.get(suffix, bytes)(content)))))
 
         with open_input("-") as stream:
             assert stream.read() == content
@@ -307,9 +303,9 @@ def test_compressed_standard_input_is_streamed(monkeypatch):
         assert packed.tell() < 500_000
 
 
-@pytest.mark.parametrize("kind", ["gz", "xz", "bz2"])
-def test_truncated_compressed_standard_input_is_an_error(kind, monkeypatch):
-    packed = PACK[kind](SENTENCE.to_text().encode())
+@pytest.mark.parametrize("suffix", PACK)
+def test_truncated_compressed_standard_input_is_an_error(suffix, monkeypatch):
+    packed = PACK[suffix](SENTENCE.to_text().encode())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed[:-4])))
 
     with pytest.raises(TreebankError) as error:
@@ -338,3 +334,31 @@ def test_the_error_for_a_missing_file_suggests_a_similar_name(tmp_path, monkeypa
         list(read_treebank(name))
 
     assert str(error.value) == f"{name}: There is no such file.{hint}"
+
+
+def test_several_zstd_frames_are_one_file(tmp_path):
+    path = tmp_path / "in.zst"
+    path.write_bytes(PACK[".zst"](b"one ") + PACK[".zst"](b"") + PACK[".zst"](b"two"))
+
+    with open_input(path) as stream:
+        assert stream.read() == b"one two"
+
+
+def test_a_large_zstd_file_is_streamed(tmp_path):
+    path = tmp_path / "in.zst"
+    path.write_bytes(PACK[".zst"](bytes(10_000_000)))
+
+    with open_input(path) as stream:
+        assert sum(map(len, iter(lambda: stream.read(100_000), b""))) == 10_000_000
+
+
+def test_a_missing_zstandard_is_reported_before_work_starts(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+
+    with pytest.raises(TreebankError, match=r"^Files that end in .zst need the package zstandard. Install it: pip"):
+        check_compression("out.conllu.zst")
+    check_compression("out.conllu.gz")
+
+
+def test_the_tests_cover_all_kinds_of_compression():
+    assert tuple(PACK) == COMPRESSED

@@ -17,7 +17,7 @@ from treefine.errors import ModelError, TreebankError, TreefineError
 from treefine.evaluation.scores import rule_of
 from treefine.evaluation.tables import count
 from treefine.evaluation.words import load_words
-from treefine.model.bundled import bundled_models
+from treefine.model.bundled import bundled_models, trained_model
 from treefine.model.weight_files import LAYOUT
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import not_written, open_output
@@ -254,7 +254,7 @@ def analyse_model(
 def _has_parses(gold: str, initial: str) -> bool:
     """Return whether both are folders of treebanks; a folder with a config.json is a model."""
     are_folders = Path(gold).is_dir() and Path(initial).is_dir() and initial not in ("", "empty")
-    return are_folders and not Path(initial, LAYOUT.config).exists()
+    return are_folders and not (trained_model(Path(initial)) / LAYOUT.config).exists()
 
 
 def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:

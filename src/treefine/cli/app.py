@@ -69,7 +69,7 @@ def main_options(
 ) -> None:
     """Parse text into dependency trees, correct the trees of other parsers, and train and evaluate parsers.
 
-    Files that end in .gz, .xz or .bz2 are read and written compressed. - is standard input or output.
+    Files that end in .gz, .xz, .bz2 or .zst are read and written compressed. - is standard input or output.
     """
     limit_spinning()  # here, because the commands import torch
 

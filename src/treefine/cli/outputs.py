@@ -27,7 +27,7 @@ from treefine.drawing.text import BOLD, StyledText
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.table import Content, Placed, import_package, record_batches, schema_of
 from treefine.treebank.conllu import texts_in_file
-from treefine.treebank.files import COMPRESSED, not_written, open_output
+from treefine.treebank.files import COMPRESSED, COMPRESSED_NAMES, check_compression, not_written, open_output
 from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, losses, suffix_of
 from treefine.treebank.sentence import BLANK, CONLLU, Format, Sentence
 from treefine.version import __version__
@@ -135,7 +135,7 @@ def check_extension(output: str, others: Iterable[str], *, option: str = "--form
     found = suffix_of(output)
     known = [*(ending for form in FORMATS.values() for ending in form.suffixes), *others]
     if _EXTENSION.fullmatch(found) and found not in known:
-        hint = f"Use {', '.join(known)} (and .gz, .xz or .bz2 after it), or choose the format with {option}."
+        hint = f"Use {', '.join(known)} (and {COMPRESSED_NAMES} after it), or choose the format with {option}."
         raise TreefineError(f"No output format has the extension {found}.", hint=hint, path=output)
 
 
@@ -242,6 +242,7 @@ def _check_place(path: str) -> None:
         raise not_written("No such file or directory", path)
     if not os.access(folder, os.W_OK) and (target.is_file() or not target.exists()):
         raise not_written("Permission denied", path)
+    check_compression(path)
 
 
 def _is_same(path: str, other: str) -> bool:

@@ -12,6 +12,7 @@ from treefine.model.weight_files import LAYOUT, read_json
 
 BUNDLED = Path(__file__).parent.parent / "models"
 ABOUT = "about.json"  # in the folder of a bundled model
+_TRAINED, _RECIPE = "model", "recipe.json"  # in the output folder of a training; see `FolderNames` in training
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ def about(folder: Path) -> About:
 def find_model(name: str | os.PathLike[str]) -> Path:
     """Return the folder of a parser: a bundled one by name, else a local folder, else OWNER/NAME from the hub.
 
-    A bundled name always means the bundled parser; `./en` is the folder of that name.
+    A bundled name always means the bundled parser; `./en` is the folder of that name. A local folder can also be the
+    output folder of a training.
     """
     known = bundled_models()
     asked = os.fspath(name)
@@ -51,4 +53,16 @@ def find_model(name: str | os.PathLike[str]) -> Path:
         raise ModelError(f"There is no model {asked!r}.", hint=hint)
     from treefine.model.folder import fetch  # imports torch
 
-    return fetch(name)
+    return trained_model(fetch(name))
+
+
+def trained_model(folder: Path) -> Path:
+    """Return the model folder in the output folder of a training; return any other folder unchanged."""
+    if (folder / LAYOUT.config).exists():
+        return folder
+    if (folder / _TRAINED / LAYOUT.config).is_file():
+        return folder / _TRAINED
+    if (folder / _RECIPE).is_file():
+        hint = "Wait until it ends, or continue it with treefine train --resume."
+        raise ModelError("This training has not finished, so there is no model yet.", hint=hint, path=str(folder))
+    return folder

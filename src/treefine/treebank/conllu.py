@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import BinaryIO, Literal, NamedTuple
 
 from treefine.errors import EmptyError, TreebankError, shortened
-from treefine.treebank.files import Source, name_of, open_input, open_output, utf8_lines
+from treefine.treebank.files import COMPRESSED_NAMES, Source, name_of, open_input, open_output, utf8_lines
 from treefine.treebank.formats import convert, format_of, losses
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, PLAIN, Format, Layout, Sentence
@@ -41,7 +41,7 @@ def read_treebank(
 ) -> Iterator[Sentence]:
     """Yield the sentences of a treebank.
 
-    `source` is a path, `-` for standard input (.gz, .xz and .bz2 are unpacked), or an open binary file. `format` is
+    `source` is a path, `-` for standard input (both are decompressed), or an open binary file. `format` is
     conllu, conllx, conll09 or conll09-predicted; without it, the suffix of the file decides (see `formats`). A sentence
     that cannot be read raises TreebankError. With on_error="skip" it is skipped and all its faults are reported, to
     `on_skip` or on standard error; the other sentences keep their numbers.
@@ -122,8 +122,8 @@ def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) 
 def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> int:
     """Write the sentences, each in its own format, to a path or `-`, and return their number.
 
-    A path that ends in .gz, .xz or .bz2 is compressed. An existing file is replaced only when the new one is complete,
-    so after an error the old file is still there.
+    A path that ends in .gz, .xz, .bz2 or .zst is compressed. An existing file is replaced only when the new one is
+    complete, so after an error the old file is still there.
     """
     count = 0
     with open_output(target) as stream:
@@ -187,9 +187,8 @@ def _blocks(stream: BinaryIO, path: str, line: int = 1) -> Iterator[_Block]:
             start, chunk = start + before, chunk[len(before) :]
             line += before.count(b"\n")
             if b"\0" in chunk.partition(b"\n")[0]:
-                hint = (
-                    "If it is compressed, its name must end in .gz, .xz or .bz2; if it is UTF-16, convert it to UTF-8."
-                )
+                compressed = f"If it is compressed, its name must end in {COMPRESSED_NAMES}"
+                hint = f"{compressed}; if it is UTF-16, convert it to UTF-8."
                 raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
         *parts, rest = _BETWEEN_SENTENCES.split(rest + chunk)
         _check_length(rest, path, line)

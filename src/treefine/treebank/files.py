@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from treefine.errors import TreebankError
 
@@ -27,15 +27,26 @@ _DECOMPRESS: dict[str, Callable[[BinaryIO], object]] = {
     ".gz": lambda raw: gzip.GzipFile(fileobj=raw, mode="rb"),
     ".xz": lambda raw: lzma.LZMAFile(raw),
     ".bz2": lambda raw: bz2.BZ2File(raw),
+    ".zst": lambda raw: io.BufferedReader(_ZstdReader(raw)),
 }
 _COMPRESS: dict[str, Callable[[BinaryIO], object]] = {
     ".gz": lambda raw: gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0),  # same content, same bytes
     ".xz": lambda raw: lzma.LZMAFile(raw, "wb"),
     ".bz2": lambda raw: bz2.BZ2File(raw, "wb"),
+    ".zst": lambda raw: _zstandard().ZstdCompressor().stream_writer(raw, closefd=False),
 }
 COMPRESSED = tuple(_DECOMPRESS)
-_PACKED = re.compile(rb"(?P<gz>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))")  # first bytes
+COMPRESSED_NAMES = f"{', '.join(COMPRESSED[:-1])} or {COMPRESSED[-1]}"  # for messages
+_PACKED = re.compile(  # first bytes
+    rb"(?P<gz>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))|(?P<zst>\x28\xb5\x2f\xfd)"
+)
 _N_PACKED = 10  # length of the longest of these
+_ZSTD_CHUNK = 1 << 12  # bytes of a zstd file that are decompressed at a time, to at most 128 MiB
+_NOT_PACKED = {  # the error for a file that is not compressed, the kind of file, and its suffix
+    "Not a gzipped file": ("a gzip", ".gz"),
+    "Input format not": ("an xz", ".xz"),
+    "Unknown frame": ("a zstd", ".zst"),
+}
 
 
 def name_of(source: Source) -> str:
@@ -80,9 +91,59 @@ class Rejoined(io.RawIOBase):
         return len(data)
 
 
+class _DamagedZstdError(Exception):
+    """A zstd file cannot be decompressed."""
+
+
+class _ZstdReader(io.RawIOBase):
+    """The decompressed content of a zstd file. Unlike zstandard, it reports a file that ends too early."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw, self._library = raw, _zstandard()
+        self._frame: Any = None  # a file is a sequence of frames; None between two of them
+        self._packed = self._content = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        place = cast(bytearray, buffer)
+        while not self._content:
+            self._packed = self._packed or self._raw.read(_ZSTD_CHUNK)
+            if not self._packed:
+                if self._frame is not None:
+                    raise EOFError
+                return 0
+            frame = self._frame or self._library.ZstdDecompressor().decompressobj()
+            try:
+                self._content = frame.decompress(self._packed)
+            except self._library.ZstdError as error:
+                raise _DamagedZstdError(error) from error
+            self._packed, self._frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+        data = self._content[: len(place)]
+        self._content = self._content[len(data) :]
+        place[: len(data)] = data
+        return len(data)
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        hint = "Install it: pip install 'treefine[zstd]'"
+        raise TreebankError("Files that end in .zst need the package zstandard.", hint=hint) from error
+    return zstandard
+
+
+def check_compression(path: str) -> None:
+    """Raise an error if a package that this file needs is not installed, before work starts."""
+    if Path(path).suffix.lower() == ".zst":
+        _zstandard()
+
+
 @contextmanager
 def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
-    """Open a path, `-`, or an open binary file as a stream of bytes; decompress .gz, .xz and .bz2.
+    """Open a path, `-`, or an open binary file as a stream of bytes; decompress a file whose name ends in `COMPRESSED`.
 
     Standard input has no suffix, so its first bytes show whether it is compressed. `on_bytes` is called after each read
     from the disk with the number of bytes.
@@ -97,10 +158,10 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
                 yield _looked_into(counted, name)
             else:
                 yield _unpacked(counted, Path(name).suffix.lower())
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, _DamagedZstdError) as error:
         reason = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
         message, hint = f"The compressed file {reason}.", "Download or compress it again."
-        for sign, kind, suffix in (("Not a gzipped file", "a gzip", ".gz"), ("Input format not", "an xz", ".xz")):
+        for sign, (kind, suffix) in _NOT_PACKED.items():
             if sign in str(error):
                 message, hint = f"This is not {kind} file.", f"If it is not compressed, remove {suffix} from its name."
         raise TreebankError(message, hint=hint, path=name) from error
