@@ -226,6 +226,19 @@ def test_analyse_names_systems_with_the_same_file_name_by_their_folders(files):
     assert json.loads(Path("r.json").read_text())["treebanks"][0]["systems"] == ["moved/en", "labelled/en"]
 
 
+def test_the_given_names_are_used_in_all_outputs(files):
+    outputs = ("report.html", "report.json", "report.csv")
+    arguments = ("gold", "moved", "labelled", "--names", "old,new", "--examples", 0)
+
+    text = run(*arguments).stdout
+    run(*arguments, *(word for output in outputs for word in ("-o", output)))
+
+    for content in (text, *(Path(output).read_text() for output in outputs)):
+        assert "old" in content
+        assert "new" in content
+        assert "labelled" not in content
+
+
 def test_one_file_can_come_from_standard_input(files):
     text = Path("moved.conllu").read_text()
 

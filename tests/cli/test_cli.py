@@ -98,6 +98,30 @@ def test_compare_names_systems_with_the_same_file_name_by_their_paths(files):
     assert [line.split()[0] for line in out.splitlines()[2:4]] == ["x/out", "y/out"]
 
 
+@pytest.mark.parametrize("names", [["--names", "old,=new"], ["--names", "old", "--names", " =new "]])
+def test_compare_uses_the_given_names(files, names):
+    arguments = ("compare", "gold.conllu", "bad.conllu", "good.conllu", "--samples", "10", "--json", *names)
+
+    assert json.loads(invoke(*arguments).stdout)["differences"][0]["systems"] == ["old", "=new"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("old", "--names has 1 name for 2 systems."),
+        ("a,b,c", "--names has 3 names for 2 systems."),
+        ("a,a", "--names has 'a' twice."),
+        ("a,", "--names has an empty name."),
+    ],
+)
+def test_names_that_do_not_fit_the_systems_are_an_error(files, names, message):
+    hint = "Give one name per SYSTEM, separated by commas: --names old,new."
+    for command in ("compare", "analyse"):
+        result = invoke(command, "gold.conllu", "bad.conllu", "good.conllu", "--names", names, code=1)
+
+        assert result.stderr == f"treefine: {message} {hint}\n"
+
+
 def test_validate_is_silent_about_valid_files(files):
     result = invoke("validate", "gold.conllu", "bad.conllu")
 

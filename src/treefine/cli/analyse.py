@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treefine.cli.terminal import completing, progress
-from treefine.cli.treebanks import FormatOption, RuleOption, check_stdin, find_treebanks, system_names, total_size
+from treefine.cli.treebanks import (
+    FormatOption,
+    NamesOption,
+    RuleOption,
+    check_stdin,
+    find_treebanks,
+    system_names,
+    total_size,
+)
 from treefine.config import TagSource
 from treefine.cores import use_threads
 from treefine.drawing.characters import visible
@@ -52,6 +60,7 @@ def analyse_command(
             show_default="a short summary on standard output",
         ),
     ] = None,
+    names: NamesOption = None,
     rule: RuleOption = "conll18",
     format: FormatOption = None,
     examples: Annotated[
@@ -129,8 +138,9 @@ def analyse_command(
     outputs = outputs or []
     _check_outputs(outputs, [gold, *(systems or ()), *filter(None, [initial])])
     if model is not None:
-        if systems:
-            raise TreefineError("--model cannot be combined with SYSTEM files.", hint="Leave out one of them.")
+        if systems or names:
+            other = "SYSTEM files" if systems else "--names"
+            raise TreefineError(f"--model cannot be combined with {other}.", hint="Leave out one of them.")
         use_threads(threads)
         analyse_model(
             gold,
@@ -151,18 +161,17 @@ def analyse_command(
             raise TreefineError(f"{option} needs --model.", hint=f"Add --model, or leave out {option}.")
     if not systems:
         raise TreefineError("There is no system to analyse.", hint="Name one or more files after GOLD, or add --model.")
-    _analyse_files(gold, systems, outputs, rule=rule, format=format, examples=examples)
+    _analyse_files(gold, system_names(systems, names), outputs, rule=rule, format=format, examples=examples)
 
 
 def _analyse_files(
-    gold: str, systems: Sequence[str], outputs: Sequence[str], *, rule: str, format: str | None, examples: int
+    gold: str, systems: Mapping[str, str], outputs: Sequence[str], *, rule: str, format: str | None, examples: int
 ) -> None:
     from treefine.evaluation.analysis import export, pages  # loads numpy and jinja2
     from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
 
-    check_stdin(gold, systems)
-    names = system_names(systems)
-    files = find_treebanks(gold, names, format=format)
+    check_stdin(gold, list(systems.values()))
+    files = find_treebanks(gold, systems, format=format)
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
     with progress("Reading", sizes) as advance:
         treebanks = [
@@ -171,9 +180,9 @@ def _analyse_files(
         ]
     for line in _notes(treebanks):
         typer.echo(visible(line), err=True)
-    with progress("Resampling", count_resamplings(len(treebanks), len(names)) or None) as advance:
+    with progress("Resampling", count_resamplings(len(treebanks), len(systems)) or None) as advance:
         analyses = analyse(treebanks, examples=examples, on_progress=advance)
-    title = f"{', '.join(names)} against {visible(gold) if gold != '-' else 'standard input'}"
+    title = f"{', '.join(systems)} against {visible(gold) if gold != '-' else 'standard input'}"
     reports = {
         ".html": lambda: pages.report_page(analyses, title),
         ".json": lambda: [export.analysis_json(analyses, title)],

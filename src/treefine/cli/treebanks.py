@@ -41,6 +41,15 @@ FormatOption = Annotated[
         autocompletion=completing(FORMATS.keys),
     ),
 ]
+NamesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--names",
+        metavar="NAME,…",
+        help="Name of each SYSTEM in the results, separated by commas. Can be repeated.",
+        show_default="the file names",
+    ),
+]
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -99,6 +108,7 @@ def compare_command(
     alpha: Annotated[float, typer.Option("--alpha", metavar="ALPHA", help="Significance level.", min=0, max=1)] = 0.01,
     samples: Annotated[int, typer.Option("--samples", metavar="N", help="Number of resamplings.", min=1)] = 10_000,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the resamplings.", min=0)] = 1,
+    names: NamesOption = None,
     format: FormatOption = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: JsonOption = False,
@@ -112,8 +122,9 @@ def compare_command(
     if len(systems) < 2:
         raise TreefineError("There is only one system to compare.", hint="Name two or more files after GOLD.")
     check_stdin(gold, systems)
+    named = system_names(systems, names)
     with progress("Reading", total_size(gold, *systems)) as advance:
-        pairs = load_pairs(gold, system_names(systems), rule=rule, format=format, on_bytes=advance)
+        pairs = load_pairs(gold, named, rule=rule, format=format, on_bytes=advance)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
         comparison = compare(
             pairs, metric=metric, rule=rule, alpha=alpha, samples=samples, seed=seed, on_progress=advance
@@ -218,8 +229,10 @@ class TreebankFiles(NamedTuple):
     systems: dict[str, str]
 
 
-def system_names(paths: Sequence[str]) -> dict[str, str]:
-    """Return the paths by file name without extension, with as many parent folders as make the names unique.
+def system_names(paths: Sequence[str], names: Sequence[str] | None = None) -> dict[str, str]:
+    """Return the paths by the names that the user gave, which may be separated by commas.
+
+    Without them, the name is the file name without extension, with as many parent folders as make the names unique.
 
     >>> list(system_names(["a/en.conllu", "b/en.conllu.gz"])), list(system_names(["a/en.conllu", "b/de.conllu"]))
     (['a/en', 'b/en'], ['en', 'de'])
@@ -228,12 +241,29 @@ def system_names(paths: Sequence[str]) -> dict[str, str]:
     for number, path in enumerate(paths):
         if places_named[number] in places_named[:number]:
             raise TreefineError("The same file is given twice.", hint="Name each system once.", path=path)
+    if names is not None:
+        return dict(zip(_split_names(names, len(paths)), paths, strict=True))
     places = [(*Path(path).absolute().parts[:-1], _stem(path)) for path in paths]
     for depth in range(1, max(map(len, places), default=0) + 1):
         names = [visible("/".join(parts[-depth:])) for parts in places]
         if len(set(names)) == len(names):
             return dict(zip(names, paths, strict=True))
     return {visible(path): path for path in paths}  # such as en.conllu and en.conllu.gz in one folder
+
+
+def _split_names(names: Sequence[str], n_systems: int) -> list[str]:
+    found = [visible(name.strip()) for each in names for name in each.split(",")]
+    hint = "Give one name per SYSTEM, separated by commas: --names old,new."
+    if not all(found):
+        raise TreefineError("--names has an empty name.", hint=hint)
+    for name in found:
+        if found.count(name) > 1:
+            raise TreefineError(f"--names has {name!r} twice.", hint=hint)
+    if len(found) != n_systems:
+        raise TreefineError(
+            f"--names has {tables.count(len(found), 'name')} for {tables.count(n_systems, 'system')}.", hint=hint
+        )
+    return found
 
 
 def _stem(path: str) -> str:
