@@ -69,7 +69,7 @@ def treebank_of(predictions: Predictions, gold: Sequence[Sentence], *, t: int | 
 
 def checksum(sentences: Iterable[Sentence]) -> str:
     """Return the SHA-256 of a treebank's text, independent of the compression of its file."""
-    return hashlib.sha256("".join(sentence.to_text() for sentence in sentences).encode()).hexdigest()
+    return hashlib.sha256("".join(sentence.to_conllu() for sentence in sentences).encode()).hexdigest()
 
 
 def save_predictions(predictions: Predictions, path: Path) -> str:

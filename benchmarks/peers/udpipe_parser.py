@@ -70,7 +70,7 @@ def udpipe_sentences(udpipe: Any, sentences: Iterable[Sentence]) -> Any:
 
 def _read_by_udpipe(udpipe: Any, sentences: Iterable[Sentence]) -> Any:
     reader, error, found = udpipe.InputFormat.newConlluInputFormat(), udpipe.ProcessingError(), udpipe.Sentences()
-    reader.setText("".join(each.to_text() for each in sentences))
+    reader.setText("".join(each.to_conllu() for each in sentences))
     while True:
         sentence = udpipe.Sentence()
         if not reader.nextSentence(sentence, error):

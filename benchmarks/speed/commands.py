@@ -152,7 +152,7 @@ def measure_scoring(rounds: int = 5) -> None:
 def measure_resampling(samples: int = 10_000, sentences: int = 2_000, rounds: int = 5) -> None:
     """Measure both significance tests on two systems, as `treefine compare` runs them."""
     gold = list(read_treebank(DEV))[:sentences]
-    files = [io.BytesIO("".join(sentence.to_text() for sentence in gold).encode())]
+    files = [io.BytesIO("".join(sentence.to_conllu() for sentence in gold).encode())]
     for seed in (1, 2):
         changed = unpack(gold)
         for change in (move_heads, change_labels):

@@ -47,7 +47,7 @@ def test_a_treebank_cut_at_any_byte_is_resumed_to_the_same_bytes(tmp_path_factor
 def test_blank_lines_before_a_second_file_are_also_dropped_after_a_resume(tmp_path):
     second = list(read_treebank(io.BytesIO(b"\xef\xbb\xbf\n" + WHOLE)))
     whole = "".join(texts_in_file([*SENTENCES, *second])).encode()
-    (tmp_path / "out.part").write_bytes(WHOLE + SENTENCES[0].to_text().encode())
+    (tmp_path / "out.part").write_bytes(WHOLE + SENTENCES[0].to_conllu().encode())
 
     assert write(tmp_path / "out", [*SENTENCES, *second], is_resumed=True) == 3
     assert (tmp_path / "out").read_bytes() == whole
@@ -136,14 +136,14 @@ def test_a_part_file_of_different_sentences_is_rejected_and_stays(tmp_path, sent
 def test_an_error_leaves_the_part_file_and_says_how_to_resume(tmp_path, error, message):
     def fail():
         with open_part(tmp_path / "out", is_json=False, is_resumed=False) as part:
-            part.write(SENTENCES[0].to_text())
+            part.write(SENTENCES[0].to_conllu())
             raise error
 
     with pytest.raises(type(error)) as raised:
         fail()
 
     assert str(raised.value) == message
-    assert (tmp_path / "out.part").read_text() == SENTENCES[0].to_text()
+    assert (tmp_path / "out.part").read_text() == SENTENCES[0].to_conllu()
     assert not (tmp_path / "out").exists()
 
 

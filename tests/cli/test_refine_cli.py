@@ -51,7 +51,7 @@ def test_parse_prints_no_summary(run_refine):
 
 
 def test_the_trees_do_not_depend_on_changes_or_the_output_file(run_refine, refiner):
-    expected = "".join(each.to_text() for each in refiner.stream_trees(read_treebank("in.conllu")))
+    expected = "".join(each.to_conllu() for each in refiner.stream_trees(read_treebank("in.conllu")))
 
     plain = run_refine("in.conllu").stdout
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")

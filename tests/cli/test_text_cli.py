@@ -58,7 +58,7 @@ def test_with_from_lines_each_line_is_one_sentence(run, nlp):
 
 
 def test_a_treebank_on_standard_input_is_detected(run, nlp):
-    treebank = "\n# sent_id = s\n# text = a b\n" + Sentence.of_words(["a", "b"]).to_text()
+    treebank = "\n# sent_id = s\n# text = a b\n" + Sentence.of_words(["a", "b"]).to_conllu()
 
     assert "# sent_id = s" in run(input=treebank).stdout
     assert "# sent_id = 1" in run(input=treebank.replace("\t", " ")).stdout
@@ -184,7 +184,7 @@ def test_review_prints_its_list_while_trees_go_to_a_file(run, nlp):
 
 
 def test_an_output_folder_gets_one_file_per_input(run, nlp):
-    Path("c.conllx").write_text(Sentence.of_words(["a", "b"]).to_text())
+    Path("c.conllx").write_text(Sentence.of_words(["a", "b"]).to_conllu())
 
     run("a.txt", "b.txt", "c.conllx", "-o", "new/")
     run("a.txt", "-o", "new", "--format", "json")

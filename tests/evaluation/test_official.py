@@ -39,7 +39,7 @@ def sample(path, start=0) -> list[Sentence]:
 
 
 def text_of(sentences: list[Sentence]) -> str:
-    return "".join(sentence.to_text() for sentence in sentences)
+    return "".join(sentence.to_conllu() for sentence in sentences)
 
 
 @pytest.mark.parametrize("path", [file for name in WHOLE for file in ud_files(f"{name}/test.conllu.xz")])

@@ -113,7 +113,7 @@ def test_the_conllx_rule_counts_as_nltk_does(data, seed):
     gold = [convert(sentence, CONLLX) for sentence in read_treebank(data / "en_ewt-sample.conllu")]
     system = list(with_noise(gold, seed))
     graphs = [
-        [DependencyGraph(s.to_text(), cell_separator="\t", top_relation_label="root") for s in sentences]
+        [DependencyGraph(s.to_conllu(), cell_separator="\t", top_relation_label="root") for s in sentences]
         for sentences in (system, gold)
     ]
 

@@ -148,7 +148,7 @@ def test_the_counts_of_sentences_add_up_to_the_score_of_the_file(data, tmp_path,
     table = sentence_counts(pair, all_marks(pair)[metric])
 
     assert table.shape == (len(sentences), 3)
-    gold = "".join(sentence.to_text() for sentence in sentences)
+    gold = "".join(sentence.to_conllu() for sentence in sentences)
     assert tuple(table.sum(axis=0)) == ours(gold, system)[metric][:3]
 
 

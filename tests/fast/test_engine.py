@@ -41,11 +41,11 @@ def packed_plan(parser):
 
 def by_engine(parser, sentences, rooms=ROOMS):
     engine = Engine(packed_plan(parser), rooms)
-    return [each.to_text() for each in engine.stream_sentences(engine.plan, sentences)]
+    return [each.to_conllu() for each in engine.stream_sentences(engine.plan, sentences)]
 
 
 def by_parser(parser, sentences):
-    return [each.to_text() for each in parser.stream_trees(sentences)]
+    return [each.to_conllu() for each in parser.stream_trees(sentences)]
 
 
 PARSER = parser_of()
@@ -97,7 +97,7 @@ def test_on_a_gpu_replayed_steps_return_the_trees_of_the_parser(kind):
     parser = Parser(model, device="cuda", precision="float32")
     assert parser.engine is not None
     for _ in range(3):  # captured, then replayed
-        assert [each.to_text() for each in parser.stream_trees(sentences)] == expected
+        assert [each.to_conllu() for each in parser.stream_trees(sentences)] == expected
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

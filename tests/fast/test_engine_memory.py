@@ -37,7 +37,7 @@ def new_engine():
 
 
 def parsed(engine, sentences=SENTENCES):
-    return [each.to_text() for each in engine.stream_sentences(engine.plan, sentences)]
+    return [each.to_conllu() for each in engine.stream_sentences(engine.plan, sentences)]
 
 
 def first_of_length(n_words):
@@ -102,13 +102,13 @@ def test_old_buffers_are_freed_before_new_ones_are_allocated(monkeypatch):
 def test_a_stream_follows_when_another_stream_runs_out_of_memory(monkeypatch):
     engine = new_engine()
     other = engine.stream_sentences(engine.plan, SENTENCES)
-    found = [next(other).to_text()]
+    found = [next(other).to_conllu()]
     old = engine.lanes
     failing(monkeypatch, Slot, "_run", lambda slot: slot.buffer.room.pieces > 80)
 
     with pytest.warns(RuntimeWarning, match=WARNING):
         assert parsed(engine) == EXPECTED
-    found += [each.to_text() for each in other]
+    found += [each.to_conllu() for each in other]
 
     assert found == EXPECTED
     assert not any(lane.free for lane in old)
@@ -222,7 +222,7 @@ def undisturbed():
     model, sentences = tiny_model(n_positions=512), 40 * sample()
     parser = on_gpu(model)
     before = torch.cuda.memory_reserved()
-    texts = [each.to_text() for each in parser.stream_trees(sentences)]
+    texts = [each.to_conllu() for each in parser.stream_trees(sentences)]
     n_bytes = torch.cuda.memory_reserved() - before
     del parser
     engine_module.free_memory()
@@ -239,7 +239,7 @@ def test_on_a_gpu_with_little_memory_buffers_become_smaller_and_trees_stay_the_s
     limit_memory(n_bytes // share)
 
     with pytest.warns(RuntimeWarning, match=WARNING):
-        found = [each.to_text() for each in parser.stream_trees(sentences)]
+        found = [each.to_conllu() for each in parser.stream_trees(sentences)]
 
     assert found == expected
     assert parser.engine.lanes[0].room.pieces < 8192
@@ -250,14 +250,14 @@ def test_on_a_gpu_memory_may_run_out_while_a_stream_is_read(undisturbed):
     model, sentences, expected, n_bytes = undisturbed
     parser = on_gpu(model)
     stream = parser.stream_trees(sentences)
-    found = [next(stream).to_text()]
+    found = [next(stream).to_conllu()]
     for lane in parser.engine.lanes:  # the next steps need new slots
         lane.free.clear()
     engine_module.free_memory()
     limit_memory(n_bytes // 4)
 
     with pytest.warns(RuntimeWarning, match=WARNING):
-        found += [each.to_text() for each in stream]
+        found += [each.to_conllu() for each in stream]
 
     assert found == expected
 
@@ -270,7 +270,7 @@ def test_on_a_gpu_another_program_may_take_the_memory(undisturbed):
     taken = torch.empty(n_free - n_bytes // 2, dtype=torch.uint8, device="cuda")
 
     with pytest.warns(RuntimeWarning, match=WARNING):
-        found = [each.to_text() for each in parser.stream_trees(sentences)]
+        found = [each.to_conllu() for each in parser.stream_trees(sentences)]
 
     assert taken.is_cuda
     assert found == expected

@@ -58,7 +58,7 @@ def test_sections_of_any_file_contain_its_sentences_and_faults(path, pieces):
         try:
             with open_source(source) as stream:
                 for each in read_blocks(stream):
-                    yield each.to_text() if isinstance(each, Sentence) else [fault.message for fault in each.faults]
+                    yield each.to_conllu() if isinstance(each, Sentence) else [fault.message for fault in each.faults]
         except TreebankError as error:
             yield error.message
 
@@ -104,7 +104,7 @@ def test_sentences_of_words_keep_their_numbers(path, lines, size):
 
     found = [each for part in sections(source, size) for each in sentences_in(part)]
 
-    assert [each.to_text() for each in found] == [each.to_text() for each in whole]
+    assert [each.to_conllu() for each in found] == [each.to_conllu() for each in whole]
 
 
 @settings(max_examples=8)
@@ -120,7 +120,7 @@ def test_lines_keep_their_numbers_cuts_and_notes(path, nlp, lines, odd, size):
 
     found = [each for part in sections(source, size) for each in sentences_in(part, nlp)]
 
-    assert [each.to_text() for each in found] == [each.to_text() for each in whole]
+    assert [each.to_conllu() for each in found] == [each.to_conllu() for each in whole]
 
 
 def test_plain_lines_are_cut(path):

@@ -78,7 +78,7 @@ def slow_tokens(whole, most_spaces):
 @given(cut_texts(), st.integers(0, 2))
 def test_any_text_can_be_rebuilt_from_its_conllu_file(cut, most_spaces):
     segmented = found([cut[0]], most_spaces=most_spaces)
-    written = "".join(each.sentence.to_text() for each in segmented).encode()
+    written = "".join(each.sentence.to_conllu() for each in segmented).encode()
 
     read = list(read_treebank(io.BytesIO(written))) if written else []
 
@@ -130,7 +130,7 @@ def test_no_sentence_continues_after_a_blank_line(cut):
 def test_a_token_ends_where_the_segmenter_says_and_before_white_space():
     segmented = found(decided("Don't go.", ends=[1, 7], sentences=[8]))
 
-    assert segmented[0].sentence.to_text() == (
+    assert segmented[0].sentence.to_conllu() == (
         "# sent_id = 1\n# text = Don't go.\n"
         "1\tDo" + "\t_" * 7 + "\tSpaceAfter=No\n2\tn't" + "\t_" * 8 + "\n3\tgo" + "\t_" * 7 + "\tSpaceAfter=No\n"
         "4\t." + "\t_" * 7 + "\tSpaceAfter=No\n\n"

@@ -21,7 +21,7 @@ from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints
 
 WORDS = ["a", "dog", "saw", "Ann", "."]
-CONLLU = "".join(each.to_text() for each in sample(3))
+CONLLU = "".join(each.to_conllu() for each in sample(3))
 TEXT = "ab 12 a. b' del 1\n\nab baki é."
 
 
@@ -64,7 +64,7 @@ def test_parse_as_conllu_returns_the_bytes_of_a_file(client, parser):
 
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.text == "".join(
-        each.to_text() for each in parser.stream_trees(read_treebank(BytesIO(CONLLU.encode())))
+        each.to_conllu() for each in parser.stream_trees(read_treebank(BytesIO(CONLLU.encode())))
     )
 
 
@@ -155,7 +155,9 @@ def test_a_large_request_gets_the_same_answer_as_small_ones(client, parser):
     many = CONLLU * (LARGE_REQUEST // len(CONLLU) + 2)
     answer = client.post("/v1/parse", json={"conllu": many, "format": "conllu"})
 
-    assert answer.text == "".join(each.to_text() for each in parser.stream_trees(read_treebank(BytesIO(many.encode()))))
+    assert answer.text == "".join(
+        each.to_conllu() for each in parser.stream_trees(read_treebank(BytesIO(many.encode())))
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def trees():
 
 def requests_of(trees, *, copies=1, size=1):
     """Requests for the sentences of the sample, so many times over and so many sentences each."""
-    texts = [without_trees(each.to_text().strip()) for each in sample(N_SENTENCES)] * copies
+    texts = [without_trees(each.to_conllu().strip()) for each in sample(N_SENTENCES)] * copies
     expected = trees * copies
     starts = range(0, len(expected), size)
     return asked(LOAD, paragraphs(texts, size), [expected[start : start + size] for start in starts])

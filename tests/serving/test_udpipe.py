@@ -15,7 +15,7 @@ from treefine.treebank.raw_text import raw_text
 
 TEXT = "a bab. bb del 'a\n\n21 baki é. b"
 GIVEN = list(read_treebank(DATA / "en_ewt-sample.conllu"))[:3]
-CONLLU = "".join(each.to_text() for each in GIVEN)
+CONLLU = "".join(each.to_conllu() for each in GIVEN)
 ALL = {"tokenizer": "", "tagger": "", "parser": ""}
 
 
@@ -238,7 +238,7 @@ def test_an_invalid_request_gets_a_clear_error(client, params, message):
 
 @pytest.mark.parametrize(
     ("data", "input", "line"),
-    [(GIVEN[0].to_text() + "1\ta\n", "conllu", GIVEN[0].to_text().count("\n") + 1), ("a\n\na\0b", "horizontal", 3)],
+    [(GIVEN[0].to_conllu() + "1\ta\n", "conllu", GIVEN[0].to_conllu().count("\n") + 1), ("a\n\na\0b", "horizontal", 3)],
 )
 def test_the_error_for_an_unreadable_line_has_its_number(client, data, input, line):
     status, error = fault(client, data={"data": data, "input": input, "parser": ""})

@@ -28,7 +28,7 @@ def parsed(lines: list[str]) -> Sentence:
 
 
 def rewritten(content: bytes) -> bytes:
-    return "".join(sentence.to_text() for sentence in read_treebank(io.BytesIO(content))).encode()
+    return "".join(sentence.to_conllu() for sentence in read_treebank(io.BytesIO(content))).encode()
 
 
 @given(conllu_files())

@@ -140,7 +140,7 @@ def test_a_sentence_without_arcs_can_be_marked():
     marked = Constraints(heads={4: 0}, labels={4: "root"}).mark(Sentence.of_words(WORDS))
 
     assert marked.heads == (None, None, None, 0)
-    assert marked.to_text().splitlines()[3].split("\t")[6:] == ["0", "root", "_", "Keep=Arc"]
+    assert marked.to_conllu().splitlines()[3].split("\t")[6:] == ["0", "root", "_", "Keep=Arc"]
 
 
 @pytest.mark.parametrize("n_more", [-1, 0, 1])

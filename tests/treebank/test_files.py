@@ -64,7 +64,7 @@ def test_a_link_still_points_to_the_file_that_was_written(tmp_path):
     write_treebank([SENTENCE], tmp_path / "link.conllu")
 
     assert (tmp_path / "link.conllu").is_symlink()
-    assert (tmp_path / "real.conllu").read_text() == SENTENCE.to_text()
+    assert (tmp_path / "real.conllu").read_text() == SENTENCE.to_conllu()
 
 
 def test_a_device_is_written_to_and_not_replaced():
@@ -262,7 +262,7 @@ def test_an_open_file_can_be_read(data):
     with (data / "constructs.conllu").open("rb") as stream:
         names = {sentence.path for sentence in read_treebank(stream)}
     assert names == {str(data / "constructs.conllu")}
-    assert next(read_treebank(io.BytesIO(SENTENCE.to_text().encode()))).path == "<stream>"
+    assert next(read_treebank(io.BytesIO(SENTENCE.to_conllu().encode()))).path == "<stream>"
 
 
 class Piped(io.RawIOBase):
@@ -305,7 +305,7 @@ def test_compressed_standard_input_is_streamed(monkeypatch):
 
 @pytest.mark.parametrize("suffix", PACK)
 def test_truncated_compressed_standard_input_is_an_error(suffix, monkeypatch):
-    packed = PACK[suffix](SENTENCE.to_text().encode())
+    packed = PACK[suffix](SENTENCE.to_conllu().encode())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed[:-4])))
 
     with pytest.raises(TreebankError) as error:

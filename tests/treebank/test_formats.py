@@ -28,7 +28,7 @@ def test_words_lemmas_features_and_trees_survive_every_conversion(to, lines):
 def test_conllx_gets_both_tags_and_conll09_fills_gold_and_predicted_columns(data):
     sentence = list(read_treebank(data / "constructs.conllu"))[1]
 
-    conllx, conll09 = (convert(sentence, to).to_text().split("\n") for to in (CONLLX, CONLL09))
+    conllx, conll09 = (convert(sentence, to).to_conllu().split("\n") for to in (CONLLX, CONLL09))
 
     assert conllx[0] == "1\tAnn\tAnn\tPROPN\tNNP\tNumber=Sing\t2\tnsubj\t_\t_"
     assert len(conllx) == 7 + 2
@@ -56,7 +56,7 @@ def test_conll09_is_read_with_gold_or_predicted_tags(data):
     assert gold.words[2].lemma == "schlafen"
     assert predicted.words[2].lemma == "schlaf"
     assert predicted.words[1].feats == "*"
-    assert convert(predicted, CONLLU).to_text().split("\n")[1] == "2\tKatze\tKatze\t_\tNE\t*\t3\tSB\t_\t_"
+    assert convert(predicted, CONLLU).to_conllu().split("\n")[1] == "2\tKatze\tKatze\t_\tNE\t*\t3\tSB\t_\t_"
     assert dict(losses(gold, CONLLU)) == {"PLEMMA": 2, "PPOS": 1, "PFEAT": 1, "FILLPRED": 1, "PRED": 1, "APRED": 1}
 
 
@@ -65,7 +65,7 @@ def test_changes_to_a_conll09_sentence_go_to_the_columns_they_were_read_from(dat
 
     changed = predicted.with_tags(xpos=["A", "B", "C", "D"]).with_graph(Graph.of_words([0, 1, 2, 3], ["r"] * 4))
 
-    first = changed.to_text().split("\n")[0].split("\t")
+    first = changed.to_conllu().split("\n")[0].split("\t")
     assert first == "1 Die der der ART A Nom Nom 0 2 r NK _ _ _".split()
     with pytest.raises(TreebankError, match="CoNLL-2009 has no column for UPOS"):
         predicted.with_tags(upos=["A"] * 4)

@@ -58,8 +58,8 @@ def test_with_graph_changes_only_head_deprel_and_deps_of_words(lines, data):
 def test_the_same_graph_and_tags_change_nothing(lines):
     sentence = parsed(lines)
 
-    assert sentence.with_graph(sentence.graph).to_text() == sentence.to_text()
-    assert sentence.with_tags(upos=sentence.upos, xpos=sentence.xpos).to_text() == sentence.to_text()
+    assert sentence.with_graph(sentence.graph).to_conllu() == sentence.to_conllu()
+    assert sentence.with_tags(upos=sentence.upos, xpos=sentence.xpos).to_conllu() == sentence.to_conllu()
 
 
 @given(conllu_lines())

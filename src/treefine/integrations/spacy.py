@@ -359,7 +359,7 @@ def to_conllu(part: Doc | Span, *, confidence: bool = False) -> str:
                 hint = "Parse it with treefine and set `confidence` to true."
                 raise TreefineError("This Doc has no confidences.", hint=hint)
             sentence = with_confidence(sentence, sure, whole)
-        written.append(sentence.to_text())
+        written.append(sentence.to_conllu())
     return "".join(written)
 
 

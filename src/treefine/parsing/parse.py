@@ -157,7 +157,7 @@ class Parse:
 
     def to_conllu(self, *, confidence: bool = False) -> str:
         """Return the sentence in CoNLL-U (or its input format), with `Conf=0.97` in MISC if `confidence` is set."""
-        return (self.with_confidence() if confidence else self.sentence).to_text()
+        return (self.with_confidence() if confidence else self.sentence).to_conllu()
 
     def with_confidence(self) -> Sentence:
         """Return the sentence with confidences in MISC and in a comment. Its format must have a MISC column."""

@@ -250,7 +250,7 @@ def _stepped_json(job: ParseJob, parses: Sequence[Parse]) -> list[dict[str, Any]
         given = parse.sentence if job.sentences is None else job.sentences[number - 1]
         constraints = job.constraints_of(number, given)
         marked = constraints.mark(parse.sentence) if constraints else parse.sentence
-        found.append(_refined_json(parse) | {"conllu": marked.to_text(), "graphs": graphs_of(parse)})
+        found.append(_refined_json(parse) | {"conllu": marked.to_conllu(), "graphs": graphs_of(parse)})
     return found
 
 

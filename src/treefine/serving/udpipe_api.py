@@ -305,7 +305,7 @@ def write_sentences(sentences: Sequence[Sentence], format: str, options: Iterabl
     if format == "conllu":
         first = (f"# generator = treefine {__version__}", f"# udpipe_model = {model}")
         made = [replace(each, comments=(*first, *each.comments)) for each in sentences[:1]]
-        return "".join([each.to_text() for each in (*made, *sentences[1:])])
+        return "".join([each.to_conllu() for each in (*made, *sentences[1:])])
     if format == "matxin":
         return (
             "<corpus>"

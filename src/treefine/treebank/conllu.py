@@ -153,7 +153,7 @@ def texts_in_file(sentences: Iterable[Sentence], *, is_start: bool = True) -> It
     """
     last: Layout | None = None
     for sentence in sentences:
-        text = sentence.to_text()
+        text = sentence.to_conllu()
         # It may come from another file: drop the byte order mark and blank lines, which only a file's start may have.
         if last is not None or not is_start:
             text = text.removeprefix(sentence.layout.start)

@@ -78,7 +78,7 @@ class Sentence:
 
     >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
     >>> parsed = sentence.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
-    >>> print(parsed.to_text().replace("\t", " "), end="")
+    >>> print(parsed.to_conllu().replace("\t", " "), end="")
     1 Dogs _ NOUN _ _ 2 nsubj _ _
     2 bark _ VERB _ _ 0 root _ _
     <BLANKLINE>
@@ -250,8 +250,8 @@ class Sentence:
             columns[index] = cells
         return replace(self, columns=tuple(columns))
 
-    def to_text(self) -> str:
-        """Return the sentence as written in its file, with the whitespace around it."""
+    def to_conllu(self) -> str:
+        """Return the sentence in CoNLL-U, or in the format that it was read in, with the whitespace around it."""
         start, newlines, end = self.layout
         lines = [*self.comments, *map("\t".join, zip(*self.columns, strict=True))]
         if isinstance(newlines, str):
