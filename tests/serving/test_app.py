@@ -68,6 +68,13 @@ def test_parse_as_conllu_returns_the_bytes_of_a_file(client, parser):
     )
 
 
+def test_several_trees_per_sentence_are_also_returned_as_conllu(client, parser):
+    answer = client.post("/v1/parse", json={"words": [WORDS], "k": 2, "format": "conllu"})
+
+    (parse,) = parser.using(k=2).stream_parses([WORDS])
+    assert answer.text == "".join(each.to_text() for each in parse.ranked_sentences())
+
+
 def test_parse_accepts_all_options(client, parser):
     asked = {"words": [WORDS], "steps": 1, "initial": "empty", "projective": True, "k": 3, "tags": "none"}
     answer = client.post("/v1/parse", json=asked | {"stop_above": 0.5, "keep": "nothing", "model": "tiny"})
@@ -178,7 +185,7 @@ def test_a_large_request_gets_the_same_answer_as_small_ones(client, parser):
             },
         ),
         ({"text": "a b", "model": "other"}, 400, {"message": "This model has no segmenter, so it cannot read text."}),
-        ({"words": [WORDS], "constraints": [{"heads": {"1": 2, "2": 1}}]}, 400, {"sentence": 1}),
+        ({"words": [WORDS], "constraints": [{"heads": {"1": 2, "2": 1}}]}, 400, {"sentence": 1, "line": None}),
         ({"words": [WORDS], "constraints": [{"heads": {"1": 99}}]}, 400, {}),
         ({"words": [WORDS], "constraints": [{"sentence": 2}]}, 400, {}),
         (

@@ -22,8 +22,8 @@ def read(text):
 
 
 def sentence(words, heads="", labels=""):
-    """Return a sentence; words, heads and labels are strings separated by spaces."""
-    bare = Sentence.of_words(words.split())
+    """Return the sentence on line 1 of a file; words, heads and labels are strings separated by spaces."""
+    bare = replace(Sentence.of_words(words.split()), line=1)
     if not heads:
         return bare
     numbers = [int(head) for head in heads.split()]

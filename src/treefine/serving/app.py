@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -186,10 +187,13 @@ async def _parse(
     request: ParseRequest | RefineRequest, service: Service, as_json: Callable[[Parse], dict[str, Any]]
 ) -> Response:
     job = await _checked_job(request, service)
-    if request.format == "conllu":
+    if request.format == "conllu" and job.options.k in (None, 1):
         sentences = await service.ask(job, "trees")
         return PlainTextResponse(await service.read_or_write(job.size, lambda: "".join(texts_in_file(sentences))))
     parses = await service.ask(job, "parses")
+    if request.format == "conllu":
+        ranked = chain.from_iterable(parse.ranked_sentences() for parse in parses)
+        return PlainTextResponse(await service.read_or_write(job.size, lambda: "".join(texts_in_file(ranked))))
     return await service.read_or_write(job.size, lambda: _json_answer(service, map(as_json, parses)))
 
 

@@ -90,7 +90,7 @@ class Sentence:
     format: Format = CONLLU
     layout: Layout = field(default=PLAIN, repr=False)
     path: str = field(default="", compare=False)
-    line: int = field(default=1, compare=False)  # line number of its first comment or word
+    line: int = field(default=0, compare=False)  # line number of its first comment or word; 0 if not read from a file
     number: int = field(default=1, compare=False)  # 1 for the file's first sentence; skipped sentences count too
 
     @classmethod
@@ -197,11 +197,12 @@ class Sentence:
         """Return an error at this sentence, one of its words, or one of its lines (0 is the first after comments)."""
         if word is not None:
             line = self.word_lines[word - 1]
+        in_file = self.line if line is None else self.line + len(self.comments) + line
         return TreebankError(
             message,
             hint=hint,
             path=self.path,
-            line=self.line if line is None else self.line + len(self.comments) + line,
+            line=in_file if self.line else None,
             sent_id=self.sent_id,
             sentence=self.number,
             word="" if line is None else self.columns[0][line],
