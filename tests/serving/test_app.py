@@ -71,8 +71,8 @@ def test_parse_as_conllu_returns_the_bytes_of_a_file(client, parser):
 def test_several_trees_per_sentence_are_also_returned_as_conllu(client, parser):
     answer = client.post("/v1/parse", json={"words": [WORDS], "k": 2, "format": "conllu"})
 
-    (parse,) = parser.using(k=2).stream_parses([WORDS])
-    assert answer.text == "".join(each.to_text() for each in parse.ranked_sentences())
+    (parse,) = parser.using(k=2).stream([WORDS])
+    assert answer.text == "".join(each.to_conllu() for each in parse.ranked_sentences())
 
 
 def test_parse_accepts_all_options(client, parser):
