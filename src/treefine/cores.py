@@ -119,6 +119,22 @@ def _in_new_thread(function: Callable[[], _Result]) -> _Result:
     return found[0]
 
 
+def _renew_after_fork() -> None:
+    """Let a forked process compute: the threads of its parent, and those that would release its locks, are not in it.
+
+    torch uses one thread from here on, because with more it would wait for threads of its parent for ever.
+    """
+    global _setting
+    _setting = Lock()
+    set_threads = getattr(sys.modules.get("torch"), "set_num_threads", None)  # missing while torch is being imported
+    if set_threads is not None:
+        set_threads(1)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_renew_after_fork)
+
+
 def give_back_memory() -> None:
     """Give memory that is free but still held by this process back to the system, if its C library (glibc) can.
 
