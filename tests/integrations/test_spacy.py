@@ -1,7 +1,6 @@
 """treefine in a spaCy pipeline."""
 
 import io
-import os
 import pickle
 import re
 import runpy
@@ -10,11 +9,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import spacy
-import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spacy import displacy
@@ -308,21 +305,6 @@ def test_several_processes_give_the_same_docs(pipe):
     assert [tree_of(doc) for doc in docs] == [tree_of(doc) for doc in expected]
     sure = [[token._.confidence for doc in each for token in doc] for each in (docs, expected)]
     assert sure[0] == pytest.approx(sure[1])
-
-
-def test_in_a_forked_process_torch_uses_one_thread_and_a_gpu_is_an_error(text_model, monkeypatch):
-    component = pipeline(text_model).get_pipe("treefine")
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    threads = []
-    monkeypatch.setattr(torch, "set_num_threads", threads.append)
-
-    component(Doc(spacy.blank("en").vocab, words=["a"]))
-
-    assert threads[0] == 1
-
-    component._process, component._loaded = 0, (None, SimpleNamespace(device=torch.device("cuda")))
-    with pytest.raises(TreefineError, match=r"A parser on cuda cannot run in several processes\. Leave out n_process"):
-        component(Doc(spacy.blank("en").vocab, words=["a"]))
 
 
 # Refining

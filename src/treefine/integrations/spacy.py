@@ -108,7 +108,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
     def __init__(self, name: str, options: ComponentOptions) -> None:
         _register_extensions(confidence=options.confidence)
-        self.name, self.options, self._process = name, options, os.getpid()
+        self.name, self.options = name, options
         self._loaded: tuple[Parser, Parser] | None = None  # with the model's own options, and with these options
         if options.is_bundled or Path(options.model).is_dir():  # else it may come from the disk or from a hub
             self._load(find_model(options.model))
@@ -154,7 +154,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
     def _parse(self, docs: Sequence[Doc]) -> None:
         """Parse the sentences of all Docs as one stream; no Doc changes before all are parsed."""
-        parser, starts_from_doc = self._parser_in_this_process(), self.options.initial == "doc"
+        parser, starts_from_doc = self.parser, self.options.initial == "doc"
         if starts_from_doc and not all(doc.has_annotation("DEP") for doc in docs):
             hint = "Put a parser before treefine, or leave `initial` out of its config."
             raise TreefineError('initial is "doc", but this Doc has no heads and labels.', hint=hint)
@@ -174,19 +174,6 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
             for token, sure in zip(sentence.words, parse.word_confidences, strict=True):
                 token._.arc_confidence, token._.label_confidence = sure
             sentence.span._.confidence = parse.confidence
-
-    def _parser_in_this_process(self) -> Parser:
-        """Return the parser, ready to run in a process that spaCy has forked."""
-        parser = self.parser
-        if os.getpid() != self._process:
-            import torch
-
-            if parser.device.type != "cpu":
-                hint = "Leave out n_process, or set device to cpu."
-                raise TreefineError(f"A parser on {parser.device.type} cannot run in several processes.", hint=hint)
-            torch.set_num_threads(1)  # the threads of the parent do not exist here, and torch would wait for them
-            self._process = os.getpid()
-        return parser
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """Return the scores for `nlp.evaluate`: UAS, LAS, sentences and tags, as spaCy computes them."""

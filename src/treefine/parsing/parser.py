@@ -26,7 +26,7 @@ from treefine.parsing.batches import run
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser, given, renamed
 from treefine.parsing.options import OptionValues, ParserOptions, listed_words, sentence_of
 from treefine.parsing.parse import Parse, Parses
-from treefine.parsing.plan import Plan, find_device
+from treefine.parsing.plan import Plan, check_fork, find_device
 from treefine.parsing.results import Step, parses, steps, trees
 from treefine.segmenter.cut import Segmented
 from treefine.segmenter.segmenter import Segmenter
@@ -263,6 +263,7 @@ class Parser:
 
     def plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
         """Return the plan by which sentences are parsed, for code that runs them in another way."""
+        check_fork(self.device)
         constrain = self._plan.constrain if constraints is None else listed(constraints)
         confidence = self.model.settings.confidence  # calibration may have changed it since
         return replace(self._plan, model=self.running, constrain=constrain, confidence=confidence)

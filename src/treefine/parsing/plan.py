@@ -102,16 +102,26 @@ class Plan:
 def find_device(name: str | torch.device | None) -> torch.device:
     """Return the device of this name, or by default a GPU if there is one."""
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        check_fork(device)
+        return device
     try:
         if str(name).partition(":")[0] not in DEVICES:  # torch would list devices that treefine does not support
             raise RuntimeError(f"it is not one of {', '.join(DEVICES)}")
         device = torch.device(name)
+        check_fork(device)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
         raise TreefineError(f"Device {str(name)!r} cannot be used ({reason}).", hint="Use cpu.") from error
     return device
+
+
+def check_fork(device: torch.device) -> None:
+    """Raise an error if this process was forked from one that had used a GPU, and would use it too."""
+    if device.type == "cuda" and torch.cuda._is_in_bad_fork():
+        hint = 'Start processes with multiprocessing.get_context("spawn"), or load the parser with device="cpu".'
+        raise TreefineError("A forked process cannot use the GPU of its parent process.", hint=hint)
 
 
 def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: bool) -> int:
