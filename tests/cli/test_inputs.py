@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treefine.cli import inputs as reading
+from treefine.cli.folders import files_in
 from treefine.cli.inputs import Input, bytes_in, find_inputs
 from treefine.errors import TreefineError
 from treefine.treebank.files import Rejoined
@@ -160,3 +161,103 @@ def test_a_similar_file_name_is_suggested(tmp_path, monkeypatch):
 def test_a_name_that_no_file_can_have_is_an_error():
     with pytest.raises(TreefineError, match="There is no such file"):
         find_inputs(["\ud800/a.conllu"], may_be_text=False)  # half a surrogate pair
+
+
+FILES = ["a.txt", "a.conllu", "b/c/x.txt.gz", "b/x.conllx", "README.md", "x.txt.part", ".hidden.txt", ".git/y.txt"]
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in FILES:
+        path = Path("corpus", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def names(arguments, **options):
+    return [each.name for each in find_inputs(arguments, **options)]
+
+
+def test_a_folder_stands_for_the_texts_and_treebanks_in_it(corpus):
+    assert find_inputs(["corpus"]) == [
+        Input("corpus/a.conllu", kind="conllu"),
+        Input("corpus/a.txt", kind="text"),
+        Input("corpus/b/c/x.txt.gz", kind="text", subfolder="b/c"),
+        Input("corpus/b/x.conllx", kind="conllx", subfolder="b"),
+    ]
+    assert names(["corpus/"], may_be_text=False) == ["corpus/a.conllu", "corpus/b/x.conllx"]
+    assert names(["corpus"], kind="lines") == ["corpus/a.txt", "corpus/b/c/x.txt.gz"]
+
+
+def test_the_files_of_a_folder_may_have_any_name_if_the_format_is_given(corpus):
+    Path("other").mkdir()
+    for name in ("b.en", "a.en", ".c.en", "d.part"):
+        Path("other", name).touch()
+
+    with pytest.raises(TreefineError) as error:
+        find_inputs(["other"])
+
+    assert str(error.value) == (
+        "other: There is no text or treebank in this folder. Names that end in .txt, .conllu, .conllx, .conll, "
+        ".conll09, .conll2009 are found; for other files, use a pattern such as 'other/*.xyz'."
+    )
+    assert names(["other"], kind="lines") == names(["other/*"]) == ["other/a.en", "other/b.en"]
+
+
+def test_the_output_is_not_an_input(corpus):
+    assert "corpus/a.conllu" not in names(["corpus"], output="corpus/a.conllu")
+    assert names(["corpus"], output="corpus/b/") == ["corpus/a.conllu", "corpus/a.txt"]
+    with pytest.raises(TreefineError, match="^corpus: The output folder is the input folder. Choose another one.$"):
+        find_inputs(["corpus"], output="./corpus/")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("corpus/*.txt", {"corpus/a.txt": ""}),
+        ("corpus/a.?xt", {"corpus/a.txt": ""}),
+        ("corpus/**/*.conll[ux]", {"corpus/a.conllu": "", "corpus/b/x.conllx": "b"}),
+        ("*/*/x*", {"corpus/b/x.conllx": "corpus/b"}),
+        ("corpus/*", {"corpus/README.md": "", "corpus/a.conllu": "", "corpus/a.txt": ""}),
+    ],
+)
+def test_a_pattern_stands_for_the_files_that_match(corpus, pattern, found):
+    assert {each.name: each.subfolder for each in find_inputs([pattern])} == found
+    assert {each.name: each.subfolder for each in find_inputs([str(Path.cwd() / pattern)])} == {
+        str(Path.cwd() / name): place for name, place in found.items()
+    }
+
+
+@pytest.mark.parametrize("pattern", ["corpus/*.csv", "*.txt", "no/*", "no/**/x[1]"])
+def test_a_pattern_without_a_match_is_an_error(corpus, pattern):
+    with pytest.raises(TreefineError) as error:
+        find_inputs([pattern])
+
+    assert str(error.value) == f"{pattern}: No file matches this pattern. To parse this as text, add --text."
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Why? *really*", "Why?", "[sic]", "*really*", "a * b", "/* see corpus/x.txt */", "/**/ int x", "??", "and/or?"],
+)
+def test_a_text_with_the_signs_of_a_pattern_is_a_text(corpus, text):
+    Path("s").touch()
+
+    assert find_inputs([text]) == [Input("", text, "text")]
+
+
+def test_a_file_with_the_signs_of_a_pattern_in_its_name_is_a_file(corpus):
+    Path("corpus/[a]*.txt").touch()
+
+    assert names(["corpus/[a]*.txt"]) == ["corpus/[a]*.txt"]
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(corpus, monkeypatch):
+    def listed(folder):
+        raise PermissionError(13, "Permission denied", folder)
+
+    monkeypatch.setattr("os.scandir", listed)
+
+    with pytest.raises(TreefineError, match="^corpus: Permission denied.$"):
+        files_in("corpus", [".txt"])

@@ -193,6 +193,20 @@ def test_an_output_folder_gets_one_file_per_input(run, nlp):
     assert Path("new/a.conllu").read_text() == conllu(nlp(TEXT))
 
 
+def test_an_output_folder_keeps_the_subfolders_of_a_folder(run, nlp):
+    Path("in/x").mkdir(parents=True)
+    Path("in/b.txt").write_text(OTHER)
+    Path("in/x/b.txt").write_text(OTHER)
+
+    run("in", "-o", "out/")
+    run("in/**/*.txt", "-o", "in/again/")
+    joined = run("in").stdout
+
+    for name in ("out/b.conllu", "out/x/b.conllu", "in/again/b.conllu", "in/again/x/b.conllu"):
+        assert Path(name).read_text() == conllu(nlp(OTHER))
+    assert joined.count("# text = Dogs bark.\n") == 4
+
+
 def test_two_inputs_with_the_same_output_are_rejected_before_work_starts(run):
     Path("x").mkdir()
     Path("x/a.txt.gz").write_bytes(b"")

@@ -158,6 +158,23 @@ def test_finished_blocks_are_skipped(files, parse):
     assert outputs("out") == whole | {"c.conllu": b"mine"}
 
 
+def test_subfolders_are_kept_and_resumed(files, parse):
+    for place in ("in", "in/x"):
+        Path(place).mkdir()
+        shutil.copy("e.txt", place)
+
+    assert parse("in")[1].startswith("2 blocks parsed")
+    Path("out/x/.e.conllu.attempt").touch()
+
+    assert parse("in")[1] == "2 of 2 blocks already finished\n"
+    hidden = [".treefine.cpu.float32", ".treefine.json", ".treefine.lock"]
+    assert sorted(str(path.relative_to("out")) for path in Path("out").rglob("*.*")) == [
+        *hidden,
+        "e.conllu",
+        "x/e.conllu",
+    ]
+
+
 def test_more_files_can_be_added(files, parse):
     parse("a.conllu", "c.txt")
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
 
+from treefine.cli.folders import files_named, is_pattern
 from treefine.errors import EmptyError, TreebankError, TreefineError
 from treefine.treebank.conllu import read_treebank, read_words
 from treefine.treebank.files import Rejoined, name_of, nearest_file, open_input, utf8_lines
-from treefine.treebank.formats import FORMATS, format_by_name, suffix_of
+from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_by_name, suffix_of
 from treefine.treebank.raw_text import own_text, spans_in
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Input:
     text: str | None = None  # a text from the command line
     kind: InputKind | None = None  # None to detect it from the first lines
     section: Section | None = None  # None for the whole file
+    subfolder: str = ""  # of an output folder, for its output
 
     @property
     def is_file(self) -> bool:
@@ -62,12 +64,17 @@ class Input:
 
 
 def find_inputs(
-    arguments: Sequence[str], *, kind: InputKind | None = None, is_text: bool = False, may_be_text: bool = True
+    arguments: Sequence[str],
+    *,
+    kind: InputKind | None = None,
+    is_text: bool = False,
+    may_be_text: bool = True,
+    output: str = "",
 ) -> list[Input]:
-    """Return one input per argument; raise a single error that lists all invalid arguments.
+    """Return the inputs that the arguments name; raise a single error that lists all invalid arguments.
 
-    An argument is a file if that file exists. Otherwise it is a text, unless it looks like a file name. Without
-    arguments, the input is standard input.
+    An argument is a file, a folder, or a pattern that matches files. Otherwise it is a text, unless it looks like a
+    file name. `output` is not read if it is in one of the folders. Without arguments, the input is standard input.
     """
     if not arguments and sys.stdin is not None and sys.stdin.isatty():
         hint = "Give a text in quotes or a file name; or use - to type a text, and end it with Ctrl-D."
@@ -75,10 +82,19 @@ def find_inputs(
     if not is_text and list(arguments).count("-") > 1:
         raise TreefineError("Standard input can be used only once.", hint="Write - once.")
     may_be_text = may_be_text and kind in (None, "text", "lines", "words")
-    found, faults = [], []
+    texts = (".txt",) if may_be_text else ()
+    suffixes = texts if kind is not None and may_be_text else (*texts, *TREEBANK_SUFFIXES)
+    found: list[Input] = []
+    faults = []
     for argument in arguments or ["-"]:
         try:
-            found.append(_text(argument, kind) if is_text else _input(argument, kind, may_be_text=may_be_text))
+            if is_text:
+                found.append(_text(argument, kind))
+                continue
+            named = files_named(argument, suffixes, may_be_any=kind is not None, output=output)
+            found += [Input(path, kind=kind or kind_by_name(path), subfolder=place) for path, place in named]
+            if not named:
+                found.append(_input(argument, kind, may_be_text=may_be_text))
         except TreefineError as error:
             faults.append(error)
     if faults:
@@ -89,17 +105,16 @@ def find_inputs(
 def _input(argument: str, kind: InputKind | None, *, may_be_text: bool) -> Input:
     if argument == "-":
         return Input("-", kind=kind)
-    if os.path.isdir(argument):  # noqa: PTH112 - Path.is_dir raises if the name is too long
-        hint = f"Name its files, for example {os.path.join(argument, '*.txt')}."  # noqa: PTH118
-        raise TreefineError("This is a directory.", hint=hint, path=argument)
-    if os.path.exists(argument):  # noqa: PTH110
+    if os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
         if not os.access(argument, os.R_OK):
             raise TreefineError("Permission denied.", path=argument)
         return Input(argument, kind=kind or kind_by_name(argument))
-    if may_be_text and (any(map(str.isspace, argument)) or not _FILE_LIKE.search(argument[-20:])):
+    looks_like_file = _FILE_LIKE.search(argument[-20:]) or ("*" in argument and "/" in argument)
+    if may_be_text and (any(map(str.isspace, argument)) or not looks_like_file):
         return _text(argument, kind)
     hints = (nearest_file(argument), "To parse this as text, add --text." * may_be_text)
-    raise TreefineError("There is no such file.", hint=" ".join(filter(None, hints)), path=argument)
+    message = "No file matches this pattern." if is_pattern(argument) else "There is no such file."
+    raise TreefineError(message, hint=" ".join(filter(None, hints)), path=argument)
 
 
 def _text(argument: str, kind: InputKind | None) -> Input:

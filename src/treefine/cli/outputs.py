@@ -158,7 +158,13 @@ def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) 
             form = CONLLU if shape == "conllu" else FORMATS.get(each.kind or "", CONLLU)
             endings = form.suffixes or CONLL09.suffixes
         jobs.append(
-            Job((each,), str(folder / (_stem(each.name) + endings[0])), shape or "conllu", form, is_in_folder=True)
+            Job(
+                (each,),
+                str(folder / each.subfolder / (_stem(each.name) + endings[0])),
+                shape or "conllu",
+                form,
+                is_in_folder=True,
+            )
         )
     for target, number in Counter(job.target for job in jobs).items():
         if number > 1:
@@ -166,7 +172,8 @@ def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) 
             hint = "Write them to different folders."
             raise TreefineError(f"{number} inputs have the same output file: {names}.", hint=hint, path=target)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        for job in jobs:
+            Path(job.target).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise not_written(error.strerror or str(error), str(folder)) from error
     return jobs

@@ -151,7 +151,11 @@ _WORKERS = "Processes that read and write treebanks while the GPU parses; no eff
 def parse_command(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="INPUT", help="Texts or files; - is standard input.", show_default="standard input"),
+        typer.Argument(
+            metavar="INPUT",
+            help="Texts, files, folders, or quoted patterns such as 'texts/*.txt'; - is standard input.",
+            show_default="standard input",
+        ),
     ] = None,
     model: _Model = "en",
     output: _Output = "-",
@@ -235,7 +239,7 @@ def parse_command(
     In a treebank, only heads, labels and the enhanced arcs that repeat them are replaced; the model may also fill in
     blank tags. Heads in the input are ignored unless --keep selects them.
     """
-    inputs = find_inputs(sources or (), kind=kind, is_text=is_text)
+    inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
     wanted = OutputOptions(show_steps, confidence, review, resume, k=k, also_read=others, model=model)
     if show_steps and stop_above is None:
@@ -270,7 +274,11 @@ def parse_command(
 def refine_command(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="INITIAL", help="Treebank files; - is standard input.", show_default="standard input"),
+        typer.Argument(
+            metavar="INITIAL",
+            help="Treebank files, folders or quoted patterns; - is standard input.",
+            show_default="standard input",
+        ),
     ] = None,
     model: _Model = "en",
     output: _Output = "-",
@@ -316,7 +324,7 @@ def refine_command(
     (nsubj:outer as nsubj) or under its newer name (dobj as obj); if neither is known, its arc is ignored. A summary of
     the changes is printed on standard error.
     """
-    found = find_inputs(sources or (), kind=kind, may_be_text=False)
+    found = find_inputs(sources or (), kind=kind, may_be_text=False, output=output)
     inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
     options = ParserOptions(
         initial="given",

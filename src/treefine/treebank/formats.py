@@ -18,6 +18,7 @@ CONLL09_PREDICTED = Format(
     "conll09-predicted", "CoNLL-2009", (), 14, True, lemma=3, upos=None, xpos=5, feats=7, head=8, deprel=10
 )
 FORMATS = {each.name: each for each in (CONLLU, CONLLX, CONLL09, CONLL09_PREDICTED)}
+TREEBANK_SUFFIXES = tuple(suffix for each in FORMATS.values() for suffix in each.suffixes)
 _NAMES_2009 = "ID FORM LEMMA PLEMMA POS PPOS FEAT PFEAT HEAD PHEAD DEPREL PDEPREL FILLPRED PRED".split()
 
 

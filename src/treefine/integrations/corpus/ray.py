@@ -89,6 +89,11 @@ def attempts_path(target: str) -> Path:
     return Path(target).with_name(f".{Path(target).name}.attempt")
 
 
+def output_folder(block: Job) -> Path:
+    """Return the folder that the user named with -o; a block of an input in a subfolder is written below it."""
+    return Path(block.target).parents[len(Path(block.inputs[0].subfolder).parts)]
+
+
 class UnfitError(TreefineError):
     """A worker cannot parse any block."""
 
@@ -122,7 +127,7 @@ class BlockActor:
             else:
                 outcome.n_dead_workers = len(_attempts(block))
                 with _attempt(block):
-                    self._parse(self._parser or self._load(Path(block.target).parent), block, outcome)
+                    self._parse(self._parser or self._load(output_folder(block)), block, outcome)
         except TreefineError as error:
             outcome.fault, outcome.is_worker_unfit = str(error), isinstance(error, UnfitError)
         return {"outcome": json.dumps(asdict(outcome))}

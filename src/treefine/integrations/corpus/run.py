@@ -29,7 +29,14 @@ from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
 from treefine.integrations.corpus.blocks import BLOCK_BYTES, bytes_of, cut_jobs
-from treefine.integrations.corpus.ray import Outcome, import_ray, parse_on_ray, report_path, saved_outcome
+from treefine.integrations.corpus.ray import (
+    Outcome,
+    import_ray,
+    output_folder,
+    parse_on_ray,
+    report_path,
+    saved_outcome,
+)
 from treefine.model.bundled import bundled_models, find_model
 from treefine.treebank.files import not_written, open_output
 from treefine.version import __version__
@@ -66,10 +73,10 @@ def parse_corpus(
     trees_alone = jobs[0].shape == "conllu" and not wanted.confidence and wanted.k == 1
     blocks = cut_jobs(jobs, trees_alone=trees_alone, size=size)
     with _open_record(Path(output), blocks, _options(wanted, choice, size, trees_alone=trees_alone)):
-        names = _names(output)
-        to_do = _missing(blocks, names)
+        there = _files(output)
+        to_do = _missing(blocks, there)
         finished = {block.target for block in blocks} - {block.target for block in to_do}
-        outcomes = {each: saved_outcome(each) for each in finished if report_path(each).name in names}
+        outcomes = {each: saved_outcome(each) for each in finished if report_path(each) in there}
         if finished:
             done = f"{len(finished):,} of {tables.count(len(blocks), 'block')} already finished"
             typer.echo(done, err=True)
@@ -77,7 +84,7 @@ def parse_corpus(
         if to_do:
             outcomes |= _parse(parse_blocks, sorted(to_do, key=bytes_of, reverse=True))  # largest first
             _remove_leftovers(Path(output), blocks)
-    return _report(outcomes, blocks, to_do, _missing(to_do, _names(output)))
+    return _report(outcomes, blocks, to_do, _missing(to_do, _files(output)))
 
 
 def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, choice: ModelChoice) -> None:
@@ -102,14 +109,14 @@ def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, choice:
         raise TreefineError(message, hint="Leave out --initial FILE and --label-map, or --engine ray.")
 
 
-def _missing(blocks: Sequence[Job], names: set[str]) -> list[Job]:
-    """Return the blocks whose output is not among these names of files."""
-    return [block for block in blocks if Path(block.target).name not in names]
+def _missing(blocks: Sequence[Job], there: set[Path]) -> list[Job]:
+    """Return the blocks whose output is not among these files."""
+    return [block for block in blocks if Path(block.target) not in there]
 
 
-def _names(folder: str | Path) -> set[str]:
+def _files(folder: str | Path) -> set[Path]:
     """List a folder. Checking each file separately is slow on a shared disk, and the result may be outdated."""
-    return set(os.listdir(folder))  # noqa: PTH208 - only names are needed
+    return {Path(place, name) for place, _, names in os.walk(folder) for name in names}
 
 
 def _parse(parse_blocks: ParseBlocks, blocks: Sequence[Job]) -> dict[str, Outcome]:
@@ -229,12 +236,14 @@ def _checksum(choice: ModelChoice) -> str:
 
 
 def _input_files(blocks: Sequence[Job]) -> dict[str, _InputFile]:
-    """Return the input of each output, by the output's name."""
+    """Return the input of each output, by the output's path in its folder."""
     found = {}
     for source in {block.inputs[0].name: block.inputs[0] for block in blocks}.values():
         path = Path(source.name).resolve()
         found[source.name] = _InputFile(str(path), path.stat().st_size, path.stat().st_mtime_ns, source.kind)
-    return {Path(block.target).name: found[block.inputs[0].name] for block in blocks}
+    return {
+        Path(block.target).relative_to(output_folder(block)).as_posix(): found[block.inputs[0].name] for block in blocks
+    }
 
 
 def _read_record(path: Path) -> tuple[dict[str, Any], dict[str, _InputFile]] | None:
@@ -253,9 +262,9 @@ def _read_record(path: Path) -> tuple[dict[str, Any], dict[str, _InputFile]] | N
 
 def _check_inputs(known: dict[str, _InputFile], files: dict[str, _InputFile], folder: Path) -> None:
     """Raise an error for outputs of other inputs, of inputs that have changed, and of unknown origin."""
-    there = _names(folder)
+    there = _files(folder)
     for name, now in files.items():
-        if name not in known and name in there:
+        if name not in known and folder / name in there:
             path = str(folder / name)
             raise TreefineError("This file exists, but no earlier run wrote it.", hint=_OTHER_FOLDER, path=path)
         before = known.get(name, now)
@@ -266,7 +275,7 @@ def _check_inputs(known: dict[str, _InputFile], files: dict[str, _InputFile], fo
     current = {now.input: now for now in files.values()}
     for name, before in known.items():  # also outputs of a file that is now cut into fewer blocks
         now = current.get(before.input, before)
-        if now != before and name in there:
+        if now != before and folder / name in there:
             message = f"This is the output of {before}, which has changed to {now}."
             hint = "Delete its outputs, or choose another folder."
             raise TreefineError(message, hint=hint, path=str(folder / name))
@@ -274,11 +283,10 @@ def _check_inputs(known: dict[str, _InputFile], files: dict[str, _InputFile], fo
 
 def _remove_leftovers(folder: Path, blocks: Sequence[Job]) -> None:
     """Remove the temporary files of dead workers: unfinished outputs and attempt files."""
-    names = {Path(block.target).name for block in blocks}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name, _, ending = entry.name.removeprefix(".").rpartition(".")
-            stem = name.rpartition(".")[0] if ending == "tmp" else name  # .out.conllu.0123abcd.tmp, .out.conllu.attempt
-            if entry.name.startswith(".") and ending in ("tmp", "attempt") and stem in names:
-                with suppress(OSError):
-                    Path(entry).unlink()
+    targets = {Path(block.target) for block in blocks}
+    for path in _files(folder):
+        name, _, ending = path.name.removeprefix(".").rpartition(".")
+        stem = name.rpartition(".")[0] if ending == "tmp" else name  # .out.conllu.0123abcd.tmp, .out.conllu.attempt
+        if path.name.startswith(".") and ending in ("tmp", "attempt") and path.parent / stem in targets:
+            with suppress(OSError):
+                path.unlink()
