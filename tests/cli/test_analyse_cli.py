@@ -214,7 +214,7 @@ def test_an_error_about_a_folder_without_treebanks_lists_their_extensions(files)
 
     line = run("gold", "other", code=1).stderr
 
-    assert line.startswith("treefine: other: There is no treebank in this folder. Treebank file names end in")
+    assert line.startswith("treefine: other: There is no treebank in this folder. File names must end in")
     Path("same").mkdir()
     Path("same", "notes.txt").write_text(GOOD)
     assert "notes: 1 sentence, 3 words" in run("other", "same", "--format", "conllu").stdout

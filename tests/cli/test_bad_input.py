@@ -57,7 +57,6 @@ BAD = {
         "not.conllu.zst: This is not a zstd file. If it is not compressed, remove .zst from its name.",
     ),
     "missing.conllu": (None, "missing.conllu: There is no such file."),
-    "folder": (None, "folder: This is a directory. Name a file in it."),
 }
 NO_TREE = {
     "cycle.conllu": (
@@ -155,6 +154,20 @@ def test_validate_lists_it_and_continues_with_the_next_file(run, name):
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == message
     assert result.stderr.startswith("2 files, ")
+
+
+def test_a_folder_in_place_of_a_file_is_an_error(run):
+    no_file = "folder: This is a directory. Name a file in it."
+    no_treebank = "folder: There is no treebank in this folder. File names must end in .conllu"
+    two_kinds = "good.conllu: This is a file, but folder is a folder."
+
+    assert no_file in run("", None, "compare", "good.conllu", "good.conllu", "folder").stderr
+    assert no_file in run("", None, "convert", "folder", "out.conllu").stderr
+    assert two_kinds in run("", None, "evaluate", "good.conllu", "folder").stderr
+    assert no_treebank in run("", None, "evaluate", "folder", "folder").stderr
+    result = run("", None, "validate", "folder", "good.conllu")
+    assert result.stdout.startswith(no_treebank)
+    assert (result.exit_code, result.stderr) == (1, "1 file, 1 error\n")
 
 
 def test_convert_with_skip_keeps_the_valid_sentences(run):

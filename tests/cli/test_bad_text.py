@@ -126,8 +126,8 @@ def test_all_bad_inputs_are_reported_before_work_starts(run):
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         "treefine: no.txt: There is no such file. To parse this as text, add --text.",
-        "treefine: folder: There is no text or treebank in this folder. Names that end in .txt, .conllu, .conllx, "
-        ".conll, .conll09, .conll2009 are found; for other files, use a pattern such as 'folder/*.xyz'.",
+        "treefine: folder: There is no text or treebank in this folder. File names must end in .txt, .conllu, "
+        ".conllx, .conll, .conll09, .conll2009; for other names, choose the format.",
         "treefine: dir/no.conllu: There is no such file. To parse this as text, add --text.",
     ]
 

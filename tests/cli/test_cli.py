@@ -4,6 +4,7 @@ import json
 import platform
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -48,6 +49,22 @@ def test_evaluate_prints_labels_and_confusions_when_asked(files):
     assert re.search(r"^nsubj +\|", labels, re.MULTILINE)
     assert confused_labels.startswith("gold label  system label  times")
     assert re.match(r"gold head +system head +times\n[- ]+\n[A-Z]+ +[A-Z]+ +\d+\n", confused_heads)
+
+
+def test_evaluate_and_validate_read_folders_and_patterns(files):
+    for folder, name in (("gold", "gold"), ("parsed", "bad")):
+        Path(folder, "sub").mkdir(parents=True)
+        for place in ("a.conllu", "sub/b.conllu"):
+            shutil.copy(f"{name}.conllu", Path(folder, place))
+
+    scores = [
+        json.loads(invoke("evaluate", *paths, "--json").stdout)["scores"]["LAS"]
+        for paths in (("gold", "parsed"), ("gold.conllu", "bad.conllu"))
+    ]
+
+    assert [each["correct"] for each in scores] == [2 * scores[1]["correct"], scores[1]["correct"]]
+    assert scores[0]["f1"] == scores[1]["f1"]
+    assert invoke("validate", "gold", "parsed/**/*.conllu").stderr == "4 files, no errors\n"
 
 
 def test_evaluate_prints_the_same_as_json(files):

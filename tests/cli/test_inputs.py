@@ -199,8 +199,8 @@ def test_the_files_of_a_folder_may_have_any_name_if_the_format_is_given(corpus):
         find_inputs(["other"])
 
     assert str(error.value) == (
-        "other: There is no text or treebank in this folder. Names that end in .txt, .conllu, .conllx, .conll, "
-        ".conll09, .conll2009 are found; for other files, use a pattern such as 'other/*.xyz'."
+        "other: There is no text or treebank in this folder. File names must end in .txt, .conllu, .conllx, .conll, "
+        ".conll09, .conll2009; for other names, choose the format."
     )
     assert names(["other"], kind="lines") == names(["other/*"]) == ["other/a.en", "other/b.en"]
 

@@ -58,8 +58,7 @@ def files_in(folder: str, suffixes: Sequence[str], *, may_be_any: bool = False, 
     found = sorted(_walk(folder, output))
     known = [each for each in found if suffix_of(each.name) in suffixes]
     if not known and not (may_be_any and found):
-        names = f"Names that end in {', '.join(suffixes)} are found"
-        hint = f"{names}; for other files, use a pattern such as '{os.path.join(folder, '*.xyz')}'."  # noqa: PTH118
+        hint = f"File names must end in {', '.join(suffixes)}; for other names, choose the format."
         what = "text or treebank" if ".txt" in suffixes else "treebank"
         raise TreefineError(f"There is no {what} in this folder.", hint=hint, path=folder)
     return [_placed(each, Path(folder)) for each in known or found]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from treefine.cli.folders import files_in, files_named
 from treefine.cli.outputs import check_extension, check_table, convert_to_table
 from treefine.cli.terminal import completing, progress
 from treefine.drawing.characters import visible
@@ -18,7 +21,7 @@ from treefine.evaluation import tables
 from treefine.evaluation.scores import RULES, evaluate_stretches, load_pairs, stretches
 from treefine.treebank.conllu import convert_treebank, read_treebank, validate
 from treefine.treebank.files import COMPRESSED
-from treefine.treebank.formats import FORMATS, format_by_name, format_of, suffix_of
+from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_of, suffix_of
 
 _FORMAT_NAMES = f"{', '.join([*FORMATS][:-1])} or {[*FORMATS][-1]}"
 RuleOption = Annotated[
@@ -55,8 +58,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 
 
 def evaluate_command(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank.")],
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="Treebank to score.")],
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank, or a folder of gold treebanks.")],
+    system: Annotated[
+        str, typer.Argument(metavar="SYSTEM", help="Treebank to score, or a folder with GOLD's file names.")
+    ],
     rule: RuleOption = "conll18",
     labels: Annotated[bool, typer.Option("--labels", help="Also print the scores of each label.")] = False,
     confusions: Annotated[
@@ -69,12 +74,13 @@ def evaluate_command(
     """Score a treebank against a gold treebank.
 
     Prints the metrics of the CoNLL 2018 shared task, or those of the rule you choose. UEM is the share of sentences in
-    which all heads are correct; for LEM, all labels must be correct too.
+    which all heads are correct; for LEM, all labels must be correct too. The files of a folder are scored together.
     """
     check_stdin(gold, [system])
-    with progress("Scoring", total_size(gold, system)) as advance:
-        pairs = stretches(gold, system, rule=rule, format=format, on_bytes=advance)
-        found = evaluate_stretches(pairs, rule=rule, labels=labels, confusions=bool(confusions))
+    files = [(each.gold, each.systems["system"]) for each in find_treebanks(gold, {"system": system}, format=format)]
+    with progress("Scoring", total_size(*chain.from_iterable(files))) as advance:
+        pairs = (stretches(*each, rule=rule, format=format, on_bytes=advance) for each in files)
+        found = evaluate_stretches(chain.from_iterable(pairs), rule=rule, labels=labels, confusions=bool(confusions))
     scores, by_label = found.scores, found.by_label if labels else None
     confused = {"label": found.label_confusions, "head": found.head_confusions} if confusions else {}
     if as_json:
@@ -140,7 +146,9 @@ def compare_command(
 
 
 def validate_command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Treebanks to check.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Treebanks to check, folders, or quoted patterns.")
+    ],
     format: FormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -151,18 +159,30 @@ def validate_command(
     """
     faults = 0
     as_values = []
-    with progress("Reading", total_size(*files)) as advance:
-        for path in files:
+
+    def report(fault: TreefineError) -> None:
+        nonlocal faults
+        faults += 1
+        if as_json:
+            as_values.append({name: getattr(fault, name) for name in _FAULT_FIELDS})
+        else:
+            typer.echo(str(fault))
+
+    paths = []
+    for each in files:
+        try:
+            named = files_named(each, TREEBANK_SUFFIXES, may_be_any=format is not None)
+            paths += [path for path, _ in named] or [each]
+        except TreefineError as error:  # a folder without treebanks
+            report(error)
+    with progress("Reading", total_size(*paths)) as advance:
+        for path in paths:
             for fault in validate(path, format=format, on_bytes=advance):
-                faults += 1
-                if as_json:
-                    as_values.append({name: getattr(fault, name) for name in _FAULT_FIELDS})
-                else:
-                    typer.echo(str(fault))
+                report(fault)
     if as_json:
         _print_json(as_values)
     said = tables.count(faults, "error") if faults else "no errors"
-    typer.echo(f"{tables.count(len(files), 'file')}, {said}", err=True)
+    typer.echo(f"{tables.count(len(paths), 'file')}, {said}", err=True)
     raise typer.Exit(1 if faults else 0)
 
 
@@ -281,10 +301,9 @@ def _stem(path: str) -> str:
 def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None = None) -> list[TreebankFiles]:
     """Return one treebank for files, or one per gold file for folders, where files are matched by name.
 
-    In a folder, files with a treebank extension are used, or all files if the format is given. Hidden files and
-    subfolders are skipped.
+    For the files that are read in a folder, see `files_in`.
     """
-    kinds = {path: path != "-" and Path(path).is_dir() for path in (gold, *systems.values())}
+    kinds = {path: os.path.isdir(path) for path in (gold, *systems.values())}  # noqa: PTH112 - as in `files_named`
     if not any(kinds.values()):
         return [TreebankFiles(_stem(gold), gold, dict(systems))]
     for path, is_folder in kinds.items():
@@ -314,16 +333,11 @@ def find_treebanks(gold: str, systems: Mapping[str, str], *, format: str | None 
 
 
 def _treebanks_in(folder: str, *, format: str | None = None) -> dict[str, str]:
-    """Return the treebank files of a folder by name; raise an error if it has no treebank."""
+    """Return the treebank files of a folder by their paths in it; raise an error if it has no treebank."""
     if not Path(folder).is_dir():
         raise TreebankError("There is no such folder.", path=folder)
-    paths = sorted(path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith("."))
-    found = {path.name: str(path) for path in paths if format is not None or format_by_name(path.name) is not None}
-    if not found:
-        endings = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
-        hint = f"Treebank file names end in {endings}; use --format for other names."
-        raise TreebankError("There is no treebank in this folder.", hint=hint, path=folder)
-    return found
+    found = files_in(folder, TREEBANK_SUFFIXES, may_be_any=format is not None)
+    return {str(Path(each.path).relative_to(folder)): each.path for each in found}
 
 
 def total_size(*paths: str) -> int | None:
