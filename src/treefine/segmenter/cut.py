@@ -15,6 +15,8 @@ from treefine.treebank.multiword import Multiwords
 from treefine.treebank.raw_text import Span, misc_of
 from treefine.treebank.sentence import BLANK, Sentence
 
+MANY_TOKENS = 100  # tokens; a longer sentence also ends where `ends_sentence` is IF_LONG
+IF_LONG = 2
 MOST_TOKENS = 10_000  # in a sentence, so that it fits into memory; a longer sentence is split
 LONGEST_TOKEN = 65_536  # characters, also because of memory
 _BLANK_LINE = re.compile(r"(\r\n|\r(?!\n)|\n)[^\S\r\n]*[\r\n]")
@@ -25,7 +27,7 @@ class Cuts(NamedTuple):
 
     text: str
     token: np.ndarray  # WITHIN, ENDS or ENDS_MULTIWORD
-    ends_sentence: np.ndarray  # whether the sentence ends too, if a token ends here
+    ends_sentence: np.ndarray  # whether the sentence ends too, if a token ends here: 0, 1 or IF_LONG
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class _Token(NamedTuple):
     start: int  # in the whole text
     form: str
     is_multiword: bool
-    ends_sentence: bool
+    ends_sentence: int
     gap: str  # after it
 
 
@@ -64,7 +66,8 @@ def sentences_of(
             waiting = None
         unfinished.append(token)
         is_cut = blank_lines_end and has_blank_line(token.gap)
-        if token.ends_sentence or is_cut or len(unfinished) == MOST_TOKENS:
+        is_end = token.ends_sentence == 1 or (token.ends_sentence == IF_LONG and len(unfinished) >= MANY_TOKENS)
+        if is_end or is_cut or len(unfinished) == MOST_TOKENS:
             waiting, unfinished = unfinished, []
     last = waiting or unfinished
     if last:
@@ -85,7 +88,7 @@ def _tokens(cuts: Iterable[Cuts], most_spaces: int) -> Iterator[_Token]:
         found = _spans(rest, most_spaces)
         if not has_begun:
             has_begun = True
-            yield _Token(0, "", False, False, rest.text[: found[0][0]])
+            yield _Token(0, "", False, 0, rest.text[: found[0][0]])
         for span, following in zip(found, found[1:], strict=False):
             yield _token(rest, start, span, following[0])
         last, _ = found[-1]
@@ -104,7 +107,7 @@ def _joined(stretches: Sequence[Cuts]) -> Cuts:
 def _token(cuts: Cuts, start: int, span: Span, stop: int) -> _Token:
     left, right = span
     is_multiword, ends_sentence = cuts.token[right - 1] == ENDS_MULTIWORD, cuts.ends_sentence[right - 1]
-    return _Token(start + left, cuts.text[left:right], bool(is_multiword), bool(ends_sentence), cuts.text[right:stop])
+    return _Token(start + left, cuts.text[left:right], bool(is_multiword), int(ends_sentence), cuts.text[right:stop])
 
 
 def _spans(cuts: Cuts, most_spaces: int) -> list[Span]:

@@ -20,6 +20,7 @@ from treefine.errors import ModelError
 from treefine.model.folder import new_folder, restored, rounded, unfilled
 from treefine.model.weight_files import check_weights, read_json, read_weights, write_json
 from treefine.segmenter.cut import Cuts, Segmented, is_gap, sentences_of
+from treefine.segmenter.line_ends import Scored, are_clear, cuts_of
 from treefine.segmenter.network import ENDS, WITHIN, Alphabet, CutScores, SegmenterNetwork, Windows
 from treefine.treebank.multiword import Multiwords
 from treefine.version import __version__
@@ -108,13 +109,13 @@ class Segmenter:
             token, sentence = self._scores([plain[number] for number in group])
             best, second = token.topk(2, dim=-1).values.unbind(-1)
             is_clear = (best - second > _CLOSE) & (sentence.abs() > _CLOSE)  # [text, char]
-            tokens, ends = token.argmax(-1).to(torch.int8).numpy(), (sentence > 0).numpy()
+            tokens, ends = token.argmax(-1).to(torch.int8).numpy(), sentence.numpy()
             for row, number in enumerate(group):
                 n_chars = len(plain[number])
-                if bool(is_clear[row, :n_chars].all()):
-                    cuts = Cuts(plain[number], tokens[row, :n_chars], ends[row, :n_chars])
-                    cuts = _with_returns(cuts, texts[number], _is_read(texts[number]))
-                    found[number] = list(sentences_of([cuts], self.multiwords, most_spaces=self.most_spaces))
+                scored = Scored(plain[number], tokens[row, :n_chars], ends[row, :n_chars])
+                if bool(is_clear[row, :n_chars].all()) and are_clear(scored, _CLOSE):
+                    cuts = _restored(cuts_of([scored]), [texts[number]])
+                    found[number] = list(sentences_of(cuts, self.multiwords, most_spaces=self.most_spaces))
         return [found[number] if number in found else self.segment(text) for number, text in enumerate(texts)]
 
     def stream(self, chunks: Iterable[str]) -> Iterator[Segmented]:
@@ -135,18 +136,10 @@ class Segmenter:
                 unread.append(chunk)
                 yield chunk.replace(_CRLF, "\n")
 
-        text, start = "", 0
-        for cuts in self._plain_cuts(plain()):
-            if unread:
-                text, start = "".join([text[start:], *unread]), 0
-                unread.clear()
-            around = text[start : start + 2 * len(cuts.text)]  # each \n may have a \r before it
-            restored = _with_returns(cuts, around, _is_read(around))
-            start += len(restored.text)
-            yield restored
+        yield from _restored(cuts_of(self._scored(plain())), unread)
 
-    def _plain_cuts(self, chunks: Iterable[str]) -> Iterator[Cuts]:
-        r"""Yield the decisions about a text without \r\n."""
+    def _scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
+        r"""Yield the scores of a text without \r\n."""
         size = STRIDE * AT_ONCE
         before, parts, n_waiting = "", list[str](), 0
         for chunk in chunks:
@@ -166,8 +159,8 @@ class Segmenter:
             yield self._block(before, block, text[start + size : start + size + CONTEXT])
             before = block[-CONTEXT:]
 
-    def _block(self, before: str, block: str, after: str) -> Cuts:
-        return Cuts(block, *self._said([(before + block + after, len(before), len(before) + len(block))]))
+    def _block(self, before: str, block: str, after: str) -> Scored:
+        return Scored(block, *self._said([(before + block + after, len(before), len(before) + len(block))]))
 
     def _cuts_of_lines(self, lines: Iterable[str]) -> Iterator[Cuts]:
         """Yield the decisions about each line on its own. A sentence ends only with the last token of its line."""
@@ -187,7 +180,7 @@ class Segmenter:
             )
 
     def _said(self, places: Sequence[tuple[str, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the token and sentence decisions for the characters of each (text, start, stop)."""
+        """Return the token decisions and sentence scores for the characters of each (text, start, stop)."""
         windows = [
             (text[max(0, left - CONTEXT) : left + STRIDE + CONTEXT], min(left, CONTEXT), min(STRIDE, stop - left))
             for text, start, stop in places
@@ -197,7 +190,7 @@ class Segmenter:
         for first in range(0, len(windows), AT_ONCE):
             some = windows[first : first + AT_ONCE]
             scores = self._scores([text for text, _, _ in some])
-            token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), (scores.sentence > 0).numpy()
+            token, sentence = scores.token.argmax(-1).to(torch.int8).numpy(), scores.sentence.numpy()
             for row, (_, start, length) in enumerate(some):
                 tokens.append(token[row, start : start + length])
                 ends.append(sentence[row, start : start + length])
@@ -227,6 +220,19 @@ def _whole_breaks(chunks: Iterable[str]) -> Iterator[str]:
     yield held
 
 
+def _restored(found: Iterable[Cuts], unread: list[str]) -> Iterator[Cuts]:
+    r"""Yield the decisions about the original text, with each \r; take its chunks from `unread`."""
+    text, start = "", 0
+    for cuts in found:
+        if unread:
+            text, start = "".join([text[start:], *unread]), 0
+            unread.clear()
+        around = text[start : start + 2 * len(cuts.text)]  # each \n may have a \r before it
+        restored = _with_returns(cuts, around, _is_read(around))
+        start += len(restored.text)
+        yield restored
+
+
 def _is_read(text: str) -> np.ndarray:
     r"""Return the mask of the characters that the network reads: all except \r before \n."""
     mask = np.ones(len(text), dtype=bool)
@@ -238,7 +244,7 @@ def _with_returns(cuts: Cuts, text: str, is_read: np.ndarray) -> Cuts:
     r"""Return the decisions about the original text, which starts with the text of the cuts except for each \r."""
     places = np.flatnonzero(is_read)[: len(cuts.text)]
     stop = int(places[-1]) + 1
-    token, ends = np.full(stop, WITHIN, dtype=cuts.token.dtype), np.zeros(stop, dtype=bool)
+    token, ends = np.full(stop, WITHIN, dtype=cuts.token.dtype), np.zeros(stop, dtype=np.int8)
     token[places], ends[places] = cuts.token, cuts.ends_sentence
     return Cuts(text[:stop], token, ends)
 
