@@ -1,5 +1,6 @@
 """Detect whether an argument is a text or a file, and the format of files and streams."""
 
+import gzip
 import io
 import itertools
 import os
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from treefine.cli import inputs as reading
 from treefine.cli.folders import files_in
-from treefine.cli.inputs import Input, bytes_in, find_inputs
+from treefine.cli.inputs import Input, bytes_in, find_inputs, treebank_note
 from treefine.errors import TreefineError
 from treefine.treebank.files import Rejoined
 
@@ -245,6 +246,28 @@ def test_a_text_with_the_signs_of_a_pattern_is_a_text(corpus, text):
     Path("s").touch()
 
     assert find_inputs([text]) == [Input("", text, "text")]
+
+
+def test_a_treebank_called_txt_is_a_treebank_unless_the_user_says_otherwise(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(ROW)
+    Path("b.txt.gz").write_bytes(gzip.compress(("# newdoc\n" + ROW[:-1] + "\t_" * 4 + "\n").encode()))
+    Path("c.txt").write_text("1 Dogs")
+    Path("d.txt.gz").write_text("damaged")
+
+    found = find_inputs(["a.txt", "*.gz", "c.txt"])
+
+    assert [(each.name, each.kind) for each in found] == [
+        ("a.txt", "conllu"),
+        ("b.txt.gz", "conll09"),
+        ("d.txt.gz", "text"),
+        ("c.txt", "text"),
+    ]
+    assert treebank_note(found) == (
+        "a.txt and 1 more: read as a treebank, not as text; to read it as text, add --from text"
+    )
+    assert treebank_note(found[2:]) == ""
+    assert find_inputs(["a.txt"], kind="text") == [Input("a.txt", kind="text")]
 
 
 def test_a_file_with_the_signs_of_a_pattern_in_its_name_is_a_file(corpus):

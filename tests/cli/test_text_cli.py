@@ -57,6 +57,18 @@ def test_with_from_lines_each_line_is_one_sentence(run, nlp):
     assert out.count("# text = ") == 2
 
 
+def test_a_treebank_called_txt_is_recognised_with_a_note(run):
+    Path("tree.txt").write_text(Sentence.of_words(["Dogs", "bark"]).to_conllu())
+
+    result = run("tree.txt", "--from", "text", "-o", "text.conllu")
+    assert result.stderr == ""
+
+    result = run("tree.txt", "-o", "tree.conllu")
+    assert result.stderr == "tree.txt: read as a treebank, not as text; to read it as text, add --from text\n"
+    (sentence,) = read(Path("tree.conllu").read_text())
+    assert sentence.forms == ("Dogs", "bark")
+
+
 def test_a_treebank_on_standard_input_is_detected(run, nlp):
     treebank = "\n# sent_id = s\n# text = a b\n" + Sentence.of_words(["a", "b"]).to_conllu()
 

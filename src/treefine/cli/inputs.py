@@ -9,7 +9,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
@@ -92,7 +92,7 @@ def find_inputs(
                 found.append(_text(argument, kind))
                 continue
             named = files_named(argument, suffixes, may_be_any=kind is not None, output=output)
-            found += [Input(path, kind=kind or kind_by_name(path), subfolder=place) for path, place in named]
+            found += [Input(path, kind=kind or kind_of_file(path), subfolder=place) for path, place in named]
             if not named:
                 found.append(_input(argument, kind, may_be_text=may_be_text))
         except TreefineError as error:
@@ -108,7 +108,7 @@ def _input(argument: str, kind: InputKind | None, *, may_be_text: bool) -> Input
     if os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
         if not os.access(argument, os.R_OK):
             raise TreefineError("Permission denied.", path=argument)
-        return Input(argument, kind=kind or kind_by_name(argument))
+        return Input(argument, kind=kind or kind_of_file(argument))
     looks_like_file = _FILE_LIKE.search(argument[-20:]) or ("*" in argument and "/" in argument)
     if may_be_text and (any(map(str.isspace, argument)) or not looks_like_file):
         return _text(argument, kind)
@@ -150,6 +150,24 @@ def kind_by_name(path: str) -> InputKind | None:
         return "text"
     form = format_by_name(path)
     return None if form is None else cast(InputKind, form.name)
+
+
+def kind_of_file(path: str) -> InputKind | None:
+    """Return the format that the file name implies, or that of the treebank that a file called .txt contains."""
+    kind = kind_by_name(path)
+    if kind == "text" and Path(path).is_file():  # looking into a pipe would empty it
+        with suppress(TreefineError), open_input(path) as stream:  # the reader will report what is wrong
+            return _look(stream)[0]
+    return kind
+
+
+def treebank_note(inputs: Sequence[Input]) -> str:
+    """Return a line about the files called .txt that contain treebanks; empty if there are no such files."""
+    found = [each.name for each in inputs if each.is_treebank and kind_by_name(each.name) == "text"]
+    if not found:
+        return ""
+    names = found[0] if len(found) == 1 else f"{found[0]} and {len(found) - 1:,} more"
+    return f"{names}: read as a treebank, not as text; to read it as text, add --from text"
 
 
 def bytes_in(inputs: Sequence[Input]) -> int | None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from treefine.cli.inputs import Input, InputKind, find_inputs
+from treefine.cli.inputs import Input, InputKind, find_inputs, treebank_note
 from treefine.cli.outputs import OutputOptions, Shape, plan_jobs
 from treefine.cli.terminal import completing
 from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.cores import use_threads
+from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
 from treefine.model.bundled import bundled_models
@@ -240,6 +241,8 @@ def parse_command(
     blank tags. Heads in the input are ignored unless --keep selects them.
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output)
+    if kind is None and (note := treebank_note(inputs)):
+        typer.echo(visible(note), err=True)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
     wanted = OutputOptions(show_steps, confidence, review, resume, k=k, also_read=others, model=model)
     if show_steps and stop_above is None:
