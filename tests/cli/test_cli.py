@@ -163,14 +163,48 @@ def test_convert_there_and_back_keeps_words_and_trees(files, middle):
 
 
 def test_convert_rejects_an_unknown_extension_unless_the_format_is_given(files):
-    message = invoke("convert", "gold.conllu", "x.csv", code=1).stderr
+    message = invoke("convert", "gold.conllu", "x.txt", code=1).stderr
 
     assert message == (
-        "treefine: x.csv: No output format has the extension .csv. Use .conllu, .conllx, .conll, .conll09, "
-        ".conll2009, .parquet (and .gz, .xz, .bz2 or .zst after it), or choose the format with --to.\n"
+        "treefine: x.txt: No output format has the extension .txt. Use .conllu, .conllx, .conll, .conll09, "
+        ".conll2009, .jsonl, .json, .csv, .tsv, .svg, .html, .htm, .parquet (and .gz, .xz, .bz2 or .zst after it), or "
+        "choose the format with --to.\n"
     )
-    invoke("convert", "gold.conllu", "x.csv", "--to", "conllx")
-    invoke("convert", "x.csv", "y.csv")
+    invoke("convert", "gold.conllu", "x.data", "--to", "conllx")
+    invoke("convert", "x.data", "y.data", "--from", "conllx", "--to", "conllx")
+    assert failed(invoke, "convert", "gold.conllu", "-", "--to", "docx") == (
+        "There is no format 'docx'. Choose one of conllu, conllx, conll09, conll09-predicted, json, csv, tsv, parquet, "
+        "svg, html."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("x.json", '{"file": "gold.conllu", "sent_id": "'),
+        ("x.csv", "file,sentence,sent_id,text,word,form,"),
+        ("x.tsv", "file\tsentence\tsent_id\ttext\tword\tform\t"),
+        ("x.svg", "<svg "),
+        ("x.html", "<!DOCTYPE html>"),
+    ],
+)
+def test_the_extension_or_to_selects_the_format_of_convert(files, name, start):
+    invoke("convert", "gold.conllu", name)
+    printed = invoke("convert", "gold.conllu", "-", "--to", name.partition(".")[2]).stdout
+
+    assert printed.startswith(start)
+    assert Path(name).read_text() == printed
+    forms = [form for sentence in read_treebank("gold.conllu") for form in sentence.forms]
+    assert all(form in printed for form in forms if form.isalnum())
+
+
+def test_json_of_a_treebank_has_its_words_and_trees(files):
+    lines = invoke("convert", "gold.conllu", "-", "--to", "json").stdout.splitlines()
+
+    for line, sentence in zip(lines, read_treebank("gold.conllu"), strict=True):
+        words = json.loads(line)["words"]
+        assert [word["form"] for word in words] == list(sentence.forms)
+        assert [(word["head"], word["label"]) for word in words] == list(zip(*sentence.arcs, strict=True))
 
 
 def test_convert_reads_and_writes_a_pipe(data):
@@ -198,7 +232,19 @@ def test_a_reader_that_stops_early_is_not_an_error(data):
 
 @pytest.mark.parametrize(
     "command",
-    ["parse", "refine", "models", "new-recipe", "evaluate", "compare", "analyse", "validate", "convert", "info"],
+    [
+        "parse",
+        "refine",
+        "models",
+        "new-recipe",
+        "evaluate",
+        "compare",
+        "analyse",
+        "validate",
+        "convert",
+        "draw",
+        "info",
+    ],
 )
 def test_help_ends_with_two_examples_whose_options_exist(command):
     out = invoke(command, "--help").stdout

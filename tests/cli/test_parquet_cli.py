@@ -17,7 +17,7 @@ from tests.support.data import DATA
 from tests.support.refine_commands import rows_of
 from tests.support.tiny import sample
 from treefine import read_treebank, to_table, write_treebank
-from treefine.cli.outputs import write_table
+from treefine.cli.table_files import write_table
 from treefine.parsing.table import ROWS, Content, table_of
 from treefine.treebank.sentence import Sentence
 from treefine.version import __version__

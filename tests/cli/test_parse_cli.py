@@ -220,7 +220,7 @@ def test_an_initial_file_of_different_sentences_is_reported_and_nothing_is_writt
     [
         (["--tags", "gold"], "'gold' is not one of"),
         (["--steps", 0], "Invalid value for '--steps'"),
-        (["--format", "csv"], "'csv' is not one of 'tree', 'conllu'"),
+        (["--format", "docx"], "'docx' is not one of 'tree', 'conllu'"),
         (["--from", "csv"], "'csv' is not one of"),
     ],
 )

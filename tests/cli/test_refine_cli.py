@@ -46,6 +46,14 @@ def test_the_summary_shows_at_which_step_sentences_were_confident_enough(run_ref
     assert n_converged < 10
 
 
+@pytest.mark.parametrize("shape", ["tree", "svg", "html"])
+def test_drawn_trees_mark_the_changes(run_refine, shape):
+    mark = {"tree": "* was: ", "svg": 'class="old"', "html": 'class="old"'}[shape]
+
+    assert mark in run_refine("in.conllu", "--format", shape).stdout
+    assert mark not in run_refine("in.conllu", "--format", shape, command="parse").stdout
+
+
 def test_parse_prints_no_summary(run_refine):
     assert run_refine("in.conllu", "-o", "out.conllu", command="parse").stderr == ""
 

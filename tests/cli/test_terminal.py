@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from treefine.cli.outputs import Pen, pen_for_stdout
+from treefine.cli.drawings import Pen, pen_for_stdout
 from treefine.cli.terminal import progress
 
 TEXT = "Dogs bark."
@@ -24,18 +24,18 @@ class Screen(io.TextIOWrapper):
 @pytest.mark.parametrize(
     ("encoding", "environment", "expected"),
     [
-        ("utf-8", {}, Pen("utf-8", color=True)),
-        ("utf-8", {"NO_COLOR": "1"}, Pen("utf-8")),
-        ("utf-8", {"NO_COLOR": ""}, Pen("utf-8", color=True)),
-        ("utf-8", {"TERM": "dumb"}, Pen("utf-8")),
-        ("latin-1", {}, Pen("latin-1", color=True, ascii_only=True)),
+        ("utf-8", {}, Pen("utf-8", color=True, width=77)),
+        ("utf-8", {"NO_COLOR": "1"}, Pen("utf-8", width=77)),
+        ("utf-8", {"NO_COLOR": ""}, Pen("utf-8", color=True, width=77)),
+        ("utf-8", {"TERM": "dumb"}, Pen("utf-8", width=77)),
+        ("latin-1", {}, Pen("latin-1", color=True, ascii_only=True, width=77)),
     ],
 )
-def test_colour_and_ascii_depend_on_the_terminal(monkeypatch, encoding, environment, expected):
+def test_colour_ascii_and_width_depend_on_the_terminal(monkeypatch, encoding, environment, expected):
     monkeypatch.setattr(sys, "stdout", Screen(io.BytesIO(), encoding=encoding))
     for name in ("NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
+    for name, value in {"COLUMNS": "77", **environment}.items():
         monkeypatch.setenv(name, value)
 
     assert pen_for_stdout() == expected

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from treefine.cli.analyse import analyse_command
+from treefine.cli.draw import draw_command
 from treefine.cli.info import info_command, version_line
 from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import serve_command
@@ -128,6 +129,8 @@ treefine validate *.conllu
 treefine validate --format conllx --json wsj.txt
 treefine convert german.conll09 german.conllu --from conll09-predicted
 treefine convert train.conllu train.parquet
+treefine draw gold.conllu --sentence 5
+treefine draw gold.conllu -o trees.html
 treefine info
 treefine info --json
 """
@@ -143,6 +146,7 @@ for _command in (  # in the order of `treefine --help`
     analyse_command,
     validate_command,
     convert_command,
+    draw_command,
     info_command,
 ):
     _name = _command.__name__.removesuffix("_command").replace("_", "-")

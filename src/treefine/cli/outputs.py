@@ -1,54 +1,55 @@
 """Plan and write the outputs of a command.
 
 The plan assigns inputs to outputs and reports impossible combinations before work starts. After it come the output
-formats, and then Parquet tables.
+formats, for parses and for the sentences of a treebank.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from treefine.cli.changes import kind_of
+from treefine.cli.drawings import Pen, draw_all, drawing_of_parse, drawing_of_sentence, pen_for_stdout
 from treefine.cli.inputs import Input
 from treefine.cli.part_file import Part, open_part, part_of
+from treefine.cli.table_files import check_table, table_losses, write_table
 from treefine.drawing.characters import visible
-from treefine.drawing.html import page_end, page_start
-from treefine.drawing.svg import draw_svg
-from treefine.drawing.text import BOLD, StyledText
 from treefine.errors import TreebankError, TreefineError
-from treefine.parsing.table import Content, Placed, import_package, record_batches, schema_of
-from treefine.treebank.conllu import texts_in_file
+from treefine.parsing.table import Content, csv_texts
+from treefine.treebank.conllu import convert_treebank, texts_in_file
 from treefine.treebank.files import COMPRESSED, COMPRESSED_NAMES, check_compression, not_written, open_output
-from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, losses, suffix_of
-from treefine.treebank.sentence import BLANK, CONLLU, Format, Sentence
-from treefine.version import __version__
+from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, suffix_of
+from treefine.treebank.raw_text import own_text, spans_in
+from treefine.treebank.sentence import CONLLU, Format, Sentence
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
-    from treefine.parsing.parser import Parser
 
-Shape = Literal["tree", "conllu", "json", "svg", "html", "parquet"]
+Shape = Literal["tree", "conllu", "json", "csv", "tsv", "svg", "html", "parquet"]
 _ENDINGS: dict[Shape, tuple[str, ...]] = {  # the first is used for files in an output folder
     "tree": (".txt",),
     "json": (".jsonl", ".json"),
+    "csv": (".csv",),
+    "tsv": (".tsv",),
     "svg": (".svg",),
     "html": (".html", ".htm"),
     "parquet": (".parquet",),
 }
 _EXTENSION = re.compile(r"\.[a-z0-9_]*[a-z][a-z0-9_]*")  # not the end of names such as wsj.23 and run.2-a
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+TABLES = ("parquet", *DELIMITERS)  # formats with one row per word
 _OTHER_OUTPUT = "Choose a different output file."
-_MOST_IN_SVG = 200  # sentences; viewers fail on larger pictures
 _BETWEEN_SEPARATORS = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # the text of a cell or line
-_BOXES = "─┄│╭├╰┬┼┴…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,24 +117,26 @@ def _jobs(inputs: Sequence[Input], output: str, shape: Shape | None) -> list[Job
         return [Job(tuple(inputs), "-", shape or ("tree" if is_terminal else "conllu"), form)]
     if output.endswith(("/", os.sep)) or Path(output).is_dir():
         return _jobs_of_folder(inputs, Path(output), shape)
-    shapes = {ending: each for each, endings in _ENDINGS.items() for ending in endings}
-    chosen = shape or shapes.get(suffix_of(output), "conllu")
+    chosen = shape or shape_by_name(output) or "conllu"
     if chosen != "conllu":
         return [Job(tuple(inputs), output, chosen)]
     own = {suffix_of(each.name) for each in inputs if each.is_treebank}
     if shape is None and suffix_of(output) not in own:
-        check_extension(output, [ending for endings in _ENDINGS.values() for ending in endings])
+        check_extension(output)
     form = format_by_name(output) or (CONLLU if shape == "conllu" else _common_format(inputs))
     return [Job(tuple(inputs), output, chosen, form)]
 
 
-def check_extension(output: str, others: Iterable[str], *, option: str = "--format") -> None:
-    """Raise an error if the output has an unknown extension: not that of a treebank, and not in `others`.
+def shape_by_name(output: str) -> Shape | None:
+    """Return the output format that the extension names; None for a treebank or an unknown extension."""
+    return next((shape for shape, endings in _ENDINGS.items() if suffix_of(output) in endings), None)
 
-    A name without an extension is valid.
-    """
+
+def check_extension(output: str, *, option: str = "--format", shapes: Collection[Shape] = tuple(_ENDINGS)) -> None:
+    """Raise an error if the extension is not that of a treebank or of these formats. A name may have no extension."""
     found = suffix_of(output)
-    known = [*(ending for form in FORMATS.values() for ending in form.suffixes), *others]
+    known = [ending for form in FORMATS.values() for ending in form.suffixes]
+    known += [ending for shape, endings in _ENDINGS.items() if shape in shapes for ending in endings]
     if _EXTENSION.fullmatch(found) and found not in known:
         hint = f"Use {', '.join(known)} (and {COMPRESSED_NAMES} after it), or choose the format with {option}."
         raise TreefineError(f"No output format has the extension {found}.", hint=hint, path=output)
@@ -196,7 +199,7 @@ def _check(job: Job, options: OutputOptions) -> None:
     lacks_misc = job.form is not None and job.form.misc is None
     title = "" if job.form is None else job.form.title
     is_treebank = job.shape == "conllu"
-    if options.steps and job.shape in ("conllu", "parquet"):
+    if options.steps and job.shape in ("conllu", *TABLES):
         what = "treebank" if is_treebank else "table"
         hint = "Add --format tree, svg, html or json, or leave out --show-steps."
         raise TreefineError(f"A {what} cannot show refinement steps.", hint=hint)
@@ -259,26 +262,6 @@ def _is_same(path: str, other: str) -> bool:
     return Path(path).resolve() == Path(other).resolve()
 
 
-class Pen(NamedTuple):
-    """The encoding, colour and character set of drawn trees."""
-
-    encoding: str = "utf-8"
-    color: bool = False
-    ascii_only: bool = False
-
-
-def pen_for_stdout() -> Pen:
-    """Use colour on a terminal unless NO_COLOR or TERM=dumb is set, and ASCII if the encoding lacks box characters."""
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        _BOXES.encode(encoding)
-        ascii_only = False
-    except UnicodeEncodeError:
-        ascii_only = True
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return Pen(encoding, sys.stdout.isatty() and not is_plain, ascii_only)
-
-
 @dataclass
 class NewOutput:
     """An output that starts empty."""
@@ -322,18 +305,19 @@ def open_stdout(shape: Shape) -> Iterator[NewOutput]:
 
 
 def texts_of_parses(
-    parses: Iterator[Parse], job: Job, options: OutputOptions, *, is_start: bool = True
+    parses: Iterator[Parse], job: Job, options: OutputOptions, *, is_start: bool = True, marks_changes: bool = False
 ) -> Iterator[str]:
-    """Yield the output in the format of the job; set `is_start` to False to continue a treebank."""
-    if job.shape == "tree":
-        return _as_trees(parses, pen_for_stdout() if job.target == "-" else Pen(), steps=options.steps)
+    """Yield the output in the format of the job; set `is_start` to False to continue a treebank.
+
+    With `marks_changes`, drawn trees show how they differ from the initial ones.
+    """
     if job.shape == "json":
-        return (parse.to_json() + "\n" for parse in parses)
-    if job.shape == "svg":
-        return _as_svg(parses, steps=options.steps)
-    if job.shape == "html":
+        return (_json_line(parse.sentence, parse.to_dict()) for parse in parses)
+    if job.shape in ("tree", "svg", "html"):
+        drawn = (drawing_of_parse(each, steps=options.steps, marks_changes=marks_changes) for each in parses)
         title = job.inputs[0].name if len(job.inputs) == 1 and job.inputs[0].is_file else "Parsed by treefine"
-        return _as_html(parses, title=title, steps=options.steps)
+        pen = pen_for_stdout() if job.target == "-" else Pen()
+        return draw_all(drawn, job.shape, title=title, pen=pen)
     if options.k > 1:
         ranked = (each.ranked_sentences(confidence=options.confidence) for each in parses)
         return texts_in_file(chain.from_iterable(ranked), is_start=is_start)
@@ -341,105 +325,63 @@ def texts_of_parses(
     return texts_in_file(sentences, is_start=is_start)
 
 
-def _as_trees(parses: Iterable[Parse], pen: Pen, *, steps: bool) -> Iterator[str]:
-    """Draw each tree, or all its steps, under a line that names the sentence; separate sentences by blank lines."""
-    for number, parse in enumerate(parses):
-        name = visible(parse.sentence.sent_id or str(number + 1), ascii_only=pen.ascii_only)
-        sure = "" if parse.trees else f", confidence {parse.confidence:.2f}"  # each of several trees shows its own
-        heading = StyledText(name + sure, BOLD).painted(color=pen.color)
-        drawn = parse.to_text(steps=steps, color=pen.color, ascii_only=pen.ascii_only)
-        yield "\n" * bool(number) + f"{heading}\n{drawn}"
+def _json_line(sentence: Sentence, values: Mapping[str, object]) -> str:
+    """Return a line of JSON that starts with the file of the sentence, if it has one."""
+    file = {"file": visible(sentence.path)} if sentence.path else {}
+    return json.dumps({**file, **values}, ensure_ascii=False) + "\n"
 
 
-def _as_svg(parses: Iterable[Parse], *, steps: bool) -> Iterator[str]:
-    """Draw all sentences in one picture, from top to bottom; name them if there are several."""
-    found = []
-    for parse in parses:
-        found.append(parse)
-        if len(found) > _MOST_IN_SVG:
-            hint = "Use --format html, which has no limit."
-            raise TreefineError(f"An SVG picture holds at most {_MOST_IN_SVG} sentences.", hint=hint)
-    pictures = []
-    for number, parse in enumerate(found, start=1):
-        first, *others = parse.pictures(steps=steps)
-        if len(found) > 1:
-            name = parse.sentence.sent_id or str(number)
-            first = replace(first, title=f"{name}: {first.title}" if first.title else name)
-        pictures += [first, *others]
-    yield draw_svg(pictures)
+def write_treebank_as(
+    sentences: Iterable[Sentence], target: str, shape: Shape, form: Format = CONLLU, *, title: str = ""
+) -> Counter[str]:
+    """Write the sentences of a treebank; return the number of items of each kind that the format cannot hold.
 
-
-def _as_html(parses: Iterable[Parse], *, title: str, steps: bool) -> Iterator[str]:
-    """Write one page with a section per sentence."""
-    yield page_start(title)
-    for parse in parses:
-        yield parse.to_html(steps=steps)
-    yield page_end()
-
-
-def check_table(target: str) -> None:
-    """Raise an error if a table cannot be written to this target, or if pyarrow is missing."""
-    if target == "-":
-        raise TreefineError("A table cannot be printed.", hint="Name a file with -o, such as -o out.parquet.")
-    suffix = Path(target).suffix.lower()
-    if suffix in COMPRESSED:
-        raise TreefineError("Parquet files are already compressed.", hint=f"Leave out {suffix}.", path=target)
-    import_package("pyarrow.parquet")
-
-
-def write_table(
-    sentences: Iterable[Placed | Sentence],
-    target: str | os.PathLike[str],
-    content: Content,
-    about: Mapping[str, object] | None = None,
-    *,
-    is_synced: bool = False,
-) -> None:
-    """Write a table of the sentences, with `about` in its schema; the file appears only when it is complete."""
-    schema = schema_of(content, {"version": __version__} | dict(about or {}))
-    parquet = import_package("pyarrow.parquet")
-    with open_output(target, is_synced=is_synced) as stream:
-        writer = parquet.ParquetWriter(stream, schema, compression="zstd")
-        try:
-            for batch in record_batches(sentences, content):
-                writer.write_batch(batch.replace_schema_metadata(schema.metadata))
-            writer.close()
-        finally:
-            writer.is_open = False  # or it would try to finish the file that an error has removed
-
-
-def about_parser(parser: Parser, model: str) -> dict[str, object]:
-    """Return the metadata of a table: the name of the model and the options of the parser."""
-    return {
-        "model": model,
-        "max_steps": parser.max_steps,
-        "stop_above": parser.stop_above,
-        "tags": parser.tags,
-        "is_projective": bool(parser.options.is_projective),
-        "keep": parser.keep,
-        "k": parser.k,
-        "precision": parser.precision,
-    }
-
-
-def convert_to_table(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> Counter[str]:
-    """Write a treebank as a table; return counts, by kind, of what the table cannot hold."""
+    `form` is the format of a treebank, and `title` the heading of a page.
+    """
+    if shape == "conllu":
+        return convert_treebank(sentences, target, form)
     lost: Counter[str] = Counter()
 
     def counted() -> Iterator[Sentence]:
         for sentence in sentences:
-            lost.update(_losses(sentence))
+            lost.update(table_losses(sentence))
             yield sentence
 
-    write_table(counted(), target, Content())
+    if shape == "parquet":
+        write_table(counted(), target, Content())
+        return lost
+    texts: Iterable[str]
+    if shape == "json":
+        texts = (_json_line(each, _values(each)) for each in counted())
+    elif shape == "csv" or shape == "tsv":
+        texts = csv_texts(counted(), Content(), delimiter=DELIMITERS[shape])
+    else:
+        pen = pen_for_stdout() if target == "-" else Pen()
+        texts = draw_all(map(drawing_of_sentence, sentences), shape, title=title, pen=pen)
+    with open_sink(Job((), target, shape, is_block=True), is_resumed=False) as sink:
+        for text in texts:
+            sink.write(text)
     return lost
 
 
-def _losses(sentence: Sentence) -> Counter[str]:
-    lost = losses(sentence, CONLLU)
-    if sentence.format.is_ud:
-        lost["comment"] = len(sentence.comments) - (sentence.text is not None) - bool(sentence.sent_id)
-        lost["empty node"] = sum("." in identifier for identifier in sentence.columns[0])
-        for name, column in (("DEPS", sentence.format.deps), ("MISC", sentence.format.misc)):
-            lost[name] = sum(cell != BLANK for cell in sentence.column(column))
-    return +lost
+def _values(sentence: Sentence) -> dict[str, object]:
+    """Return a sentence of a treebank as values that JSON can represent, with the names of a parse's values."""
+    text = own_text(sentence)
+    words = [
+        {
+            "number": word.number,
+            "form": word.form,
+            "lemma": word.lemma,
+            "upos": word.upos,
+            "xpos": word.xpos,
+            "feats": word.feats,
+            "head": word.head,
+            "label": word.label,
+            "start": start,
+            "end": end,
+        }
+        for word, (start, end) in zip(sentence.words, spans_in(text, sentence), strict=True)
+    ]
+    tokens = [{"form": each.form, "words": list(each.words)} for each in sentence.tokens() if len(each.words) > 1]
+    whole: dict[str, object] = {"sent_id": sentence.sent_id, "text": text, "words": words}
+    return whole | ({"multiword_tokens": tokens} if tokens else {})

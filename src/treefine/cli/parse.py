@@ -48,8 +48,8 @@ _Shape = Annotated[
     Shape | None,
     typer.Option(
         "--format",
-        help="Output format: tree (drawn as text), conllu (a treebank), json (one object per line), svg or html "
-        "(drawings), parquet (one row per word).",
+        help="Output format: tree (drawn as text), conllu (a treebank), json (one object per line), csv, tsv "
+        "or parquet (one row per word), svg or html (drawings).",
         show_default="by the extension of OUT; else tree on a terminal, conllu elsewhere",
     ),
 ]

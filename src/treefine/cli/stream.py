@@ -14,13 +14,14 @@ import typer
 
 from treefine.cli.changes import Changes, open_changes
 from treefine.cli.inputs import bytes_in, open_source, read_input
-from treefine.cli.outputs import Job, OutputOptions, about_parser, open_sink, open_stdout, texts_of_parses, write_table
+from treefine.cli.outputs import DELIMITERS, TABLES, Job, OutputOptions, open_sink, open_stdout, texts_of_parses
+from treefine.cli.table_files import about_parser, write_table
 from treefine.cli.terminal import Advance, Review, progress
 from treefine.drawing.characters import visible
 from treefine.errors import EmptyError, TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
-from treefine.parsing.table import Content
+from treefine.parsing.table import Content, csv_texts
 from treefine.treebank.conllu import cut_treebank, texts_in_file
 from treefine.treebank.constraints import CONSTRAIN, label_warning
 from treefine.treebank.files import name_of
@@ -115,11 +116,16 @@ class JobRunner:
         if self.review is not None and job.target == "-":  # the list replaces the trees
             for _ in self._parses(job):
                 pass
-        elif job.shape == "parquet":
+        elif job.shape in TABLES:
             content = Content(self.options.confidence, self.options.k > 1, self.changes is not None)
             found = self._trees(job) if self._wants_only_trees else self._parses(job)
-            about = about_parser(self.parser, self.options.model)
-            write_table(found, job.target, content, about, is_synced=job.is_block)
+            if job.shape == "parquet":
+                about = about_parser(self.parser, self.options.model)
+                write_table(found, job.target, content, about, is_synced=job.is_block)
+                return
+            with open_sink(job, is_resumed=False) as sink:
+                for text in csv_texts(found, content, delimiter=DELIMITERS[job.shape]):
+                    sink.write(text)
         else:
             with open_sink(job, is_resumed=self.options.resume) as sink:
                 for text in self._texts(job, skip=sink.skip):
@@ -143,7 +149,10 @@ class JobRunner:
             return self.files.texts(self._file_parts(job), report, skip=skip)
         if self._wants_only_trees and job.shape == "conllu":
             return texts_in_file((each.sentence for each in self._trees(job, skip)), is_start=not skip)
-        return texts_of_parses(self._parses(job, skip), job, self.options, is_start=not skip)
+        marks_changes = self.changes is not None
+        return texts_of_parses(
+            self._parses(job, skip), job, self.options, is_start=not skip, marks_changes=marks_changes
+        )
 
     def _file_parts(self, job: Job) -> Iterator[FilePart]:
         """Split the treebanks of a job into parts for the workers."""

@@ -13,15 +13,17 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 
 from treefine.cli.folders import files_in, files_named
-from treefine.cli.outputs import check_extension, check_table, convert_to_table
+from treefine.cli.outputs import Shape, check_extension, shape_by_name, write_treebank_as
+from treefine.cli.table_files import check_table
 from treefine.cli.terminal import completing, progress
 from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.evaluation.scores import RULES, evaluate_stretches, load_pairs, stretches
-from treefine.treebank.conllu import convert_treebank, read_treebank, validate
+from treefine.treebank.conllu import read_treebank, validate
 from treefine.treebank.files import COMPRESSED
 from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_of, suffix_of
+from treefine.treebank.sentence import CONLLU, Format
 
 _FORMAT_NAMES = f"{', '.join([*FORMATS][:-1])} or {[*FORMATS][-1]}"
 RuleOption = Annotated[
@@ -53,6 +55,15 @@ NamesOption = Annotated[
         show_default="the file names",
     ),
 ]
+# The other formats that convert writes, and their names in messages.
+_CONVERTED: dict[Shape, str] = {
+    "json": "JSON",
+    "csv": "a table",
+    "tsv": "a table",
+    "parquet": "a table",
+    "svg": "a drawing",
+    "html": "a drawing",
+}
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -204,31 +215,41 @@ def convert_command(
         typer.Option(
             "--to",
             metavar="FORMAT",
-            help="Format of OUT: the same choices as --from.",
+            help="Format of OUT: one of --from, json (one object per line), csv, tsv or parquet (one row per word), "
+            "svg or html (drawings).",
             show_default="by the file name",
-            autocompletion=completing(FORMATS.keys),
+            autocompletion=completing(lambda: [*FORMATS, *_CONVERTED]),
         ),
     ] = None,
     skip: Annotated[bool, typer.Option("--skip", help="Skip invalid sentences instead of stopping.")] = False,
 ) -> None:
-    """Convert treebanks between formats, or to a Parquet table.
+    """Convert treebanks to other formats, tables and drawings.
 
-    The formats are CoNLL-U, CoNLL-X and CoNLL-2009; conll09 uses the gold tags of CoNLL-2009, conll09-predicted its
-    predicted tags. If OUT ends in .parquet, it is a table with one row per word. Data that OUT cannot hold is counted
-    on standard error.
+    The treebank formats are CoNLL-U, CoNLL-X and CoNLL-2009; conll09 uses the gold tags of CoNLL-2009,
+    conll09-predicted its predicted tags. Data that OUT cannot hold is counted on standard error.
     """
-    is_table = to_format is None and suffix_of(target) == ".parquet"
-    if is_table:
-        check_table(target)
-    elif to_format is None and suffix_of(target) != suffix_of(source):
-        check_extension(target, [".parquet"], option="--to")
-    form = format_of(target, to_format)
+    shape, form = _converted(source, target, to_format)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", total_size(source)) as advance:
         sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
-        lost = convert_to_table(sentences, target) if is_table else convert_treebank(sentences, target, form)
+        lost = write_treebank_as(sentences, target, shape, form, title=source)
     if lost:
-        typer.echo(tables.losses_line(lost, "a table" if is_table else form.title), err=True)
+        typer.echo(tables.losses_line(lost, form.title if shape == "conllu" else _CONVERTED[shape]), err=True)
+
+
+def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Format]:
+    """Return the output format of convert: a treebank with its columns, or another format."""
+    if name is not None and name not in (*FORMATS, *_CONVERTED):
+        hint = f"Choose one of {', '.join([*FORMATS, *_CONVERTED])}."
+        raise TreebankError(f"There is no format {name!r}.", hint=hint)
+    shape = next((each for each in _CONVERTED if each == (name or shape_by_name(target))), None)
+    if shape is None:
+        if name is None and suffix_of(target) != suffix_of(source):
+            check_extension(target, option="--to", shapes=_CONVERTED)
+        return "conllu", format_of(target, name)
+    if shape == "parquet":
+        check_table(target)
+    return shape, CONLLU
 
 
 def _print_json(value: object) -> None:

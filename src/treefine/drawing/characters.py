@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from html import escape
 
 # These change the direction of all following text, in terminals and on pages.
@@ -68,6 +69,32 @@ def shorten(text: str, limit: int, *, ending: str = "…") -> str:
     while kept and cells(kept) > limit - len(ending):
         kept = kept[:-1]
     return kept + ending
+
+
+def wrapped(text: str, limit: float, *, width: Callable[[str], float] = cells) -> list[str]:
+    """Return the text as lines of at most this width, cut at spaces where possible.
+
+    >>> wrapped("The old man the boats", 8)
+    ['The old', 'man the', 'boats']
+    """
+    lines, line, most_characters = list[str](), "", 4 * int(limit)  # combining marks have no width
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if len(longer) <= most_characters and width(longer) <= limit:
+            line = longer
+            continue
+        if line:
+            lines.append(line)
+        line = word
+        while len(line) > most_characters or width(line) > limit:
+            end = min(len(line), most_characters)
+            while end > 1 and width(line[:end]) > limit:
+                end -= 1
+            if end == len(line):
+                break  # one character that is wider than the limit
+            lines.append(line[:end])
+            line = line[end:]
+    return [*lines, line] if line else lines
 
 
 def is_right_to_left(text: str) -> bool:

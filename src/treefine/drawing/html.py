@@ -11,9 +11,12 @@ from treefine.drawing.characters import safe_html
 from treefine.drawing.picture import Picture
 from treefine.drawing.svg import svg_and_width
 from treefine.drawing.text import draw_text
+from treefine.treebank.sentence import BLANK
+from treefine.version import __version__
 
 PRINTED = 960  # pixels; A4 paper has about 640 (margins of 2 cm), so the 12-pixel text of a drawing shrinks to 6 points
 LONG = 200  # words; in longer sentences, arcs over a row of words are too long to follow
+GENERATOR = f"treefine {__version__}"  # the name of the program in the files that it writes
 
 PAGE_STYLE = "\n" + files(__package__).joinpath("page.css").read_text(encoding="utf-8")
 
@@ -23,6 +26,7 @@ def page_start(title: str, *, style: str = "") -> str:
     name = safe_html(title)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
+        f'<meta name="generator" content="{GENERATOR}"/>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
         f"<title>{name}</title>\n<style>{PAGE_STYLE}{style}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<main>\n"
     )
@@ -81,7 +85,9 @@ def _table(picture: Picture) -> str:
         columns["tag"] = picture.tags
     if (graph := picture.graph) is not None:
         heads = ["ROOT", *picture.forms]
-        columns |= {"head": [f"{head} {heads[head]}" for head in graph.heads[1:]], "label": graph.labels[1:]}
+        named = [f"{head} {heads[head]}" for head in graph.heads]
+        columns["head"] = [BLANK if word in picture.unattached else named[word] for word in range(1, len(named))]
+        columns["label"] = graph.labels[1:]
     if picture.confidence:
         columns["confidence"] = [f"{each:.2f}" for each in picture.confidence]
     kinds = ['class="number"' if name in ("", "confidence") else 'dir="auto"' for name in columns]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from treefine.treebank.graph import Graph, changed_words
-from treefine.treebank.sentence import Token
+from treefine.treebank.graph import ROOT, Graph, changed_words
+from treefine.treebank.sentence import BLANK, Sentence, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Picture:
     confidence: tuple[float, ...] = ()  # of each word's arc, 0 to 1
     tokens: tuple[Token, ...] = ()  # from `Sentence.tokens`; only multiword tokens are drawn
     title: str = ""
+    caption: str = ""  # above the title, on several lines if it is long; usually the text of the sentence
     before_name: str = ""  # the name of `before` if it is not the previous step, such as "gold"
     shows_confidence: bool = False  # next to each label in an SVG, not only in a tooltip
     unattached: frozenset[int] = frozenset()  # words drawn without an arc, whatever the graph says
@@ -57,6 +58,23 @@ class Picture:
             said = {word: form for word, form in said.items() if word not in token.words}
             said[token.words.start] = token.form
         return " ".join(said[word] for word in sorted(said))
+
+
+def picture_of(sentence: Sentence) -> Picture:
+    """Return the picture of a sentence of a treebank; a word whose head is blank has no arc."""
+    heads, labels = sentence.arcs
+    return Picture(
+        sentence.forms,
+        shown_tags(sentence.upos) or shown_tags(sentence.xpos),
+        Graph.of_words([ROOT if head is None else head for head in heads], labels),
+        tokens=tuple(sentence.tokens()),
+        unattached=frozenset(word for word, head in enumerate(heads, start=1) if head is None),
+    )
+
+
+def shown_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the tags to draw: none if all are blank."""
+    return () if set(tags) <= {BLANK} else tuple(tags)
 
 
 def step_pictures(

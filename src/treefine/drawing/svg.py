@@ -9,7 +9,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from treefine.drawing.characters import cells, is_right_to_left, safe_html, shorten, visible
+from treefine.drawing.characters import cells, is_right_to_left, safe_html, shorten, visible, wrapped
 from treefine.drawing.picture import Picture
 from treefine.treebank.graph import ROOT
 
@@ -28,6 +28,7 @@ CORNER = 10  # radius of an arc's corners
 ARROW = 7  # length of an arrowhead
 ASIDE = 6  # distance between the ends of an old and a new arc
 _TITLE, _TITLE_SIZE, _TITLE_CELLS = 26, 14, 120  # height of a title, its font size, and its maximum length
+_CAPTION, _CAPTION_WIDTH = 20, 480  # height of a line of a caption, and the width that every caption may have
 _WORDS, _TAGS, _TOKENS = 26, 18, 26  # height of a row of words, tags, multiword tokens
 
 # Every CSS rule starts with "treefine", because a style applies to the whole page or notebook that contains it.
@@ -167,11 +168,19 @@ def svg_and_width(pictures: Sequence[Picture]) -> tuple[str, float]:
         titles = [shown(picture.title, _TITLE_CELLS) for picture in same_words]
         width = max(width, needed, *(text_width(title, _TITLE_SIZE) * BOLD_WIDTH + 2 * _MARGIN for title in titles))
         for picture in same_words:
-            drawn, height = _draw(picture, places, _n_levels(picture))
+            caption = _caption_lines(picture, needed - 2 * _MARGIN)
+            width = max([width, *(text_width(line, _TITLE_SIZE) + 2 * _MARGIN for line in caption)])
+            drawn, height = _draw(picture, places, _n_levels(picture), caption)
             parts.append(f'<g transform="translate(0 {number_text(top)})">{drawn}</g>')
             top += height
     title = pictures[-1].text if pictures else ""
     return whole_svg("treefine", title, STYLE, parts, width=width, height=top), width
+
+
+def _caption_lines(picture: Picture, width: float) -> list[str]:
+    """Return the caption in lines that fit over a drawing of this width, or over a drawing of the least width."""
+    limit = max(width, _CAPTION_WIDTH)
+    return wrapped(visible(picture.caption), limit, width=lambda line: text_width(line, _TITLE_SIZE))
 
 
 def draw_frames(pictures: Sequence[Picture]) -> list[str]:
@@ -202,16 +211,20 @@ def _n_levels(picture: Picture) -> int:
     return max(arc_levels(arcs_of(picture), len(picture.forms)), default=0)
 
 
-def _draw(picture: Picture, places: Sequence[float], n_levels: int) -> tuple[str, float]:
+def _draw(picture: Picture, places: Sequence[float], n_levels: int, caption: Sequence[str] = ()) -> tuple[str, float]:
     """Return the elements of one picture, with room for `n_levels` levels of arcs, and its height."""
     arcs = arcs_of(picture)
     levels = arc_levels(arcs, len(picture.forms))
-    top = _MARGIN / 2 + (_TITLE if picture.title else 0)
+    start = _MARGIN / 2 + _CAPTION * len(caption)
+    top = start + (_TITLE if picture.title else 0)
     ground = top + LEVEL * (n_levels + 0.7 if n_levels else 0)  # where arcs end and words begin
-    parts = []
+    parts = [
+        text_element(_MARGIN, _MARGIN / 2 + 16 + _CAPTION * number, line, "caption")
+        for number, line in enumerate(caption)
+    ]
     if picture.title:
         title = shown(picture.title, _TITLE_CELLS)
-        parts.append(text_element(_MARGIN, _MARGIN / 2 + 16, title, "title", whole=picture.title))
+        parts.append(text_element(_MARGIN, start + 16, title, "title", whole=picture.title))
     # Changed arcs are drawn last, on top of others; labels are drawn after all lines, so that no line crosses a label.
     order = sorted(range(len(arcs)), key=lambda index: (arcs[index].kind == "changed", levels[index]))
     heights = [ground - LEVEL * (level + 0.2) for level in levels]

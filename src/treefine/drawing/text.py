@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from treefine.drawing.characters import cells, is_right_to_left, shorten, visible
+from treefine.drawing.characters import cells, is_right_to_left, shorten, visible, wrapped
 from treefine.drawing.picture import Picture
 from treefine.treebank.graph import ROOT, Graph, find_cycles
+from treefine.treebank.sentence import BLANK
 
 MAX_COLUMNS = 40  # deeper parts of a tree start again on the left, because a wider drawing does not fit the screen
 _MAX_CELLS = 40  # maximum width of a form, tag or label, so that a long word does not push the others off the screen
@@ -16,6 +17,7 @@ TO_ASCII = str.maketrans("─┄│╭├╰┬┼┴", "-.|,|`v+^")
 GOES_UP = str.maketrans("─┄│╭├╰┬┼┴>", "  │ ││ ││ ")  # the bars of a line that continue into the line above
 _PLAIN, BOLD, _DIM, _LABEL, _CHANGED = "", "1", "2", "36", "1;35"  # ANSI codes, readable on dark and light terminals
 GAPS = ("", "  ", "  ", " ", "  ", "  ")  # before each of the cells
+WIDTH = 100  # columns of a caption, if the width of the terminal is not known
 HEAD = 2  # the index of the cell with the head, which is right-aligned
 
 
@@ -39,11 +41,14 @@ class Row(NamedTuple):
     cells: tuple[StyledText, ...]  # form, tag, head, label, confidence, note
 
 
-def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False, isolate: bool = False) -> str:
+def draw_text(
+    picture: Picture, *, color: bool = False, ascii_only: bool = False, isolate: bool = False, width: int = WIDTH
+) -> str:
     r"""Draw the graph as lines of text, safe to print whatever characters the words contain.
 
     Changed arcs have a star and their old value, with or without colour. `isolate` is for HTML pages: it adds Unicode
     isolates around right-to-left words, so that the text next to them keeps its place. Few terminals support these.
+    `width` is the number of columns of a caption.
 
     >>> graph = Graph.of_words([2, 0], ["nsubj", "root"])
     >>> print(draw_text(Picture(("Dogs", "bark"), ("NOUN", "VERB"), graph)), end="")
@@ -54,7 +59,8 @@ def draw_text(picture: Picture, *, color: bool = False, ascii_only: bool = False
     number_width = max((len(row.number) for row in rows), default=0)
     widths = [max(cells(cell.text) for cell in column) for column in zip(*(row.cells for row in rows), strict=True)]
     title = StyledText(visible(picture.title, ascii_only=ascii_only), BOLD).painted(color=color)
-    lines = [title] if title else []
+    caption = visible(picture.caption, ascii_only=ascii_only)
+    lines = [*wrapped(caption, width), *([title] if title else [])]
     for row in rows:
         drawn = row.bars + row.arc.painted(color=color)
         if ascii_only:
@@ -77,7 +83,11 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
         return shorten(visible(text, ascii_only=ascii_only), _MAX_CELLS, ending="..." if ascii_only else "…")
 
     graph, changed = picture.graph, picture.changed
-    arcs = [""] * (len(picture.forms) + 1) if graph is None else [f"{line} " for line in arc_lines(graph)]
+    arcs = (
+        [""] * (len(picture.forms) + 1)
+        if graph is None
+        else [f"{line} " for line in arc_lines(graph, picture.unattached)]
+    )
     notes = _notes(picture)
     starts = {token.words.start: token for token in picture.multiword_tokens}
     rows = []
@@ -90,7 +100,7 @@ def _rows(picture: Picture, *, ascii_only: bool) -> list[Row]:
         said = (
             StyledText(shown(form)),
             StyledText(shown(picture.tags[word - 1]) if picture.tags else "", _DIM),
-            StyledText(str(graph.heads[word]) if graph else ""),
+            StyledText("" if graph is None else BLANK if word in picture.unattached else str(graph.heads[word])),
             StyledText(shown(graph.labels[word]) if graph else "", _CHANGED if word in changed else _LABEL),
             StyledText(f"{picture.confidence[word - 1]:.2f}" if picture.confidence else "", _DIM),
             StyledText(shown(notes[word]), _CHANGED),
@@ -112,8 +122,10 @@ def _notes(picture: Picture) -> list[str]:
     return [", ".join(each) for each in notes]
 
 
-def arc_lines(graph: Graph) -> list[str]:
+def arc_lines(graph: Graph, unattached: Collection[int] = ()) -> list[str]:
     """Return the drawing of each word's arcs, all equally wide; the first entry, for ROOT, is empty.
+
+    Unattached words have no arc from their head.
 
     >>> for line in arc_lines(Graph.of_words([2, 0, 2], ["nsubj", "root", "obj"])):
     ...     print(line)
@@ -131,6 +143,14 @@ def arc_lines(graph: Graph) -> list[str]:
     for word, head in enumerate(graph.heads[1:], start=1):
         line = lines[word]
         start = 0
+        if word in unattached:
+            if word in bars:
+                start, own = _MARGIN + 2 * bars[word].column, bars[word]
+                first = "╭" if word == own.low else "╰" if word == own.high else "├"
+                line[start:] = [first, *["─" if each == " " else each for each in line[start + 1 :]], "─"]
+            else:
+                line.append(" ")
+            continue
         if word in loose:
             first = "┄"
         elif head == ROOT:

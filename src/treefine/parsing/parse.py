@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from treefine.drawing.html import page_part
-from treefine.drawing.picture import Picture, step_pictures
+from treefine.drawing.picture import Picture, shown_tags, step_pictures
 from treefine.drawing.svg import draw_svg
 from treefine.drawing.text import draw_text
 from treefine.parsing.annotate import with_confidence, with_rank
@@ -208,8 +207,9 @@ class Parse:
         return "\n".join(drawn)
 
     def to_svg(self, *, steps: bool = False) -> str:
-        """Return a complete SVG file that shows the tree, or each step with its changes."""
-        return draw_svg(self.pictures(steps=steps))
+        """Return a complete SVG file that shows the text and the tree, or each step with its changes."""
+        first, *others = self.pictures(steps=steps)
+        return draw_svg([replace(first, caption=self.text), *others])
 
     def pictures(self, *, steps: bool = False) -> list[Picture]:
         """Return the pictures to draw: the tree, or with `steps` all graphs from the initial one to the tree.
@@ -221,17 +221,17 @@ class Parse:
         if not steps and self.trees:
             titles = [f"tree {rank}: probability {each.probability:.2g}" for rank, each in enumerate(self.trees, 1)]
             first, *others = (
-                Picture(self.forms, _shown(self.upos), each.tree, tokens=tokens, title=title)
+                Picture(self.forms, shown_tags(self.upos), each.tree, tokens=tokens, title=title)
                 for each, title in zip(self.trees, titles, strict=True)
             )
             return [replace(first, confidence=sure), *(replace(each, before=first.graph) for each in others)]
         if not steps:
-            return [Picture(self.forms, _shown(self.upos), self.tree, confidence=sure, tokens=tokens)]
+            return [Picture(self.forms, shown_tags(self.upos), self.tree, confidence=sure, tokens=tokens)]
         heads = self.initial.heads
         known = [head for head in heads if head is not None]
         initial = Graph.of_words(known, self.initial.labels) if len(known) == len(heads) else None
         graphs = [*self.steps, *([] if self.steps[-1] == self.tree else [self.tree])]
-        drawn = step_pictures(self.forms, _shown(self.upos), graphs, initial, tokens=tokens)
+        drawn = step_pictures(self.forms, shown_tags(self.upos), graphs, initial, tokens=tokens)
         if self.steps[-1] != self.tree:
             drawn[-1] = replace(drawn[-1], title=drawn[-1].title.replace(f"step {len(graphs)}", "best tree"))
         return [*drawn[:-1], replace(drawn[-1], confidence=sure)]
@@ -251,7 +251,9 @@ class Parse:
     def to_html(self, *, steps: bool = False) -> str:
         """Return this parse's part of an HTML page: the picture and a table of the words."""
         pictures = self.pictures(steps=steps)
-        return page_part(pictures[:1], others=pictures[1:]) if self.trees and not steps else page_part(pictures)
+        if self.trees and not steps:
+            return page_part(pictures[:1], heading=self.text, others=pictures[1:])
+        return page_part(pictures, heading=self.text)
 
 
 class Parses(list[Parse]):
@@ -276,10 +278,6 @@ class Parses(list[Parse]):
 
 def _has_arc(graph: Graph, word: ParsedWord) -> bool:
     return (graph.heads[word.number], graph.labels[word.number]) == (word.head, word.label)
-
-
-def _shown(tags: Sequence[str]) -> tuple[str, ...]:
-    return () if set(tags) <= {BLANK} else tuple(tags)
 
 
 def _rounded(value: Any) -> Any:

@@ -1,10 +1,12 @@
-"""Turn sentences into an Arrow table with one row per word, for pandas, Polars and Parquet.
+"""Turn sentences into a table with one row per word: an Arrow table for pandas, Polars and Parquet, or CSV.
 
 This module reads and writes no files. It imports pyarrow only when a table is built, and never imports torch.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from treefine.errors import TreefineError
+from treefine.evaluation.tables import quote_formula
 from treefine.treebank.raw_text import Span, own_text, spans_in
 from treefine.treebank.sentence import Sentence
 
@@ -149,6 +152,31 @@ def record_batches(sentences: Iterable[Placed | Sentence], content: Content, *, 
             cells, n_characters = {name: [] for name in cells}, 0
     if cells["word"]:
         yield record_batch(cells, schema=schema)
+
+
+def csv_texts(sentences: Iterable[Placed | Sentence], content: Content, *, delimiter: str = ",") -> Iterator[str]:
+    """Yield the header, and then the rows of each sentence.
+
+    Nulls are empty cells. A text that a spreadsheet would run as a formula starts with an apostrophe.
+    """
+    names = [column.name for column in content.columns]
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(names)
+    yield lines.getvalue()
+    for number, each in enumerate(sentences, start=1):
+        lines.seek(0)
+        lines.truncate()
+        sentence, spans = _placed(each, content)
+        for block in _blocks(each, _word_cells(sentence, spans, number), content):
+            writer.writerows(zip(*(map(_csv_cell, block[name]) for name in names), strict=True))
+        yield lines.getvalue()
+
+
+def _csv_cell(value: CellValue) -> CellValue:
+    if isinstance(value, str):
+        return quote_formula(value.replace("\r", " "))  # csv does not quote a carriage return
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def import_package(package: Literal["pyarrow", "pyarrow.parquet", "pandas", "polars"]) -> Any:
