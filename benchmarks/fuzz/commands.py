@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import json
 import logging
@@ -344,6 +345,8 @@ _STRINGS: dict[str, Sequence[str]] = {
     "--k": ("1", "2", "3"),  # more trees of a long sentence take long: random weights give them almost equal scores
     "--workers": ("0", "1"),
     "--rule": ("conll18", "conllx", "ptb", "conll09"),
+    "--encoding": ("utf-8", "UTF8"),  # others change the letters, which are compared with those of the output
+    "--names": ("a,b", "a,b,c", "a"),
     "--metric": ("LAS", "UAS", "UPOS", "CLAS"),
     "--changes": ("c.html", "c.json", "c.tsv", "c.csv", "out.conllu", "no/c.json"),
     "--host": ("127.0.0.1", "::1", "localhost", "0.0.0.0", "192.0.2.1"),
@@ -491,8 +494,12 @@ def _check_words(call: Call, outcome: Outcome) -> Fault | None:
     for name in sources:
         kind = call.options.get("--from") or _kind(name, call)
         data = call.stdin if name == "-" else _unpacked(name, call.files[name]) if name in call.files else name.encode()
-        if name == "-" and data[:2] in (b"\x1f\x8b", b"\xfd7", b"BZ"):
+        if name == "-" and data[:2] in (b"\x1f\x8b", b"\xfd7", b"BZ", b"(\xb5"):
             return None
+        if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            data = data.decode("utf-16").encode()
+        if kind == "text" and "--from" not in call.options and b"\t" in data:
+            return None  # it may be a treebank in a file called .txt
         if kind in TREEBANK_FORMATS or call.command != "parse":
             expected += words_in(data)
             letters += letters_in(data) if kind == "conllu" else letters_of("".join(sum(words_in(data), [])))

@@ -90,19 +90,20 @@ def test_an_argument_that_is_not_utf8_is_reported(run, text, said):
 
 @pytest.mark.parametrize("source", ["text", "lines", "words"])
 @pytest.mark.parametrize(
-    ("content", "line", "byte"),
+    ("content", "line", "byte", "hint"),
     [
-        (b"one\ntwo caf\xe9 three\n", 2, "e9"),
-        (b"\xff\xfeo\0n\0e\0", 1, "ff"),
-        (b"\xef\xbb\xbfone\ntwo\xe2\x82", 2, "e2"),
+        (b"one\ntwo caf\xe9 three\n", 2, "e9", "latin-1"),
+        (b"one\n\x93two\x94\n", 2, "93", "cp1252"),
+        (b"\xef\xbb\xbfone\ntwo\xe2\x82", 2, "e2", "latin-1"),
     ],
-    ids=["latin-1", "utf-16", "cut"],
+    ids=["latin-1", "windows", "cut"],
 )
-def test_a_file_that_is_not_utf8_is_reported_with_line_and_byte(run, source, content, line, byte):
+def test_a_file_that_is_not_utf8_is_reported_with_line_and_byte(run, source, content, line, byte, hint):
     Path("in.txt").write_bytes(content)
 
     assert failed(run, "in.txt", "--from", source) == (
-        f"in.txt:{line}: Byte 0x{byte} is not UTF-8. Convert the file to UTF-8."
+        f"in.txt:{line}: Byte 0x{byte} is not UTF-8. Name its encoding, such as --encoding {hint}, or convert it to "
+        "UTF-8."
     )
 
 

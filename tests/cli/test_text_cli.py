@@ -57,6 +57,27 @@ def test_with_from_lines_each_line_is_one_sentence(run, nlp):
     assert out.count("# text = ") == 2
 
 
+def test_files_in_another_encoding_are_read_and_the_output_is_utf8(run):
+    Path("in.txt").write_bytes("Ein Café.".encode("latin-1"))
+    Path("tree.conllu").write_bytes(Sentence.of_words(["Café"]).to_conllu().encode("latin-1"))
+    Path("marked.txt").write_bytes("Ein Café.".encode("utf-16"))
+
+    out = run("in.txt", "tree.conllu", "--encoding", "latin-1").stdout
+
+    assert out.count("Caf") == out.count("Café") > 1
+    assert "Café" in run("marked.txt").stdout
+    assert run("in.txt", "--encoding", "x", code=1).stderr.startswith("treefine: There is no encoding 'x'.")
+    for command in (
+        ["refine", "tree.conllu", "-o", "out.conllu", *run.args[:2]],
+        ["convert", "tree.conllu", "out.conllu"],
+    ):
+        invoke(*command, "--encoding", "latin-1")
+        assert "Café" in Path("out.conllu").read_text()
+        Path("out.conllu").unlink()
+    assert "HEAD is blank" in invoke("validate", "tree.conllu", "--encoding", "latin-1", code=1).stdout
+    assert invoke("evaluate", "tree.conllu", "tree.conllu", "--encoding", "latin-1", code=1).stderr.count("blank") == 1
+
+
 def test_a_treebank_called_txt_is_recognised_with_a_note(run):
     Path("tree.txt").write_text(Sentence.of_words(["Dogs", "bark"]).to_conllu())
 
@@ -281,7 +302,10 @@ def test_an_error_keeps_the_finished_outputs(run, nlp):
 
     result = run("a.txt", "bad.txt", "b.txt", "-o", "new/", code=1)
 
-    assert result.stderr == "treefine: bad.txt:1: Byte 0xe9 is not UTF-8. Convert the file to UTF-8.\n"
+    assert result.stderr == (
+        "treefine: bad.txt:1: Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to "
+        "UTF-8.\n"
+    )
     assert [path.name for path in Path("new").iterdir()] == ["a.conllu"]
     assert Path("new/a.conllu").read_text() == conllu(nlp(TEXT))
 

@@ -198,7 +198,10 @@ def test_faults_are_reported_at_the_end_with_their_lines_and_the_rest_is_written
     assert not is_right
     assert reported[0] == f"treefine: bad.conllu:{place + 1}:"
     assert reported[1].startswith("treefine: broken.txt.gz: This is not a gzip file.")
-    assert reported[2] == "treefine: bytes.txt:2: Byte 0xff is not UTF-8. Convert the file to UTF-8."
+    assert reported[2] == (
+        "treefine: bytes.txt:2: Byte 0xff is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it "
+        "to UTF-8."
+    )
     assert reported[3] == "treefine: none.txt: The text contains no words."
     assert reported[4].startswith(f"{n_written} blocks parsed, ")
     assert reported[4].endswith("; 1 empty; 3 failed")

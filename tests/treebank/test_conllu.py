@@ -110,7 +110,10 @@ def test_skipping_reports_all_faults_and_keeps_the_other_sentence_numbers(capsys
 @pytest.mark.parametrize(
     ("form", "message"),
     [
-        (b"\xe9", "Byte 0xe9 is not UTF-8. Convert the file to UTF-8."),
+        (
+            b"\xe9",
+            "Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to UTF-8.",
+        ),
         (b"y\0", "The line contains a null byte. Remove it."),
     ],
 )
@@ -338,7 +341,10 @@ def test_words_survive_writing_and_reading_as_a_treebank(tmp_path_factory, lines
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"A dog\ncaf\xe9 open\n", "in.txt:2: Byte 0xe9 is not UTF-8. Convert the file to UTF-8."),
+        (
+            b"A dog\ncaf\xe9 open\n",
+            "in.txt:2: Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to UTF-8.",
+        ),
         ("A dog\nA d\0g\n", "in.txt:2: (sentence 2) 'd\\x00g' cannot be a cell of a treebank: it is"),
         ("", "in.txt: The file contains no sentences."),
         ("\n \n", "in.txt: The file contains no sentences."),

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.data import PACK
 from treefine import Sentence, TreebankError, read_treebank, write_treebank
-from treefine.treebank.files import COMPRESSED, check_compression, open_input, open_output
+from treefine.treebank.files import COMPRESSED, EncodedPath, check_compression, open_input, open_output, utf8_lines
 
 SENTENCE = Sentence.of_words(["a"])
 
@@ -362,3 +362,62 @@ def test_a_missing_zstandard_is_reported_before_work_starts(monkeypatch):
 
 def test_the_tests_cover_all_kinds_of_compression():
     assert tuple(PACK) == COMPRESSED
+
+
+ENCODINGS = ["utf-8", "utf-16", "utf-16-be", "utf-32", "latin-1", "cp1252", "gb18030", "koi8-r"]
+
+
+@given(st.sampled_from(ENCODINGS), st.text("a\n\réЖ€漢😀", max_size=9), st.sampled_from([1, 20_000]))
+@settings(max_examples=30)
+def test_a_file_in_another_encoding_is_read_as_utf8(encoding, text, times):
+    content = (text * times).encode(encoding, "ignore")  # without the letters that the encoding lacks
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        with open_input(EncodedPath("-", encoding)) as stream:
+            found = stream.read()
+
+    assert found == content.decode(encoding).encode()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("suffix", ["", *PACK])
+def test_a_byte_order_mark_shows_the_encoding(tmp_path, encoding, suffix):
+    path = tmp_path / f"in.txt{suffix}"
+    path.write_bytes(PACK.get(suffix, bytes)("été\n".encode(encoding)))
+
+    with open_input(path) as stream:
+        assert list(stream) == ["été\n".encode()]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content", "message"),
+    [
+        ("ascii", b"a\nb\xe9\n", ":2: Byte 0xe9 is not ascii. Choose another --encoding."),
+        ("utf-16-be", "a\n\n".encode("utf-16-be") + b"\xdc\x00", ":3: Byte 0xdc is not utf-16-be. Choose another"),
+        ("utf-16", b"\xfe\xff\0a\0\n\0", ":2: Byte 0x00 is not utf-16. Choose another"),
+        ("utf-8", b"a\nb\xe9\n", ":2: Byte 0xe9 is not UTF-8. Name its encoding"),
+        ("shift_jis", b"a\n" * 50_000 + b"\x81", ":50001: Byte 0x81 is not shift_jis."),
+    ],
+)
+def test_a_byte_that_is_not_in_the_encoding_is_reported_with_its_line(tmp_path, encoding, content, message):
+    path = tmp_path / "in.txt"
+    path.write_bytes(content)
+
+    with pytest.raises(TreebankError) as error, open_input(EncodedPath(path, encoding)) as stream:
+        list(utf8_lines(stream, str(path)))
+
+    assert str(error.value).startswith(f"{path}{message}")
+
+
+@pytest.mark.parametrize("name", ["latin-99", "base64", "rot13", "undefined", "", "a\0b", "é" * 300])
+def test_an_unknown_encoding_is_an_error(name):
+    with pytest.raises(TreebankError, match="There is no encoding .* Encodings have the names that Python uses"):
+        EncodedPath("in.txt", name)
+
+
+def test_a_treebank_in_another_encoding_can_be_read(tmp_path):
+    path = tmp_path / "in.conllu"
+    path.write_bytes(Sentence.of_words(["été"]).to_conllu().encode("latin-1"))
+
+    assert next(read_treebank(path, encoding="latin-1")).forms == ("été",)

@@ -89,7 +89,10 @@ def test_a_label_map_is_two_columns_with_a_tab_between_them():
         ),
         ("prep\tcse\n", "1: The model has no label 'cse'. Did you mean case?"),
         ("prep\txyz\n", "1: The model has no label 'xyz'. Write _ to ignore a label."),
-        (b"prep\tcase\n\xff\tobj\n", "2: Byte 0xff is not UTF-8. Convert the file to UTF-8."),
+        (
+            b"prep\tcase\n\xff\tobj\n",
+            "2: Byte 0xff is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to UTF-8.",
+        ),
     ],
 )
 def test_a_fault_in_a_label_map_is_reported_with_its_line(text, message):

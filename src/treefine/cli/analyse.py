@@ -10,10 +10,12 @@ import typer
 
 from treefine.cli.terminal import completing, progress
 from treefine.cli.treebanks import (
+    EncodingOption,
     FormatOption,
     NamesOption,
     RuleOption,
     check_stdin,
+    encoded_files,
     find_treebanks,
     system_names,
     total_size,
@@ -63,6 +65,7 @@ def analyse_command(
     names: NamesOption = None,
     rule: RuleOption = "conll18",
     format: FormatOption = None,
+    encoding: EncodingOption = None,
     examples: Annotated[
         int,
         typer.Option(
@@ -152,6 +155,7 @@ def analyse_command(
             device=device,
             rule=rule,
             format=format,
+            encoding=encoding,
             examples=examples,
         )
         return
@@ -161,11 +165,20 @@ def analyse_command(
             raise TreefineError(f"{option} needs --model.", hint=f"Add --model, or leave out {option}.")
     if not systems:
         raise TreefineError("There is no system to analyse.", hint="Name one or more files after GOLD, or add --model.")
-    _analyse_files(gold, system_names(systems, names), outputs, rule=rule, format=format, examples=examples)
+    _analyse_files(
+        gold, system_names(systems, names), outputs, rule=rule, format=format, encoding=encoding, examples=examples
+    )
 
 
 def _analyse_files(
-    gold: str, systems: Mapping[str, str], outputs: Sequence[str], *, rule: str, format: str | None, examples: int
+    gold: str,
+    systems: Mapping[str, str],
+    outputs: Sequence[str],
+    *,
+    rule: str,
+    format: str | None,
+    encoding: str | None,
+    examples: int,
 ) -> None:
     from treefine.evaluation.analysis import export, pages  # loads numpy and jinja2
     from treefine.evaluation.analysis.errors import analyse, count_resamplings, read_parsed
@@ -175,7 +188,13 @@ def _analyse_files(
     sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
     with progress("Reading", sizes) as advance:
         treebanks = [
-            read_parsed(each.name, each.gold, each.systems, rule=rule, format=format, on_bytes=advance)
+            read_parsed(
+                each.name,
+                *encoded_files(each.gold, each.systems, encoding),
+                rule=rule,
+                format=format,
+                on_bytes=advance,
+            )
             for each in files
         ]
     for line in _notes(treebanks):
@@ -202,6 +221,7 @@ def analyse_model(
     device: str | None,
     rule: str,
     format: str | None,
+    encoding: str | None = None,
     examples: int,
 ) -> None:
     """Parse the gold words with the model; write a report of each step to the outputs, or print a summary.
@@ -223,7 +243,7 @@ def analyse_model(
         hint = "Give a folder of parses with the same file names."
         message = f"This is a single file of initial parses, but {gold} contains {len(files)} treebanks."
         raise TreefineError(message, hint=hint, path=file)
-    treebanks = [_read_gold(each.gold, rule, format) for each in files]
+    treebanks = [_read_gold(each.gold, rule, format, encoding) for each in files]
     start = "empty" if parses else initial  # set per treebank below
     parser = Parser.from_pretrained(model, initial=start, max_steps=steps, tags=tags, device=device)
     if not parser.model.settings.reads_graph:
@@ -266,9 +286,9 @@ def _has_parses(gold: str, initial: str) -> bool:
     return are_folders and not (trained_model(Path(initial)) / LAYOUT.config).exists()
 
 
-def _read_gold(path: str, rule: str, format: str | None) -> list[Sentence]:
+def _read_gold(path: str, rule: str, format: str | None, encoding: str | None) -> list[Sentence]:
     """Read the gold sentences of a treebank; raise an error if they cannot be scored."""
-    sentences = list(read_treebank(path, format=format))
+    sentences = list(read_treebank(path, format=format, encoding=encoding))
     load_words(sentences, is_ud=rule_of(rule).is_ud)
     if all(label == BLANK for sentence in sentences for label in sentence.labels):
         hint = "Use a labelled treebank: --model analyses heads and labels."

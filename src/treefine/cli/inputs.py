@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
 
 from treefine.cli.folders import files_named, is_pattern
-from treefine.errors import EmptyError, TreebankError, TreefineError
+from treefine.errors import EmptyError, TreefineError
 from treefine.treebank.conllu import read_treebank, read_words
-from treefine.treebank.files import Rejoined, name_of, nearest_file, open_input, utf8_lines
+from treefine.treebank.files import EncodedPath, Rejoined, name_of, nearest_file, not_utf8, open_input, utf8_lines
 from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_by_name, suffix_of
 from treefine.treebank.raw_text import own_text, spans_in
 
@@ -51,11 +51,17 @@ class Input:
     kind: InputKind | None = None  # None to detect it from the first lines
     section: Section | None = None  # None for the whole file
     subfolder: str = ""  # of an output folder, for its output
+    encoding: str | None = None  # None for UTF-8
 
     @property
     def is_file(self) -> bool:
         """Whether the input is a named file."""
         return self.text is None and self.name != "-"
+
+    @property
+    def path(self) -> str | EncodedPath:
+        """The name of the file or stream, with its encoding."""
+        return self.name if self.encoding is None else EncodedPath(self.name, self.encoding)
 
     @property
     def is_treebank(self) -> bool:
@@ -70,12 +76,15 @@ def find_inputs(
     is_text: bool = False,
     may_be_text: bool = True,
     output: str = "",
+    encoding: str | None = None,
 ) -> list[Input]:
     """Return the inputs that the arguments name; raise a single error that lists all invalid arguments.
 
     An argument is a file, a folder, or a pattern that matches files. Otherwise it is a text, unless it looks like a
     file name. `output` is not read if it is in one of the folders. Without arguments, the input is standard input.
     """
+    if encoding is not None:
+        EncodedPath("", encoding)  # report an unknown one at once
     if not arguments and sys.stdin is not None and sys.stdin.isatty():
         hint = "Give a text in quotes or a file name; or use - to type a text, and end it with Ctrl-D."
         raise TreefineError("There is no input.", hint=hint if may_be_text else "Give the name of a file.")
@@ -92,9 +101,9 @@ def find_inputs(
                 found.append(_text(argument, kind))
                 continue
             named = files_named(argument, suffixes, may_be_any=kind is not None, output=output)
-            found += [Input(path, kind=kind or kind_of_file(path), subfolder=place) for path, place in named]
+            found += [_file(path, kind, subfolder=place, encoding=encoding) for path, place in named]
             if not named:
-                found.append(_input(argument, kind, may_be_text=may_be_text))
+                found.append(_input(argument, kind, may_be_text=may_be_text, encoding=encoding))
         except TreefineError as error:
             faults.append(error)
     if faults:
@@ -102,13 +111,13 @@ def find_inputs(
     return found
 
 
-def _input(argument: str, kind: InputKind | None, *, may_be_text: bool) -> Input:
+def _input(argument: str, kind: InputKind | None, *, may_be_text: bool, encoding: str | None) -> Input:
     if argument == "-":
-        return Input("-", kind=kind)
+        return Input("-", kind=kind, encoding=encoding)
     if os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
         if not os.access(argument, os.R_OK):
             raise TreefineError("Permission denied.", path=argument)
-        return Input(argument, kind=kind or kind_of_file(argument))
+        return _file(argument, kind, encoding=encoding)
     looks_like_file = _FILE_LIKE.search(argument[-20:]) or ("*" in argument and "/" in argument)
     if may_be_text and (any(map(str.isspace, argument)) or not looks_like_file):
         return _text(argument, kind)
@@ -131,10 +140,10 @@ def open_source(source: Input, *, on_bytes: Callable[[int], None] | None = None)
     if source.text is not None:
         yield io.BytesIO(source.text.encode())
     elif source.section is None:
-        with open_input(source.name, on_bytes=on_bytes) as stream:
+        with open_input(source.path, on_bytes=on_bytes) as stream:
             yield stream
     else:
-        with open_input(source.name) as stream:
+        with open_input(source.path) as stream:
             stream.seek(source.section.start)
             data = stream.read(source.section.stop - source.section.start)
         yield io.BytesIO(data)
@@ -152,13 +161,13 @@ def kind_by_name(path: str) -> InputKind | None:
     return None if form is None else cast(InputKind, form.name)
 
 
-def kind_of_file(path: str) -> InputKind | None:
-    """Return the format that the file name implies, or that of the treebank that a file called .txt contains."""
-    kind = kind_by_name(path)
-    if kind == "text" and Path(path).is_file():  # looking into a pipe would empty it
-        with suppress(TreefineError), open_input(path) as stream:  # the reader will report what is wrong
-            return _look(stream)[0]
-    return kind
+def _file(path: str, kind: InputKind | None, *, subfolder: str = "", encoding: str | None = None) -> Input:
+    """Return a file as input. Look into one that is called .txt, because it may contain a treebank."""
+    source = Input(path, kind=kind or kind_by_name(path), subfolder=subfolder, encoding=encoding)
+    if kind is None and source.kind == "text" and Path(path).is_file():  # looking into a pipe would empty it
+        with suppress(TreefineError), open_input(source.path) as stream:  # the reader will report what is wrong
+            return replace(source, kind=_look(stream)[0])
+    return source
 
 
 def treebank_note(inputs: Sequence[Input]) -> str:
@@ -246,8 +255,7 @@ def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
             text = decoder.decode(chunk, final=is_end)
         except UnicodeDecodeError as error:
             line += error.object.count(b"\n", 0, error.start)
-            message = f"Byte 0x{error.object[error.start]:02x} is not UTF-8."
-            raise TreebankError(message, hint="Convert the file to UTF-8.", path=path, line=line) from error
+            raise not_utf8(error, path=path, line=line) from error
         line += text.count("\n")
         yield text
 

@@ -11,6 +11,7 @@ import typer
 from treefine.cli.inputs import Input, InputKind, find_inputs, treebank_note
 from treefine.cli.outputs import OutputOptions, Shape, plan_jobs
 from treefine.cli.terminal import completing
+from treefine.cli.treebanks import EncodingOption
 from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.cores import use_threads
 from treefine.drawing.characters import visible
@@ -170,6 +171,7 @@ def parse_command(
             show_default="by the file name, else by the first lines",
         ),
     ] = None,
+    encoding: EncodingOption = None,
     is_text: Annotated[
         bool, typer.Option("--text", help="Treat every INPUT as text, even if it looks like a file name.")
     ] = False,
@@ -240,7 +242,7 @@ def parse_command(
     In a treebank, only heads, labels and the enhanced arcs that repeat them are replaced; the model may also fill in
     blank tags. Heads in the input are ignored unless --keep selects them.
     """
-    inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output)
+    inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output, encoding=encoding)
     if kind is None and (note := treebank_note(inputs)):
         typer.echo(visible(note), err=True)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
@@ -290,6 +292,7 @@ def refine_command(
         Literal["conllu", "conllx", "conll09", "conll09-predicted"] | None,
         typer.Option("--from", help="Input format.", show_default="by the file name, else conllu"),
     ] = None,
+    encoding: EncodingOption = None,
     show_steps: _ShowSteps = False,
     confidence: _Confidence = False,
     review: _Review = None,
@@ -327,7 +330,7 @@ def refine_command(
     (nsubj:outer as nsubj) or under its newer name (dobj as obj); if neither is known, its arc is ignored. A summary of
     the changes is printed on standard error.
     """
-    found = find_inputs(sources or (), kind=kind, may_be_text=False, output=output)
+    found = find_inputs(sources or (), kind=kind, may_be_text=False, output=output, encoding=encoding)
     inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
     options = ParserOptions(
         initial="given",

@@ -21,7 +21,7 @@ from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.evaluation.scores import RULES, evaluate_stretches, load_pairs, stretches
 from treefine.treebank.conllu import read_treebank, validate
-from treefine.treebank.files import COMPRESSED
+from treefine.treebank.files import COMPRESSED, EncodedPath
 from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_of, suffix_of
 from treefine.treebank.sentence import CONLLU, Format
 
@@ -44,6 +44,15 @@ FormatOption = Annotated[
         help=f"Input format: {_FORMAT_NAMES}.",
         show_default="by the file names",
         autocompletion=completing(FORMATS.keys),
+    ),
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of the input, such as latin-1 or cp1252. The output is always UTF-8.",
+        show_default="utf-8, or by a byte order mark",
     ),
 ]
 NamesOption = Annotated[
@@ -80,6 +89,7 @@ def evaluate_command(
         typer.Option("--confusions", min=0, metavar="N", help="Also list the N most frequent confusions."),
     ] = 0,
     format: FormatOption = None,
+    encoding: EncodingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a treebank against a gold treebank.
@@ -90,7 +100,10 @@ def evaluate_command(
     check_stdin(gold, [system])
     files = [(each.gold, each.systems["system"]) for each in find_treebanks(gold, {"system": system}, format=format)]
     with progress("Scoring", total_size(*chain.from_iterable(files))) as advance:
-        pairs = (stretches(*each, rule=rule, format=format, on_bytes=advance) for each in files)
+        pairs = (
+            stretches(*(encoded(path, encoding) for path in each), rule=rule, format=format, on_bytes=advance)
+            for each in files
+        )
         found = evaluate_stretches(chain.from_iterable(pairs), rule=rule, labels=labels, confusions=bool(confusions))
     scores, by_label = found.scores, found.by_label if labels else None
     confused = {"label": found.label_confusions, "head": found.head_confusions} if confusions else {}
@@ -127,6 +140,7 @@ def compare_command(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the resamplings.", min=0)] = 1,
     names: NamesOption = None,
     format: FormatOption = None,
+    encoding: EncodingOption = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -141,7 +155,7 @@ def compare_command(
     check_stdin(gold, systems)
     named = system_names(systems, names)
     with progress("Reading", total_size(gold, *systems)) as advance:
-        pairs = load_pairs(gold, named, rule=rule, format=format, on_bytes=advance)
+        pairs = load_pairs(*encoded_files(gold, named, encoding), rule=rule, format=format, on_bytes=advance)
     with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
         comparison = compare(
             pairs, metric=metric, rule=rule, alpha=alpha, samples=samples, seed=seed, on_progress=advance
@@ -161,6 +175,7 @@ def validate_command(
         list[str], typer.Argument(metavar="FILE", help="Treebanks to check, folders, or quoted patterns.")
     ],
     format: FormatOption = None,
+    encoding: EncodingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check treebanks and list all errors.
@@ -188,7 +203,7 @@ def validate_command(
             report(error)
     with progress("Reading", total_size(*paths)) as advance:
         for path in paths:
-            for fault in validate(path, format=format, on_bytes=advance):
+            for fault in validate(encoded(path, encoding), format=format, on_bytes=advance):
                 report(fault)
     if as_json:
         _print_json(as_values)
@@ -221,6 +236,7 @@ def convert_command(
             autocompletion=completing(lambda: [*FORMATS, *_CONVERTED]),
         ),
     ] = None,
+    encoding: EncodingOption = None,
     skip: Annotated[bool, typer.Option("--skip", help="Skip invalid sentences instead of stopping.")] = False,
 ) -> None:
     """Convert treebanks to other formats, tables and drawings.
@@ -231,7 +247,7 @@ def convert_command(
     shape, form = _converted(source, target, to_format)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", total_size(source)) as advance:
-        sentences = read_treebank(source, format=from_format, on_error=on_error, on_bytes=advance)
+        sentences = read_treebank(source, format=from_format, encoding=encoding, on_error=on_error, on_bytes=advance)
         lost = write_treebank_as(sentences, target, shape, form, title=source)
     if lost:
         typer.echo(tables.losses_line(lost, form.title if shape == "conllu" else _CONVERTED[shape]), err=True)
@@ -260,6 +276,18 @@ def check_stdin(gold: str, systems: Sequence[str]) -> None:
     """Raise an error if standard input is both gold and a system."""
     if gold == "-" and "-" in systems:
         raise TreefineError("Standard input can be used only once.", hint="Use a file for GOLD or SYSTEM.")
+
+
+def encoded(path: str, encoding: str | None) -> str | EncodedPath:
+    """Return a path with its encoding; None is UTF-8."""
+    return path if encoding is None else EncodedPath(path, encoding)
+
+
+def encoded_files(
+    gold: str, systems: Mapping[str, str], encoding: str | None
+) -> tuple[str | EncodedPath, dict[str, str | EncodedPath]]:
+    """Return the paths of a treebank with their encoding."""
+    return encoded(gold, encoding), {name: encoded(path, encoding) for name, path in systems.items()}
 
 
 class TreebankFiles(NamedTuple):

@@ -13,7 +13,16 @@ from io import BytesIO
 from typing import BinaryIO, Literal, NamedTuple
 
 from treefine.errors import EmptyError, TreebankError, shortened
-from treefine.treebank.files import COMPRESSED_NAMES, Source, name_of, open_input, open_output, utf8_lines
+from treefine.treebank.files import (
+    COMPRESSED_NAMES,
+    EncodedPath,
+    Source,
+    name_of,
+    not_utf8,
+    open_input,
+    open_output,
+    utf8_lines,
+)
 from treefine.treebank.formats import convert, format_of, losses
 from treefine.treebank.graph import find_cycles
 from treefine.treebank.sentence import BLANK, PLAIN, Format, Layout, Sentence
@@ -35,19 +44,23 @@ def read_treebank(
     source: Source,
     *,
     format: str | None = None,
+    encoding: str | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     on_skip: Callable[[TreebankError], None] | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[Sentence]:
     """Yield the sentences of a treebank.
 
-    `source` is a path, `-` for standard input (both are decompressed), or an open binary file. `format` is
-    conllu, conllx, conll09 or conll09-predicted; without it, the suffix of the file decides (see `formats`). A sentence
-    that cannot be read raises TreebankError. With on_error="skip" it is skipped and all its faults are reported, to
-    `on_skip` or on standard error; the other sentences keep their numbers.
+    `source` is a path, `-` for standard input (both are decompressed), or an open binary file. `format` is conllu,
+    conllx, conll09 or conll09-predicted; without it, the suffix of the file decides (see `formats`). `encoding` is that
+    of a path; without it, the file is UTF-8 or starts with a byte order mark. A sentence that cannot be read raises
+    TreebankError. With on_error="skip" it is skipped and all its faults are reported, to `on_skip` or on standard
+    error; the other sentences keep their numbers.
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+    if encoding is not None and isinstance(source, str | os.PathLike):
+        source = EncodedPath(source, encoding)
     for read in read_blocks(source, format=format, on_bytes=on_bytes):
         if isinstance(read, Sentence):
             yield read
@@ -188,7 +201,7 @@ def _blocks(stream: BinaryIO, path: str, line: int = 1) -> Iterator[_Block]:
             line += before.count(b"\n")
             if b"\0" in chunk.partition(b"\n")[0]:
                 compressed = f"If it is compressed, its name must end in {COMPRESSED_NAMES}"
-                hint = f"{compressed}; if it is UTF-16, convert it to UTF-8."
+                hint = f"{compressed}; if it is UTF-16, add --encoding utf-16."
                 raise TreebankError("This is not a text file: it contains null bytes.", hint=hint, path=path)
         *parts, rest = _BETWEEN_SENTENCES.split(rest + chunk)
         _check_length(rest, path, line)
@@ -251,7 +264,7 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
     try:
         text = block.body.decode()
     except UnicodeDecodeError:
-        faults += _encoding_faults(block, fault)
+        faults += _encoding_faults(block, path, number)
         text = block.body.decode(errors="replace")
     if "\0" in text:
         line = block.line + text.count("\n", 0, text.index("\0"))
@@ -277,13 +290,12 @@ def _sentence(block: _Block, form: Format, path: str, number: int) -> Sentence |
     return Sentence(comments, columns, words, form, layout, path, block.line, number)
 
 
-def _encoding_faults(block: _Block, fault: Callable[..., TreebankError]) -> Iterator[TreebankError]:
+def _encoding_faults(block: _Block, path: str, sentence: int) -> Iterator[TreebankError]:
     for number, line in enumerate(block.body.split(b"\n"), start=block.line):
         try:
             line.decode()
         except UnicodeDecodeError as error:
-            message = f"Byte 0x{line[error.start]:02x} is not UTF-8."
-            yield fault(message, line=number, hint="Convert the file to UTF-8.")
+            yield not_utf8(error, path=path, line=number, sentence=sentence)
 
 
 def _is_plain(columns: tuple[tuple[str, ...], ...], form: Format) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -15,6 +16,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -41,12 +43,39 @@ _PACKED = re.compile(  # first bytes
     rb"(?P<gz>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))|(?P<zst>\x28\xb5\x2f\xfd)"
 )
 _N_PACKED = 10  # length of the longest of these
+_CHUNK = 1 << 16  # bytes read at a time
+_MARKS = {  # byte order marks; that of UTF-32 starts with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _ZSTD_CHUNK = 1 << 12  # bytes of a zstd file that are decompressed at a time, to at most 128 MiB
 _NOT_PACKED = {  # the error for a file that is not compressed, the kind of file, and its suffix
     "Not a gzipped file": ("a gzip", ".gz"),
     "Input format not": ("an xz", ".xz"),
     "Unknown frame": ("a zstd", ".zst"),
 }
+
+
+@dataclass(frozen=True)
+class EncodedPath(os.PathLike[str]):
+    """The path of a file in another encoding than UTF-8; `open_input` converts its content to UTF-8."""
+
+    path: str | os.PathLike[str]
+    encoding: str
+
+    def __post_init__(self) -> None:
+        try:
+            bytes(4).decode(self.encoding)  # not every codec is for text
+            codecs.getincrementaldecoder(self.encoding)
+        except (LookupError, ValueError) as error:
+            hint = "Encodings have the names that Python uses, such as latin-1, cp1252, utf-16 or gb18030."
+            raise TreebankError(f"There is no encoding {self.encoding!r}.", hint=hint) from error
+
+    def __fspath__(self) -> str:
+        """Return the path."""
+        return os.fspath(self.path)
 
 
 def name_of(source: Source) -> str:
@@ -89,6 +118,56 @@ class Rejoined(io.RawIOBase):
         self.head = self.head[len(data) :]
         place[: len(data)] = data
         return len(data)
+
+
+class _Recoded(io.RawIOBase):
+    """The content of a file in another encoding, as UTF-8."""
+
+    def __init__(self, raw: BinaryIO, encoding: str, name: str) -> None:
+        self._raw, self._encoding, self._name = raw, encoding, name
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._content, self._line, self._is_over = b"", 1, False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        place = cast(bytearray, buffer)
+        while not self._content and not self._is_over:
+            chunk = self._raw.read(_CHUNK)
+            self._is_over = not chunk
+            self._content = self._decoded(chunk).encode(errors="replace")  # half a surrogate pair cannot be encoded
+        data = self._content[: len(place)]
+        self._content = self._content[len(data) :]
+        place[: len(data)] = data
+        return len(data)
+
+    def _decoded(self, chunk: bytes) -> str:
+        before = self._decoder.getstate()
+        try:
+            text = self._decoder.decode(chunk, final=self._is_over)
+        except UnicodeError as error:
+            what, n_valid = "The file", 0
+            if isinstance(error, UnicodeDecodeError):
+                what = f"Byte 0x{error.object[error.start]:02x}"
+                n_valid = max(0, error.start - len(before[0]))
+            self._decoder.setstate(before)
+            line = self._line + self._decoder.decode(chunk[:n_valid]).count("\n")
+            hint = "Choose another --encoding."
+            raise TreebankError(f"{what} is not {self._encoding}.", hint=hint, path=self._name, line=line) from error
+        self._line += text.count("\n")
+        return text
+
+
+def _recoded(source: str | os.PathLike[str], stream: BinaryIO) -> BinaryIO:
+    """Return the content of a file in UTF-8. Without an encoding, a byte order mark of UTF-16 or UTF-32 counts."""
+    encoding = source.encoding if isinstance(source, EncodedPath) else None
+    if encoding is None and not stream.isatty():  # looking ahead on a terminal would cost the user an extra Ctrl-D
+        head = cast(io.BufferedReader, stream).peek(4)[:4]
+        encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+    if encoding is None or codecs.lookup(encoding).name == "utf-8":
+        return stream
+    return cast(BinaryIO, io.BufferedReader(_Recoded(stream, encoding, name_of(source))))
 
 
 class _DamagedZstdError(Exception):
@@ -145,8 +224,9 @@ def check_compression(path: str) -> None:
 def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
     """Open a path, `-`, or an open binary file as a stream of bytes; decompress a file whose name ends in `COMPRESSED`.
 
-    Standard input has no suffix, so its first bytes show whether it is compressed. `on_bytes` is called after each read
-    from the disk with the number of bytes.
+    Standard input has no suffix, so its first bytes show whether it is compressed. The content of an `EncodedPath`, and
+    of a file that starts with a byte order mark of UTF-16 or UTF-32, is converted to UTF-8. `on_bytes` is called after
+    each read from the disk with the number of bytes.
     """
     name = name_of(source)
     try:
@@ -155,9 +235,9 @@ def open_input(source: Source, *, on_bytes: Callable[[int], None] | None = None)
             if not isinstance(source, str | os.PathLike):
                 yield counted
             elif os.fspath(source) == "-":
-                yield _looked_into(counted, name)
+                yield _recoded(source, _looked_into(counted, name))
             else:
-                yield _unpacked(counted, Path(name).suffix.lower())
+                yield _recoded(source, _unpacked(counted, Path(name).suffix.lower()))
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, _DamagedZstdError) as error:
         reason = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
         message, hint = f"The compressed file {reason}.", "Download or compress it again."
@@ -201,8 +281,15 @@ def utf8_lines(stream: BinaryIO, path: str) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            message = f"Byte 0x{error.object[error.start]:02x} is not UTF-8."
-            raise TreebankError(message, hint="Convert the file to UTF-8.", path=path, line=number) from error
+            raise not_utf8(error, path=path, line=number) from error
+
+
+def not_utf8(error: UnicodeDecodeError, *, path: str, line: int, sentence: int | None = None) -> TreebankError:
+    """Return the error for a byte that is not UTF-8, with the most likely encoding in its hint."""
+    byte = error.object[error.start]
+    encoding = "cp1252" if 0x80 <= byte < 0xA0 else "latin-1"  # these are control characters in Latin-1
+    hint = f"Name its encoding, such as --encoding {encoding}, or convert it to UTF-8."
+    return TreebankError(f"Byte 0x{byte:02x} is not UTF-8.", hint=hint, path=path, line=line, sentence=sentence)
 
 
 def nearest_file(path: str) -> str:

@@ -61,7 +61,9 @@ def sections_of(source: Input, size: int) -> list[Section]:
     is_plain = path.is_file() and path.suffix.lower() not in COMPRESSED
     if not is_plain or source.kind in (None, "text") or path.stat().st_size <= size:
         return []
-    with open_input(source.name) as stream:
+    with open_input(source.path) as stream:
+        if not stream.seekable():  # it is converted to UTF-8
+            return []
         if source.kind in FORMATS:
             starts = [(start, 0) for start in _starts_in_treebank(stream, size)]
         else:

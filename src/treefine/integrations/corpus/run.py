@@ -72,7 +72,9 @@ def parse_corpus(
     jobs = plan_jobs(inputs, output, shape, wanted)
     trees_alone = jobs[0].shape == "conllu" and not wanted.confidence and wanted.k == 1
     blocks = cut_jobs(jobs, trees_alone=trees_alone, size=size)
-    with _open_record(Path(output), blocks, _options(wanted, choice, size, trees_alone=trees_alone)):
+    with _open_record(
+        Path(output), blocks, _options(wanted, choice, size, trees_alone=trees_alone, encoding=inputs[0].encoding)
+    ):
         there = _files(output)
         to_do = _missing(blocks, there)
         finished = {block.target for block in blocks} - {block.target for block in to_do}
@@ -208,11 +210,14 @@ def _open_record(folder: Path, blocks: Sequence[Job], options: dict[str, Any]) -
 _FLAGS = {"max_steps": "steps", "is_projective": "projective"}  # the names of these options on the command line
 
 
-def _options(wanted: OutputOptions, choice: ModelChoice, size: int, *, trees_alone: bool) -> dict[str, Any]:
+def _options(
+    wanted: OutputOptions, choice: ModelChoice, size: int, *, trees_alone: bool, encoding: str | None
+) -> dict[str, Any]:
     """Return the options that all blocks of a folder must share. Workers check the device."""
     options = {
         "version": __version__,
         "block size": size,
+        "encoding": encoding,
         "weights": _checksum(choice),
         "confidence": wanted.confidence,
         "steps shown": wanted.steps,
