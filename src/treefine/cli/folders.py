@@ -13,7 +13,7 @@ from treefine.errors import TreefineError
 from treefine.treebank.formats import suffix_of
 
 _PATH = re.compile(r"/|\.[A-Za-z0-9]+\Z")
-_MAGIC = re.compile(r"[*?\[]")
+_MAGIC = re.compile(r"[*?]|\[[^/]+\]")
 
 
 class NamedFile(NamedTuple):
@@ -40,7 +40,7 @@ def files_named(
 
 
 def is_pattern(argument: str) -> bool:
-    """Return whether the argument may be a pattern: it has a *, or it has a ? or [ and looks like a path.
+    """Return whether the argument may be a pattern: it has a *, or it has ? or [ ] and looks like a path.
 
     >>> [is_pattern(each) for each in ("*.txt", "a/[ab].txt", "day?.txt", "Why?", "[sic]")]
     [True, True, True, False, False]
