@@ -1,18 +1,19 @@
 """Split a stream of sentences into batches, and halve them when memory runs out."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiny import sample, short, tiny_parser
+from tests.support.tiny import sample, short, tiny_model, tiny_parser
 from tests.support.wrapped_models import Crowded, Wrapped
 from treefine import fast
 from treefine.cores import torch_threads
 from treefine.errors import TreefineError
-from treefine.parsing.batches import CHUNK_BATCHES, MOST_SENTENCES, batches, chunks, run
+from treefine.parsing.batches import FIRST_BATCHES, MOST_SENTENCES, batches, chunks, run
 from treefine.parsing.parser import Parser
 from treefine.segmenter.cut import Segmented
 
@@ -48,19 +49,44 @@ def test_sentences_of_similar_length_are_together():
     assert batches([5, 1, 5, 1], 10, longest=100) == [[1, 3], [0, 2]]
 
 
-@given(SIZES, st.integers(1, 5))
-def test_chunks_divide_the_stream_into_many_batches_each(sizes, batch_pieces):
-    found = list(chunks(sizes, lambda size: size, batch_pieces))
+@given(SIZES, st.integers(1, 5), st.integers(1, 20))
+def test_chunks_start_small_and_double_up_to_the_maximum(sizes, batch_pieces, most_batches):
+    found = list(chunks(sizes, lambda size: size, batch_pieces, most_batches))
 
     assert [size for chunk in found for size in chunk] == sizes
-    for chunk in found[:-1]:
-        assert sum(chunk) >= CHUNK_BATCHES * batch_pieces > sum(chunk[:-1])
+    for number, chunk in enumerate(found[:-1]):
+        expected = min(FIRST_BATCHES * 2**number, most_batches) * batch_pieces
+        assert sum(chunk) >= expected > sum(chunk[:-1])
 
 
 def test_the_number_of_short_sentences_in_a_chunk_is_limited():
-    found = list(chunks([1] * 10_000, lambda size: size, 1_000_000))
+    found = list(chunks([1] * 10_000, lambda size: size, 1_000_000, 16))
 
     assert [len(chunk) for chunk in found] == [MOST_SENTENCES, MOST_SENTENCES, 10_000 - 2 * MOST_SENTENCES]
+
+
+@pytest.mark.parametrize(
+    ("device", "width", "expected"), [("cpu", 16, 16), ("cpu", 384, 6), ("cpu", 768, 2), ("cuda", 768, 16)]
+)
+def test_on_a_cpu_chunks_of_a_large_model_are_smaller_so_that_results_come_every_few_seconds(device, width, expected):
+    model = tiny_model()
+    shape = replace(model.settings.encoder, n_layers=12, width=width, inner_width=4 * width)
+    model.settings = replace(model.settings, encoder=shape)
+
+    assert fast.batch_shape(model, torch.device(device), 4000).chunk_batches == expected
+
+
+def test_the_first_sentences_come_before_most_of_the_stream_is_read(parser):
+    read = []
+
+    def watched():
+        for sentence in short():
+            read.append(sentence)
+            yield sentence
+
+    next(parser.stream_trees(watched()))
+
+    assert len(read) < 10
 
 
 # Skipped sentences: the others stay in their batches

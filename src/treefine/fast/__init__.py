@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from treefine.config import TransformerSettings
+
 if TYPE_CHECKING:
     import os
 
@@ -26,6 +28,9 @@ View = TypeVar("View", bound="nn.Module")
 
 _CPU_PIECES = 1000  # in a batch of a transformer on a CPU; a larger batch does not fit into the cache
 _CPU_PADDING = 4  # times as many with padding; a CPU pads only word scores, which must still fit into memory
+_CHUNK_BATCHES = 16  # more would hardly save padding
+_LSTM_BATCHES = 4  # the same for a BiLSTM on a CPU, so that results come every few seconds
+_CPU_WEIGHTS = 128_000_000  # the same for a transformer on a CPU: its weights, times the batches in a chunk
 _PADDED_TO = 4  # row lengths are multiples of this, so that more sentences have equal length and attend together
 _WINDOWS_AT_ONCE = 8  # of a sentence that is too long for the encoder
 _WINDOWS_ON_CPU = 1  # the same on a CPU, because of its small cache
@@ -38,14 +43,18 @@ class BatchShape(NamedTuple):
     with_padding: int | None  # the limit with padding, if `most_pieces` does not count padding; else None
     padded_to: int  # row lengths are multiples of this
     windows_at_once: int  # how many windows of one long sentence are encoded together
+    chunk_batches: int  # whose sentences are sorted by length, and whose results come together
 
 
 def batch_shape(model: ParserModel, device: torch.device, batch_pieces: int) -> BatchShape:
     """Choose the shape of batches: `batch_pieces` pieces, or fewer if that is faster."""
-    if device.type != "cpu" or model.subwords is None:
-        return BatchShape(batch_pieces, None, 1, _WINDOWS_AT_ONCE)
-    most = min(batch_pieces, _CPU_PIECES)
-    return BatchShape(most, _CPU_PADDING * most, _PADDED_TO, _WINDOWS_ON_CPU)
+    if device.type != "cpu" or not isinstance(model.settings.encoder, TransformerSettings):
+        n_batches = _CHUNK_BATCHES if device.type != "cpu" else _LSTM_BATCHES
+        return BatchShape(batch_pieces, None, 1, _WINDOWS_AT_ONCE, n_batches)
+    most, shape = min(batch_pieces, _CPU_PIECES), model.settings.encoder
+    n_weights = shape.n_layers * shape.width * (4 * shape.width + 2 * shape.inner_width)
+    n_batches = min(max(_CPU_WEIGHTS // n_weights, 2), _CHUNK_BATCHES)
+    return BatchShape(most, _CPU_PADDING * most, _PADDED_TO, _WINDOWS_ON_CPU, n_batches)
 
 
 def parsing_model(model: ParserModel, device: torch.device, precision: Precision) -> ParserModel:

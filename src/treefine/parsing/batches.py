@@ -19,21 +19,27 @@ from treefine.treebank.sentence import Sentence
 Member = TypeVar("Member")
 Result = TypeVar("Result")
 
-CHUNK_BATCHES = 16  # sentences are sorted by length within a chunk of about this many batches …
-MOST_SENTENCES = 4096  # … or this many sentences
+FIRST_BATCHES = 2  # in the first chunk of a stream, so that its results come soon
+MOST_SENTENCES = 4096  # in a chunk
 _SMALLEST_SHARE = 300  # pieces; for less, several threads are faster on one batch than on one batch each
 
 
-def chunks(items: Iterable[Member], size: Callable[[Member], int], batch_pieces: int) -> Iterator[list[Member]]:
-    """Cut a stream into chunks, large enough to contain sentences of similar length, small enough for memory."""
+def chunks(
+    items: Iterable[Member], size: Callable[[Member], int], batch_pieces: int, most_batches: int
+) -> Iterator[list[Member]]:
+    """Cut a stream into chunks. Sentences of a chunk are sorted by length, and its results come at the same time.
+
+    Each chunk has twice as many batches as the one before, up to `most_batches`. The cuts depend on the stream alone,
+    so that a resumed run has the same batches.
+    """
     chunk: list[Member] = []
-    total = 0
+    total, n_batches = 0, min(FIRST_BATCHES, most_batches)
     for item in items:
         chunk.append(item)
         total += size(item)
-        if total >= CHUNK_BATCHES * batch_pieces or len(chunk) == MOST_SENTENCES:
+        if total >= n_batches * batch_pieces or len(chunk) == MOST_SENTENCES:
             yield chunk
-            chunk, total = [], 0
+            chunk, total, n_batches = [], 0, min(2 * n_batches, most_batches)
     if chunk:
         yield chunk
 
@@ -118,7 +124,7 @@ def run_items(
     longest = encoder.n_positions if isinstance(encoder, TransformerSettings) else most
     cut = (item._replace(pieces=plan.model.pieces_of(item.sentence)) for item in items)
 
-    for chunk in chunks(cut, lambda item: plan.size(item.sentence, item.pieces), most):
+    for chunk in chunks(cut, lambda item: plan.size(item.sentence, item.pieces), most, plan.shape.chunk_batches):
         if skip >= len(chunk):
             skip -= len(chunk)
             continue
