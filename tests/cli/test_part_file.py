@@ -74,6 +74,14 @@ def test_only_the_last_complete_sentence_is_written_again(tmp_path):
     assert write(tmp_path / "out", SENTENCES, is_resumed=True) == 1
 
 
+def test_each_sentence_is_in_the_file_at_once(tmp_path):
+    with open_part(tmp_path / "out", is_json=False, is_resumed=False) as part:
+        for number, sentence in enumerate(SENTENCES, start=1):
+            part.write(sentence.to_conllu())
+            written = (tmp_path / "out.part").read_bytes()
+            assert written == "".join(each.to_conllu() for each in SENTENCES[:number]).encode()
+
+
 def test_without_resume_an_old_part_is_replaced(tmp_path):
     (tmp_path / "out.part").write_bytes(b"1\tother\n\n" * 9)
 

@@ -49,6 +49,7 @@ class Part:
             self._file.truncate(start)
             self._kept = None
         self._file.write(data)
+        self._file.flush()  # a killed process leaves its finished sentences
 
     def finish(self, target: Path) -> None:
         """Replace the target with the part file."""
