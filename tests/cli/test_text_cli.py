@@ -297,17 +297,40 @@ def test_an_empty_file_among_several_is_reported_and_the_others_are_parsed(run, 
     assert in_folder.stderr.count("\n") == 1
 
 
-def test_an_error_keeps_the_finished_outputs(run, nlp):
+@pytest.mark.parametrize("shape", ["conllu", "parquet"])
+def test_in_a_folder_files_that_cannot_be_read_are_reported_and_the_others_are_parsed(run, nlp, shape):
+    Path("bad.txt").write_bytes(b"caf\xe9")
+    Path("broken.conllu").write_text("1\tDogs\n\n")
+    Path("packed.txt.gz").write_text("not compressed")
+
+    result = run("a.txt", "bad.txt", "broken.conllu", "p*.gz", "b.txt", "-o", "new/", "--format", shape, code=1)
+
+    bad, broken, packed, count = result.stderr.splitlines()
+    assert bad == (
+        "treefine: bad.txt:1: Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to "
+        "UTF-8."
+    )
+    assert broken.startswith("treefine: broken.conllu:1: (sentence 1) The line must have 10 columns")
+    assert packed.startswith("treefine: packed.txt.gz: This is not a gzip file.")
+    assert count == "3 of 5 files not parsed"
+    assert sorted(path.name for path in Path("new").iterdir()) == [f"a.{shape}", f"b.{shape}"]
+
+
+def test_in_one_output_a_file_that_cannot_be_read_is_an_error_that_says_how_to_go_on(run):
     Path("bad.txt").write_bytes(b"caf\xe9")
 
-    result = run("a.txt", "bad.txt", "b.txt", "-o", "new/", code=1)
-
-    assert result.stderr == (
-        "treefine: bad.txt:1: Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to "
-        "UTF-8.\n"
+    assert failed(run, "bad.txt", "b.txt", "-o", "out.parquet") == (
+        "bad.txt:1: Byte 0xe9 is not UTF-8. Name its encoding, such as --encoding latin-1, or convert it to UTF-8. "
+        "To parse the other files anyway, write to a folder: -o DIR/"
     )
-    assert [path.name for path in Path("new").iterdir()] == ["a.conllu"]
-    assert Path("new/a.conllu").read_text() == conllu(nlp(TEXT))
+    assert not Path("out.parquet").exists()
+
+
+def test_an_output_that_cannot_be_written_stops_the_run(run, monkeypatch):
+    Path("new/b.conllu").mkdir(parents=True)
+
+    assert failed(run, "a.txt", "b.txt", "-o", "new/").startswith("new/b.conllu: This is a directory.")
+    assert not Path("new/a.conllu").exists()
 
 
 def test_the_output_keeps_the_format_of_the_input_unless_conllu_is_asked_for(run, data):

@@ -42,9 +42,10 @@ def run_jobs(
     reports_changes: bool = False,
     workers: int | None = None,
 ) -> bool:
-    """Run the jobs; return whether every input contained a sentence.
+    """Run the jobs; return whether every input was parsed and contained a sentence.
 
-    Report an input without sentences and continue with the others. With `reports_changes`, count the changes to the
+    Report an input without sentences and continue with the others. If each input has its own output, do the same with
+    an input that cannot be read. With `reports_changes`, count the changes to the
     trees of the inputs and print a summary. If only trees are wanted, `workers` processes read and write treebanks.
     They do not count changes.
     """
@@ -72,8 +73,20 @@ def run_jobs(
             _warn(TreefineError(message))
         if runner.files is None:
             runner.changes = changes
+        n_failed = 0
         for job in jobs:
-            runner.run(job)
+            try:
+                runner.run(job)
+            except TreebankError as error:
+                if not _is_about_input(error, job) or len(inputs) == 1:
+                    raise
+                if len(jobs) == 1:
+                    error.hint += " To parse the other files anyway, write to a folder: -o DIR/"
+                    raise
+                _report(error)
+                n_failed += 1
+    if n_failed:
+        typer.echo(f"{n_failed:,} of {tables.count(len(jobs), 'file')} not parsed", err=True)
     for form, lost in runner.lost.items():
         if lost:
             typer.echo(tables.losses_line(lost, form.title), err=True)
@@ -82,7 +95,12 @@ def run_jobs(
     if changes is not None:
         lines = ["Changes are not counted with --workers."] if runner.changes is None else changes.lines()
         typer.echo("\n".join(lines), err=True)
-    return not runner.n_empty
+    return not runner.n_empty and not n_failed
+
+
+def _is_about_input(error: TreefineError, job: Job) -> bool:
+    """Return whether an input is at fault, and not the output, which may be the same file."""
+    return error.path != job.target and any(error.path == name_of(each.name) for each in job.inputs)
 
 
 def _warn(warning: TreefineError) -> None:
