@@ -17,6 +17,7 @@ Column = Literal["upos", "xpos"]
 TagSource = Literal["given", "predicted", "none"]
 Precision = Literal["float32", "float16", "bfloat16", "int8"]
 BATCH_PIECES = 4000  # batch size for parsing, padding included
+MOST_WORDS = 2000  # a longer sentence is parsed in parts: its scores need more than 130 MiB, growing with the square
 PRESETS = ("paper", "released-code")
 _LARGEST = 10_000_000  # larger numbers are taken for mistakes
 _MOST_LAYERS = 1000

@@ -73,6 +73,14 @@ class RenamedSettingWarning(FutureWarning):
     """A setting was given by its old name."""
 
 
+class LongSentenceWarning(UserWarning):
+    """A sentence is too long to be parsed as a whole, so it is parsed in parts."""
+
+    def __init__(self, place: TreefineError) -> None:
+        self.place = place  # the message as an error, with the place of the sentence
+        super().__init__(str(place))
+
+
 class UnknownLabelWarning(UserWarning):
     """A constraint has a label that the model does not know."""
 

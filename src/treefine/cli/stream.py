@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,7 +19,7 @@ from treefine.cli.outputs import DELIMITERS, TABLES, Job, OutputOptions, open_si
 from treefine.cli.table_files import about_parser, write_table
 from treefine.cli.terminal import Advance, Review, progress
 from treefine.drawing.characters import visible
-from treefine.errors import EmptyError, TreebankError, TreefineError
+from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
 from treefine.parsing.table import Content, csv_texts
@@ -107,6 +108,23 @@ def _warn(warning: TreefineError) -> None:
     typer.echo(f"treefine: warning: {visible(str(warning))}", err=True)
 
 
+@contextmanager
+def _long_sentences_reported(on_warning: Callable[[TreefineError], None]) -> Iterator[None]:
+    """Report the sentences that are parsed in parts with `on_warning`, once each."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", LongSentenceWarning)  # an initial parser warns about the same sentences
+        show_other = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if isinstance(message, LongSentenceWarning):
+                on_warning(message.place)
+            else:
+                show_other(message, category, *place)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
 def _report(error: TreefineError) -> None:
     typer.echo(f"treefine: {visible(str(error))}", err=True)
 
@@ -131,6 +149,10 @@ class JobRunner:
 
     def run(self, job: Job) -> None:
         """Parse the sentences of a job and write its output."""
+        with _long_sentences_reported(self.on_warning):
+            self._run(job)
+
+    def _run(self, job: Job) -> None:
         if self.review is not None and job.target == "-":  # the list replaces the trees
             for _ in self._parses(job):
                 pass

@@ -23,6 +23,7 @@ from treefine.fast.packed_encoder import ROOMS, PackedEncoder, Room
 from treefine.fast.packed_step import ENDED, IS_SEARCHED, IS_TREE, PackedStep
 from treefine.model.batch import Batch, Graphs, PieceInputs, most_pieces_of_word
 from treefine.parsing.batches import free_memory, items_of, run_items
+from treefine.parsing.long_sentences import is_long
 from treefine.parsing.plan import Item, Plan, is_out_of_memory, refine_batch
 from treefine.parsing.refine import best_tags
 from treefine.parsing.results import trees
@@ -139,7 +140,7 @@ MOST_HELD = 1 << 15  # sentences that may wait for a full buffer or for earlier 
 
 
 def can_run(plan: Plan) -> bool:
-    """Return whether the engine supports this plan. Sentences with constraints bypass it in any case."""
+    """Return whether the engine supports this plan. Some sentences bypass it in any case (`stream_sentences`)."""
     has_argmax = plan.model.settings.decode.first_graph == "argmax" and not plan.decoder.is_projective
     return isinstance(plan.model.encoder, PackedEncoder) and has_argmax
 
@@ -195,7 +196,7 @@ class Engine:
     def stream_sentences(self, plan: Plan, sentences: Iterable[Sentence], *, skip: int = 0) -> Iterator[Sentence]:
         """Yield the sentences with their trees, without the first `skip`.
 
-        Sentences with constraints do not go through the engine.
+        Sentences with constraints and long sentences do not go through the engine.
         """
         model = plan.model
         assert model.subwords is not None
@@ -203,30 +204,30 @@ class Engine:
         items = islice(items_of(plan, sentences), skip, None)
         held: deque[list[Item]] = deque()
 
+        def is_ours(item: Item) -> bool:
+            return not item.constraints and not is_long(plan, item)
+
         def packed() -> Iterator[Packed]:
             while block := list(islice(items, BLOCK)):
                 held.append(block)
-                ours = [item for item in block if not item.constraints]
+                ours = list(filter(is_ours, block))
                 arcs = [item.initial for item in ours]
-                free_sentences = [item.sentence for item in ours]
-                yield pack(free_sentences, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
+                own_sentences = [item.sentence for item in ours]
+                yield pack(own_sentences, subwords, vocabulary, columns, reads_tags=plan.tags == "given", arcs=arcs)
 
         def found_trees() -> Iterator[PackedTrees]:
             try:
                 yield from self.stream(packed())
             except NoMemoryError as error:
-                free = (item.sentence for block in held for item in block if not item.constraints)
-                raise error.named(free) from error
+                ours = (item.sentence for block in held for item in filter(is_ours, block))
+                raise error.named(ours) from error
 
         for found in found_trees():
             block = held.popleft()
-            free = filled((item.sentence for item in block if not item.constraints), found, vocabulary, columns)
-            decided = run_items(plan, [item for item in block if item.constraints], trees)
+            ours = filled((item.sentence for item in filter(is_ours, block)), found, vocabulary, columns)
+            others = run_items(plan, [item for item in block if not is_ours(item)], trees)
             for item in block:
-                if item.constraints:
-                    yield next(decided)[1]
-                else:
-                    yield next(free)
+                yield next(ours) if is_ours(item) else next(others)[1]
 
 
 class _Run:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
-from treefine.config import Column
+from treefine.config import MOST_WORDS, Column
 from treefine.cores import usable_cores
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
@@ -65,6 +65,7 @@ class WorkerSettings:
     reads_arcs: bool  # whether parsing starts from the arcs of the file
     names: Mapping[str, str] | None = None  # how to rename the labels of those arcs
     reads_marks: bool = True  # whether Keep= marks are respected
+    most_words: int = MOST_WORDS  # a longer sentence is parsed in parts
 
     @classmethod
     def of(cls, parser: Parser) -> WorkerSettings | None:
@@ -86,6 +87,7 @@ class WorkerSettings:
             reads_arcs=initial is given,
             names=names,
             reads_marks=parser.keep == "marked",
+            most_words=parser.plan().most_words,
         )
 
 
@@ -115,7 +117,7 @@ class PackedPart(NamedTuple):
     packed: Packed
     fault: TreebankError | None
     warnings: tuple[TreebankError | None, TreebankError | None]  # missing tags; a mark with an unknown label
-    is_decided: bool  # whether a mark constrains some sentence; the engine does not support constraints
+    bypasses_engine: bool  # whether a sentence has a mark or is long, which the engine does not support
     lost: Mapping[str, int]  # what the output format cannot represent
 
 
@@ -139,7 +141,7 @@ class Scribe:
         """Read a part up to its first fault, and pack its sentences."""
         settings, sentences, lost = self._settings, list[Sentence](), Counter[str]()
         fault = untagged = unknown = None
-        is_decided = False
+        bypasses_engine = False
         try:
             for sentence in part.sentences():
                 if untagged is None and settings.needs_tags:
@@ -148,8 +150,9 @@ class Scribe:
                     lost.update(losses(sentence, FORMATS[part.to]))
                     sentence = part.converted(sentence)
                 if settings.reads_marks and (constraints := marks_of(sentence)):
-                    is_decided = True
+                    bypasses_engine = True
                     unknown = unknown or label_warning(sentence, constraints, settings.vocabulary.labels)
+                bypasses_engine = bypasses_engine or len(sentence) > settings.most_words
                 sentences.append(sentence)
         except TreebankError as error:
             fault = error
@@ -157,7 +160,7 @@ class Scribe:
         packed = pack(
             sentences, self._subwords, settings.vocabulary, settings.columns, reads_tags=settings.reads_tags, arcs=arcs
         )
-        return PackedPart(packed, fault, (untagged, unknown), is_decided, lost)
+        return PackedPart(packed, fault, (untagged, unknown), bypasses_engine, lost)
 
     def write(
         self, part: FilePart, trees: PackedTrees, n_sentences: int, skip: int = 0, is_start: bool = False
@@ -315,7 +318,7 @@ class _Run:
         self._blocks = self._read()
         self._parsing: deque[_Block] = deque()
         self._writing: deque[tuple[_Block, Future[WrittenPart]]] = deque()
-        self._decided: _Block | None = None  # the next part, if the engine does not support it
+        self._bypassing: _Block | None = None  # the next part, if the engine does not support it
 
     def written(self, engine: _Engine) -> Iterator[WrittenPart]:
         """Yield each part with its trees, in order."""
@@ -326,10 +329,10 @@ class _Run:
                 self._writing.append((block, self._pool.submit(Scribe.write, part, trees, n_sentences, skip, is_start)))
                 yield from self._finished(n_left=self._pool.ahead)
             yield from self._finished(n_left=0)
-            if self._decided is None:
+            if self._bypassing is None:
                 return
-            yield self._parsed_here(self._decided)
-            self._decided = None
+            yield self._parsed_here(self._bypassing)
+            self._bypassing = None
 
     def _trees(self, engine: _Engine) -> Iterator[PackedTrees]:
         """Yield the trees of the parts being parsed; if one sentence is too large, name it."""
@@ -344,8 +347,8 @@ class _Run:
             block, read = found
             if block.skip == block.n_sentences:
                 continue
-            if read.is_decided:
-                self._decided = block
+            if read.bypasses_engine:
+                self._bypassing = block
                 return
             self._parsing.append(block)
             yield read.packed

@@ -13,6 +13,7 @@ from treefine.config import TransformerSettings
 from treefine.cores import on_all_cores, thread_count
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreefineError
 from treefine.parsing.constrained import check_constraints, named_as_given
+from treefine.parsing.long_sentences import warn_if_long
 from treefine.parsing.plan import Item, Plan, is_out_of_memory
 from treefine.treebank.sentence import Sentence
 
@@ -128,6 +129,8 @@ def run_items(
         if skip >= len(chunk):
             skip -= len(chunk)
             continue
+        for item in chunk[skip:]:
+            warn_if_long(plan, item)
 
         def on_some(numbers: Sequence[int], chunk: list[Item] = chunk) -> list[Result]:
             return work(plan, [chunk[number] for number in numbers])
@@ -176,7 +179,8 @@ def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
         if constraints is None:
             raise sentence.error("There are fewer constraints than sentences: this sentence has none.")
         if constraints:
-            check_constraints(sentence, constraints, plan.decoder, plan.model.vocabulary)
+            in_parts = len(sentence) > plan.most_words
+            check_constraints(sentence, constraints, plan.decoder, plan.model.vocabulary, in_parts=in_parts)
             arcs = named_as_given(arcs, constraints, plan.model.vocabulary)
         yield Item(sentence, arcs, constraints)
     for _ in parses:  # asking for one more also lets the iterator raise its own, clearer error

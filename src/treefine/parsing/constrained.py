@@ -77,8 +77,13 @@ def _masks(constraints: Constraints, n_words: int, decoder: Decoder, vocabulary:
     return heads, labels
 
 
-def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Decoder, vocabulary: Vocabulary) -> None:
-    """Raise an error if no tree satisfies the constraints. The error lists those that contradict each other."""
+def check_constraints(
+    sentence: Sentence, constraints: Constraints, decoder: Decoder, vocabulary: Vocabulary, *, in_parts: bool = False
+) -> None:
+    """Raise an error if no tree satisfies the constraints. The error lists those that contradict each other.
+
+    If the sentence is parsed `in_parts`, check only what is quick to find; each part is checked later.
+    """
     _check_words(sentence, constraints)
     atoms = [*_atoms(constraints)]
     for atom in atoms:
@@ -88,9 +93,11 @@ def check_constraints(sentence: Sentence, constraints: Constraints, decoder: Dec
         heads, _ = _masks(_joined(some), len(sentence), decoder, vocabulary)
         return decoder.has_tree(heads)
 
-    if is_possible(atoms):
+    if not in_parts and is_possible(atoms):
         return
     found, are_all_needed = _obvious(constraints, len(sentence)), True
+    if in_parts and not found:
+        return
     if not found:
         found, are_all_needed = _smallest(atoms, is_possible, MOST_WORK // _work(len(sentence), len(atoms), decoder))
     wrong = sorted(found, key=lambda atom: (atom.word, atom.is_forbidden, atom.head is None))

@@ -14,6 +14,7 @@ from torch import Tensor
 from treefine import fast
 from treefine.config import (
     BATCH_PIECES,
+    MOST_WORDS,
     ConfidenceSettings,
     Precision,
     PrecisionSettings,
@@ -56,6 +57,7 @@ class Plan:
     precision: Precision
     confidence: ConfidenceSettings
     shape: fast.BatchShape
+    most_words: int  # a longer sentence is parsed in parts
 
     @classmethod
     def of(cls, model: ParserModel, options: ParserOptions, initial: InitialParser) -> Plan:
@@ -84,6 +86,7 @@ class Plan:
             precision=resolved_precision(options.precision, model, device),
             confidence=model.settings.confidence,
             shape=fast.batch_shape(model, device, batch_pieces),
+            most_words=MOST_WORDS,
         )
 
     @property

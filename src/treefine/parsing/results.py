@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -16,11 +17,12 @@ from treefine.model.vocabulary import UNSEEN, Vocabulary
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
 from treefine.parsing.decode import Decoder
+from treefine.parsing.long_sentences import SentenceParts, in_parts, joined_parse, joined_sentence, together
 from treefine.parsing.parse import Parse
 from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.refine import BatchStep
 from treefine.treebank.constraints import FREE, Constraints
-from treefine.treebank.graph import Arcs, Graph
+from treefine.treebank.graph import ROOT, Arcs, Graph
 from treefine.treebank.sentence import Sentence
 
 TagNames = tuple[tuple[str, ...], ...]  # the tags of one sentence, by column
@@ -111,6 +113,7 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
     return result
 
 
+@in_parts(joined_sentence)
 @torch.no_grad()
 def trees(plan: Plan, items: Sequence[Item]) -> list[Sentence]:
     """Return each sentence of a batch with its final tree, and with predicted tags for words that had none."""
@@ -127,6 +130,7 @@ def trees(plan: Plan, items: Sequence[Item]) -> list[Sentence]:
     return [_filled(items[row], found[row], tags[row], plan) for row in range(len(items))]
 
 
+@in_parts(joined_parse)
 @torch.no_grad()
 def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> list[Parse]:
     """Return a Parse for each sentence of a batch, with its tree, its graphs and the confidence in each word.
@@ -231,6 +235,49 @@ def _ending(plan: Plan, step: BatchStep) -> tuple[set[int], Graphs]:
     return ending, plan.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
 
 
+class StepInParts(Step):
+    """A step of a long sentence. Its arc scores are computed when they are read, because they need much memory."""
+
+    _parts: tuple[tuple[range, Step], ...]  # the words of each part, and its step
+    _main: range
+
+    def __init__(self, parts: SentenceParts, steps: Sequence[Step]) -> None:
+        tree = parts.tree([each.tree for each in steps]).tree
+        values = {
+            "t": max(each.t for each in steps),
+            "graph": parts.graph([each.graph for each in steps], tree.roots[0]),
+            "tree": tree,
+            "converged": all(each.converged for each in steps),
+            "label_scores": np.concatenate([steps[0].label_scores[:1], *(each.label_scores[1:] for each in steps)]),
+            "labels": steps[0].labels,
+            "tags": tuple(
+                tuple(chain.from_iterable(each)) for each in zip(*(each.tags for each in steps), strict=True)
+            ),
+            "_parts": tuple(zip(parts.words, steps, strict=True)),
+            "_main": parts.main,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def arc_scores(self) -> Float[np.ndarray, "dep head"]:
+        """The score of each head for each word; -inf for a head in another part, except the root of the sentence."""
+        n_words = len(self.graph) + 1
+        scores = np.full((n_words, n_words), -np.inf, np.float32)
+        scores[ROOT] = 0
+        for words, step in self._parts:
+            scores[words.start : words.stop, words.start : words.stop] = step.arc_scores[1:, 1:]
+            root = ROOT if words == self._main else self.tree.roots[0]
+            scores[words.start : words.stop, root] = step.arc_scores[1:, 0]
+        return scores
+
+
+def _joined_steps(plan: Plan, parts: SentenceParts, found: Sequence[list[Step]]) -> list[Step]:
+    """Join the steps of the parts of a sentence."""
+    return [StepInParts(parts, steps) for steps in together(found)]
+
+
+@in_parts(_joined_steps)
 @torch.no_grad()
 def steps(plan: Plan, items: Sequence[Item]) -> list[list[Step]]:
     """Return all steps of each sentence of a batch."""

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import torch
 
 from treefine.parsing.batches import run
+from treefine.parsing.long_sentences import SentenceParts, in_parts, together
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.results import graph_of
-from treefine.treebank.graph import Arcs
+from treefine.treebank.graph import ROOT, Arcs, Graph
 from treefine.treebank.sentence import Sentence
 
 
@@ -68,8 +69,9 @@ def timed_steps(
     initial_seconds = _now(parser.device) - start
     seconds, refined = [0.0] * parser.max_steps, [0] * parser.max_steps
 
+    @in_parts(_joined)
     @torch.no_grad()
-    def work(plan: Plan, items: Sequence[Item]) -> list[list[TimedTree]]:
+    def timed(plan: Plan, items: Sequence[Item]) -> list[list[TimedTree]]:
         found: list[list[TimedTree]] = [[] for _ in items]
         ends = [_now(plan.device)]
         for step in refine_items(plan, items, wants_trees=True):
@@ -80,6 +82,11 @@ def timed_steps(
             ends.append(_now(plan.device))
         for t in range(len(ends) - 1):  # only now: a batch that runs out of memory is repeated in halves
             seconds[t] += ends[t + 1] - ends[t]
+        return found
+
+    def work(plan: Plan, items: Sequence[Item]) -> list[list[TimedTree]]:
+        found = timed(plan, items)
+        for t in range(parser.max_steps):
             refined[t] += sum(len(each) > t for each in found)
         on_sentences(len(items))
         return found
@@ -89,6 +96,15 @@ def timed_steps(
     has_initial = any(head is not None for each in arcs for head in each.heads)
     initial = arcs if has_initial else None
     return TimedSteps(initial, steps, initial_seconds, tuple(seconds), tuple(refined), plan.predicts_tags)
+
+
+def _joined(plan: Plan, parts: SentenceParts, found: Sequence[list[TimedTree]]) -> list[TimedTree]:
+    """Join the trees of the parts of a long sentence at each step."""
+    joined = []
+    for steps in together(found):
+        trees = [Graph.of_words([head or ROOT for head in each.tree.heads], each.tree.labels) for each in steps]
+        joined.append(TimedTree(parts.tree(trees).tree.arcs, all(each.converged for each in steps)))
+    return joined
 
 
 def _now(device: torch.device) -> float:

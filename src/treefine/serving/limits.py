@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
+from treefine.config import MOST_WORDS
 from treefine.errors import TreefineError
 
 _MOST_STEPS = 8  # for a sentence of the maximum length; with more steps or several trees, the maximum is lower
@@ -53,13 +54,14 @@ class ServerLimits:
 def work_of(n_words: int, *, steps: int, k: int = 1, is_projective: bool = False) -> int:
     """Return the approximate work of a sentence. The unit is one word of a short sentence in one step.
 
-    >>> work_of(10, steps=3), work_of(250, steps=3), work_of(250, steps=3, k=2)
-    (30, 1500, 10500)
+    >>> work_of(10, steps=3), work_of(250, steps=3), work_of(250, steps=3, k=2), work_of(20_000, steps=1)
+    (30, 1500, 10500, 180000)
     """
-    step = n_words + n_words**2 // _LONG
+    at_once = min(n_words, MOST_WORDS)  # a longer sentence is parsed in parts
+    step = n_words + n_words * at_once // _LONG
     if k == 1:
         return step * steps
-    ranking = step + n_words**3 // _LONG_PROJECTIVE**2 if is_projective else step
+    ranking = step + n_words * at_once**2 // _LONG_PROJECTIVE**2 if is_projective else step
     return step * steps + ranking * (_RANKING_STEPS + _TREE_STEPS * k)
 
 
