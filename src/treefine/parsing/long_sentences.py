@@ -283,10 +283,10 @@ def warn_if_long(plan: Plan, item: Item) -> None:
         warnings.warn(LongSentenceWarning(place), stacklevel=2)
 
 
-def together(steps: Sequence[Sequence[_Result]]) -> Iterator[list[_Result]]:
+def steps_together(steps: Sequence[Sequence[_Result]]) -> Iterator[list[_Result]]:
     """Yield the values of all parts at each step. A part that has stopped keeps its last value.
 
-    >>> list(together(["ab", "x"]))
+    >>> list(steps_together(["ab", "x"]))
     [['a', 'x'], ['b', 'x']]
     """
     for t in range(max(map(len, steps))):
@@ -307,13 +307,13 @@ def joined_parse(plan: Plan, parts: SentenceParts, found: Sequence[Parse]) -> Pa
         spans=(),
         word_confidences=words,
         confidence=sentence_confidence(words, plan.confidence),
-        steps=tuple(parts.graph(graphs, root) for graphs in together([each.steps for each in found])),
+        steps=tuple(parts.graph(graphs, root) for graphs in steps_together([each.steps for each in found])),
         initial=parts.whole.initial,
         initial_confidences=tuple(chain.from_iterable(each.initial_confidences for each in found)),
         converged=all(each.converged for each in found),
         trees=_joined_trees(plan, parts, [each.trees for each in found]),
         was_sure=any(each.was_sure for each in found),
-        step_confidences=tuple(map(parts.confidences, together([each.step_confidences for each in found]))),
+        step_confidences=tuple(map(parts.confidences, steps_together([each.step_confidences for each in found]))),
     )
 
 

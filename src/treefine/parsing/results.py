@@ -17,7 +17,7 @@ from treefine.model.vocabulary import UNSEEN, Vocabulary
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
 from treefine.parsing.decode import Decoder
-from treefine.parsing.long_sentences import SentenceParts, in_parts, joined_parse, joined_sentence, together
+from treefine.parsing.long_sentences import SentenceParts, in_parts, joined_parse, joined_sentence, steps_together
 from treefine.parsing.parse import Parse
 from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.refine import BatchStep
@@ -274,7 +274,7 @@ class StepInParts(Step):
 
 def _joined_steps(plan: Plan, parts: SentenceParts, found: Sequence[list[Step]]) -> list[Step]:
     """Join the steps of the parts of a sentence."""
-    return [StepInParts(parts, steps) for steps in together(found)]
+    return [StepInParts(parts, steps) for steps in steps_together(found)]
 
 
 @in_parts(_joined_steps)

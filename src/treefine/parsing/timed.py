@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from treefine.parsing.batches import run
-from treefine.parsing.long_sentences import SentenceParts, in_parts, together
+from treefine.parsing.long_sentences import SentenceParts, in_parts, steps_together
 from treefine.parsing.parser import Parser
 from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.results import graph_of
@@ -45,7 +45,7 @@ class TimedSteps:
     def trees(self) -> list[list[Arcs]]:
         """The trees of each t from `first` on; a sentence that has converged keeps its last tree."""
         by_step = [[found[min(t, len(found) - 1)].tree for found in self.steps] for t in range(len(self.seconds))]
-        return by_step if self.initial is None else [self.initial, *by_step]
+        return steps_together if self.initial is None else [self.initial, *steps_together]
 
     @property
     def converged(self) -> list[int]:
@@ -101,7 +101,7 @@ def timed_steps(
 def _joined(plan: Plan, parts: SentenceParts, found: Sequence[list[TimedTree]]) -> list[TimedTree]:
     """Join the trees of the parts of a long sentence at each step."""
     joined = []
-    for steps in together(found):
+    for steps in steps_together(found):
         trees = [Graph.of_words([head or ROOT for head in each.tree.heads], each.tree.labels) for each in steps]
         joined.append(TimedTree(parts.tree(trees).tree.arcs, all(each.converged for each in steps)))
     return joined
