@@ -45,7 +45,7 @@ class TimedSteps:
     def trees(self) -> list[list[Arcs]]:
         """The trees of each t from `first` on; a sentence that has converged keeps its last tree."""
         by_step = [[found[min(t, len(found) - 1)].tree for found in self.steps] for t in range(len(self.seconds))]
-        return steps_together if self.initial is None else [self.initial, *steps_together]
+        return by_step if self.initial is None else [self.initial, *by_step]
 
     @property
     def converged(self) -> list[int]:
