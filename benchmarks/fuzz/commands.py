@@ -198,7 +198,9 @@ def _texts(rng: Random, call: Call) -> None:
     """Add inputs of `parse`: texts, files and standard input."""
     for number in range(rng.choice((1, 1, 1, 2))):
         kind = rng.random()
-        if kind < 0.25:
+        if kind < 0.05:
+            call.arguments.append(rng.choice((".", "*", "in*", "**/*.txt", "no/*.txt", "[it]*.conllu")))
+        elif kind < 0.25:
             call.arguments.append(generate.text(rng).replace("\0", ""))
         elif kind < 0.4:
             name, data = generate.compressed(rng, f"text{number}.txt", generate.text_bytes(rng))
@@ -492,6 +494,8 @@ def _check_words(call: Call, outcome: Outcome) -> Fault | None:
     letters = ""
     is_text = False
     for name in sources:
+        if name == "." or "*" in name:  # a folder or a pattern
+            return None
         kind = call.options.get("--from") or _kind(name, call)
         data = call.stdin if name == "-" else _unpacked(name, call.files[name]) if name in call.files else name.encode()
         if name == "-" and data[:2] in (b"\x1f\x8b", b"\xfd7", b"BZ", b"(\xb5"):

@@ -101,8 +101,9 @@ def test_an_unknown_name_is_an_error_that_lists_the_bundled_models():
 def test_the_output_folder_of_a_training_stands_for_its_model(tmp_path):
     model = tmp_path / FolderNames.model
     (tmp_path / FolderNames.recipe).touch()
-    with pytest.raises(ModelError, match="This training has not finished, so there is no model yet. Wait until it"):
-        find_model(tmp_path)
+    for name in (tmp_path, model):
+        with pytest.raises(ModelError, match="This training has not finished, so there is no model yet. Wait until it"):
+            find_model(name)
 
     model.mkdir()
     (model / "config.json").touch()

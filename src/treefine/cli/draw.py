@@ -11,6 +11,7 @@ import typer
 from treefine.cli.drawings import DrawnShape
 from treefine.cli.inputs import Input, find_inputs
 from treefine.cli.outputs import shape_by_name, write_treebank_as
+from treefine.cli.treebanks import EncodingOption
 from treefine.errors import TreefineError
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import name_of
@@ -21,7 +22,11 @@ from treefine.treebank.sentence import Sentence
 def draw_command(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE", help="Treebank files; - is standard input.", show_default="standard input"),
+        typer.Argument(
+            metavar="FILE",
+            help="Treebank files, folders or quoted patterns; - is standard input.",
+            show_default="standard input",
+        ),
     ] = None,
     output: Annotated[
         str,
@@ -48,12 +53,13 @@ def draw_command(
         Literal["conllu", "conllx", "conll09", "conll09-predicted"] | None,
         typer.Option("--from", help="Input format.", show_default="by the file name, else conllu"),
     ] = None,
+    encoding: EncodingOption = None,
 ) -> None:
     """Draw the trees of a treebank.
 
     Each tree has the name and the text of its sentence above it. A word whose HEAD is blank has no arc.
     """
-    found = find_inputs(sources or (), kind=kind, may_be_text=False)
+    found = find_inputs(sources or (), kind=kind, may_be_text=False, output=output, encoding=encoding)
     inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
     title = inputs[0].name if len(inputs) == 1 and inputs[0].is_file else "Trees"
     write_treebank_as(_chosen(inputs, sentences or ()), output, shape or _shape_of(output), title=title)
@@ -91,4 +97,4 @@ def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]
 
 def _sentences(inputs: Iterable[Input]) -> Iterator[Sentence]:
     for each in inputs:
-        yield from read_treebank(each.name, format=each.kind)
+        yield from read_treebank(each.path, format=each.kind)

@@ -51,6 +51,8 @@ def find_model(name: str | os.PathLike[str]) -> Path:
         bundled = f"Choose a bundled one ({', '.join(known)}), or give" if known else "No model is bundled; give"
         hint = f"{bundled} the path of a folder, or OWNER/NAME on the hub."
         raise ModelError(f"There is no model {asked!r}.", hint=hint)
+    if Path(name).name == _TRAINED and not Path(name).exists():
+        trained_model(Path(name).parent)  # raises an error if that training has not finished
     from treefine.model.folder import fetch  # imports torch
 
     return trained_model(fetch(name))
