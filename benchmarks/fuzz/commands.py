@@ -292,6 +292,7 @@ ARGUMENTS: dict[str, Callable[[Random, Call], None]] = {
     "analyse": _several(2, 3),
     "validate": _several(1, 3),
     "convert": _conversion,
+    "draw": _several(1, 2),
     "info": _nothing,
 }
 
@@ -348,6 +349,7 @@ _STRINGS: dict[str, Sequence[str]] = {
     "--workers": ("0", "1"),
     "--rule": ("conll18", "conllx", "ptb", "conll09"),
     "--encoding": ("utf-8", "UTF8"),  # others change the letters, which are compared with those of the output
+    "--sentence": ("1", "2", "s1"),
     "--names": ("a,b", "a,b,c", "a"),
     "--metric": ("LAS", "UAS", "UPOS", "CLAS"),
     "--changes": ("c.html", "c.json", "c.tsv", "c.csv", "out.conllu", "no/c.json"),

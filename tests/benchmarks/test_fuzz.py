@@ -27,7 +27,7 @@ def test_every_command_and_every_option_is_generated(fuzzer):
     assert commands.ARGUMENTS.keys() == commands.COMMANDS.keys() == commands.OPTIONS.keys() <= fuzzer.weights.keys()
     for name, options in commands.OPTIONS.items():
         rng = Random(name)
-        used = {option for _ in range(200) for option in call_of(rng, name, fuzzer.models).options}
+        used = {option for _ in range(400) for option in call_of(rng, name, fuzzer.models).options}
         assert used >= {option.name for option in options}
 
 
