@@ -220,14 +220,45 @@ def test_convert_reads_and_writes_a_pipe(data):
     )
 
 
-def test_a_reader_that_stops_early_is_not_an_error(data):
-    source = data / "en_ewt-sample.conllu"
-    command = f"{sys.executable} -m treefine convert {source} - --to conllx | head -n 1"
+def test_a_reader_that_stops_early_is_not_an_error(data, tmp_path):
+    source = tmp_path / "long.conllu"
+    source.write_bytes((data / "en_ewt-sample.conllu").read_bytes() * 10)  # more than a pipe holds
+    command = f"set -o pipefail; {sys.executable} -m treefine convert {source} - --to conllx | head -n 1"
 
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
 
     assert done.stdout.startswith("1\t")
-    assert "Traceback" not in done.stderr
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["parse", "-h"], ["models"]])
+def test_every_command_ends_with_code_0_if_its_reader_has_stopped(monkeypatch, arguments):
+    def stopped(*_, **__):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.write", stopped)
+
+    result = invoke(*arguments)
+
+    assert (result.stdout, result.stderr) == ("", "")
+
+
+def test_quiet_prints_only_errors(files, data):
+    german = data / "german.conll09"
+    for arguments in (
+        ["-q", "validate", "gold.conllu"],
+        ["validate", "--quiet", "gold.conllu"],
+        ["convert", german, "x.conllu", "-q"],
+    ):
+        assert invoke(*arguments).stderr == ""
+
+    assert invoke("validate", "gold.conllu").stderr == "1 file, no errors\n"  # the option was for one command only
+    assert "There is no such file." in failed(invoke, "-q", "evaluate", "gold.conllu", "none.conllu")
+
+
+def test_verbose_prints_the_time(files):
+    for arguments in (["-v", "validate", "gold.conllu"], ["validate", "gold.conllu", "--verbose"]):
+        assert re.fullmatch(r"1 file, no errors\ntreefine: finished in [\d.]+ s\n", invoke(*arguments).stderr)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,17 @@ import inspect
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from tests.support.commands import invoke
 from treefine.cli.drawings import Pen, pen_for_stdout
-from treefine.cli.terminal import progress
+from treefine.cli.terminal import Review, progress
 
 TEXT = "Dogs bark."
 
@@ -83,6 +86,38 @@ def test_control_characters_are_escaped_on_a_terminal(text_model):
     assert "\\x1b" in printed
     assert "\x1b" not in printed
     assert "\x9b" not in printed
+
+
+def test_verbose_prints_the_model_and_the_formats_and_quiet_nothing(text_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text(TEXT)
+    arguments = ("parse", "in.txt", "--model", text_model, "--device", "cpu", "--threads", 1, "-o", "out.jsonl")
+
+    lines = invoke("-v", *arguments).stderr.splitlines()
+
+    assert lines[:2] == [
+        f"treefine: model {text_model} on cpu, float32, 1 thread; T = 4, stop above 1, predicted tags",
+        "treefine: in.txt (text) -> out.jsonl (json)",
+    ]
+    assert all(map(re.fullmatch, (r"treefine: loaded in [\d.]+ s", r"treefine: finished in [\d.]+ s"), lines[2:]))
+    assert len(lines) == 4
+    assert invoke(*arguments, "--review", 1, "-q").stderr == ""
+
+
+def test_a_run_that_writes_a_file_continues_if_the_reader_of_the_list_has_stopped(nlp, monkeypatch):
+    def stopped(text):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("treefine.cli.terminal.drop_output", lambda: None)
+    (parse,) = nlp.stream([["Dogs", "bark"]])
+    review = Review(1.0, stopped, is_extra=True)
+
+    review.see(parse)
+    review.see(parse)
+
+    assert review.counted == "2 of 2 sentences have a confidence below 1"
+    with pytest.raises(BrokenPipeError):
+        Review(1.0, stopped).see(parse)
 
 
 # The progress bar

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treefine.cli.terminal import completing, progress
+from treefine.cli.terminal import completing, progress, say
 from treefine.cli.treebanks import (
     EncodingOption,
     FormatOption,
@@ -198,7 +198,7 @@ def _analyse_files(
             for each in files
         ]
     for line in _notes(treebanks):
-        typer.echo(visible(line), err=True)
+        say(line)
     with progress("Resampling", count_resamplings(len(treebanks), len(systems)) or None) as advance:
         analyses = analyse(treebanks, examples=examples, on_progress=advance)
     title = f"{', '.join(systems)} against {visible(gold) if gold != '-' else 'standard input'}"

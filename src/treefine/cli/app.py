@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from treefine.cli.analyse import analyse_command
 from treefine.cli.draw import draw_command
 from treefine.cli.info import info_command, version_line
 from treefine.cli.parse import parse_command, refine_command
 from treefine.cli.serve import serve_command
+from treefine.cli.terminal import Detail, choose_detail, default_detail, drop_output, say
 from treefine.cli.train import new_recipe_command, train_command
 from treefine.cli.treebanks import JsonOption, compare_command, convert_command, evaluate_command, validate_command
 from treefine.cores import limit_spinning
@@ -29,11 +32,22 @@ class _Commands(TyperGroup):
     Control characters that an error quotes from the input are escaped, so they cannot affect the terminal.
     """
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        start = time.monotonic()
+        with default_detail():
+            try:
+                return super().main(*arguments, **options)
+            finally:
+                say(f"treefine: finished in {time.monotonic() - start:.1f} s", detail=Detail.VERBOSE)
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _reader_may_stop():  # --help and --version print here
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise  # the reader closed the pipe, which is not an error
+            with _reader_may_stop():
+                return super().invoke(ctx)
         except (TreefineError, OSError) as error:
             if ctx.params.get("debug"):
                 raise
@@ -48,7 +62,32 @@ class _Commands(TyperGroup):
             ctx.exit(130)  # the shell's code for Ctrl-C
 
 
-app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+@contextmanager
+def _reader_may_stop() -> Iterator[None]:
+    """End with code 0 if the reader of the output has stopped, as `head` does after some lines."""
+    try:
+        yield
+    except BrokenPipeError:
+        drop_output()
+        raise typer.Exit from None
+
+
+class _Command(TyperCommand):
+    """A subcommand, after which the main options --quiet and --verbose may stand too."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        main = () if ctx.parent is None else ctx.parent.command.params
+        *own, last = super().get_params(ctx)  # the last is --help
+        return [*own, *(each for each in main if each.name in ("quiet", "verbose")), last]
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _examples(*lines: str) -> str:
@@ -61,8 +100,38 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+def _choose_quiet(is_chosen: bool) -> None:
+    if is_chosen:
+        choose_detail(Detail.QUIET)
+
+
+def _choose_verbose(is_chosen: bool) -> None:
+    if is_chosen:
+        choose_detail(Detail.VERBOSE)
+
+
 @app.callback(epilog=_examples('treefine parse "Nobody knew why."', "treefine evaluate gold.conllu system.conllu"))
 def main_options(
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "-q",
+            "--quiet",
+            help="Print only errors: no progress, warnings or summaries.",
+            callback=_choose_quiet,
+            expose_value=False,
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "-v",
+            "--verbose",
+            help="Also print what is loaded and how long it takes.",
+            callback=_choose_verbose,
+            expose_value=False,
+        ),
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
@@ -151,4 +220,4 @@ for _command in (  # in the order of `treefine --help`
 ):
     _name = _command.__name__.removesuffix("_command").replace("_", "-")
     _lines = [line for line in _EXAMPLES.splitlines() if line.split()[1:2] == [_name]]
-    app.command(_name, epilog=_examples(*_lines))(_command)
+    app.command(_name, cls=_Command, epilog=_examples(*_lines))(_command)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from treefine.cli.inputs import Input, InputKind, find_inputs, treebank_note
-from treefine.cli.outputs import OutputOptions, Shape, plan_jobs
-from treefine.cli.terminal import completing
+from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
+from treefine.cli.terminal import Detail, completing, say
 from treefine.cli.treebanks import EncodingOption
 from treefine.config import BATCH_PIECES, Precision, TagSource
-from treefine.cores import use_threads
-from treefine.drawing.characters import visible
+from treefine.cores import thread_count, use_threads
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
 from treefine.model.bundled import bundled_models
@@ -244,7 +245,7 @@ def parse_command(
     """
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output, encoding=encoding)
     if kind is None and (note := treebank_note(inputs)):
-        typer.echo(visible(note), err=True)
+        say(note)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
     wanted = OutputOptions(show_steps, confidence, review, resume, k=k, also_read=others, model=model)
     if show_steps and stop_above is None:
@@ -365,14 +366,29 @@ def _run(
         n_all = len(jobs)
         jobs = [job for job in jobs if not job.is_finished]
         if len(jobs) < n_all:
-            typer.echo(f"{n_all - len(jobs):,} of {tables.count(n_all, 'output')} already finished", err=True)
+            say(f"{n_all - len(jobs):,} of {tables.count(n_all, 'output')} already finished")
         if not jobs:
             return
     from treefine.cli.stream import run_jobs  # loads numpy and tokenizers
 
     use_threads(threads)
-    if not run_jobs(load_parser(choice), jobs, wanted, reports_changes=reports_changes, workers=workers):
+    start = time.monotonic()
+    parser = load_parser(choice)
+    for line in _about(parser, choice.model, jobs):
+        say(line, detail=Detail.VERBOSE)
+    say(f"treefine: loaded in {time.monotonic() - start:.1f} s", detail=Detail.VERBOSE)
+    if not run_jobs(parser, jobs, wanted, reports_changes=reports_changes, workers=workers):
         raise typer.Exit(1)
+
+
+def _about(parser: Parser, model: str, jobs: Sequence[Job]) -> Iterator[str]:
+    """Yield the lines that --verbose prints: what is loaded, and how inputs are read and outputs written."""
+    where = f"{parser.device}, {parser.precision}, {tables.count(thread_count(), 'thread')}"
+    how = f"T = {parser.max_steps}, stop above {parser.stop_above:g}, {parser.tags} tags"
+    yield f"treefine: model {model} on {where}; {how}"
+    for job in jobs:
+        read = ", ".join(f"{each.name or 'text'} ({each.kind or 'format by its first lines'})" for each in job.inputs)
+        yield f"treefine: {read} -> {job.target} ({job.shape if job.form is None else job.form.title})"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treefine.cli.parse import DeviceOption, ThreadsOption
-from treefine.cli.terminal import completing
+from treefine.cli.terminal import completing, say
 from treefine.config import Precision
 from treefine.cores import torch_threads, use_threads
 from treefine.errors import TreefineError
@@ -184,7 +184,7 @@ def serve_command(
             timeout_graceful_shutdown=math.ceil(seconds) + 1,
         )
         bound.listen(config.backlog)
-        typer.echo(f"treefine: http://{where}:{bound.getsockname()[1]}/ ({', '.join(parsers)})", err=True)
+        say(f"treefine: http://{where}:{bound.getsockname()[1]}/ ({', '.join(parsers)})")
         uvicorn.Server(config).run(sockets=[bound])
 
 

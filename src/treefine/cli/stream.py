@@ -17,7 +17,7 @@ from treefine.cli.changes import Changes, open_changes
 from treefine.cli.inputs import bytes_in, open_source, read_input
 from treefine.cli.outputs import DELIMITERS, TABLES, Job, OutputOptions, open_sink, open_stdout, texts_of_parses
 from treefine.cli.table_files import about_parser, write_table
-from treefine.cli.terminal import Advance, Review, progress
+from treefine.cli.terminal import Advance, Review, progress, say, warn
 from treefine.drawing.characters import visible
 from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError
 from treefine.evaluation import tables
@@ -58,7 +58,8 @@ def run_jobs(
         advance = stack.enter_context(progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=not is_drawn_over))
         runner = JobRunner(parser, options, advance, changes=changes, may_be_empty=len(inputs) > 1)
         if options.review is not None:
-            runner.review = Review(options.review, stack.enter_context(open_stdout("tree")).write)
+            listed = stack.enter_context(open_stdout("tree"))
+            runner.review = Review(options.review, listed.write, is_extra=jobs[0].target != "-")
         if changes is not None and options.changes is not None:
             runner.write_changes = stack.enter_context(open_changes(options.changes, changes))
         if workers and options.changes is None:
@@ -71,7 +72,7 @@ def run_jobs(
                 "--workers has no effect: it needs treebank input and output, without --confidence, --k, --review and "
                 "--changes."
             )
-            _warn(TreefineError(message))
+            warn(message)
         if runner.files is None:
             runner.changes = changes
         n_failed = 0
@@ -87,15 +88,15 @@ def run_jobs(
                 _report(error)
                 n_failed += 1
     if n_failed:
-        typer.echo(f"{n_failed:,} of {tables.count(len(jobs), 'file')} not parsed", err=True)
+        say(f"{n_failed:,} of {tables.count(len(jobs), 'file')} not parsed")
     for form, lost in runner.lost.items():
         if lost:
-            typer.echo(tables.losses_line(lost, form.title), err=True)
+            say(tables.losses_line(lost, form.title))
     if runner.review is not None:
-        typer.echo(runner.review.counted, err=True)
+        say(runner.review.counted)
     if changes is not None:
         lines = ["Changes are not counted with --workers."] if runner.changes is None else changes.lines()
-        typer.echo("\n".join(lines), err=True)
+        say("\n".join(lines))
     return not runner.n_empty and not n_failed
 
 
@@ -105,7 +106,7 @@ def _is_about_input(error: TreefineError, job: Job) -> bool:
 
 
 def _warn(warning: TreefineError) -> None:
-    typer.echo(f"treefine: warning: {visible(str(warning))}", err=True)
+    warn(str(warning))
 
 
 @contextmanager

@@ -1,13 +1,18 @@
-"""Work with the terminal: complete names, show a progress bar, and list the sentences to review."""
+"""Work with the terminal: complete names, print messages, show a progress bar, and list the sentences to review."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from enum import IntEnum
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
+
+import typer
 
 from treefine.drawing.characters import shorten, visible
 from treefine.evaluation.tables import quote_formula
@@ -25,6 +30,58 @@ def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
         return [each for each in names() if each.startswith(incomplete)]
 
     return complete
+
+
+class Detail(IntEnum):
+    """The amount of messages on standard error."""
+
+    QUIET = 0  # errors only
+    NORMAL = 1
+    VERBOSE = 2
+
+
+_detail = Detail.NORMAL  # of the running command
+
+
+@contextmanager
+def default_detail() -> Iterator[None]:
+    """Run a command that may call `choose_detail`; afterwards everything is as before."""
+    global _detail
+    with warnings.catch_warnings():
+        try:
+            yield
+        finally:
+            _detail = Detail.NORMAL
+
+
+def choose_detail(detail: Detail) -> None:
+    """Let the running command print more or less than usual on standard error."""
+    global _detail
+    _detail = detail
+    if detail == Detail.QUIET:
+        warnings.simplefilter("ignore")
+
+
+def is_quiet() -> bool:
+    """Return whether the running command prints only errors."""
+    return _detail == Detail.QUIET
+
+
+def say(text: str, *, detail: Detail = Detail.NORMAL) -> None:
+    """Print a message that is not an error on standard error, if the user wants that much detail."""
+    if _detail >= detail:
+        typer.echo("\n".join(map(visible, text.split("\n"))), err=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning, unless the user wants only errors."""
+    say(f"treefine: warning: {text}")
+
+
+def drop_output() -> None:
+    """Send all further output nowhere, after the reader of standard output has stopped."""
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - OSError: standard output is not a file
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class Advance(Protocol):
@@ -71,7 +128,7 @@ def progress(
 
     timer = Timer(delay, show)
     timer.daemon = True
-    if is_shown and stream is not None and stream.isatty():
+    if is_shown and not is_quiet() and stream is not None and stream.isatty():
         timer.start()
     try:
         yield advance
@@ -105,10 +162,13 @@ _TEXT_WIDTH, _WORD_WIDTH = 60, 20  # columns on the terminal
 
 
 class Review:
-    """Counts sentences, and writes a line for each one whose confidence is below a limit."""
+    """Counts sentences, and writes a line for each one whose confidence is below a limit.
 
-    def __init__(self, limit: float, write: Callable[[str], None]) -> None:
-        self.limit, self._write = limit, write
+    With `is_extra`, trees go to a file, so the run continues if the reader of the list has stopped.
+    """
+
+    def __init__(self, limit: float, write: Callable[[str], None], *, is_extra: bool = False) -> None:
+        self.limit, self._write, self._is_extra = limit, write, is_extra
         self.n_seen = self.n_listed = 0
 
     def see(self, parse: Parse) -> None:
@@ -116,7 +176,12 @@ class Review:
         self.n_seen += 1
         if parse.confidence < self.limit:
             self.n_listed += 1
-            self._write(_review_line(parse))
+            try:
+                self._write(_review_line(parse))
+            except BrokenPipeError:
+                if not self._is_extra:
+                    raise
+                drop_output()
 
     @property
     def counted(self) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from treefine.cli.parse import DeviceOption, ThreadsOption
-from treefine.cli.terminal import completing
+from treefine.cli.terminal import completing, is_quiet, warn
 from treefine.cores import use_threads
 from treefine.errors import RenamedSettingWarning
 from treefine.training.recipe import EMPTY, NEW_ENCODER, NEW_INITIALS, bundled_recipes
@@ -81,7 +81,7 @@ def train_command(
     if is_first:
         for each in (prepared, *prepared.bases.values()):
             for warning in each.data.warnings:
-                typer.echo(f"treefine: warning: {warning}", err=True)
+                warn(str(warning))
     if dry_run:
         if is_first:
             typer.echo(json.dumps(settings_of(prepared), ensure_ascii=False, indent=1))
@@ -89,7 +89,7 @@ def train_command(
     if is_first:
         begin_folder(folder, prepared)
     steps = train(prepared, folder, device=chosen)
-    if not is_first:
+    if not is_first or is_quiet():
         for _ in steps:
             pass
         return
@@ -108,7 +108,7 @@ def _renamed_settings_shown(is_first: bool) -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
             if issubclass(category, RenamedSettingWarning):
-                typer.echo(f"treefine: warning: {message}", err=True)
+                warn(str(message))
             else:
                 show_other(message, category, *place)
 
@@ -186,8 +186,8 @@ def new_recipe_command(
     )
     written = write_new_recipe(out, request, force=force)
     for warning in written.warnings:
-        typer.echo(f"treefine: warning: {warning}", err=True)
-    if written.paths:
+        warn(str(warning))
+    if written.paths and not is_quiet():
         typer.echo(f"Wrote {' and '.join(written.paths)}. Check with: treefine train {shlex.quote(out)} --dry-run")
 
 

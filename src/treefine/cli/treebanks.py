@@ -15,7 +15,7 @@ import typer
 from treefine.cli.folders import files_in, files_named
 from treefine.cli.outputs import Shape, check_extension, shape_by_name, write_treebank_as
 from treefine.cli.table_files import check_table
-from treefine.cli.terminal import completing, progress
+from treefine.cli.terminal import completing, progress, say
 from treefine.drawing.characters import visible
 from treefine.errors import TreebankError, TreefineError
 from treefine.evaluation import tables
@@ -208,7 +208,7 @@ def validate_command(
     if as_json:
         _print_json(as_values)
     said = tables.count(faults, "error") if faults else "no errors"
-    typer.echo(f"{tables.count(len(paths), 'file')}, {said}", err=True)
+    say(f"{tables.count(len(paths), 'file')}, {said}")
     raise typer.Exit(1 if faults else 0)
 
 
@@ -250,7 +250,7 @@ def convert_command(
         sentences = read_treebank(source, format=from_format, encoding=encoding, on_error=on_error, on_bytes=advance)
         lost = write_treebank_as(sentences, target, shape, form, title=source)
     if lost:
-        typer.echo(tables.losses_line(lost, form.title if shape == "conllu" else _CONVERTED[shape]), err=True)
+        say(tables.losses_line(lost, form.title if shape == "conllu" else _CONVERTED[shape]))
 
 
 def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Format]:

@@ -24,7 +24,7 @@ from filelock import lock_descriptor
 from treefine.cli.inputs import Input
 from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
 from treefine.cli.parse import ModelChoice
-from treefine.cli.terminal import progress
+from treefine.cli.terminal import progress, say, warn
 from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
@@ -81,7 +81,7 @@ def parse_corpus(
         outcomes = {each: saved_outcome(each) for each in finished if report_path(each) in there}
         if finished:
             done = f"{len(finished):,} of {tables.count(len(blocks), 'block')} already finished"
-            typer.echo(done, err=True)
+            say(done)
         _remove_leftovers(Path(output), blocks)
         if to_do:
             outcomes |= _parse(parse_blocks, sorted(to_do, key=bytes_of, reverse=True))  # largest first
@@ -142,13 +142,13 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
     by_place = sorted(blocks, key=lambda each: (each.inputs[0].name, each.inputs[0].section or ()))
     found = [outcomes[block.target] for block in by_place if block.target in outcomes]
     for warning in [each for outcome in found for each in outcome.warnings][:1]:  # the others say the same
-        typer.echo(f"treefine: warning: {visible(warning)}", err=True)
+        warn(warning)
     lost: dict[str, Counter[str]] = {}
     for outcome in found:
         for title, counts in outcome.lost.items():
             lost.setdefault(title, Counter()).update(counts)
     for title, counter in lost.items():
-        typer.echo(tables.losses_line(counter, title), err=True)
+        say(tables.losses_line(counter, title))
     faulty = {block.target for block in missing}
     for block in by_place:
         outcome = outcomes.get(block.target, Outcome(block.target))
@@ -163,7 +163,7 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
         n_dead = sum(outcome.n_dead_workers for outcome in found)
         words += [f"{tables.count(n_dead, 'dead worker')} replaced"] * bool(n_dead)
         words += [f"{n_empty:,} empty"] * bool(n_empty) + [f"{len(missing):,} failed"] * bool(missing)
-        typer.echo("; ".join(words), err=True)
+        say("; ".join(words))
     return not n_empty and not missing
 
 
