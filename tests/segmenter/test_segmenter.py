@@ -31,7 +31,7 @@ from treefine.treebank.raw_text import text_of
 @pytest.fixture
 def small_windows(monkeypatch):
     """Make windows so short that a few words need several."""
-    for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("BLOCK", 2), ("AT_ONCE", 2)):
+    for name, size in (("STRIDE", 5), ("CONTEXT", 3), ("BLOCK_WINDOWS", 2), ("AT_ONCE", 2)):
         monkeypatch.setattr(segment, name, size)
 
 
@@ -195,7 +195,7 @@ def test_a_text_of_any_size_is_segmented_as_it_arrives():
 
 
 def test_memory_does_not_grow_with_the_text(monkeypatch):
-    for name, size in (("STRIDE", 512), ("CONTEXT", 8), ("BLOCK", 2), ("AT_ONCE", 2)):
+    for name, size in (("STRIDE", 512), ("CONTEXT", 8), ("BLOCK_WINDOWS", 2), ("AT_ONCE", 2)):
         monkeypatch.setattr(segment, name, size)
     segmenter = tiny_segmenter()
 
@@ -215,7 +215,7 @@ def test_memory_does_not_grow_with_the_text(monkeypatch):
 
 def test_a_gap_of_any_size_is_searched_once(monkeypatch):
     looked = []
-    monkeypatch.setattr(segment, "BLOCK", 1)
+    monkeypatch.setattr(segment, "BLOCK_WINDOWS", 1)
     monkeypatch.setattr(cuts, "is_gap", lambda text: looked.append(len(text)) or segment.is_gap(text))
     text = "a" + " " * 100_000 + "b"
 

@@ -446,7 +446,7 @@ def test_a_request_that_takes_too_long_gets_an_error_and_the_rest_of_it_is_dropp
 @pytest.mark.parametrize("where", ["steps", "blocks"])
 def test_a_request_that_nobody_waits_for_stops_before_the_next_step_or_block(monkeypatch, where):
     monkeypatch.setattr(segmenter_module, "STRIDE", 64)
-    monkeypatch.setattr(segmenter_module, "BLOCK", 1)
+    monkeypatch.setattr(segmenter_module, "BLOCK_WINDOWS", 1)
     parser = tiny_parser(segmenter=tiny_segmenter())
     calls = []
 

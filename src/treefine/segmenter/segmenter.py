@@ -27,7 +27,9 @@ from treefine.version import __version__
 
 STRIDE = 1024  # characters in a window; windows start at multiples of this
 CONTEXT = 192  # characters that are read on either side of a window
-BLOCK = 8  # windows of a long text that are scored before its first sentences come out; more would not be faster
+BLOCK_WINDOWS = (
+    8  # windows of a long text that are scored before its first sentences come out; more would not be faster
+)
 AT_ONCE = 32  # windows in a batch; grouped the same way every time, because rounding depends on the batch
 _FORMAT = 1  # the version of the folder format; a later treefine may write a higher one
 _CONFIG, _WEIGHTS, _MULTIWORDS = "config.json", "segmenter.safetensors", "multiword.json"
@@ -141,7 +143,7 @@ class Segmenter:
 
     def _scored(self, chunks: Iterable[str]) -> Iterator[Scored]:
         r"""Yield the scores of a text without \r\n."""
-        size = STRIDE * BLOCK
+        size = STRIDE * BLOCK_WINDOWS
         before, parts, n_waiting = "", list[str](), 0
         for chunk in chunks:
             parts.append(chunk)
