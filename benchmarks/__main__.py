@@ -26,6 +26,7 @@ WITH_OPTIONS = {
     "accuracy": "accuracy.recipes",
     "significance": "accuracy.significance",
     "segmenter": "accuracy.segmenter",
+    "language": "accuracy.language",
     "encoder": "speed.encoder",
     "speed": "speed.parsers",
     "speed_curves": "speed.curves",
