@@ -85,6 +85,10 @@ class UnknownLabelWarning(UserWarning):
     """A constraint has a label that the model does not know."""
 
 
+class LanguageWarning(UserWarning):
+    """A text is not in the language of the model."""
+
+
 def shortened(cell: str) -> str:
     """Shorten a value from a file, to show it in a message."""
     return cell if len(cell) <= 20 else cell[:20] + "…"

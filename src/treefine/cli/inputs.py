@@ -22,6 +22,7 @@ from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_by_name
 from treefine.treebank.raw_text import own_text, spans_in
 
 if TYPE_CHECKING:
+    from treefine.cli.text_check import TextCheck
     from treefine.parsing.parser import Parser
     from treefine.segmenter.cut import Segmented
     from treefine.treebank.sentence import Sentence
@@ -192,9 +193,16 @@ def bytes_in(inputs: Sequence[Input]) -> int | None:
 
 
 def read_input(
-    source: Input, parser: Parser, on_bytes: Callable[[int], None], numbers: Iterator[int]
+    source: Input,
+    parser: Parser,
+    on_bytes: Callable[[int], None],
+    numbers: Iterator[int],
+    check: TextCheck | None = None,
 ) -> Iterator[Segmented]:
-    """Yield the sentences of an input; split text with the parser's segmenter and number its sentences."""
+    """Yield the sentences of an input; split text with the parser's segmenter and number its sentences.
+
+    `check` watches the sentences of a text.
+    """
     from treefine.segmenter.cut import Segmented  # loads torch
 
     path, kind = "", source.kind or "text"
@@ -203,10 +211,12 @@ def read_input(
             path = name_of(source.name)
             kind, head = (source.kind, b"") if source.kind is not None else _look(stream)
             stream = cast(BinaryIO, io.BufferedReader(Rejoined(head, stream, path)))
-        if kind == "text":
-            yield from _segmented(parser.segment, _decoded(stream, path), path, numbers)
-        elif kind == "lines":
-            yield from _segmented(parser.segment_lines, utf8_lines(stream, path), path, numbers)
+        if kind in ("text", "lines"):
+            if kind == "text":
+                found = _segmented(parser.segment, _decoded(stream, path), path, numbers)
+            else:
+                found = _segmented(parser.segment_lines, utf8_lines(stream, path), path, numbers)
+            yield from found if check is None else check.watched(found, path, is_lines=kind == "lines")
         else:
             is_words = kind == "words"
             for sentence in read_words(stream, path) if is_words else read_treebank(stream, format=kind):

@@ -18,6 +18,7 @@ from treefine.cli.inputs import bytes_in, open_source, read_input
 from treefine.cli.outputs import DELIMITERS, TABLES, Job, OutputOptions, open_sink, open_stdout, texts_of_parses
 from treefine.cli.table_files import about_parser, write_table
 from treefine.cli.terminal import Advance, Review, progress, say, warn
+from treefine.cli.text_check import TextCheck
 from treefine.drawing.characters import visible
 from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError
 from treefine.evaluation import tables
@@ -57,6 +58,7 @@ def run_jobs(
     with ExitStack() as stack:
         advance = stack.enter_context(progress("Parsing", bytes_in(inputs), in_bytes=True, is_shown=not is_drawn_over))
         runner = JobRunner(parser, options, advance, changes=changes, may_be_empty=len(inputs) > 1)
+        runner.text_check = TextCheck(parser.languages, runner.on_warning)
         if options.review is not None:
             listed = stack.enter_context(open_stdout("tree"))
             runner.review = Review(options.review, listed.write, is_extra=jobs[0].target != "-")
@@ -142,6 +144,7 @@ class JobRunner:
     review: Review | None = None
     changes: Changes | None = None
     write_changes: Callable[[Parse], None] | None = None
+    text_check: TextCheck | None = None  # warns about text that is not as it should be
     may_be_empty: bool = True  # report an input without sentences instead of stopping
     on_warning: Callable[[TreefineError], None] = _warn
     on_empty: Callable[[TreefineError], None] = _report
@@ -238,7 +241,7 @@ class JobRunner:
         lost = None if job.form is None else self.lost.setdefault(job.form, Counter())
         for source in job.inputs:
             with self._empty_is_reported():
-                for found in read_input(source, self.parser, self.advance, numbers):
+                for found in read_input(source, self.parser, self.advance, numbers, self.text_check):
                     if needs_tags and (warning := missing_tags(found.sentence, tags.columns)) is not None:
                         self.on_warning(warning)
                         needs_tags = False  # one warning is enough

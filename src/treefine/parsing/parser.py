@@ -17,8 +17,8 @@ import torch
 
 from treefine import fast
 from treefine.config import BATCH_PIECES, Precision, TagSource
-from treefine.errors import ModelError, TreefineError, UnknownLabelWarning
-from treefine.model.bundled import find_model
+from treefine.errors import LanguageWarning, ModelError, TreefineError, UnknownLabelWarning
+from treefine.model.bundled import ABOUT, about, find_model
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.weight_files import LAYOUT
@@ -29,6 +29,7 @@ from treefine.parsing.parse import Parse, Parses
 from treefine.parsing.plan import Plan, check_fork, find_device
 from treefine.parsing.results import Step, parses, steps, trees
 from treefine.segmenter.cut import Segmented
+from treefine.segmenter.language import LanguageCheck
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.constraints import Constraints, Keep, listed, unknown_labels
 from treefine.treebank.files import Source
@@ -63,6 +64,8 @@ class Parser:
             start = from_parser(start.using(keep="nothing").stream_trees)
         self._plan = Plan.of(self.model, self.options, start)
         self._running = _Running()  # filled on first use; shared with `using`
+        self.languages: tuple[str, ...] = ()  # of the model: names or codes, if they are known
+        self._language_check: LanguageCheck | None = None  # created on first use; shared with `using`
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state to pickle, without the engine, which is created again on first use."""
@@ -77,7 +80,9 @@ class Parser:
             options["initial"] = folder / LAYOUT.initial
         has_segmenter = (folder / LAYOUT.segmenter).is_dir()
         segmenter = Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None
-        return cls(load_model(folder), segmenter=segmenter, **options)
+        parser = cls(load_model(folder), segmenter=segmenter, **options)
+        parser.languages = (about(folder).language,) if (folder / ABOUT).is_file() else ()
+        return parser
 
     def using(self, **options: Unpack[OptionValues]) -> Parser:
         """Return a parser with the same model and device but other options.
@@ -91,6 +96,7 @@ class Parser:
         other = Parser(self.model, segmenter=self.segmenter, **own.updated(options).given)
         if other.precision == self.precision:
             other._running = self._running
+        other.languages, other._language_check = self.languages, self._language_check
         return other
 
     @overload
@@ -168,6 +174,7 @@ class Parser:
         """Parse a text into sentences with tags, trees, offsets in the text, and confidences."""
         if not isinstance(text, str):
             raise TreefineError("A text must be a string.", hint="Pass lists of words to `parse`.")
+        self._check_language(text)
         return Parses(self.stream_chunks([text]))
 
     def stream_chunks(self, chunks: Iterable[str]) -> Iterator[Parse]:
@@ -216,6 +223,14 @@ class Parser:
         work = partial(parses, each_step=each_step)
         for _, parse in run(self.plan(constraints), given_sentences(), work, skip=skip):
             yield replace(parse, spans=places.popleft())
+
+    def _check_language(self, text: str) -> None:
+        """Issue a LanguageWarning, at most once, if the first texts are not in the model's language."""
+        if self._language_check is None:
+            self._language_check = LanguageCheck(self.languages)
+        warning = self._language_check.warning(text)
+        if warning is not None:
+            warnings.warn(warning, LanguageWarning, stacklevel=3)
 
     def _segmenter(self) -> Segmenter:
         if self.segmenter is None:

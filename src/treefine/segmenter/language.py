@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 TABLE = "languages.json"
@@ -23,6 +23,7 @@ PER_LEVEL = 0.5  # the table stores logarithms in steps of this size
 SAMPLE = 2_000  # characters that are enough to identify a language
 _SOFTEN = 5.0  # n-grams overlap, so their scores count less when probabilities are computed
 _FEWEST_LETTERS, _FEWEST_OF_OTHER_SCRIPT = 100, 10  # for a warning
+_FEW_LANGUAGES = 2  # a script of more languages, such as Cyrillic, has others that are not in the table
 _CLEAR_MARGIN = 0.3  # per letter: the difference of scores for a warning
 _FREQUENT_SHARE = 0.1  # of the words: how many must be frequent words for a warning; lists of names have fewer
 
@@ -82,8 +83,8 @@ def mismatch(text: str, languages: Collection[str]) -> str | None:
     of_wanted = {script for each in wanted for script in known.scripts[each]}
     if 2 * sum(scripts[each] for each in of_wanted) < n_letters:
         (script, _), *_ = scripts.most_common(1)
-        users = [each for each in known.names if known.scripts[each][0] == script]
-        return f"looks {known.names[users[0]]}" if len(users) == 1 else f"is in {script.title()} script"
+        is_rare = 0 < len(_scores(text)) <= _FEW_LANGUAGES
+        return f"looks {known.names[identify(text).language]}" if is_rare else f"is in {script.title()} script"
     scores = _scores(text)
     best = max(scores, key=lambda each: scores[each])
     margin = (scores[best] - max(scores.get(each, 0.0) for each in wanted)) / n_letters
@@ -95,7 +96,7 @@ def mismatch(text: str, languages: Collection[str]) -> str | None:
 
 @dataclass
 class LanguageCheck:
-    """Checks the start of some texts once; `languages` are those of the model."""
+    """Checks the start of some texts once; `languages` are the names or codes of the model's languages."""
 
     languages: Collection[str]
     _seen: str = field(default="", init=False)
@@ -109,11 +110,13 @@ class LanguageCheck:
         if len(self._seen) < self._next:
             return None
         self._next = 2 * len(self._seen)
-        found = mismatch(self._seen, self.languages)
+        codes = [code_of(each) for each in self.languages]
+        known = [each for each in codes if each is not None]
+        found = mismatch(self._seen, known) if len(known) == len(codes) else None
         if found is None:
             return None
-        names = " and ".join(table().names[each] for each in self.languages if each in table().names)
         self.languages = ()
+        names = " and ".join(table().names[each] for each in known)
         return f"The text {found}, but the model is for {names}; trees will be poor."
 
 
@@ -135,7 +138,7 @@ def grams(text: str) -> Counter[str]:
 @cache
 def table() -> LanguageTable:
     """Read the table of languages, on first use."""
-    read = json.loads(files("treefine.segmenter").joinpath(TABLE).read_text(encoding="utf-8"))
+    read = json.loads(Path(__file__).with_name(TABLE).read_text(encoding="utf-8"))
     found: dict[str, dict[str, float]] = {}
     for code, language in read.items():
         for level, some in language["grams"].items():
