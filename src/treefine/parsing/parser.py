@@ -50,10 +50,18 @@ class _Running(list[ParserModel]):
 
 
 class Parser:
-    """A loaded model that parses words or text into trees. `ParserOptions` documents the options."""
+    """A loaded model that parses words or text into trees. `ParserOptions` documents the options.
+
+    `languages` are the names or codes of the model's languages. Text in another language causes a LanguageWarning.
+    """
 
     def __init__(
-        self, model: ParserModel, *, segmenter: Segmenter | None = None, **options: Unpack[OptionValues]
+        self,
+        model: ParserModel,
+        *,
+        segmenter: Segmenter | None = None,
+        languages: Iterable[str] = (),
+        **options: Unpack[OptionValues],
     ) -> None:
         self.options = ParserOptions(**options)
         self.segmenter = segmenter
@@ -64,8 +72,8 @@ class Parser:
             start = from_parser(start.using(keep="nothing").stream_trees)
         self._plan = Plan.of(self.model, self.options, start)
         self._running = _Running()  # filled on first use; shared with `using`
-        self.languages: tuple[str, ...] = ()  # of the model: names or codes, if they are known
-        self._language_check: LanguageCheck | None = None  # created on first use; shared with `using`
+        self.languages = tuple(languages)
+        self._language_check = LanguageCheck(self.languages)  # shared with `using`
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state to pickle, without the engine, which is created again on first use."""
@@ -80,9 +88,8 @@ class Parser:
             options["initial"] = folder / LAYOUT.initial
         has_segmenter = (folder / LAYOUT.segmenter).is_dir()
         segmenter = Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None
-        parser = cls(load_model(folder), segmenter=segmenter, **options)
-        parser.languages = (about(folder).language,) if (folder / ABOUT).is_file() else ()
-        return parser
+        languages = (about(folder).language,) if (folder / ABOUT).is_file() else ()
+        return cls(load_model(folder), segmenter=segmenter, languages=languages, **options)
 
     def using(self, **options: Unpack[OptionValues]) -> Parser:
         """Return a parser with the same model and device but other options.
@@ -93,10 +100,10 @@ class Parser:
         if (device.type, device.index or 0) != (self.device.type, self.device.index or 0):
             raise TreefineError(f"The model is on {self.device}, not on {device}.", hint="Load it on that device.")
         own = replace(self.options, initial=self.initial, device=self.device)
-        other = Parser(self.model, segmenter=self.segmenter, **own.updated(options).given)
+        other = Parser(self.model, segmenter=self.segmenter, languages=self.languages, **own.updated(options).given)
         if other.precision == self.precision:
             other._running = self._running
-        other.languages, other._language_check = self.languages, self._language_check
+        other._language_check = self._language_check
         return other
 
     @overload
@@ -226,8 +233,6 @@ class Parser:
 
     def _check_language(self, text: str) -> None:
         """Issue a LanguageWarning, at most once, if the first texts are not in the model's language."""
-        if self._language_check is None:
-            self._language_check = LanguageCheck(self.languages)
         warning = self._language_check.warning(text)
         if warning is not None:
             warnings.warn(warning, LanguageWarning, stacklevel=3)

@@ -36,7 +36,7 @@ class Identified(NamedTuple):
 
 
 class LanguageTable(NamedTuple):
-    """What is known about the languages, by ISO 639 code."""
+    """The known languages: their names, scripts, words and n-grams, by ISO 639 code."""
 
     names: dict[str, str]  # in English
     scripts: dict[str, tuple[str, ...]]  # the first words of the Unicode names of their letters
