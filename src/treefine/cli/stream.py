@@ -47,9 +47,8 @@ def run_jobs(
     """Run the jobs; return whether every input was parsed and contained a sentence.
 
     Report an input without sentences and continue with the others. If each input has its own output, do the same with
-    an input that cannot be read. With `reports_changes`, count the changes to the
-    trees of the inputs and print a summary. If only trees are wanted, `workers` processes read and write treebanks.
-    They do not count changes.
+    an input that cannot be read. With `reports_changes`, count the changes to the trees of the inputs and print a
+    summary. If only trees are wanted, `workers` processes read and write treebanks. They do not count changes.
     """
     inputs = [each for job in jobs for each in job.inputs]
     changes = Changes(parser.model.vocabulary.labels) if reports_changes else None
@@ -85,7 +84,8 @@ def run_jobs(
                 if not _is_about_input(error, job) or len(inputs) == 1:
                     raise
                 if len(jobs) == 1:
-                    error.hint += " To parse the other files anyway, write to a folder: -o DIR/"
+                    others = "To parse the other files anyway, write to a folder: -o DIR/"
+                    error.hint = " ".join(filter(None, [error.hint, others]))
                     raise
                 _report(error)
                 n_failed += 1

@@ -126,21 +126,18 @@ class _Recoded(io.RawIOBase):
     def __init__(self, raw: BinaryIO, encoding: str, name: str) -> None:
         self._raw, self._encoding, self._name = raw, encoding, name
         self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._content, self._line, self._is_over = b"", 1, False
+        self._content, self._line, self._is_over = io.BytesIO(), 1, False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: object) -> int:
-        place = cast(bytearray, buffer)
-        while not self._content and not self._is_over:
+        while not (count := self._content.readinto(cast(bytearray, buffer))) and not self._is_over:
             chunk = self._raw.read(_CHUNK)
             self._is_over = not chunk
-            self._content = self._decoded(chunk).encode(errors="replace")  # half a surrogate pair cannot be encoded
-        data = self._content[: len(place)]
-        self._content = self._content[len(data) :]
-        place[: len(data)] = data
-        return len(data)
+            text = self._decoded(chunk)
+            self._content = io.BytesIO(text.encode(errors="replace"))  # half a surrogate pair cannot be encoded
+        return count
 
     def _decoded(self, chunk: bytes) -> str:
         before = self._decoder.getstate()
@@ -180,14 +177,13 @@ class _ZstdReader(io.RawIOBase):
     def __init__(self, raw: BinaryIO) -> None:
         self._raw, self._library = raw, _zstandard()
         self._frame: Any = None  # a file is a sequence of frames; None between two of them
-        self._packed = self._content = b""
+        self._packed, self._content = b"", io.BytesIO()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: object) -> int:
-        place = cast(bytearray, buffer)
-        while not self._content:
+        while not (count := self._content.readinto(cast(bytearray, buffer))):
             self._packed = self._packed or self._raw.read(_ZSTD_CHUNK)
             if not self._packed:
                 if self._frame is not None:
@@ -195,14 +191,11 @@ class _ZstdReader(io.RawIOBase):
                 return 0
             frame = self._frame or self._library.ZstdDecompressor().decompressobj()
             try:
-                self._content = frame.decompress(self._packed)
+                self._content = io.BytesIO(frame.decompress(self._packed))
             except self._library.ZstdError as error:
                 raise _DamagedZstdError(error) from error
             self._packed, self._frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-        data = self._content[: len(place)]
-        self._content = self._content[len(data) :]
-        place[: len(data)] = data
-        return len(data)
+        return count
 
 
 def _zstandard() -> Any:
