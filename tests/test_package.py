@@ -24,6 +24,7 @@ def test_the_public_names_are_these():
         "ModelError",
         "Parse",
         "Parser",
+        "Parses",
         "Score",
         "Sentence",
         "Step",
@@ -33,6 +34,8 @@ def test_the_public_names_are_these():
         "evaluate",
         "load",
         "read_treebank",
+        "to_html",
+        "to_svg",
         "to_table",
         "write_treebank",
     ]

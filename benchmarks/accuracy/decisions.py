@@ -38,10 +38,10 @@ def measure_decisions(options: argparse.Namespace) -> None:
 
 def measured_kept(parser: Parser, words: Sequence[Sentence], gold: Sequence[Sentence]) -> list[dict[str, Any]]:
     """Return the LAS of the words without a decision, when some words have their gold arcs fixed."""
-    free, draw, found = parser.parse(words), random.Random(SEED), []
+    free, draw, found = list(parser.stream_trees(words)), random.Random(SEED), []
     for share in SHARES:
         decided = [decisions_of(sentence, share, draw) for sentence in gold]
-        kept = parser.parse(words, constraints=decided)
+        kept = list(parser.stream_trees(words, constraints=decided))
         n_words = sum(len(sentence) - len(each.heads) for sentence, each in zip(gold, decided, strict=True))
         found.append(
             {

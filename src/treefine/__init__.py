@@ -1,4 +1,14 @@
-"""treefine: a dependency parser that corrects its own trees. Reading and scoring treebanks does not import torch."""
+"""treefine: a dependency parser that corrects its own trees.
+
+    import treefine
+
+    nlp = treefine.load("en")
+    for sentence in nlp("The dog barked. Nobody knew why."):
+        for word in sentence:
+            print(word.form, word.head, word.label)
+
+`help(treefine.Parser)` lists everything that a parser can do. Reading and scoring treebanks does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +24,8 @@ from treefine.treebank.sentence import Sentence, Word
 from treefine.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from treefine.parsing.parse import Parse
+    from treefine.drawing.sentences import to_html, to_svg
+    from treefine.parsing.parse import Parse, Parses
     from treefine.parsing.parser import Parser, load
     from treefine.parsing.results import Step
     from treefine.parsing.table import to_table
@@ -27,6 +38,7 @@ __all__ = [
     "ModelError",
     "Parse",
     "Parser",
+    "Parses",
     "Score",
     "Sentence",
     "Step",
@@ -36,17 +48,31 @@ __all__ = [
     "evaluate",
     "load",
     "read_treebank",
+    "to_html",
+    "to_svg",
     "to_table",
     "write_treebank",
 ]
 
 
-# Modules of treefine.parsing.
-_LATER = {"Parse": "parse", "Parser": "parser", "Step": "results", "load": "parser", "to_table": "table"}
+# The modules of names that are imported on first use, because they need torch or are rarely used.
+_LATER = {
+    "Parse": "parsing.parse",
+    "Parser": "parsing.parser",
+    "Parses": "parsing.parse",
+    "Step": "parsing.results",
+    "load": "parsing.parser",
+    "to_html": "drawing.sentences",
+    "to_svg": "drawing.sentences",
+    "to_table": "parsing.table",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import names that need torch, or are rarely used, on first use."""
     if name in _LATER:
-        return getattr(import_module(f"treefine.parsing.{_LATER[name]}"), name)
+        return getattr(import_module(f"treefine.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

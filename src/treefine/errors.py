@@ -89,6 +89,24 @@ class LanguageWarning(UserWarning):
     """A text is not in the language of the model."""
 
 
+def described(value: object) -> str:
+    """Describe a value of the wrong type for a message: what it is and, if it is short, how it looks.
+
+    >>> described(5), described(None), described(b"x"), described({"heads": 1})
+    ('the int 5', 'None', "the bytes b'x'", "the dict {'heads': 1}")
+    """
+    if value is None:
+        return "None"
+    try:
+        look = repr(value)
+    except Exception:
+        look = ""
+    name = type(value).__name__
+    if not look or len(look) > 40 or look.startswith("<") or "\n" in look:
+        return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+    return f"the {name} {look}"
+
+
 def shortened(cell: str) -> str:
     """Shorten a value from a file, to show it in a message."""
     return cell if len(cell) <= 20 else cell[:20] + "…"

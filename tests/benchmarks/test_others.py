@@ -162,7 +162,8 @@ def initial(folder, name):
     """Return the parses to refine, and the tiny model that starts from them."""
     model = Parser.from_pretrained(folder / "run" / "model", device="cpu")
     start = folder / {"peer": "peer-dev.conllu", "biaffine": "biaffine"}[name]
-    parses = list(read_treebank(start)) if name == "peer" else Parser.from_pretrained(start, device="cpu").parse(DEV)
+    is_peer = name == "peer"
+    parses = list(read_treebank(start) if is_peer else Parser.from_pretrained(start, device="cpu").stream_trees(DEV))
     return parses, model.using(initial=start, max_steps=model.max_steps)
 
 
@@ -225,7 +226,7 @@ def test_the_refined_trees_are_compared_with_the_initial_ones_and_with_an_empty_
 
 def test_the_trees_of_each_step_and_those_from_an_empty_graph_are_saved(refined):
     parses, parser = initial(refined, "peer")
-    alone = parser.using(initial="empty", max_steps=parser.max_steps).parse(DEV)
+    alone = list(parser.using(initial="empty", max_steps=parser.max_steps).stream_trees(DEV))
     result = row_of(refined, "peer")["result"]
 
     predictions, from_nothing = (
@@ -233,7 +234,7 @@ def test_the_trees_of_each_step_and_those_from_an_empty_graph_are_saved(refined)
     )
 
     assert predictions.graphs(0) == [each.graph for each in parses]
-    assert treebank_of(predictions, DEV) == parser.parse(DEV)
+    assert treebank_of(predictions, DEV) == list(parser.stream_trees(DEV))
     assert treebank_of(from_nothing, DEV) == alone
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import failed, invoke, read
-from treefine.cli import drawings, inputs, outputs
+from treefine.cli import inputs, outputs
+from treefine.drawing import sentences
 from treefine.treebank.sentence import Sentence
 
 TEXT = "The old man the boats. Nobody came.\n\nReally? Yes"
@@ -164,7 +165,7 @@ def test_one_svg_contains_all_sentences_with_their_names(run, nlp):
 
 
 def test_an_svg_with_too_many_sentences_is_rejected(run, monkeypatch):
-    monkeypatch.setattr(drawings, "_MOST_IN_SVG", 2)
+    monkeypatch.setattr(sentences, "_MOST_IN_SVG", 2)
 
     result = run("words.txt", "--from", "words", "-o", "x.svg", code=1)
 

@@ -70,7 +70,7 @@ def test_the_initial_parser_is_trained_first_and_named_in_its_lines(encoder):
     number = r"\d+\.\d\d"
     last = result.stderr.splitlines()[-1]
     assert re.search(rf"LAS {number}, best {number}, G1 {number} G2 {number}$", last)  # of the tree, and of each graph
-    assert Parser.from_pretrained("out/model", device="cpu").parse(["Dogs", "bark"]).graph.is_tree
+    assert Parser.from_pretrained("out/model", device="cpu").parse(["Dogs", "bark"]).tree.is_tree
     kept = json.loads(Path("out/recipe.json").read_text())
     assert kept["initial parser"]["treebank"] == kept["recipe"]["treebank"]
 

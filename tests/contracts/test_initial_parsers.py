@@ -76,4 +76,4 @@ def test_a_parser_can_start_from_it(initial):
     parsed = parser.parse(sample(N_SENTENCES))
 
     assert [each.forms for each in parsed] == [each.forms for each in sample(N_SENTENCES)]
-    assert all(each.graph.is_tree for each in parsed)
+    assert all(each.tree.is_tree for each in parsed)

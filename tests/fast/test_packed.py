@@ -101,6 +101,6 @@ def test_filled_trees_and_tags_equal_those_of_the_parser(data, name):
         ).T,
     )
 
-    assert list(filled(sentences, flat, vocabulary, columns)) == parser.parse(sentences)
+    assert list(filled(sentences, flat, vocabulary, columns)) == list(parser.stream_trees(sentences))
     without = filled(sentences, PackedTrees(flat.heads, flat.labels), vocabulary, columns)
     assert [each.xpos for each in without] == [each.xpos for each in sentences]

@@ -394,7 +394,7 @@ def test_a_model_on_the_hub_is_downloaded_by_name(folder, monkeypatch):
 
     assert asked == ["owner/model"]
     assert isinstance(parser.initial, Parser)
-    assert parser.parse(["A", "dog"]).graph.is_tree
+    assert parser.parse(["A", "dog"]).tree.is_tree
 
 
 def test_an_unknown_model_name_is_an_error(monkeypatch):

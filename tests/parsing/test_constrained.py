@@ -68,7 +68,7 @@ def obeys(tree, decided):
 @settings(max_examples=60, deadline=None)
 @given(decisions())
 def test_the_parse_is_a_tree_that_satisfies_the_constraints(parser, decided):
-    tree = parser.parse(WORDS[:4], constraints=decided).graph
+    tree = parser.parse(WORDS[:4], constraints=decided).tree
 
     assert tree.is_tree
     assert obeys(tree, decided)
@@ -112,7 +112,7 @@ def test_no_tree_that_satisfies_the_constraints_has_a_higher_score(syntr, decide
             constrained.parse(WORDS[:4], constraints=decided)
         return
 
-    tree = constrained.parse(WORDS[:4], constraints=decided).graph
+    tree = constrained.parse(WORDS[:4], constraints=decided).tree
 
     assert total(tree.heads) == pytest.approx(max(allowed), abs=1e-5)
 
@@ -123,7 +123,7 @@ def test_every_tree_search_satisfies_the_constraints(tree_over):
     for root in range(1, 6):
         decided = Constraints(heads={root: 0}, not_heads={word: [root] for word in range(1, 6) if word != root % 5 + 1})
 
-        tree = parser.parse(WORDS, constraints=decided).graph
+        tree = parser.parse(WORDS, constraints=decided).tree
 
         assert tree.is_tree
         assert obeys(tree, decided)
@@ -132,7 +132,7 @@ def test_every_tree_search_satisfies_the_constraints(tree_over):
 def test_a_biaffine_parser_satisfies_constraints_too():
     decided = Constraints(heads={1: 5, 5: 0}, labels={2: "amod"})
 
-    tree = Parser(tiny_biaffine(), device="cpu").parse(WORDS, constraints=decided).graph
+    tree = Parser(tiny_biaffine(), device="cpu").parse(WORDS, constraints=decided).tree
 
     assert obeys(tree, decided)
 
@@ -145,11 +145,11 @@ def test_constraints_hold_in_every_batch(parser):
         for number, each in enumerate(sentences)
     ]
 
-    together = parser.parse(sentences, constraints=decided)
+    together = list(parser.stream_trees(sentences, constraints=decided))
 
-    alone = [parser.parse(each, constraints=some) for each, some in zip(sentences, decided, strict=True)]
+    alone = [parser.parse(each, constraints=some).sentence for each, some in zip(sentences, decided, strict=True)]
     assert together == alone
-    free = parser.parse(sentences)
+    free = list(parser.stream_trees(sentences))
     assert all(ours == theirs for ours, theirs, some in zip(together, free, decided, strict=True) if not some)
     assert any(ours != theirs for ours, theirs in zip(together, free, strict=True))
 
@@ -203,15 +203,15 @@ def test_an_initial_parser_ignores_constraints(parser):
 
     (parse,) = parser.using(initial=inner).stream([decided])
 
-    assert parse.initial == inner.parse(WORDS).arcs
+    assert parse.initial == inner.parse(WORDS).tree.arcs
     assert (parse.heads[0], parse.labels[0]) == (5, "obj")
-    assert parser.using(initial=inner, keep="nothing").parse(other).graph.is_tree
+    assert parser.using(initial=inner, keep="nothing").parse(other).tree.is_tree
 
 
 def test_steps_read_the_fixed_arcs(parser):
     """Step 1 starts from the fixed arcs, so the other words are predicted around them."""
     free, bound = (
-        next(parser.steps(WORDS, constraints=each))
+        parser.steps(WORDS, constraints=each)[0]
         for each in (Constraints(), Constraints(heads={1: 5, 5: 3}, labels={1: "nsubj", 5: "obj"}))
     )
 
@@ -225,13 +225,13 @@ def marked(notes, heads=(3, 3, 4, 0, 4), labels=("det", "amod", "nsubj", "root",
 def test_marks_are_respected_by_default(parser):
     sentence = marked(["Keep=Arc", "_", "NotHead=4", "Keep=Head", "_"])
 
-    parsed = parser.parse(sentence)
+    parsed = parser.parse(sentence).sentence
 
     assert (parsed.heads[0], parsed.labels[0], parsed.heads[3]) == (3, "det", 0)
     assert parsed.heads[2] != 4
     assert parsed.column(9) == sentence.column(9)
     free = parser.using(keep="nothing").parse(sentence)
-    assert free.graph == parser.parse(Sentence.of_words(WORDS)).graph
+    assert free.tree == parser.parse(Sentence.of_words(WORDS)).tree
 
 
 def test_keep_given_keeps_all_arcs_and_fills_the_blanks(parser):
@@ -239,7 +239,7 @@ def test_keep_given_keeps_all_arcs_and_fills_the_blanks(parser):
 
     parsed = parser.using(keep="given").parse(partial)
 
-    assert parsed.graph.is_tree
+    assert parsed.tree.is_tree
     assert (parsed.heads[0], parsed.heads[3]) == (3, 0)
     assert (parsed.labels[0], parsed.labels[2]) == ("det", "obj")
 
@@ -345,7 +345,7 @@ def test_an_error_names_file_and_line(parser, tmp_path):
 def test_crossing_arcs_contradict_a_projective_tree(parser):
     decided = Constraints(heads={1: 3, 2: 4})
 
-    assert parser.parse(WORDS, constraints=decided).graph.is_tree
+    assert parser.parse(WORDS, constraints=decided).tree.is_tree
     with pytest.raises(
         TreebankError,
         match="No projective tree satisfies all of these constraints: word 1 'The' must attach to 3 'man'; word 2",
@@ -380,7 +380,7 @@ def test_a_long_sentence_may_have_nearly_all_arcs_fixed(parser):
     words = ["The"] * 300
     decided = Constraints(heads={word: word - 1 for word in range(1, 301) if word % 50})
 
-    tree = parser.parse(words, constraints=decided).graph
+    tree = parser.parse(words, constraints=decided).tree
 
     assert tree.is_tree
     assert obeys(tree, decided)
@@ -412,7 +412,7 @@ def test_unknown_option_values_are_an_error(parser):
 
 
 def test_a_graph_of_one_word_has_one_root(parser):
-    assert parser.parse(["Stop"], constraints=Constraints(heads={1: 0})).graph == Graph.of_words(
+    assert parser.parse(["Stop"], constraints=Constraints(heads={1: 0})).tree == Graph.of_words(
         [0], parser.parse(["Stop"]).labels
     )
     with pytest.raises(TreebankError, match="No tree .* satisfies this constraint: .* must not be the root"):

@@ -158,8 +158,8 @@ def test_an_older_label_gives_the_same_tree_as_its_newer_name():
 
     renaming = parser.using(initial=renamed(given, parser.model.vocabulary.labels), max_steps=1)
 
-    graphs = [each.graph for each in parser.parse(sample(20))]
-    assert [each.graph for each in parser.parse(sentences(older))] == graphs
-    assert [each.graph for each in renaming.parse(sentences(older))] == graphs  # the same graphs, with newer names
+    graphs = [each.tree for each in parser.parse(sample(20))]
+    assert [each.tree for each in parser.parse(sentences(older))] == graphs
+    assert [each.tree for each in renaming.parse(sentences(older))] == graphs  # the same graphs, with newer names
     unknown = dict.fromkeys(older, "prep")
-    assert [each.graph for each in parser.parse(sentences(unknown))] != graphs
+    assert [each.tree for each in parser.parse(sentences(unknown))] != graphs

@@ -37,20 +37,20 @@ MODELS = {
 
 def trees(model, sentences, batch_pieces, **options):
     parser = Parser(model, device="cpu", batch_pieces=batch_pieces, **options)
-    return [parsed.graph for parsed in parser.parse(sentences)]
+    return [parsed.tree for parsed in parser.parse(sentences)]
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_batches_and_order_change_no_tree(kind):
     model = MODELS[kind]()
     sentences = short(24)
-    alone = [Parser(model, device="cpu").parse(sentence) for sentence in sentences]
+    alone = [next(Parser(model, device="cpu").stream_trees([sentence])) for sentence in sentences]
 
     for batch_pieces in (30, 200, 10_000):
         order = list(range(len(sentences)))
         random.Random(batch_pieces).shuffle(order)
-        parsed = Parser(model, device="cpu", batch_pieces=batch_pieces).parse([sentences[n] for n in order])
-        assert parsed == [alone[number] for number in order]
+        parsed = Parser(model, device="cpu", batch_pieces=batch_pieces).stream_trees([sentences[n] for n in order])
+        assert list(parsed) == [alone[number] for number in order]
 
 
 def test_the_tolerance_is_relative_to_the_scores():
@@ -238,7 +238,7 @@ def test_batches_of_a_transformer_on_a_cpu_fit_into_its_cache(batch_pieces, most
     parser = Parser(tiny_model(), device="cpu", batch_pieces=batch_pieces)
 
     assert parser.plan().shape.most_pieces == most
-    assert parser.parse(short(15) * 3) == parser.parse(short(15)) * 3
+    assert list(parser.stream_trees(short(15) * 3)) == list(parser.stream_trees(short(15))) * 3
 
 
 def test_batches_of_a_bilstm_on_a_cpu_have_the_requested_size():
@@ -333,23 +333,23 @@ def slow_parse(parser, sentence, stop_above):
 @pytest.mark.parametrize("tags", [None, PREDICTED], ids=["given tags", "predicted tags"])
 def test_a_sentence_has_the_tree_of_the_first_step_that_is_sure_enough(tags):
     parser, sentences = Parser(tiny_model(tags=tags, scale=1.5), max_steps=4, device="cpu"), short(16)
-    stop_above = float(np.median([sure_of(next(parser.steps(each)), None) for each in sentences]))
+    stop_above = float(np.median([sure_of(parser.steps(each)[0], None) for each in sentences]))
 
-    parsed = parser.using(stop_above=stop_above).parse(sentences)
+    parsed = list(parser.using(stop_above=stop_above).stream_trees(sentences))
 
     assert [each.graph for each in parsed] == [slow_parse(parser, each, stop_above) for each in sentences]
-    assert parsed != parser.parse(sentences)
-    assert parsed != parser.using(max_steps=1).parse(sentences)
+    assert parsed != list(parser.stream_trees(sentences))
+    assert parsed != list(parser.using(max_steps=1).stream_trees(sentences))
 
 
 def test_a_parse_has_the_results_of_the_steps_that_were_taken():
     parser, sentences = Parser(tiny_model(scale=1.5), max_steps=2, device="cpu"), short()
-    firsts = [sure_of(next(parser.steps(each)), None) for each in sentences]
+    firsts = [sure_of(parser.steps(each)[0], None) for each in sentences]
     parser = parser.using(stop_above=float(np.quantile(firsts, 0.95)))
 
     parses = list(parser.stream(sentences))
 
-    assert [each.sentence for each in parses] == parser.parse(sentences)
+    assert [each.sentence for each in parses] == list(parser.stream_trees(sentences))
     assert {len(each.steps) for each in parses} == {1, 2}
     assert all(each.was_sure == (not each.converged and len(each.steps) < 2) for each in parses)
     assert {each.was_sure for each in parses} == {True, False}
@@ -368,8 +368,11 @@ def test_stop_above_1_stops_at_convergence_and_0_after_the_first_step():
     parser, sentences = tiny_parser(max_steps=4), short(16)
 
     assert parser.stop_above == 1.0
-    assert parser.parse(sentences) == parser.using(stop_above=1.0).parse(sentences)
-    assert parser.using(stop_above=0.0).parse(sentences) == parser.using(max_steps=1).parse(sentences)
+    full, one, first, all_steps = (
+        list(parser.using(**each).stream_trees(sentences))
+        for each in ({}, {"max_steps": 1}, {"stop_above": 0.0}, {"stop_above": 1.0})
+    )
+    assert (first, all_steps) == (one, full)
 
 
 def test_unchanged_arcs_count_as_sure():
@@ -381,7 +384,7 @@ def test_unchanged_arcs_count_as_sure():
 
     assert fixed
     assert all(len(each.steps) == 1 for each in again)
-    assert all(sure_of(next(parser.steps(each)), None) < 0.999 for each in fixed if len(each) > 1)
+    assert all(sure_of(parser.steps(each)[0], None) < 0.999 for each in fixed if len(each) > 1)
 
 
 def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
@@ -389,7 +392,7 @@ def test_early_stopping_does_not_depend_on_the_batch(monkeypatch):
     noisy = Noisy(tiny_model(scale=1.5), 0.4 * stable.TOLERANCE)
     parser = Parser(noisy, device="cpu", batch_pieces=300)
     limits = [
-        sure_of(next(parser.steps(each)), None) for each in sentences[::4]
+        sure_of(parser.steps(each)[0], None) for each in sentences[::4]
     ]  # the sureness of some of them on their own
 
     for limit in limits:

@@ -25,6 +25,7 @@ from treefine.errors import LongSentenceWarning
 from treefine.fast.engine import Engine
 from treefine.fast.packed_encoder import Room
 from treefine.parsing.batches import run
+from treefine.parsing.confidence import Confidence
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.long_sentences import SentenceParts, word_ranges
 from treefine.parsing.plan import Item
@@ -101,7 +102,7 @@ def test_a_parse_joins_everything_that_the_parses_of_its_parts_have(sentence):
     start, words = 0, list(whole.word_confidences)
     for part in parts:
         root = start + part.tree.roots[0]
-        assert whole.word_confidences[root - 1] == ((0, 0) if start else part.word_confidences[root - 1])
+        assert whole.word_confidences[root - 1] == (Confidence(0, 0) if start else part.word_confidences[root - 1])
         words[root - 1] = part.word_confidences[part.tree.roots[0] - 1]
         start += len(part)
 
@@ -218,7 +219,7 @@ def test_impossible_constraints_on_a_long_sentence_are_an_error(decided, message
     parser = Parser(tiny_model(decode=DecodeSettings(root_label="root")), device="cpu", max_steps=1)
 
     with pytest.raises(TreefineError, match=message):
-        results(trees, [Sentence.of_words("abcdefghij")], parser=parser, most_words=4, constraints=[decided])
+        results(trees, [Sentence.of_words([*"abcdefghij"])], parser=parser, most_words=4, constraints=[decided])
 
 
 def test_trees_of_long_sentences_can_be_projective():
@@ -254,7 +255,7 @@ def test_parts_contain_each_word_once_and_are_not_too_long(forms, most_words):
 
 
 def test_a_sentence_is_cut_after_punctuation_at_line_ends_and_never_inside_a_token():
-    six = Sentence.of_words("abcdef")
+    six = Sentence.of_words([*"abcdef"])
     at_line = six.with_misc(["_", "_", "SpacesAfter=\\n", "_", "_", "_"])
     with_token = six.to_conllu().replace("4\td", "4-5\tde" + "\t_" * 8 + "\n4\td")
     (around_token,) = read_treebank(BytesIO(with_token.encode()))

@@ -36,7 +36,7 @@ def test_a_new_initial_parser_resets_steps_and_stop_above_unless_given():
 
 
 def test_unknown_options_and_another_device_are_errors():
-    with pytest.raises(TypeError, match="max_step"):
+    with pytest.raises(TreefineError, match=r"A parser has no option 'max_step'\. Did you mean max_steps\?"):
         tiny_parser(max_step=2)
     parser = tiny_parser().using(device="cpu:0")
     assert parser.using(device="cpu").device.type == "cpu"

@@ -24,7 +24,7 @@ def test_words_become_a_sentence_with_a_tree():
     parsed = PARSER.parse(["A", "dog", "barks"])
 
     assert parsed.forms == ("A", "dog", "barks")
-    assert parsed.graph.is_tree
+    assert parsed.tree.is_tree
     assert set(parsed.labels) <= set(PARSER.model.vocabulary.labels)
 
 
@@ -47,7 +47,7 @@ def test_only_the_tree_of_a_sentence_changes():
 
     parsed = PARSER.parse(sentences)
 
-    for before, after in zip(sentences, parsed, strict=True):
+    for before, after in zip(sentences, [each.sentence for each in parsed], strict=True):
         assert after.graph.is_tree
         assert after.comments == before.comments
         tree_columns = (before.format.head, before.format.deprel, before.format.deps)
@@ -62,11 +62,14 @@ def test_a_string_instead_of_words_is_an_error():
 
 
 def test_anything_but_a_list_of_words_is_an_error():
-    for wrong in (5, [1, 2], [["A", 2]], [["A"], None], [[["A"]]]):
-        with pytest.raises(TreefineError, match="A sentence must be a list of words, not "):
+    for wrong in (5, [1, 2], [["A"], None]):
+        with pytest.raises(TreefineError, match="A sentence must be a list of words or a Sentence, not "):
             PARSER.parse(wrong)
-    with pytest.raises(TreefineError, match="A sentence must be a list of words, not "):
-        next(PARSER.steps([["A", "dog"]]))
+    for wrong in ([["A", 2]], [[["A"]]]):
+        with pytest.raises(TreefineError, match=r"\(sentence 1\) Item \d of the words is "):
+            PARSER.parse(wrong)
+    with pytest.raises(TreefineError, match="Item 1 of the words is the list "):
+        PARSER.steps([["A", "dog"]])
 
 
 def test_a_sentence_without_words_is_an_error():
@@ -76,7 +79,7 @@ def test_a_sentence_without_words_is_an_error():
 
 def test_a_single_word_attaches_to_root():
     for parser in (PARSER, TAGGER, SYNTR, Parser(tiny_biaffine(), device="cpu")):
-        assert parser.parse(["Hello"]).arcs == Arcs((0,), ("root",))
+        assert parser.parse(["Hello"]).tree.arcs == Arcs((0,), ("root",))
 
 
 @given(
@@ -86,7 +89,7 @@ def test_any_words_can_be_parsed(words):
     parsed = PARSER.parse(words)
 
     assert parsed.forms == tuple(words)
-    assert parsed.graph.is_tree
+    assert parsed.tree.is_tree
 
 
 def test_words_with_only_unknown_pieces_or_none_are_parsed():
@@ -95,14 +98,14 @@ def test_words_with_only_unknown_pieces_or_none_are_parsed():
     parsed = PARSER.parse(words)
 
     assert parsed.forms == tuple(words)
-    assert parsed.graph.is_tree
+    assert parsed.tree.is_tree
 
 
 def test_an_unknown_tag_counts_as_no_tag():
     unseen, blank = (Sentence.of_words(["A", "dog"], upos=upos) for upos in (["FOO", "BAR"], ["_", "_"]))
     seen = Sentence.of_words(["A", "dog"], upos=["DET", "NOUN"])
 
-    scores = [next(PARSER.steps(sentence)).arc_scores for sentence in (unseen, blank, seen)]
+    scores = [PARSER.steps(sentence)[0].arc_scores for sentence in (unseen, blank, seen)]
 
     np.testing.assert_array_equal(scores[0], scores[1])
     assert not np.array_equal(scores[0], scores[2])
@@ -113,7 +116,7 @@ def test_an_unknown_label_is_read_as_its_main_type_or_ignored():
     parser = PARSER.using(initial=given_arcs, max_steps=1)
 
     def scores(labels, heads=(2, 0, 2)):
-        return next(parser.steps(words.with_graph(Graph.of_words(heads, labels)))).arc_scores
+        return parser.steps(words.with_graph(Graph.of_words(heads, labels)))[0].arc_scores
 
     usual = scores(["nsubj", "root", "advmod"])
     np.testing.assert_array_equal(scores(["nsubj:foo", "root", "advmod"]), usual)
@@ -122,7 +125,7 @@ def test_an_unknown_label_is_read_as_its_main_type_or_ignored():
     columns = list(no_arc.columns)
     columns[6] = ("_", "0", "2")
     blank = Sentence((), tuple(columns), range(3))
-    np.testing.assert_array_equal(scores(["foo", "root", "advmod"]), next(parser.steps(blank)).arc_scores)
+    np.testing.assert_array_equal(scores(["foo", "root", "advmod"]), parser.steps(blank)[0].arc_scores)
 
 
 @pytest.mark.parametrize("n_positions", [128, 20])
@@ -133,22 +136,23 @@ def test_a_sentence_of_two_thousand_words_keeps_them_all(n_positions):
     parsed = parser.parse(words)
 
     assert parsed.forms == tuple(words)
-    assert parsed.graph.is_tree
+    assert parsed.tree.is_tree
 
 
 def test_a_long_sentence_among_short_ones_changes_none_of_them():
     parser = Parser(tiny_model(n_positions=24), device="cpu", batch_pieces=300)
     long = [form for sentence in sample(6) for form in sentence.forms]
 
-    together = parser.parse([*sample(5), long, *sample(5)])
+    together = list(parser.stream_trees([*sample(5), long, *sample(5)]))
 
-    assert together == [*parser.parse(sample(5)), parser.parse(long), *parser.parse(sample(5))]
+    alone = list(parser.stream_trees(sample(5)))
+    assert together == [*alone, *parser.stream_trees([long]), *alone]
 
 
 def test_refine_gives_each_step_with_graph_scores_and_probabilities():
     sentence = sample(2)[1]
 
-    steps = list(PARSER.steps(sentence))
+    steps = PARSER.steps(sentence)
 
     assert [step.t for step in steps] == list(range(1, len(steps) + 1))
     assert 1 < len(steps) <= 4
@@ -162,7 +166,7 @@ def test_refine_gives_each_step_with_graph_scores_and_probabilities():
         for word in range(1, n_words):
             assert step.graph.heads[word] == step.arc_scores[word].argmax()
             assert step.graph.labels[word] == step.labels[step.label_scores[word].argmax()]
-    assert PARSER.parse(sentence).graph == steps[-1].tree
+    assert PARSER.parse(sentence).tree == steps[-1].tree
 
 
 def test_the_steps_of_many_sentences_are_those_of_each():
@@ -171,9 +175,9 @@ def test_the_steps_of_many_sentences_are_those_of_each():
     found = [steps for _, steps in parser.stream_steps(sample(15))]
 
     for sentence, steps, parsed in zip(sample(15), found, parser.parse(sample(15)), strict=True):
-        alone = list(parser.steps(sentence))
+        alone = parser.steps(sentence)
         assert [(step.t, step.graph, step.tree) for step in steps] == [(s.t, s.graph, s.tree) for s in alone]
-        assert steps[-1].tree == parsed.graph
+        assert steps[-1].tree == parsed.tree
 
 
 @cache
@@ -256,7 +260,7 @@ def test_a_word_that_is_its_own_head_has_no_arc():
         for heads in ((2, 0, 3), (2, 0, None))
     )
 
-    np.testing.assert_array_equal(next(own.steps(words)).arc_scores, next(none.steps(words)).arc_scores)
+    np.testing.assert_array_equal(own.steps(words)[0].arc_scores, none.steps(words)[0].arc_scores)
 
 
 def test_a_model_that_reads_no_graph_cannot_refine():
@@ -273,7 +277,7 @@ def test_the_initial_parse_is_read():
     )
     parser = PARSER.using(initial=given_arcs, max_steps=1)
 
-    scores = [next(parser.steps(each)).arc_scores for each in (sentence, other)]
+    scores = [parser.steps(each)[0].arc_scores for each in (sentence, other)]
 
     assert not np.array_equal(*scores)
 
@@ -284,7 +288,7 @@ def test_heads_in_the_input_are_not_read_when_parsing():
         each.with_graph(Graph.of_words(range(len(each)), ["root", *["dep"] * (len(each) - 1)])) for each in sentences
     ]
 
-    assert [each.graph for each in PARSER.parse(chains)] == [each.graph for each in PARSER.parse(sentences)]
+    assert [each.tree for each in PARSER.parse(chains)] == [each.tree for each in PARSER.parse(sentences)]
 
 
 def test_predicted_tags_fill_blanks_and_change_nothing_else():
@@ -296,21 +300,21 @@ def test_predicted_tags_fill_blanks_and_change_nothing_else():
     assert parsed.upos[1] in TAGGER.model.vocabulary.upos
     assert parsed.upos[2] == "FOO"
     assert set(parsed.xpos) <= set(TAGGER.model.vocabulary.xpos)
-    assert next(TAGGER.steps(words)).tags[0][1] == parsed.upos[1]
+    assert TAGGER.steps(words)[0].tags[0][1] == parsed.upos[1]
 
 
 def test_predicted_tags_do_not_depend_on_those_given():
     for parser in (TAGGER, Parser(TAGGER.model, tags="none", device="cpu")):
         with_tags, without = sample(3)[2], Sentence.of_words(sample(3)[2].forms)
-        assert parser.parse(with_tags).graph == parser.parse(without).graph
+        assert parser.parse(with_tags).tree == parser.parse(without).tree
     assert TAGGER.using(tags="none").parse(["A", "dog"]).upos == ("_", "_")
 
 
 def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
     sentence = sample(2)[1]
 
-    given_tags, none = (next(TAGGER.using(tags=tags).steps(sentence)).arc_scores for tags in ("given", "none"))
-    predicted = next(TAGGER.steps(sentence)).arc_scores
+    given_tags, none = (TAGGER.using(tags=tags).steps(sentence)[0].arc_scores for tags in ("given", "none"))
+    predicted = TAGGER.steps(sentence)[0].arc_scores
 
     np.testing.assert_array_equal(none, predicted)
     assert not np.array_equal(given_tags, none)
@@ -338,8 +342,8 @@ def test_trees_can_be_required_to_be_projective():
     parsed = PARSER.parse(short(30))
     projective = PARSER.using(is_projective=True).parse(short(30))
 
-    assert not all(each.graph.is_projective for each in parsed)
-    assert all(each.graph.is_projective and each.graph.is_tree for each in projective)
+    assert not all(each.tree.is_projective for each in parsed)
+    assert all(each.tree.is_projective and each.tree.is_tree for each in projective)
 
 
 def test_the_first_graph_of_the_released_code_is_a_tree():
@@ -359,14 +363,14 @@ def test_sentences_without_heads_start_from_an_empty_graph_in_the_released_code_
     parser = Parser(tiny_model(relations=settings.relations, tags=settings.tags, decode=settings.decode), device="cpu")
     blank = [Sentence.of_words(sentence.forms, upos=sentence.upos) for sentence in sample(20)]
 
-    refined = parser.using(initial=given_arcs, max_steps=4).parse(blank)
+    refined = list(parser.using(initial=given_arcs, max_steps=4).stream_trees(blank))
 
     assert parser.model.settings == settings
-    assert refined == parser.parse(blank)
+    assert refined == list(parser.stream_trees(blank))
     assert any(
         label == "root" and head for each in refined for head, label in zip(each.heads, each.labels, strict=True)
     )
-    assert refined != PARSER.parse(blank)
+    assert refined != list(PARSER.stream_trees(blank))
 
 
 def test_a_stream_is_parsed_without_holding_all_of_it():

@@ -139,7 +139,7 @@ def test_a_sentence_in_int8_has_the_same_tree_in_every_batch(batch_pieces):
 
     backwards = parser.parse(sentences[::-1])[::-1]
 
-    assert [each.arcs for each in backwards] == [parser.parse(each).arcs for each in sentences]
+    assert [each.tree.arcs for each in backwards] == [parser.parse(each).tree.arcs for each in sentences]
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

@@ -229,7 +229,7 @@ def test_a_model_can_memorise_a_few_sentences(kind):
     parser = Parser(model, device="cpu")
 
     def found():
-        return [each.graph for each in parser.parse(sentences)], [next(parser.steps(each)).tags for each in sentences]
+        return [each.tree for each in parser.parse(sentences)], [parser.steps(each)[0].tags for each in sentences]
 
     gold = (
         [each.graph for each in sentences],
@@ -250,8 +250,8 @@ def test_a_model_can_learn_from_the_graph_alone():
     refiner = Parser(model, initial=given, device="cpu")
 
     def refined():
-        return [each.graph for each in refiner.parse(sentences)]
+        return [each.tree for each in refiner.parse(sentences)]
 
     arcs = [sentence.arcs for sentence in sentences]
     assert is_learned(model, sentences, refined, trees, parses=arcs, refine=RefineSettings(max_steps=1))
-    assert len({each.graph for each in Parser(model, device="cpu", max_steps=1).parse(sentences)}) == 1
+    assert len({each.tree for each in Parser(model, device="cpu", max_steps=1).parse(sentences)}) == 1

@@ -87,7 +87,7 @@ def test_the_table_of_a_text_equals_its_json_in_every_library(nlp):
 def test_the_table_of_a_treebank_has_the_cells_of_its_words(name):
     sentences = list(read_treebank(DATA / name))
 
-    rows = iter(to_table(sentences).to_pylist())
+    rows, cells = iter(to_table(sentences).to_pylist()), ("form", "lemma", "upos", "xpos", "feats")
 
     for number, sentence in enumerate(sentences, start=1):
         multiword = {word: token.form for token in sentence.tokens() for word in token.words if len(token.words) > 1}
@@ -97,7 +97,7 @@ def test_the_table_of_a_treebank_has_the_cells_of_its_words(name):
             assert (row["file"], row["sentence"], row["word"]) == (str(DATA / name), number, word.number)
             assert (row["sent_id"], row["token"]) == (sentence.sent_id, multiword.get(word.number))
             assert (row["head"], row["head_form"], row["label"]) == (word.head, head_form, word.label)
-            assert [row[each] for each in ("form", "lemma", "upos", "xpos", "feats")] == list(word[1:6])
+            assert [row[each] for each in cells] == [getattr(word, each) for each in cells]
             if not row["token"] and row["end"] > row["start"]:
                 assert row["text"][row["start"] : row["end"]] == word.form
     assert next(rows, None) is None  # empty nodes have no row
@@ -241,7 +241,7 @@ def test_parses_and_sentences_cannot_be_mixed_with_each_other_or_anything_else(n
 
     with pytest.raises(TreefineError, match="This is not a Parse: .* Pass only Parses or only Sentences."):
         to_table([*parses, *sample(1)])
-    with pytest.raises(TreefineError, match="This is not a Parse or a Sentence: 'D'"):
+    with pytest.raises(TreefineError, match="A table cannot be made from the str 'Dogs'"):
         to_table("Dogs")
     with pytest.raises(TreefineError, match="A Sentence has no initial tree"):
         to_table(sample(1), initial=True)

@@ -145,7 +145,7 @@ def test_a_confident_sentence_costs_one_pass_instead_of_two():
 def test_early_stopping_saves_the_pieces_of_the_skipped_steps():
     model, sentences = tiny_model(scale=1.5), short(20)
     parser = Parser(model, device="cpu", max_steps=4, batch_pieces=1)
-    stop_above = float(np.median([sure_of(next(parser.steps(each)), None) for each in sentences]))
+    stop_above = float(np.median([sure_of(parser.steps(each)[0], None) for each in sentences]))
     n_pieces = {each.forms: sum(model.batch_of([each]).inputs.row_lengths) for each in sentences}
 
     parser = parser.using(stop_above=stop_above)

@@ -100,7 +100,7 @@ def test_the_parser_replaces_the_trees_of_conllu_and_leaves_its_tags(client, par
     found = sentences(client, data=CONLLU, parser="")
 
     assert [each.upos for each in found] == [each.upos for each in GIVEN]
-    assert [each.arcs for each in found] == [each.arcs for each in parser.parse(GIVEN)]
+    assert [each.arcs for each in found] == [each.tree.arcs for each in parser.parse(GIVEN)]
     assert [each.arcs for each in found] != [each.arcs for each in GIVEN]
 
 
@@ -215,7 +215,7 @@ def test_given_words_get_their_tree(client, parser):
     found = sentences(client, data="a b .\nNew\u00a0York a\n", input="horizontal", parser="")
 
     assert [each.forms for each in found] == [("a", "b", "."), ("New York", "a")]
-    assert [each.arcs for each in found] == [each.arcs for each in parser.parse([each.forms for each in found])]
+    assert [each.arcs for each in found] == [each.tree.arcs for each in parser.parse([each.forms for each in found])]
 
 
 @pytest.mark.parametrize(

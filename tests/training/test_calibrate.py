@@ -70,7 +70,7 @@ def model():
 
 def test_calibration_raises_the_likelihood_and_keeps_the_trees(model):
     parser = Parser(model, device="cpu")
-    before = parser.parse(DEV)
+    before = list(parser.stream_trees(DEV))
 
     settings = calibrated(parser, DEV)
 
@@ -88,7 +88,7 @@ def test_calibration_raises_the_likelihood_and_keeps_the_trees(model):
     assert settings != ConfidenceSettings()
     assert fitted[0] < plain[0]
     assert fitted[1] < plain[1]
-    assert parser.parse(DEV) == before
+    assert list(parser.stream_trees(DEV)) == before
 
 
 def test_calibration_leaves_the_settings_of_the_model_unchanged(model):

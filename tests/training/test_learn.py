@@ -257,7 +257,7 @@ def test_predicted_tags_are_learned():
     untagged = [each.with_tags(upos=["_"] * len(each), xpos=["_"] * len(each)) for each in sentences]
     parsed = Parser(model, device="cpu", max_steps=2).parse(untagged)
     assert [(each.upos, each.xpos) for each in parsed] == [(each.upos, each.xpos) for each in sentences]
-    assert [each.graph for each in parsed] == [each.graph for each in sentences]
+    assert [each.tree for each in parsed] == [each.graph for each in sentences]
 
 
 @pytest.mark.parametrize("kind", ["rngtr", "mpnet", "syntr", "biaffine"])

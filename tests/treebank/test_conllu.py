@@ -180,7 +180,7 @@ def test_an_open_stream_is_not_decompressed_again(tmp_path):
 
 
 def test_on_error_takes_raise_or_skip():
-    with pytest.raises(ValueError, match="on_error must be 'raise' or 'skip', not 'ignore'"):
+    with pytest.raises(TreebankError, match="on_error must be 'raise' or 'skip', not 'ignore'"):
         next(read_treebank(io.BytesIO(TWO.encode()), on_error="ignore"))
 
 

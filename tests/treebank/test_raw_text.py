@@ -216,9 +216,9 @@ def test_most_unknown_turkish_multiword_tokens_are_split_correctly():
     right = []
 
     for each in read_treebank(UD / "tr_imst" / "dev.conllu.xz"):
-        for form, numbers, _ in each.tokens():
-            if len(numbers) > 1 and form not in known.forms:
-                right.append(known.split(form) == tuple(each.forms[number - 1] for number in numbers))
+        for token in each.tokens():
+            if len(token.words) > 1 and token.form not in known.forms:
+                right.append(known.split(token.form) == tuple(each.forms[number - 1] for number in token.words))
 
     assert len(right) > 100
     assert sum(right) / len(right) > 0.85

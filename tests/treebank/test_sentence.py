@@ -74,9 +74,9 @@ def test_with_tags_changes_only_the_tag_columns_of_words(lines):
 
 
 def test_too_few_heads_or_tags_are_an_error(sentences):
-    with pytest.raises(ValueError, match="2 values for 5 words"):
+    with pytest.raises(TreebankError, match="2 values for 5 words"):
         sentences[0].with_graph(Graph.of_words([0, 1], ["root", "x"]))
-    with pytest.raises(ValueError, match="1 values for 5 words"):
+    with pytest.raises(TreebankError, match="1 values for 5 words"):
         sentences[0].with_tags(upos=["X"])
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -254,7 +254,7 @@ def _values(parse: Parse, found: Sequence[Change]) -> Iterator[tuple[str | int |
     """Yield the cells of each row."""
     sentence = parse.sentence
     for each in found:
-        yield (sentence.path, sentence.line, sentence.number, sentence.sent_id, *each)
+        yield (sentence.path, sentence.line, sentence.number, sentence.sent_id, *astuple(each))
 
 
 def _html(parse: Parse, found: Sequence[Change]) -> str:

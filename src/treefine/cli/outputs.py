@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from treefine.cli.changes import kind_of
-from treefine.cli.drawings import Pen, draw_all, drawing_of_parse, drawing_of_sentence, pen_for_stdout
+from treefine.cli.drawings import Pen, draw_all, pen_for_stdout
 from treefine.cli.inputs import Input
 from treefine.cli.part_file import Part, open_part, part_of
 from treefine.cli.table_files import check_table, table_losses, write_table
 from treefine.drawing.characters import visible
+from treefine.drawing.sentences import drawing_of
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.table import Content, csv_texts
 from treefine.treebank.conllu import convert_treebank, texts_in_file
@@ -314,7 +315,7 @@ def texts_of_parses(
     if job.shape == "json":
         return (_json_line(parse.sentence, parse.to_dict()) for parse in parses)
     if job.shape in ("tree", "svg", "html"):
-        drawn = (drawing_of_parse(each, steps=options.steps, marks_changes=marks_changes) for each in parses)
+        drawn = (drawing_of(each, steps=options.steps, marks_changes=marks_changes) for each in parses)
         title = job.inputs[0].name if len(job.inputs) == 1 and job.inputs[0].is_file else "Parsed by treefine"
         pen = pen_for_stdout() if job.target == "-" else Pen()
         return draw_all(drawn, job.shape, title=title, pen=pen)
@@ -357,7 +358,7 @@ def write_treebank_as(
         texts = csv_texts(counted(), Content(), delimiter=DELIMITERS[shape])
     else:
         pen = pen_for_stdout() if target == "-" else Pen()
-        texts = draw_all(map(drawing_of_sentence, sentences), shape, title=title, pen=pen)
+        texts = draw_all(map(drawing_of, sentences), shape, title=title, pen=pen)
     with open_sink(Job((), target, shape, is_block=True), is_resumed=False) as sink:
         for text in texts:
             sink.write(text)

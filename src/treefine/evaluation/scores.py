@@ -196,13 +196,17 @@ RULES: Mapping[str, Rule] = {
 
 def rule_of(name: str) -> Rule:
     """Return the rule with this name; raise an error that lists the names if it does not exist."""
-    if name not in RULES:
+    if not isinstance(name, str) or name not in RULES:
         raise TreefineError(f"There is no scoring rule {name!r}.", hint=f"Choose one of {', '.join(RULES)}.")
     return RULES[name]
 
 
 def evaluate(gold: Treebank, system: Treebank, *, rule: str = "conll18") -> dict[str, Score]:
-    """Return all scores of `system` against `gold`, each given as a path or as sentences.
+    """Return all scores of `system` against `gold`.
+
+    Each of them is a path, an open binary file, or a list of Sentences or Parses. `rule` is conll18 for UD, conllx,
+    ptb (Penn Treebank) or conll09. The result maps metrics, such as LAS, to scores. Raises TreebankError if a file
+    cannot be read, and AlignmentError if the two do not have the same text or words.
 
     >>> from treefine import Sentence, Graph, evaluate
     >>> words = Sentence.of_words(["Dogs", "bark"])

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from treefine.treebank.conllu import read_treebank, tree_faults
 from treefine.treebank.files import Source
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.sentence import BLANK, HasSentence, Sentence, sentences_in
 
 _Span: TypeAlias = tuple[int, int]
-Treebank: TypeAlias = "Source | Iterable[Sentence]"
+Treebank: TypeAlias = "Source | Iterable[Sentence | HasSentence]"
 AT_ROOT = -1
 
 
@@ -104,7 +104,7 @@ class WordReader:
         self._is_file = isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read")
         if self._is_file:
             treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
-        self._sentences = iter(cast("Iterable[Sentence]", treebank))
+        self._sentences = sentences_in(treebank, "The treebank")
         self._is_ud, self._needs_trees = is_ud, needs_trees
         self._name = ""
         self._words, self._texts = WordColumns(), list[str]()

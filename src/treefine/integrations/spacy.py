@@ -172,7 +172,7 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
             _write_trees(doc, sentences, remaining)
         for sentence, parse in zip(with_words, parses, strict=False):
             for token, sure in zip(sentence.words, parse.word_confidences, strict=True):
-                token._.arc_confidence, token._.label_confidence = sure
+                token._.arc_confidence, token._.label_confidence = sure.arc, sure.label
             sentence.span._.confidence = parse.confidence
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,8 @@ from treefine.treebank.graph import Graph
 LEAST = 1e-12  # probabilities are clipped to [LEAST, 1 - LEAST] before their logarithm is taken
 
 
-class Confidence(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Confidence:
     """The confidence in the head and the label of a word."""
 
     arc: float  # the probability that the head is right
@@ -73,12 +74,23 @@ def doubt_of(words: Iterable[Confidence]) -> float:
 Pair = tuple[int, int]  # a word and its head
 
 
-class RankedTree(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RankedTree:
     """One of the k best trees of a sentence, with the best labels for its heads."""
 
     tree: Graph  # the heads and labels
     probability: float  # the probability of the heads among all trees with one root that satisfy the constraints
     label_probability: float  # the probability that all labels are right if all heads are
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The head of each word, word 1 first; 0 is ROOT."""
+        return self.tree.heads[1:]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label of each word, word 1 first."""
+        return self.tree.labels[1:]
 
     @property
     def both(self) -> float:

@@ -155,9 +155,9 @@ class SentenceParts:
         for word in joins:
             of_words[word - 1] = Confidence(0.0, 0.0)
         for word in self.crossing:
-            of_words[word - 1] = of_words[word - 1]._replace(arc=1.0)
+            of_words[word - 1] = replace(of_words[word - 1], arc=1.0)
         for word in self.whole.constraints.labels:
-            of_words[word - 1] = of_words[word - 1]._replace(label=1.0)
+            of_words[word - 1] = replace(of_words[word - 1], label=1.0)
         return tuple(of_words)
 
     def filled(self, plan: Plan, tree: Graph, parts: Sequence[Sentence]) -> Sentence:

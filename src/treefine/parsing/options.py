@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, TypedDict, cast
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from treefine.config import Precision, TagSource
-from treefine.errors import TreefineError
-from treefine.treebank.constraints import Keep
-from treefine.treebank.sentence import Sentence
+from treefine.errors import TreefineError, described
+from treefine.treebank.constraints import Constraints, Keep
+from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
 
 if TYPE_CHECKING:
     import torch
@@ -63,7 +65,7 @@ class ParserOptions:
 
     def updated(self, changes: OptionValues) -> ParserOptions:
         """Return these options with some changed. A new `initial` resets `max_steps` and `stop_above` unless given."""
-        given = ParserOptions(**changes).given
+        given = options_of(changes).given
         kept = replace(self, max_steps=None, stop_above=None) if "initial" in given else self
         return replace(kept, **given)
 
@@ -83,24 +85,109 @@ class OptionValues(TypedDict, total=False):
     batch_pieces: int | None
 
 
-def sentence_of(words: Sentence | Sequence[str]) -> Sentence:
-    """Return the sentence itself, or a new sentence of these words."""
-    if isinstance(words, Sentence):
-        return words
-    listed = listed_words(words)
-    forms = [each for each in listed if isinstance(each, str)]
-    if len(forms) < len(listed):
-        raise TreefineError(f"A sentence must be a list of words, not {str(words)[:40]}.")
-    return Sentence.of_words(forms)
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def listed_words(words: Iterable[Sentence | Sequence[str]] | Sequence[str]) -> list[Sentence | Sequence[str] | str]:
-    """Return the words or sentences as a list; raise an error for text that is not split into words."""
-    if not isinstance(words, Iterable):
-        raise TreefineError(f"A sentence must be a list of words, not {str(words)[:40]}.")
+def _is_initial(value: object) -> bool:
+    return isinstance(value, str | os.PathLike) or callable(value)
+
+
+# For each option: whether a value has the right type, and what the value must be. A Plan checks the values themselves.
+_TYPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "initial": (_is_initial, '"empty", "given", a path, a Parser or a function'),
+    "max_steps": (_is_whole, "a whole number, such as 3"),
+    "stop_above": (lambda value: isinstance(value, Real) and not isinstance(value, bool), "a number from 0 to 1"),
+    "tags": (lambda value: isinstance(value, str), '"given", "predicted" or "none"'),
+    "is_projective": (lambda value: isinstance(value, bool), "True or False"),
+    "keep": (lambda value: isinstance(value, str), '"marked", "given" or "nothing"'),
+    "k": (_is_whole, "a whole number, such as 3"),
+    "device": (
+        lambda value: isinstance(value, str) or type(value).__module__ == "torch",
+        'a name such as "cpu", or a torch.device',
+    ),
+    "precision": (lambda value: isinstance(value, str), f"one of {', '.join(get_args(Precision))}"),
+    "batch_pieces": (_is_whole, "a whole number, such as 4000"),
+}
+
+
+def options_of(values: Mapping[str, object]) -> ParserOptions:
+    """Return the options with these names and values; raise an error for an unknown name or a wrong type."""
+    for name, value in values.items():
+        if name not in _TYPES:
+            close = get_close_matches(name, _TYPES, 1)
+            hint = f"Did you mean {close[0]}?" if close else f"The options are {', '.join(_TYPES)}."
+            raise TreefineError(f"A parser has no option {name!r}.", hint=hint)
+        has_right_type, needed = _TYPES[name]
+        if value is not None and not has_right_type(value):
+            raise TreefineError(f"The option {name} must be {needed}, not {described(value)}.")
+    return ParserOptions(**cast("OptionValues", values))
+
+
+Words = Sentence | HasSentence | Sequence[str]
+"""One sentence to parse: a Sentence, a Parse, or a list of words."""
+
+_ONE_TEXT = 'Split it into words, as in ["A", "dog"], or parse the text with parser(text).'
+
+
+def sentence_of(words: Words) -> Sentence:
+    """Return the sentence itself, that of a Parse, or a new sentence of these words."""
+    sentence = sentence_in(words)
+    if sentence is not None:
+        return sentence
     if isinstance(words, str):
-        raise TreefineError(
-            f"{words[:40]!r} is a string, not a list of words.",
-            hint='Split it into words, as in ["A", "dog"], or parse the text with parser(text).',
-        )
-    return list(words)
+        raise TreefineError(f"{words[:40]!r} is a string, not a list of words.", hint=_ONE_TEXT)
+    if isinstance(words, bytes | Mapping) or not isinstance(words, Iterable):
+        raise TreefineError(f"A sentence must be a list of words or a Sentence, not {described(words)}.")
+    return Sentence.of_words(cast("Sequence[str]", words))  # which checks the words
+
+
+def given_sentences(sentences: Iterable[Words]) -> Iterator[Sentence]:
+    """Return an iterator over these sentences; an error names the number of the sentence.
+
+    The argument itself is checked before the first sentence is asked for.
+    """
+    if isinstance(sentences, str):
+        raise TreefineError(f"{sentences[:40]!r} is a string, not a list of sentences.", hint=_ONE_TEXT)
+    if isinstance(sentences, bytes | Mapping) or not isinstance(sentences, Iterable):
+        raise TreefineError(f"The sentences must be a list or an iterator, not {described(sentences)}.")
+    if sentence_in(sentences) is not None:
+        raise TreefineError("This is one sentence, but several are needed.", hint="Put it into a list.")
+    return _numbered(iter(sentences))
+
+
+def _numbered(sentences: Iterator[Words]) -> Iterator[Sentence]:
+    for number, each in enumerate(sentences, start=1):
+        try:
+            sentence = sentence_of(each)
+        except TreefineError as error:
+            if error.sentence is None:
+                error.sentence = number
+            raise
+        yield sentence
+
+
+def one_or_several(sentences: Words | Iterable[Words]) -> tuple[list[Words], bool]:
+    """Return a list of the sentences to parse, and whether the user passed only one sentence."""
+    if sentence_in(sentences) is not None:
+        return [cast("Words", sentences)], True
+    if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable):
+        return [sentence_of(cast("Words", sentences))], True  # raises an error
+    several = list(sentences)
+    if several and all(isinstance(each, str) for each in several):
+        return [cast("list[str]", several)], True
+    return cast("list[Words]", several), False
+
+
+ConstraintsLike = Constraints | Mapping[str, Mapping[int, Any]]
+"""The constraints of one sentence: a Constraints, or a dictionary with the names of its fields."""
+
+
+def constraints_of(constraints: Iterable[ConstraintsLike]) -> Iterator[Constraints]:
+    """Return an iterator over the constraints of several sentences."""
+    hint = "Pass a list with one for each sentence."
+    if isinstance(constraints, Constraints | Mapping):
+        raise TreefineError("There are several sentences but only one Constraints.", hint=hint)
+    if isinstance(constraints, str | bytes) or not isinstance(constraints, Iterable):
+        raise TreefineError(f"The constraints must be a list, not {described(constraints)}.", hint=hint)
+    return map(Constraints.of, constraints)

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, SupportsIndex, overload
 
-from treefine.drawing.html import page_part
 from treefine.drawing.picture import Picture, shown_tags, step_pictures
-from treefine.drawing.svg import draw_svg
+from treefine.drawing.sentences import to_html, to_svg
 from treefine.drawing.text import draw_text
 from treefine.parsing.annotate import with_confidence, with_rank
 from treefine.parsing.confidence import Confidence, RankedTree, agreement
 from treefine.parsing.table import Content, import_package, table_of
+from treefine.treebank.conllu import texts_in_file
 from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.raw_text import Span, own_text
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.sentence import BLANK, Sentence, Word, shown_text
 
 
-class ParsedWord(NamedTuple):
-    """One word of a parsed sentence."""
+@dataclass(frozen=True, slots=True)
+class ParsedWord(Word):
+    """One word of a parsed sentence: a Word with its place in the text and the confidence in its head and label."""
 
-    number: int  # the number of the word, from 1
-    form: str  # the word as written
-    upos: str  # the universal tag
-    xpos: str  # the treebank-specific tag
     head: int  # the number of the head; 0 is ROOT
-    label: str  # the label of the arc from the head
     start: int  # the offset of the first character in the parsed text
     end: int  # the offset after the last character; the words of a multiword token share `start` and `end`
     arc_confidence: float  # the probability that the head is right
@@ -38,7 +35,8 @@ class ParsedWord(NamedTuple):
         return self.arc_confidence * self.label_confidence
 
 
-class Change(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Change:
     """A word whose head or label differs from the initial parse."""
 
     word: int  # the number of the word, from 1
@@ -54,7 +52,10 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Parse:
-    """One sentence with its tags and its tree."""
+    """One parsed sentence: its tags, its tree, the confidence in them, and the refinement steps.
+
+    `for word in parse` and `parse[0]` give its words. A notebook shows it as a picture.
+    """
 
     sentence: Sentence  # the sentence with its tree and tags
     spans: tuple[Span, ...]  # the offsets of each word in the parsed text, or in `text` if the input was words
@@ -72,9 +73,18 @@ class Parse:
         """Return the number of words."""
         return len(self.sentence)
 
+    def __iter__(self) -> Iterator[ParsedWord]:
+        """Yield the words."""
+        return iter(self.words)
+
+    def __getitem__(self, index: int) -> ParsedWord:
+        """Return a word; index 0 is word 1."""
+        return self.words[index]
+
     def __repr__(self) -> str:
         """Return the text, the number of words and the confidence, so that a list of parses is easy to scan."""
-        return f"<Parse {self.text!r}, {len(self)} words, confidence {self.confidence:.2f}>"
+        size = f"{len(self)} word{'s' * (len(self) != 1)}"
+        return f"<Parse {shown_text(self.sentence)!r}, {size}, confidence {self.confidence:.2f}>"
 
     @property
     def start(self) -> int:
@@ -124,10 +134,27 @@ class Parse:
     @property
     def words(self) -> tuple[ParsedWord, ...]:
         """The words with their tags, arcs, offsets and confidences."""
-        columns = (self.forms, self.upos, self.xpos, self.heads, self.labels)
-        places = ([span[side] for span in self.spans] for side in (0, 1))
-        sure = ([each[side] for each in self.word_confidences] for side in (0, 1))
-        return tuple(map(ParsedWord, range(1, len(self) + 1), *columns, *places, *sure))
+        return tuple(
+            ParsedWord(
+                word.number,
+                word.form,
+                word.lemma,
+                word.upos,
+                word.xpos,
+                word.feats,
+                head,
+                word.label,
+                word.deps,
+                word.misc,
+                start,
+                end,
+                sure.arc,
+                sure.label,
+            )
+            for word, head, (start, end), sure in zip(
+                self.sentence.words, self.heads, self.spans, self.word_confidences, strict=True
+            )
+        )
 
     @property
     def agreement(self) -> tuple[float, ...]:
@@ -180,11 +207,7 @@ class Parse:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parse as values that JSON can represent."""
-        words = [
-            {name: _rounded(value) for name, value in word._asdict().items()}
-            | {"confidence": _rounded(word.confidence)}
-            for word in self.words
-        ]
+        words = [{name: _rounded(getattr(word, name)) for name in _JSON_NAMES} for word in self.words]
         steps = [{"heads": step.heads[1:], "labels": step.labels[1:]} for step in self.steps]
         tokens = [
             {"form": token.form, "words": list(token.words)} for token in self.sentence.tokens() if len(token.words) > 1
@@ -208,8 +231,7 @@ class Parse:
 
     def to_svg(self, *, steps: bool = False) -> str:
         """Return a complete SVG file that shows the text and the tree, or each step with its changes."""
-        first, *others = self.pictures(steps=steps)
-        return draw_svg([replace(first, caption=self.text), *others])
+        return to_svg(self, steps=steps)
 
     def pictures(self, *, steps: bool = False) -> list[Picture]:
         """Return the pictures to draw: the tree, or with `steps` all graphs from the initial one to the tree.
@@ -249,15 +271,58 @@ class Parse:
         return f'<div style="overflow-x:auto">{self.to_svg()}</div>'
 
     def to_html(self, *, steps: bool = False) -> str:
-        """Return this parse's part of an HTML page: the picture and a table of the words."""
-        pictures = self.pictures(steps=steps)
-        if self.trees and not steps:
-            return page_part(pictures[:1], heading=self.text, others=pictures[1:])
-        return page_part(pictures, heading=self.text)
+        """Return a complete HTML page with the picture, or each step, and a table of the words."""
+        return to_html(self, steps=steps)
 
 
 class Parses(list[Parse]):
-    """The parses of a text. A notebook shows them one below the other."""
+    """The parsed sentences of a text or a list: a list of Parse that can be written in several formats.
+
+    Slices and sums are Parses too. A notebook shows the trees one below the other.
+    """
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Parse: ...
+    @overload
+    def __getitem__(self, index: slice) -> Parses: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Parse | Parses:
+        """Return one parse, or the Parses of a slice."""
+        return Parses(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
+
+    def __add__(self, other: Iterable[Parse]) -> Parses:  # type: ignore[override]
+        """Return these parses followed by others."""
+        return Parses([*self, *other])
+
+    def copy(self) -> Parses:
+        """Return a copy."""
+        return Parses(self)
+
+    def to_conllu(self, *, confidence: bool = False) -> str:
+        """Return the sentences in CoNLL-U (or their input format), as in a file.
+
+        With `confidence`, MISC has the confidence in each word, such as `Conf=0.97`.
+        """
+        return "".join(texts_in_file(each.with_confidence() if confidence else each.sentence for each in self))
+
+    def to_json(self) -> str:
+        """Return JSON lines: one line per sentence, each a JSON object and a line end."""
+        return "".join(parse.to_json() + "\n" for parse in self)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return a list with the values of each sentence, as `Parse.to_dict` does."""
+        return [parse.to_dict() for parse in self]
+
+    def to_text(self, *, steps: bool = False, color: bool = False, ascii_only: bool = False) -> str:
+        """Draw each tree, or each step, as text for a terminal, with a blank line between sentences."""
+        return "\n".join(parse.to_text(steps=steps, color=color, ascii_only=ascii_only) for parse in self)
+
+    def to_svg(self, *, steps: bool = False) -> str:
+        """Return a complete SVG file that shows all trees, or all their steps; at most 200 sentences."""
+        return to_svg(self, steps=steps)
+
+    def to_html(self, *, steps: bool = False, title: str = "Trees") -> str:
+        """Return a complete HTML page with a section per sentence; `title` is its heading."""
+        return to_html(self, steps=steps, title=title)
 
     def to_arrow(self) -> Any:
         """Return a pyarrow.Table with one row per word (`treefine.parsing.table` lists the columns)."""
@@ -274,6 +339,21 @@ class Parses(list[Parse]):
 
     def _repr_html_(self) -> str:
         return "\n".join(parse._repr_html_() for parse in self)
+
+
+_JSON_NAMES = (  # of the values of a word
+    "number",
+    "form",
+    "upos",
+    "xpos",
+    "head",
+    "label",
+    "start",
+    "end",
+    "arc_confidence",
+    "label_confidence",
+    "confidence",
+)
 
 
 def _has_arc(graph: Graph, word: ParsedWord) -> bool:

@@ -6,25 +6,34 @@ import os
 import tempfile
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import torch
 
 from treefine import fast
-from treefine.config import BATCH_PIECES, Precision, TagSource
-from treefine.errors import LanguageWarning, ModelError, TreefineError, UnknownLabelWarning
+from treefine.config import BATCH_PIECES, BiLSTMSettings, Precision, TagSource
+from treefine.errors import LanguageWarning, ModelError, TreefineError, UnknownLabelWarning, described
 from treefine.model.bundled import ABOUT, about, find_model
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.weight_files import LAYOUT
 from treefine.parsing.batches import run
 from treefine.parsing.initial import InitialParser, empty, from_file, from_parser, given, renamed
-from treefine.parsing.options import OptionValues, ParserOptions, listed_words, sentence_of
+from treefine.parsing.options import (
+    ConstraintsLike,
+    OptionValues,
+    Words,
+    constraints_of,
+    given_sentences,
+    one_or_several,
+    options_of,
+    sentence_of,
+)
 from treefine.parsing.parse import Parse, Parses
 from treefine.parsing.plan import Plan, check_fork, find_device
 from treefine.parsing.results import Step, parses, steps, trees
@@ -33,13 +42,18 @@ from treefine.segmenter.language import LanguageCheck
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.constraints import Constraints, Keep, listed, unknown_labels
 from treefine.treebank.files import Source
+from treefine.treebank.label_schemes import label_map_of
 from treefine.treebank.raw_text import Span, own_text, spans_in
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from treefine.fast.engine import Engine
+
+Context = TypeVar("Context")  # what belongs to a text in `Parser.pipe`
+TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together …
+_CHARACTERS_AT_ONCE = 1 << 17  # … unless they are long
 
 
 class _Running(list[ParserModel]):
@@ -50,8 +64,16 @@ class _Running(list[ParserModel]):
 
 
 class Parser:
-    """A loaded model that parses words or text into trees. `ParserOptions` documents the options.
+    """A loaded model that parses text or words into trees. Create one with `treefine.load` or `from_pretrained`.
 
+    - `parser(text)` parses a text, and `pipe(texts)` many texts.
+    - `parse(words)` parses a sentence that is already split into words, and `parse(sentences)` several.
+    - `refine(sentences)` corrects the trees of another parser.
+    - `stream`, `stream_trees`, `stream_lines` and `stream_chunks` parse input of any length in constant memory.
+    - `steps(words)` returns each refinement step with its scores.
+    - `using(...)` returns a parser with other options; `ParserOptions` documents the options.
+
+    All methods raise TreefineError, or a subclass of it, if an argument or an input is not valid.
     `languages` are the names or codes of the model's languages. Text in another language causes a LanguageWarning.
     """
 
@@ -63,7 +85,9 @@ class Parser:
         languages: Iterable[str] = (),
         **options: Unpack[OptionValues],
     ) -> None:
-        self.options = ParserOptions(**options)
+        if not isinstance(model, torch.nn.Module):
+            raise TreefineError(f"A Parser needs a model, not {described(model)}.", hint='Use treefine.load("en").')
+        self.options = options_of(options)
         self.segmenter = segmenter
         self.model = model.eval().to(find_device(self.options.device))
         self.initial = self._initial_parser(self.options.initial)
@@ -74,93 +98,221 @@ class Parser:
         self._running = _Running()  # filled on first use; shared with `using`
         self.languages = tuple(languages)
         self._language_check = LanguageCheck(self.languages)  # shared with `using`
+        self._name = ""  # of the model, as the user gave it
+        self._treebank = ""  # on which it was trained, if it is known
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state to pickle, without the engine, which is created again on first use."""
         return {name: value for name, value in self.__dict__.items() if name != "engine"}
 
+    def __repr__(self) -> str:
+        """Return the name of the model, its kind and its main options."""
+        settings = self.model.settings
+        kind = "biaffine" if isinstance(settings.encoder, BiLSTMSettings) else "SynTr"
+        parts = [
+            "RNGTr" if settings.reads_graph else kind,
+            *self.languages,
+            *filter(None, [self._treebank]),
+            f"T={self.max_steps}",
+            f"tags: {self.tags}",
+            "reads text and words" if self.segmenter is not None else "reads words only",
+            f"{self.device}",
+            self.precision,
+        ]
+        name = f" {self._name!r}" if self._name else ""
+        return f"<Parser{name}: {', '.join(parts)}>"
+
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], **options: Unpack[OptionValues]) -> Parser:
-        """Load a bundled model, a model folder, or OWNER/NAME from the hub. Only the hub needs a network."""
+        """Load a bundled model, a model folder, or OWNER/NAME from the hub. Only the hub needs a network.
+
+        `ParserOptions` documents the options. Raises ModelError if there is no such model or it cannot be used, and
+        TreefineError if an option is not valid.
+        """
+        if not isinstance(name, str | os.PathLike):
+            hint = 'Write the name of a bundled model, such as "en", or the path of a model folder.'
+            raise ModelError(f"The name of a model must be a string or a path, not {described(name)}.", hint=hint)
+        given = options_of(options).given
+        given["device"] = find_device(given.get("device"))  # report a wrong device before reading any file
         folder = find_model(name)
-        options["device"] = find_device(options.get("device"))  # report a wrong device before reading any file
-        if options.get("initial") is None and (folder / LAYOUT.initial).is_dir():
-            options["initial"] = folder / LAYOUT.initial
+        if given.get("initial") is None and (folder / LAYOUT.initial).is_dir():
+            given["initial"] = folder / LAYOUT.initial
         has_segmenter = (folder / LAYOUT.segmenter).is_dir()
         segmenter = Segmenter.from_folder(folder / LAYOUT.segmenter) if has_segmenter else None
-        languages = (about(folder).language,) if (folder / ABOUT).is_file() else ()
-        return cls(load_model(folder), segmenter=segmenter, languages=languages, **options)
+        source = about(folder) if (folder / ABOUT).is_file() else None
+        languages = () if source is None else (source.language,)
+        parser = cls(load_model(folder), segmenter=segmenter, languages=languages, **given)
+        parser._name, parser._treebank = os.fspath(name), "" if source is None else source.treebank
+        return parser
 
     def using(self, **options: Unpack[OptionValues]) -> Parser:
         """Return a parser with the same model and device but other options.
 
         Options that are left out stay the same, except that a new `initial` resets `max_steps` and `stop_above`.
+        Raises TreefineError if an option is not valid.
         """
-        device = find_device(options.get("device") or self.device)
+        own = replace(self.options, initial=self.initial, device=self.device).updated(options)
+        device = find_device(own.device)
         if (device.type, device.index or 0) != (self.device.type, self.device.index or 0):
             raise TreefineError(f"The model is on {self.device}, not on {device}.", hint="Load it on that device.")
-        own = replace(self.options, initial=self.initial, device=self.device)
-        other = Parser(self.model, segmenter=self.segmenter, languages=self.languages, **own.updated(options).given)
+        other = Parser(
+            self.model, segmenter=self.segmenter, languages=self.languages, **replace(own, device=self.device).given
+        )
+        other._name, other._treebank = self._name, self._treebank
         if other.precision == self.precision:
             other._running = self._running
         other._language_check = self._language_check
         return other
 
+    def __call__(self, text: str) -> Parses:
+        """Parse a text into sentences with tags, trees, offsets in the text, and confidences.
+
+        Raises ModelError if the model has no segmenter, so that it cannot read text.
+        """
+        if not isinstance(text, str):
+            hint = "Use pipe(texts) for several texts, or parse(words) for a list of words."
+            raise TreefineError(f"A text must be a string, not {described(text)}.", hint=hint)
+        self._check_language(text)
+        return Parses(self.stream_chunks([text]))
+
     @overload
-    def parse(  # type: ignore[overload-overlap]
-        self, sentences: Sentence | Sequence[str], *, constraints: Constraints | None = None
-    ) -> Sentence: ...
+    def pipe(
+        self, texts: Iterable[str], *, batch_size: int = TEXTS_AT_ONCE, as_tuples: Literal[False] = False
+    ) -> Iterator[Parses]: ...
     @overload
-    def parse(
-        self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
-    ) -> list[Sentence]: ...
+    def pipe(
+        self, texts: Iterable[tuple[str, Context]], *, batch_size: int = TEXTS_AT_ONCE, as_tuples: Literal[True]
+    ) -> Iterator[tuple[Parses, Context]]: ...
+    def pipe(
+        self,
+        texts: Iterable[str] | Iterable[tuple[str, Context]],
+        *,
+        batch_size: int = TEXTS_AT_ONCE,
+        as_tuples: bool = False,
+    ) -> Iterator[Parses] | Iterator[tuple[Parses, Context]]:
+        """Parse many texts, and yield the Parses of each text, in order. Short texts are parsed together.
+
+        Offsets refer to the text of their own document. An empty text has no parses. `texts` may be endless. At most
+        `batch_size` of them are read and parsed at a time, and fewer if they are long. With `as_tuples`, the items are
+        pairs of a text and anything else, such as its file name, and so are the results: `(parses, context)`.
+        """
+        if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+            hint = "Pass a list of texts, or parse one text with parser(text)."
+            raise TreefineError(f"The texts must be a list or an iterator, not {described(texts)}.", hint=hint)
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
+        found = self._pipe(self._segmenter(), _text_pairs(texts, as_tuples=as_tuples), batch_size)
+        return found if as_tuples else (parses for parses, _ in found)
+
+    def _pipe(
+        self, segmenter: Segmenter, pairs: Iterator[tuple[str, Context]], batch_size: int
+    ) -> Iterator[tuple[Parses, Context]]:
+        while group := _first_texts(pairs, batch_size):
+            for text, _ in group:
+                self._check_language(text)
+            cut = segmenter.segment_all([text for text, _ in group])
+            parsed = self.stream_segmented(each for sentences in cut for each in sentences)
+            for sentences, (_, context) in zip(cut, group, strict=True):
+                yield Parses(islice(parsed, len(sentences))), context
+
+    @overload
+    def parse(self, sentences: Words, *, constraints: ConstraintsLike | None = None) -> Parse: ...  # type: ignore[overload-overlap]
+    @overload
+    def parse(self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None) -> Parses: ...
     def parse(
         self,
-        sentences: Sentence | Sequence[str] | Iterable[Sentence | Sequence[str]],
+        sentences: Words | Iterable[Words],
         *,
-        constraints: Constraints | Iterable[Constraints] | None = None,
-    ) -> Sentence | list[Sentence]:
-        """Parse one sentence (a list of words, or a Sentence of a treebank) or a list of sentences.
+        constraints: ConstraintsLike | Iterable[ConstraintsLike] | None = None,
+    ) -> Parse | Parses:
+        """Parse one sentence into a Parse, or a list of sentences into Parses.
 
-        `constraints` holds the arcs and labels to keep or avoid: one Constraints for one sentence, or a list with one
-        for each sentence. It replaces the option `keep`. A label that the model does not know causes an
-        UnknownLabelWarning, unless the constraints come from an iterator.
+        A sentence is a list of words, a Sentence of a treebank, or an earlier Parse.
+        `constraints` holds the heads and labels to keep or avoid: a Constraints, or a dictionary such as
+        `{"heads": {4: 0}}`, for one sentence, and a list of them for several sentences. It replaces the option `keep`.
+        A label that the model does not know causes an UnknownLabelWarning, unless the constraints come from an
+        iterator. Offsets refer to the sentence's own text. Everything in a Sentence stays as it is, except heads,
+        labels, the enhanced arcs that repeat them, and blank tags that the model predicts.
         """
-        decided = [constraints] if isinstance(constraints, Constraints) else constraints
+        several, is_one = one_or_several(sentences)
+        if is_one and isinstance(constraints, Constraints | Mapping):
+            constraints = [constraints]
+        if isinstance(constraints, Sequence) and not isinstance(constraints, str | bytes):
+            listed_constraints = list(map(Constraints.of, constraints))
+            self._warn_of_labels(listed_constraints)
+            constraints = listed_constraints
+        found = Parses(self.stream(several, constraints=constraints))  # type: ignore[arg-type]  # it checks the type
+        return found[0] if is_one else found
+
+    def _warn_of_labels(self, constraints: Iterable[Constraints]) -> None:
         known = self.model.vocabulary.labels
-        for each in decided if isinstance(decided, Sequence) else ():
+        for each in constraints:
             for unknown in islice(unknown_labels(each, known), 1):
                 message = f"word {unknown.word}: {unknown.message} {unknown.warning(known)}"
-                warnings.warn(message, UnknownLabelWarning, stacklevel=2)
-        if isinstance(sentences, Sentence):
-            return next(self.stream_trees([sentences], constraints=decided))
-        several = listed_words(sentences)
-        words = [each for each in several if isinstance(each, str)]
-        if several and len(words) == len(several):
-            return next(self.stream_trees([words], constraints=decided))
-        if isinstance(constraints, Constraints):
-            hint = "Pass a list with one for each sentence."
-            raise TreefineError("There are several sentences but only one Constraints.", hint=hint)
-        return list(self.stream_trees(several, constraints=decided))
+                warnings.warn(message, UnknownLabelWarning, stacklevel=3)
+
+    @overload
+    def refine(
+        self,
+        sentences: Sentence | HasSentence,
+        *,
+        constraints: ConstraintsLike | None = None,
+        label_map: Mapping[str, str] | Source | None = None,
+    ) -> Parse: ...
+    @overload
+    def refine(
+        self,
+        sentences: Iterable[Sentence | HasSentence],
+        *,
+        constraints: Iterable[ConstraintsLike] | None = None,
+        label_map: Mapping[str, str] | Source | None = None,
+    ) -> Parses: ...
+    def refine(
+        self,
+        sentences: Sentence | HasSentence | Iterable[Sentence | HasSentence],
+        *,
+        constraints: ConstraintsLike | Iterable[ConstraintsLike] | None = None,
+        label_map: Mapping[str, str] | Source | None = None,
+    ) -> Parse | Parses:
+        """Correct the trees of another parser, as `treefine refine` does: one Sentence, or a list of Sentences.
+
+        The heads and labels in the sentences are the initial parse; a word without a head starts without an arc. A
+        label that the model does not know is read as its main type (nsubj:outer as nsubj) or under its newer name (dobj
+        as obj). `label_map` maps other labels to those of the model: a dictionary, or a file with two columns.
+        `constraints` is as in `parse`. Raises ModelError if the model reads no graph.
+        """
+        several, is_one = one_or_several(sentences)
+        for each in several:
+            if sentence_in(each) is None:
+                hint = "Read a treebank with read_treebank, or parse words with parse."
+                raise TreefineError(f"A list of words has no heads to refine: {str(each)[:40]}.", hint=hint)
+        known = self.model.vocabulary.labels
+        names = None if label_map is None else label_map_of(label_map, known)
+        refiner = self.using(
+            initial=renamed(given, known, names),
+            max_steps=self.options.max_steps,
+            stop_above=self.options.stop_above,
+        )
+        return refiner.parse(several[0] if is_one else several, constraints=constraints)  # type: ignore[arg-type]
+
+    def stream(
+        self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None
+    ) -> Iterator[Parse]:
+        """Yield the Parse of each sentence, in order, in constant memory. The arguments are as in `parse`."""
+        found = (Segmented(each, spans_in(own_text(each), each)) for each in given_sentences(sentences))
+        return self.stream_segmented(found, constraints=constraints)
 
     def stream_trees(
-        self,
-        sentences: Iterable[Sentence | Sequence[str]],
-        *,
-        constraints: Iterable[Constraints] | None = None,
-        skip: int = 0,
+        self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None, skip: int = 0
     ) -> Iterator[Sentence]:
-        """Yield the sentences with their trees, in order, with a few thousand in memory at a time.
+        """Yield each sentence with its tree, in order, in constant memory, faster than `stream`: without confidences.
 
-        Heads and labels change, and so do the enhanced arcs that repeat them and blank tags that the model predicts.
-        Everything else stays as it is. The first `skip` sentences are left out.
+        The arguments are as in `parse`. The first `skip` sentences are left out.
         """
-        plan, given_sentences = self.plan(constraints), map(sentence_of, sentences)
+        plan, found = self.plan(constraints), given_sentences(sentences)
         if self.engine is not None:
-            yield from self.engine.stream_sentences(plan, given_sentences, skip=skip)
-            return
-        for _, parsed in run(plan, given_sentences, trees, skip=skip):
-            yield parsed
+            return self.engine.stream_sentences(plan, found, skip=skip)
+        return (parsed for _, parsed in run(plan, found, trees, skip=skip))
 
     def parse_file(
         self,
@@ -177,27 +329,13 @@ class Parser:
         """
         return fast.parse_file(self, source, target, format=format, workers=workers)
 
-    def __call__(self, text: str) -> Parses:
-        """Parse a text into sentences with tags, trees, offsets in the text, and confidences."""
-        if not isinstance(text, str):
-            raise TreefineError("A text must be a string.", hint="Pass lists of words to `parse`.")
-        self._check_language(text)
-        return Parses(self.stream_chunks([text]))
-
     def stream_chunks(self, chunks: Iterable[str]) -> Iterator[Parse]:
-        """Parse a text that comes in chunks, such as an open file. Chunk borders make no difference."""
-        return self.stream_segmented(self.segment(chunks))
+        """Parse one text that comes in chunks, such as an open file. Chunk borders make no difference."""
+        return self.stream_segmented(self.segment(_strings(chunks, "chunks")))
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Parse]:
         """Parse a text with one sentence per line. Lines include their line ends, as in an open file."""
-        return self.stream_segmented(self.segment_lines(lines))
-
-    def stream(
-        self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
-    ) -> Iterator[Parse]:
-        """Parse sentences into full Parses. Offsets refer to the sentence's own text."""
-        found = (Segmented(each, spans_in(own_text(each), each)) for each in map(sentence_of, sentences))
-        return self.stream_segmented(found, constraints=constraints)
+        return self.stream_segmented(self.segment_lines(_strings(lines, "lines")))
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text that comes in chunks into sentences and words, without parsing it."""
@@ -211,7 +349,7 @@ class Parser:
         self,
         found: Iterable[Segmented],
         *,
-        constraints: Iterable[Constraints] | None = None,
+        constraints: Iterable[ConstraintsLike] | None = None,
         skip: int = 0,
         each_step: bool = False,
     ) -> Iterator[Parse]:
@@ -243,16 +381,20 @@ class Parser:
             raise ModelError("This model has no segmenter, so it cannot read text.", hint=hint)
         return self.segmenter
 
-    def steps(self, sentence: Sentence | Sequence[str], *, constraints: Constraints | None = None) -> Iterator[Step]:
-        """Yield the steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities."""
-        for _, found in self.stream_steps([sentence], constraints=None if constraints is None else [constraints]):
-            yield from found
+    def steps(self, sentence: Words, *, constraints: ConstraintsLike | None = None) -> list[Step]:
+        """Return the steps G¹ … Gᵀ of one sentence, each with its graph, tree, scores and probabilities.
+
+        `sentence` and `constraints` are as in `parse`.
+        """
+        decided = None if constraints is None else [Constraints.of(constraints)]
+        ((_, found),) = self.stream_steps([sentence_of(sentence)], constraints=decided)
+        return found
 
     def stream_steps(
-        self, sentences: Iterable[Sentence | Sequence[str]], *, constraints: Iterable[Constraints] | None = None
+        self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None
     ) -> Iterator[tuple[Sentence, list[Step]]]:
         """Yield each sentence with all its steps, in order."""
-        return run(self.plan(constraints), map(sentence_of, sentences), steps)
+        return run(self.plan(constraints), given_sentences(sentences), steps)
 
     def save(self, folder: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32, notes: str = "") -> None:
         """Write a self-contained model folder, which appears once it is complete and replaces an older model.
@@ -281,10 +423,10 @@ class Parser:
             (folder / LAYOUT.segmenter).mkdir()
             self.segmenter.write(folder / LAYOUT.segmenter)
 
-    def plan(self, constraints: Iterable[Constraints] | None = None) -> Plan:
+    def plan(self, constraints: Iterable[ConstraintsLike] | None = None) -> Plan:
         """Return the plan by which sentences are parsed, for code that runs them in another way."""
         check_fork(self.device)
-        constrain = self._plan.constrain if constraints is None else listed(constraints)
+        constrain = self._plan.constrain if constraints is None else listed(constraints_of(constraints))
         confidence = self.model.settings.confidence  # calibration may have changed it since
         return replace(self._plan, model=self.running, constrain=constrain, confidence=confidence)
 
@@ -368,9 +510,50 @@ class Parser:
         return from_file(os.fspath(initial))
 
 
-def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
-    """Load a parser: a bundled model, a model folder, or OWNER/NAME from the hub.
+def _strings(texts: Iterable[str], what: str) -> Iterator[str]:
+    """Return an iterator over strings that checks each of them; a single string is a mistake."""
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        hint = "Pass an open file or a list of strings, or parse one text with parser(text)."
+        raise TreefineError(f"The {what} must be a list or an iterator, not {described(texts)}.", hint=hint)
 
-    `ParserOptions` documents the options.
+    def checked() -> Iterator[str]:
+        for number, text in enumerate(texts, start=1):
+            if not isinstance(text, str):
+                raise TreefineError(f"Item {number} of the {what} is not a string but {described(text)}.")
+            yield text
+
+    return checked()
+
+
+def _text_pairs(items: Iterable[Any], *, as_tuples: bool) -> Iterator[tuple[str, Any]]:
+    """Yield each text of a `pipe` with its context, None by default."""
+    for number, item in enumerate(items, start=1):
+        text, context = item, None
+        if as_tuples:
+            if not isinstance(item, tuple | list) or len(item) != 2:
+                hint = "With as_tuples, pass pairs of a text and its context."
+                raise TreefineError(f"Item {number} of the texts is not a pair but {described(item)}.", hint=hint)
+            text, context = item
+        if not isinstance(text, str):
+            hint = "Pass as_tuples=True for pairs." if isinstance(text, tuple) else ""
+            raise TreefineError(f"Item {number} of the texts is not a string but {described(text)}.", hint=hint)
+        yield text, context
+
+
+def _first_texts(pairs: Iterator[tuple[str, Context]], most: int) -> list[tuple[str, Context]]:
+    """Read the next texts of a `pipe`: at most this many, and fewer if they are long."""
+    group: list[tuple[str, Context]] = []
+    n_characters = 0
+    while len(group) < most and n_characters < _CHARACTERS_AT_ONCE and (pair := next(pairs, None)) is not None:
+        group.append(pair)
+        n_characters += len(pair[0])
+    return group
+
+
+def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
+    """Load a parser: a bundled model, a model folder, or OWNER/NAME from the hub. Only the hub needs a network.
+
+    The options are those of `ParserOptions`, such as `k=3` or `device="cpu"`. Raises ModelError if there is no such
+    model or it cannot be used, and TreefineError if an option is not valid.
     """
     return Parser.from_pretrained(name, **options)

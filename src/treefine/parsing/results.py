@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -203,7 +203,7 @@ def _ranked(plan: Plan, step: BatchStep, row: int, tree: Graph, constraints: Con
     # If several trees or labels are equal up to rounding, the search may have found another one first.
     own = next((each for each in trees if each.tree.heads == tree.heads), trees[0])
     others = [each for each in trees if each.tree.heads != tree.heads]
-    return (own._replace(tree=tree), *others)[: plan.k]
+    return (replace(own, tree=tree), *others)[: plan.k]
 
 
 def _initial_confidences(plan: Plan, step: BatchStep, arcs: Sequence[Arcs]) -> list[tuple[Confidence | None, ...]]:

@@ -14,10 +14,10 @@ from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, described
 from treefine.evaluation.tables import quote_formula
 from treefine.treebank.raw_text import Span, own_text, spans_in
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.sentence import Sentence, sentence_in
 
 if TYPE_CHECKING:
     from treefine.parsing.confidence import RankedTree
@@ -106,8 +106,11 @@ def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) ->
     """Return a pyarrow.Table with one row per word, from Parses or from the Sentences of a treebank.
 
     Parses also have confidence columns, and rows for each of the k best trees if there are several. With `initial`,
-    they also have the heads and labels of the initial parse.
+    they also have the heads and labels of the initial parse. Raises TreefineError for anything but Parses or Sentences.
     """
+    if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable) or sentence_in(sentences):
+        hint = "Pass a list of Parses or Sentences."
+        raise TreefineError(f"A table cannot be made from {described(sentences)}.", hint=hint)
     found = iter(sentences)
     first = next(found, None)
     is_parsed = first is not None and not isinstance(first, Sentence)

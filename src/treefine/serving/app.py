@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from itertools import chain
 from time import perf_counter
 from typing import Any
@@ -237,7 +238,7 @@ def _size(request: StepsRequest | RefineRequest) -> int:
 def _refined_json(parse: Parse) -> dict[str, Any]:
     """Return the parse as JSON, with its initial graph and the changes to it."""
     changes = [
-        {name: round(value, 4) if isinstance(value, float) else value for name, value in each._asdict().items()}
+        {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(each).items()}
         for each in parse.changes
     ]
     initial = {"heads": list(parse.initial.heads), "labels": list(parse.initial.labels)}

@@ -209,7 +209,7 @@ def learn(training: ModelTraining) -> Iterator[Progress]:
         model.load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
         measured = {}
         for name, arcs in training.initial.dev.items():
-            parsed = training.parser_of_dev(model, arcs).parse(training.data.dev)
+            parsed = training.parser_of_dev(model, arcs).stream_trees(training.data.dev)
             scores = evaluate(training.data.dev, parsed, rule=training.recipe.treebank.rule)
             measured[name] = Accuracy((), scores["UAS"].f1, scores["LAS"].f1)
         mean = mean_accuracy(measured)

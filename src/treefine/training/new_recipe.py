@@ -199,7 +199,7 @@ def _treebank_facts(request: RecipeRequest, faults: list[str]) -> dict[str, Any]
         return {}
     warnings = list(data.warnings)
     is_ud = all(each.format.is_ud for each in (*data.train, *data.dev))
-    n_joined = sum("SpaceAfter=No" in misc for each in data.train for _, _, misc in each.tokens()) if is_ud else 0
+    n_joined = sum("SpaceAfter=No" in token.misc for each in data.train for token in each.tokens()) if is_ud else 0
     if request.segmenter and not is_ud:
         faults.append("--segmenter needs CoNLL-U files; other formats do not mark words that follow without a space.")
     elif request.segmenter and not n_joined:

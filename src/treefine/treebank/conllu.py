@@ -25,7 +25,7 @@ from treefine.treebank.files import (
 )
 from treefine.treebank.formats import convert, format_of, losses
 from treefine.treebank.graph import find_cycles
-from treefine.treebank.sentence import BLANK, PLAIN, Format, Layout, Sentence
+from treefine.treebank.sentence import BLANK, PLAIN, Format, HasSentence, Layout, Sentence, sentences_in
 
 _CHUNK = 1 << 16  # bytes read at a time
 _STRETCH = 1 << 18  # bytes of a part of a file that is read separately
@@ -58,7 +58,7 @@ def read_treebank(
     error; the other sentences keep their numbers.
     """
     if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error must be 'raise' or 'skip', not {on_error!r}")
+        raise TreebankError(f"on_error must be 'raise' or 'skip', not {on_error!r}.")
     if encoding is not None and isinstance(source, str | os.PathLike):
         source = EncodedPath(source, encoding)
     for read in read_blocks(source, format=format, on_bytes=on_bytes):
@@ -132,15 +132,15 @@ def read_stretch(stretch: Stretch, form: Format, path: str, *, number: int = 1) 
         yield from _sentences(_blocks(stream, path, stretch.line), form, path, number)
 
 
-def write_treebank(sentences: Iterable[Sentence], target: str | os.PathLike[str]) -> int:
-    """Write the sentences, each in its own format, to a path or `-`, and return their number.
+def write_treebank(sentences: Iterable[Sentence | HasSentence], target: str | os.PathLike[str]) -> int:
+    """Write Sentences or Parses, each in its own format, to a path or `-`, and return their number.
 
     A path that ends in .gz, .xz, .bz2 or .zst is compressed. An existing file is replaced only when the new one is
     complete, so after an error the old file is still there.
     """
     count = 0
     with open_output(target) as stream:
-        for text in texts_in_file(sentences):
+        for text in texts_in_file(sentences_in(sentences, "The treebank")):
             stream.write(text.encode())
             count += 1
     return count
@@ -484,7 +484,8 @@ def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
     if text is None or not sentence.format.is_ud:
         return
     position = 0
-    for form, (number, *_), misc in sentence.tokens():
+    for token in sentence.tokens():
+        form, number = token.form, token.words[0]
         if not text.startswith(form, position):
             found = text[position : position + max(len(form), 1)]
             message = f"# text has {found!r} at character {position + 1}, but the form is {form!r}."
@@ -492,7 +493,7 @@ def text_faults(sentence: Sentence) -> Iterator[TreebankError]:
             return
         position += len(form)
         gap = len(text) - len(text[position:].lstrip()) - position
-        is_joined = "SpaceAfter=No" in misc.split("|")
+        is_joined = "SpaceAfter=No" in token.misc.split("|")
         if gap and is_joined:
             yield sentence.error(f"# text has a space after {form!r}, but MISC says SpaceAfter=No.", word=number)
         elif not gap and not is_joined and position < len(text):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from numbers import Integral
 from typing import Literal, NamedTuple
 
-from treefine.errors import TreebankError, TreefineError, shortened
+from treefine.errors import TreebankError, TreefineError, described, shortened
 from treefine.treebank.graph import Arcs
 from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import BLANK, Sentence
@@ -23,9 +24,19 @@ _HINT = (
 )
 
 
+_EXAMPLES = {  # of each field of Constraints
+    "heads": "{4: 0}",
+    "labels": '{2: "obj"}',
+    "not_heads": "{4: [0, 3]}",
+    "not_labels": '{2: ["obj", "iobj"]}',
+}
+
+
 @dataclass(frozen=True)
 class Constraints:
     """Heads and labels that a parse must or must not have, by word number; `heads={4: 0}` makes word 4 a root.
+
+    Raises TreefineError if a field is not a dictionary from word numbers to heads, labels, or lists of them.
 
     >>> bool(Constraints(heads={4: 0}, not_labels={2: ["obj"]})), bool(Constraints())
     (True, False)
@@ -37,11 +48,43 @@ class Constraints:
     not_labels: Mapping[int, Collection[str]] = field(default_factory=dict)  # labels that a word must not have
 
     def __post_init__(self) -> None:
-        for name, forbidden in (("not_heads", self.not_heads), ("not_labels", self.not_labels)):
-            for word, values in forbidden.items():
-                if isinstance(values, str) or not isinstance(values, Collection):
-                    hint = f"Give a list: {name}={{{word}: [{values!r}]}}."
-                    raise TreefineError(f"{name} of word {word} must be a list, not {values!r}.", hint=hint)
+        for name, example in _EXAMPLES.items():
+            by_word = getattr(self, name)
+            hint = f"Write {name}={example}, with words numbered from 1."
+            if not isinstance(by_word, Mapping):
+                raise TreefineError(f"{name} must be a dictionary, not {described(by_word)}.", hint=hint)
+            what, is_valid = ("head", _is_number) if name.endswith("heads") else ("label", _is_label)
+            for word, value in by_word.items():
+                if not _is_number(word):
+                    raise TreefineError(f"{name} has {described(word)} where it needs a word number.", hint=hint)
+                if name.startswith("not_") and (isinstance(value, str) or not isinstance(value, Collection)):
+                    listed = f"Give a list: {name}={{{word}: [{value!r}]}}."
+                    raise TreefineError(f"{name} of word {word} must be a list, not {value!r}.", hint=listed)
+                for each in value if name.startswith("not_") else (value,):
+                    if not is_valid(each):
+                        raise TreefineError(f"{name} of word {word}: {described(each)} is not a {what}.", hint=hint)
+
+    @classmethod
+    def of(cls, given: object) -> Constraints:
+        """Return constraints as they are, or create them from a dictionary with the names of the fields.
+
+        Raises TreefineError for anything else.
+
+        >>> Constraints.of({"heads": {4: 0}}) == Constraints(heads={4: 0})
+        True
+        """
+        if isinstance(given, Constraints):
+            return given
+        hint = 'Write Constraints(heads={4: 0}) or {"heads": {4: 0}}.'
+        if not isinstance(given, Mapping):
+            message = f"The constraints of a sentence must be a Constraints or a dictionary, not {described(given)}."
+            raise TreefineError(message, hint=hint)
+        for name in given:
+            if name not in _EXAMPLES:
+                close = get_close_matches(name, _EXAMPLES, 1) if isinstance(name, str) else []
+                known = f"Did you mean {close[0]}?" if close else f"The keys are {', '.join(_EXAMPLES)}. {hint}"
+                raise TreefineError(f"Constraints have no key {name!r}.", hint=known)
+        return cls(**given)
 
     def __bool__(self) -> bool:
         """Return whether there are any decisions."""
@@ -92,6 +135,14 @@ class Constraints:
         for name, forbidden in ((_NOT_HEAD, self.not_heads), (_NOT_LABEL, self.not_labels)):
             if forbidden.get(word):
                 yield f"{name}={','.join(map(str, forbidden[word]))}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_label(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 class UnknownLabel(NamedTuple):

@@ -21,7 +21,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
-from treefine.errors import TreebankError
+from treefine.errors import TreebankError, described
 
 Source: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 
@@ -81,8 +81,22 @@ class EncodedPath(os.PathLike[str]):
 def name_of(source: Source) -> str:
     """Return the name of a source for messages: its path, <stdin>, or the name of the file object."""
     if isinstance(source, str | os.PathLike):
-        return "<stdin>" if os.fspath(source) == "-" else os.fspath(source)
+        return "<stdin>" if path_of(source) == "-" else path_of(source)
+    if isinstance(source, io.TextIOBase):
+        raise TreebankError("The file is open in text mode.", hint='Open it with mode "rb", or pass its path.')
+    if not hasattr(source, "read"):
+        raise TreebankError(f"A file must be a path or an open binary file, not {described(source)}.")
     return str(getattr(source, "name", "<stream>"))
+
+
+def path_of(given: str | os.PathLike[str]) -> str:
+    """Return a path as a string; raise an error if it is not a path, or not one that any file can have."""
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(path, str):
+        raise TreebankError(f"The path of a file must be a string or a Path, not {described(given)}.")
+    if not path or "\0" in path:
+        raise TreebankError(f"{path!r} cannot be the path of a file.")
+    return path
 
 
 class _Counted(io.RawIOBase):
@@ -325,7 +339,7 @@ def open_output(target: str | os.PathLike[str], *, is_synced: bool = False) -> I
     The bytes go to a temporary file in the same folder, which is renamed at the end and removed after an error. With
     `is_synced` the file is flushed to disk before it is renamed, so a power cut never leaves half a file.
     """
-    name = os.fspath(target)
+    name = path_of(target)
     path = Path(target).resolve()  # follow links, so that the file is replaced and not the link
     try:
         if name == "-" and sys.stdout is None:

@@ -29,7 +29,7 @@ def format_of(path: str, name: str | None = None) -> Format:
     'CoNLL-X'
     """
     if name is not None:
-        if name not in FORMATS:
+        if not isinstance(name, str) or name not in FORMATS:
             raise TreebankError(f"There is no format {name!r}.", hint=f"Choose one of {', '.join(FORMATS)}.")
         return FORMATS[name]
     return format_by_name(path) or CONLLU

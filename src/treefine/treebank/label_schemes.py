@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
-from treefine.errors import TreebankError, shortened
+from treefine.errors import TreebankError, described, shortened
 from treefine.treebank.files import Source, name_of, open_input, utf8_lines
 from treefine.treebank.sentence import BLANK
 
@@ -90,8 +90,28 @@ def read_label_map(source: Source, known: Collection[str]) -> dict[str, str]:
                 quoted = [repr(shortened(each)) for each in (old, new, names[old])]
                 raise fault("{} is mapped to {} here, but to {} above.".format(*quoted), "Remove one of the lines.")
             if new != BLANK and read_as(new, known) not in known:
-                nearest = get_close_matches(new, known, n=1)
-                hint = f"Did you mean {nearest[0]}?" if nearest else "Write _ to ignore a label."
-                raise fault(f"The model has no label {shortened(new)!r}.", hint)
+                raise fault(*_unknown(new, known))
             names[old] = new
     return names
+
+
+def label_map_of(given: Mapping[str, str] | Source, known: Collection[str]) -> Mapping[str, str]:
+    """Return a label map that is a dictionary or, as for `read_label_map`, a file; check its labels."""
+    if not isinstance(given, Mapping):
+        return read_label_map(given, known)
+    for old, new in given.items():
+        for each in (old, new):
+            if not isinstance(each, str):
+                hint = 'Write {"prep": "case"}, from other labels to those of the model.'
+                raise TreebankError(f"{described(each)} in the label map is not a label.", hint=hint)
+        if new != BLANK and read_as(new, known) not in known:
+            message, hint = _unknown(new, known)
+            raise TreebankError(message, hint=hint)
+    return given
+
+
+def _unknown(label: str, known: Collection[str]) -> tuple[str, str]:
+    """Return the message and the hint for a label that the model does not know."""
+    nearest = get_close_matches(label, known, n=1)
+    hint = f"Did you mean {nearest[0]}?" if nearest else "Write _ to ignore a label."
+    return f"The model has no label {shortened(label)!r}.", hint

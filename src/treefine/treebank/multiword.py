@@ -74,9 +74,9 @@ def learn_multiwords(sentences: Iterable[Sentence]) -> Multiwords:
     seen: defaultdict[str, Counter[_Words]] = defaultdict(Counter)
     for sentence in sentences:
         words = sentence.forms
-        for form, numbers, _ in sentence.tokens():
-            if len(numbers) > 1:
-                seen[form][tuple(words[number - 1] for number in numbers)] += 1
+        for token in sentence.tokens():
+            if len(token.words) > 1:
+                seen[token.form][tuple(words[number - 1] for number in token.words)] += 1
     forms = {form: splits.most_common(1)[0][0] for form, splits in seen.items()}
     rules: tuple[defaultdict[str, Counter[tuple[int, _Words]]], ...] = (defaultdict(Counter), defaultdict(Counter))
     for form, split in forms.items():

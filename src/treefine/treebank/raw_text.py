@@ -58,12 +58,13 @@ def raw_sentences(sentences: Iterable[Sentence]) -> tuple[str, list[list[RawToke
         if not is_explicit and any(map(_START.match, sentence.comments)):
             cut[-1][-1] = cut[-1][-1]._replace(gap=PARAGRAPH)
         tokens, forms = list[RawToken](), sentence.forms
-        for form, numbers, misc in sentence.tokens():
+        for token in sentence.tokens():
             if not cut and not tokens:
-                before = _note(misc, "SpacesBefore") or ""
-            words = (form,) if len(numbers) == 1 else tuple(forms[number - 1] for number in numbers)
-            tokens.append(RawToken(form, words, gap_of(misc)))
-        is_explicit = _note(misc, "SpacesAfter") is not None
+                before = _note(token.misc, "SpacesBefore") or ""
+            several = len(token.words) > 1
+            words = tuple(forms[number - 1] for number in token.words) if several else (token.form,)
+            tokens.append(RawToken(token.form, words, gap_of(token.misc)))
+        is_explicit = _note(token.misc, "SpacesAfter") is not None
         cut.append(tokens)
     if cut and not is_explicit:
         cut[-1][-1] = cut[-1][-1]._replace(gap="")  # nothing follows the last token unless MISC says so

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from treefine.errors import TreebankError
+from treefine.errors import TreebankError, described
 from treefine.treebank.graph import Arcs, Graph
 
 BLANK = "_"
@@ -38,27 +38,29 @@ class Format:
 CONLLU = Format("conllu", "CoNLL-U", (".conllu",), 10, is_ud=True, deps=8, misc=9)
 
 
-class Word(NamedTuple):
-    """One syntactic word. `head` is None if it is blank in the file."""
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One syntactic word of a sentence. A column that is blank in the file is "_", and a blank head is None."""
 
-    number: int  # 1..n; 0 is ROOT
-    form: str
-    lemma: str
-    upos: str
-    xpos: str
-    feats: str
-    head: int | None
-    label: str
-    deps: str
-    misc: str
+    number: int  # the number of the word, from 1
+    form: str  # the word as written
+    lemma: str  # its dictionary form
+    upos: str  # the universal tag
+    xpos: str  # the treebank-specific tag
+    feats: str  # the features, such as Number=Sing|Person=3
+    head: int | None  # the number of the head; 0 is ROOT
+    label: str  # the label of the arc from the head
+    deps: str  # the enhanced arcs
+    misc: str  # anything else
 
 
-class Token(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Token:
     """A token of the text: a single word, or a multiword token of several words."""
 
-    form: str
-    words: range  # word numbers, from 1
-    misc: str
+    form: str  # the token as written
+    words: range  # the numbers of its words, from 1
+    misc: str  # MISC of the token
 
 
 class Layout(NamedTuple):
@@ -70,11 +72,14 @@ class Layout(NamedTuple):
 
 
 PLAIN = Layout()
+_SHOWN = 60  # characters of the text in the repr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sentence:
-    r"""One sentence with every line of its file; changing one column leaves the other columns as they are.
+    r"""One sentence of a treebank, with every line of its file. Changing one column leaves the others as they are.
+
+    `for word in sentence` and `sentence[0]` give its words. Create sentences with `read_treebank` or `of_words`.
 
     >>> sentence = Sentence.of_words(["Dogs", "bark"], upos=["NOUN", "VERB"])
     >>> parsed = sentence.with_graph(Graph.of_words([2, 0], ["nsubj", "root"]))
@@ -97,7 +102,12 @@ class Sentence:
     def of_words(
         cls, forms: Sequence[str], *, upos: Sequence[str] | None = None, xpos: Sequence[str] | None = None
     ) -> Sentence:
-        """Return a CoNLL-U sentence of these words whose other columns are blank."""
+        """Return a CoNLL-U sentence of these words whose other columns are blank.
+
+        `upos` and `xpos` are the tags of the words, if they are known. Raises TreebankError if a word is not a string,
+        is empty or contains a line break, tab or null, if there is no word, or if there is not one tag per word.
+        """
+        forms = _strings(forms, "words")
         if not forms:
             raise TreebankError("A sentence must have at least one word.")
         _check_cells(forms)
@@ -109,6 +119,18 @@ class Sentence:
     def __len__(self) -> int:
         """Return the number of words."""
         return len(self.word_lines)
+
+    def __iter__(self) -> Iterator[Word]:
+        """Yield the words."""
+        return iter(self.words)
+
+    def __getitem__(self, index: int) -> Word:
+        """Return a word; index 0 is word 1."""
+        return self.words[index]
+
+    def __repr__(self) -> str:
+        """Return the beginning of the text and the number of words, so that a list of sentences is easy to scan."""
+        return f"<Sentence {shown_text(self)!r}, {len(self)} word{'s' * (len(self) != 1)}>"
 
     def column(self, index: int | None) -> tuple[str, ...]:
         """Return one column of the words; blanks if the format does not have the column."""
@@ -228,20 +250,20 @@ class Sentence:
             raise self.error(f"{self.format.title} has no column for UPOS.")
         wanted = ((self.format.upos, upos), (self.format.xpos, xpos))
         return self._with_columns(
-            {index: tuple(tags) for index, tags in wanted if index is not None and tags is not None}
+            {index: _strings(tags, "tags") for index, tags in wanted if index is not None and tags is not None}
         )
 
     def with_misc(self, notes: Sequence[str]) -> Sentence:
         """Return the sentence with these MISC values, one per word; other lines keep theirs."""
         if self.format.misc is None:
             raise self.error(f"{self.format.title} has no column for MISC.")
-        return self._with_columns({self.format.misc: tuple(notes)})
+        return self._with_columns({self.format.misc: _strings(notes, "values")})
 
     def _with_columns(self, changed: dict[int, tuple[str, ...]]) -> Sentence:
         columns = list(self.columns)
         for index, cells in changed.items():
             if len(cells) != len(self):
-                raise ValueError(f"{len(cells)} values for {len(self)} words")
+                raise self.error(f"There are {len(cells)} values for {len(self)} words.", hint="Give one per word.")
             _check_cells([cell for old, cell in zip(self.column(index), cells, strict=True) if cell != old])
             if len(cells) < len(columns[index]):  # multiword tokens and empty nodes keep their cells
                 whole = list(columns[index])
@@ -258,6 +280,82 @@ class Sentence:
         if isinstance(newlines, str):
             return start + newlines.join(lines) + end
         return start + "".join(map(str.__add__, lines, (*newlines, ""))) + end
+
+    def to_text(self, *, color: bool = False, ascii_only: bool = False) -> str:
+        """Draw the tree as text for a terminal, one word per line; a word whose head is blank has no arc.
+
+        `color` adds ANSI colours, and `ascii_only` draws the arcs with ASCII characters.
+        """
+        from treefine.drawing.picture import picture_of
+        from treefine.drawing.text import draw_text
+
+        return draw_text(picture_of(self), color=color, ascii_only=ascii_only)
+
+    def to_svg(self) -> str:
+        """Return a complete SVG file that shows the text and the tree."""
+        from treefine.drawing.sentences import to_svg
+
+        return to_svg(self)
+
+    def to_html(self) -> str:
+        """Return a complete HTML page with a picture of the tree and a table of the words."""
+        from treefine.drawing.sentences import to_html
+
+        return to_html(self)
+
+    def _repr_html_(self) -> str:
+        """Return the picture for a notebook; a long one can be scrolled."""
+        return f'<div style="overflow-x:auto">{self.to_svg()}</div>'
+
+
+def shown_text(sentence: Sentence) -> str:
+    """Return the text of a sentence for its repr, cut off if it is long."""
+    text = sentence.text if sentence.text is not None else " ".join(token.form for token in sentence.tokens())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+class HasSentence(Protocol):
+    """A result that contains a sentence, such as a Parse."""
+
+    @property
+    def sentence(self) -> Sentence:
+        """The sentence."""
+
+
+def sentence_in(given: object) -> Sentence | None:
+    """Return a Sentence itself, or the sentence of a Parse; return None for anything else."""
+    if isinstance(given, Sentence):
+        return given
+    inner = getattr(given, "sentence", None)
+    return inner if isinstance(inner, Sentence) else None
+
+
+def sentences_in(given: object, what: str) -> Iterator[Sentence]:
+    """Yield the sentences of an iterable of Sentences or Parses; raise an error for anything else.
+
+    `what` names the iterable in the error.
+    """
+    hint = "Pass a list of Sentences or Parses."
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable) or sentence_in(given) is not None:
+        raise TreebankError(f"{what} must be several sentences, not {described(given)}.", hint=hint)
+    for number, each in enumerate(given, start=1):
+        sentence = sentence_in(each)
+        if sentence is None:
+            raise TreebankError(f"Item {number} of {what} is not a sentence but {described(each)}.", hint=hint)
+        yield sentence
+
+
+def _strings(values: object, what: str) -> tuple[str, ...]:
+    """Return the strings of a list as a tuple; raise an error for anything else."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        hint = 'Pass a list of strings, as in ["A", "dog"].'
+        raise TreebankError(f"The {what} of a sentence must be a list, not {described(values)}.", hint=hint)
+    found = tuple(values)
+    for number, each in enumerate(found, start=1):
+        if not isinstance(each, str):
+            hint = "Each of them must be a string."
+            raise TreebankError(f"Item {number} of the {what} is {described(each)}.", hint=hint)
+    return found
 
 
 def _check_cells(cells: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from treefine.evaluation.words import Treebank, WordColumns, load_words
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import Source
 from treefine.treebank.graph import find_cycles
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.sentence import BLANK, Sentence, sentences_in
 
 TOGETHER = "all together"  # the name of all treebanks together in a report
 BAND_SAMPLES = 1000
@@ -90,7 +90,7 @@ def read_parsed(
     def read(treebank: Treebank) -> tuple[Sentence, ...]:
         if isinstance(treebank, str | os.PathLike) or hasattr(treebank, "read"):
             treebank = read_treebank(cast(Source, treebank), format=format, on_bytes=on_bytes)
-        return tuple(treebank)
+        return tuple(sentences_in(treebank, "The treebank"))
 
     right = read(gold)
     words = load_words(right, is_ud=chosen.is_ud)
