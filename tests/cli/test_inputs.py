@@ -141,7 +141,7 @@ def test_a_named_pipe_is_read_once(tmp_path):
     writer = Thread(target=pipe.write_text, args=["# sent_id = s\n" + ROW + "\n" + ROW + "\n"])
     writer.start()
 
-    found = list(reading.read_input(*find_inputs([str(pipe)]), None, lambda amount: None, itertools.count(1)))
+    found = list(reading.read_input(*find_inputs([str(pipe)]), None, reading.Reading(), itertools.count(1)))
     writer.join()
 
     assert [each.sentence.forms for each in found] == [("Dogs",), ("Dogs",)]

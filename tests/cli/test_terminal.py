@@ -2,12 +2,14 @@
 
 import inspect
 import io
+import lzma
 import os
 import pty
 import re
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ import pytest
 from tests.support.commands import invoke
 from treefine.cli.drawings import Pen, pen_for_stdout
 from treefine.cli.terminal import Review, progress
+from treefine.treebank.conllu import read_treebank, write_treebank
+from treefine.treebank.sentence import Sentence
 
 TEXT = "Dogs bark."
 
@@ -167,4 +171,51 @@ def test_a_bar_shows_bytes_and_sentences_per_second():
         advance(sentences=50)
 
     assert "3.0/4.0 MB" in stream.getvalue()
-    assert "sentences/s" in stream.getvalue()
+    assert "100 sentences, " in stream.getvalue()
+    assert "/s" in stream.getvalue()
+
+
+def test_without_a_total_a_bar_shows_the_number_of_sentences():
+    stream = Terminal()
+
+    with progress("Parsing", None, stream=stream, delay=0.01, in_bytes=True) as advance:
+        advance(3_000_000, sentences=1_200)
+        time.sleep(0.3)
+        advance(sentences=34)
+
+    assert "1,234 sentences, " in stream.getvalue()
+    assert "MB" not in stream.getvalue()
+
+
+# What the bar of parse and refine counts
+
+LINES = [f"Dogs {'really ' * (number % 7)}bark {number} times ." for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["in.txt", "in.txt.xz", "in.conllu"], ["in.conllu", "--confidence", "--resume"]],
+    ids=["several inputs", "resumed"],
+)
+def test_the_bar_counts_the_bytes_of_finished_sentences(text_model, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("\n".join(LINES))
+    Path("in.txt.xz").write_bytes(lzma.compress("\n".join(LINES).encode()))
+    sentences = [Sentence.of_words(line.split()) for line in LINES]
+    write_treebank(sentences, "in.conllu")
+    write_treebank(sentences[:4], "out.conllu.part")
+    counts, totals = [], []
+
+    @contextmanager
+    def recorded(title, total, **_):
+        totals.append(total)
+        yield lambda amount=0, sentences=0: counts.append((amount, sentences))
+
+    monkeypatch.setattr("treefine.cli.stream.progress", recorded)
+
+    invoke("parse", *arguments, "--model", text_model, "--device", "cpu", "--steps", 1, "-o", "out.conllu")
+
+    amounts, finished = zip(*counts, strict=True)
+    assert totals == [sum(amounts)]
+    assert 0 <= min(amounts) <= max(amounts) < totals[0] / 4
+    assert sum(finished) == len(list(read_treebank("out.conllu"))) - 3 * ("--resume" in arguments)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.generated import conllu_files
-from treefine.cli.inputs import Input, Section, open_source, read_input
+from treefine.cli.inputs import Input, Reading, Section, open_source, read_input
 from treefine.cli.outputs import Job
 from treefine.errors import TreebankError, TreefineError
 from treefine.integrations.corpus.blocks import bytes_of, cut_jobs, place_in_file, sections_of
@@ -36,7 +36,7 @@ def sections(source, size):
 
 def sentences_in(source, parser=None):
     numbered = itertools.count(source.section.n_before + 1 if source.section else 1)
-    return [each.sentence for each in read_input(source, parser, lambda _: None, numbered)]
+    return [each.sentence for each in read_input(source, parser, Reading(), numbered)]
 
 
 @settings(max_examples=50)

@@ -192,10 +192,26 @@ def bytes_in(inputs: Sequence[Input]) -> int | None:
     return total or None
 
 
+@dataclass
+class Reading:
+    """The position in an input: the bytes read so far, and the end of the last sentence found in them."""
+
+    n_bytes: int = 0
+    end: int = 0
+
+    def add(self, n_bytes: int) -> None:
+        """Count bytes that have been read."""
+        self.n_bytes += n_bytes
+
+    def find(self, share: float) -> None:
+        """Note a sentence that ends after this share of what has been read; the bytes may be compressed."""
+        self.end = max(self.end, round(min(share, 1.0) * self.n_bytes))
+
+
 def read_input(
     source: Input,
     parser: Parser,
-    on_bytes: Callable[[int], None],
+    reading: Reading,
     numbers: Iterator[int],
     check: TextCheck | None = None,
 ) -> Iterator[Segmented]:
@@ -205,33 +221,41 @@ def read_input(
     """
     from treefine.segmenter.cut import Segmented  # loads torch
 
-    path, kind = "", source.kind or "text"
-    with open_source(source, on_bytes=on_bytes) as stream:
+    path, kind, head = "", source.kind or "text", b""
+    with open_source(source, on_bytes=reading.add) as stream:
         if source.text is None:
             path = name_of(source.name)
             kind, head = (source.kind, b"") if source.kind is not None else _look(stream)
-            stream = cast(BinaryIO, io.BufferedReader(Rejoined(head, stream, path)))
+        rejoined = Rejoined(head, stream, path)
+        stream = cast(BinaryIO, io.BufferedReader(rejoined))
         if kind in ("text", "lines"):
             if kind == "text":
-                found = _segmented(parser.segment, _decoded(stream, path), path, numbers)
+                found = _segmented(parser.segment, _decoded(stream, path), path, reading, numbers)
             else:
-                found = _segmented(parser.segment_lines, utf8_lines(stream, path), path, numbers)
+                found = _segmented(parser.segment_lines, utf8_lines(stream, path), path, reading, numbers)
             yield from found if check is None else check.watched(found, path, is_lines=kind == "lines")
         else:
             is_words = kind == "words"
             for sentence in read_words(stream, path) if is_words else read_treebank(stream, format=kind):
                 spans = spans_in(own_text(sentence), sentence)
+                n_lines = sentence.line + len(sentence.comments) + len(sentence.columns[0])
+                reading.find(n_lines / max(1, rejoined.n_lines))
                 yield Segmented(_numbered(sentence, next(numbers)) if is_words else sentence, spans)
 
 
 def _segmented(
-    segment: Callable[[Iterable[str]], Iterator[Segmented]], chunks: Iterable[str], path: str, numbers: Iterator[int]
+    segment: Callable[[Iterable[str]], Iterator[Segmented]],
+    chunks: Iterable[str],
+    path: str,
+    reading: Reading,
+    numbers: Iterator[int],
 ) -> Iterator[Segmented]:
     """Yield the sentences of a text, each with its number and the line on which it starts."""
     newlines: deque[int] = deque()  # offsets of the newlines after the start of the last sentence
+    length = 0  # of the chunks so far, in characters
 
     def noted() -> Iterator[str]:
-        length = 0
+        nonlocal length
         for chunk in chunks:
             newlines.extend(length + each.start() for each in re.finditer("\n", chunk))
             length += len(chunk)
@@ -243,6 +267,7 @@ def _segmented(
         while newlines and newlines[0] < found.spans[0][0]:
             newlines.popleft()
             line += 1
+        reading.find(found.spans[-1][1] / length)
         yield replace(found, sentence=replace(_numbered(found.sentence, next(numbers)), path=path, line=line))
     if is_empty:
         raise EmptyError("The text contains no words.", path=path)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from treefine.cli.changes import Changes, open_changes
-from treefine.cli.inputs import bytes_in, open_source, read_input
+from treefine.cli.inputs import Reading, bytes_in, open_source, read_input
 from treefine.cli.outputs import DELIMITERS, TABLES, Job, OutputOptions, open_sink, open_stdout, texts_of_parses
 from treefine.cli.table_files import about_parser, write_table
 from treefine.cli.terminal import Advance, Review, progress, say, warn
@@ -132,6 +132,13 @@ def _report(error: TreefineError) -> None:
     typer.echo(f"treefine: {visible(str(error))}", err=True)
 
 
+class _Read(NamedTuple):
+    """A sentence that has been read, and how many bytes of its input end with it."""
+
+    found: Segmented
+    n_bytes: int
+
+
 @dataclass
 class JobRunner:
     """Runs jobs with the same parser and options, and collects counts for the reports at the end."""
@@ -209,27 +216,28 @@ class JobRunner:
 
     def _trees(self, job: Job, skip: int = 0) -> Iterator[Segmented]:
         """Yield the trees of a job, without the first `skip` sentences."""
-        read: deque[Segmented] = deque()
+        read: deque[_Read] = deque()
         sentences = (each.sentence for each in self._sentences(job, skip, read))
         for sentence in self.parser.stream_trees(sentences, skip=skip):
-            self.advance(sentences=1)
-            yield replace(read.popleft(), sentence=sentence)
+            given = read.popleft()
+            yield replace(given.found, sentence=sentence)
+            self.advance(given.n_bytes, sentences=1)
 
     def _parses(self, job: Job, skip: int = 0) -> Iterator[Parse]:
         """Yield the parses of a job, without the first `skip` sentences; record changes and sentences to review."""
-        read: deque[Segmented] = deque()
+        read: deque[_Read] = deque()
         for parse in self.parser.stream_segmented(self._sentences(job, skip, read), skip=skip):
-            given = read.popleft().sentence
+            given = read.popleft()
             if self.changes is not None:
-                parse = self.changes.add(parse, given.arcs)
-            self.advance(sentences=1)
+                parse = self.changes.add(parse, given.found.sentence.arcs)
             if self.write_changes is not None:
                 self.write_changes(parse)
             if self.review is not None:
                 self.review.see(parse)
             yield parse
+            self.advance(given.n_bytes, sentences=1)
 
-    def _sentences(self, job: Job, skip: int, read: deque[Segmented]) -> Iterator[Segmented]:
+    def _sentences(self, job: Job, skip: int, read: deque[_Read]) -> Iterator[Segmented]:
         """Yield the sentences of all inputs in the format of the output; add all but the first `skip` to `read`.
 
         They are converted before parsing, so that the output format has a column for predicted tags.
@@ -240,8 +248,9 @@ class JobRunner:
         needs_tags = self.parser.tags == "given" and tags.source != "predicted" and bool(tags.columns)
         lost = None if job.form is None else self.lost.setdefault(job.form, Counter())
         for source in job.inputs:
+            reading, n_before = Reading(), 0
             with self._empty_is_reported():
-                for found in read_input(source, self.parser, self.advance, numbers, self.text_check):
+                for found in read_input(source, self.parser, reading, numbers, self.text_check):
                     if needs_tags and (warning := missing_tags(found.sentence, tags.columns)) is not None:
                         self.on_warning(warning)
                         needs_tags = False  # one warning is enough
@@ -253,9 +262,12 @@ class JobRunner:
                         is_unwarned = False
                     if skip:
                         skip -= 1
+                        self.advance(reading.end - n_before)
                     else:
-                        read.append(found)
+                        read.append(_Read(found, reading.end - n_before))
+                    n_before = reading.end
                     yield found
+            self.advance(reading.n_bytes - n_before)  # the end of the input without a sentence
 
     def _label_warning(self, sentence: Sentence) -> TreebankError | None:
         constraints = next(CONSTRAIN[self.parser.keep]([sentence]))

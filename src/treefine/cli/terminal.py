@@ -102,7 +102,7 @@ def progress(
 ) -> Iterator[Advance]:
     """Show a progress bar after `delay` seconds, on a terminal only; yield the function that advances it.
 
-    Without a total, or without calls, the bar only shows activity. Amounts are shown if they are bytes.
+    Amounts are shown if they are bytes. Without a total, the bar shows activity and the number of sentences.
     """
     stream = stream or sys.stderr  # None if standard error is closed
     start = time.monotonic()
@@ -111,13 +111,14 @@ def progress(
 
     def show() -> None:
         nonlocal bar
-        shown = _bar(stream, in_bytes=in_bytes)
+        shown = _bar(stream, in_bytes=in_bytes and total is not None)
         shown.add_task(title, total=total, completed=done, speed=speed())
         shown.start()
         bar = shown  # last, because `advance` uses it from now on
 
     def speed() -> str:
-        return f"{n_sentences / (time.monotonic() - start):,.0f} sentences/s" if n_sentences else ""
+        rate = n_sentences / (time.monotonic() - start)
+        return f"{n_sentences:,} sentences, {rate:,.0f}/s" if n_sentences else ""
 
     def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
         nonlocal done, n_sentences

@@ -116,10 +116,11 @@ class _Counted(io.RawIOBase):
 
 
 class Rejoined(io.RawIOBase):
-    """The bytes already read from a stream, followed by the rest of that stream."""
+    """The bytes already read from a stream, followed by the rest of that stream. `n_lines` counts line ends."""
 
     def __init__(self, head: bytes, rest: BinaryIO, name: str) -> None:
         self.head, self.rest, self.name = head, rest, name
+        self.n_lines = 0
 
     def readable(self) -> bool:
         """Return True, as `io` requires."""
@@ -130,6 +131,7 @@ class Rejoined(io.RawIOBase):
         place = cast(bytearray, buffer)
         data = self.head[: len(place)] or self.rest.read(len(place))
         self.head = self.head[len(data) :]
+        self.n_lines += data.count(b"\n")
         place[: len(data)] = data
         return len(data)
 
