@@ -112,7 +112,7 @@ def test_a_bad_byte_far_into_a_text_is_reported_with_its_line(run, monkeypatch):
     # Several chunks, mostly of spaces, so that only a few words are parsed. Blank lines end the sentences.
     Path("in.txt").write_bytes(f"é{' ' * 60}1\n\n".encode() * 700 + b"x\xe9")
 
-    message = failed(run, "in.txt", "-o", "out.conllu", "--batch-pieces", "100")
+    message = failed(run, "in.txt", "-o", "out.conllu", "--batch-pieces", "100", "--quiet")
 
     assert message.startswith("in.txt:1401: Byte 0xe9 is not UTF-8.")
     assert Path("out.conllu.part").exists()  # with the sentences before the bad byte
