@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import treefine.serving
 from benchmarks.accuracy.oracles import change_labels, move_heads, render, unpack
 from tests.support.commands import failed, invoke
 from treefine import read_treebank
@@ -382,6 +383,7 @@ def no_server(monkeypatch):
 
 @pytest.mark.parametrize("name", ["uvicorn", "fastapi", "prometheus_client", "python_multipart"])
 def test_an_error_about_a_missing_package_contains_the_command_to_install_it(monkeypatch, no_server, name):
+    monkeypatch.setattr(treefine, "serving", treefine.serving)  # importing it again would replace it for later tests
     for module in [each for each in sys.modules if each.startswith("treefine.serving")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
