@@ -26,7 +26,7 @@ _MOST = 0.8  # the share of line ends nearby that must be possible boundaries
 _LONGEST_WORD = 20  # characters; Chinese and Japanese lines have no spaces
 _ITEM = re.compile(r"\s*([-*+•‣◦–—]|#{1,6}|(?:\d{1,3}|[A-Za-z])[.)])\s+\S")
 _HEADING = re.compile(r"#{1,6}\s+\S")
-_CELLS = re.compile(r"\S\s*[\t|]|,[^\s,]+,\S")
+_CELLS = re.compile(r"\S\s*[\t|]|,[^\s,]+,\S|;.*\S;|\S {3,}\S")
 
 
 class Scored(NamedTuple):
@@ -124,7 +124,7 @@ def _decision(lines: Sequence[_Line], place: int) -> int:
     if line.width + 1 + following.first <= width and (_ITEM.match(following.text) or _HEADING.match(line.text)):
         return 1
     has_room = [one.width + 1 + other.first <= width for one, other in pairwise(near)]
-    if 2 * sum(has_room) < len(has_room):
+    if 2 * sum(has_room) <= len(has_room):
         return 0
     if _is_row(line.text.strip()) and _is_row(following.text.strip()):
         return 1
@@ -136,8 +136,10 @@ def _decision(lines: Sequence[_Line], place: int) -> int:
 def _is_row(line: str) -> bool:
     r"""Return whether a line may be the row of a table: cells, one short word, or more digits than letters.
 
-    >>> [_is_row(each) for each in ("a\tb", "| a | b |", "a,b,c", "apple", "3.1 4.15 m", "a, b, c", "1,000 dogs")]
-    [True, True, True, True, True, False, False]
+    >>> [_is_row(each) for each in ("a\tb", "| a b |", "a,b,c", "a; b; c", "a    b", "apple", "3.1 4.15 m")]
+    [True, True, True, True, True, True, True]
+    >>> [_is_row(each) for each in ("a, b, c", "a; b c", "1,000 dogs", "It ends.  It starts.")]
+    [False, False, False, False]
     """
     if _CELLS.search(line) or (" " not in line and len(line) <= _LONGEST_WORD):
         return True
