@@ -31,6 +31,15 @@ def test_text_in_another_language_gives_one_warning():
     assert seen[0].filename == __file__
 
 
+def test_pipe_checks_short_texts_together():
+    english = parser(languages=["English"])
+
+    with pytest.warns(LanguageWarning, match="looks German") as seen:
+        list(english.pipe(SENTENCES["de"].split() * 3))
+
+    assert len(seen) == 1
+
+
 @pytest.mark.parametrize("languages", [(), ["German"], ["en", "de"], ["Klingon"]])
 def test_text_in_a_language_of_the_model_or_an_unknown_model_gives_no_warning(languages):
     with warnings.catch_warnings(record=True) as seen:
