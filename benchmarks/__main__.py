@@ -50,6 +50,7 @@ WITH_OPTIONS = {
     "fuzz_inputs": "fuzz.run",
     "kills": "reliability.kills",
     "streaming": "reliability.streaming",
+    "long_sentences": "reliability.long_sentences",
     "page": "pages.serving",
     "structure": "pages.structure",
 }

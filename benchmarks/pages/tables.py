@@ -21,6 +21,7 @@ from benchmarks.pages.structure import structure_table
 from benchmarks.pages.summary import SUMMARY
 from benchmarks.pages.targets import TARGETS
 from benchmarks.reliability.kills import kills
+from benchmarks.reliability.long_sentences import long_sentences
 from benchmarks.reliability.streaming import streaming
 from benchmarks.rows import ROOT
 from benchmarks.speed import curves
@@ -63,6 +64,7 @@ TABLES: dict[str, Callable[[], str]] = {
         fuzz_inputs,
         kills,
         streaming,
+        long_sentences,
     )
 } | (
     RESULTS
