@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reliability import streaming
+from benchmarks.reliability import long_sentences, streaming
 from benchmarks.reliability.kills import Tally, Way, killed_often
 from benchmarks.reliability.kills import kills as kills_table
 from benchmarks.rows import save_row
-from treefine import TreefineError
+from treefine import Graph, TreefineError, read_treebank
 
 PROGRAM = """
 import pathlib, sys, time
@@ -123,3 +123,23 @@ def test_the_table_compares_the_peaks(inputs, tmp_path, monkeypatch):
     shown = streaming.streaming(Path(rows))
     assert shown.splitlines()[2].startswith("| evaluate | ")
     assert shown.splitlines()[2].endswith(" cores | 0 MB | 20 s | 104 MiB | 100 MiB | 1.04 |")
+
+
+def test_the_table_of_long_sentences_has_a_line_for_each_length(tmp_path, monkeypatch):
+    def watched(line, folder):
+        (sentence,) = read_treebank(line[line.index("parse") + 1])
+        tree = Graph.of_words(range(len(sentence)), ["root"] + ["dep"] * (len(sentence) - 1))
+        Path(line[line.index("-o") + 1]).write_text(sentence.with_graph(tree).to_conllu())
+        return 3.0, [50.0, 40.0]
+
+    monkeypatch.setattr(long_sentences, "watched", watched)
+    monkeypatch.setattr(long_sentences, "model_fields", lambda name: {"model": name, "weights": "w"})
+    rows = str(tmp_path / "rows.jsonl")
+    assert long_sentences.long_sentences(Path(rows)).startswith("Not measured yet: long sentences.")
+
+    arguments = ["--lengths", "30", "--inputs", "treebank", "--treebanks", str(tmp_path), "--rows", rows]
+    long_sentences.measure_long_sentences(arguments)
+
+    shown = long_sentences.long_sentences(Path(rows))
+    assert shown.splitlines()[2].startswith("| treebank | ")
+    assert shown.splitlines()[2].endswith(" cores | 30 | 30 | 3 s | 50 MiB |")

@@ -247,3 +247,16 @@ def test_a_closed_standard_output_is_reported(models):
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (1, "treefine: Standard output is closed. Name a file to write.\n")
+
+
+def test_each_long_sentence_gets_one_warning_and_one_tree(models, monkeypatch):
+    monkeypatch.setattr("treefine.parsing.plan.MOST_WORDS", 10)
+    n_words = [len(each) for each in sample(4)]
+
+    ran = invoke("parse", "in.conllu", "--model", "rngtr", "--initial", "syntr", "--device", "cpu")
+
+    warned = [line for line in ran.stderr.splitlines() if "parts" in line]
+    assert len(warned) == sum(number > 10 for number in n_words) > 1
+    assert warned[0].startswith("treefine: warning: in.conllu:12: (weblog-")
+    assert f"The sentence has {n_words[1]} words and is parsed in " in warned[0]
+    assert_only_the_tree_changed(sample(4), read(ran.stdout))

@@ -408,3 +408,15 @@ def test_inputs_of_different_formats_are_written_in_the_same_format(run):
 
     assert {line.count("\t") for line in lines} == {9}
     assert len(read(run("b.conllx", "b.conllu").stdout)) > 1
+
+
+def test_a_text_without_a_sentence_boundary_is_one_tree_with_one_warning(run, monkeypatch):
+    monkeypatch.setattr("treefine.parsing.plan.MOST_WORDS", 4)
+    Path("a.txt").write_text("one two three four five six seven\n")
+
+    ran = run("a.txt", "--from", "lines", "--confidence", "--k", 2)
+
+    first, second = read(ran.stdout)
+    assert first.text == second.text == "one two three four five six seven"
+    assert first.graph.is_tree
+    assert f"treefine: warning: a.txt:1: (1) The sentence has {len(first)} words and is parsed in " in ran.stderr

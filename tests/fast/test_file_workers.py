@@ -395,3 +395,14 @@ def test_a_negative_number_of_workers_is_an_error_before_anything_is_written(tmp
         tiny_parser().parse_file(SAMPLE, tmp_path / "out.conllu", workers=-1)
 
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore::treefine.errors.LongSentenceWarning")
+def test_long_sentences_are_parsed_in_the_same_parts_as_without_workers():
+    parser = Parser(tiny_model(), max_steps=2, device="cpu")
+    parser._plan = replace(parser._plan, most_words=10)
+    data = "".join(each.to_conllu() for each in sample(4)).encode()
+
+    texts = file_parser(parser).texts(parts_of(data, size=2000), FileReport())
+
+    assert "".join(texts) == "".join(each.to_conllu() for each in parser.stream_trees(sample(4)))

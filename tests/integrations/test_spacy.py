@@ -20,6 +20,7 @@ from spacy.training import Example
 
 from tests.support.tiny_segmenter import ODD
 from treefine import TreefineError, read_treebank
+from treefine.errors import LongSentenceWarning
 from treefine.integrations.spacy import split_sentences, to_conllu
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.initial import renamed
@@ -529,3 +530,16 @@ def test_the_example_runs(capsys):
     runpy.run_path(str(ROOT / "examples" / "spacy_pipeline.py"))
 
     assert "Nobody<-nsubj-knew" in capsys.readouterr().out
+
+
+def test_a_long_sentence_gets_one_tree(text_model, monkeypatch):
+    monkeypatch.setattr("treefine.parsing.plan.MOST_WORDS", 4)
+    nlp = pipeline(text_model)
+
+    with pytest.warns(LongSentenceWarning, match="has 9 words and is parsed in"):
+        doc = nlp(doc_of(nlp, [each for each in WORDS if each.strip()], starts=[True] + [False] * 8))
+
+    (sentence,) = doc.sents
+    assert [token.dep_ for token in doc].count("ROOT") == 1
+    assert len(list(sentence.root.subtree)) == 9
+    assert sentence._.confidence < 0.5
