@@ -41,6 +41,6 @@ def recipe(request, tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def working_folder(request, tmp_path, monkeypatch):
-    """Give spacy.md a working folder, because it saves a pipeline."""
-    if request.node.path.name == "spacy.md":
+    """Give pages that write files a working folder."""
+    if request.node.path.name in ("spacy.md", "coming-from.md"):
         monkeypatch.chdir(tmp_path)

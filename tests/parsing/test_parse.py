@@ -77,6 +77,23 @@ def test_trees_equal_those_of_stream_and_steps_those_of_refine(nlp):
             assert word.arc_confidence == pytest.approx(last[word.number, word.head], rel=1e-3)
 
 
+def test_heads_children_and_subtrees_are_words_of_the_parse(nlp):
+    parse = nlp.parse(sample(1)[0])
+
+    def path_up(number):
+        return [number, *path_up(parse.heads[number - 1])] if number else []
+
+    assert (parse.root.head, parse.head_of(parse.root)) == (0, None)
+    for word in parse:
+        head = parse.head_of(word)
+        assert head is None or (head.number == word.head and word in parse.children(head))
+        assert [each.number for each in parse.subtree(word)] == [
+            number for number in range(1, len(parse) + 1) if word.number in path_up(number)
+        ]
+    with pytest.raises(TreefineError, match="3 is not a word of this parse"):
+        parse.children(3)
+
+
 def test_tags_of_the_input_stay_and_blank_ones_are_filled(nlp):
     sentence = Sentence.of_words(["Dogs", "bark"], upos=["X", "_"])
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, SupportsIndex, overload
 
 from treefine.drawing.picture import Picture, shown_tags, step_pictures
 from treefine.drawing.sentences import to_html, to_svg
 from treefine.drawing.text import draw_text
+from treefine.errors import TreefineError
 from treefine.parsing.annotate import with_confidence, with_rank
 from treefine.parsing.confidence import Confidence, RankedTree, agreement
 from treefine.parsing.table import Content, import_package, table_of
@@ -131,7 +133,7 @@ class Parse:
         """The label of each word, word 1 first."""
         return self.sentence.labels
 
-    @property
+    @cached_property
     def words(self) -> tuple[ParsedWord, ...]:
         """The words with their tags, arcs, offsets and confidences."""
         return tuple(
@@ -155,6 +157,38 @@ class Parse:
                 self.sentence.words, self.heads, self.spans, self.word_confidences, strict=True
             )
         )
+
+    @property
+    def root(self) -> ParsedWord:
+        """The word whose head is ROOT."""
+        return self.words[self.heads.index(0)]
+
+    def head_of(self, word: ParsedWord) -> ParsedWord | None:
+        """Return the head of a word of this sentence; None for the root."""
+        head = self._own(word).head
+        return self.words[head - 1] if head else None
+
+    def children(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
+        """Return the words whose head is this word, in the order of the sentence."""
+        number = self._own(word).number
+        return tuple(each for each in self.words if each.head == number)
+
+    def subtree(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
+        """Return this word and all words below it, in the order of the sentence."""
+        waiting = [self._own(word)]
+        found = {word.number}
+        while waiting:
+            below = self.children(waiting.pop())
+            found.update(each.number for each in below)
+            waiting += below
+        return tuple(each for each in self.words if each.number in found)
+
+    def _own(self, word: ParsedWord) -> ParsedWord:
+        if word not in self.words:
+            raise TreefineError(
+                f"{word!r} is not a word of this parse.", hint="Pass one of its words, such as parse[0]."
+            )
+        return word
 
     @property
     def agreement(self) -> tuple[float, ...]:
