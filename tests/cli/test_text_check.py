@@ -1,12 +1,16 @@
 """Warnings about text with one sentence per line, and about text in another language."""
 
+import json
+import shutil
 import textwrap
 
 import numpy as np
 import pytest
 
 from tests.segmenter.test_language import SENTENCES
+from tests.support.commands import invoke
 from treefine.cli.text_check import TextCheck
+from treefine.model.bundled import ABOUT
 from treefine.segmenter.cut import Cuts, sentences_of
 from treefine.segmenter.line_ends import Scored, cuts_of
 from treefine.segmenter.network import WITHIN
@@ -80,3 +84,16 @@ def test_a_long_text_is_checked_before_its_end():
         next(watched)
 
     assert len(seen) == 1
+
+
+def test_the_command_prints_one_warning_for_all_inputs(text_model, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(text_model, model)
+    about = {"language": "English", "treebank": "none", "licence": "none", "encoder": "none"}
+    (model / ABOUT).write_text(json.dumps(about))
+    arguments = ["parse", "--model", model, "Привет, как дела?", "Хорошо, а у тебя?"]
+
+    warning = "treefine: warning: The text is in Cyrillic script, but the model is for English; trees will be poor.\n"
+    assert invoke(*arguments).stderr == warning
+    assert invoke(*arguments, "--quiet").stderr == ""
+    assert invoke(*arguments, "--model", text_model).stderr == ""  # its language is not known

@@ -30,7 +30,7 @@ def sentences(text, score=NOT_RULED_OUT):
 
 
 LISTS = {
-    "headlines": "Storm batters coast\nMinister calls early election after row\nShares fall\nRail strike goes on",
+    "headlines": "Storm batters coast\nMinister calls early election after row\nShares fall\nRail strike continues",
     "bullets": "Shopping list:\n- two bottles of milk\n* a loaf of bread\n1. eggs and ham",
     "Markdown": "# Getting started\nInstall the package\n## Usage of it\nRun the command",
     "tabs": "red apples\t12\ngreen apples\t7\nyellow pears\t31",
