@@ -252,5 +252,5 @@ def test_a_reader_that_stops_early_is_not_an_error(text_model, tmp_path):
         command(text_model, f"{tmp_path}/in.txt | head -n 1"), shell=True, capture_output=True, text=True
     )
 
-    assert done.stdout == "# sent_id = 1\n"
+    assert done.stdout.startswith("# generator = treefine ")
     assert done.stderr == ""

@@ -15,6 +15,7 @@ from tests.support.commands import failed, invoke, read
 from treefine.cli import inputs, outputs
 from treefine.drawing import sentences
 from treefine.treebank.sentence import Sentence
+from treefine.version import __version__
 
 TEXT = "The old man the boats. Nobody came.\n\nReally? Yes"
 OTHER = "Dogs bark."
@@ -34,19 +35,75 @@ def write_words(path, n_sentences):
     Path(path).write_text("".join(f"Dogs bark {number}\n" for number in range(n_sentences)))
 
 
+def plain(text):
+    """Return a treebank without the comments that mark the start of the output, of files and of paragraphs."""
+    return re.sub(r"^# (generator =|newdoc|newpar).*\n", "", text, flags=re.MULTILINE)
+
+
 def conllu(parses):
-    """Return the parses as the command writes them, numbered across all texts."""
+    """Return the parses as the command writes them, numbered across all texts, but plain."""
     texts = [parse.to_conllu() for parse in parses]
-    return "".join(re.sub(r"# sent_id = \d+", f"# sent_id = {n}", text) for n, text in enumerate(texts, start=1))
+    numbered = (re.sub(r"# sent_id = \d+", f"# sent_id = {n}", text) for n, text in enumerate(texts, start=1))
+    return plain("".join(numbered))
 
 
 @pytest.mark.parametrize("arguments", [["a.txt"], ["-"], [], [TEXT], ["--text", TEXT]])
 def test_a_file_standard_input_and_an_argument_are_parsed_the_same(run, nlp, arguments):
-    assert run(*arguments, input=TEXT).stdout == conllu(nlp(TEXT))
+    assert plain(run(*arguments, input=TEXT).stdout) == conllu(nlp(TEXT))
 
 
 def test_files_and_texts_are_parsed_separately_and_in_order(run, nlp):
-    assert run("b.txt", "a.txt", OTHER, TEXT).stdout == conllu([*nlp(OTHER), *nlp(TEXT), *nlp(OTHER), *nlp(TEXT)])
+    assert plain(run("b.txt", "a.txt", OTHER, TEXT).stdout) == conllu(
+        [*nlp(OTHER), *nlp(TEXT), *nlp(OTHER), *nlp(TEXT)]
+    )
+
+
+def comments(text):
+    """Return the comments before each first word, without sent_id and text."""
+    return [
+        [line for line in sentence.comments if not line.startswith(("# sent_id", "# text"))] for sentence in read(text)
+    ]
+
+
+def test_comments_mark_the_program_the_files_and_the_paragraphs(run, nlp, text_model):
+    generator = f"# generator = treefine {__version__}, model {text_model}"
+
+    out = run("b.txt", "a.txt", OTHER).stdout
+
+    first = [["# newpar"] if "# newpar" in parse.sentence.comments else [] for parse in nlp(TEXT)]
+    other = [[] for _ in nlp(OTHER)]
+    assert ["# newpar"] in first[1:]
+    assert comments(out) == [
+        *[[generator, "# newdoc id = b.txt", "# newpar"], *other[1:]],
+        *[["# newdoc id = a.txt", "# newpar"], *first[1:]],
+        *[["# newdoc", "# newpar"], *other[1:]],
+    ]
+    assert [sentence.sent_id for sentence in read(out)] == [str(n) for n in range(1, len(read(out)) + 1)]
+    assert comments(run("words.txt", "--from", "words").stdout)[:2] == [[generator, "# newdoc id = words.txt"], []]
+
+
+def test_several_treebanks_in_one_output_are_named_and_keep_their_own_names(run):
+    rows = Sentence.of_words(["Dogs", "bark"]).to_conllu()
+    Path("x.conllu").write_text(rows + rows)
+    Path("y.conllu").write_text(f"# newdoc id = mine\n{rows}")
+    Path("z.conllu").write_text(f"# a\n# b\r\n{rows}")
+
+    out = run("x.conllu", "y.conllu", "z.conllu").stdout
+
+    assert comments(out) == [
+        ["# newdoc id = x.conllu"],
+        [],
+        ["# newdoc id = mine"],
+        ["# newdoc id = z.conllu", "# a", "# b"],
+    ]
+    assert comments(run("x.conllu").stdout) == [[], []]
+
+
+def test_only_the_first_of_several_trees_starts_a_document(run):
+    first, second, *_ = comments(run("words.txt", "--from", "words", "--k", 2).stdout)
+
+    assert "# newdoc id = words.txt" in first
+    assert second == ["# tree = 2 of 2", second[-1]]
 
 
 def test_with_from_lines_each_line_is_one_sentence(run, nlp):
@@ -54,7 +111,7 @@ def test_with_from_lines_each_line_is_one_sentence(run, nlp):
 
     out = run("-", "--from", "lines", input=lines).stdout
 
-    assert out == conllu(nlp.stream_lines(lines.splitlines(keepends=True)))
+    assert plain(out) == conllu(nlp.stream_lines(lines.splitlines(keepends=True)))
     assert out.count("# text = ") == 2
 
 
@@ -192,7 +249,7 @@ def test_show_steps_draws_the_steps(run, shape):
 def test_confidence_adds_the_confidence_of_each_word(run, nlp):
     out = run("a.txt", "--confidence").stdout
 
-    assert out == "".join(parse.to_conllu(confidence=True) for parse in nlp(TEXT))
+    assert plain(out) == plain("".join(parse.to_conllu(confidence=True) for parse in nlp(TEXT)))
     assert "Conf=0." in out
 
 
@@ -216,7 +273,7 @@ def test_review_lists_the_sentences_below_the_limit_instead_of_trees(run, nlp):
 def test_review_prints_its_list_while_trees_go_to_a_file(run, nlp):
     result = run("a.txt", "--review", "0.5", "-o", "out.conllu")
 
-    assert Path("out.conllu").read_text() == conllu(nlp(TEXT))
+    assert plain(Path("out.conllu").read_text()) == conllu(nlp(TEXT))
     assert result.stdout == run("a.txt", "--review", "0.5").stdout != ""
 
 
@@ -227,7 +284,7 @@ def test_an_output_folder_gets_one_file_per_input(run, nlp):
     run("a.txt", "-o", "new", "--format", "json")
 
     assert sorted(path.name for path in Path("new").iterdir()) == ["a.conllu", "a.jsonl", "b.conllu", "c.conllx"]
-    assert Path("new/a.conllu").read_text() == conllu(nlp(TEXT))
+    assert plain(Path("new/a.conllu").read_text()) == conllu(nlp(TEXT))
 
 
 def test_an_output_folder_keeps_the_subfolders_of_a_folder(run, nlp):
@@ -240,7 +297,7 @@ def test_an_output_folder_keeps_the_subfolders_of_a_folder(run, nlp):
     joined = run("in").stdout
 
     for name in ("out/b.conllu", "out/x/b.conllu", "in/again/b.conllu", "in/again/x/b.conllu"):
-        assert Path(name).read_text() == conllu(nlp(OTHER))
+        assert plain(Path(name).read_text()) == conllu(nlp(OTHER))
     assert joined.count("# text = Dogs bark.\n") == 4
 
 
@@ -289,12 +346,13 @@ def test_an_empty_file_among_several_is_reported_and_the_others_are_parsed(run, 
     result = run("empty.txt", "a.txt", "empty.conllu", "b.txt", code=1)
     in_folder = run("empty.txt", "b.txt", "-o", "new/", code=1)
 
-    assert result.stdout == conllu([*nlp(TEXT), *nlp(OTHER)])
+    assert plain(result.stdout) == conllu([*nlp(TEXT), *nlp(OTHER)])
     assert result.stderr == (
         "treefine: empty.txt: The text contains no words.\n"
         "treefine: empty.conllu: The file contains no sentences. Is it the right file?\n"
     )
-    assert (Path("new/empty.conllu").read_text(), Path("new/b.conllu").read_text()) == ("", conllu(nlp(OTHER)))
+    assert Path("new/empty.conllu").read_text() == ""
+    assert plain(Path("new/b.conllu").read_text()) == conllu(nlp(OTHER))
     assert in_folder.stderr.count("\n") == 1
 
 

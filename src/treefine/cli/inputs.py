@@ -11,11 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, cast
 
 from treefine.cli.folders import files_named, is_pattern
 from treefine.errors import EmptyError, TreefineError
+from treefine.parsing.annotate import newdoc
 from treefine.treebank.conllu import read_treebank, read_words
 from treefine.treebank.files import EncodedPath, Rejoined, name_of, nearest_file, not_utf8, open_input, utf8_lines
 from treefine.treebank.formats import FORMATS, TREEBANK_SUFFIXES, format_by_name, suffix_of
@@ -214,13 +216,14 @@ def read_input(
     reading: Reading,
     numbers: Iterator[int],
     check: TextCheck | None = None,
+    *,
+    generator: str = "",
 ) -> Iterator[Segmented]:
     """Yield the sentences of an input; split text with the parser's segmenter and number its sentences.
 
-    `check` watches the sentences of a text.
+    `check` watches the sentences of a text. Text that is not a treebank starts with the comments `# generator`, if one
+    is given, and `# newdoc`.
     """
-    from treefine.segmenter.cut import Segmented  # loads torch
-
     path, kind, head = "", source.kind or "text", b""
     with open_source(source, on_bytes=reading.add) as stream:
         if source.text is None:
@@ -229,18 +232,43 @@ def read_input(
         rejoined = Rejoined(head, stream, path)
         stream = cast(BinaryIO, io.BufferedReader(rejoined))
         if kind in ("text", "lines"):
+            start = _first_comments(source, generator)
             if kind == "text":
+                start.append("# newpar")
                 found = _segmented(parser.segment, _decoded(stream, path), path, reading, numbers)
             else:
                 found = _segmented(parser.segment_lines, utf8_lines(stream, path), path, reading, numbers)
+            found = _started(found, start)
             yield from found if check is None else check.watched(found, path, is_lines=kind == "lines")
+        elif kind == "words":
+            split = (_numbered(sentence, next(numbers)) for sentence in read_words(stream, path))
+            yield from _started(_placed(split, reading, rejoined), _first_comments(source, generator))
         else:
-            is_words = kind == "words"
-            for sentence in read_words(stream, path) if is_words else read_treebank(stream, format=kind):
-                spans = spans_in(own_text(sentence), sentence)
-                n_lines = sentence.line + len(sentence.comments) + len(sentence.columns[0])
-                reading.find(n_lines / max(1, rejoined.n_lines))
-                yield Segmented(_numbered(sentence, next(numbers)) if is_words else sentence, spans)
+            yield from _placed(read_treebank(stream, format=kind), reading, rejoined)
+
+
+def _placed(sentences: Iterator[Sentence], reading: Reading, stream: Rejoined) -> Iterator[Segmented]:
+    """Yield the sentences with the offsets of their words, and note how much of the stream has been read."""
+    from treefine.segmenter.cut import Segmented  # loads torch
+
+    for sentence in sentences:
+        n_lines = sentence.line + len(sentence.comments) + len(sentence.columns[0])
+        reading.find(n_lines / max(1, stream.n_lines))
+        yield Segmented(sentence, spans_in(own_text(sentence), sentence))
+
+
+def _first_comments(source: Input, generator: str) -> list[str]:
+    """Return the comments that start a text in CoNLL-U; none for a section that is not the first of its file."""
+    if source.section is not None and source.section.start:
+        return []
+    return [*([f"# generator = {generator}"] if generator else []), newdoc(source.name if source.is_file else "")]
+
+
+def _started(found: Iterator[Segmented], comments: Sequence[str]) -> Iterator[Segmented]:
+    """Yield the sentences; the first one starts with these comments."""
+    for first in islice(found, 1):
+        yield replace(first, sentence=replace(first.sentence, comments=(*comments, *first.sentence.comments)))
+    yield from found
 
 
 def _segmented(

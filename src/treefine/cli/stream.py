@@ -20,9 +20,11 @@ from treefine.cli.table_files import about_parser, write_table
 from treefine.cli.terminal import Advance, Review, progress, say, warn
 from treefine.cli.text_check import TextCheck
 from treefine.drawing.characters import visible
+from treefine.drawing.html import GENERATOR
 from treefine.errors import EmptyError, LongSentenceWarning, TreebankError, TreefineError
 from treefine.evaluation import tables
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, missing_tags
+from treefine.parsing.annotate import with_newdoc
 from treefine.parsing.table import Content, csv_texts
 from treefine.treebank.conllu import cut_treebank, texts_in_file
 from treefine.treebank.constraints import CONSTRAIN, label_warning
@@ -105,6 +107,11 @@ def run_jobs(
 def _is_about_input(error: TreefineError, job: Job) -> bool:
     """Return whether an input is at fault, and not the output, which may be the same file."""
     return error.path != job.target and any(error.path == name_of(each.name) for each in job.inputs)
+
+
+def _names_files(job: Job) -> bool:
+    """Return whether the output is a treebank that names its files, because there are several."""
+    return job.shape == "conllu" and len(job.inputs) > 1
 
 
 def _warn(warning: TreefineError) -> None:
@@ -212,20 +219,22 @@ class JobRunner:
             to = None if job.form is None or job.form.title == FORMATS[kind].title else job.form.name
             with self._empty_is_reported(), open_source(source, on_bytes=self.advance) as stream:
                 for stretch in cut_treebank(stream, name):
-                    yield FilePart(stretch, name, kind, to)
+                    yield FilePart(stretch, name, kind, to, names_file=_names_files(job) and stretch.line == 1)
 
     def _trees(self, job: Job, skip: int = 0) -> Iterator[Segmented]:
         """Yield the trees of a job, without the first `skip` sentences."""
         read: deque[_Read] = deque()
         sentences = (each.sentence for each in self._sentences(job, skip, read))
+        names_files = _names_files(job)
         for sentence in self.parser.stream_trees(sentences, skip=skip):
             given = read.popleft()
-            yield replace(given.found, sentence=sentence)
+            yield replace(given.found, sentence=with_newdoc(sentence) if names_files else sentence)
             self.advance(given.n_bytes, sentences=1)
 
     def _parses(self, job: Job, skip: int = 0) -> Iterator[Parse]:
         """Yield the parses of a job, without the first `skip` sentences; record changes and sentences to review."""
         read: deque[_Read] = deque()
+        names_files = _names_files(job)
         for parse in self.parser.stream_segmented(self._sentences(job, skip, read), skip=skip):
             given = read.popleft()
             if self.changes is not None:
@@ -234,7 +243,7 @@ class JobRunner:
                 self.write_changes(parse)
             if self.review is not None:
                 self.review.see(parse)
-            yield parse
+            yield replace(parse, sentence=with_newdoc(parse.sentence)) if names_files else parse
             self.advance(given.n_bytes, sentences=1)
 
     def _sentences(self, job: Job, skip: int, read: deque[_Read]) -> Iterator[Segmented]:
@@ -244,13 +253,16 @@ class JobRunner:
         """
         section, tags = job.inputs[0].section, self.parser.model.settings.tags
         numbers = count(1 if section is None else section.n_before + 1)
-        is_unwarned = True
+        is_unwarned, has_begun = True, False
         needs_tags = self.parser.tags == "given" and tags.source != "predicted" and bool(tags.columns)
         lost = None if job.form is None else self.lost.setdefault(job.form, Counter())
         for source in job.inputs:
             reading, n_before = Reading(), 0
             with self._empty_is_reported():
-                for found in read_input(source, self.parser, reading, numbers, self.text_check):
+                generator = "" if has_begun else self._generator
+                sentences = read_input(source, self.parser, reading, numbers, self.text_check, generator=generator)
+                for found in sentences:
+                    has_begun = True
                     if needs_tags and (warning := missing_tags(found.sentence, tags.columns)) is not None:
                         self.on_warning(warning)
                         needs_tags = False  # one warning is enough
@@ -268,6 +280,11 @@ class JobRunner:
                     n_before = reading.end
                     yield found
             self.advance(reading.n_bytes - n_before)  # the end of the input without a sentence
+
+    @property
+    def _generator(self) -> str:
+        """The program and the model, for the first comment of the output."""
+        return ", ".join([GENERATOR, *([f"model {visible(self.options.model)}"] if self.options.model else [])])
 
     def _label_warning(self, sentence: Sentence) -> TreebankError | None:
         constraints = next(CONSTRAIN[self.parser.keep]([sentence]))

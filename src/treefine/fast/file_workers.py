@@ -23,6 +23,7 @@ from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import Vocabulary
+from treefine.parsing.annotate import with_newdoc
 from treefine.parsing.initial import Renamed, empty, given, renamed
 from treefine.treebank.conllu import (
     Stretch,
@@ -98,6 +99,7 @@ class FilePart(NamedTuple):
     path: str
     format: str
     to: str | None = None  # the output format, if it differs
+    names_file: bool = False  # whether its first sentence gets a comment that names the file
 
     def sentences(self, *, number: int = 1) -> Iterator[Sentence]:
         """Yield the sentences, numbered from `number`; raise an error at the first fault."""
@@ -109,6 +111,11 @@ class FilePart(NamedTuple):
     def converted(self, sentence: Sentence) -> Sentence:
         """Return a sentence in the output format."""
         return sentence if self.to is None else convert(sentence, FORMATS[self.to])
+
+    def named(self, sentences: Iterable[Sentence]) -> list[Sentence]:
+        """Return the parsed sentences; if the part names its file, the first one does so."""
+        found = list(sentences)
+        return [*map(with_newdoc, found[:1]), *found[1:]] if self.names_file else found
 
 
 class PackedPart(NamedTuple):
@@ -167,7 +174,7 @@ class Scribe:
     ) -> WrittenPart:
         """Write the first `n_sentences` of a part with their trees, without the first `skip` of them."""
         sentences = map(part.converted, islice(part.sentences(), n_sentences))
-        with_trees = list(filled(sentences, trees, self._settings.vocabulary, self._settings.columns))
+        with_trees = part.named(filled(sentences, trees, self._settings.vocabulary, self._settings.columns))
         return write_part(with_trees[skip:], is_start=is_start)
 
 
@@ -396,7 +403,7 @@ class _Run:
 
     def _parsed_here(self, block: _Block) -> WrittenPart:
         """Parse a part that the engine does not support."""
-        parsed = list(self._parse(map(block.part.converted, _numbered(block))))[block.skip :]
+        parsed = block.part.named(self._parse(map(block.part.converted, _numbered(block))))[block.skip :]
         self._report.on_sentences(len(parsed))
         return write_part(parsed, is_start=block.is_start)
 

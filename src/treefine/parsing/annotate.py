@@ -1,14 +1,20 @@
-"""Write a parser's results into a sentence: arcs and tags into columns, confidences into MISC and comments."""
+"""Write a parser's results into a sentence: arcs and tags into columns, confidences into MISC and comments.
+
+Also mark where the files of an output start.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from treefine.config import Column
+from treefine.drawing.characters import visible
 from treefine.treebank.graph import Arcs
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.sentence import BLANK, Layout, Sentence
 
+_STARTS = re.compile(r"#\s*(generator\s*=|new(doc|par)\b)")
 _CONFIDENCE, _AGREEMENT = "Conf", "Agree"  # keys in MISC
 
 
@@ -24,9 +30,10 @@ def with_rank(sentence: Sentence, rank: int, n_trees: int, probability: float, a
     MISC gets the share of the steps that agreed with each arc.
     """
     sentence = _with_marks(sentence, _AGREEMENT, agreement, what="the agreement of the steps")
-    if sentence.sent_id and rank > 1:
+    if rank > 1:  # the first tree has the start of the document
         named = f"# sent_id = {sentence.sent_id}-tree{rank}"
-        comments = [named if _key(comment) == "sent_id" else comment for comment in sentence.comments]
+        kept = [comment for comment in sentence.comments if not _STARTS.match(comment)]
+        comments = [named if _key(comment) == "sent_id" else comment for comment in kept]
         sentence = replace(sentence, comments=tuple(comments))
     return _with_comments(sentence, {"tree": f"{rank} of {n_trees}", "probability": f"{probability:.4g}"})
 
@@ -72,3 +79,27 @@ def with_parse(sentence: Sentence, arcs: Arcs, columns: Sequence[Column], tags: 
                 found = [best if tag == BLANK else tag for tag, best in zip(old, new, strict=True)]
                 sentence = sentence.with_tags(**{column: found})
     return sentence
+
+
+def newdoc(path: str) -> str:
+    """Return the comment that starts a document; `path` is empty if it is not a file.
+
+    >>> newdoc("notes.txt"), newdoc("")
+    ('# newdoc id = notes.txt', '# newdoc')
+    """
+    return f"# newdoc id = {visible(path)}" if path else "# newdoc"
+
+
+def with_newdoc(sentence: Sentence) -> Sentence:
+    """Return the first sentence of a file with a comment that names the file; other sentences stay as they are.
+
+    A comment `# newdoc` that is already there stays, and only CoNLL-U has comments.
+    """
+    is_named = any(each.removeprefix("#").split()[:1] == ["newdoc"] for each in sentence.comments)
+    if sentence.number != 1 or is_named or not sentence.format.is_ud:
+        return sentence
+    start, newlines, end = sentence.layout
+    if not isinstance(newlines, str):
+        newlines = (newlines[0], *newlines)
+    path = "" if sentence.path.startswith("<") else sentence.path
+    return replace(sentence, comments=(newdoc(path), *sentence.comments), layout=Layout(start, newlines, end))
