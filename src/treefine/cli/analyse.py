@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from treefine.cli.replacing import ForceOption, Kind, check_replaced
 from treefine.cli.terminal import completing, progress, say
 from treefine.cli.treebanks import (
     EncodingOption,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from treefine.parsing.parser import Parser
     from treefine.parsing.timed import TimedSteps
 
-_ENDINGS = (".html", ".json", ".csv")
+_ENDINGS: dict[str, Kind] = {".html": "html", ".json": "report.json", ".csv": "report.csv"}
 
 
 def analyse_command(
@@ -62,6 +63,7 @@ def analyse_command(
             show_default="a short summary on standard output",
         ),
     ] = None,
+    force: ForceOption = False,
     names: NamesOption = None,
     rule: RuleOption = "conll18",
     format: FormatOption = None,
@@ -139,7 +141,7 @@ def analyse_command(
     draws sentences that were corrected and sentences that were spoiled.
     """
     outputs = outputs or []
-    _check_outputs(outputs, [gold, *(systems or ()), *filter(None, [initial])])
+    _check_outputs(outputs, [gold, *(systems or ()), *filter(None, [initial])], force=force)
     if model is not None:
         if systems or names:
             other = "SYSTEM files" if systems else "--names"
@@ -326,8 +328,8 @@ def _write_reports(
         typer.echo(summary())
 
 
-def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    """Raise an error if an output cannot be written."""
+def _check_outputs(outputs: Sequence[str], inputs: Sequence[str], *, force: bool) -> None:
+    """Raise an error if an output cannot be written, or would replace a file that is not an earlier report."""
     for output in outputs:
         path = Path(output)
         if path.suffix.lower() not in _ENDINGS:
@@ -341,6 +343,8 @@ def _check_outputs(outputs: Sequence[str], inputs: Sequence[str]) -> None:
         if any(path.exists() and Path(each).exists() and path.samefile(each) for each in inputs):
             hint = "Choose a different output file."
             raise TreefineError("The output would overwrite the input.", hint=hint, path=output)
+        if not force:
+            check_replaced(output, _ENDINGS[path.suffix.lower()])
 
 
 def _notes(treebanks: Sequence[ParsedTreebank]) -> Iterator[str]:

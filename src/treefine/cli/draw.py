@@ -10,7 +10,8 @@ import typer
 
 from treefine.cli.drawings import DrawnShape
 from treefine.cli.inputs import Input, find_inputs
-from treefine.cli.outputs import shape_by_name, write_treebank_as
+from treefine.cli.outputs import check_output, shape_by_name, write_treebank_as
+from treefine.cli.replacing import ForceOption
 from treefine.cli.treebanks import EncodingOption
 from treefine.errors import TreefineError
 from treefine.treebank.conllu import read_treebank
@@ -54,6 +55,7 @@ def draw_command(
         typer.Option("--from", help="Input format.", show_default="by the file name, else conllu"),
     ] = None,
     encoding: EncodingOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Draw the trees of a treebank.
 
@@ -62,7 +64,9 @@ def draw_command(
     found = find_inputs(sources or (), kind=kind, may_be_text=False, output=output, encoding=encoding)
     inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
     title = inputs[0].name if len(inputs) == 1 and inputs[0].is_file else "Trees"
-    write_treebank_as(_chosen(inputs, sentences or ()), output, shape or _shape_of(output), title=title)
+    drawn = shape or _shape_of(output)
+    check_output(output, drawn, None, inputs, force=force)
+    write_treebank_as(_chosen(inputs, sentences or ()), output, drawn, title=title)
 
 
 def _shape_of(output: str) -> DrawnShape:

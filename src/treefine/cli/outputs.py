@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 from treefine.cli.changes import kind_of
 from treefine.cli.drawings import Pen, draw_all, pen_for_stdout
 from treefine.cli.inputs import Input
-from treefine.cli.part_file import Part, open_part, part_of
+from treefine.cli.part_file import Part, check_leftover, open_part, part_of
+from treefine.cli.replacing import Kind, check_replaced, check_replaced_treebank
 from treefine.cli.table_files import check_table, table_losses, write_table
 from treefine.drawing.characters import visible
 from treefine.drawing.sentences import drawing_of
@@ -88,7 +89,8 @@ class OutputOptions:
     changes: str | None = None  # file for the changes made by refinement
     k: int = 1  # trees per sentence
     also_read: tuple[str, ...] = ()  # other files that are read: initial trees, a label map
-    model: str = ""  # as named by the user; recorded in tables
+    model: str = ""  # as named by the user; recorded in the output
+    force: bool = False  # replace files that are not earlier outputs
 
 
 def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, options: OutputOptions) -> list[Job]:
@@ -100,14 +102,14 @@ def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, options
         jobs = [Job(tuple(inputs), "-", "conllu")]
     else:
         jobs = _jobs(inputs, output, shape)
-        for job in jobs:
-            _check(job, options)
-    if options.changes is not None:
-        _check_changes(options.changes, jobs, options)
     for path in [*(job.target for job in jobs if job.target != "-"), *filter(None, [options.changes])]:
         if any(_is_same(path, other) for other in options.also_read):
             message = "The output would overwrite an input file."
             raise TreefineError(message, hint=_OTHER_OUTPUT, path=path)
+    for job in jobs:
+        _check(job, options)
+    if options.changes is not None:
+        _check_changes(options.changes, jobs, options)
     return jobs
 
 
@@ -222,17 +224,40 @@ def _check(job: Job, options: OutputOptions) -> None:
         check_table(job.target)
     if job.target == "-":
         return
-    _check_place(job.target)
-    same = [each for each in job.inputs if each.is_file and _is_same(job.target, each.name)]
-    if same and options.resume:
+    if options.resume and any(each.is_file and _is_same(job.target, each.name) for each in job.inputs):
         message = "--resume needs an output file that is not the input."
         raise TreefineError(message, hint=_OTHER_OUTPUT)
-    if same and not (is_treebank and same[0].kind in FORMATS):  # a treebank may be overwritten by its parses
-        raise TreefineError("The output would overwrite the input.", hint=_OTHER_OUTPUT, path=job.target)
+    if not (options.resume and job.is_finished):
+        check_output(job.target, job.shape, job.form, job.inputs, force=options.force)
+    if job.can_be_resumed and not (options.resume or options.force):
+        can_be_continued = options.k == 1 or not is_treebank
+        check_leftover(job.target, is_json=job.shape == "json", can_be_continued=can_be_continued)
+
+
+def check_output(target: str, shape: Shape, form: Format | None, inputs: Sequence[Input], *, force: bool) -> None:
+    """Raise an error if the output cannot be written, or would replace a file that is not an earlier output.
+
+    An input is never replaced, except a treebank by a treebank with `force`.
+    """
+    if target == "-":
+        return
+    _check_place(target)
+    same = next((each for each in inputs if each.is_file and _is_same(target, each.name)), None)
+    if same is not None and not (force and shape == "conllu" and same.kind in FORMATS):
+        is_treebank = shape == "conllu" and same.kind in FORMATS
+        hint = "Choose a different output file, or replace the treebank with --force." if is_treebank else _OTHER_OUTPUT
+        raise TreefineError("The output would overwrite the input.", hint=hint, path=target)
+    if force:
+        return
+    if shape == "conllu":
+        own = FORMATS.get(inputs[0].kind or "") if len(inputs) == 1 else None
+        check_replaced_treebank(target, form or own or CONLLU, inputs)
+    else:
+        check_replaced(target, shape)
 
 
 def _check_changes(path: str, jobs: Sequence[Job], options: OutputOptions) -> None:
-    kind_of(path)
+    kind = kind_of(path)
     if options.resume:
         message = "--changes cannot be combined with --resume: it would miss the sentences of the earlier run."
         raise TreefineError(message, hint="Leave out one of them.")
@@ -241,6 +266,9 @@ def _check_changes(path: str, jobs: Sequence[Job], options: OutputOptions) -> No
     if any(_is_same(path, other) for other in others):
         hint = "Choose a different file for the changes."
         raise TreefineError("The changes would overwrite the input or the output.", hint=hint, path=path)
+    if not options.force:
+        kinds: dict[str, Kind] = {"html": "html", "json": "changes.json", "tsv": "changes.tsv"}
+        check_replaced(path, kinds[kind])
 
 
 def _check_place(path: str) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from treefine.cli.inputs import Input, InputKind, find_inputs, treebank_note
 from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
+from treefine.cli.replacing import ForceOption
 from treefine.cli.terminal import Detail, completing, say
 from treefine.cli.treebanks import EncodingOption
 from treefine.config import BATCH_PIECES, Precision, TagSource
@@ -180,6 +181,7 @@ def parse_command(
     confidence: _Confidence = False,
     review: _Review = None,
     resume: _Resume = False,
+    force: ForceOption = False,
     steps: _Steps = None,
     initial: Annotated[
         str | None,
@@ -247,7 +249,7 @@ def parse_command(
     if kind is None and (note := treebank_note(inputs)):
         say(note)
     others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
-    wanted = OutputOptions(show_steps, confidence, review, resume, k=k, also_read=others, model=model)
+    wanted = OutputOptions(show_steps, confidence, review, resume, k=k, also_read=others, model=model, force=force)
     if show_steps and stop_above is None:
         stop_above = 1.0  # show all steps
     options = ParserOptions(
@@ -298,6 +300,7 @@ def refine_command(
     confidence: _Confidence = False,
     review: _Review = None,
     resume: _Resume = False,
+    force: ForceOption = False,
     changes: Annotated[
         str | None,
         typer.Option(
@@ -345,7 +348,8 @@ def refine_command(
         precision=precision,
         batch_pieces=batch_pieces,
     )
-    wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, (label_map,) if label_map else (), model)
+    others = (label_map,) if label_map else ()
+    wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, others, model, force)
     choice = ModelChoice(model, options, label_map)
     _run(inputs, output, shape, wanted, choice, threads=threads, reports_changes=True, workers=workers)
 

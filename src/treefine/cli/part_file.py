@@ -69,7 +69,7 @@ class Part:
         self._path.replace(target)
 
     def _other(self, message: str) -> AlignmentError:
-        hint = "It may belong to a different input or model. To start over, run again without --resume."
+        hint = "It may belong to a different input or model. To start over, replace --resume by --force."
         return AlignmentError(message, hint=hint, path=str(self._path))
 
 
@@ -92,9 +92,10 @@ def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool
     except OSError as error:
         raise not_written(error.strerror or str(error), name) from error
     try:
-        if not is_resumed:
+        kept = _last_sentence(file, is_json=is_json) if is_resumed else None
+        if kept is None:
             file.truncate(0)
-        part = Part(file, path, _last_sentence(file, is_json=is_json) if is_resumed else None)
+        part = Part(file, path, kept)
         yield part
         part.finish(Path(target).resolve())
     except BaseException as error:
@@ -110,6 +111,23 @@ def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool
     finally:
         with suppress(OSError):
             file.close()
+
+
+def check_leftover(target: str | os.PathLike[str], *, is_json: bool, can_be_continued: bool = True) -> None:
+    """Raise an error if an interrupted run has left a part file with sentences, which a new run would discard."""
+    path, name = part_of(target), os.fspath(target)
+    if not path.is_file():
+        return
+    try:
+        with _locked(path, name) as file:
+            last = _last_sentence(file, is_json=is_json)
+    except OSError as error:
+        raise not_written(error.strerror or str(error), name) from error
+    if last is not None:
+        found = f"{last.number:,} sentence{'s' * (last.number > 1)}"
+        message = f"{path.name} has {found} of an interrupted run."
+        hint = "Add --resume to continue it, or --force to start over."
+        raise TreefineError(message, hint=hint if can_be_continued else "Add --force to start over.", path=name)
 
 
 def _next_step(file: BinaryIO, path: Path) -> str:
@@ -153,7 +171,6 @@ def _last_sentence(file: BinaryIO, *, is_json: bool) -> _LastSentence | None:
             found = (start if number > 1 else 0, position)  # a file may start with blank lines
             is_within = False
     if not number:
-        file.truncate(0)
         return None
     file.seek(found[0])
     return _LastSentence(number, found[0], file.read(found[1] - found[0]))

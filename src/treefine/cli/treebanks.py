@@ -8,12 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
 from treefine.cli.folders import files_in, files_named
-from treefine.cli.outputs import Shape, check_extension, shape_by_name, write_treebank_as
+from treefine.cli.inputs import Input, InputKind
+from treefine.cli.outputs import Shape, check_extension, check_output, shape_by_name, write_treebank_as
+from treefine.cli.replacing import ForceOption
 from treefine.cli.table_files import check_table
 from treefine.cli.terminal import completing, progress, say
 from treefine.drawing.characters import visible
@@ -238,6 +240,7 @@ def convert_command(
     ] = None,
     encoding: EncodingOption = None,
     skip: Annotated[bool, typer.Option("--skip", help="Skip invalid sentences instead of stopping.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Convert treebanks to other formats, tables and drawings.
 
@@ -245,6 +248,8 @@ def convert_command(
     conll09-predicted its predicted tags. Data that OUT cannot hold is counted on standard error.
     """
     shape, form = _converted(source, target, to_format)
+    kind = cast(InputKind, format_of(source, from_format).name)
+    check_output(target, shape, form, [Input(source, kind=kind, encoding=encoding)], force=force)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", total_size(source)) as advance:
         sentences = read_treebank(source, format=from_format, encoding=encoding, on_error=on_error, on_bytes=advance)

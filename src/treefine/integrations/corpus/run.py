@@ -12,7 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -69,7 +69,7 @@ def parse_corpus(
     if parse_blocks is None:
         ray = import_ray()  # before any work: a missing Ray is reported at once
         parse_blocks = partial(parse_on_ray, ray, choice=choice, wanted=wanted, actors=actors, workers=workers)
-    jobs = plan_jobs(inputs, output, shape, wanted)
+    jobs = plan_jobs(inputs, output, shape, replace(wanted, force=True))  # the record protects the files of others
     trees_alone = jobs[0].shape == "conllu" and not wanted.confidence and wanted.k == 1
     blocks = cut_jobs(jobs, trees_alone=trees_alone, size=size)
     with _open_record(
