@@ -64,7 +64,7 @@ def test_formulas_in_the_tsv_file_and_the_list_for_review_are_not_run_by_a_sprea
     text = text.replace(f"# sent_id = {id_before}\n", "# sent_id = @SUM(1)\n")
     Path("odd.conllu").write_text(text.replace(f"\t{form_before}\t", "\t=cmd|' /C calc'!A0\t"))
 
-    listed = run_refine("odd.conllu", "-o", "out.conllu", "--changes", "odd.tsv", "--review", "1").stdout
+    listed = run_refine("odd.conllu", "-o", "new.conllu", "--changes", "odd.tsv", "--review", "1").stdout
 
     rows = rows_of("odd.tsv")
     assert "'=cmd|' /C calc'!A0" in {row["form"] for row in rows}

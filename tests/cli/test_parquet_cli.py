@@ -220,7 +220,8 @@ def test_an_error_half_way_leaves_only_the_old_file(run, command):
         file.write("1\tword\n\n")
     before = sorted(Path().iterdir())
 
-    message = failed(run, "in.conllu", *(["-o"] if command == "parse" else []), "out.parquet", command=command)
+    arguments = ["in.conllu", *(["-o"] if command == "parse" else []), "out.parquet", "--force"]
+    message = failed(run, *arguments, command=command)
 
     assert re.match(r"in.conllu:\d+: .*The line must have 10 columns, not 2\.", message)
     assert Path("out.parquet").read_text() == "old"

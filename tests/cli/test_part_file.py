@@ -124,7 +124,7 @@ def test_a_part_file_of_different_sentences_is_rejected_and_stays(tmp_path, sent
     with pytest.raises(AlignmentError) as error:
         write(tmp_path / "out", sentences, is_resumed=True)
 
-    hint = "It may belong to a different input or model. To start over, run again without --resume."
+    hint = "It may belong to a different input or model. To start over, replace --resume by --force."
     assert str(error.value) == f"{tmp_path}/out.part: {message} {hint}"
     assert (tmp_path / "out.part").read_bytes() == WHOLE
     assert not (tmp_path / "out").exists()

@@ -63,7 +63,7 @@ def test_the_trees_do_not_depend_on_changes_or_the_output_file(run_refine, refin
 
     plain = run_refine("in.conllu").stdout
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
-    run_refine("in.conllu", "-o", "in.conllu")
+    run_refine("in.conllu", "-o", "in.conllu", "--force")
 
     assert plain == Path("out.conllu").read_text() == Path("in.conllu").read_text() == expected
 

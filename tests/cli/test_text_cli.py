@@ -190,7 +190,7 @@ def test_a_treebank_keeps_its_extension(run):
     run("words.txt", "--from", "words", "-o", "trees.pred", "--format", "conllu")
 
     run("trees.pred", "-o", "out.pred", command="refine")
-    run("trees.pred", "--from", "conllu", "-o", "trees.pred")
+    run("trees.pred", "--from", "conllu", "-o", "trees.pred", "--force")
 
     assert "No output format has the extension .xlsx." in failed(run, "trees.pred", "-o", "out.xlsx", command="refine")
 
@@ -453,7 +453,7 @@ def test_a_treebank_can_be_overwritten_with_its_parses(run):
     run("b.txt", "-o", "b.conllu")
     before = Path("b.conllu").read_text()
 
-    run("b.conllu", "-o", "b.conllu")
+    run("b.conllu", "-o", "b.conllu", "--force")
 
     assert Path("b.conllu").read_text() == before
 
