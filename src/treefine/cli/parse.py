@@ -33,7 +33,7 @@ _Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|DIR",
-        help="Bundled model, model folder, or OWNER/NAME on the Hugging Face hub.",
+        help="Bundled model, folder of a model or of a training, or OWNER/NAME on the Hugging Face hub.",
         autocompletion=completing(bundled_models),
     ),
 ]
