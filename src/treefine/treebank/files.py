@@ -50,7 +50,7 @@ _MARKS = {  # byte order marks; that of UTF-32 starts with that of UTF-16
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_ZSTD_CHUNK = 1 << 12  # bytes of a zstd file that are decompressed at a time, to at most 128 MiB
+_ZSTD_CHUNK = 1 << 9  # bytes of a zstd file that are decompressed at a time, to at most 16 MiB
 _NOT_PACKED = {  # the error for a file that is not compressed, the kind of file, and its suffix
     "Not a gzipped file": ("a gzip", ".gz"),
     "Input format not": ("an xz", ".xz"),
