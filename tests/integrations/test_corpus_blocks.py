@@ -202,3 +202,14 @@ def test_an_error_of_another_file_is_unchanged(path):
     error = TreebankError("odd", path="other", line=4, sentence=2)
 
     assert str(place_in_file(error, source)) == "other:4: (sentence 2) odd"
+
+
+def test_a_file_in_another_encoding_is_not_cut(tmp_path):
+    path = tmp_path / "in.txt"
+    text = "a b\nc d\n"
+    path.write_text(text)
+    assert len(sections_of(Input(str(path), kind="words"), 4)) == 2
+    assert sections_of(Input(str(path), kind="words", encoding="latin-1"), 4) == []
+
+    path.write_bytes(text.encode("utf-16"))
+    assert sections_of(Input(str(path), kind="words"), 4) == []
