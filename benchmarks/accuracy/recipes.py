@@ -162,11 +162,12 @@ def measure_run(run: Run, options: argparse.Namespace) -> None:
     if not (folder / FolderNames.model).is_dir():
         raise TreefineError("No model to measure.", hint="Train it first: --split dev.", path=str(folder))
     settings = run.recipe.treebank
-    path = expand(_of_split(settings.dev, options.split))
+    (dev,) = settings.dev
+    path = expand(_of_split(dev, options.split))
     gold = list(read_treebank(path, format=settings.format or None))
     parser = Parser.from_pretrained(
         folder / FolderNames.model,
-        initial=expand(_of_split(run.recipe.initial.dev, options.split)) or None,
+        initial=expand(_of_split("".join(run.recipe.initial.dev), options.split)) or None,
         max_steps=run.recipe.refine.max_steps,
         device=options.device,
     )
@@ -188,7 +189,7 @@ def _starting(parser: Parser, run: Run, name: str, source: MixedSettings, option
     """Return the parser with one of the mixed sources as its initial parser."""
     initial: str | Parser | InitialParser = empty
     if source.parser == FILES:
-        initial = expand(_of_split(source.dev, options.split))
+        initial = expand(_of_split("".join(source.dev), options.split))
     elif source.parser != EMPTY:
         own = options.output / run.title / FolderNames.mix / name / FolderNames.initial / FolderNames.model
         initial = Parser.from_pretrained(own if name in run.inner else expand(source.parser), device=options.device)

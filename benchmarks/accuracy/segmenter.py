@@ -57,7 +57,8 @@ def _train(options: argparse.Namespace) -> None:
     """Train, print each epoch, and write a row of dev."""
     if options.split == "test":
         raise TreefineError("A training is measured on dev.", hint="Measure its folder on test: --measure FOLDER.")
-    settings = read_settings(SegmenterTraining, tomllib.loads("\n".join(options.set)))
+    # Rows without this setting were measured with 32.
+    settings = read_settings(SegmenterTraining, {"batch_windows": 32} | tomllib.loads("\n".join(options.set)))
     train = list(read_treebank(options.treebanks / options.treebank / "train.conllu.xz"))[: options.sentences]
     dev = list(read_treebank(treebank_path(options)))[: options.sentences]
     device = find_device(options.device)

@@ -269,7 +269,7 @@ class Setting:
 
     def _learner(self, optimiser: Optimiser, n_steps: int, precision: Precision) -> Learner:
         recipe = Recipe(
-            TreebankSettings(("train.conllu",), "dev.conllu"),
+            TreebankSettings(("train.conllu",), ("dev.conllu",)),
             PretrainedSettings("encoder"),
             refine=RefineSettings(max_steps=n_steps, stop=False),
             training=TrainingSettings(precision=precision),

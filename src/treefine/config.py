@@ -18,6 +18,8 @@ TagSource = Literal["given", "predicted", "none"]
 Precision = Literal["float32", "float16", "bfloat16", "int8"]
 BATCH_PIECES = 4000  # batch size for parsing, padding included
 MOST_WORDS = 2000  # a longer sentence is parsed in parts: its scores need more than 130 MiB, growing with the square
+STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not record its own …
+STEPS_FROM_EMPTY = 4  # … plus one step that creates the first graph
 PRESETS = ("paper", "released-code")
 _LARGEST = 10_000_000  # larger numbers are taken for mistakes
 _MOST_LAYERS = 1000
@@ -139,10 +141,15 @@ def _read(kind: Any, value: object, name: str, faults: list[str]) -> Any:
         if value not in get_args(kind):
             faults.append(_choice(name, value, get_args(kind)))
     elif get_origin(kind) is tuple:
+        inner = get_args(kind)[0]
+        takes_string = inner is str or get_origin(inner) is Literal
+        if takes_string and isinstance(value, str):
+            value = [value]  # a list of one
         if not isinstance(value, (list, tuple)):
-            faults.append(f"{name} = {_shown(value)}; it must be a list")
+            wanted = "a string or a list of strings" if takes_string else "a list"
+            faults.append(f"{name} = {_shown(value)}; it must be {wanted}")
             return ()
-        return tuple(_read(get_args(kind)[0], each, name, faults) for each in value)
+        return tuple(_read(inner, each, name, faults) for each in value)
     elif get_origin(kind) is dict:
         if not isinstance(value, Mapping):
             faults.append(f"{name} = {_shown(value)}; it must be a table")
@@ -380,6 +387,7 @@ class ModelSettings:
     precision: PrecisionSettings = field(default_factory=PrecisionSettings)
     max_steps: int = 0  # T during training; 0: unknown
     stop_above: float = 1.0  # stop refining when the mean word confidence is above this; 1: only if converged
+    languages: tuple[str, ...] = ()  # codes such as "en", from the names of the training files; empty: unknown
 
     def __post_init__(self) -> None:
         if self.stop_above > 1:

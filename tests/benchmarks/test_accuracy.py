@@ -13,6 +13,8 @@ from tests.support.tiny import sample, tiny_parser, write_encoder
 from treefine import TreefineError, evaluate, write_treebank
 
 RECIPE = """
+segmenter.train = "never"
+tags.source = "given"
 [treebank]
 train = ["$TREEBANKS/tiny/train.conllu"]
 dev = "$TREEBANKS/tiny/dev.conllu"

@@ -3,14 +3,22 @@
 import io
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import failed, invoke
+from tests.support.commands import failed, invoke, read
 from tests.support.tiny import sample, tiny_biaffine, tiny_model, write_encoder
-from tests.support.train_commands import BIAFFINE, RNGTR, changes, run, training_errors, write_files
+from tests.support.train_commands import (
+    BIAFFINE,
+    RNGTR,
+    changes,
+    epoch_lines,
+    run,
+    training_errors,
+    try_hint,
+    write_files,
+)
 from treefine.cli.train import show
 from treefine.parsing.parser import Parser
 from treefine.training.checkpoint import TrainingStanding
@@ -34,42 +42,93 @@ def encoder(files):
 # Training
 
 
-@pytest.mark.parametrize("output", ["out", "my runs/it's one"])
-def test_training_saves_a_model_and_prints_the_command_that_uses_it(files, output):
-    result = run("biaffine.toml", "--output", output, "--set", "training.epochs=1")
-
-    said, command = result.stdout.split(" To parse with it: treefine ")
-    arguments = shlex.split(command.replace("IN", "dev"))
-    assert said == f"The model is in {output}/model."
-    assert arguments == ["parse", "--model", f"{output}/model", "dev.conllu", "-o", "OUT.conllu"]
-    invoke(*arguments, "--device", "cpu")
-    assert [each.forms for each in read_treebank("OUT.conllu")] == [each.forms for each in sample(26)[20:]]
+READS_WORDS = "The model will read words, not raw text: segmenter.train is never."
+TAGS = "It will predict UPOS and XPOS tags; its input needs none."
+NO_GRAPH = "It will not refine trees: it reads no graph."
+CARD = (
+    "For the model card: language not stated (set card.language); treebank not stated; licence not stated (set "
+    "card.licence)."
+)
 
 
-def test_without_a_terminal_each_epoch_prints_a_line(files):
+def test_training_says_what_the_model_will_do_and_prints_a_command_that_uses_it(files):
+    output = "my runs/it's one"
+
+    result = run("biaffine.toml", "--output", output, *changes("training.epochs=1", "tags.source=given"))
+
+    assert result.stdout.startswith(f"The model is in {output}/model. To try it: treefine parse --model ")
+    needs_tags = "It will not predict tags: its input needs UPOS tags."
+    assert result.stderr.splitlines()[:-1] == [READS_WORDS, needs_tags, NO_GRAPH, CARD]
+    arguments, _ = try_hint(result)
+    assert arguments == ["parse", "--model", f"{output}/model", "dev.conllu", "-o", "parsed.conllu"]
+    assert [each.forms for each in read_treebank("parsed.conllu")] == [each.forms for each in sample(26)[20:]]
+
+
+def test_without_a_terminal_each_epoch_prints_a_line_with_dev_scores(files):
     result = run("biaffine.toml", "--output", "out")
 
+    *said, first, last = result.stderr.splitlines()
     number = r"\d+\.\d\d"
-    first, last = result.stderr.splitlines()
-    assert re.fullmatch(rf"epoch 1 of 2, 0:00:\d\d left, loss \d+\.\d{{3}}, LAS {number}, best {number}", first)
-    assert re.fullmatch(rf"epoch 2 of 2, 0:00:00 left, loss \d+\.\d{{3}}, LAS {number}, best {number}", last)
+    scores = rf"loss \d+\.\d{{3}}, LAS {number}, UAS {number}, best LAS {number}, UPOS {number} XPOS {number}"
+    assert said == [READS_WORDS, TAGS, NO_GRAPH, CARD]
+    assert re.fullmatch(rf"epoch 1 of 2, 0:00:\d\d left, {scores}", first)
+    assert re.fullmatch(rf"epoch 2 of 2, 0:00:00 left, {scores}", last)
+    arguments, parsed = try_hint(result)
+    assert arguments[3:] == ["--from", "words", "Read the entire article ; there 's a punchline , too ."]
+    (sentence,) = read(parsed.stdout)
+    assert "_" not in sentence.upos
+
+
+def test_a_recipe_without_settings_gives_a_parser_of_raw_text(encoder):
+    for name in ("train", "dev"):
+        Path(f"{name}.conllu").rename(f"en_x-ud-{name}.conllu")
+    files = 'train = "en_x-ud-train.conllu"\ndev = "en_x-ud-dev.conllu"\ntest = "en_x-ud-dev.conllu"'
+    Path("small.toml").write_text(f'[treebank]\n{files}\n[encoder]\npretrained = "./encoder"\n')
+    network = "segmenter.network={run_hidden = 8, char_hidden = 8}"
+    quick = changes("training.epochs=1", "segmenter.epochs=1", network, "card.licence=CC0")
+
+    result = run("small.toml", "--output", "out", *quick)
+
+    assert result.stderr.splitlines()[:4] == [
+        "The model will read raw text: a segmenter is trained first.",
+        TAGS,
+        "It will start from an empty graph and refine it in up to 4 steps.",
+        "For the model card: language en; treebank en_x; licence CC0.",
+    ]
+    warning = (
+        "treefine: warning: After 1 of 1 epochs, the segmenter cuts text no better than at spaces and blank lines."
+    )
+    assert warning in result.stderr
+    arguments, parsed = try_hint(result)
+    assert arguments[3:] == ["--text", "Read the entire article; there's a punchline, too."]
+    assert all("_" not in each.upos for each in read(parsed.stdout))
+    card = Path("out/model/README.md").read_text()
+    assert card.startswith("---\nlanguage: [en]\n")
+    number = r"\d+\.\d\d%"
+    scores = f"UAS {number}, LAS {number}, UPOS {number}, XPOS {number}, on the words of 6 sentences"
+    assert "- Language: en\n- Treebank: en_x\n- Licence of the treebank: CC0\n" in card
+    dev, test = (re.search(f"\n- {name}: ({scores})", card)[1] for name in ("dev", "test"))
+    assert dev == test  # the same file, scored in training and by the saved parser
+    assert re.search(f"- dev, segmenter on raw text: F1 of Tokens {number}, Sentences {number}, Words {number}", card)
 
 
 def test_the_initial_parser_is_trained_first_and_named_in_its_lines(encoder):
     Path("recipes").mkdir()
-    first = BIAFFINE.replace("epochs = 2", "epochs = 1")
-    Path("recipes/first.toml").write_text(
-        first.replace("dev.conllu", "nowhere.conllu")
-    )  # the file of the other recipe is used
+    # the file of the other recipe is used
+    Path("recipes/first.toml").write_text(BIAFFINE.replace("dev.conllu", "nowhere.conllu"))
     Path("recipes/second.toml").write_text(RNGTR + '[initial]\nparser = "first.toml"\nfolds = 2\n')
 
-    result = run("recipes/second.toml", "--output", "out", *changes("refine.max_steps=2", "training.epochs=1"))
+    quick = changes("refine.max_steps=2", "training.epochs=2", "initial.training.epochs=1")
+    result = run("recipes/second.toml", "--output", "out", *quick)
 
-    stages = [line.partition("epoch ")[0] for line in result.stderr.splitlines()]
-    assert stages == ["initial parser, ", "fold 1 of 2, ", "fold 2 of 2, ", ""]
+    first = "Trained first: the initial parser, 1 epoch, and 2 more for the folds. "
+    assert f"{first}Change its settings with --set initial.training.epochs=… and so on.\n" in result.stderr
+
+    stages = [line.partition("epoch ")[0] for line in epoch_lines(result)]
+    assert stages == ["initial parser, ", "fold 1 of 2, ", "fold 2 of 2, ", "", ""]
     number = r"\d+\.\d\d"
     last = result.stderr.splitlines()[-1]
-    assert re.search(rf"LAS {number}, best {number}, G1 {number} G2 {number}$", last)  # of the tree, and of each graph
+    assert re.search(rf"LAS {number}, .*, G1 {number} G2 {number}$", last)  # of the tree, and of each graph
     assert Parser.from_pretrained("out/model", device="cpu").parse(["Dogs", "bark"]).tree.is_tree
     kept = json.loads(Path("out/recipe.json").read_text())
     assert kept["initial parser"]["treebank"] == kept["recipe"]["treebank"]
@@ -82,7 +141,8 @@ def test_a_recipe_to_fine_tune_from_is_trained_first_and_its_warnings_are_printe
 
     result = run("next.toml", "--output", "out", "--set", "refine.max_steps=1")
 
-    warning, *lines = result.stderr.splitlines()
+    warning, lines = result.stderr.splitlines()[0], epoch_lines(result)
+    assert "Trained first: the base model base, with the settings of base.toml.\n" in result.stderr
     assert warning.startswith(
         "treefine: warning: dev.conllu: These labels are not in the training set"
     )  # from base.toml
@@ -108,7 +168,14 @@ def test_a_dry_run_prints_the_settings_of_all_parsers_and_writes_nothing(encoder
         + '[initial]\nparser = "biaffine.toml"\n'
     )
 
-    shown = json.loads(run("next.toml", "--output", "out", "--dry-run", "--set", "training.seed=5").stdout)
+    result = run("next.toml", "--output", "out", "--dry-run", "--set", "training.seed=5")
+
+    assert result.stderr.splitlines()[-6:-3] == [
+        READS_WORDS,
+        TAGS,
+        "It will refine the trees of its initial parser, which is saved with it, in up to 3 steps.",
+    ]
+    shown = json.loads(result.stdout)
 
     assert list(shown) == ["recipe", "initial parser", "start base"]
     assert shown["initial parser"]["encoder"]["word_width"] == 8
@@ -160,7 +227,7 @@ def shown(monkeypatch):
         stream = Terminal()
         show(steps, stream=stream)
         lines = [line.rstrip() for line in re.sub(r"\x1b\[[\d;?]*\w", "", stream.getvalue()).splitlines()]
-        assert all(len(line) <= 80 for line in lines)
+        assert all(len(line) <= 80 for line in lines if line[:1] in set("━╸╺ "))  # not the lines of finished stages
         assert any(re.match("[━╸╺]{10} ", line) for line in lines[-4:])
         return [line.lstrip("━╸╺ ") for line in lines if line]
 
@@ -179,14 +246,14 @@ BY_SOURCE = {"empty": 0.7, "biaffine": 0.75, "spacy": 0.74, "udpipe": 0.77}
             [progress(1, 0.25, done=1, las=(0.7, 0.75)), progress(2, 0.4, done=1)],
             [
                 "epoch 2 of 4, 0:01:30 left",
-                "loss 0.500, LAS 74.00, best 75.00",
+                "loss 0.500, LAS 74.00, UAS 90.00, best LAS 75.00",
                 "G1 70.00 G2 75.00",
             ],  # both LAS values are of trees
         ),
         (
             [progress(1, 0.25, done=1, las=(0.7, 0.75), las_from=BY_SOURCE)],
             [
-                "loss 0.500, LAS 74.00, best 75.00",
+                "loss 0.500, LAS 74.00, UAS 90.00, best LAS 75.00",
                 "from empty 70.00 biaffine 75.00 spacy 74.00 udpipe 77.00",
                 "G1 70.00 G2 75.00",
             ],
@@ -196,7 +263,7 @@ BY_SOURCE = {"empty": 0.7, "biaffine": 0.75, "spacy": 0.74, "udpipe": 0.77}
             [
                 LONG,
                 "epoch 200 of 200, 10:00:00 left",
-                "loss 0.500, LAS 74.00, best 75.00",
+                "loss 0.500, LAS 74.00, UAS 90.00, best LAS 75.00",
                 "G1 70.00 G2 75.00 G3 75.10 G4 75.20 G5 75.30",
             ],
         ),
@@ -212,7 +279,7 @@ def test_a_finished_stage_leaves_a_line_and_its_accuracy_is_not_shown_for_the_ne
 
     *lines, first, second = shown([progress(4, 1.0, done=4, las=(0.7,), stage=stage), progress(1, 0.125)])
 
-    assert f"{stage}, epoch 4 of 4, 0:00:00 left, loss 0.500, LAS 74.00, best 75.00" in lines
+    assert f"{stage}, epoch 4 of 4, 0:00:00 left, loss 0.500, LAS 74.00, UAS 90.00, best LAS 75.00" in lines
     assert (first, second) == ("epoch 1 of 4, 0:07:00 left", "loss 0.500")
 
 
@@ -224,8 +291,7 @@ def test_each_old_name_of_a_setting_is_one_warning(files):
 
     result = run("old.toml", "--output", "out", *changes("training.epochs=1", "optimiser.rate=0.1"))
 
-    *warnings, _ = result.stderr.splitlines()
-    assert warnings == [
+    assert [line for line in result.stderr.splitlines() if "warning" in line] == [
         "treefine: warning: old.toml: [training] hidden is deprecated; use masking.",
         "treefine: warning: --set optimiser.rate=0.1: [optimiser] rate is deprecated; use learning_rate.",
     ]

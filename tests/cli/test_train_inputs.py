@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.tiny import sample
-from tests.support.train_commands import BIAFFINE, RNGTR, changes, run, training_errors, write_files
+from tests.support.train_commands import (
+    BIAFFINE,
+    RNGTR,
+    changes,
+    epoch_lines,
+    run,
+    training_errors,
+    try_hint,
+    write_files,
+)
 from treefine.treebank.conllu import convert_treebank, write_treebank
 from treefine.treebank.formats import CONLL09, CONLLX
 
@@ -81,16 +90,22 @@ def test_a_single_tag_is_enough():
 def test_conll_2009_has_no_upos():
     settings = write_conll09()
 
-    assert training_errors("rngtr.toml", *settings) == [f'{NO_UPOS}, or tags.columns=["xpos"].']
-    run("rngtr.toml", "--output", "out", *QUICK, *settings, *changes('tags.columns=["xpos"]'))
+    assert training_errors("rngtr.toml", *settings, "--set", "tags.source=given") == [
+        f'{NO_UPOS}, or tags.columns=["xpos"].'
+    ]
+    result = run("rngtr.toml", "--output", "out", *QUICK, *settings)
+    assert "It will predict XPOS tags; its input needs none.\n" in result.stderr
 
 
 def test_missing_tags_of_all_recipes_are_reported_with_the_other_errors():
     write_treebank(blank("upos", "xpos"), "train.conllu")
-    Path("base.toml").write_text(RNGTR)
+    given = '[tags]\nsource = "given"\n'
+    Path("base.toml").write_text(RNGTR + given)
+    Path("biaffine.toml").write_text(BIAFFINE + given)
     Path("next.toml").write_text(
         RNGTR.replace('pretrained = "./encoder"', 'fine_tune_from = "base.toml"')
         + '[initial]\nparser = "biaffine.toml"\n'
+        + given
     )
 
     assert training_errors("next.toml", *changes("training.epohcs=1")) == [
@@ -112,7 +127,7 @@ def test_folds_of_conll_2009_are_parsed_and_read_back():
 
     result = run("rngtr.toml", "--output", "out", *settings, *QUICK)
 
-    assert [line.partition(", ")[0] for line in result.stderr.splitlines()] == [
+    assert [line.partition(", ")[0] for line in epoch_lines(result)] == [
         *("initial parser", "fold 1 of 2", "fold 2 of 2", "epoch 1 of 1")
     ]
 
@@ -159,8 +174,10 @@ def test_resume_needs_the_same_initial_parses(changed):
 def test_the_card_of_a_model_trained_on_files_has_their_checksums_and_says_how_to_parse():
     write_parses()
 
-    run("rngtr.toml", "--output", "out", *QUICK, *FILES)
+    result = run("rngtr.toml", "--output", "out", *QUICK, *FILES)
 
+    arguments, _ = try_hint(result)
+    assert arguments == ["refine", "--model", "out/model", "dev-parses.conllu", "-o", "refined.conllu"]
     card = Path("out/model/README.md").read_text()
     for name in ("train.conllu", "dev.conllu", "parses.conllu", "dev-parses.conllu"):
         assert f"{hashlib.sha256(Path(name).read_bytes()).hexdigest()}  {name}\n" in card
@@ -193,7 +210,7 @@ def test_missing_initial_parses_are_reported_once():
             "encoder.pretrained=",
             "[encoder] pretrained is empty; name the folder of an encoder, or its name on the hub.",
         ),
-        ("treebank.dev=", "[treebank] dev is empty; name a file."),
+        ("treebank.dev=", "[treebank] dev must name at least one file, without empty names."),
         ('treebank.train=["train.conllu", ""]', "[treebank] train must name at least one file, without empty names."),
         ("initial.parser=", '[initial] parser is empty; choose "empty", "files", a recipe or a model folder.'),
     ],

@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(folder):
 
 def test_a_failed_save_keeps_the_older_model(folder, monkeypatch):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    monkeypatch.setattr(pretrained, "model_card", lambda *_: 1 / 0)
+    monkeypatch.setattr(pretrained, "model_card", lambda *_, **__: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
         Parser(tiny_biaffine(), device="cpu").save(folder)

@@ -17,7 +17,7 @@ from tokenizers import normalizers
 
 from tests.support.tiny import short
 from tests.support.tiny_tokenizers import wordpiece
-from treefine.training import new_recipe
+from treefine.training import new_recipe, segmenter
 from treefine.treebank.conllu import write_treebank
 
 ENCODER = "bert-base-multilingual-cased"
@@ -55,6 +55,7 @@ def treebanks_and_hub() -> Iterator[None]:
             mock.patch("huggingface_hub.snapshot_download", download),
             mock.patch("huggingface_hub.try_to_load_from_cache", return_value=None),
             mock.patch("huggingface_hub.HfApi", Api),
+            mock.patch.object(segmenter, "N_UPDATES", 40),  # instead of 2,000
             mock.patch.object(new_recipe, "SIZES", (replace(new_recipe.SIZES[-1], epochs=3),)),  # instead of 30
         ):
             yield

@@ -1,5 +1,7 @@
 """Write recipes and their treebanks to the working folder, and run `treefine train` on them."""
 
+import re
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -7,7 +9,11 @@ from tests.support.commands import invoke
 from tests.support.tiny import sample, write_encoder
 from treefine.treebank.conllu import write_treebank
 
-TREEBANK = '[treebank]\ntrain = ["train.conllu"]\ndev = "dev.conllu"\n'
+TREEBANK = """segmenter.train = "never"
+[treebank]
+train = "train.conllu"
+dev = "dev.conllu"
+"""
 BIAFFINE = f"""{TREEBANK}
 [encoder]
 family = "bilstm"
@@ -54,6 +60,17 @@ run = partial(invoke, "--device", "cpu", command="train")
 def changes(*settings):
     """Return the command-line options for these changes."""
     return [part for setting in settings for part in ("--set", setting)]
+
+
+def try_hint(result):
+    """Run the command that a training names at its end, and return its arguments and its result."""
+    arguments = shlex.split(result.stdout.rstrip("\n").split(" To try it: treefine ")[1])
+    return arguments, invoke(*arguments, "--device", "cpu")
+
+
+def epoch_lines(result):
+    """Return the lines of a training that report an epoch."""
+    return [line for line in result.stderr.splitlines() if re.match(r"(.*, )?epoch \d", line)]
 
 
 def training_errors(*arguments, output="out"):

@@ -58,7 +58,8 @@ def write_recipe(folder: Path, name, *, sections="", optimiser="", training="", 
         write_treebank(sentences[20:26], folder / "dev.conllu")
     if not (folder / "encoder").exists():
         Parser(tiny_model(relations=RelationSettings("none"), scale=1.0), device="cpu").save(folder / "encoder")
-    text = f'[treebank]\ntrain = ["{folder}/train.conllu"]\ndev = "{folder}/dev.conllu"\n'
+    text = "" if "[segmenter" in sections else 'segmenter.train = "never"\n'
+    text += f'[treebank]\ntrain = ["{folder}/train.conllu"]\ndev = "{folder}/dev.conllu"\n'
     key = "pretrained" if encoder == "bert" else "fine_tune_from"
     text += f'[encoder]\n{key} = "{folder}/{encoder}"\n' if encoder else ""
     text += sections + TRAINING.format(epochs=epochs, optimiser=optimiser, training=training)

@@ -102,13 +102,13 @@ def test_a_column_without_tags_or_with_very_many_is_left_out():
     )
 
 
-def test_a_segmenter_is_trained_if_the_treebank_marks_missing_spaces():
-    assert written(REQUEST).segmenter is not None
-    assert written(replace(REQUEST, segmenter=False)).segmenter is None
-    assert "\n#[segmenter]\n#epochs = 40  # number of epochs\n#batch_windows = 8" in Path("my.toml").read_text()
+def test_a_segmenter_is_trained_if_the_treebank_has_text():
+    assert written(REQUEST).segmenter.train == "always"
+    assert written(replace(REQUEST, segmenter=False)).segmenter.train == "never"
 
-    Path("train.conllu").write_text(Path("train.conllu").read_text().replace("SpaceAfter=No", "_"))
-    assert written(REQUEST).segmenter is None
+    text = Path("train.conllu").read_text().replace("SpaceAfter=No", "_")
+    Path("train.conllu").write_text(re.sub(r"^# text = .*\n", "", text, flags=re.MULTILINE))
+    assert written(REQUEST).segmenter.train == "never"
     forced = write_new_recipe("my.toml", replace(REQUEST, segmenter=True), force=True)
     assert forced.warnings == ("No word is marked SpaceAfter=No, so the segmenter will cut text only at spaces.",)
 
@@ -120,7 +120,7 @@ def test_files_of_another_format_get_its_rule_and_no_segmenter():
 
     recipe = written(request)
 
-    assert (recipe.treebank.rule, recipe.treebank.format, recipe.segmenter) == ("conllx", "", None)
+    assert (recipe.treebank.rule, recipe.treebank.format, recipe.segmenter.train) == ("conllx", "", "never")
     with pytest.raises(ConfigError, match="--segmenter needs CoNLL-U files"):
         new_recipe(replace(request, segmenter=True))
     Path("train.txt").write_bytes(Path("train.conllx").read_bytes())
@@ -168,7 +168,7 @@ def test_trees_of_another_parser_are_named_by_their_files():
 
     recipe = written(replace(REQUEST, **initial))
 
-    assert (recipe.initial.parser, recipe.initial.train) == ("files", "train.conllu")
+    assert (recipe.initial.parser, recipe.initial.train) == ("files", ("train.conllu",))
     with pytest.raises(ConfigError, match="Trees of another parser need all of"):
         new_recipe(replace(REQUEST, initial="files"))
 
@@ -198,7 +198,7 @@ def test_a_trained_model_can_be_fine_tuned():
 def test_without_files_the_recipe_has_placeholders():
     recipe = written(RecipeRequest(encoder="./encoder"))
 
-    assert (recipe.treebank.train, recipe.treebank.dev) == (("TRAIN.conllu",), "DEV.conllu")
+    assert (recipe.treebank.train, recipe.treebank.dev) == (("TRAIN.conllu",), ("DEV.conllu",))
     assert recipe.training.epochs == 10
     assert "# Replace these by the files of your treebank" in Path("my.toml").read_text()
 

@@ -80,8 +80,28 @@ def test_omitted_settings_have_the_values_of_the_paper(written):
     optimiser = recipe.optimiser
     assert (optimiser.learning_rate, optimiser.encoder_learning_rate, optimiser.eps) == (2e-3, 1e-5, 1e-5)
     assert (optimiser.betas, optimiser.weight_decay, optimiser.clip_gradient_norm) == ((0.9, 0.999), 0.01, 1.0)
-    assert (recipe.refine.max_steps, recipe.refine.stop, recipe.refine.update) == (3, True, "each")
+    assert (recipe.refine.max_steps, recipe.refine.stop, recipe.refine.update) == (4, True, "each")
     assert (recipe.initial.parser, recipe.initial.folds) == ("empty", 0)
+
+
+def test_the_number_of_steps_depends_on_the_initial_graph(written):
+    refining = read_recipe(written(RNGTR | {"initial": {"parser": "x.toml"}}))
+    without_graph = read_recipe(written(SYNTR | {"refine": {}}))
+    chosen = read_recipe(written(RNGTR | {"refine": {"max_steps": 2}}))
+
+    assert [each.refine.max_steps for each in (refining, without_graph, chosen)] == [3, 1, 2]
+
+
+@pytest.mark.parametrize("files", ["a.conllu", ["a.conllu"], ["a.conllu", "b.conllu"]])
+def test_files_are_one_name_or_a_list(written, files):
+    expected = (files,) if isinstance(files, str) else tuple(files)
+
+    treebank = read_recipe(written(RNGTR | {"treebank": dict.fromkeys(("train", "dev", "test"), files)})).treebank
+    changed = read_recipe(written(RNGTR), [f"treebank.train={shown(files)}", "treebank.dev=c.conllu"]).treebank
+    initial = read_recipe(written(RNGTR | {"initial": {"parser": "files", "train": files, "dev": files}})).initial
+
+    assert treebank.train == treebank.dev == treebank.test == initial.train == initial.dev == expected
+    assert (changed.train, changed.dev) == (expected, ("c.conllu",))
 
 
 FILES = {"parser": "files", "train": "a.conllu", "dev": "b.conllu"}
@@ -259,14 +279,14 @@ def test_a_source_in_the_mix_is_changed_added_or_removed_by_its_name(written):
             ["[treebank] standard input cannot be read more than once; name a file."],
         ),
         (
-            {"encoder": {"family": "bilstm"}},
+            {"encoder": {"family": "bilstm"}, "refine": {"max_steps": 2}},
             [
                 'a BiLSTM cannot read a graph: set graph = "none" in [relations].',
                 "a model that reads no graph takes only one step: set max_steps = 1 in [refine].",
             ],
         ),
         (
-            {"relations": {"graph": "none"}, "initial": {"parser": "x.toml"}},
+            {"relations": {"graph": "none"}, "initial": {"parser": "x.toml"}, "refine": {"max_steps": 2}},
             [
                 "a model that reads no graph takes only one step: set max_steps = 1 in [refine].",
                 "a model that reads no graph has no initial parse: remove [initial].",
@@ -331,7 +351,6 @@ def test_a_source_in_the_mix_is_changed_added_or_removed_by_its_name(written):
             {"relations": {"graph": "none"}, "refine": {"max_steps": 1}, "initial": {"mix": MIX}},
             ["a model that reads no graph has no initial parse: remove [initial]."],
         ),
-        ({"refine": {"max_steps": 0}}, ["[refine] max_steps = 0; it must be at least 1."]),
         (
             {"optimiser": {"betas": [0.9], "ema": 1, "warmup": 1.5}},
             [

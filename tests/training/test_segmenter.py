@@ -26,7 +26,18 @@ from treefine.segmenter.segmenter import Segmenter
 from treefine.training import segmenter as module
 from treefine.training.prepare import prepare
 from treefine.training.recipe import SegmenterTraining
-from treefine.training.segmenter import NOWHERE, Documents, SegmenterLearner, cut_loss, measured, new_segmenter, targets
+from treefine.training.segmenter import (
+    NOWHERE,
+    Documents,
+    SegmenterEpoch,
+    SegmenterLearner,
+    cut_at_spaces,
+    cut_loss,
+    measured,
+    new_segmenter,
+    nothing_learned,
+    targets,
+)
 from treefine.treebank.raw_text import raw_text
 
 PLAIN = SegmenterTraining(joined=0, shuffled=0, wrapped=0, lines=0, lowered=0, unpointed=0)
@@ -193,12 +204,38 @@ def test_an_easy_treebank_is_learned_and_scored_on_raw_text():
     assert scores == best.scores
     assert {name: round(score.f1, 2) for name, score in scores.items()} == {"Tokens": 1, "Sentences": 1, "Words": 1}
     assert epochs[0].scores["Words"].f1 < 0.9
+    assert epochs[-1].has_learned
+
+
+def test_cutting_at_spaces_is_scored_like_a_segmenter():
+    gold = raw_text([sentence(("a", "_"), ("b", "SpaceAfter=No"), (".", "_")), sentence(("c", "_"))])
+
+    # one sentence instead of two; tokens "a", "b." and "c" instead of four
+    assert cut_at_spaces(gold) == {"Tokens": pytest.approx(4 / 7), "Sentences": 0.0}
+
+
+@pytest.mark.parametrize("epochs", [1, 20])
+def test_a_segmenter_that_has_learned_nothing_by_a_tenth_of_its_epochs_causes_a_warning(epochs):
+    settings = replace(SMALL, epochs=epochs, batch_windows=8)
+
+    def warnings(**values):
+        numbers = range(1, epochs + 1)
+        found = [nothing_learned(SegmenterEpoch(each, 1.0, {}, False, 1.0, **values), settings) for each in numbers]
+        return {number: warning for number, warning in zip(numbers, found, strict=True) if warning}
+
+    said = warnings(has_learned=False)
+    assert list(said) == sorted({(epochs + 9) // 10, epochs})
+    assert said[epochs].startswith(
+        f"After {epochs} of {epochs} epochs, the segmenter cuts text no better than at spaces"
+    )
+    assert f"set a lower segmenter.batch_windows than 8, or more segmenter.epochs than {epochs}." in said[epochs]
+    assert warnings(has_learned=True) == {}
 
 
 def test_the_best_epoch_is_kept(monkeypatch):
     learner = SegmenterLearner(easy_treebank(20, 1), easy_treebank(5, 2), replace(SMALL, epochs=3, window=100))
     f1 = iter([0.2, 0.9, 0.5])
-    monkeypatch.setattr(module, "measured", lambda *_: dict.fromkeys(("Words", "Sentences"), Fixed(next(f1))))
+    monkeypatch.setattr(module, "measured", lambda *_: dict.fromkeys(("Tokens", "Words", "Sentences"), Fixed(next(f1))))
     kept = []
 
     for epoch in learner.epochs():
@@ -324,7 +361,7 @@ def test_an_invalid_section_is_an_error(tmp_path, section, fault):
 
 
 def test_a_treebank_without_space_marks_is_an_error(tmp_path):
-    recipe = write_recipe(tmp_path, "older", sections=SECTION)
+    recipe = write_recipe(tmp_path, "older", sections=SECTION.replace("epochs", 'train = "always"\nepochs'))
     text = Path(recipe).read_text().replace("[treebank]\n", '[treebank]\nformat = "conllx"\n')
     Path(recipe).write_text(text)
 

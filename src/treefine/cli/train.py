@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from treefine.cli.parse import DeviceOption, ThreadsOption
-from treefine.cli.terminal import completing, is_quiet, warn
+from treefine.cli.terminal import completing, is_quiet, say, warn
 from treefine.cores import use_threads
 from treefine.errors import RenamedSettingWarning
 from treefine.training.recipe import EMPTY, NEW_ENCODER, NEW_INITIALS, bundled_recipes
@@ -66,6 +66,7 @@ def train_command(
     epoch in DIR/metrics.jsonl.
     """
     from treefine.parsing.plan import find_device  # loads torch
+    from treefine.training.abilities import abilities, command_for
     from treefine.training.prepare import prepare, settings_of
     from treefine.training.train import FolderNames, begin_folder, check_folder, train
 
@@ -78,10 +79,14 @@ def train_command(
         prepared = prepare(recipe, changes or ())
         if is_first and output:
             check_folder(folder, prepared, is_resumed=resume)
+    model = folder / FolderNames.model
     if is_first:
         for each in (prepared, *prepared.bases.values()):
             for warning in each.data.warnings:
                 warn(str(warning))
+    if is_first and (dry_run or not model.exists()):
+        for line in abilities(prepared):
+            say(line)
     if dry_run:
         if is_first:
             typer.echo(json.dumps(settings_of(prepared), ensure_ascii=False, indent=1))
@@ -93,10 +98,11 @@ def train_command(
         for _ in steps:
             pass
         return
-    show(steps)
-    model = folder / FolderNames.model
-    command = f"treefine parse --model {shlex.quote(str(model))} IN.conllu -o OUT.conllu"
-    typer.echo(f"The model is in {model}. To parse with it: {command}")
+    try:
+        show(steps)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("Continue with the same command and --resume.") from None
+    typer.echo(f"The model is in {model}. To try it: {command_for(prepared, model)}")
 
 
 @contextmanager
@@ -169,7 +175,7 @@ def new_recipe_command(
         typer.Option(
             "--segmenter/--no-segmenter",
             help="Also train a segmenter, so that the model reads raw text.",
-            show_default="if the treebank has SpaceAfter=No",
+            show_default="if the treebank has text",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
@@ -198,6 +204,7 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
         for step in steps:
             if stream is not None and step.epoch == step.standing.epoch:
                 stream.write(", ".join(_parts(step, step)) + "\n")
+                stream.write(f"treefine: warning: {step.warning}\n" if step.warning else "")
                 stream.flush()
         return
     from rich.console import Console  # as in `progress`
@@ -216,6 +223,9 @@ def show(steps: Iterable[Progress], *, stream: TextIO | None = None) -> None:
                 measured = None
             if step.accuracy is not None:
                 measured = step
+            if step.warning:
+                line = f"treefine: warning: {step.warning}"
+                bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
             bar.update(row, completed=step.share, description="\n".join(_parts(step, measured)))
             last = step
 
@@ -225,15 +235,16 @@ def _parts(step: Progress, measured: Progress | None) -> list[str]:
     place = f"epoch {step.epoch} of {step.epochs}"
     if step.share:
         place += f", {timedelta(seconds=round(step.seconds * (1 / step.share - 1)))} left"
-    scores, graphs, sources = [f"loss {step.loss:.3f}"], "", ""
+    scores, tags, graphs, sources = [f"loss {step.loss:.3f}"], "", "", ""
     if measured is not None and measured.accuracy is not None:
         accuracy = measured.accuracy
-        scores.append(f"LAS {100 * accuracy.las:.2f}")
+        scores += [f"LAS {100 * accuracy.las:.2f}", f"UAS {100 * accuracy.uas:.2f}"]
+        tags = " ".join(f"{name} {100 * share:.2f}" for name, share in accuracy.tags.items())
         if len(accuracy.las_by_step) > 1:
             graphs = " ".join(f"G{t} {100 * las:.2f}" for t, las in enumerate(accuracy.las_by_step, start=1))
         if accuracy.las_from:
             sources = "from " + " ".join(f"{name} {100 * las:.2f}" for name, las in accuracy.las_from.items())
     scores += [f"{name} {100 * f1:.2f}" for name, f1 in step.segmentation.items()]
     if step.standing.best_epoch:
-        scores.append(f"best {100 * step.standing.best_las:.2f}")
-    return [*filter(None, [step.stage, place, ", ".join(scores), sources, graphs])]
+        scores.append(f"best LAS {100 * step.standing.best_las:.2f}")
+    return [*filter(None, [step.stage, place, ", ".join(scores), tags, sources, graphs])]

@@ -32,7 +32,7 @@ _TAGS = {
 }
 
 
-def model_card(model: ParserModel, notes: str = "") -> str:
+def model_card(model: ParserModel, notes: str = "", *, reads_text: bool = False) -> str:
     """Return the model card in the hub's Markdown: what the model is, what it reads, and how to use it."""
     settings = model.settings
     encoder = settings.encoder
@@ -46,10 +46,11 @@ def model_card(model: ParserModel, notes: str = "") -> str:
         source = "tagger"
     columns = " and ".join(column.upper() for column in settings.tags.columns)
     n_parameters = sum(each.numel() for each in model.parameters())
-    command = "treefine parse --model THIS_FOLDER in.conllu -o out.conllu"
+    languages = [f"language: [{', '.join(settings.languages)}]"] if settings.languages else []
     return "\n".join(
         [
             "---",
+            *languages,
             "library_name: treefine",
             "tags: [dependency-parsing, universal-dependencies]",
             "---",
@@ -58,9 +59,10 @@ def model_card(model: ParserModel, notes: str = "") -> str:
             "",
             f"This is {kind}. It has {n_parameters / 1e6:.1f} million parameters,",
             f"knows {len(model.vocabulary.labels)} labels, and {_TAGS[source].format(columns=columns)}.",
+            f"It reads {'raw text' if reads_text else 'words, not raw text'}.",
             "",
             "```",
-            command,
+            f"treefine parse --model THIS_FOLDER in.{'txt' if reads_text else 'conllu'} -o out.conllu",
             "```",
             *(["", notes] if notes else []),
             "",
@@ -124,7 +126,7 @@ def unfilled() -> Iterator[None]:
 FORMAT = 1  # the version of the folder format; a later treefine may write a higher one
 
 
-def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: str) -> None:
+def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: str, reads_text: bool = False) -> None:
     """Write the files of a model into an existing folder."""
     config = {"treefine": __version__, "format": FORMAT, **asdict(model.settings)}
     write_json(folder / LAYOUT.config, config)
@@ -140,7 +142,7 @@ def write_model(model: ParserModel, folder: Path, *, dtype: torch.dtype, notes: 
     (folder / LAYOUT.weights).chmod((folder / LAYOUT.config).stat().st_mode)  # safetensors lets only the owner read it
     if model.subwords is not None:
         model.subwords.save(folder)
-    (folder / LAYOUT.card).write_text(model_card(model, notes), encoding="utf-8")
+    (folder / LAYOUT.card).write_text(model_card(model, notes, reads_text=reads_text), encoding="utf-8")
 
 
 def load_model(folder: Path) -> ParserModel:

@@ -415,7 +415,7 @@ class Parser:
 
     def _write(self, folder: Path, dtype: torch.dtype, notes: str) -> None:
         """Write the model, its segmenter and its initial parser into an existing folder."""
-        write_model(self.model, folder, dtype=dtype, notes=notes)
+        write_model(self.model, folder, dtype=dtype, notes=notes, reads_text=self.segmenter is not None)
         if isinstance(self.initial, Parser):
             (folder / LAYOUT.initial).mkdir()
             self.initial._write(folder / LAYOUT.initial, dtype, "")

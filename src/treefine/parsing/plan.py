@@ -15,6 +15,8 @@ from treefine import fast
 from treefine.config import (
     BATCH_PIECES,
     MOST_WORDS,
+    STEPS,
+    STEPS_FROM_EMPTY,
     ConfidenceSettings,
     Precision,
     PrecisionSettings,
@@ -36,8 +38,6 @@ from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
-STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not record its own …
-STEPS_FROM_EMPTY = 4  # … plus one step that creates the first graph
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from functools import cached_property
 from io import StringIO
 from typing import Any
 
+from treefine.config import STEPS
 from treefine.errors import TreefineError
 from treefine.evaluation.tables import count
 from treefine.parsing.options import ParserOptions
 from treefine.parsing.parser import Parser
-from treefine.parsing.plan import STEPS
 from treefine.segmenter.cut import Segmented
 from treefine.serving.hosts import AnswerKind
 from treefine.serving.limits import ServerLimits, TooLargeError, work_of

@@ -57,6 +57,7 @@ class TrainingStanding:
     best_uas: float = 0.0
     best_by_step: tuple[float, ...] = ()  # LAS of G¹ … Gᵀ
     best_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, if there are several
+    best_tags: dict[str, float] = field(default_factory=dict)  # accuracy of the predicted UPOS and XPOS
     seconds: float = 0.0  # training time so far
 
 

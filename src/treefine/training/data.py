@@ -15,6 +15,7 @@ from treefine.config import Column
 from treefine.errors import ConfigError, TreefineError
 from treefine.evaluation.scores import rule_of
 from treefine.training.recipe import InitialSettings, TreebankSettings, expand
+from treefine.treebank.align import transferred
 from treefine.treebank.conllu import read_treebank, tree_faults
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
@@ -24,32 +25,42 @@ FEWEST = 10  # fewest sentences to train on
 
 @dataclass(frozen=True)
 class Data:
-    """The training sentences, and the dev sentences that choose the best epoch."""
+    """The training sentences, the dev sentences that choose the best epoch, and the test sentences."""
 
     train: tuple[Sentence, ...]
     dev: tuple[Sentence, ...]
     checksums: dict[str, str]  # SHA-256 of each file, by its path in the recipe
     warnings: tuple[str, ...] = ()
+    test: tuple[Sentence, ...] = ()  # none if the recipe names no test set
 
 
 def load_data(settings: TreebankSettings) -> Data:
     """Read the treebanks; raise one error with a line for each fault."""
     faults: list[str] = []
-    read = [_read(path, settings, faults) for path in settings.train]
-    train = [sentence for sentences in read for sentence in sentences or ()]
-    dev = _read(settings.dev, settings, faults) or []
-    if None not in read and len(train) < FEWEST:
+    paths = (*settings.train, *settings.dev, *settings.test)
+    read = {path: _read(path, settings, faults) for path in dict.fromkeys(paths)}
+    train, dev, test = (
+        tuple(sentence for path in each for sentence in read[path] or ())
+        for each in (settings.train, settings.dev, settings.test)
+    )
+    if None not in map(read.get, settings.train) and len(train) < FEWEST:
         count = f"{len(train)} sentence{'s' if len(train) > 1 else ''}"
         faults.append(f"{', '.join(settings.train)}: {count} to train on, but at least {FEWEST} are needed.")
     if faults:
         raise ConfigError("\n".join(faults))
-    checksums = checksums_of((*settings.train, settings.dev))
-    return Data(tuple(train), tuple(dev), checksums, tuple(_unseen_labels(train, dev, settings)))
+    return Data(train, dev, checksums_of(read), tuple(_unseen_labels(train, dev, settings)), test)
 
 
 def checksums_of(paths: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each file, by its path in the recipe."""
     return {path: hashlib.sha256(Path(expand(path)).read_bytes()).hexdigest() for path in paths}
+
+
+def parses_in_files(paths: Sequence[str], sentences: Sequence[Sentence], form: str | None) -> list[Arcs]:
+    """Read another parser's trees of these sentences from files of this format, which together have the same text."""
+    expanded = [expand(path) for path in paths]
+    parses = (each for path in expanded for each in read_treebank(path, format=form))
+    return list(transferred(sentences, parses, ", ".join(expanded)))
 
 
 def filled_columns(sentences: Iterable[Sentence]) -> set[Column]:
@@ -87,7 +98,8 @@ def _unseen_labels(train: Iterable[Sentence], dev: Iterable[Sentence], settings:
     if unseen:
         listed = ", ".join(f"{label} ({count})" for label, count in unseen.most_common(5))
         more = f" and {len(unseen) - 5} more" if len(unseen) > 5 else ""
-        yield f"{settings.dev}: These labels are not in the training set, so they cannot be predicted: {listed}{more}."
+        place = ", ".join(settings.dev)
+        yield f"{place}: These labels are not in the training set, so they cannot be predicted: {listed}{more}."
 
 
 def fold_ranges(n_sentences: int, folds: int) -> list[range]:

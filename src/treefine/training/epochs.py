@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import eq
 from pathlib import Path
 from statistics import fmean
 
@@ -21,6 +22,8 @@ from treefine.model.parser_model import ParserModel
 from treefine.parsing.batches import batches, halving
 from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.parser import Parser
+from treefine.parsing.refine import BatchStep
+from treefine.parsing.results import predicted_tags
 from treefine.segmenter.segmenter import Segmenter
 from treefine.training.calibrate import calibrated
 from treefine.training.checkpoint import (
@@ -33,13 +36,13 @@ from treefine.training.checkpoint import (
 )
 from treefine.training.data import Data, TrainingGraphs
 from treefine.training.learner import Learner
-from treefine.training.logs import MetricsLog, notes_of
+from treefine.training.logs import MetricsLog, data_and_scores, notes_of
 from treefine.training.new_model import TrainedBase, new_model
 from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
 from treefine.training.recipe import EMPTY, Recipe, TrainingSettings
 from treefine.treebank.graph import Arcs
-from treefine.treebank.sentence import Sentence
+from treefine.treebank.sentence import BLANK, Sentence
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Accuracy:
     uas: float
     las: float
     las_from: dict[str, float] = field(default_factory=dict)  # LAS from each source of G⁰, if there are several
+    tags: dict[str, float] = field(default_factory=dict)  # UPOS and XPOS, as far as the model predicts them
 
 
 def mean_accuracy(by_source: Mapping[str, Accuracy]) -> Accuracy:
@@ -59,7 +63,9 @@ def mean_accuracy(by_source: Mapping[str, Accuracy]) -> Accuracy:
         return found[0]
     by_step = (float(np.mean(each)) for each in zip(*(one.las_by_step for one in found), strict=True))
     uas, las = (float(np.mean([getattr(each, name) for each in found])) for name in ("uas", "las"))
-    return Accuracy(tuple(by_step), uas, las, {name: each.las for name, each in by_source.items()})
+    las_from = {name: each.las for name, each in by_source.items()}
+    tags = {name: float(np.mean([each.tags[name] for each in found])) for name in found[0].tags}
+    return Accuracy(tuple(by_step), uas, las, las_from, tags)
 
 
 class DevScorer:
@@ -81,6 +87,7 @@ class DevScorer:
         self.labels = np.split(np.array([ids[label] for label in compared]), ends)
         self.counts = np.split(counts, ends)
         self.total = max(1, int(counts.sum()))
+        self.n_tagged = {name: _n_tagged(sentences, name) for name in ("upos", "xpos")}
 
     def right(self, sentence: int, heads: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
         """Count the words of a sentence with the correct head, and those with the correct head and label."""
@@ -92,32 +99,69 @@ class DevScorer:
     def accuracy(self, learner: Learner, arcs: Sequence[Arcs]) -> Accuracy:
         """Refine these initial graphs with the averaged weights, if EMA is on, and score each step."""
         model, max_steps = learner.model.eval(), learner.recipe.refine.max_steps
+        columns = model.settings.tags.columns if model.tagger is not None else ()
 
         def right_words(numbers: Sequence[int]) -> list[np.ndarray]:
-            found = np.zeros((len(numbers), max_steps + 2), dtype=np.int64)  # LAS by step, then the tree's UAS and LAS
+            """Count for each sentence: LAS by step, then the tree's UAS and LAS, then the tags of each column."""
+            found = np.zeros((len(numbers), max_steps + 2 + len(columns)), dtype=np.int64)
             chosen = [self.sentences[each] for each in numbers]
             for step in learner.steps(chosen, [arcs[each] for each in numbers], learner.tags_of(chosen)):
                 is_last = step.t == max_steps
                 ending = {row for row, done in enumerate(step.converged.tolist()) if done or is_last}
                 trees = learner.decoder.trees(step.scores, step.graphs, step.batch.is_word, rows=ending)
                 graphs, trees = (each.to(torch.device("cpu")) for each in (step.graphs, trees))
+                if columns and step.t == 1:
+                    found[list(step.sentences), max_steps + 2 :] = _right_tags(step, model, chosen)
                 for row, (place, length) in enumerate(zip(step.sentences, step.batch.lengths, strict=True)):
                     number = numbers[place]
                     found[place, step.t - 1 : max_steps] = self.right(number, *graphs.words(row, length))[1]
                     if row in ending:
-                        found[place, max_steps:] = self.right(number, *trees.words(row, length))
+                        found[place, max_steps : max_steps + 2] = self.right(number, *trees.words(row, length))
             return list(found)
 
         def too_long(number: int) -> TreefineError:
             return self.sentences[number].error("There is not enough memory for this sentence.", hint="Remove it.")
 
         sizes = [model.n_pieces(sentence) for sentence in self.sentences]
-        total = np.zeros(max_steps + 2, dtype=np.int64)
+        total = np.zeros(max_steps + 2 + len(columns), dtype=np.int64)
         with learner.optimiser.averaged():
             for numbers in batches(sizes, 4 * learner.recipe.training.batch_pieces, learner.longest):
                 total += np.sum(halving(numbers, right_words, too_long), axis=0)
-        *by_step, uas, las = (total / self.total).tolist()
-        return Accuracy(tuple(by_step), uas, las)
+        *by_step, uas, las = (total[: max_steps + 2] / self.total).tolist()
+        right = zip(columns, total[max_steps + 2 :].tolist(), strict=True)
+        tags = {name.upper(): count / self.n_tagged[name] for name, count in right}
+        return Accuracy(tuple(by_step), uas, las, tags=tags)
+
+
+def _n_tagged(sentences: Sequence[Sentence], column: str) -> int:
+    """Count the words with a tag in this column; at least 1."""
+    n_tagged: int = sum(tag != BLANK for each in sentences for tag in getattr(each, column))
+    return max(1, n_tagged)
+
+
+def _right_tags(step: BatchStep, model: ParserModel, sentences: Sequence[Sentence]) -> np.ndarray:
+    """Count the words of each sentence of the first step with the correct tag, for each column."""
+    gold = [[getattr(sentence, column) for column in model.settings.tags.columns] for sentence in sentences]
+    return np.array(
+        [
+            [sum(map(eq, ours, theirs)) for ours, theirs in zip(tags, gold[place], strict=True)]
+            for place, tags in zip(step.sentences, predicted_tags(step, model), strict=True)
+        ]
+    )
+
+
+def accuracy_of(parser: Parser, sentences: Sequence[Sentence], *, rule: str) -> Accuracy:
+    """Parse sentences, without the tags that the model predicts, and score the trees and the tags."""
+    columns = parser.model.settings.tags.columns if parser.model.tagger is not None else ()
+    asked = (each.with_tags(**{name: [BLANK] * len(each) for name in columns}) for each in sentences)
+    parsed = list(parser.stream_trees(asked))
+    scores = evaluate(sentences, parsed, rule=rule)
+    tags = {}
+    for name in columns:
+        pairs = zip(parsed, sentences, strict=True)
+        right = sum(sum(map(eq, getattr(ours, name), getattr(gold, name))) for ours, gold in pairs)
+        tags[name.upper()] = right / _n_tagged(sentences, name)
+    return Accuracy((), scores["UAS"].f1, scores["LAS"].f1, tags=tags)
 
 
 @dataclass(frozen=True)
@@ -133,6 +177,7 @@ class Progress:
     standing: TrainingStanding  # with the best epoch so far
     seconds: float  # since the start of the stage
     segmentation: dict[str, float] = field(default_factory=dict)  # F1 of a segmenter on dev: Tokens, Sentences, Words
+    warning: str = ""  # to show to the user
 
 
 @dataclass(frozen=True)
@@ -164,6 +209,7 @@ class ModelTraining:
     stage: str = ""  # as in Progress
     base: TrainedBase | None = None  # the model to fine-tune, if one was trained for this
     segmenter: Segmenter | None = None  # saved with the model
+    segmentation: Mapping[str, float] = field(default_factory=dict)  # F1 of the segmenter, as in Progress
 
     def parser_of_dev(self, model: ParserModel, arcs: Sequence[Arcs]) -> Parser:
         """Return a parser that refines these initial graphs; it can parse only the dev set."""
@@ -183,8 +229,13 @@ class ModelTraining:
             device=self.processes.device,
             segmenter=self.segmenter,
         )
+        test = None
+        if self.data.test and not self.stage:
+            test = accuracy_of(parser.using(keep="nothing"), self.data.test, rule=self.recipe.treebank.rule)
+        scores = {"dev": Accuracy((), standing.best_uas, standing.best_las, tags=standing.best_tags), "test": test}
+        about = data_and_scores(self.recipe.card, self.data, scores, self.segmentation)
         notes = notes_of(self.recipe, self.data, standing, inner=self.initial.recipes, base=self.base)
-        parser.save(self.folder / FolderNames.model, notes=notes)
+        parser.save(self.folder / FolderNames.model, notes=f"{about}\n\n{notes}")
 
 
 def learn(training: ModelTraining) -> Iterator[Progress]:
@@ -209,11 +260,11 @@ def learn(training: ModelTraining) -> Iterator[Progress]:
         model.load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
         measured = {}
         for name, arcs in training.initial.dev.items():
-            parsed = training.parser_of_dev(model, arcs).stream_trees(training.data.dev)
-            scores = evaluate(training.data.dev, parsed, rule=training.recipe.treebank.rule)
-            measured[name] = Accuracy((), scores["UAS"].f1, scores["LAS"].f1)
+            parser = training.parser_of_dev(model, arcs)
+            measured[name] = accuracy_of(parser, training.data.dev, rule=training.recipe.treebank.rule)
         mean = mean_accuracy(measured)
-        training.save(model, TrainingStanding(best_las=mean.las, best_uas=mean.uas, best_from=mean.las_from))
+        standing = TrainingStanding(best_las=mean.las, best_uas=mean.uas, best_from=mean.las_from, best_tags=mean.tags)
+        training.save(model, standing)
     processes.wait()
 
 
@@ -257,6 +308,7 @@ def _learn(training: ModelTraining, *, member: int = 0) -> Iterator[Progress]:
                         best_uas=accuracy.uas,
                         best_by_step=accuracy.las_by_step,
                         best_from=accuracy.las_from,
+                        best_tags=accuracy.tags,
                     )
                     best = learner.measured_weights()
             standing = replace(standing, epoch=epoch, seconds=time.monotonic() - began)
@@ -294,6 +346,7 @@ def _values(progress: Progress, recipe: Recipe, learner: Learner) -> dict[str, f
         found |= {"UAS": progress.accuracy.uas, "LAS": progress.accuracy.las}
         found |= {f"LAS_{t}": las for t, las in enumerate(progress.accuracy.las_by_step, start=1)}
         found |= {f"LAS_from_{name}": las for name, las in progress.accuracy.las_from.items()}
+        found |= progress.accuracy.tags
     factor = rate_factor(progress.share, recipe.optimiser.warmup)
     optimiser = recipe.optimiser
     found["learning_rate"] = optimiser.learning_rate * factor

@@ -10,7 +10,7 @@ from pathlib import Path
 from treefine.parsing.initial import InitialParser, empty, from_file
 from treefine.parsing.parser import Parser
 from treefine.training.checkpoint import FolderNames, remove_unfinished
-from treefine.training.data import Data, fold_ranges
+from treefine.training.data import Data, fold_ranges, parses_in_files
 from treefine.training.epochs import InitialGraphs, ModelTraining, Progress, learn
 from treefine.training.new_model import TrainedBase
 from treefine.training.processes import Processes
@@ -49,8 +49,8 @@ class ParseSource:
         if settings.parser == EMPTY:
             return SourceParses(list(empty(data.train)), list(empty(data.dev)))
         if settings.parser == FILES:
-            train, dev = (from_file(expand(path), format=self.form) for path in (settings.train, settings.dev))
-            return SourceParses(list(train(data.train)), list(dev(data.dev)))
+            train = parses_in_files(settings.train, data.train, self.form)
+            return SourceParses(train, parses_in_files(settings.dev, data.dev, self.form))
         trained: str | Path = expand(settings.parser)
         if self.recipe is not None:
             folder = self.folder / FolderNames.initial

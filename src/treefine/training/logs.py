@@ -15,11 +15,15 @@ from treefine.errors import TreefineError
 from treefine.training.checkpoint import FolderNames, TrainingStanding
 from treefine.training.data import Data
 from treefine.training.new_model import TrainedBase
-from treefine.training.recipe import FILES, Recipe, recipe_toml
+from treefine.training.recipe import FILES, CardSettings, Recipe, recipe_toml
 from treefine.version import __version__
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
+    from treefine.training.epochs import Accuracy
+
+_NOT_STATED = "not stated"
 
 
 class MetricsLog:
@@ -96,6 +100,40 @@ def _reported(folder: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or error
         raise TreefineError(f"Cannot write the metrics: {reason}.", path=str(folder)) from error
+
+
+def best_segmentation(folder: Path) -> dict[str, float]:
+    """Return the F1 scores of the segmenter in a folder: those of its best epoch, as in `SegmenterLearner.epochs`."""
+    lines = list(_read(folder / FolderNames.metrics))
+    best = max(lines, key=lambda line: line["Words"] + line["Sentences"], default={})
+    return {name: best[name] for name in ("Tokens", "Sentences", "Words") if name in best}
+
+
+def data_and_scores(
+    card: CardSettings, data: Data, scores: Mapping[str, Accuracy | None], segmentation: Mapping[str, float]
+) -> str:
+    """Return the part of a model card on the data and the scores; a set without scores was not measured."""
+    lines = [
+        "## Data and scores",
+        "",
+        f"- Language: {', '.join(card.language) or _NOT_STATED}",
+        f"- Treebank: {card.treebank or _NOT_STATED}",
+        f"- Licence of the treebank: {card.licence or _NOT_STATED}",
+        "",
+    ]
+    sizes = {"dev": len(data.dev), "test": len(data.test)}
+    for name, each in scores.items():
+        if each is None:
+            lines.append(f"- {name}: not measured")
+            continue
+        values = {"UAS": each.uas, "LAS": each.las, **each.tags}
+        shown = ", ".join(f"{key} {value:.2%}" for key, value in values.items())
+        purpose = ", which chose the best epoch" if name == "dev" else ""
+        lines.append(f"- {name}: {shown}, on the words of {sizes[name]:,} sentences{purpose}")
+    if segmentation:
+        shown = ", ".join(f"{key} {value:.2%}" for key, value in segmentation.items())
+        lines.append(f"- dev, segmenter on raw text: F1 of {shown}")
+    return "\n".join(lines)
 
 
 def notes_of(

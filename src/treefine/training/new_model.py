@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from treefine.config import BiLSTMSettings, ModelSettings
+from treefine.config import BiLSTMSettings, ModelSettings, TagSettings
 from treefine.errors import ModelError
 from treefine.model.create import create_biaffine_model, create_parser_model, root_label_of
 from treefine.model.folder import fetch, is_model_folder, load_model
@@ -38,7 +38,7 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
 
     Its weights come from `base`, or from the encoder or model that the recipe names.
     """
-    encoder, tags, scorer, seed = recipe.encoder, recipe.tags, recipe.scorer, recipe.training.seed
+    encoder, tags, scorer, seed = recipe.encoder, _tags(recipe), recipe.scorer, recipe.training.seed
     decode = replace(recipe.decode, root_label=root_label_of(sentences))
     if isinstance(encoder, BiLSTMSettings):
         model = create_biaffine_model(sentences, encoder=encoder, tags=tags, scorer=scorer, decode=decode, seed=seed)
@@ -55,8 +55,14 @@ def new_model(recipe: Recipe, sentences: Sequence[Sentence], base: TrainedBase |
             n_frequent=encoder.n_frequent if encoder.pieces == "cut" else None,
             seed=seed,
         )
-    model.settings = replace(model.settings, max_steps=recipe.refine.max_steps)
+    model.settings = replace(model.settings, max_steps=recipe.refine.max_steps, languages=recipe.card.language)
     return model
+
+
+def _tags(recipe: Recipe) -> TagSettings:
+    tags = recipe.tags
+    assert tags.source != "auto", "the recipe is not decided"
+    return TagSettings(tags.source, tags.columns, tags.double_specials)
 
 
 def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequence[Sentence]) -> ParserModel:
@@ -74,7 +80,7 @@ def _continued(old: ParserModel, folder: Path, recipe: Recipe, sentences: Sequen
         subwords, rows = cut_subwords(subwords, words, recipe.encoder.n_frequent)
         old_weights["encoder.pieces.weight"] = old_weights["encoder.pieces.weight"][rows]
     shape = replace(old.settings.encoder, n_pieces=len(old_weights["encoder.pieces.weight"]))
-    settings = ModelSettings(shape, recipe.relations, recipe.tags, recipe.scorer, recipe.decode)
+    settings = ModelSettings(shape, recipe.relations, _tags(recipe), recipe.scorer, recipe.decode)
     vocabulary = replace(Vocabulary.of_treebank(sentences), words=(), chars=())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)

@@ -16,7 +16,8 @@ from treefine.config import BiLSTMSettings, Column
 from treefine.drawing.characters import visible
 from treefine.errors import ConfigError, TreefineError
 from treefine.model.weight_files import LAYOUT, read_json
-from treefine.training.data import FEWEST, filled_columns, load_data
+from treefine.training.data import FEWEST, load_data
+from treefine.training.decide import MOST_XPOS, columns_to_predict, no_text
 from treefine.training.recipe import (
     BIAFFINE,
     EMPTY,
@@ -24,6 +25,7 @@ from treefine.training.recipe import (
     NEW_ENCODER,
     NEW_INITIALS,
     SYNTR,
+    CardSettings,
     PretrainedSettings,
     Recipe,
     TreebankSettings,
@@ -36,7 +38,6 @@ from treefine.version import __version__
 
 _TRAIN, _DEV = "TRAIN.conllu", "DEV.conllu"  # placeholders
 _RULES = {"conllu": "conll18", "conllx": "conllx", "conll09": "conll09", "conll09-predicted": "conll09"}
-_MOST_XPOS = 200  # a tagger for more tags than this learns little from most of them
 _WIDE = 768  # the width of a base model, and the one assumed for an encoder that is not on this machine
 _LINE = 110  # characters
 
@@ -87,6 +88,7 @@ class _Facts:
     rule: str = "conll18"
     is_ud: bool = True
     n_joined: int = 0  # tokens that no space follows
+    has_text: bool = False  # whether a segmenter can learn from the treebank
     width: int = 0  # of the encoder; 0: unknown
     is_model: bool = False  # whether the encoder is a trained treefine model
     warnings: tuple[str, ...] = ()
@@ -190,7 +192,7 @@ def _survey(request: RecipeRequest, faults: list[str]) -> _Facts:
 def _treebank_facts(request: RecipeRequest, faults: list[str]) -> dict[str, Any]:
     try:
         rule = _RULES[format_of(request.train[0], request.format or None).name]
-        data = load_data(TreebankSettings(request.train, request.dev, rule, request.format))  # type: ignore[arg-type]
+        data = load_data(TreebankSettings(request.train, (request.dev,), (), rule, request.format))  # type: ignore[arg-type]
     except TreefineError as error:
         faults.append(str(error))
         return {}
@@ -204,20 +206,16 @@ def _treebank_facts(request: RecipeRequest, faults: list[str]) -> dict[str, Any]
         faults.append("--segmenter needs CoNLL-U files; other formats do not mark words that follow without a space.")
     elif request.segmenter and not n_joined:
         warnings.append("No word is marked SpaceAfter=No, so the segmenter will cut text only at spaces.")
-    filled = filled_columns(data.train)
-    xpos = {tag for each in data.train for tag in each.xpos}
-    columns = [name for name in ("upos", "xpos") if name in filled]
-    if "upos" in columns and len(xpos) > _MOST_XPOS:
-        columns.remove("xpos")
     return {
         "n_sentences": len(data.train),
         "n_words": sum(map(len, data.train)),
         "n_dev": len(data.dev),
-        "columns": tuple(columns),
-        "n_xpos": len(xpos),
+        "columns": tuple(columns_to_predict(data.train)),
+        "n_xpos": len({tag for each in data.train for tag in each.xpos}),
         "rule": rule,
         "is_ud": is_ud,
         "n_joined": n_joined,
+        "has_text": not no_text(data),
         "warnings": tuple(warnings),
     }
 
@@ -325,7 +323,6 @@ def _recipe(request: RecipeRequest, facts: _Facts, title: str, out: str) -> Iter
         "",
         f"title = {toml_value(title)}",
     )
-    has_segmenter = request.segmenter if request.segmenter is not None else facts.n_joined > 0
     for section in (
         _treebank_section(request, facts),
         _encoder_section(request, facts),
@@ -334,7 +331,8 @@ def _recipe(request: RecipeRequest, facts: _Facts, title: str, out: str) -> Iter
         _refine_section(request),
         _optimiser_section(facts),
         _training_section(facts, epochs=facts.size.epochs, reads_given_tags=bool(facts.columns)),
-        _segmenter_section(facts, has_segmenter=has_segmenter),
+        _segmenter_section(request, facts),
+        _card_section(),
     ):
         yield from section.lines()
 
@@ -397,7 +395,7 @@ def _tags_section(facts: _Facts) -> _Section:
         reason = "The treebank has no part-of-speech tags."
         return _Section("tags", kind, {"source": "none"}, reason=reason)
     reason = "The model predicts these tags, so its input needs only words. given: it reads the tags of its input."
-    if facts.n_xpos > _MOST_XPOS and "xpos" not in facts.columns:
+    if facts.n_xpos > MOST_XPOS and "xpos" not in facts.columns:
         reason += f" XPOS is left out because it has {facts.n_xpos:,} different tags."
     return _Section("tags", kind, {"source": "predicted", "columns": list(facts.columns)}, reason=reason)
 
@@ -463,17 +461,22 @@ def _training_section(facts: _Facts, *, epochs: int, reads_given_tags: bool = Fa
     return _Section("training", get_type_hints(Recipe)["training"], values, reasons, listed, reason)
 
 
-def _segmenter_section(facts: _Facts, *, has_segmenter: bool) -> _Section:
-    kind = get_args(get_type_hints(Recipe)["segmenter"])[0]
-    values = {} if facts.size.n_sentences >= 7_000 else {"batch_windows": 8}
+def _segmenter_section(request: RecipeRequest, facts: _Facts) -> _Section:
+    kind = get_type_hints(Recipe)["segmenter"]
+    has_segmenter = request.segmenter if request.segmenter is not None else facts.has_text
     if has_segmenter:
-        reason = "Also train a segmenter, so that the model reads raw text. Remove this section to parse only words."
+        reason = "Also train a segmenter, so that the model reads raw text."
         if facts.n_joined:
             reason += f" {facts.n_joined:,} tokens of the treebank are marked SpaceAfter=No."
     elif facts.is_ud:
-        reason = "Uncomment this section to train a segmenter as well, so that the model reads raw text."
-        if facts.n_sentences and not facts.n_joined:
-            reason += " No word is marked SpaceAfter=No, so it would cut text only at spaces."
+        reason = "The model will parse words, not raw text. To train a segmenter as well, set train to always."
     else:
         reason = "A segmenter, for raw text, needs CoNLL-U files, which mark words that follow without a space."
-    return _Section("segmenter", kind, values, {}, ("epochs",), reason, has_segmenter)
+    values = {"train": "always" if has_segmenter else "never"}
+    is_open = request.segmenter is None and not facts.n_sentences  # auto decides when the files are known
+    return _Section("segmenter", kind, values, {}, ("epochs", "batch_windows"), reason, not is_open)
+
+
+def _card_section() -> _Section:
+    reason = "For the model card. Language and treebank are read from file names such as en_ewt-ud-train.conllu."
+    return _Section("card", CardSettings, {}, listed=("language", "treebank", "licence"), reason=reason)

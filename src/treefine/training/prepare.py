@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from treefine.config import BiLSTMSettings, TagSettings
+from treefine.config import BiLSTMSettings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.folder import fetch, is_model_folder, load_model
 from treefine.model.hf_weights import load_encoder
 from treefine.model.subwords import Subwords
-from treefine.parsing.initial import from_file
-from treefine.training.data import FEWEST, Data, checksums_of, filled_columns, fold_ranges, load_data
+from treefine.training.data import FEWEST, Data, checksums_of, filled_columns, fold_ranges, load_data, parses_in_files
+from treefine.training.decide import decided, decided_tags, no_text
 from treefine.training.recipe import (
     EMPTY,
     FILES,
@@ -25,10 +25,12 @@ from treefine.training.recipe import (
     MixedSettings,
     PretrainedSettings,
     Recipe,
+    TagTraining,
     TreebankSettings,
     expand,
     find_recipe,
     read_draft,
+    split_changes,
     values_of,
 )
 
@@ -97,7 +99,8 @@ def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ())
 
     Raises one error with a line for each fault.
     """
-    draft = Draft(Path(), {}, named, []) if isinstance(named, Recipe) else read_draft(named, changes)
+    own, inner_changes = split_changes(changes)
+    draft = Draft(Path(), {}, named, []) if isinstance(named, Recipe) else read_draft(named, own)
     found = _Findings(list(draft.faults))
     treebank, initial = draft.section("treebank"), draft.section("initial")
     data = _check_treebank(treebank, found)
@@ -105,25 +108,27 @@ def prepare(named: Recipe | str | os.PathLike[str], changes: Sequence[str] = ())
     _check_encoder(draft.section("encoder"), found)
     recipes: dict[str, Recipe] = {}
     for name, source in sources_of(initial).items() if initial is not None else ():
-        place = f"[initial.mix.{name}]" if name else "[initial]"
-        recipe = _check_source(source, treebank, data, found, place=place)
+        place = f"initial.mix.{name}" if name else "initial"
+        own = inner_changes.pop(place, [])
+        recipe = _check_source(source, treebank, data, found, place=f"[{place}]", changes=own)
         if recipe is not None:
             recipes[name] = recipe
+        elif own and not found.faults:
+            found.faults.append(f"--set {place}.{own[0]}: [{place}] does not name a recipe as parser.")
+    if initial is not None:
+        found.faults += [f"--set {place}.{each[0]}: There is no [{place}]." for place, each in inner_changes.items()]
     recipe = draft.recipe
-    if recipe is not None and recipe.segmenter is not None and data is not None:
-        others = {sentence.format.title for sentence in (*data.train, *data.dev) if not sentence.format.is_ud}
-        for title in sorted(others):
-            found.faults.append(
-                f"[segmenter] {title} does not mark words that follow without a space. Remove this section."
-            )
+    if recipe is not None and data is not None and recipe.segmenter.train == "always":
+        if any(not sentence.format.is_ud for sentence in (*data.train, *data.dev)):
+            found.faults.append(f"[segmenter] {no_text(data)}. Remove this section.")
     if recipe is None or data is None or found.faults:
         raise ConfigError("\n".join(dict.fromkeys(found.faults)))
-    files = [path for each in sources_of(initial).values() if each.parser == FILES for path in (each.train, each.dev)]
+    files = [path for each in sources_of(initial).values() for path in (*each.train, *each.dev)]
     data = replace(data, checksums=data.checksums | checksums_of(files))
     for name, each in recipes.items():  # initial parsers use the sentences and the seed of the recipe
         training = replace(each.training, seed=recipe.training.seed)
-        recipes[name] = replace(each, treebank=recipe.treebank, training=training)
-    return Prepared(recipe, data, recipes, found.bases)
+        recipes[name] = decided(replace(each, treebank=recipe.treebank, training=training), data, is_main=False)
+    return Prepared(decided(recipe, data), data, recipes, found.bases)
 
 
 def _check_treebank(settings: TreebankSettings | None, found: _Findings) -> Data | None:
@@ -133,13 +138,13 @@ def _check_treebank(settings: TreebankSettings | None, found: _Findings) -> Data
     return None
 
 
-def _check_tags(settings: TagSettings | None, data: Data | None, found: _Findings, *, path: str = "") -> None:
+def _check_tags(settings: TagTraining | None, data: Data | None, found: _Findings, *, path: str = "") -> None:
     """Check that the training set has the tags to read or predict; `path` names an inner recipe."""
-    if settings is None or data is None or settings.source == "none":
+    if settings is None or data is None:
         return
-    filled = filled_columns(data.train)
-    missing = [column.upper() for column in settings.columns if column not in filled]
-    if missing:
+    tags, filled = decided_tags(settings, data.train), filled_columns(data.train)
+    missing = [column.upper() for column in tags.columns if column not in filled]
+    if missing and tags.source != "none":
         others = f", or tags.columns={json.dumps(sorted(filled))}" if filled else ""
         place = f"{path}: " if path else ""
         found.faults.append(
@@ -190,7 +195,7 @@ def _check_base(name: str, found: _Findings) -> None:
         _check_encoder(encoder, found)
     _check_no_initial(draft, found, "A base recipe must not have an initial parser.")
     if draft.recipe is not None and data is not None:
-        found.bases[name] = Prepared(draft.recipe, data)
+        found.bases[name] = Prepared(decided(draft.recipe, data, is_main=False), data)
 
 
 def _check_source(
@@ -200,21 +205,21 @@ def _check_source(
     found: _Findings,
     *,
     place: str,
+    changes: Sequence[str],
 ) -> Recipe | None:
-    """Check a source of initial parses. Return its recipe if a parser must be trained."""
+    """Check a source of initial parses. Return its recipe, with these changes, if a parser must be trained."""
     recipe = None
     if settings.parser == FILES and data is not None:
         form = None if treebank is None else treebank.format or None
-        for path, sentences in ((settings.train, data.train), (settings.dev, data.dev)):
+        for paths, sentences in ((settings.train, data.train), (settings.dev, data.dev)):
             with found.reported():
-                for _ in from_file(expand(path), format=form)(sentences):
-                    pass
+                parses_in_files(paths, sentences, form)
     if settings.parser not in (EMPTY, FILES):
         with found.reported():
             name = expand(settings.parser)
             may_be_recipe = name.endswith(".toml") or "/" not in name  # OWNER/NAME is a model on the hub
             if may_be_recipe and not Path(name).is_dir():
-                recipe = _check_recipe(read_draft(name), data, found)
+                recipe = _check_recipe(read_draft(name, changes), data, found)
             else:
                 load_model(fetch(name))
                 if settings.folds:

@@ -1,4 +1,7 @@
-"""Recipes: the settings of a training run, read from TOML. The defaults are those of Appendix A."""
+"""Recipes: the settings of a training run, read from TOML. The defaults are those of Appendix A.
+
+The treebank decides settings that are "auto" or empty; see `treefine.training.decide`.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,19 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from treefine.config import (
+    STEPS,
+    STEPS_FROM_EMPTY,
     BiLSTMSettings,
+    Column,
     DecodeSettings,
     RelationSettings,
     ScorerSettings,
     SegmenterSettings,
-    TagSettings,
     current_names,
     renamed_from,
     try_settings,
@@ -31,11 +36,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # type: ignore[import-not-found]
 
+TagChoice = Literal["auto", "predicted", "given", "none"]
 EMPTY, FILES = "empty", "files"  # initial parsers that are not models
 SYNTR, BIAFFINE = "syntr", "biaffine"  # initial parsers for which new-recipe writes a second recipe
 NEW_INITIALS = (EMPTY, SYNTR, BIAFFINE, FILES)  # of a new recipe; the folder of a model is also possible
 NEW_ENCODER = "bert-base-multilingual-cased"  # of a new recipe, if the user names none
 _STARTS = {"pretrained", "fine_tune_from"}
+_INNER_SECTIONS = "encoder|relations|tags|scorer|decode|refine|optimiser|training"  # that an initial parser has
+_INNER_CHANGE = re.compile(rf"\s*(initial(?:\.mix\.\w+)?)\.((?:{_INNER_SECTIONS})\b.*)", re.DOTALL)
 BUNDLED_RECIPES = Path(__file__).with_name("recipes")
 
 
@@ -46,20 +54,31 @@ def _check(*claims: tuple[bool, str]) -> None:
         raise ValueError(*faults)
 
 
+def _listed(settings: object, *names: str) -> None:
+    """Make lists of settings that are given as one string in Python."""
+    for name in names:
+        if isinstance(value := getattr(settings, name), str):
+            object.__setattr__(settings, name, (value,) if value else ())
+
+
 @dataclass(frozen=True, slots=True)
 class TreebankSettings:
     """The treebank to train on, and the dev set that chooses the best epoch."""
 
-    train: tuple[str, ...]  # one or more treebank files to train on
-    dev: str  # the dev set; its LAS chooses the best epoch
-    rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # scoring rule for the dev set
+    train: tuple[str, ...]  # a treebank file to train on, or a list of files
+    dev: tuple[str, ...]  # the dev set, a file or a list; its LAS chooses the best epoch
+    test: tuple[str, ...] = ()  # files to score the final model on, for the model card; empty: no test scores
+    rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # scoring rule for the dev and test sets
     format: str = ""  # file format of all treebanks and initial parses; empty: chosen by the file names
 
     def __post_init__(self) -> None:
+        _listed(self, "train", "dev", "test")
+        files = (*self.train, *self.dev, *self.test)
         _check(
             (bool(self.train) and all(self.train), "train must name at least one file, without empty names"),
-            (bool(self.dev), "dev is empty; name a file"),
-            ("-" not in (*self.train, self.dev), "standard input cannot be read more than once; name a file"),
+            (bool(self.dev) and all(self.dev), "dev must name at least one file, without empty names"),
+            (all(self.test), "test must not have empty names"),
+            ("-" not in files, "standard input cannot be read more than once; name a file"),
             (
                 self.format in ("", *FORMATS),
                 f"format = {json.dumps(self.format)}; choose one of {', '.join(FORMATS)}, or leave it out",
@@ -113,10 +132,11 @@ class MixedSettings:
     parser: str  # as in [initial]: "empty", a recipe that is trained first, a model folder, or "files"
     share: float  # share of the training sentences with these initial graphs, drawn again in each epoch
     folds: int = 0  # as in [initial]; only for a recipe
-    train: str = ""  # as in [initial]; only for "files"
-    dev: str = ""  # as in [initial]; only for "files"
+    train: tuple[str, ...] = ()  # as in [initial]; only for "files"
+    dev: tuple[str, ...] = ()  # as in [initial]; only for "files"
 
     def __post_init__(self) -> None:
+        _listed(self, "train", "dev")
         claims = _source_claims(self.parser, self.folds, self.train, self.dev)
         _check(*claims, (self.share > 0, "share = 0; it must be above 0 (or remove this source)"))
 
@@ -127,14 +147,15 @@ class InitialSettings:
 
     parser: str = EMPTY  # "empty", a recipe that is trained first, a model folder, or "files" (set train and dev)
     folds: int = 0  # jack-knifing: parse each fold of the training set with a parser trained on the other folds; 0: off
-    train: str = ""  # with parser = "files": another parser's trees of the training set
-    dev: str = ""  # with parser = "files": its trees of the dev set
+    train: tuple[str, ...] = ()  # with parser = "files": another parser's trees of the training set, a file or a list
+    dev: tuple[str, ...] = ()  # with parser = "files": its trees of the dev set
     empty_share: float = 0.0  # share of the training sentences that start from an empty graph, drawn in each epoch
     noised_share: float = 0.0  # share of the training sentences that start from the gold tree with random errors
     noise: float = 0.15  # share of the words with an error in these trees
     mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
 
     def __post_init__(self) -> None:
+        _listed(self, "train", "dev")
         shares = (self.empty_share, self.noised_share, *(each.share for each in self.mix.values()))
         among = "empty_share, noised_share and the shares in mix" if self.mix else "empty_share and noised_share"
         odd = [name for name in self.mix if not re.fullmatch(r"[A-Za-z0-9_]+", name)]
@@ -152,29 +173,39 @@ class InitialSettings:
         return EMPTY if self.parser == EMPTY else "parser"
 
 
-def _source_claims(parser: str, folds: int, train: str, dev: str) -> list[tuple[bool, str]]:
+def _source_claims(parser: str, folds: int, train: tuple[str, ...], dev: tuple[str, ...]) -> list[tuple[bool, str]]:
     """Return the claims that every source of initial parses must meet, with their error messages."""
-    files = [name for name, each in (("train", train), ("dev", dev)) if each]
+    files = [name for name, each in (("train", train), ("dev", dev)) if any(each)]
     needed = ["train", "dev"] if parser == FILES else []
     can_fold = parser not in (EMPTY, FILES)
     return [
         (bool(parser), f'parser is empty; choose "{EMPTY}", "{FILES}", a recipe or a model folder'),
         (folds != 1, "folds = 1 leaves nothing to train on; choose 0, or at least 2"),
         (files == needed, 'train and dev must be set if parser = "files", and only then'),
+        (all((*train, *dev)), "train and dev must not have empty names"),
         (not folds or can_fold, f'folds = {folds} needs a recipe as parser, not "{parser}"'),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class TagTraining:
+    """Part-of-speech tags (Eq. 3)."""
+
+    source: TagChoice = "auto"  # predict tags, read those of the input, or use none; auto: predict the treebank's tags
+    columns: tuple[Column, ...] = ()  # columns to predict or read; empty: those with tags (given: upos)
+    double_specials: bool = False  # add the embeddings of CLS and SEP twice, as the authors' code does
+
+    def __post_init__(self) -> None:
+        _check((len(set(self.columns)) == len(self.columns), "columns lists a column twice"))
 
 
 @dataclass(frozen=True, slots=True)
 class RefineSettings:
     """The refinement loop during training (Sec. 3.3)."""
 
-    max_steps: int = 3  # T, the largest number of refinement steps; the paper uses 4 from an empty graph (Sec. 6.1)
+    max_steps: int = 0  # T, the largest number of refinement steps; 0: 4 from an empty graph, else 3 (Sec. 6.1)
     stop: bool = True  # stop refining a sentence when a step does not change its graph
     update: Literal["each", "sum"] = "each"  # update the weights after each step, or once for the sum of all losses
-
-    def __post_init__(self) -> None:
-        _check((self.max_steps > 0, "max_steps = 0; it must be at least 1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +257,12 @@ class TrainingSettings:
 class SegmenterTraining:
     """The training of a segmenter for raw text. Shares are drawn again in each epoch."""
 
+    train: Literal["auto", "always", "never"] = "auto"  # auto: if the treebank has text
     network: SegmenterSettings = field(default_factory=SegmenterSettings)  # sizes, in [segmenter.network]
     epochs: int = 40  # number of epochs
     learning_rate: float = renamed_from("rate", 2e-3)  # peak learning rate
     window: int = 640  # length of a training window in characters
-    batch_windows: int = 32  # windows per batch; use fewer for a small treebank, which needs a few thousand updates
+    batch_windows: int = 0  # windows per batch; 0: 32, or fewer for a small treebank, which needs enough updates
     weight_decay: float = 0.01  # AdamW's weight decay
     ema: float = renamed_from("average", 0.995)  # decay of an exponential moving average of the weights; 0: off
     masking: float = renamed_from("hidden", 0.05)  # share of the characters that are masked; for runs, twice this share
@@ -242,7 +274,7 @@ class SegmenterTraining:
     unpointed: float = 0.05  # share of the sentences without their final punctuation mark
 
     def __post_init__(self) -> None:
-        counts, shares = ("epochs", "window", "batch_windows"), ("joined", "shuffled", "lowered", "unpointed")
+        counts, shares = ("epochs", "window"), ("joined", "shuffled", "lowered", "unpointed")
         _check(
             *((getattr(self, name) > 0, f"{name} = 0; it must be at least 1") for name in counts),
             *((getattr(self, name) <= 1, f"{name} = {getattr(self, name)}; it must be at most 1") for name in shares),
@@ -253,26 +285,39 @@ class SegmenterTraining:
 
 
 @dataclass(frozen=True, slots=True)
+class CardSettings:
+    """Facts for the model card. They do not change the training."""
+
+    language: tuple[str, ...] = ()  # one or more language codes, such as "en"; empty: from the file names
+    treebank: str = ""  # name of the treebank; empty: from the file names
+    licence: str = ""  # licence of the treebank, such as "CC BY-SA 4.0"; empty: not stated
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """The settings of a training run."""
 
     treebank: TreebankSettings
     encoder: PretrainedSettings | BiLSTMSettings
     relations: RelationSettings = field(default_factory=RelationSettings)
-    tags: TagSettings = field(default_factory=TagSettings)
+    tags: TagTraining = field(default_factory=TagTraining)
     scorer: ScorerSettings = field(default_factory=ScorerSettings)
     decode: DecodeSettings = field(default_factory=DecodeSettings)  # root_label comes from the treebank
     initial: InitialSettings = field(default_factory=InitialSettings)
     refine: RefineSettings = field(default_factory=RefineSettings)
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    segmenter: SegmenterTraining | None = None  # None: no segmenter is trained
+    segmenter: SegmenterTraining = field(default_factory=SegmenterTraining)
+    card: CardSettings = field(default_factory=CardSettings)
     title: str = ""
 
     def __post_init__(self) -> None:
         is_bilstm = isinstance(self.encoder, BiLSTMSettings)
         has_graph = self.relations.graph != "none"
         refines = has_graph and not is_bilstm
+        if not self.refine.max_steps:
+            max_steps = 1 if not refines else STEPS_FROM_EMPTY if self.initial.parser == EMPTY else STEPS
+            object.__setattr__(self, "refine", replace(self.refine, max_steps=max_steps))
         _check(
             (not (is_bilstm and has_graph), 'a BiLSTM cannot read a graph: set graph = "none" in [relations]'),
             (
@@ -284,7 +329,7 @@ class Recipe:
                 "a model that reads no graph has no initial parse: remove [initial]",
             ),
             (
-                not self.training.given_tags or self.tags.source == "predicted",
+                not self.training.given_tags or self.tags.source in ("auto", "predicted"),
                 'given_tags needs predicted tags: set source = "predicted" in [tags]',
             ),
         )
@@ -359,6 +404,23 @@ def read_draft(name: str | os.PathLike[str], changes: Sequence[str] = ()) -> Dra
         faults.append("[decode] root_label is read from the treebank; remove it")
     reported = [*not_applied, *(f"{path}: {fault}{'' if fault.endswith('?') else '.'}" for fault in faults)]
     return Draft(path, values, None if reported else recipe, reported)
+
+
+def split_changes(changes: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Separate the changes of a recipe from those of its initial parsers' recipes.
+
+    >>> split_changes(["training.seed=2", "initial.training.epochs=1", "initial.mix.x.training.epochs=1"])
+    (['training.seed=2'], {'initial': ['training.epochs=1'], 'initial.mix.x': ['training.epochs=1']})
+    """
+    own: list[str] = []
+    inner: dict[str, list[str]] = {}
+    for change in changes:
+        found = _INNER_CHANGE.match(change)
+        if found is None:
+            own.append(change)
+        else:
+            inner.setdefault(found[1], []).append(found[2])
+    return own, inner
 
 
 def bundled_recipes() -> list[str]:

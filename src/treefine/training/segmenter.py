@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,6 +33,9 @@ _BLOCK = 20  # sentences per document in a treebank without document boundaries
 _NARROWEST, _WIDEST = 30, 100  # characters per wrapped line
 _WARMUP = 0.05  # share of the training in which the learning rate rises
 _CLIP = 1.0  # largest norm of the gradient
+N_UPDATES = 2_000  # that a segmenter needs; by default, a small treebank gets smaller batches
+_MOST_WINDOWS = 32  # per batch, by default
+_LEARNED = 0.01  # difference in F1 that shows that something was learned
 NOWHERE = -100  # target of a character that is ignored
 
 
@@ -110,6 +115,7 @@ class SegmenterEpoch:
     scores: dict[str, Score]  # Tokens, Sentences, Words
     is_best: bool  # so far
     seconds: float  # since the start of the training
+    has_learned: bool  # whether an epoch so far was better than cutting at spaces and blank lines
 
 
 class CharTargets(NamedTuple):
@@ -137,6 +143,7 @@ class SegmenterLearner:
         self.network = copy.deepcopy(self.segmenter.network).to(self.device).train()
         self.mean = self.segmenter.network.to(self.device)  # has the moving average of the weights
         self.documents, self.text = Documents.of(train), raw_text(dev).text
+        self.at_spaces = cut_at_spaces(raw_text(dev))
         self.adam = torch.optim.AdamW(
             self.network.parameters(),
             lr=settings.learning_rate,
@@ -148,6 +155,7 @@ class SegmenterLearner:
     def epochs(self) -> Iterator[SegmenterEpoch]:
         """Train, and yield the result of each epoch."""
         best, best_accuracy, began = _copied(self.mean), -1.0, time.monotonic()
+        has_learned = min(self.at_spaces.values()) > 1 - _LEARNED  # there is nothing to learn
         for epoch in range(1, self.settings.epochs + 1):
             loss = self._learn(epoch)
             if not math.isfinite(loss):
@@ -158,7 +166,8 @@ class SegmenterLearner:
             is_best = accuracy > best_accuracy
             if is_best:
                 best, best_accuracy = _copied(self.mean), accuracy
-            yield SegmenterEpoch(epoch, loss, scores, is_best, time.monotonic() - began)
+            has_learned |= any(scores[name].f1 > f1 + _LEARNED for name, f1 in self.at_spaces.items())
+            yield SegmenterEpoch(epoch, loss, scores, is_best, time.monotonic() - began, has_learned)
         self.mean.load_state_dict(best)
 
     def _learn(self, epoch: int) -> float:
@@ -185,6 +194,30 @@ class SegmenterLearner:
         mean, weights = list(self.mean.parameters()), list(self.network.parameters())
         update_mean(mean, weights, self.settings.ema, self.n_updates)
         return loss.detach()
+
+
+def nothing_learned(epoch: SegmenterEpoch, settings: SegmenterTraining) -> str:
+    """Return a warning if a segmenter has learned nothing after a tenth of its epochs, or at the end."""
+    if epoch.has_learned or epoch.epoch not in (math.ceil(settings.epochs / 10), settings.epochs):
+        return ""
+    fewer = f"a lower segmenter.batch_windows than {settings.batch_windows}, or " if settings.batch_windows > 1 else ""
+    return (
+        f"After {epoch.epoch} of {settings.epochs} epochs, the segmenter cuts text no better than at spaces and blank "
+        f"lines. It may need more updates: set {fewer}more segmenter.epochs than {settings.epochs}. To train without a "
+        "segmenter, set segmenter.train=never."
+    )
+
+
+def cut_at_spaces(text: RawText) -> dict[str, float]:
+    """Return the F1 of tokens and sentences if the text is cut only at spaces and blank lines."""
+    begins = [0, *(number + 1 for number, ends in enumerate(text.ends_sentence) if ends)]
+    sentences = [(text.spans[first][0], text.spans[end - 1][1]) for first, end in pairwise(begins)]
+    found = {"Tokens": (text.spans, r"\S+"), "Sentences": (sentences, r"\S(?:.*?\S)?(?=\s*(?:\n\s*\n|$))")}
+    scores = {}
+    for name, (gold, pattern) in found.items():
+        ours = [each.span() for each in re.finditer(pattern, text.text, re.DOTALL)]
+        scores[name] = Score(len(gold), len(ours), len(set(gold) & set(ours))).f1
+    return scores
 
 
 def new_segmenter(train: Sequence[Sentence], settings: SegmenterTraining) -> Segmenter:
@@ -223,7 +256,8 @@ def _batches(
     encoded, (token, sentence) = alphabet.encode(text.text), targets(text)
     size = settings.window
     offsets = np.arange(-int(rng.integers(size)), len(encoded), size).clip(0, max(0, len(encoded) - size))
-    for some in np.array_split(rng.permutation(offsets), max(1, len(offsets) // settings.batch_windows)):
+    most = settings.batch_windows or min(_MOST_WINDOWS, max(1, settings.epochs * len(offsets) // N_UPDATES))
+    for some in np.array_split(rng.permutation(offsets), max(1, len(offsets) // most)):
         places = [slice(offset, offset + size) for offset in some.tolist()]
         cut = (np.stack([each[place] for place in places]) for each in (token, sentence))
         yield Windows.of([encoded[place] for place in places]), CharTargets(*map(torch.from_numpy, cut))

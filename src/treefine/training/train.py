@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from treefine.training.checkpoint import FolderNames, TrainingStanding, remove_u
 from treefine.training.data import TrainingGraphs
 from treefine.training.epochs import InitialGraphs, ModelTraining, Progress, learn
 from treefine.training.initial_parses import ParseSource
-from treefine.training.logs import MetricsLog
+from treefine.training.logs import MetricsLog, best_segmentation
 from treefine.training.new_model import TrainedBase
 from treefine.training.prepare import Prepared, base_of, prepare, settings_of, sources_of
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
-from treefine.training.segmenter import SegmenterLearner
+from treefine.training.segmenter import SegmenterLearner, nothing_learned
 from treefine.treebank.files import open_output
 
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
@@ -44,19 +45,24 @@ def train(
     folder = Path(output)
     chosen = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Processes(chosen) as processes, locked(folder) if processes.is_first else nullcontext():
-        segmenter = yield from _segmenter(prepared, folder / FolderNames.segmenter, processes)
+        segmenter, segmentation = yield from _segmenter(prepared, folder / FolderNames.segmenter, processes)
         bases = yield from _bases(prepared, folder, processes)
         initial = yield from _initial(prepared, folder, processes, bases)
         base = bases.get(base_of(prepared.recipe))
-        own = ModelTraining(prepared.recipe, prepared.data, folder, processes, initial, base=base, segmenter=segmenter)
-        yield from learn(own)
+        own = ModelTraining(prepared.recipe, prepared.data, folder, processes, initial, base=base)
+        yield from learn(replace(own, segmenter=segmenter, segmentation=segmentation))
 
 
-def _segmenter(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, Segmenter | None]:
-    """Train the segmenter in the first process, if the recipe has one. An interrupted training starts again."""
+def _segmenter(
+    prepared: Prepared, folder: Path, processes: Processes
+) -> Generator[Progress, None, tuple[Segmenter | None, dict[str, float]]]:
+    """Train the segmenter in the first process, if the recipe has one, and return it with its F1 on dev.
+
+    An interrupted training starts again.
+    """
     settings = prepared.recipe.segmenter
-    if settings is None:
-        return None
+    if settings.train == "never":
+        return None, {}
     model = folder / FolderNames.model
     if not processes.same(model.exists()):
         if processes.is_first:
@@ -69,12 +75,12 @@ def _segmenter(prepared: Prepared, folder: Path, processes: Processes) -> Genera
                     metrics.add(epoch.epoch, {"loss": epoch.loss, **f1, "seconds": epoch.seconds})
                     processes.same(True)
                     place = ("segmenter", epoch.epoch, settings.epochs, epoch.epoch / settings.epochs)
-                    standing = TrainingStanding(epoch.epoch)
-                    yield Progress(*place, epoch.loss, None, standing, epoch.seconds, segmentation=f1)
+                    standing, warning = TrainingStanding(epoch.epoch), nothing_learned(epoch, settings)
+                    yield Progress(*place, epoch.loss, None, standing, epoch.seconds, segmentation=f1, warning=warning)
             learner.segmenter.save(model)
         while processes.same(False):  # the other processes wait for one epoch at a time, so they do not time out
             pass
-    return Segmenter.from_folder(model)
+    return Segmenter.from_folder(model), best_segmentation(folder)
 
 
 def _bases(prepared: Prepared, folder: Path, processes: Processes) -> Generator[Progress, None, dict[str, TrainedBase]]:
@@ -160,7 +166,8 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
     """Return everything that the result depends on: settings, including defaults, and checksums of the files."""
     settings = settings_of(prepared)
     for recipe in filter(None, settings.values()):
-        del recipe["training"]["checkpoint_minutes"]  # does not change the result
+        del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
+        recipe["segmenter"] = recipe["segmenter"] if recipe["segmenter"].pop("train") == "always" else None
     checksums = dict(prepared.data.checksums)
     for base in prepared.bases.values():
         checksums |= base.data.checksums
@@ -178,12 +185,20 @@ def _check_same(path: Path, values: dict[str, Any]) -> None:
     except (OSError, ValueError, AttributeError) as error:
         raise TreefineError(f"The file is damaged ({error}).", hint="Choose another folder.", path=str(path)) from None
     now = dict(_flat(json.loads(json.dumps(values))))
-    differing = [key for key in (*now, *(key for key in before if key not in now)) if before.get(key) != now.get(key)]
+    keys = dict.fromkeys((*now, *before))
+    differing = [key for key in keys if _comparable(before.get(key)) != _comparable(now.get(key))]
     if differing:
         shown = [_change(key, before.get(key), now.get(key)) for key in differing[:_SHOWN]]
         more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
         message = f"The training in this folder has a different recipe: {', '.join(shown)}{more}."
         raise TreefineError(message, hint="Use the same recipe, or choose another folder.", path=str(path.parent))
+
+
+def _comparable(value: object) -> object:
+    """Return one file and no file in the same form, whether it was written as a string or as a list."""
+    if isinstance(value, list) and len(value) < 2:
+        value = value[0] if value else None
+    return None if value == "" else value
 
 
 def _change(key: str, before: object, now: object) -> str:
