@@ -77,6 +77,14 @@ def test_an_empty_file_and_a_device_are_written(run):
     assert Path("x.json").stat().st_size
 
 
+def test_conllx_of_text_replaces_only_conllx_that_starts_with_its_words(place):
+    Path("x.conllx").write_text(OTHER.to_conllu())
+    Path("y.conllx").write_text(DOGS.to_conllu())
+
+    assert failed(invoke, "parse", "a.txt", "-o", "x.conllx", "--model", "missing") == f"x.conllx: {NOT_OURS}"
+    assert "model" in failed(invoke, "parse", "a.txt", "-o", "y.conllx", "--model", "missing")
+
+
 @pytest.mark.parametrize("command", ["refine", "parse"])
 def test_a_treebank_replaces_only_a_treebank_of_the_same_sentences(run, command):
     run("in.conllu", "-o", "out.conllu", command=command)

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support.generated_pictures import any_pictures, graphs, tree_pictures
 from treefine import Graph
 from treefine.drawing.characters import visible
 from treefine.drawing.picture import Picture, step_pictures
-from treefine.drawing.svg import arcs_of, draw_frames, draw_svg, svg_and_width
+from treefine.drawing.svg import arcs_of, draw_frames, draw_svg, svg_and_width, text_width
 from treefine.treebank.sentence import Token
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -464,3 +464,15 @@ def test_the_text_has_multiword_tokens_in_place_of_their_words():
 def test_values_that_do_not_match_the_words_are_an_error(given, message):
     with pytest.raises(ValueError, match=message):
         Picture(FORMS, **given)
+
+
+@given(text=st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1, max_size=200))
+@settings(max_examples=30)
+def test_a_caption_is_drawn_in_lines_that_fit_the_picture(text):
+    root = ElementTree.fromstring(draw_svg([Picture(("Dogs", "bark"), caption=text)]).encode())
+
+    lines = [each for each in root.iter() if each.get("class") == "caption"]
+    drawn = "".join("".join(line.itertext()) for line in lines)
+    assert drawn.replace(" ", "") == visible(text).replace(" ", "")
+    assert all(float(line.get("y")) < float(root.get("height")) for line in lines)
+    assert all(text_width("".join(line.itertext()), 14) <= float(root.get("width")) for line in lines)

@@ -1,5 +1,6 @@
 import time
 import unicodedata
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -9,6 +10,7 @@ from rich.cells import cell_len
 
 from tests.support.generated_pictures import any_pictures, graphs, tree_pictures
 from treefine import Graph
+from treefine.drawing.characters import cells, wrapped
 from treefine.drawing.picture import Picture
 from treefine.drawing.text import arc_lines, bars_of, draw_text
 from treefine.treebank.sentence import Token
@@ -279,3 +281,25 @@ def test_thousands_of_words_are_drawn_quickly_and_fit_a_wide_screen(name):
 
     assert time.process_time() - started < 2  # a tenth of that is normal
     assert max(map(len, text.splitlines())) < 130
+
+
+@given(text=st.text(st.characters(blacklist_categories=("Cs",)) | st.just(" "), max_size=60), limit=st.integers(2, 12))
+def test_wrapped_text_is_complete_and_no_line_is_too_wide(text, limit):
+    lines = wrapped(text, limit)
+
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(cells(line) <= limit and len(line) <= 4 * limit for line in lines)
+
+
+def test_the_caption_stands_over_the_drawing_and_fits_its_width():
+    picture = Picture(("Dogs", "bark"), graph=Graph.of_words([2, 0], ["nsubj", "root"]), caption="Dogs bark.")
+
+    assert draw_text(picture, width=8) == f"Dogs\nbark.\n{draw_text(replace(picture, caption=''))}"
+
+
+def test_a_word_without_a_head_has_no_arc():
+    graph = Graph.of_words([2, 0, 2], ["nsubj", "_", "obj"])
+
+    drawn = draw_text(Picture(("Dogs", "chase", "cats"), graph=graph, unattached=frozenset({2})))
+
+    assert drawn == "1   ╭─> Dogs   2 nsubj\n2   ├── chase  _ _\n3   ╰─> cats   2 obj\n"

@@ -243,15 +243,16 @@ def check_output(target: str, shape: Shape, form: Format | None, inputs: Sequenc
         return
     _check_place(target)
     same = next((each for each in inputs if each.is_file and _is_same(target, each.name)), None)
-    if same is not None and not (force and shape == "conllu" and same.kind in FORMATS):
-        is_treebank = shape == "conllu" and same.kind in FORMATS
-        hint = "Choose a different output file, or replace the treebank with --force." if is_treebank else _OTHER_OUTPUT
+    may_be_forced = same is not None and shape == "conllu" and same.kind in FORMATS
+    if same is not None and not (force and may_be_forced):
+        hint = (
+            "Choose a different output file, or replace the treebank with --force." if may_be_forced else _OTHER_OUTPUT
+        )
         raise TreefineError("The output would overwrite the input.", hint=hint, path=target)
     if force:
         return
     if shape == "conllu":
-        own = FORMATS.get(inputs[0].kind or "") if len(inputs) == 1 else None
-        check_replaced_treebank(target, form or own or CONLLU, inputs)
+        check_replaced_treebank(target, form or FORMATS.get(inputs[0].kind or "", CONLLU), inputs)
     else:
         check_replaced(target, shape)
 

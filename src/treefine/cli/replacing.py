@@ -13,7 +13,7 @@ import typer
 from treefine.cli.inputs import Input
 from treefine.errors import TreefineError
 from treefine.parsing.table import WORDS, import_package
-from treefine.treebank.conllu import read_treebank
+from treefine.treebank.conllu import read_blocks
 from treefine.treebank.files import Source, open_input
 from treefine.treebank.sentence import Format, Sentence
 
@@ -37,6 +37,7 @@ Kind = Literal[
     "html", "svg", "json", "csv", "tsv", "tree", "parquet", "changes.json", "changes.tsv", "report.json", "report.csv"
 ]
 _START = 1 << 16  # bytes of a file that are looked at
+_MOST_BLOCKS = 100  # of a file that may be no treebank
 
 
 def check_replaced(path: str, kind: Kind) -> None:
@@ -51,7 +52,7 @@ def check_replaced(path: str, kind: Kind) -> None:
 def check_replaced_treebank(path: str, form: Format, inputs: Sequence[Input]) -> None:
     """Raise an error if the file exists and is not a treebank that an earlier run may have written for these inputs.
 
-    CoNLL-U of text says in a comment that treefine wrote it. Other treebanks have the same first sentence as the input.
+    CoNLL-U of text says in a comment that treefine wrote it. Other treebanks start with the words of the input.
     """
     if not _is_filled(path):
         return
@@ -62,14 +63,16 @@ def check_replaced_treebank(path: str, form: Format, inputs: Sequence[Input]) ->
 
 def _may_start(first: Sentence, source: Input) -> bool:
     """Return whether the output for this input may start with this sentence."""
+    is_stream = source.text is None and not (source.is_file and Path(source.name).is_file())
     is_text = source.text is not None or source.kind in ("text", "lines", "words")
-    if not is_text:
-        if not (source.is_file and Path(source.name).is_file()):
-            return True  # a stream cannot be read twice
-        given = _first_sentence(source.path, source.kind)
-        if given is not None:
-            return given.forms == first.forms
-    return not first.format.is_ud or (first.comment("generator") or "").startswith("treefine ")
+    if is_stream and not is_text:
+        return True  # it cannot be read twice
+    if not is_text and (given := _first_sentence(source.path, source.kind)) is not None:
+        return given.forms == first.forms
+    if first.format.is_ud:
+        return (first.comment("generator") or "").startswith("treefine ")
+    text = source.text if source.text is not None else "" if is_stream else _start_of(source.path)
+    return is_stream or text.lstrip().startswith(first.forms[0])
 
 
 def _is_filled(path: str) -> bool:
@@ -77,7 +80,7 @@ def _is_filled(path: str) -> bool:
     return Path(path).is_file() and Path(path).stat().st_size > 0
 
 
-def _start_of(path: str) -> str:
+def _start_of(path: Source) -> str:
     try:
         with open_input(path) as stream:
             return stream.read(_START).decode(errors="replace")
@@ -86,9 +89,10 @@ def _start_of(path: str) -> str:
 
 
 def _first_sentence(source: Source, kind: str | None) -> Sentence | None:
-    """Return the first valid sentence of a treebank, or None."""
+    """Return the first valid sentence at the start of a treebank, or None."""
     try:
-        return next(islice(read_treebank(source, format=kind, on_error="skip", on_skip=lambda _: None), 1), None)
+        blocks = islice(read_blocks(source, format=kind), _MOST_BLOCKS)
+        return next((each for each in blocks if isinstance(each, Sentence)), None)
     except TreefineError:
         return None
 
