@@ -1,6 +1,7 @@
 """A Parser warns once about text that is not in the language of its model."""
 
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,14 @@ def test_text_in_a_language_of_the_model_or_an_unknown_model_gives_no_warning(la
         parser(languages=languages)(GERMAN)
 
     assert not seen
+
+
+def test_a_trained_model_states_its_languages():
+    model = tiny_model()
+    model.settings = replace(model.settings, languages=("en", "tr"))
+
+    with pytest.warns(LanguageWarning, match="looks German, but the model is for English and Turkish"):
+        Parser(model, segmenter=tiny_segmenter())(GERMAN)
 
 
 @pytest.mark.parametrize("folder", bundled_models().values(), ids=bundled_models())

@@ -74,7 +74,8 @@ class Parser:
     - `using(...)` returns a parser with other options; `ParserOptions` documents the options.
 
     All methods raise TreefineError, or a subclass of it, if an argument or an input is not valid.
-    `languages` are the names or codes of the model's languages. Text in another language causes a LanguageWarning.
+    `languages` are the names or codes of the model's languages, if its settings do not state them. Text in another
+    language causes a LanguageWarning.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Parser:
             start = from_parser(start.using(keep="nothing").stream_trees)
         self._plan = Plan.of(self.model, self.options, start)
         self._running = _Running()  # filled on first use; shared with `using`
-        self.languages = tuple(languages)
+        self.languages = tuple(languages) or model.settings.languages
         self._language_check = LanguageCheck(self.languages)  # shared with `using`
         self._name = ""  # of the model, as the user gave it
         self._treebank = ""  # on which it was trained, if it is known
