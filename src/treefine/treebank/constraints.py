@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from treefine.errors import TreebankError, TreefineError, described, shortened
 from treefine.treebank.graph import Arcs
 from treefine.treebank.label_schemes import read_as
-from treefine.treebank.sentence import BLANK, Sentence
+from treefine.treebank.sentence import BLANK, HasSentence, Sentence
 
 Keep = Literal["marked", "given", "nothing"]
 _KEEP, _NOT_HEAD, _NOT_LABEL = "Keep", "NotHead", "NotLabel"  # marks in MISC
@@ -115,8 +115,9 @@ class Constraints:
                 labels[word - 1] = BLANK
         return Arcs(tuple(heads), tuple(labels))
 
-    def mark(self, sentence: Sentence) -> Sentence:
+    def mark(self, given: Sentence | HasSentence) -> Sentence:
         """Write these decisions to HEAD, DEPREL and MISC of a sentence, as `marked` reads them; drop older marks."""
+        sentence = given if isinstance(given, Sentence) else given.sentence
         heads, labels = list(sentence.heads), list(sentence.labels)
         notes = list(sentence.column(sentence.format.misc))
         for word in range(1, len(sentence) + 1):
