@@ -51,6 +51,7 @@ WITH_OPTIONS = {
     "kills": "reliability.kills",
     "streaming": "reliability.streaming",
     "long_sentences": "reliability.long_sentences",
+    "first_output": "reliability.first_output",
     "page": "pages.serving",
     "structure": "pages.structure",
 }

@@ -20,6 +20,7 @@ from benchmarks.pages.speed import SPEED_PAGE
 from benchmarks.pages.structure import structure_table
 from benchmarks.pages.summary import SUMMARY
 from benchmarks.pages.targets import TARGETS
+from benchmarks.reliability.first_output import first_output
 from benchmarks.reliability.kills import kills
 from benchmarks.reliability.long_sentences import long_sentences
 from benchmarks.reliability.streaming import streaming
@@ -65,6 +66,7 @@ TABLES: dict[str, Callable[[], str]] = {
         kills,
         streaming,
         long_sentences,
+        first_output,
     )
 } | (
     RESULTS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reliability import long_sentences, streaming
+from benchmarks.reliability import first_output, long_sentences, streaming
 from benchmarks.reliability.kills import Tally, Way, killed_often
 from benchmarks.reliability.kills import kills as kills_table
 from benchmarks.rows import save_row
@@ -143,3 +143,37 @@ def test_the_table_of_long_sentences_has_a_line_for_each_length(tmp_path, monkey
     shown = long_sentences.long_sentences(Path(rows))
     assert shown.splitlines()[2].startswith("| treebank | ")
     assert shown.splitlines()[2].endswith(" cores | 30 | 30 | 3 s | 50 MiB |")
+
+
+def test_the_time_to_the_first_output_and_between_outputs_is_measured(tmp_path, monkeypatch):
+    part = tmp_path / "out.conllu.part"
+    program = (
+        "import pathlib, sys, time; part = pathlib.Path(sys.argv[1]); print('loaded in 0 s', flush=True); "
+        "time.sleep(0.1); part.write_text('a'); time.sleep(0.3); part.write_text('ab')"
+    )
+
+    found = first_output.times_of([sys.executable, "-IS", "-c", program, str(part)], part, tmp_path)
+
+    assert found["first"] >= 0.1 - 2 * first_output.INTERVAL
+    assert found["longest"] >= 0.3 - 2 * first_output.INTERVAL
+    with pytest.raises(TreefineError, match="failed or wrote nothing"):
+        first_output.times_of([sys.executable, "-IS", "-c", "pass"], tmp_path / "none", tmp_path)
+
+
+def test_the_table_shows_the_first_output(inputs, tmp_path, monkeypatch):
+    monkeypatch.setattr(first_output, "RESUMABLE", ["refine treebank"])
+    monkeypatch.setattr(first_output, "model_fields", lambda name: {"model": name, "weights": "w"})
+    rows, target = str(tmp_path / "rows.jsonl"), []
+
+    def times(line, part, folder):
+        part.with_suffix("").touch()
+        target.append(part.name)
+        return {"first": 1.25, "longest": 2.5, "seconds": 10.0}
+
+    monkeypatch.setattr(first_output, "times_of", times)
+    assert first_output.first_output(Path(rows)).startswith("Not measured yet: how soon commands write.")
+
+    first_output.measure_first_output(["--megabytes-treebank", "0.1", "--treebanks", str(tmp_path), "--rows", rows])
+
+    assert target == ["out.conllu.part"]
+    assert "| refine treebank | 0.1 MB | 1.2 s | 2.5 s | 10.0 s |" in first_output.first_output(Path(rows))
