@@ -307,6 +307,10 @@ def test_a_run_of_an_older_version_is_resumed_without_warnings_about_its_own_fil
     optimiser["rate"] = optimiser.pop("learning_rate")
     own_encoder["folder"] = own_encoder.pop("pretrained")
     del own_encoder["fine_tune_from"]
+    kept["recipe"]["treebank"] |= {"dev": "dev.conllu"}
+    del kept["recipe"]["treebank"]["test"]
+    kept["recipe"]["initial"] |= {"train": "", "dev": ""}
+    kept["recipe"]["segmenter"] = None
     path.write_text(json.dumps(kept))
 
     result = run("rngtr.toml", "--output", "out", "--resume", *changes("refine.max_steps=1", "training.epochs=1"))
@@ -332,6 +336,22 @@ def test_a_finished_training_stays_unchanged_and_needs_resume(files):
         (Path("out") / name).unlink()
 
 
+@pytest.mark.parametrize(
+    ("minutes", "said"), [(0, "Continue from the last checkpoint"), (10, "There is no checkpoint")]
+)
+def test_a_stopped_training_says_how_to_continue(files, monkeypatch, minutes, said):
+    def stop_after_an_epoch(steps):
+        next(step for step in steps if step.accuracy is not None)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("treefine.cli.train.show", stop_after_an_epoch)
+    settings = changes(f"training.checkpoint_minutes={minutes}")
+
+    result = run("biaffine.toml", "--output", "out", *settings, code=130)
+
+    assert result.stderr.splitlines()[-1].startswith(f"treefine: Stopped. {said}")
+
+
 def test_resume_needs_the_same_recipe_and_the_same_sentences(files):
     title = changes("title=Müller")
     run("biaffine.toml", "--output", "out", *title)
@@ -343,6 +363,8 @@ def test_resume_needs_the_same_recipe_and_the_same_sentences(files):
         "optimiser.betas was [0.9, 0.999], not [0.9, 0.98], training.seed was 1, not 2. "
         "Use the same recipe, or choose another folder."
     ]
+    (line,) = training_errors("biaffine.toml", "--resume", *title, *changes("segmenter.train=always"))
+    assert 'a different recipe: segmenter.train was "never", not "always". Use' in line
     (readable,) = training_errors("biaffine.toml", "--resume", *changes("title=Łódź"))
     assert 'title was "Müller", not "Łódź"' in readable
     write_treebank(sample(21), "train.conllu")
@@ -524,6 +546,18 @@ def test_an_unusable_initial_parser_is_reported(encoder):
     assert (
         message_for("biaffine.toml", "--set", "initial.folds=2") == "[initial] folds = 2 is too many for 19 sentences."
     )
+
+
+def test_changes_of_an_initial_parser_that_is_no_recipe_are_reported(encoder):
+    Parser(tiny_model(), device="cpu").save("trained")
+
+    quick = changes("initial.training.epochs=1", "initial.mix.x.training.epochs=1")
+    assert training_errors("rngtr.toml", *quick, *changes("initial.parser=./trained")) == [
+        "--set initial.training.epochs=1: [initial] does not name a recipe as parser.",
+        "--set initial.mix.x.training.epochs=1: There is no [initial.mix.x].",
+    ]
+    (line,) = training_errors("rngtr.toml", *changes("initial.parser=biaffine.toml", "initial.training.epohcs=1"))
+    assert line == "biaffine.toml: [training] epohcs is unknown; did you mean epochs?"
 
 
 def test_initial_parses_of_different_sentences_are_reported(encoder):

@@ -101,8 +101,20 @@ def train_command(
     try:
         show(steps)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("Continue with the same command and --resume.") from None
+        raise KeyboardInterrupt(_how_to_continue(folder)) from None
     typer.echo(f"The model is in {model}. To try it: {command_for(prepared, model)}")
+
+
+def _how_to_continue(folder: Path) -> str:
+    """Return what a user should know who has stopped a training."""
+    from treefine.training.checkpoint import FolderNames
+
+    if any(folder.glob(f"**/{FolderNames.checkpoints}/[!.]*")):
+        return "Continue from the last checkpoint with the same command and --resume."
+    return (
+        "There is no checkpoint yet: with --resume, the same command keeps what is complete and starts the rest again. "
+        "A lower training.checkpoint_minutes saves checkpoints more often."
+    )
 
 
 @contextmanager

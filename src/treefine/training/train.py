@@ -167,7 +167,8 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
     settings = settings_of(prepared)
     for recipe in filter(None, settings.values()):
         del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
-        recipe["segmenter"] = recipe["segmenter"] if recipe["segmenter"].pop("train") == "always" else None
+        if recipe["segmenter"]["train"] == "never":
+            recipe["segmenter"] = {"train": "never"}
     checksums = dict(prepared.data.checksums)
     for base in prepared.bases.values():
         checksums |= base.data.checksums
@@ -178,7 +179,7 @@ def _check_same(path: Path, values: dict[str, Any]) -> None:
     """Raise an error if the training in this folder has different settings or files."""
     try:
         recipes = json.loads(path.read_text(encoding="utf-8"))
-        before = dict(_flat({name: current_names(Recipe, each).values for name, each in recipes.items()}))
+        before = dict(_flat({name: _current(each) for name, each in recipes.items()}))
     except FileNotFoundError:
         message = f"{path.name} is missing, so the recipe of this training is unknown."
         raise TreefineError(message, hint="Choose another folder.", path=str(path.parent)) from None
@@ -187,11 +188,22 @@ def _check_same(path: Path, values: dict[str, Any]) -> None:
     now = dict(_flat(json.loads(json.dumps(values))))
     keys = dict.fromkeys((*now, *before))
     differing = [key for key in keys if _comparable(before.get(key)) != _comparable(now.get(key))]
+    if (trained := "recipe.segmenter.train") in differing:  # one of them has no settings of a segmenter
+        differing = [key for key in differing if key == trained or not key.startswith("recipe.segmenter.")]
     if differing:
         shown = [_change(key, before.get(key), now.get(key)) for key in differing[:_SHOWN]]
         more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
         message = f"The training in this folder has a different recipe: {', '.join(shown)}{more}."
         raise TreefineError(message, hint="Use the same recipe, or choose another folder.", path=str(path.parent))
+
+
+def _current(values: Any) -> Any:
+    """Return the settings of a training, which an older version may have written, in their current form."""
+    found = current_names(Recipe, values).values
+    if isinstance(found, dict) and "segmenter" in found:
+        own = found["segmenter"]
+        found["segmenter"] = {"train": "never"} if own is None else {"train": "always"} | own
+    return found
 
 
 def _comparable(value: object) -> object:
