@@ -24,6 +24,7 @@ def test_the_public_names_are_these():
         "ModelError",
         "Parse",
         "Parser",
+        "ParserOptions",
         "Parses",
         "Score",
         "Sentence",

@@ -25,6 +25,7 @@ from treefine.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from treefine.drawing.sentences import to_html, to_svg
+    from treefine.parsing.options import ParserOptions
     from treefine.parsing.parse import Parse, Parses
     from treefine.parsing.parser import Parser, load
     from treefine.parsing.results import Step
@@ -38,6 +39,7 @@ __all__ = [
     "ModelError",
     "Parse",
     "Parser",
+    "ParserOptions",
     "Parses",
     "Score",
     "Sentence",
@@ -59,6 +61,7 @@ __all__ = [
 _LATER = {
     "Parse": "parsing.parse",
     "Parser": "parsing.parser",
+    "ParserOptions": "parsing.options",
     "Parses": "parsing.parse",
     "Step": "parsing.results",
     "load": "parsing.parser",

@@ -33,7 +33,7 @@ def given(sentences: Iterable[Sentence]) -> Iterator[Arcs]:
 class FromParser:
     """An initial parser that uses another parser, such as SynTr or the biaffine one."""
 
-    parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]  # its `stream`
+    parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]  # its `stream_trees`
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
         """Yield the arcs of each sentence."""
@@ -53,7 +53,7 @@ class FromFile:
 
 
 def from_parser(parse: Callable[[Iterable[Sentence]], Iterator[Sentence]]) -> InitialParser:
-    """Return an initial parser that uses another parser; `parse` is its `stream`."""
+    """Return an initial parser that uses another parser; `parse` is its `stream_trees`."""
     return FromParser(parse)
 
 

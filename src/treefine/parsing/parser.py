@@ -41,7 +41,7 @@ from treefine.segmenter.cut import Segmented
 from treefine.segmenter.language import LanguageCheck
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.constraints import Constraints, Keep, listed, unknown_labels
-from treefine.treebank.files import Source
+from treefine.treebank.files import Source, path_of
 from treefine.treebank.label_schemes import label_map_of
 from treefine.treebank.raw_text import Span, own_text, spans_in
 from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
@@ -403,7 +403,7 @@ class Parser:
         `dtype` is float32, float16 for half the size, or int8 for a quarter. `notes` go into the model card. The model
         of an initial parser is saved with it. Options, and initial parses from a file or a function, are not saved.
         """
-        with new_folder(Path(folder)) as new:
+        with new_folder(Path(path_of(folder))) as new:
             self._write(new, dtype, notes)
 
     def push_to_hub(

@@ -69,7 +69,7 @@ class EncodedPath(os.PathLike[str]):
         try:
             bytes(4).decode(self.encoding)  # not every codec is for text
             codecs.getincrementaldecoder(self.encoding)
-        except (LookupError, ValueError) as error:
+        except (LookupError, TypeError, ValueError) as error:
             hint = "Encodings have the names that Python uses, such as latin-1, cp1252, utf-16 or gb18030."
             raise TreebankError(f"There is no encoding {self.encoding!r}.", hint=hint) from error
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from treefine.errors import TreefineError, described
+
 ROOT = 0
 
 
@@ -29,14 +31,22 @@ class Graph:
 
     def __post_init__(self) -> None:
         if len(self.heads) != len(self.labels):
-            raise ValueError(f"{len(self.heads)} heads but {len(self.labels)} labels")
+            raise TreefineError(f"There are {len(self.heads)} heads but {len(self.labels)} labels.")
         if not all(0 <= head < len(self.heads) for head in self.heads):
-            raise ValueError(f"heads must be in 0..{len(self.heads) - 1}, not {self.heads}")
+            raise TreefineError(f"Heads must be from 0 to {len(self.heads) - 1}, not {described(self.heads)}.")
 
     @classmethod
     def of_words(cls, heads: Sequence[int], labels: Sequence[str]) -> Graph:
-        """Return a graph from lists that start with word 1; the unused entry for ROOT is added."""
-        return cls((ROOT, *heads), ("", *labels))
+        """Return a graph from lists that start with word 1; the unused entry for ROOT is added.
+
+        Raises TreefineError if these are not a list of heads and a list of labels of the same length, or if a head is
+        neither a word nor 0, which is ROOT.
+        """
+        try:
+            return cls((ROOT, *heads), ("", *labels))
+        except TypeError as error:
+            hint = 'Write Graph.of_words([2, 0], ["nsubj", "root"]).'
+            raise TreefineError("A graph needs a list of heads and a list of labels.", hint=hint) from error
 
     def __len__(self) -> int:
         """Return the number of words; ROOT is not one."""

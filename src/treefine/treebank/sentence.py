@@ -232,6 +232,8 @@ class Sentence:
 
     def with_graph(self, graph: Graph) -> Sentence:
         """Return the sentence with these heads and labels, and DEPS changed accordingly (see `follow_tree`)."""
+        if not isinstance(graph, Graph):
+            raise self.error(f"The heads and labels must be a Graph, not {described(graph)}.")
         return self.with_arcs(graph.arcs)
 
     def with_arcs(self, arcs: Arcs) -> Sentence:
