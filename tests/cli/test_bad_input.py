@@ -140,7 +140,7 @@ def test_convert_rejects_it_with_one_line_and_writes_nothing(run, name):
     content, message = BAD[name]
     Path("out.conllx").write_text("old")
 
-    result = run(name, content, "convert", ..., "out.conllx", "--from", "conllu")
+    result = run(name, content, "convert", ..., "out.conllx", "--from", "conllu", "--force")
 
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"treefine: {message}\n")
     assert Path("out.conllx").read_text() == "old"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.commands import failed, invoke
 from tests.support.generated import conllu_files
@@ -34,9 +35,8 @@ def rows(text, delimiter=","):
     return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
 
 
-@settings(max_examples=30)
-@given(content=conllu_files())
-@pytest.mark.parametrize("delimiter", [",", "\t"])
+@settings(max_examples=25)
+@given(content=conllu_files(), delimiter=st.sampled_from([",", "\t"]))
 def test_csv_holds_every_word_and_formulas_are_quoted(content, delimiter):
     sentences = list(read_treebank(io.BytesIO(content)))
 
@@ -61,7 +61,7 @@ def test_a_table_of_parses_has_the_columns_of_parquet(run, nlp):
     assert [float(row["confidence"]) for row in best] == [pytest.approx(w.confidence, abs=1e-3) for w in words]
 
 
-@pytest.mark.parametrize(("name", "shape"), [("x.csv", "csv"), ("x.tsv", "tsv"), ("x.csv.gz", "csv")])
+@pytest.mark.parametrize(("name", "shape"), [("x.tsv", "tsv"), ("x.csv.gz", "csv")])
 def test_the_extension_selects_the_table(run, name, shape):
     run("words.txt", "--from", "words", "-o", name)
 
