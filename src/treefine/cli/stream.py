@@ -106,7 +106,8 @@ def run_jobs(
 
 def _is_about_input(error: TreefineError, job: Job) -> bool:
     """Return whether an input is at fault, and not the output, which may be the same file."""
-    return error.path != job.target and any(error.path == name_of(each.name) for each in job.inputs)
+    names = [name_of(each.name) for each in job.inputs if each.text is None]
+    return error.path != job.target and error.path in names
 
 
 def _names_files(job: Job) -> bool:
