@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -175,6 +176,20 @@ def test_a_bar_shows_bytes_and_sentences_per_second():
     assert "/s" in stream.getvalue()
 
 
+def test_the_time_left_follows_from_the_mean_speed(monkeypatch):
+    stream, now = Terminal(), [100.0]
+    monkeypatch.setattr("treefine.cli.terminal.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    with progress("Parsing", 100, stream=stream, delay=0.01) as advance:
+        now[0] += 10  # seconds
+        for _ in range(20):  # all at once, as the sentences of a chunk
+            advance(1)
+        now[0] += 3
+        time.sleep(0.3)
+
+    assert "0:00:37 left" in stream.getvalue()
+
+
 def test_without_a_total_a_bar_shows_the_number_of_sentences():
     stream = Terminal()
 
@@ -203,7 +218,8 @@ def test_the_bar_counts_the_bytes_of_finished_sentences(text_model, tmp_path, mo
     Path("in.txt.xz").write_bytes(lzma.compress("\n".join(LINES).encode()))
     sentences = [Sentence.of_words(line.split()) for line in LINES]
     write_treebank(sentences, "in.conllu")
-    write_treebank(sentences[:4], "out.conllu.part")
+    if "--resume" in arguments:
+        write_treebank(sentences[:4], "out.conllu.part")
     counts, totals = [], []
 
     @contextmanager

@@ -11,13 +11,11 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
 from treefine.cli.changes import Changes, open_changes
 from treefine.cli.inputs import Reading, bytes_in, open_source, read_input
 from treefine.cli.outputs import DELIMITERS, TABLES, Job, OutputOptions, open_sink, open_stdout, texts_of_parses
 from treefine.cli.table_files import about_parser, write_table
-from treefine.cli.terminal import Advance, Review, progress, say, warn
+from treefine.cli.terminal import Advance, Detail, Review, progress, say, warn
 from treefine.cli.text_check import TextCheck
 from treefine.drawing.characters import visible
 from treefine.drawing.html import GENERATOR
@@ -137,7 +135,7 @@ def _long_sentences_reported(on_warning: Callable[[TreefineError], None]) -> Ite
 
 
 def _report(error: TreefineError) -> None:
-    typer.echo(f"treefine: {visible(str(error))}", err=True)
+    say(f"treefine: {error}", detail=Detail.QUIET)
 
 
 class _Read(NamedTuple):

@@ -8,11 +8,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from enum import IntEnum
 from threading import Timer
 from typing import TYPE_CHECKING, Protocol, TextIO
-
-import typer
 
 from treefine.drawing.characters import shorten, visible
 from treefine.evaluation.tables import quote_formula
@@ -68,9 +67,10 @@ def is_quiet() -> bool:
 
 
 def say(text: str, *, detail: Detail = Detail.NORMAL) -> None:
-    """Print a message that is not an error on standard error, if the user wants that much detail."""
-    if _detail >= detail:
-        typer.echo("\n".join(map(visible, text.split("\n"))), err=True)
+    """Print a message on standard error, above a progress bar, if the user wants that much detail."""
+    if _detail >= detail and sys.stderr is not None:
+        sys.stderr.write("\n".join(map(visible, text.split("\n"))) + "\n")
+        sys.stderr.flush()
 
 
 def warn(text: str) -> None:
@@ -107,11 +107,12 @@ def progress(
     stream = stream or sys.stderr  # None if standard error is closed
     start = time.monotonic()
     done = n_sentences = 0
+    last = start  # when `done` grew
     bar: Progress | None = None
 
     def show() -> None:
         nonlocal bar
-        shown = _bar(stream, in_bytes=in_bytes and total is not None)
+        shown = _bar(stream, time_left, in_bytes=in_bytes and total is not None)
         shown.add_task(title, total=total, completed=done, speed=speed())
         shown.start()
         bar = shown  # last, because `advance` uses it from now on
@@ -120,9 +121,17 @@ def progress(
         rate = n_sentences / (time.monotonic() - start)
         return f"{n_sentences:,} sentences, {rate:,.0f}/s" if n_sentences else ""
 
+    def time_left() -> str:
+        """Return the time left at the mean speed so far; rich's own estimate jumps if sentences come in groups."""
+        if total is None or not done:
+            return ""
+        seconds = (last - start) * total / done - (time.monotonic() - start)
+        return f"{timedelta(seconds=max(0, round(seconds)))} left"
+
     def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
-        nonlocal done, n_sentences
-        done += amount
+        nonlocal done, last, n_sentences
+        if amount:
+            done, last = done + amount, time.monotonic()
         n_sentences += sentences
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done, speed=speed())
@@ -141,21 +150,18 @@ def progress(
             bar.stop()
 
 
-def _bar(stream: TextIO, *, in_bytes: bool) -> Progress:
+def _bar(stream: TextIO, time_left: Callable[[], str], *, in_bytes: bool) -> Progress:
     from rich.console import Console  # takes half of the start-up time and is rarely needed
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        ProgressColumn,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn
+    from rich.text import Text
+
+    class TimeLeftColumn(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(time_left(), style="progress.remaining")
 
     columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
     columns += [DownloadColumn()] if in_bytes else []
-    columns += [TextColumn("{task.fields[speed]}"), TimeRemainingColumn()]
+    columns += [TextColumn("{task.fields[speed]}"), TimeLeftColumn()]
     return Progress(*columns, console=Console(file=stream), transient=True)
 
 
