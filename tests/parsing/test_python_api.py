@@ -62,6 +62,14 @@ def test_pipe_reads_only_the_texts_that_it_parses_together(nlp):
     assert len(read) == 6
 
 
+def test_pipe_starts_with_few_texts_so_that_the_first_comes_early(nlp):
+    read = []
+
+    next(nlp.pipe(read.append(number) or "a." for number in range(1000)))
+
+    assert len(read) == 16
+
+
 def test_pipe_reads_fewer_texts_if_they_are_long(nlp, monkeypatch):
     monkeypatch.setattr("treefine.parsing.parser._CHARACTERS_AT_ONCE", 10)
     read = []

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 Context = TypeVar("Context")  # what belongs to a text in `Parser.pipe`
 TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together …
-_CHARACTERS_AT_ONCE = 1 << 17  # … unless they are long
+_CHARACTERS_AT_ONCE = 1 << 16  # … unless they are long
+_TEXTS_AT_FIRST = 16  # fewer, so that the first results come early
 
 
 class _Running(list[ParserModel]):
@@ -208,7 +209,9 @@ class Parser:
     def _pipe(
         self, segmenter: Segmenter, pairs: Iterator[tuple[str, Context]], batch_size: int
     ) -> Iterator[tuple[Parses, Context]]:
-        while group := _first_texts(pairs, batch_size):
+        size = min(batch_size, _TEXTS_AT_FIRST)
+        while group := _first_texts(pairs, size):
+            size = min(batch_size, 2 * size)
             for text, _ in group:
                 self._check_language(text)
             cut = segmenter.segment_all([text for text, _ in group])
