@@ -366,7 +366,8 @@ def _initial_recipe(request: RecipeRequest, facts: _Facts, title: str, out: str)
 
 
 def _treebank_section(request: RecipeRequest, facts: _Facts) -> _Section:
-    values: dict[str, Any] = {"train": list(request.train) or [_TRAIN], "dev": request.dev or _DEV}
+    train: str | list[str] = list(request.train) if len(request.train) > 1 else "".join(request.train) or _TRAIN
+    values: dict[str, Any] = {"train": train, "dev": request.dev or _DEV}
     reason = "Replace these by the files of your treebank, at least 10 sentences in train; several files may be listed."
     if facts.n_sentences:
         reason = (
@@ -377,7 +378,7 @@ def _treebank_section(request: RecipeRequest, facts: _Facts) -> _Section:
         values["rule"] = facts.rule
     if request.format:
         values["format"] = request.format
-    return _Section("treebank", TreebankSettings, values, listed=("rule", "format"), reason=reason)
+    return _Section("treebank", TreebankSettings, values, listed=("test", "rule", "format"), reason=reason)
 
 
 def _encoder_section(request: RecipeRequest, facts: _Facts) -> _Section:
