@@ -12,6 +12,7 @@ from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inpu
 from tests.support.tiny import sample, short, tiny_model
 from treefine.config import DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
+from treefine.fast import engine as engine_module
 from treefine.fast import view_of
 from treefine.fast.buffers import Buffer, Standing
 from treefine.fast.engine import Engine, can_run
@@ -169,6 +170,25 @@ def test_blocks_before_an_error_are_parsed():
     assert [len(next(stream).heads) for _ in range(5)] == [len(each) for each in sample(5)]
     with pytest.raises(TreebankError, match="no further"):
         next(stream)
+
+
+def test_the_first_trees_of_a_slow_source_come_early(monkeypatch):
+    monkeypatch.setattr(engine_module, "PATIENCE", -1.0)  # as if each sentence took longer
+    monkeypatch.setattr(engine_module, "FIRST_BLOCKS", (1, 1))
+    monkeypatch.setattr(engine_module, "BLOCK", 2)
+    read = []
+
+    def slowly():
+        for sentence in 2 * short():
+            read.append(sentence)
+            yield sentence
+
+    engine = Engine(packed_plan(PARSER), (Room(400, 40, 24), Room(400, 40, 64)))
+    found = engine.stream_sentences(engine.plan, slowly())
+    first = next(found)
+
+    assert len(read) <= 30  # of 70
+    assert [each.to_conllu() for each in chain([first], found)] == 2 * by_parser(PARSER, short())
 
 
 def test_no_blocks_give_no_trees():

@@ -6,12 +6,13 @@ See docs/design.md, 'Buffers on a GPU'.
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from itertools import islice
+from itertools import chain, islice, repeat
 
 import numpy as np
 import torch
@@ -135,7 +136,9 @@ class Slot:
 
 SEARCHES = 1 << 17  # arc scores in an answer, for sentences that need a tree search
 IN_FLIGHT = 2  # buffers in flight: the device works on one while the host handles the other
-BLOCK = 512  # sentences that are packed together
+BLOCK = 512  # sentences that are packed together …
+FIRST_BLOCKS = (32, 32, 64, 64, 128, 128, 256, 256)  # … after these, so that the first results come soon
+PATIENCE = 0.2  # seconds to read sentences into a buffer; a slow source such as a segmenter may need longer
 MOST_HELD = 1 << 15  # sentences that may wait for a full buffer or for earlier sentences
 
 
@@ -208,7 +211,8 @@ class Engine:
             return not item.constraints and not is_long(plan, item)
 
         def packed() -> Iterator[Packed]:
-            while block := list(islice(items, BLOCK)):
+            sizes = chain(FIRST_BLOCKS, repeat(BLOCK))
+            while block := list(islice(items, next(sizes))):
                 held.append(block)
                 ours = list(filter(is_ours, block))
                 arcs = [item.initial for item in ours]
@@ -260,9 +264,10 @@ class _Run:
                 self._change_lanes()
             self._read()
             pool = next((pool for pool in self.pools if pool.is_full), None)
-            if pool is None and not self.flying:  # the source is at its end, or too many sentences are held
-                pool = max(self.pools, key=lambda each: each.n_pieces)
-            if pool is not None and pool.n_pieces and len(self.flying) < IN_FLIGHT:
+            if pool is None and not self.flying:  # the source is slow or at its end, or too many sentences are held
+                waiting = [each for each in self.pools if each.n_pieces]
+                pool = min(waiting, key=lambda each: each.oldest, default=None)
+            if pool is not None and len(self.flying) < IN_FLIGHT:
                 self._start(pool)
             elif self.flying:
                 self._finish(self.flying.popleft())
@@ -270,8 +275,8 @@ class _Run:
                 yield self._leave(self.sizes.popleft())
 
     def _read(self) -> None:
-        """Read more sentences until some buffer can be filled."""
-        standing = self.standing
+        """Read more sentences until some buffer can be filled or it takes too long."""
+        standing, stop = self.standing, time.monotonic() + PATIENCE
         while self.has_more and len(standing) < MOST_HELD and not any(pool.is_full for pool in self.pools):
             try:
                 packed = next(self.source)
@@ -287,6 +292,8 @@ class _Run:
             self._wait(numbers[n_pieces <= self.engine.longest])
             for number in numbers[n_pieces > self.engine.longest]:
                 self._alone(number)
+            if time.monotonic() > stop:
+                return
 
     def _wait(self, numbers: Numbers, *, first: bool = False) -> None:
         """Put sentences into the pools for their lengths."""
@@ -424,6 +431,11 @@ class Pool:
     def is_full(self) -> bool:
         """Whether a buffer can be filled."""
         return self.n_pieces >= self.lane.room.pieces or self.n_sentences >= self.lane.room.sentences
+
+    @property
+    def oldest(self) -> int:
+        """The number of the sentence at the start of the queue."""
+        return int(self.waiting[0][0][0])
 
     def add(self, numbers: Numbers, n_pieces: Numbers, *, first: bool) -> None:
         """Add sentences at the end of the queue, or with `first` at its start."""
