@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import typer
 
 from treefine.cli.outputs import Job, OutputOptions
 from treefine.cli.parse import ModelChoice, load_parser
 from treefine.cli.stream import JobRunner
+from treefine.cli.terminal import say
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
 from treefine.fast.file_workers import FileParser, default_workers
@@ -255,7 +255,7 @@ def parse_on_ray(
         device = None if choice.options.device is None else str(choice.options.device)
         share = share_of(nodes, n_blocks=len(blocks), asked=actors, device=device)
         if message := waiting_message(ray.available_resources(), share):
-            typer.echo(message, err=True)
+            say(message)
         if workers is None and share.gpus:
             workers = default_workers(share.cpus)
         rows = [{"block": pickle.dumps(block)} for block in blocks]
