@@ -174,7 +174,7 @@ def test_resume_needs_the_same_initial_parses(changed):
 def test_the_card_of_a_model_trained_on_files_has_their_checksums_and_says_how_to_parse():
     write_parses()
 
-    result = run("rngtr.toml", "--output", "out", *QUICK, *FILES)
+    result = run("rngtr.toml", "--output", "out", *QUICK, *FILES, *changes("treebank.test=dev.conllu"))
 
     arguments, _ = try_hint(result)
     assert arguments == ["refine", "--model", "out/model", "dev-parses.conllu", "-o", "refined.conllu"]
@@ -182,6 +182,7 @@ def test_the_card_of_a_model_trained_on_files_has_their_checksums_and_says_how_t
     for name in ("train.conllu", "dev.conllu", "parses.conllu", "dev-parses.conllu"):
         assert f"{hashlib.sha256(Path(name).read_bytes()).hexdigest()}  {name}\n" in card
     assert "treefine parse --model THIS_FOLDER --initial PARSES.conllu in.conllu -o out.conllu\n" in card
+    assert "\n- test: not measured\n" in card  # the dev scores start from the files
     assert list(json.loads(Path("out/recipe.json").read_text())["checksums"]) == [
         *("train.conllu", "dev.conllu", "parses.conllu", "dev-parses.conllu")
     ]

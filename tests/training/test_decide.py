@@ -128,12 +128,17 @@ def test_the_abilities_say_why_a_model_reads_no_text():
 def test_the_abilities_name_the_sources_of_trees():
     initial = InitialSettings("files", train="a", dev="b")
 
-    lines = abilities(prepared(Recipe(TREEBANK, PretrainedSettings("x"), initial=initial)))
+    files = prepared(Recipe(TREEBANK, PretrainedSettings("x"), initial=initial))
+    lines = abilities(files)
+    with_test = abilities(replace(files, data=replace(files.data, test=SENTENCES)))
 
     assert (
         "It will refine the trees of another parser in up to 3 steps; without them it starts from an empty graph."
         in lines
     )
+    assert set(with_test) - set(lines) == {
+        "It will not be scored on the test set, because the files have no trees of it."
+    }
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,8 @@ def _refining(prepared: Prepared) -> Iterator[str]:
         yield f"It will start from an empty graph and refine it {steps}."
     elif parser == FILES:
         yield f"It will refine the trees of another parser {steps}; without them it starts from an empty graph."
+        if prepared.data.test:
+            yield "It will not be scored on the test set, because the files have no trees of it."
     else:
         yield f"It will refine the trees of its initial parser, which is saved with it, {steps}."
     if recipe.initial.mix:

@@ -40,7 +40,7 @@ from treefine.training.logs import MetricsLog, data_and_scores, notes_of
 from treefine.training.new_model import TrainedBase, new_model
 from treefine.training.optimiser import rate_factor
 from treefine.training.processes import Processes
-from treefine.training.recipe import EMPTY, Recipe, TrainingSettings
+from treefine.training.recipe import EMPTY, FILES, Recipe, TrainingSettings
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Sentence
 
@@ -230,7 +230,8 @@ class ModelTraining:
             segmenter=self.segmenter,
         )
         test = None
-        if self.data.test and not self.stage:
+        has_start = self.recipe.initial.parser != FILES  # the files have no parses of the test set
+        if self.data.test and has_start and not self.stage:
             test = accuracy_of(parser.using(keep="nothing"), self.data.test, rule=self.recipe.treebank.rule)
         scores = {"dev": Accuracy((), standing.best_uas, standing.best_las, tags=standing.best_tags), "test": test}
         about = data_and_scores(self.recipe.card, self.data, scores, self.segmentation)

@@ -165,7 +165,8 @@ def notes_of(
     if recipe.initial.parser == FILES:
         lines += [
             "It was trained to refine parses from files, and contains no initial parser. Without initial parses it "
-            "starts from an empty graph. To refine a file of parses:",
+            "starts from an empty graph. Test scores are not measured, because the files have no parses of a test set. "
+            "To refine a file of parses:",
             "```",
             "treefine parse --model THIS_FOLDER --initial PARSES.conllu in.conllu -o out.conllu",
             "```",
@@ -174,8 +175,8 @@ def notes_of(
     if recipe.initial.mix:
         of_each = ", ".join(f"{name} {las:.2%}" for name, las in standing.best_from.items())
         lines += [
-            "It was trained to refine the parses of several parsers. The scores above are means over them. "
-            f"LAS of the dev trees from each: {of_each}. To refine parses:",
+            "It was trained to refine the parses of several parsers. The dev scores above are means over them. "
+            f"LAS of the dev trees from each: {of_each}. Test scores, if any, are from the first. To refine parses:",
             "```",
             "treefine refine --model THIS_FOLDER PARSES.conllu -o BETTER.conllu",
             "```",
