@@ -103,7 +103,7 @@ def test_a_recipe_without_settings_gives_a_parser_of_raw_text(encoder):
     assert arguments[3:] == ["--text", "Read the entire article; there's a punchline, too."]
     assert all("_" not in each.upos for each in read(parsed.stdout))
     card = Path("out/model/README.md").read_text()
-    assert card.startswith("---\nlanguage: [en]\n")
+    assert card.startswith('---\nlanguage: ["en"]\n')
     number = r"\d+\.\d\d%"
     scores = f"UAS {number}, LAS {number}, UPOS {number}, XPOS {number}, on the words of 6 sentences"
     assert "- Language: en\n- Treebank: en_x\n- Licence of the treebank: CC0\n" in card

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -449,6 +450,15 @@ def test_the_card_says_that_a_parser_tags_along_with_its_trees():
     model = tiny_model(relations=RelationSettings(graph="none"), tags=TagSettings("predicted"))
 
     assert "predicts UPOS tags along with its trees." in model_card(model)
+
+
+def test_the_hub_reads_the_languages_of_a_card():
+    from huggingface_hub import ModelCard
+
+    model = tiny_model()
+    model.settings = replace(model.settings, languages=("no", "en"))  # in YAML, a plain `no` means false
+
+    assert ModelCard(model_card(model)).data.language == ["no", "en"]
 
 
 # Weights stored as int8, and modules without memory

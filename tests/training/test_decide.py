@@ -91,10 +91,10 @@ def test_a_segmenter_is_trained_if_the_treebank_has_text(train, sentences, is_ma
     ("paths", "language", "treebank"),
     [
         (["UD_English-EWT/en_ewt-ud-train.conllu"], ("en",), "UD English EWT"),
-        (["$TREEBANKS/cy_ccg/train.conllu.xz"], ("cy",), "cy_ccg"),
+        (["UD_Welsh-CCG/train.conllu.xz"], (), "UD Welsh CCG"),
         (["x/en_ewt-ud-train.conllu", "x/en_gum-ud-train.conllu"], ("en",), "en_ewt, en_gum"),
         (["a/fro_x-ud-train.conllu", "mine.conllu"], ("fro",), "fro_x"),
-        (["mine.conllu", "my_texts.conllu"], (), ""),
+        (["my_texts.conllu", "my_data/train.conllu", "no_gold/no_train.conllu"], (), ""),
     ],
 )
 def test_language_and_treebank_come_from_the_names_of_the_files(paths, language, treebank):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +47,9 @@ def model_card(model: ParserModel, notes: str = "", *, reads_text: bool = False)
         source = "tagger"
     columns = " and ".join(column.upper() for column in settings.tags.columns)
     n_parameters = sum(each.numel() for each in model.parameters())
-    languages = [f"language: [{', '.join(settings.languages)}]"] if settings.languages else []
+    languages = (
+        [f"language: {json.dumps(settings.languages)}"] if settings.languages else []
+    )  # `no` means false in YAML
     return "\n".join(
         [
             "---",

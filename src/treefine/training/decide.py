@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from treefine.config import Column
 from treefine.errors import ConfigError
@@ -15,7 +14,7 @@ from treefine.training.recipe import CardSettings, Recipe, SegmenterTraining, Ta
 from treefine.treebank.sentence import Sentence
 
 MOST_XPOS = 200  # a tagger for more tags than this learns little from most of them
-_SHORT_NAME = re.compile(r"([a-z]{2,3})_([a-z0-9]+)(?=-ud-|$)")  # en_ewt-ud-train.conllu, or the folder en_ewt
+_SHORT_NAME = re.compile(r"([a-z]{2,3})_[a-z0-9]+(?=-ud-)")  # en_ewt-ud-train.conllu; a folder my_data says nothing
 _UD_FOLDER = "UD_"  # of UD_English-EWT
 
 
@@ -67,7 +66,7 @@ def _segmenter(settings: SegmenterTraining, data: Data, *, is_main: bool) -> Seg
 
 
 def _card(card: CardSettings, paths: Sequence[str]) -> CardSettings:
-    """Fill in the languages and the name of the treebank from the names of its files and folders."""
+    """Fill in the languages and the name of the treebank from the names of its files."""
     found = [_named(Path(path)) for path in paths]
     languages = card.language or tuple(dict.fromkeys(language for language, _ in found if language))
     treebank = card.treebank or ", ".join(dict.fromkeys(name for _, name in found if name))
@@ -75,17 +74,15 @@ def _card(card: CardSettings, paths: Sequence[str]) -> CardSettings:
 
 
 def _named(path: Path) -> tuple[str, str]:
-    """Return the language and the treebank that the name of a file or its folder says; empty if they say nothing.
+    """Return the language and the treebank that a file name of UD says; empty for other names.
 
     >>> _named(Path("UD_English-EWT/en_ewt-ud-train.conllu"))
     ('en', 'UD English EWT')
-    >>> _named(Path("banks/cy_ccg/train.conllu.xz"))
-    ('cy', 'cy_ccg')
-    >>> _named(Path("mine.conllu"))
+    >>> _named(Path("my_data/train.conllu"))
     ('', '')
     """
     folder = path.parent.name
-    short: Any = _SHORT_NAME.match(path.name) or _SHORT_NAME.fullmatch(folder)
+    short = _SHORT_NAME.match(path.name)
     language, name = (short[1], short[0]) if short else ("", "")
     if folder.startswith(_UD_FOLDER):
         name = re.sub("[_-]", " ", folder)
