@@ -15,7 +15,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from treefine.errors import AlignmentError, ConfigError, ModelError, TreebankError, TreefineError
+from treefine.errors import (
+    AlignmentError,
+    ConfigError,
+    LanguageWarning,
+    LongSentenceWarning,
+    ModelError,
+    TreebankError,
+    TreefineError,
+    UnknownLabelWarning,
+)
 from treefine.evaluation.scores import Score, evaluate
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.constraints import Constraints
@@ -36,6 +45,8 @@ __all__ = [
     "ConfigError",
     "Constraints",
     "Graph",
+    "LanguageWarning",
+    "LongSentenceWarning",
     "ModelError",
     "Parse",
     "Parser",
@@ -46,6 +57,7 @@ __all__ = [
     "Step",
     "TreebankError",
     "TreefineError",
+    "UnknownLabelWarning",
     "Word",
     "evaluate",
     "load",
@@ -78,4 +90,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

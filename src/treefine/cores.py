@@ -122,7 +122,7 @@ def _in_new_thread(function: Callable[[], _Result]) -> _Result:
 def _renew_after_fork() -> None:
     """Let a forked process compute: the threads of its parent, and those that would release its locks, are not in it.
 
-    torch uses one thread from here on, because with more it would wait for threads of its parent for ever.
+    torch uses one thread from here on, because with more it would wait for threads of its parent forever.
     """
     global _setting
     _setting = Lock()

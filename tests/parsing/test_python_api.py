@@ -192,7 +192,7 @@ def test_a_parser_a_sentence_and_a_parse_say_what_they_are(nlp, text_model):
 
 
 def test_dir_and_help_show_every_public_name():
-    assert set(treefine.__all__) <= set(dir(treefine))
+    assert set(dir(treefine)) == {*treefine.__all__, "__version__"}
     for name in treefine.__all__:
         described = getattr(treefine, name)
         assert described.__doc__, name
@@ -200,6 +200,18 @@ def test_dir_and_help_show_every_public_name():
             if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
                 assert pydoc.getdoc(getattr(described, member)), f"{name}.{member}"
     assert "pipe(self, texts" in pydoc.plain(pydoc.render_doc(treefine.Parser))
+
+
+def test_an_error_about_words_or_constraints_names_their_sentence(nlp):
+    words = ["a", "dog"]
+    with pytest.raises(TreefineError, match=r"\(sentence 2, word 1\)"):
+        nlp.parse([words, words, words], constraints=[None, {"heads": {1: 9}}, {}])
+    with pytest.raises(TreefineError, match=r"\(sentence 3\)"):
+        nlp.parse([words, words, words], constraints=[{}, {}])
+    with pytest.raises(TreefineError, match="Item 2 of the words is the int 3"):
+        nlp.parse(["a", 3])
+    with pytest.raises(TreefineError, match="read_treebank"):
+        nlp.refine("other.conllu")
 
 
 # Options

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from treefine.drawing.html import page_end, page_part, page_start
 from treefine.drawing.picture import Picture, picture_of
 from treefine.drawing.svg import draw_svg
-from treefine.errors import TreefineError, described
+from treefine.errors import TreefineError, described, is_list_like
 from treefine.treebank.raw_text import own_text
 from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
 
@@ -95,8 +95,8 @@ def _drawings(sentences: object, *, steps: bool) -> Iterator[Drawing]:
     if sentence_in(sentences) is not None:
         sentences = [sentences]
     hint = "Pass Sentences or Parses."
-    if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable):
-        raise TreefineError(f"{described(sentences).capitalize()} cannot be drawn.", hint=hint)
+    if not is_list_like(sentences):
+        raise TreefineError(f"There are no trees to draw in {described(sentences)}.", hint=hint)
     for number, each in enumerate(sentences, start=1):
         if sentence_in(each) is None or not hasattr(each, "to_svg"):
             raise TreefineError(f"Item {number} cannot be drawn: it is {described(each)}.", hint=hint)

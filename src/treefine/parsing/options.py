@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from treefine.config import Precision, TagSource
-from treefine.errors import TreefineError, described
+from treefine.errors import TreefineError, described, is_list_like, is_whole_number
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
 
@@ -85,10 +85,6 @@ class OptionValues(TypedDict, total=False):
     batch_pieces: int | None
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def _is_initial(value: object) -> bool:
     return isinstance(value, str | os.PathLike) or callable(value)
 
@@ -96,18 +92,18 @@ def _is_initial(value: object) -> bool:
 # For each option: whether a value has the right type, and what the value must be. A Plan checks the values themselves.
 _TYPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "initial": (_is_initial, '"empty", "given", a path, a Parser or a function'),
-    "max_steps": (_is_whole, "a whole number, such as 3"),
+    "max_steps": (is_whole_number, "a whole number, such as 3"),
     "stop_above": (lambda value: isinstance(value, Real) and not isinstance(value, bool), "a number from 0 to 1"),
     "tags": (lambda value: isinstance(value, str), '"given", "predicted" or "none"'),
     "is_projective": (lambda value: isinstance(value, bool), "True or False"),
     "keep": (lambda value: isinstance(value, str), '"marked", "given" or "nothing"'),
-    "k": (_is_whole, "a whole number, such as 3"),
+    "k": (is_whole_number, "a whole number, such as 3"),
     "device": (
         lambda value: isinstance(value, str) or type(value).__module__ == "torch",
         'a name such as "cpu", or a torch.device',
     ),
     "precision": (lambda value: isinstance(value, str), f"one of {', '.join(get_args(Precision))}"),
-    "batch_pieces": (_is_whole, "a whole number, such as 4000"),
+    "batch_pieces": (is_whole_number, "a whole number, such as 4000"),
 }
 
 
@@ -164,23 +160,24 @@ def _numbered(sentences: Iterator[Words]) -> Iterator[Sentence]:
             if error.sentence is None:
                 error.sentence = number
             raise
-        yield sentence
+        is_from_file = sentence.line > 0
+        yield sentence if is_from_file else replace(sentence, number=number)
 
 
 def one_or_several(sentences: Words | Iterable[Words]) -> tuple[list[Words], bool]:
     """Return a list of the sentences to parse, and whether the user passed only one sentence."""
     if sentence_in(sentences) is not None:
         return [cast("Words", sentences)], True
-    if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable):
+    if not is_list_like(sentences):
         return [sentence_of(cast("Words", sentences))], True  # raises an error
     several = list(sentences)
-    if several and all(isinstance(each, str) for each in several):
+    if any(isinstance(each, str) for each in several):
         return [cast("list[str]", several)], True
     return cast("list[Words]", several), False
 
 
-ConstraintsLike = Constraints | Mapping[str, Mapping[int, Any]]
-"""The constraints of one sentence: a Constraints, or a dictionary with the names of its fields."""
+ConstraintsLike = Constraints | Mapping[str, Mapping[int, Any]] | None
+"""The constraints of one sentence: a Constraints, a dictionary with the names of its fields, or None."""
 
 
 def constraints_of(constraints: Iterable[ConstraintsLike]) -> Iterator[Constraints]:
@@ -188,6 +185,6 @@ def constraints_of(constraints: Iterable[ConstraintsLike]) -> Iterator[Constrain
     hint = "Pass a list with one for each sentence."
     if isinstance(constraints, Constraints | Mapping):
         raise TreefineError("There are several sentences but only one Constraints.", hint=hint)
-    if isinstance(constraints, str | bytes) or not isinstance(constraints, Iterable):
+    if not is_list_like(constraints):
         raise TreefineError(f"The constraints must be a list, not {described(constraints)}.", hint=hint)
     return map(Constraints.of, constraints)

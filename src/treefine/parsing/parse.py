@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, SupportsIndex, overload
 
 from treefine.drawing.picture import Picture, shown_tags, step_pictures
 from treefine.drawing.sentences import to_html, to_svg
 from treefine.drawing.text import draw_text
-from treefine.errors import TreefineError
+from treefine.errors import TreefineError, is_list_like
 from treefine.parsing.annotate import with_confidence, with_rank
 from treefine.parsing.confidence import Confidence, RankedTree, agreement
 from treefine.parsing.table import Content, import_package, table_of
@@ -175,13 +176,15 @@ class Parse:
 
     def subtree(self, word: ParsedWord) -> tuple[ParsedWord, ...]:
         """Return this word and all words below it, in the order of the sentence."""
-        waiting = [self._own(word)]
-        found = {word.number}
+        below: dict[int, list[int]] = {}
+        for number, head in enumerate(self.heads, start=1):
+            below.setdefault(head, []).append(number)
+        found, waiting = [], [self._own(word).number]
         while waiting:
-            below = self.children(waiting.pop())
-            found.update(each.number for each in below)
-            waiting += below
-        return tuple(each for each in self.words if each.number in found)
+            number = waiting.pop()
+            found.append(number)
+            waiting += below.get(number, ())
+        return tuple(self.words[number - 1] for number in sorted(found))
 
     def _own(self, word: ParsedWord) -> ParsedWord:
         if word not in self.words:
@@ -325,7 +328,7 @@ class Parses(list[Parse]):
 
     def __add__(self, other: Iterable[Parse]) -> Parses:  # type: ignore[override]
         """Return these parses followed by others."""
-        return Parses([*self, *other])
+        return Parses([*self, *other]) if is_list_like(other) else NotImplemented
 
     def copy(self) -> Parses:
         """Return a copy."""
@@ -334,9 +337,16 @@ class Parses(list[Parse]):
     def to_conllu(self, *, confidence: bool = False) -> str:
         """Return the sentences in CoNLL-U (or their input format), as in a file.
 
-        With `confidence`, MISC has the confidence in each word, such as `Conf=0.97`.
+        With `confidence`, MISC has the confidence in each word, such as `Conf=0.97`. If there are k best trees, each
+        sentence is written k times.
         """
-        return "".join(texts_in_file(each.with_confidence() if confidence else each.sentence for each in self))
+        sentences = (
+            each.ranked_sentences(confidence=confidence)
+            if each.trees
+            else [each.with_confidence() if confidence else each.sentence]
+            for each in self
+        )
+        return "".join(texts_in_file(chain.from_iterable(sentences)))
 
     def to_json(self) -> str:
         """Return JSON lines: one line per sentence, each a JSON object and a line end."""

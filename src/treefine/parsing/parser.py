@@ -17,7 +17,15 @@ import torch
 
 from treefine import fast
 from treefine.config import BATCH_PIECES, BiLSTMSettings, Precision, TagSource
-from treefine.errors import LanguageWarning, ModelError, TreefineError, UnknownLabelWarning, described
+from treefine.errors import (
+    LanguageWarning,
+    ModelError,
+    TreefineError,
+    UnknownLabelWarning,
+    described,
+    is_list_like,
+    is_whole_number,
+)
 from treefine.model.bundled import ABOUT, about, find_model
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
@@ -174,8 +182,9 @@ class Parser:
         if not isinstance(text, str):
             hint = "Use pipe(texts) for several texts, or parse(words) for a list of words."
             raise TreefineError(f"A text must be a string, not {described(text)}.", hint=hint)
-        self._check_language(text)
-        return Parses(self.stream_chunks([text]))
+        found = self.stream_chunks([text])  # first, because the model may have no segmenter
+        self._check_language(text, stacklevel=3)
+        return Parses(found)
 
     @overload
     def pipe(
@@ -198,10 +207,10 @@ class Parser:
         `batch_size` of them are read and parsed at a time, and fewer if they are long. With `as_tuples`, the items are
         pairs of a text and anything else, such as its file name, and so are the results: `(parses, context)`.
         """
-        if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        if not is_list_like(texts):
             hint = "Pass a list of texts, or parse one text with parser(text)."
             raise TreefineError(f"The texts must be a list or an iterator, not {described(texts)}.", hint=hint)
-        if not isinstance(batch_size, int) or batch_size < 1:
+        if not is_whole_number(batch_size) or batch_size < 1:
             raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
         found = self._pipe(self._segmenter(), _text_pairs(texts, as_tuples=as_tuples), batch_size)
         return found if as_tuples else (parses for parses, _ in found)
@@ -213,7 +222,7 @@ class Parser:
         while group := _first_texts(pairs, size):
             size = min(batch_size, 2 * size)
             for text, _ in group:
-                self._check_language(text)
+                self._check_language(text, stacklevel=5)
             cut = segmenter.segment_all([text for text, _ in group])
             parsed = self.stream_segmented(each for sentences in cut for each in sentences)
             for sentences, (_, context) in zip(cut, group, strict=True):
@@ -285,6 +294,9 @@ class Parser:
         as obj). `label_map` maps other labels to those of the model: a dictionary, or a file with two columns.
         `constraints` is as in `parse`. Raises ModelError if the model reads no graph.
         """
+        if isinstance(sentences, str | os.PathLike):
+            message = f"{os.fspath(sentences)[:40]!r} is a string or a path, not a treebank."
+            raise TreefineError(message, hint="Read a file with read_treebank, or parse a text with parser(text).")
         several, is_one = one_or_several(sentences)
         for each in several:
             if sentence_in(each) is None:
@@ -313,6 +325,8 @@ class Parser:
 
         The arguments are as in `parse`. The first `skip` sentences are left out.
         """
+        if not is_whole_number(skip) or skip < 0:
+            raise TreefineError(f"skip must be a number of sentences, not {described(skip)}.")
         plan, found = self.plan(constraints), given_sentences(sentences)
         if self.engine is not None:
             return self.engine.stream_sentences(plan, found, skip=skip)
@@ -343,11 +357,11 @@ class Parser:
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text that comes in chunks into sentences and words, without parsing it."""
-        return self._segmenter().stream(chunks)
+        return self._segmenter().stream(_strings(chunks, "chunks"))
 
     def segment_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text with one sentence per line into words, without parsing it."""
-        return self._segmenter().stream_lines(lines)
+        return self._segmenter().stream_lines(_strings(lines, "lines"))
 
     def stream_segmented(
         self,
@@ -363,21 +377,24 @@ class Parser:
         """
         places: deque[tuple[Span, ...]] = deque()  # of the sentences being parsed
 
-        def given_sentences() -> Iterator[Sentence]:
+        def sentences() -> Iterator[Sentence]:
             for number, each in enumerate(found):
                 if number >= skip:
                     places.append(each.spans)
                 yield each.sentence
 
         work = partial(parses, each_step=each_step)
-        for _, parse in run(self.plan(constraints), given_sentences(), work, skip=skip):
+        for _, parse in run(self.plan(constraints), sentences(), work, skip=skip):
             yield replace(parse, spans=places.popleft())
 
-    def _check_language(self, text: str) -> None:
-        """Issue a LanguageWarning, at most once, if the first texts are not in the model's language."""
+    def _check_language(self, text: str, *, stacklevel: int) -> None:
+        """Issue a LanguageWarning, at most once, if the first texts are not in the model's language.
+
+        `stacklevel` is the number of calls from here up to the user's code.
+        """
         warning = self._language_check.warning(text)
         if warning is not None:
-            warnings.warn(warning, LanguageWarning, stacklevel=3)
+            warnings.warn(warning, LanguageWarning, stacklevel=stacklevel)
 
     def _segmenter(self) -> Segmenter:
         if self.segmenter is None:
@@ -516,7 +533,7 @@ class Parser:
 
 def _strings(texts: Iterable[str], what: str) -> Iterator[str]:
     """Return an iterator over strings that checks each of them; a single string is a mistake."""
-    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+    if not is_list_like(texts):
         hint = "Pass an open file or a list of strings, or parse one text with parser(text)."
         raise TreefineError(f"The {what} must be a list or an iterator, not {described(texts)}.", hint=hint)
 
@@ -557,7 +574,8 @@ def _first_texts(pairs: Iterator[tuple[str, Context]], most: int) -> list[tuple[
 def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
     """Load a parser: a bundled model, a model folder, or OWNER/NAME from the hub. Only the hub needs a network.
 
-    The options are those of `ParserOptions`, such as `k=3` or `device="cpu"`. Raises ModelError if there is no such
-    model or it cannot be used, and TreefineError if an option is not valid.
+    The options are `initial`, `max_steps`, `stop_above`, `tags`, `is_projective`, `keep`, `k`, `device`, `precision`
+    and `batch_pieces`, for example `k=3`; `help(treefine.ParserOptions)` explains them. Raises ModelError if there is
+    no such model or it cannot be used, and TreefineError if an option is not valid.
     """
     return Parser.from_pretrained(name, **options)

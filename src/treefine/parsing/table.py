@@ -14,7 +14,7 @@ from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
-from treefine.errors import TreefineError, described
+from treefine.errors import TreefineError, described, is_list_like
 from treefine.evaluation.tables import quote_formula
 from treefine.treebank.raw_text import Span, own_text, spans_in
 from treefine.treebank.sentence import Sentence, sentence_in
@@ -108,7 +108,7 @@ def to_table(sentences: Iterable[Parse | Sentence], *, initial: bool = False) ->
     Parses also have confidence columns, and rows for each of the k best trees if there are several. With `initial`,
     they also have the heads and labels of the initial parse. Raises TreefineError for anything but Parses or Sentences.
     """
-    if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable) or sentence_in(sentences):
+    if not is_list_like(sentences) or sentence_in(sentences):
         hint = "Pass a list of Parses or Sentences."
         raise TreefineError(f"A table cannot be made from {described(sentences)}.", hint=hint)
     found = iter(sentences)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from numbers import Integral
 from typing import Literal, NamedTuple
 
-from treefine.errors import TreebankError, TreefineError, described, shortened
+from treefine.errors import TreebankError, TreefineError, described, is_whole_number, shortened
 from treefine.treebank.graph import Arcs
 from treefine.treebank.label_schemes import read_as
 from treefine.treebank.sentence import BLANK, HasSentence, Sentence
@@ -53,9 +52,9 @@ class Constraints:
             hint = f"Write {name}={example}, with words numbered from 1."
             if not isinstance(by_word, Mapping):
                 raise TreefineError(f"{name} must be a dictionary, not {described(by_word)}.", hint=hint)
-            what, is_valid = ("head", _is_number) if name.endswith("heads") else ("label", _is_label)
+            what, is_valid = ("head", is_whole_number) if name.endswith("heads") else ("label", _is_label)
             for word, value in by_word.items():
-                if not _is_number(word):
+                if not is_whole_number(word):
                     raise TreefineError(f"{name} has {described(word)} where it needs a word number.", hint=hint)
                 if name.startswith("not_") and (isinstance(value, str) or not isinstance(value, Collection)):
                     listed = f"Give a list: {name}={{{word}: [{value!r}]}}."
@@ -68,13 +67,15 @@ class Constraints:
     def of(cls, given: object) -> Constraints:
         """Return constraints as they are, or create them from a dictionary with the names of the fields.
 
-        Raises TreefineError for anything else.
+        None stands for no constraints. Raises TreefineError for anything else.
 
         >>> Constraints.of({"heads": {4: 0}}) == Constraints(heads={4: 0})
         True
         """
         if isinstance(given, Constraints):
             return given
+        if given is None:
+            return FREE
         hint = 'Write Constraints(heads={4: 0}) or {"heads": {4: 0}}.'
         if not isinstance(given, Mapping):
             message = f"The constraints of a sentence must be a Constraints or a dictionary, not {described(given)}."
@@ -136,10 +137,6 @@ class Constraints:
         for name, forbidden in ((_NOT_HEAD, self.not_heads), (_NOT_LABEL, self.not_labels)):
             if forbidden.get(word):
                 yield f"{name}={','.join(map(str, forbidden[word]))}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _is_label(value: object) -> bool:

@@ -103,7 +103,7 @@ def label_map_of(given: Mapping[str, str] | Source, known: Collection[str]) -> M
         for each in (old, new):
             if not isinstance(each, str):
                 hint = 'Write {"prep": "case"}, from other labels to those of the model.'
-                raise TreebankError(f"{described(each)} in the label map is not a label.", hint=hint)
+                raise TreebankError(f"The label map contains {described(each)} instead of a label.", hint=hint)
         if new != BLANK and read_as(new, known) not in known:
             message, hint = _unknown(new, known)
             raise TreebankError(message, hint=hint)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from treefine.errors import TreebankError, described
+from treefine.errors import TreebankError, described, is_list_like
 from treefine.treebank.graph import Arcs, Graph
 
 BLANK = "_"
@@ -338,7 +338,7 @@ def sentences_in(given: object, what: str) -> Iterator[Sentence]:
     `what` names the iterable in the error.
     """
     hint = "Pass a list of Sentences or Parses."
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable) or sentence_in(given) is not None:
+    if not is_list_like(given) or sentence_in(given) is not None:
         raise TreebankError(f"{what} must be several sentences, not {described(given)}.", hint=hint)
     for number, each in enumerate(given, start=1):
         sentence = sentence_in(each)
@@ -349,7 +349,7 @@ def sentences_in(given: object, what: str) -> Iterator[Sentence]:
 
 def _strings(values: object, what: str) -> tuple[str, ...]:
     """Return the strings of a list as a tuple; raise an error for anything else."""
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+    if not is_list_like(values):
         hint = 'Pass a list of strings, as in ["A", "dog"].'
         raise TreebankError(f"The {what} of a sentence must be a list, not {described(values)}.", hint=hint)
     found = tuple(values)
