@@ -58,6 +58,15 @@ def test_a_trained_model_states_its_languages():
         Parser(model, segmenter=tiny_segmenter())(GERMAN)
 
 
+def test_a_saved_model_has_the_languages_of_its_parser(tmp_path):
+    model = tiny_model()
+
+    Parser(model, languages=["English", "Klingon"]).save(tmp_path / "model")
+
+    assert Parser.from_pretrained(tmp_path / "model", device="cpu").languages == ("en", "Klingon")
+    assert model.settings.languages == ()
+
+
 @pytest.mark.parametrize("folder", bundled_models().values(), ids=bundled_models())
 def test_the_languages_of_bundled_models_can_be_identified(folder):
     assert code_of(about(folder).language) is not None

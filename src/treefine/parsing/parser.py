@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
@@ -46,7 +47,7 @@ from treefine.parsing.parse import Parse, Parses
 from treefine.parsing.plan import Plan, check_fork, find_device
 from treefine.parsing.results import Step, parses, steps, trees
 from treefine.segmenter.cut import Segmented
-from treefine.segmenter.language import LanguageCheck
+from treefine.segmenter.language import LanguageCheck, code_of
 from treefine.segmenter.segmenter import Segmenter
 from treefine.treebank.constraints import Constraints, Keep, listed, unknown_labels
 from treefine.treebank.files import Source, path_of
@@ -436,7 +437,9 @@ class Parser:
 
     def _write(self, folder: Path, dtype: torch.dtype, notes: str) -> None:
         """Write the model, its segmenter and its initial parser into an existing folder."""
-        write_model(self.model, folder, dtype=dtype, notes=notes, reads_text=self.segmenter is not None)
+        model = copy(self.model)  # it shares the weights
+        model.settings = replace(model.settings, languages=tuple(code_of(each) or each for each in self.languages))
+        write_model(model, folder, dtype=dtype, notes=notes, reads_text=self.segmenter is not None)
         if isinstance(self.initial, Parser):
             (folder / LAYOUT.initial).mkdir()
             self.initial._write(folder / LAYOUT.initial, dtype, "")
