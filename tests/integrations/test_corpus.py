@@ -245,6 +245,22 @@ def test_columns_lost_in_the_output_format_are_counted_over_all_blocks(files, pa
     assert said.splitlines()[:-1] == invoke(*whole).stderr.splitlines() != []
 
 
+def test_the_first_warning_of_each_kind_is_reported(files, parse, monkeypatch):
+    monkeypatch.setattr("treefine.parsing.plan.MOST_WORDS", 10)
+    for name in ("a.conllu", "b.conllu"):
+        marked = [each.with_misc(["NotLabel=zzz", *["_"] * (len(each) - 1)]) for each in sample(4)]
+        write_treebank(marked, name)
+
+    said = [parse("a.conllu", "b.conllu")[1] for _ in range(2)]  # the second run reads them from files
+
+    for each in said:
+        long, label = sorted(line for line in each.splitlines() if "warning" in line)
+        assert long.startswith("treefine: warning: a.conllu:12: (")
+        assert "is parsed in" in long
+        assert label.startswith("treefine: warning: a.conllu:4: (")
+        assert "The model has no label 'zzz'." in label
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -54,7 +54,7 @@ class Outcome:
     target: str
     n_sentences: int = 0
     empty: list[str] = field(default_factory=list)  # inputs without a sentence
-    warnings: list[str] = field(default_factory=list)
+    warnings: dict[str, str] = field(default_factory=dict)  # the first of each kind; those of a kind have the same hint
     lost: dict[str, dict[str, int]] = field(
         default_factory=dict
     )  # items that an output format cannot store, by its title
@@ -159,7 +159,8 @@ class BlockActor:
         (source,) = block.inputs
 
         def warn(warning: TreefineError) -> None:
-            outcome.warnings.append(str(place_in_file(warning, source)))
+            if warning.hint not in outcome.warnings:
+                outcome.warnings[warning.hint] = str(place_in_file(warning, source))
 
         def advance(amount: int = 0, /, *, sentences: int = 0) -> None:
             outcome.n_sentences += sentences

@@ -141,7 +141,11 @@ def _report(outcomes: dict[str, Outcome], blocks: Sequence[Job], tried: Sequence
     """Report on standard error, and return whether everything succeeded. `missing` are blocks without an output."""
     by_place = sorted(blocks, key=lambda each: (each.inputs[0].name, each.inputs[0].section or ()))
     found = [outcomes[block.target] for block in by_place if block.target in outcomes]
-    for warning in [each for outcome in found for each in outcome.warnings][:1]:  # the others say the same
+    warnings: dict[str, str] = {}
+    for outcome in found:
+        for kind, warning in outcome.warnings.items():
+            warnings.setdefault(kind, warning)
+    for warning in warnings.values():
         warn(warning)
     lost: dict[str, Counter[str]] = {}
     for outcome in found:
