@@ -337,7 +337,7 @@ def test_a_finished_training_stays_unchanged_and_needs_resume(files):
 
 
 @pytest.mark.parametrize(
-    ("minutes", "said"), [(0, "Continue from the last checkpoint"), (10, "There is no checkpoint")]
+    ("minutes", "said"), [(0, "Continue from the last checkpoint"), (10, "The epochs of this stage are lost")]
 )
 def test_a_stopped_training_says_how_to_continue(files, monkeypatch, minutes, said):
     def stop_after_an_epoch(steps):

@@ -112,8 +112,9 @@ def _how_to_continue(folder: Path) -> str:
     if any(folder.glob(f"**/{FolderNames.checkpoints}/[!.]*")):
         return "Continue from the last checkpoint with the same command and --resume."
     return (
-        "There is no checkpoint yet: with --resume, the same command keeps what is complete and starts the rest again. "
-        "A lower training.checkpoint_minutes saves checkpoints more often."
+        "The epochs of this stage are lost, because no checkpoint was saved yet. The same command with --resume starts "
+        "this stage again and keeps the stages before it. To save checkpoints more often, lower "
+        "training.checkpoint_minutes."
     )
 
 
