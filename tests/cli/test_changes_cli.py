@@ -84,7 +84,7 @@ def without_numbers(row):
 
 def test_json_has_the_counts_and_all_changes(run_refine):
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
-    printed = summary(run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.json"))
+    printed = summary(run_refine("in.conllu", "-o", "again.conllu", "--changes", "changes.json"))
 
     document = json.loads(Path("changes.json").read_text())
 
@@ -159,7 +159,7 @@ def test_several_inputs_share_one_file_of_changes(run_refine):
 
 def test_changes_can_be_written_with_every_output_and_compressed(run_refine):
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv")
-    run_refine("in.conllu", "-o", "out.conllu", "--changes", "packed.tsv.gz")
+    run_refine("in.conllu", "-o", "again.conllu", "--changes", "packed.tsv.gz")
 
     assert gzip.decompress(Path("packed.tsv.gz").read_bytes()) == Path("expected.tsv").read_bytes()
 
@@ -239,7 +239,7 @@ def test_control_characters_in_labels_are_escaped(run_refine):
     write_treebank(renamed_labels(read_treebank("in.conllu"), {"case": "\x1b[2J"}), "odd.conllu")
 
     result = run_refine("odd.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
-    run_refine("odd.conllu", "-o", "out.conllu", "--changes", "changes.html")
+    run_refine("odd.conllu", "-o", "again.conllu", "--changes", "changes.html")
 
     assert "\x1b" not in result.stderr
     assert "\\x1b[2J" in result.stderr

@@ -155,6 +155,19 @@ def test_an_error_leaves_the_part_file_and_says_how_to_resume(tmp_path, error, m
     assert not (tmp_path / "out").exists()
 
 
+def test_an_output_that_cannot_be_continued_is_started_over(tmp_path):
+    def stop():
+        with open_part(tmp_path / "out", is_json=False, is_resumed=False, can_be_continued=False) as part:
+            part.write(SENTENCES[0].to_conllu())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        stop()
+
+    hint = "The finished sentences are in out.part. To start over, run again with --force."
+    assert str(stopped.value) == hint
+
+
 def test_a_full_disk_leaves_the_part_file_and_says_how_to_resume(tmp_path):
     sentences = SENTENCES * 1000
 

@@ -1,5 +1,6 @@
 """An existing file is replaced only if it is an earlier output, and an interrupted run is not discarded."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from treefine.treebank.sentence import Sentence
 NOT_OURS = (
     "This file exists, and it is not an earlier output of this command. Choose a different output file, or replace "
     "this one with --force."
+)
+NOT_MARKED = (
+    "This file exists, and it has no comment '# generator = treefine …'. Choose a different output file, or repeat the "
+    "command with --force."
 )
 TEXT = "Dogs bark. Cats purr.\n"
 DOGS = Sentence.of_words(["Dogs", "bark"]).with_arcs(Arcs((2, 0), ("nsubj", "root")))
@@ -43,7 +48,8 @@ def run(place, text_model):
 def test_a_file_that_is_not_an_earlier_output_is_not_replaced(place, name, content):
     Path(name).write_text(content)
 
-    assert failed(invoke, "parse", "a.txt", "-o", name, "--model", "missing") == f"{name}: {NOT_OURS}"
+    message = NOT_MARKED if name.startswith("x.conllu") or name == "x" else NOT_OURS
+    assert failed(invoke, "parse", "a.txt", "-o", name, "--model", "missing") == f"{name}: {message}"
     assert Path(name).read_text() == content
 
 
@@ -75,22 +81,41 @@ def test_an_empty_file_and_a_device_are_written(run):
     assert Path("x.json").stat().st_size
 
 
-def test_conllx_of_text_replaces_only_conllx_that_starts_with_its_words(place):
-    Path("x.conllx").write_text(OTHER.to_conllu())
-    Path("y.conllx").write_text(DOGS.to_conllu())
+@pytest.mark.parametrize("arguments", [["parse", "-"], ["parse", "in.conllu"], ["refine", "in.conllu"]])
+@pytest.mark.parametrize("name", ["gold.conllu", "gold.conllx"])
+def test_a_treebank_without_the_comment_of_treefine_is_not_replaced(place, arguments, name):
+    Path(name).write_text(DOGS.to_conllu())  # the same words as the input
 
-    assert failed(invoke, "parse", "a.txt", "-o", "x.conllx", "--model", "missing") == f"x.conllx: {NOT_OURS}"
-    assert "model" in failed(invoke, "parse", "a.txt", "-o", "y.conllx", "--model", "missing")
+    message = failed(invoke, *arguments, "-o", name, "--model", "missing", input=TEXT)
+
+    assert message == f"{name}: {NOT_MARKED}"
+    assert Path(name).read_text() == DOGS.to_conllu()
 
 
-@pytest.mark.parametrize("command", ["refine", "parse"])
-def test_a_treebank_replaces_only_a_treebank_of_the_same_sentences(run, command):
-    run("in.conllu", "-o", "out.conllu", command=command)
+def test_no_output_overwrites_the_input_of_another(place):
+    Path("texts/sub").mkdir(parents=True)
+    Path("texts/sub/x.txt").write_text(TEXT)
+    Path("out/sub").mkdir(parents=True)
+    before = "# generator = treefine 1\n" + DOGS.to_conllu()
+    Path("out/sub/x.conllu").write_text(before)
 
-    run("in.conllu", "-o", "out.conllu", command=command)
+    for more in ([], ["--force"], ["--resume"]):
+        message = failed(invoke, "parse", "texts", "out/sub/x.conllu", "-o", "out", "--model", "missing", *more)
+        assert message == "out/sub/x.conllu: The output would overwrite an input. Choose a different folder."
+    assert Path("out/sub/x.conllu").read_text() == before
 
-    assert failed(run, "in.conllu", "-o", "other.conllu", command=command) == f"other.conllu: {NOT_OURS}"
-    assert failed(run, "other.conllu", "-o", "out.conllu", command=command) == f"out.conllu: {NOT_OURS}"
+
+@pytest.mark.parametrize(("name", "message"), [("x.conllu", NOT_MARKED), ("x.json", NOT_OURS)])
+def test_an_unrelated_file_is_not_taken_for_a_finished_output(place, name, message):
+    Path(name).write_text(OTHER.to_conllu())
+
+    assert failed(invoke, "parse", "a.txt", "-o", name, "--resume", "--model", "missing") == f"{name}: {message}"
+
+
+def test_a_finished_treebank_of_a_treebank_is_skipped(run):
+    run("in.conllu", "-o", "out.conllu", "--resume")
+
+    assert run("in.conllu", "-o", "out.conllu", "--resume").stderr == "1 of 1 output already finished\n"
 
 
 @pytest.mark.parametrize("command", ["refine", "parse"])
@@ -122,7 +147,7 @@ def test_no_command_replaces_other_files(place, arguments, name):
         Path(name).write_text(TEXT)
     before = Path(name).read_text()
 
-    assert failed(invoke, *arguments) == f"{name}: {NOT_OURS}"
+    assert failed(invoke, *arguments) == f"{name}: {NOT_MARKED if name == 'other.conllu' else NOT_OURS}"
     assert Path(name).read_text() == before
 
 
@@ -130,19 +155,25 @@ def test_no_command_replaces_other_files(place, arguments, name):
     "arguments",
     [
         ["convert", "in.conllu", "x.json"],
-        ["convert", "in.conllu", "x.conllx"],
+        ["convert", "in.conllu", "x.conllx", "--force"],
         ["draw", "in.conllu", "-o", "x.txt"],
         ["analyse", "in.conllu", "in.conllu", "-o", "x.csv", "-o", "x.json", "-o", "x.html"],
     ],
 )
 def test_every_command_can_be_repeated(place, arguments):
     invoke(*arguments)
+    before = {path: path.read_bytes() for path in Path().glob("x.*")}
+    for path in before:
+        path.write_bytes(before[path] + b"\n")
+
     invoke(*arguments)
+
+    assert {path: path.read_bytes() for path in Path().glob("x.*")} == before != {}
 
 
 def test_an_earlier_file_of_changes_may_be_replaced(run):
     for name, kind in (("x.tsv", "changes.tsv"), ("x.json", "changes.json"), ("x.html", "html")):
-        run("in.conllu", "-o", "out.conllu", "--changes", name, command="refine")
+        run("in.conllu", "--changes", name, command="refine")
 
         check_replaced(name, kind)
 
@@ -154,6 +185,7 @@ def test_any_text_is_kept(tmp_path_factory, text):
     path.write_text(text, errors="replace")
 
     for kind in (
+        "conllu",
         "html",
         "svg",
         "json",
@@ -192,6 +224,9 @@ def test_a_part_without_a_whole_sentence_is_discarded(run):
     Path("x.json.part").write_text('{"sent_id"')
 
     run("a.txt", "-o", "x.json")
+
+    lines = Path("x.json").read_text().splitlines()
+    assert "".join(word["form"] for line in lines for word in json.loads(line)["words"]) == "Dogsbark.Catspurr."
 
 
 def test_a_part_that_cannot_be_continued_is_mentioned_too(run):

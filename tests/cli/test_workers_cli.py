@@ -45,7 +45,7 @@ def test_the_output_and_the_messages_are_those_without_workers(run, arguments):
     code = 1 if "empty.conllu" in arguments else 0
 
     def output_with(workers):
-        result = run(*arguments, workers=workers, code=code)
+        result = run(*arguments, "--force", workers=workers, code=code)
         target = Path(arguments[-1])
         return result.stderr, result.stdout, target.read_bytes() if target.exists() else b""
 
@@ -61,7 +61,7 @@ def test_workers_without_effect_are_reported(run, arguments):
         "treefine: warning: --workers has no effect: it needs treebank input and output, without --confidence, --k, "
         "--review and --changes.\n"
     )
-    assert run("in.conllu", *arguments).stderr == warning + messages
+    assert run("in.conllu", *arguments, "--force").stderr == warning + messages
     assert Path(arguments[1]).read_bytes() == expected
 
 
@@ -80,7 +80,7 @@ def test_refine_with_workers_writes_the_same_trees_and_counts_changes_only_witho
 def test_refine_lists_changes_without_the_workers(run):
     run("in.conllu", "-o", "out.conllu", "--changes", "expected.tsv", workers=0, command="refine")
 
-    messages = run("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv", command="refine").stderr
+    messages = run("in.conllu", "-o", "again.conllu", "--changes", "changes.tsv", command="refine").stderr
 
     assert "--workers has no effect" in messages
     assert Path("changes.tsv").read_bytes() == Path("expected.tsv").read_bytes()

@@ -65,7 +65,7 @@ def draw_command(
     inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
     title = inputs[0].name if len(inputs) == 1 and inputs[0].is_file else "Trees"
     drawn = shape or _shape_of(output)
-    check_output(output, drawn, None, inputs, force=force)
+    check_output(output, drawn, inputs, force=force)
     write_treebank_as(_chosen(inputs, sentences or ()), output, drawn, title=title)
 
 

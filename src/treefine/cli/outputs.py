@@ -22,7 +22,7 @@ from treefine.cli.changes import kind_of
 from treefine.cli.drawings import Pen, draw_all, pen_for_stdout
 from treefine.cli.inputs import Input
 from treefine.cli.part_file import Part, check_leftover, open_part, part_of
-from treefine.cli.replacing import Kind, check_replaced, check_replaced_treebank
+from treefine.cli.replacing import Kind, check_replaced
 from treefine.cli.table_files import check_table, table_losses, write_table
 from treefine.drawing.characters import visible
 from treefine.drawing.sentences import drawing_of
@@ -73,6 +73,13 @@ class Job:
         return is_file and self.shape in ("conllu", "json") and not self.is_block
 
     @property
+    def is_marked(self) -> bool:
+        """Whether the output shows that treefine wrote it. A treebank does so only if it is CoNLL-U of text."""
+        first = self.inputs[0]
+        is_text = first.text is not None or first.kind in ("text", "lines", "words")
+        return self.shape != "conllu" or (is_text and (self.form or CONLLU).is_ud)
+
+    @property
     def is_finished(self) -> bool:
         """Whether the output exists and has no part file."""
         return Path(self.target).exists() and not part_of(self.target).exists()
@@ -106,6 +113,7 @@ def plan_jobs(inputs: Sequence[Input], output: str, shape: Shape | None, options
         if any(_is_same(path, other) for other in options.also_read):
             message = "The output would overwrite an input file."
             raise TreefineError(message, hint=_OTHER_OUTPUT, path=path)
+    _check_other_inputs(jobs)
     for job in jobs:
         _check(job, options)
     if options.changes is not None:
@@ -197,6 +205,20 @@ def _stem(name: str) -> str:
     return path.stem
 
 
+def _check_other_inputs(jobs: Sequence[Job]) -> None:
+    """Raise an error if a job would overwrite an input of another job, which may not have been read yet."""
+    readers: dict[object, list[Job]] = {}
+    for job in jobs:
+        for each in job.inputs:
+            if each.is_file:
+                readers.setdefault(_identity(each.name), []).append(job)
+    for job in jobs:
+        if any(other is not job for other in readers.get(_identity(job.target), ())):
+            raise TreefineError(
+                "The output would overwrite an input.", hint="Choose a different folder.", path=job.target
+            )
+
+
 def _check(job: Job, options: OutputOptions) -> None:
     """Raise an error if the output cannot be written, or if its format cannot hold what the options ask for."""
     lacks_misc = job.form is not None and job.form.misc is None
@@ -214,7 +236,7 @@ def _check(job: Job, options: OutputOptions) -> None:
     if options.k > 1 and lacks_misc:
         hint = "Write CoNLL-U, or leave out --k."
         raise TreefineError(f"{title} cannot hold several trees per sentence.", hint=hint)
-    if options.k > 1 and options.resume and is_treebank:
+    if options.resume and not _can_be_continued(job, options):
         hint = "Write JSON, or leave out --k or --resume."
         raise TreefineError("A treebank with several trees per sentence cannot be resumed.", hint=hint)
     if options.resume and not job.can_be_resumed and not job.is_in_folder:
@@ -227,14 +249,19 @@ def _check(job: Job, options: OutputOptions) -> None:
     if options.resume and any(each.is_file and _is_same(job.target, each.name) for each in job.inputs):
         message = "--resume needs an output file that is not the input."
         raise TreefineError(message, hint=_OTHER_OUTPUT)
-    if not (options.resume and job.is_finished):
-        check_output(job.target, job.shape, job.form, job.inputs, force=options.force)
+    is_skipped = options.resume and job.is_finished
+    if not is_skipped or (job.is_marked and not job.is_in_folder):
+        check_output(job.target, job.shape, job.inputs, force=options.force)
     if job.can_be_resumed and not (options.resume or options.force):
-        can_be_continued = options.k == 1 or not is_treebank
-        check_leftover(job.target, is_json=job.shape == "json", can_be_continued=can_be_continued)
+        check_leftover(job.target, is_json=job.shape == "json", can_be_continued=_can_be_continued(job, options))
 
 
-def check_output(target: str, shape: Shape, form: Format | None, inputs: Sequence[Input], *, force: bool) -> None:
+def _can_be_continued(job: Job, options: OutputOptions) -> bool:
+    """Return whether a part file of the job can be continued: not if a treebank has several trees per sentence."""
+    return options.k == 1 or job.shape != "conllu"
+
+
+def check_output(target: str, shape: Shape, inputs: Sequence[Input], *, force: bool) -> None:
     """Raise an error if the output cannot be written, or would replace a file that is not an earlier output.
 
     An input is never replaced, except a treebank by a treebank with `force`.
@@ -251,10 +278,7 @@ def check_output(target: str, shape: Shape, form: Format | None, inputs: Sequenc
         raise TreefineError("The output would overwrite the input.", hint=hint, path=target)
     if force:
         return
-    if shape == "conllu":
-        check_replaced_treebank(target, form or FORMATS.get(inputs[0].kind or "", CONLLU), inputs)
-    else:
-        check_replaced(target, shape)
+    check_replaced(target, shape)
 
 
 def _check_changes(path: str, jobs: Sequence[Job], options: OutputOptions) -> None:
@@ -287,9 +311,16 @@ def _check_place(path: str) -> None:
 
 def _is_same(path: str, other: str) -> bool:
     """Return whether two paths name the same file, even if it does not exist yet."""
-    if Path(path).exists() and Path(other).exists():
-        return Path(path).samefile(other)
-    return Path(path).resolve() == Path(other).resolve()
+    return _identity(path) == _identity(other)
+
+
+def _identity(path: str) -> object:
+    """Return a value that is the same for all paths of a file."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return Path(path).resolve()
+    return found.st_dev, found.st_ino
 
 
 @dataclass
@@ -312,16 +343,27 @@ class NewOutput:
 
 
 @contextmanager
-def open_sink(job: Job, *, is_resumed: bool) -> Iterator[NewOutput | Part]:
+def open_sink(job: Job, options: OutputOptions) -> Iterator[NewOutput | Part]:
     """Open the output of a job; a file appears under its name only when it is complete."""
-    if job.target == "-":
-        with open_stdout(job.shape) as sink:
-            yield sink
-    elif job.can_be_resumed:
-        with open_part(job.target, is_json=job.shape == "json", is_resumed=is_resumed) as part:
+    if job.can_be_resumed:
+        can_be_continued = _can_be_continued(job, options)
+        with open_part(
+            job.target, is_json=job.shape == "json", is_resumed=options.resume, can_be_continued=can_be_continued
+        ) as part:
             yield part
     else:
-        with open_output(job.target, is_synced=job.is_block) as stream:
+        with _open_whole(job.target, job.shape, is_synced=job.is_block) as sink:
+            yield sink
+
+
+@contextmanager
+def _open_whole(target: str, shape: Shape, *, is_synced: bool = False) -> Iterator[NewOutput]:
+    """Open an output that cannot be resumed."""
+    if target == "-":
+        with open_stdout(shape) as sink:
+            yield sink
+    else:
+        with open_output(target, is_synced=is_synced) as stream:
             yield NewOutput(stream)
 
 
@@ -388,7 +430,7 @@ def write_treebank_as(
     else:
         pen = pen_for_stdout() if target == "-" else Pen()
         texts = draw_all(map(drawing_of, sentences), shape, title=title, pen=pen)
-    with open_sink(Job((), target, shape, is_block=True), is_resumed=False) as sink:
+    with _open_whole(target, shape) as sink:
         for text in texts:
             sink.write(text)
     return lost

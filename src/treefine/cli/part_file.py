@@ -80,11 +80,14 @@ def part_of(target: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool) -> Iterator[Part]:
+def open_part(
+    target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool, can_be_continued: bool = True
+) -> Iterator[Part]:
     """Open a part file for sentences; at the end it replaces the target, and after an error it stays.
 
     In JSON a sentence is one line; in other formats it ends with a blank line. With `is_resumed`, an existing part file
-    keeps its complete sentences; without it, the file is overwritten.
+    keeps its complete sentences; without it, the file is overwritten. `can_be_continued` is False if a later run cannot
+    resume the file; it changes only the hint after an error.
     """
     path, name = part_of(target), os.fspath(target)
     try:
@@ -99,7 +102,7 @@ def open_part(target: str | os.PathLike[str], *, is_json: bool, is_resumed: bool
         yield part
         part.finish(Path(target).resolve())
     except BaseException as error:
-        next_step = _next_step(file, path)
+        next_step = _next_step(file, path, can_be_continued=can_be_continued)
         if isinstance(error, OSError):
             raise not_written(error.strerror or str(error), name, next_step) from error
         if isinstance(error, KeyboardInterrupt):
@@ -130,12 +133,13 @@ def check_leftover(target: str | os.PathLike[str], *, is_json: bool, can_be_cont
         raise TreefineError(message, hint=hint if can_be_continued else "Add --force to start over.", path=name)
 
 
-def _next_step(file: BinaryIO, path: Path) -> str:
+def _next_step(file: BinaryIO, path: Path, *, can_be_continued: bool) -> str:
     """Return a hint on how to continue after an error; remove an empty part file."""
     with suppress(OSError):  # the disk may be full
         file.flush()
     if os.fstat(file.fileno()).st_size:
-        return f"The finished sentences are in {path.name}. To continue, run again with --resume."
+        how = "To continue, run again with --resume." if can_be_continued else "To start over, run again with --force."
+        return f"The finished sentences are in {path.name}. {how}"
     path.unlink(missing_ok=True)
     return ""
 

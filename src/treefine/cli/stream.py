@@ -180,11 +180,11 @@ class JobRunner:
                 about = about_parser(self.parser, self.options.model)
                 write_table(found, job.target, content, about, is_synced=job.is_block)
                 return
-            with open_sink(job, is_resumed=False) as sink:
+            with open_sink(job, self.options) as sink:
                 for text in csv_texts(found, content, delimiter=DELIMITERS[job.shape]):
                     sink.write(text)
         else:
-            with open_sink(job, is_resumed=self.options.resume) as sink:
+            with open_sink(job, self.options) as sink:
                 for text in self._texts(job, skip=sink.skip):
                     sink.write(text)
 

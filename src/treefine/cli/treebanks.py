@@ -249,7 +249,7 @@ def convert_command(
     """
     shape, form = _converted(source, target, to_format)
     kind = cast(InputKind, format_of(source, from_format).name)
-    check_output(target, shape, form, [Input(source, kind=kind, encoding=encoding)], force=force)
+    check_output(target, shape, [Input(source, kind=kind, encoding=encoding)], force=force)
     on_error: Literal["raise", "skip"] = "skip" if skip else "raise"
     with progress("Converting", total_size(source)) as advance:
         sentences = read_treebank(source, format=from_format, encoding=encoding, on_error=on_error, on_bytes=advance)
