@@ -162,7 +162,7 @@ def test_a_folder_in_place_of_a_file_is_an_error(run):
     no_treebank = "folder: There is no treebank in this folder. File names must end in .conllu"
     two_kinds = "good.conllu: This is a file, but folder is a folder."
 
-    assert no_file in run("", None, "compare", "good.conllu", "good.conllu", "folder").stderr
+    assert two_kinds in run("", None, "compare", "good.conllu", "good.conllu", "folder").stderr
     assert no_file in run("", None, "convert", "folder", "out.conllu").stderr
     assert two_kinds in run("", None, "evaluate", "good.conllu", "folder").stderr
     assert no_treebank in run("", None, "evaluate", "folder", "folder").stderr

@@ -52,7 +52,7 @@ def test_evaluate_prints_labels_and_confusions_when_asked(files):
     assert re.match(r"gold head +system head +times\n[- ]+\n[A-Z]+ +[A-Z]+ +\d+\n", confused_heads)
 
 
-def test_evaluate_and_validate_read_folders_and_patterns(files):
+def test_evaluate_compare_and_validate_read_folders_and_patterns(files):
     for folder, name in (("gold", "gold"), ("parsed", "bad")):
         Path(folder, "sub").mkdir(parents=True)
         for place in ("a.conllu", "sub/b.conllu"):
@@ -66,6 +66,9 @@ def test_evaluate_and_validate_read_folders_and_patterns(files):
     assert [each["correct"] for each in scores] == [2 * scores[1]["correct"], scores[1]["correct"]]
     assert scores[0]["f1"] == scores[1]["f1"]
     assert invoke("validate", "gold", "parsed/**/*.conllu").stderr == "4 files, no errors\n"
+    shutil.copytree("gold", "perfect")
+    compared = json.loads(invoke("compare", "gold", "parsed", "perfect", "--samples", "50", "--json").stdout)
+    assert compared["scores"] == {"parsed": scores[0]["f1"], "perfect": 1}
 
 
 def test_evaluate_prints_the_same_as_json(files):
@@ -167,9 +170,9 @@ def test_convert_rejects_an_unknown_extension_unless_the_format_is_given(files):
     message = invoke("convert", "gold.conllu", "x.txt", code=1).stderr
 
     assert message == (
-        "treefine: x.txt: No output format has the extension .txt. Use .conllu, .conllx, .conll, .conll09, "
-        ".conll2009, .jsonl, .json, .csv, .tsv, .svg, .html, .htm, .parquet (and .gz, .xz, .bz2 or .zst after it), or "
-        "choose the format with --to.\n"
+        "treefine: x.txt: This command writes no format with the extension .txt. Use .conllu, .conllx, .conll, "
+        ".conll09, .conll2009, .jsonl, .json, .csv, .tsv, .svg, .html, .htm, .parquet (and .gz, .xz, .bz2 or .zst "
+        "after it), or choose the format with --to.\n"
     )
     invoke("convert", "gold.conllu", "x.data", "--to", "conllx")
     invoke("convert", "x.data", "y.data", "--from", "conllx", "--to", "conllx")

@@ -66,9 +66,12 @@ def test_sentences_are_chosen_by_number_and_by_sent_id(place):
 
 def test_an_unknown_extension_is_refused(place):
     assert failed(invoke, "draw", "in.conllu", "-o", "x.pdf") == (
-        "x.pdf: draw cannot write this kind of file. Choose a file name that ends in .txt, .svg or .html, or add "
-        "--format."
+        "x.pdf: This command writes no format with the extension .pdf. Use .txt, .svg, .html, .htm (and .gz, .xz, .bz2 "
+        "or .zst after it), or choose the format with --format."
     )
+    assert "extension .conllu." in failed(invoke, "draw", "in.conllu", "-o", "x.conllu")
+    invoke("draw", "in.conllu", "-o", "wsj.23")
+    assert "─> " in Path("wsj.23").read_text()
 
 
 def test_drawing_loads_neither_torch_nor_numpy(place):

@@ -172,7 +172,7 @@ def test_an_unknown_extension_of_the_output_is_an_error_that_lists_the_known_one
     message = failed(run, "a.txt", "-o", name)
 
     assert message == (
-        f"{name}: No output format has the extension {outputs.suffix_of(name)}. Use .conllu, .conllx, "
+        f"{name}: This command writes no format with the extension {outputs.suffix_of(name)}. Use .conllu, .conllx, "
         ".conll, .conll09, .conll2009, .txt, .jsonl, .json, .csv, .tsv, .svg, .html, .htm, .parquet (and .gz, .xz, "
         ".bz2 or .zst after it), or choose the format with --format."
     )
@@ -192,7 +192,9 @@ def test_a_treebank_keeps_its_extension(run):
     run("trees.pred", "-o", "out.pred", command="refine")
     run("trees.pred", "--from", "conllu", "-o", "trees.pred", "--force")
 
-    assert "No output format has the extension .xlsx." in failed(run, "trees.pred", "-o", "out.xlsx", command="refine")
+    assert "This command writes no format with the extension .xlsx." in failed(
+        run, "trees.pred", "-o", "out.xlsx", command="refine"
+    )
 
 
 def test_json_has_one_object_per_line(run, nlp):
@@ -200,6 +202,15 @@ def test_json_has_one_object_per_line(run, nlp):
 
     assert [json.loads(line) for line in lines] == [{"file": "a.txt"} | json.loads(p.to_json()) for p in nlp(TEXT)]
     assert "".join(word["form"] for line in lines for word in json.loads(line)["words"]) == "".join(TEXT.split())
+
+
+def test_json_of_standard_input_names_no_file(run):
+    assert "file" not in json.loads(run("-", "--format", "json", input="Yes").stdout)
+
+
+def test_the_comments_that_treefine_adds_to_a_text_are_not_reported_as_lost(run):
+    assert run("a.txt", "-o", "x.conllx").stderr == ""
+    assert run("-", "-o", "y.conllx", input=TEXT).stderr == ""
 
 
 def test_trees_have_names_and_texts_and_are_separated_by_blank_lines(run, nlp):
@@ -309,6 +320,9 @@ def test_two_inputs_with_the_same_output_are_rejected_before_work_starts(run):
         "treefine: new/a.conllu: 2 inputs have the same output file: a.txt, x/a.txt.gz. "
         "Write them to different folders.\n"
     )
+    Path("x/a.txt").write_text(TEXT)
+    Path("x/a.conllu").touch()
+    assert failed(run, "x", "-o", "new/").endswith("read only files of one kind at a time, such as 'x/*.conllu'.")
     assert not Path("new").exists()
 
 

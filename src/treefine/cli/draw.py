@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, get_args
 
 import typer
 
 from treefine.cli.drawings import DrawnShape
-from treefine.cli.inputs import Input, find_inputs
-from treefine.cli.outputs import check_output, shape_by_name, write_treebank_as
+from treefine.cli.inputs import Input, find_treebank_inputs
+from treefine.cli.outputs import check_extension, check_output, shape_by_name, title_of, write_treebank_as
 from treefine.cli.replacing import ForceOption
-from treefine.cli.treebanks import EncodingOption
+from treefine.cli.treebanks import TREEBANKS_HELP, EncodingOption, TreebankKindOption
 from treefine.errors import TreefineError
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.files import name_of
-from treefine.treebank.formats import FORMATS, suffix_of
 from treefine.treebank.sentence import Sentence
 
 
@@ -25,7 +23,7 @@ def draw_command(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Treebank files, folders or quoted patterns; - is standard input.",
+            help=TREEBANKS_HELP,
             show_default="standard input",
         ),
     ] = None,
@@ -50,10 +48,7 @@ def draw_command(
             show_default="all",
         ),
     ] = None,
-    kind: Annotated[
-        Literal["conllu", "conllx", "conll09", "conll09-predicted"] | None,
-        typer.Option("--from", help="Input format.", show_default="by the file name, else conllu"),
-    ] = None,
+    kind: TreebankKindOption = None,
     encoding: EncodingOption = None,
     force: ForceOption = False,
 ) -> None:
@@ -61,22 +56,15 @@ def draw_command(
 
     Each tree has the name and the text of its sentence above it. A word whose HEAD is blank has no arc.
     """
-    found = find_inputs(sources or (), kind=kind, may_be_text=False, output=output, encoding=encoding)
-    inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
-    title = inputs[0].name if len(inputs) == 1 and inputs[0].is_file else "Trees"
+    inputs = find_treebank_inputs(sources or (), kind=kind, output=output, encoding=encoding)
     drawn = shape or _shape_of(output)
     check_output(output, drawn, inputs, force=force)
-    write_treebank_as(_chosen(inputs, sentences or ()), output, drawn, title=title)
+    write_treebank_as(_chosen(inputs, sentences or ()), output, drawn, title=title_of(inputs) or "Trees")
 
 
 def _shape_of(output: str) -> DrawnShape:
-    named = shape_by_name(output)
-    if named == "tree" or named == "svg" or named == "html":
-        return named
-    if output != "-" and (named is not None or suffix_of(output)):
-        hint = "Choose a file name that ends in .txt, .svg or .html, or add --format."
-        raise TreefineError("draw cannot write this kind of file.", hint=hint, path=output)
-    return "tree"
+    check_extension(output, shapes=get_args(DrawnShape))
+    return next((each for each in get_args(DrawnShape) if each == shape_by_name(output)), "tree")
 
 
 def _chosen(inputs: Sequence[Input], names: Sequence[str]) -> Iterator[Sentence]:

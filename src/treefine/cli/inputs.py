@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from treefine.treebank.sentence import Sentence
 
 
-InputKind = Literal["text", "lines", "words", "conllu", "conllx", "conll09", "conll09-predicted"]
+TreebankKind = Literal["conllu", "conllx", "conll09", "conll09-predicted"]
+InputKind = Literal["text", "lines", "words", TreebankKind]
 
 TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
 _FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # a word, multiword token or empty node
@@ -112,6 +113,14 @@ def find_inputs(
     if faults:
         raise faults[0] if len(faults) == 1 else TreefineError("\n".join(map(str, faults)))
     return found
+
+
+def find_treebank_inputs(
+    arguments: Sequence[str], *, kind: TreebankKind | None = None, output: str = "", encoding: str | None = None
+) -> list[Input]:
+    """Return the treebanks that the arguments name, as `find_inputs` does; the format is CoNLL-U if it is unknown."""
+    found = find_inputs(arguments, kind=kind, may_be_text=False, output=output, encoding=encoding)
+    return [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
 
 
 def _input(argument: str, kind: InputKind | None, *, may_be_text: bool, encoding: str | None) -> Input:
@@ -196,10 +205,14 @@ def bytes_in(inputs: Sequence[Input]) -> int | None:
 
 @dataclass
 class Reading:
-    """The position in an input: the bytes read so far, and the end of the last sentence found in them."""
+    """The position in an input: the bytes read so far, and the end of the last sentence found in them.
+
+    `is_treebank` says whether the input has turned out to be a treebank.
+    """
 
     n_bytes: int = 0
     end: int = 0
+    is_treebank: bool = False
 
     def add(self, n_bytes: int) -> None:
         """Count bytes that have been read."""
@@ -244,6 +257,7 @@ def read_input(
             split = (_numbered(sentence, next(numbers)) for sentence in read_words(stream, path))
             yield from _started(_placed(split, reading, rejoined), _first_comments(source, generator))
         else:
+            reading.is_treebank = True
             yield from _placed(read_treebank(stream, format=kind), reading, rejoined)
 
 

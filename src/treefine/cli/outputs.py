@@ -29,7 +29,7 @@ from treefine.drawing.sentences import drawing_of
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.table import Content, csv_texts
 from treefine.treebank.conllu import convert_treebank, texts_in_file
-from treefine.treebank.files import COMPRESSED, COMPRESSED_NAMES, check_compression, not_written, open_output
+from treefine.treebank.files import COMPRESSED, COMPRESSED_NAMES, check_compression, name_of, not_written, open_output
 from treefine.treebank.formats import CONLL09, FORMATS, format_by_name, suffix_of
 from treefine.treebank.raw_text import own_text, spans_in
 from treefine.treebank.sentence import CONLLU, Format, Sentence
@@ -48,6 +48,7 @@ _ENDINGS: dict[Shape, tuple[str, ...]] = {  # the first is used for files in an 
     "parquet": (".parquet",),
 }
 _EXTENSION = re.compile(r"\.[a-z0-9_]*[a-z][a-z0-9_]*")  # not the end of names such as wsj.23 and run.2-a
+_SHAPES: tuple[Shape, ...] = ("conllu", *_ENDINGS)
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 TABLES = ("parquet", *DELIMITERS)  # formats with one row per word
 _OTHER_OUTPUT = "Choose a different output file."
@@ -143,14 +144,14 @@ def shape_by_name(output: str) -> Shape | None:
     return next((shape for shape, endings in _ENDINGS.items() if suffix_of(output) in endings), None)
 
 
-def check_extension(output: str, *, option: str = "--format", shapes: Collection[Shape] = tuple(_ENDINGS)) -> None:
-    """Raise an error if the extension is not that of a treebank or of these formats. A name may have no extension."""
+def check_extension(output: str, *, option: str = "--format", shapes: Collection[Shape] = _SHAPES) -> None:
+    """Raise an error if the extension is not that of one of these formats. A name may have no extension."""
     found = suffix_of(output)
-    known = [ending for form in FORMATS.values() for ending in form.suffixes]
+    known = [ending for form in FORMATS.values() for ending in form.suffixes] if "conllu" in shapes else []
     known += [ending for shape, endings in _ENDINGS.items() if shape in shapes for ending in endings]
     if _EXTENSION.fullmatch(found) and found not in known:
         hint = f"Use {', '.join(known)} (and {COMPRESSED_NAMES} after it), or choose the format with {option}."
-        raise TreefineError(f"No output format has the extension {found}.", hint=hint, path=output)
+        raise TreefineError(f"This command writes no format with the extension {found}.", hint=hint, path=output)
 
 
 def _common_format(inputs: Sequence[Input]) -> Format | None:
@@ -182,9 +183,13 @@ def _jobs_of_folder(inputs: Sequence[Input], folder: Path, shape: Shape | None) 
         )
     for target, number in Counter(job.target for job in jobs).items():
         if number > 1:
-            names = ", ".join(job.inputs[0].name for job in jobs if job.target == target)
+            names = [job.inputs[0].name for job in jobs if job.target == target]
             hint = "Write them to different folders."
-            raise TreefineError(f"{number} inputs have the same output file: {names}.", hint=hint, path=target)
+            if len({suffix_of(name) for name in names}) > 1:
+                pattern = Path(names[0]).with_name(f"*{suffix_of(names[0])}")
+                hint = f"Write them to different folders: read only files of one kind at a time, such as '{pattern}'."
+            message = f"{number} inputs have the same output file: {', '.join(names)}."
+            raise TreefineError(message, hint=hint, path=target)
     try:
         for job in jobs:
             Path(job.target).parent.mkdir(parents=True, exist_ok=True)
@@ -387,9 +392,8 @@ def texts_of_parses(
         return (_json_line(parse.sentence, parse.to_dict()) for parse in parses)
     if job.shape in ("tree", "svg", "html"):
         drawn = (drawing_of(each, steps=options.steps, marks_changes=marks_changes) for each in parses)
-        title = job.inputs[0].name if len(job.inputs) == 1 and job.inputs[0].is_file else "Parsed by treefine"
         pen = pen_for_stdout() if job.target == "-" else Pen()
-        return draw_all(drawn, job.shape, title=title, pen=pen)
+        return draw_all(drawn, job.shape, title=title_of(job.inputs) or "Parsed by treefine", pen=pen)
     if options.k > 1:
         ranked = (each.ranked_sentences(confidence=options.confidence) for each in parses)
         return texts_in_file(chain.from_iterable(ranked), is_start=is_start)
@@ -397,9 +401,14 @@ def texts_of_parses(
     return texts_in_file(sentences, is_start=is_start)
 
 
+def title_of(inputs: Sequence[Input]) -> str:
+    """Return the heading of a page of drawings: the name of its only file; empty for other inputs."""
+    return inputs[0].name if len(inputs) == 1 and inputs[0].is_file else ""
+
+
 def _json_line(sentence: Sentence, values: Mapping[str, object]) -> str:
-    """Return a line of JSON that starts with the file of the sentence, if it has one."""
-    file = {"file": visible(sentence.path)} if sentence.path else {}
+    """Return a line of JSON that starts with the file of the sentence, unless it comes from a stream or a text."""
+    file = {"file": visible(sentence.path)} if sentence.path not in ("", name_of("-")) else {}
     return json.dumps({**file, **values}, ensure_ascii=False) + "\n"
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from treefine.cli.inputs import Input, InputKind, find_inputs, treebank_note
+from treefine.cli.inputs import Input, InputKind, find_inputs, find_treebank_inputs, treebank_note
 from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
 from treefine.cli.replacing import ForceOption
 from treefine.cli.terminal import Detail, completing, say
-from treefine.cli.treebanks import EncodingOption
+from treefine.cli.treebanks import TREEBANKS_HELP, EncodingOption, TreebankKindOption
 from treefine.config import BATCH_PIECES, Precision, TagSource
 from treefine.cores import thread_count, use_threads
 from treefine.errors import TreefineError
@@ -22,7 +22,6 @@ from treefine.evaluation import tables
 from treefine.model.bundled import bundled_models
 from treefine.parsing.options import ParserOptions
 from treefine.treebank.constraints import Keep
-from treefine.treebank.formats import FORMATS
 from treefine.treebank.label_schemes import read_label_map
 
 if TYPE_CHECKING:
@@ -284,17 +283,14 @@ def refine_command(
         list[str] | None,
         typer.Argument(
             metavar="INITIAL",
-            help="Treebank files, folders or quoted patterns; - is standard input.",
+            help=TREEBANKS_HELP,
             show_default="standard input",
         ),
     ] = None,
     model: _Model = "en",
     output: _Output = "-",
     shape: _Shape = None,
-    kind: Annotated[
-        Literal["conllu", "conllx", "conll09", "conll09-predicted"] | None,
-        typer.Option("--from", help="Input format.", show_default="by the file name, else conllu"),
-    ] = None,
+    kind: TreebankKindOption = None,
     encoding: EncodingOption = None,
     show_steps: _ShowSteps = False,
     confidence: _Confidence = False,
@@ -334,8 +330,7 @@ def refine_command(
     (nsubj:outer as nsubj) or under its newer name (dobj as obj); if neither is known, its arc is ignored. A summary of
     the changes is printed on standard error.
     """
-    found = find_inputs(sources or (), kind=kind, may_be_text=False, output=output, encoding=encoding)
-    inputs = [each if each.kind in FORMATS else replace(each, kind="conllu") for each in found]
+    inputs = find_treebank_inputs(sources or (), kind=kind, output=output, encoding=encoding)
     options = ParserOptions(
         initial="given",
         max_steps=steps,

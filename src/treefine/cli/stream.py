@@ -266,7 +266,9 @@ class JobRunner:
                         self.on_warning(warning)
                         needs_tags = False  # one warning is enough
                     if job.form is not None and lost is not None:
-                        lost.update(losses(found.sentence, job.form))
+                        own = () if reading.is_treebank else ("comment", "MISC")  # treefine wrote those of a text
+                        items = losses(found.sentence, job.form)
+                        lost.update({name: number for name, number in items.items() if name not in own})
                         found = replace(found, sentence=convert(found.sentence, job.form))
                     if is_unwarned and (warning := self._label_warning(found.sentence)) is not None:
                         self.on_warning(warning)

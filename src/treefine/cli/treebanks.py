@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import typer
 
 from treefine.cli.folders import files_in, files_named
-from treefine.cli.inputs import Input, InputKind
+from treefine.cli.inputs import Input, InputKind, TreebankKind
 from treefine.cli.outputs import Shape, check_extension, check_output, shape_by_name, write_treebank_as
 from treefine.cli.replacing import ForceOption
 from treefine.cli.table_files import check_table
@@ -57,6 +57,11 @@ EncodingOption = Annotated[
         show_default="utf-8, or by a byte order mark",
     ),
 ]
+TreebankKindOption = Annotated[
+    TreebankKind | None,
+    typer.Option("--from", help="Input format.", show_default="by the file name, else conllu"),
+]
+TREEBANKS_HELP = "Treebank files, folders or quoted patterns; - is standard input."
 NamesOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -66,15 +71,7 @@ NamesOption = Annotated[
         show_default="the file names",
     ),
 ]
-# The other formats that convert writes, and their names in messages.
-_CONVERTED: dict[Shape, str] = {
-    "json": "JSON",
-    "csv": "a table",
-    "tsv": "a table",
-    "parquet": "a table",
-    "svg": "a drawing",
-    "html": "a drawing",
-}
+_CONVERTED: tuple[Shape, ...] = ("json", "csv", "tsv", "parquet", "svg", "html")  # besides treebanks
 _FAULT_FIELDS = ("path", "line", "sent_id", "sentence", "word", "message", "hint")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -125,11 +122,13 @@ def evaluate_command(
 
 
 def compare_command(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank.")],
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Gold treebank, or a folder of gold treebanks.")],
     systems: Annotated[
         list[str],
         typer.Argument(
-            metavar="SYSTEM", help="Two or more treebanks to compare. Differences are relative to the first."
+            metavar="SYSTEM",
+            help="Two or more treebanks to compare, or folders with GOLD's file names. Differences are relative to the "
+            "first.",
         ),
     ],
     metric: Annotated[
@@ -148,20 +147,25 @@ def compare_command(
 ) -> None:
     """Compare systems and test whether they differ significantly.
 
-    Prints scores, differences, relative error reduction (RER), and the p-values of paired tests over sentences.
+    Prints scores, differences, relative error reduction (RER), and the p-values of paired tests over sentences. The
+    files of a folder are compared together.
     """
-    from treefine.evaluation.significance import compare  # loads numpy
+    from treefine.evaluation.significance import compare_counts, count_files  # loads numpy
 
     if len(systems) < 2:
         raise TreefineError("There is only one system to compare.", hint="Name two or more files after GOLD.")
     check_stdin(gold, systems)
     named = system_names(systems, names)
-    with progress("Reading", total_size(gold, *systems)) as advance:
-        pairs = load_pairs(*encoded_files(gold, named, encoding), rule=rule, format=format, on_bytes=advance)
-    with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
-        comparison = compare(
-            pairs, metric=metric, rule=rule, alpha=alpha, samples=samples, seed=seed, on_progress=advance
+    files = find_treebanks(gold, named, format=format)
+    sizes = total_size(*[path for each in files for path in (each.gold, *each.systems.values())])
+    with progress("Reading", sizes) as advance:
+        pairs = (
+            load_pairs(*encoded_files(each.gold, each.systems, encoding), rule=rule, format=format, on_bytes=advance)
+            for each in files
         )
+        counts = count_files(pairs, metric=metric, rule=rule)
+    with progress("Resampling", samples * len(systems) * (len(systems) - 1) // 2) as advance:
+        comparison = compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=advance)
     if as_json:
         _print_json(tables.comparison_json(comparison))
         return
@@ -255,7 +259,8 @@ def convert_command(
         sentences = read_treebank(source, format=from_format, encoding=encoding, on_error=on_error, on_bytes=advance)
         lost = write_treebank_as(sentences, target, shape, form, title=source)
     if lost:
-        say(tables.losses_line(lost, form.title if shape == "conllu" else _CONVERTED[shape]))
+        title = form.title if shape == "conllu" else "JSON" if shape == "json" else "a table"
+        say(tables.losses_line(lost, title))
 
 
 def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Format]:
@@ -266,7 +271,7 @@ def _converted(source: str, target: str, name: str | None) -> tuple[Shape, Forma
     shape = next((each for each in _CONVERTED if each == (name or shape_by_name(target))), None)
     if shape is None:
         if name is None and suffix_of(target) != suffix_of(source):
-            check_extension(target, option="--to", shapes=_CONVERTED)
+            check_extension(target, option="--to", shapes=("conllu", *_CONVERTED))
         return "conllu", format_of(target, name)
     if shape == "parquet":
         check_table(target)

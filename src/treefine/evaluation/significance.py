@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -71,8 +71,7 @@ def compare(
     on_progress: Callable[[int], None] | None = None,
 ) -> Comparison:
     """Compare systems over the same gold file. All pairs of systems share the same random samples."""
-    marks = {name: all_marks(pair, rule=rule, metrics=[metric])[metric] for name, pair in pairs.items()}
-    counts = {name: sentence_counts(pair, marks[name]) for name, pair in pairs.items()}
+    counts = count_files([pairs], metric=metric, rule=rule)
     return compare_counts(counts, metric=metric, alpha=alpha, samples=samples, seed=seed, on_progress=on_progress)
 
 
@@ -92,6 +91,18 @@ def compare_counts(
     differences = _differences(counts, alpha, samples, np.random.default_rng(seed), on_progress)
     scores = {name: float(f1(each.sum(axis=0))) for name, each in counts.items()}
     return Comparison(metric, alpha, samples, seed, scores, differences)
+
+
+def count_files(
+    files: Iterable[Mapping[str, AlignedWords]], *, metric: str = "LAS", rule: str = "conll18"
+) -> dict[str, Counts]:
+    """Count the words of each sentence of each system under `metric`; all files have the same systems."""
+    counts: dict[str, list[Counts]] = {}
+    for pairs in files:
+        for name, pair in pairs.items():
+            marks = all_marks(pair, rule=rule, metrics=[metric])[metric]
+            counts.setdefault(name, []).append(sentence_counts(pair, marks))
+    return {name: np.concatenate(each) for name, each in counts.items()}
 
 
 def sentence_counts(pair: AlignedWords, found: Marks) -> Counts:
