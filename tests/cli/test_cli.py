@@ -265,6 +265,19 @@ def test_verbose_prints_the_time(files):
         assert re.fullmatch(r"1 file, no errors\ntreefine: finished in [\d.]+ s\n", invoke(*arguments).stderr)
 
 
+def test_verbose_prints_no_time_after_an_error(files):
+    assert invoke("-v", code=2).stderr.endswith("Missing command.\n")
+    assert failed(invoke, "-v", "evaluate", "gold.conllu", "none.conllu")
+
+
+def test_help_and_usage_errors_contain_no_names_of_types():
+    assert "  INPUT  Texts, files" in invoke("parse", "-h").stdout
+    for option in (["--format", "xml"], ["--threads", "abc"]):
+        message = invoke("parse", "x", *option, code=2).stderr
+        assert "Value error" not in message
+        assert "unable to parse" not in message
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -35,6 +35,14 @@ def test_a_treebank_is_drawn_with_names_and_texts(place):
     )
 
 
+def test_a_text_is_no_treebank(place):
+    Path("a.txt").write_text("Dogs bark.\n")
+
+    assert failed(invoke, "draw", "a.txt").endswith(
+        "not 1. If this is a text and not a treebank, parse it with treefine parse."
+    )
+
+
 def test_every_construct_of_a_treebank_is_drawn(place):
     out = invoke("draw", DATA / "constructs.conllu").stdout
 

@@ -264,10 +264,39 @@ def test_a_treebank_called_txt_is_a_treebank_unless_the_user_says_otherwise(tmp_
         ("c.txt", "text"),
     ]
     assert treebank_note(found) == (
-        "a.txt and 1 more: read as a treebank, not as text; to read it as text, add --from text"
+        "treefine: a.txt and 1 more: read as a treebank, not as text; to read it as text, add --from text"
     )
     assert treebank_note(found[2:]) == ""
     assert find_inputs(["a.txt"], kind="text") == [Input("a.txt", kind="text")]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("t.json", "This is JSON, not text. To parse it as text, add --from text."),
+        ("T.HTML.gz", "This is HTML, not text. To parse it as text, add --from text."),
+        ("t.pdf", "This is PDF, not text. Give its text in a .txt file."),
+    ],
+)
+def test_a_file_that_is_not_plain_text_is_refused_unless_the_user_chooses_a_format(corpus, name, reason):
+    in_folder = find_inputs(["corpus"])
+    Path("corpus", name).write_bytes(b"{}")
+
+    for argument in (f"corpus/{name}", f"corpus/*.{name.partition('.')[2]}"):
+        with pytest.raises(TreefineError) as error:
+            find_inputs([argument])
+        assert str(error.value) == f"corpus/{name}: {reason}"
+    with pytest.raises(TreefineError, match="not a treebank"):
+        find_inputs([f"corpus/{name}"], may_be_text=False)
+    assert find_inputs([f"corpus/{name}"], kind="text") == [Input(f"corpus/{name}", kind="text")]
+    assert find_inputs(["corpus"]) == in_folder
+
+
+def test_a_treebank_called_tsv_is_a_treebank(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text(ROW)
+
+    assert find_inputs([str(path)]) == [Input(str(path), kind="conllu")]
 
 
 def test_a_file_with_the_signs_of_a_pattern_in_its_name_is_a_file(corpus):

@@ -115,7 +115,7 @@ def test_an_unrelated_file_is_not_taken_for_a_finished_output(place, name, messa
 def test_a_finished_treebank_of_a_treebank_is_skipped(run):
     run("in.conllu", "-o", "out.conllu", "--resume")
 
-    assert run("in.conllu", "-o", "out.conllu", "--resume").stderr == "1 of 1 output already finished\n"
+    assert run("in.conllu", "-o", "out.conllu", "--resume").stderr == "treefine: 1 of 1 output already finished\n"
 
 
 @pytest.mark.parametrize("command", ["refine", "parse"])

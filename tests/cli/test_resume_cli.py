@@ -85,8 +85,9 @@ def test_skipped_sentences_are_not_parsed(run, monkeypatch):
     monkeypatch.setattr("treefine.parsing.batches.MOST_SENTENCES", 1)  # per chunk, because whole chunks are skipped
     monkeypatch.setattr("treefine.parsing.parser.trees", record)
 
-    run(*KINDS["conllu"], "--resume")
+    said = run(*KINDS["conllu"], "--resume", "-v").stderr
 
+    assert "treefine: 12 sentences kept in out.conllu.part\n" in said
     assert [sentence.forms[-1] for sentence in parsed] == ["11"]
 
 
@@ -117,8 +118,8 @@ def test_finished_files_in_a_folder_are_skipped(run):
     result = run("a.txt", "b.txt", "--from", "words", "-o", "all/", "--resume")
     again = run("a.txt", "b.txt", "--from", "words", "-o", "all/", "--resume")
 
-    assert result.stderr == "1 of 2 outputs already finished\n"
-    assert again.stderr == "2 of 2 outputs already finished\n"
+    assert result.stderr == "treefine: 1 of 2 outputs already finished\n"
+    assert again.stderr == "treefine: 2 of 2 outputs already finished\n"
     assert (Path("all/a.conllu").read_text(), Path("all/b.conllu").read_bytes()) == ("mine", whole)
 
 
@@ -131,7 +132,7 @@ def test_in_a_folder_every_format_resumes_with_the_first_unfinished_file(run, en
 
     result = run("a.txt", "b.txt", "--from", "words", "--format", ending, "-o", "all/", "--resume")
 
-    assert result.stderr == "1 of 2 outputs already finished\n"
+    assert result.stderr == "treefine: 1 of 2 outputs already finished\n"
     for name in ("a", "b"):
         assert Path(f"all/{name}.{ending}").read_bytes() == Path(f"whole/{name}.{ending}").read_bytes()
 

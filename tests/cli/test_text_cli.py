@@ -136,6 +136,12 @@ def test_files_in_another_encoding_are_read_and_the_output_is_utf8(run):
     assert invoke("evaluate", "tree.conllu", "tree.conllu", "--encoding", "latin-1", code=1).stderr.count("blank") == 1
 
 
+def test_a_binary_file_is_not_a_text(run):
+    Path("picture").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+
+    assert failed(run, "picture").startswith("picture: This is not a text: it contains null bytes.")
+
+
 def test_a_treebank_called_txt_is_recognised_with_a_note(run):
     Path("tree.txt").write_text(Sentence.of_words(["Dogs", "bark"]).to_conllu())
 
@@ -143,7 +149,7 @@ def test_a_treebank_called_txt_is_recognised_with_a_note(run):
     assert result.stderr == ""
 
     result = run("tree.txt", "-o", "tree.conllu")
-    assert result.stderr == "tree.txt: read as a treebank, not as text; to read it as text, add --from text\n"
+    assert result.stderr == "treefine: tree.txt: read as a treebank, not as text; to read it as text, add --from text\n"
     (sentence,) = read(Path("tree.conllu").read_text())
     assert sentence.forms == ("Dogs", "bark")
 

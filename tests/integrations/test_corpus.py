@@ -153,8 +153,8 @@ def test_finished_blocks_are_skipped(files, parse):
     again = parse(*FILES)
 
     assert is_right
-    assert said.startswith("4 of 5 blocks already finished\n1 block parsed, 8 sentences")
-    assert again == (True, "5 of 5 blocks already finished\n")
+    assert said.startswith("treefine: 4 of 5 blocks already finished\n1 block parsed, 8 sentences")
+    assert again == (True, "treefine: 5 of 5 blocks already finished\n")
     assert outputs("out") == whole | {"c.conllu": b"mine"}
 
 
@@ -166,7 +166,7 @@ def test_subfolders_are_kept_and_resumed(files, parse):
     assert parse("in")[1].startswith("2 blocks parsed")
     Path("out/x/.e.conllu.attempt").touch()
 
-    assert parse("in")[1] == "2 of 2 blocks already finished\n"
+    assert parse("in")[1] == "treefine: 2 of 2 blocks already finished\n"
     hidden = [".treefine.cpu.float32", ".treefine.json", ".treefine.lock"]
     assert sorted(str(path.relative_to("out")) for path in Path("out").rglob("*.*")) == [
         *hidden,
@@ -178,8 +178,8 @@ def test_subfolders_are_kept_and_resumed(files, parse):
 def test_more_files_can_be_added(files, parse):
     parse("a.conllu", "c.txt")
 
-    assert parse("a.conllu", "e.txt")[1].startswith("1 of 2 blocks already finished\n1 block parsed")
-    assert parse("c.txt", "e.txt")[1] == "2 of 2 blocks already finished\n"
+    assert parse("a.conllu", "e.txt")[1].startswith("treefine: 1 of 2 blocks already finished\n1 block parsed")
+    assert parse("c.txt", "e.txt")[1] == "treefine: 2 of 2 blocks already finished\n"
 
 
 def test_faults_are_reported_at_the_end_with_their_lines_and_the_rest_is_written(files, parse):
@@ -218,9 +218,9 @@ def test_a_file_without_words_is_reported_and_its_output_is_empty(files, parse):
     assert outputs("out")["none.conllu"] == b""
     assert parse("none.txt", "e.txt") == (
         False,
-        "2 of 2 blocks already finished\ntreefine: none.txt: The text contains no words.\n",
+        "treefine: 2 of 2 blocks already finished\ntreefine: none.txt: The text contains no words.\n",
     )
-    assert parse("e.txt") == (True, "1 of 1 block already finished\n")
+    assert parse("e.txt") == (True, "treefine: 1 of 1 block already finished\n")
     Path("out/none.conllu").unlink()
     Path("none.txt").write_text("Yes.\n")
     assert parse("none.txt")[0]
@@ -288,7 +288,7 @@ def test_a_folder_made_with_other_options_is_not_resumed(files, parse, options, 
 def test_trees_without_confidences_may_use_another_batch_size(files, parse):
     parse("e.txt")
 
-    assert parse("e.txt", batch_pieces=99) == (True, "1 of 1 block already finished\n")
+    assert parse("e.txt", batch_pieces=99) == (True, "treefine: 1 of 1 block already finished\n")
 
 
 def test_a_run_with_a_changed_model_is_not_resumed(files, parse, text_model):
@@ -761,7 +761,8 @@ def test_a_killed_run_is_resumed_and_a_killed_worker_replaced(files, text_model)
     assert not was_written
     assert process.returncode == 0, said
     assert re.fullmatch(
-        r"[1-3] of 4 blocks already finished\n[1-3] blocks? parsed, \d+ sentences; 1 dead worker replaced\n", said
+        r"treefine: [1-3] of 4 blocks already finished\n[1-3] blocks? parsed, \d+ sentences; 1 dead worker replaced\n",
+        said,
     )
     assert printed == ""
     invoke("parse", *names, "-o", "local/", "--model", text_model, "--device", "cpu", "--steps", 2)

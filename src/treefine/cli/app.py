@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from treefine.drawing.characters import visible
 from treefine.errors import TreefineError
 from treefine.model.bundled import about, bundled_models
 
+_STRING_TYPE = re.compile(r" <(?:str|list\[str\])>$")  # after the name of an argument in the help of newer Typer
+
 
 class _Commands(TyperGroup):
     """Print treefine's errors on standard error and exit with code 1; --debug shows the traceback instead.
@@ -37,8 +40,10 @@ class _Commands(TyperGroup):
         with default_detail():
             try:
                 return super().main(*arguments, **options)
-            finally:
-                say(f"treefine: finished in {time.monotonic() - start:.1f} s", detail=Detail.VERBOSE)
+            except SystemExit as end:
+                if not end.code:
+                    say(f"treefine: finished in {time.monotonic() - start:.1f} s", detail=Detail.VERBOSE)
+                raise
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _reader_may_stop():  # --help and --version print here
@@ -79,6 +84,22 @@ class _Command(TyperCommand):
         main = () if ctx.parent is None else ctx.parent.command.params
         *own, last = super().get_params(ctx)  # the last is --help
         return [*own, *(each for each in main if each.name in ("quiet", "verbose")), last]
+
+    def parse_args(self, ctx: Any, args: Any) -> Any:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:  # newer versions of Typer print the words of Pydantic
+            error.message = error.message.removeprefix("Value error, ").partition(", unable to parse")[0]
+            raise
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write = formatter.write_dl
+
+        def write_without_types(rows: Any, *places: Any, **options: Any) -> None:
+            write([(_STRING_TYPE.sub("", names), text) for names, text in rows], *places, **options)
+
+        formatter.write_dl = write_without_types
+        super().format_options(ctx, formatter)
 
 
 app = typer.Typer(

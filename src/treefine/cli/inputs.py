@@ -36,6 +36,27 @@ InputKind = Literal["text", "lines", "words", TreebankKind]
 TEXT_CHUNK = 1 << 16  # bytes of a text that are read at a time
 _FIRST_WORD = re.compile(rb"(?:1|1-[0-9]+|0\.1)\t")  # a word, multiword token or empty node
 _FILE_LIKE = re.compile(r"[^./\\\s]\.[A-Za-z][A-Za-z0-9]{0,9}\Z")
+_MARKUP = {  # files of characters that are not plain text, by suffix
+    ".json": "JSON",
+    ".jsonl": "JSON",
+    ".csv": "a table",
+    ".tsv": "a table",
+    ".html": "HTML",
+    ".htm": "HTML",
+    ".svg": "an SVG picture",
+}
+_BINARY = {  # files whose text must be extracted, by suffix
+    ".parquet": "a Parquet table",
+    ".pdf": "PDF",
+    ".doc": "a Word document",
+    ".docx": "a Word document",
+    ".odt": "an OpenDocument text",
+    ".xlsx": "an Excel table",
+    ".png": "a picture",
+    ".jpg": "a picture",
+    ".zip": "a zip archive",
+}
+_N_LOOKED = 1 << 10  # first bytes of a file in which a null byte shows that it is not a text
 
 
 class Section(NamedTuple):
@@ -105,7 +126,8 @@ def find_inputs(
                 found.append(_text(argument, kind))
                 continue
             named = files_named(argument, suffixes, may_be_any=kind is not None, output=output)
-            found += [_file(path, kind, subfolder=place, encoding=encoding) for path, place in named]
+            for path, place in named:
+                found.append(_file(path, kind, may_be_text=may_be_text, subfolder=place, encoding=encoding))
             if not named:
                 found.append(_input(argument, kind, may_be_text=may_be_text, encoding=encoding))
         except TreefineError as error:
@@ -129,7 +151,7 @@ def _input(argument: str, kind: InputKind | None, *, may_be_text: bool, encoding
     if os.path.exists(argument):  # noqa: PTH110 - Path.exists raises if the name is too long
         if not os.access(argument, os.R_OK):
             raise TreefineError("Permission denied.", path=argument)
-        return _file(argument, kind, encoding=encoding)
+        return _file(argument, kind, may_be_text=may_be_text, encoding=encoding)
     looks_like_file = _FILE_LIKE.search(argument[-20:]) or ("*" in argument and "/" in argument)
     if may_be_text and (any(map(str.isspace, argument)) or not looks_like_file):
         return _text(argument, kind)
@@ -173,13 +195,27 @@ def kind_by_name(path: str) -> InputKind | None:
     return None if form is None else cast(InputKind, form.name)
 
 
-def _file(path: str, kind: InputKind | None, *, subfolder: str = "", encoding: str | None = None) -> Input:
-    """Return a file as input. Look into one that is called .txt, because it may contain a treebank."""
+def _file(
+    path: str, kind: InputKind | None, *, may_be_text: bool, subfolder: str = "", encoding: str | None = None
+) -> Input:
+    """Return a file as input. Look into one that is called .txt, because it may contain a treebank.
+
+    A file such as .json or .pdf is an error, unless it contains a treebank or the user has chosen a format.
+    """
     source = Input(path, kind=kind or kind_by_name(path), subfolder=subfolder, encoding=encoding)
-    if kind is None and source.kind == "text" and Path(path).is_file():  # looking into a pipe would empty it
-        with suppress(TreefineError), open_input(source.path) as stream:  # the reader will report what is wrong
-            return replace(source, kind=_look(stream)[0])
-    return source
+    what = _MARKUP.get(suffix_of(path)) or _BINARY.get(suffix_of(path))
+    looks_inside = source.kind == "text" or (source.kind is None and what)
+    if kind is not None or not looks_inside or not Path(path).is_file():  # looking into a pipe would empty it
+        return source
+    with suppress(TreefineError), open_input(source.path) as stream:  # the reader will report what is wrong
+        source = replace(source, kind=_look(stream)[0])
+    if what is None or source.is_treebank:
+        return source
+    if suffix_of(path) in _BINARY:
+        hint = "Give its text in a .txt file." if may_be_text else "Give a treebank."
+    else:
+        hint = "To parse it as text, add --from text." if may_be_text else "To read it as one, add --from conllu."
+    raise TreefineError(f"This is {what}, not {'text' if may_be_text else 'a treebank'}.", hint=hint, path=path)
 
 
 def treebank_note(inputs: Sequence[Input]) -> str:
@@ -188,7 +224,7 @@ def treebank_note(inputs: Sequence[Input]) -> str:
     if not found:
         return ""
     names = found[0] if len(found) == 1 else f"{found[0]} and {len(found) - 1:,} more"
-    return f"{names}: read as a treebank, not as text; to read it as text, add --from text"
+    return f"treefine: {names}: read as a treebank, not as text; to read it as text, add --from text"
 
 
 def bytes_in(inputs: Sequence[Input]) -> int | None:
@@ -324,13 +360,17 @@ def _numbered(sentence: Sentence, number: int) -> Sentence:
 def _decoded(stream: BinaryIO, path: str) -> Iterator[str]:
     """Yield the text in chunks, without a byte order mark and otherwise unchanged."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    line, is_end = 1, False
+    line, is_end, head = 1, False, b""
     while not is_end:
         chunk = stream.read(TEXT_CHUNK)
+        head = head or chunk[:_N_LOOKED]
         is_end = not chunk
         try:
             text = decoder.decode(chunk, final=is_end)
         except UnicodeDecodeError as error:
+            if b"\0" in head:
+                hint = "Save it as plain text, or name its encoding, such as --encoding utf-16."
+                raise TreefineError("This is not a text: it contains null bytes.", hint=hint, path=path) from error
             line += error.object.count(b"\n", 0, error.start)
             raise not_utf8(error, path=path, line=line) from error
         line += text.count("\n")

@@ -365,7 +365,7 @@ def _run(
         n_all = len(jobs)
         jobs = [job for job in jobs if not job.is_finished]
         if len(jobs) < n_all:
-            say(f"{n_all - len(jobs):,} of {tables.count(n_all, 'output')} already finished")
+            say(f"treefine: {n_all - len(jobs):,} of {tables.count(n_all, 'output')} already finished")
         if not jobs:
             return
     from treefine.cli.stream import run_jobs  # loads numpy and tokenizers

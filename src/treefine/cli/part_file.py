@@ -17,7 +17,9 @@ from typing import BinaryIO, NamedTuple
 
 from filelock import lock_descriptor
 
+from treefine.cli.terminal import Detail, say
 from treefine.errors import AlignmentError, TreefineError
+from treefine.evaluation.tables import count
 from treefine.treebank.files import COMPRESSED, not_written, open_output
 
 
@@ -98,6 +100,8 @@ def open_part(
         kept = _last_sentence(file, is_json=is_json) if is_resumed else None
         if kept is None:
             file.truncate(0)
+        else:
+            say(f"treefine: {count(kept.number, 'sentence')} kept in {path.name}", detail=Detail.VERBOSE)
         part = Part(file, path, kept)
         yield part
         part.finish(Path(target).resolve())

@@ -367,6 +367,8 @@ def line_faults(
             yield fault("There is a comment between words.", line=number, hint=hint)
         else:
             hint = "Columns are separated by tabs, not by spaces." if len(row) == 1 else ""
+            if number == 1 and hint and not row[0][:1].isdecimal():
+                hint = "If this is a text and not a treebank, parse it with treefine parse."
             yield fault(f"The line must have {width} columns, not {len(row)}.", line=number, hint=hint)
             numbered.append((number, row if len(row) > 1 else row[0].split(" ")))
     yield from _id_faults([(number, row[0]) for number, row in numbered], form, fault)

@@ -80,8 +80,7 @@ def parse_corpus(
         finished = {block.target for block in blocks} - {block.target for block in to_do}
         outcomes = {each: saved_outcome(each) for each in finished if report_path(each) in there}
         if finished:
-            done = f"{len(finished):,} of {tables.count(len(blocks), 'block')} already finished"
-            say(done)
+            say(f"treefine: {len(finished):,} of {tables.count(len(blocks), 'block')} already finished")
         _remove_leftovers(Path(output), blocks)
         if to_do:
             outcomes |= _parse(parse_blocks, sorted(to_do, key=bytes_of, reverse=True))  # largest first
