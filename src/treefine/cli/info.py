@@ -34,6 +34,7 @@ EXTRAS = {  # the extra of treefine that installs each optional package
     "spacy": "spacy",
     "pyarrow": "tables",
     "ray": "ray",
+    "zstandard": "zstd",
 }
 _VARIABLES = re.compile(
     r"(TREEFINE|OMP|GOMP|MKL|KMP|OPENBLAS|TRITON|PYTORCH)_\w+|RAYON_NUM_THREADS|CUDA_VISIBLE_DEVICES"

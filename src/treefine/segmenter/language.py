@@ -47,7 +47,7 @@ class LanguageTable(NamedTuple):
 def identify(text: str) -> Identified:
     """Return the most probable language of a text, and how sure that is. Longer texts are identified by their start.
 
-    >>> identify("Der Hund schläft unter dem Tisch.").language, identify("Où est la gare ?").language
+    >>> identify("Der Hund schläft unter dem Tisch.").language, identify("Le chien dort sous la table.").language
     ('de', 'fr')
     >>> identify("12 %")
     Identified(language='', sure=0.0)
