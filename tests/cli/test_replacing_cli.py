@@ -109,7 +109,12 @@ def test_no_output_overwrites_the_input_of_another(place):
 def test_an_unrelated_file_is_not_taken_for_a_finished_output(place, name, message):
     Path(name).write_text(OTHER.to_conllu())
 
-    assert failed(invoke, "parse", "a.txt", "-o", name, "--resume", "--model", "missing") == f"{name}: {message}"
+    found = failed(invoke, "parse", "a.txt", "-o", name, "--resume", "--model", "missing")
+
+    assert (
+        found
+        == f"{name}: {message.partition(' Choose')[0]} Choose a different output file, or replace --resume by --force."
+    )
 
 
 def test_a_finished_treebank_of_a_treebank_is_skipped(run):

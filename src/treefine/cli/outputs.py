@@ -254,9 +254,10 @@ def _check(job: Job, options: OutputOptions) -> None:
     if options.resume and any(each.is_file and _is_same(job.target, each.name) for each in job.inputs):
         message = "--resume needs an output file that is not the input."
         raise TreefineError(message, hint=_OTHER_OUTPUT)
-    is_skipped = options.resume and job.is_finished
-    if not is_skipped or (job.is_marked and not job.is_in_folder):
+    if not (options.resume and job.is_finished):
         check_output(job.target, job.shape, job.inputs, force=options.force)
+    elif job.is_marked and not job.is_in_folder and not options.force:
+        check_replaced(job.target, job.shape, hint="Choose a different output file, or replace --resume by --force.")
     if job.can_be_resumed and not (options.resume or options.force):
         check_leftover(job.target, is_json=job.shape == "json", can_be_continued=_can_be_continued(job, options))
 

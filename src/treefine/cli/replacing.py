@@ -46,11 +46,11 @@ Kind = Literal[
 _START = 1 << 16  # bytes of a file that are looked at
 
 
-def check_replaced(path: str, kind: Kind) -> None:
+def check_replaced(path: str, kind: Kind, *, hint: str | None = None) -> None:
     """Raise an error if the file exists and has not the form of this output of treefine.
 
     A treebank has the comment `# generator` if treefine wrote it from text. Any other treebank may be the work of a
-    person.
+    person. `hint` replaces the usual one.
     """
     if not _is_filled(path):
         return
@@ -58,11 +58,11 @@ def check_replaced(path: str, kind: Kind) -> None:
     if is_ours:
         return
     what = "it is not an earlier output of this command"
-    hint = "Choose a different output file, or replace this one with --force."
+    way_out = "Choose a different output file, or replace this one with --force."
     if kind == "conllu":  # it may be one, of a treebank
         what = "it has no comment '# generator = treefine …'"
-        hint = "Choose a different output file, or repeat the command with --force."
-    raise TreefineError(f"This file exists, and {what}.", hint=hint, path=path)
+        way_out = "Choose a different output file, or repeat the command with --force."
+    raise TreefineError(f"This file exists, and {what}.", hint=hint or way_out, path=path)
 
 
 def _is_filled(path: str) -> bool:
