@@ -210,9 +210,9 @@ def test_blocks_with_a_number_of_threads_can_be_nested():
 
 
 def test_threads_that_start_meanwhile_have_the_number_of_the_application():
-    seen = []
+    seen, are_ready = [], threading.Barrier(2)  # while a thread sets its number, others may see that number
 
-    def start_one(_):
+    def start_one():
         thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
         thread.start()
         thread.join()
@@ -220,9 +220,9 @@ def test_threads_that_start_meanwhile_have_the_number_of_the_application():
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        on_all_cores(start_one, [1, 2])
+        on_all_cores(lambda _: (are_ready.wait(60), start_one()), [1, 2])
         with torch_threads(1):
-            start_one(3)
+            start_one()
     finally:
         torch.set_num_threads(before)
 

@@ -59,7 +59,9 @@ def make_bundle(source: Path, target: Path, *, rows: Path = ROWS) -> None:
             "This folder has no model.", hint="Name the folder of a training or a model.", path=str(source)
         )
     with new_folder(target, may_be_replaced=_may_be_replaced) as new:
-        Parser.from_pretrained(source, device="cpu").save(new, dtype=torch.int8)
+        parser = Parser.from_pretrained(source, device="cpu")
+        parser.languages = (target.name,)  # the name is a code; a training may not state it
+        parser.save(new, dtype=torch.int8)
         for path in source.rglob("*.safetensors"):
             if any(weight.dtype == torch.int8 for weight in read_weights(path).values()):
                 shutil.copyfile(

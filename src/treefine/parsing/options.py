@@ -171,7 +171,7 @@ def one_or_several(sentences: Words | Iterable[Words]) -> tuple[list[Words], boo
     if not is_list_like(sentences):
         return [sentence_of(cast("Words", sentences))], True  # raises an error
     several = list(sentences)
-    if any(isinstance(each, str) for each in several):
+    if several and isinstance(several[0], str):
         return [cast("list[str]", several)], True
     return cast("list[Words]", several), False
 
