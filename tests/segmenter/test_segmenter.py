@@ -74,15 +74,15 @@ def test_any_text_can_be_rebuilt_from_its_sentences(text, seed):
 
 
 @with_small_windows
-@given(st.lists(texts.map(lambda text: re.sub("[\r\n]", "", text)), max_size=8), st.integers(0, 3), st.data())
+@given(st.lists(texts.map(lambda text: re.sub("[\r\n]", "", text)), max_size=4), st.integers(0, 3), st.data())
 def test_a_text_with_crlf_is_cut_like_the_same_text_with_lf(lines, seed, data):
     segmenter, plain, text = tiny_segmenter(seed), "\n".join(lines), "\r\n".join(lines)
-    mark = data.draw(st.integers(0, len(text)))
+    mark, expected_of_text = data.draw(st.integers(0, len(text))), segmenter.segment(plain)
 
     for found, expected in (
-        (segmenter.segment(text), segmenter.segment(plain)),
-        (segmenter.stream([text[:mark], text[mark:]]), segmenter.segment(plain)),
-        (segmenter.segment_all([text])[0], segmenter.segment(plain)),
+        (segmenter.segment(text), expected_of_text),
+        (segmenter.stream([text[:mark], text[mark:]]), expected_of_text),
+        (segmenter.segment_all([text])[0], expected_of_text),
         (
             segmenter.stream_lines(f"{each}\r\n" for each in lines),
             segmenter.stream_lines(f"{each}\n" for each in lines),
@@ -210,7 +210,7 @@ def test_memory_does_not_grow_with_the_text(monkeypatch):
     most_bytes(10)  # allocate everything that is kept
     # Uncollected garbage varies by about ten thousand bytes. Half a byte per additional character is far more than
     # that, and far less than the text itself would take.
-    assert most_bytes(300) - most_bytes(10) < 101_500
+    assert most_bytes(160) - most_bytes(60) < 35_000
 
 
 def test_a_gap_of_any_size_is_searched_once(monkeypatch):
