@@ -71,7 +71,7 @@ def test_pipe_starts_with_few_texts_so_that_the_first_comes_early(nlp):
 
 
 def test_pipe_reads_fewer_texts_if_they_are_long(nlp, monkeypatch):
-    monkeypatch.setattr("treefine.parsing.parser._CHARACTERS_AT_ONCE", 10)
+    monkeypatch.setattr("treefine.parsing.options._CHARACTERS_AT_ONCE", 10)
     read = []
 
     next(nlp.pipe(read.append(text) or text for text in ["a b a b a b.", "a."]))

@@ -1,4 +1,4 @@
-"""The options of a parser, and the forms in which it accepts sentences."""
+"""The options of a parser, and the forms in which it accepts texts and sentences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, get_args
 
 from treefine.config import Precision, TagSource
 from treefine.errors import TreefineError, described, is_list_like, is_whole_number
@@ -120,6 +120,9 @@ def options_of(values: Mapping[str, object]) -> ParserOptions:
     return ParserOptions(**cast("OptionValues", values))
 
 
+_CHARACTERS_AT_ONCE = 1 << 16  # in the texts that `first_texts` reads, without the last one
+_Context = TypeVar("_Context")  # what belongs to a text of `Parser.pipe`
+
 Words = Sentence | HasSentence | Sequence[str]
 """One sentence to parse: a Sentence, a Parse, or a list of words."""
 
@@ -188,3 +191,43 @@ def constraints_of(constraints: Iterable[ConstraintsLike]) -> Iterator[Constrain
     if not is_list_like(constraints):
         raise TreefineError(f"The constraints must be a list, not {described(constraints)}.", hint=hint)
     return map(Constraints.of, constraints)
+
+
+def checked_strings(texts: Iterable[str], what: str) -> Iterator[str]:
+    """Return an iterator over strings that checks each of them; a single string is a mistake."""
+    if not is_list_like(texts):
+        hint = "Pass an open file or a list of strings, or parse one text with parser(text)."
+        raise TreefineError(f"The {what} must be a list or an iterator, not {described(texts)}.", hint=hint)
+
+    def checked() -> Iterator[str]:
+        for number, text in enumerate(texts, start=1):
+            if not isinstance(text, str):
+                raise TreefineError(f"Item {number} of the {what} is not a string but {described(text)}.")
+            yield text
+
+    return checked()
+
+
+def text_pairs(items: Iterable[Any], *, as_tuples: bool) -> Iterator[tuple[str, Any]]:
+    """Yield each text of a `pipe` with its context, None by default."""
+    for number, item in enumerate(items, start=1):
+        text, context = item, None
+        if as_tuples:
+            if not isinstance(item, tuple | list) or len(item) != 2:
+                hint = "With as_tuples, pass pairs of a text and its context."
+                raise TreefineError(f"Item {number} of the texts is not a pair but {described(item)}.", hint=hint)
+            text, context = item
+        if not isinstance(text, str):
+            hint = "Pass as_tuples=True for pairs." if isinstance(text, tuple) else ""
+            raise TreefineError(f"Item {number} of the texts is not a string but {described(text)}.", hint=hint)
+        yield text, context
+
+
+def first_texts(pairs: Iterator[tuple[str, _Context]], most: int) -> list[tuple[str, _Context]]:
+    """Read the next texts of a `pipe`: at most this many, and fewer if they are long."""
+    group: list[tuple[str, _Context]] = []
+    n_characters = 0
+    while len(group) < most and n_characters < _CHARACTERS_AT_ONCE and (pair := next(pairs, None)) is not None:
+        group.append(pair)
+        n_characters += len(pair[0])
+    return group

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 import torch
 
@@ -37,11 +37,14 @@ from treefine.parsing.options import (
     ConstraintsLike,
     OptionValues,
     Words,
+    checked_strings,
     constraints_of,
+    first_texts,
     given_sentences,
     one_or_several,
     options_of,
     sentence_of,
+    text_pairs,
 )
 from treefine.parsing.parse import Parse, Parses
 from treefine.parsing.plan import Plan, check_fork, find_device
@@ -61,8 +64,7 @@ if TYPE_CHECKING:
     from treefine.fast.engine import Engine
 
 Context = TypeVar("Context")  # what belongs to a text in `Parser.pipe`
-TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together …
-_CHARACTERS_AT_ONCE = 1 << 16  # … unless they are long
+TEXTS_AT_ONCE = 256  # texts that `pipe` reads and segments together, unless they are long
 _TEXTS_AT_FIRST = 16  # fewer, so that the first results come early
 
 
@@ -213,14 +215,14 @@ class Parser:
             raise TreefineError(f"The texts must be a list or an iterator, not {described(texts)}.", hint=hint)
         if not is_whole_number(batch_size) or batch_size < 1:
             raise TreefineError(f"batch_size must be a number of texts, at least 1, not {described(batch_size)}.")
-        found = self._pipe(self._segmenter(), _text_pairs(texts, as_tuples=as_tuples), batch_size)
+        found = self._pipe(self._segmenter(), text_pairs(texts, as_tuples=as_tuples), batch_size)
         return found if as_tuples else (parses for parses, _ in found)
 
     def _pipe(
         self, segmenter: Segmenter, pairs: Iterator[tuple[str, Context]], batch_size: int
     ) -> Iterator[tuple[Parses, Context]]:
         size = min(batch_size, _TEXTS_AT_FIRST)
-        while group := _first_texts(pairs, size):
+        while group := first_texts(pairs, size):
             size = min(batch_size, 2 * size)
             for text, _ in group:
                 self._check_language(text, stacklevel=5)
@@ -350,19 +352,19 @@ class Parser:
 
     def stream_chunks(self, chunks: Iterable[str]) -> Iterator[Parse]:
         """Parse one text that comes in chunks, such as an open file. Chunk borders make no difference."""
-        return self.stream_segmented(self.segment(_strings(chunks, "chunks")))
+        return self.stream_segmented(self.segment(checked_strings(chunks, "chunks")))
 
     def stream_lines(self, lines: Iterable[str]) -> Iterator[Parse]:
         """Parse a text with one sentence per line. Lines include their line ends, as in an open file."""
-        return self.stream_segmented(self.segment_lines(_strings(lines, "lines")))
+        return self.stream_segmented(self.segment_lines(checked_strings(lines, "lines")))
 
     def segment(self, chunks: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text that comes in chunks into sentences and words, without parsing it."""
-        return self._segmenter().stream(_strings(chunks, "chunks"))
+        return self._segmenter().stream(checked_strings(chunks, "chunks"))
 
     def segment_lines(self, lines: Iterable[str]) -> Iterator[Segmented]:
         """Segment a text with one sentence per line into words, without parsing it."""
-        return self._segmenter().stream_lines(_strings(lines, "lines"))
+        return self._segmenter().stream_lines(checked_strings(lines, "lines"))
 
     def stream_segmented(
         self,
@@ -532,46 +534,6 @@ class Parser:
             hint = "Choose empty, given, the folder of a SynTr or biaffine model, or a file of the same text."
             raise TreefineError(f"There is no initial parser {os.fspath(initial)!r}.", hint=hint)
         return from_file(os.fspath(initial))
-
-
-def _strings(texts: Iterable[str], what: str) -> Iterator[str]:
-    """Return an iterator over strings that checks each of them; a single string is a mistake."""
-    if not is_list_like(texts):
-        hint = "Pass an open file or a list of strings, or parse one text with parser(text)."
-        raise TreefineError(f"The {what} must be a list or an iterator, not {described(texts)}.", hint=hint)
-
-    def checked() -> Iterator[str]:
-        for number, text in enumerate(texts, start=1):
-            if not isinstance(text, str):
-                raise TreefineError(f"Item {number} of the {what} is not a string but {described(text)}.")
-            yield text
-
-    return checked()
-
-
-def _text_pairs(items: Iterable[Any], *, as_tuples: bool) -> Iterator[tuple[str, Any]]:
-    """Yield each text of a `pipe` with its context, None by default."""
-    for number, item in enumerate(items, start=1):
-        text, context = item, None
-        if as_tuples:
-            if not isinstance(item, tuple | list) or len(item) != 2:
-                hint = "With as_tuples, pass pairs of a text and its context."
-                raise TreefineError(f"Item {number} of the texts is not a pair but {described(item)}.", hint=hint)
-            text, context = item
-        if not isinstance(text, str):
-            hint = "Pass as_tuples=True for pairs." if isinstance(text, tuple) else ""
-            raise TreefineError(f"Item {number} of the texts is not a string but {described(text)}.", hint=hint)
-        yield text, context
-
-
-def _first_texts(pairs: Iterator[tuple[str, Context]], most: int) -> list[tuple[str, Context]]:
-    """Read the next texts of a `pipe`: at most this many, and fewer if they are long."""
-    group: list[tuple[str, Context]] = []
-    n_characters = 0
-    while len(group) < most and n_characters < _CHARACTERS_AT_ONCE and (pair := next(pairs, None)) is not None:
-        group.append(pair)
-        n_characters += len(pair[0])
-    return group
 
 
 def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
