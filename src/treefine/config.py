@@ -310,6 +310,7 @@ class RelationSettings:
     scaled: bool = True  # divide the relation term by √d too (Eq. 5)
     none: Literal["learned", "zero"] = "learned"  # embedding of the relation of two pieces without an arc
     two_cycles: Literal["kept", "erased"] = "kept"  # arcs of two words that are each other's head
+    decided: bool = False  # arcs that a person decided have relations of their own, apart from those of predicted arcs
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,9 @@ def owners(n_pieces: Sequence[int], cut: Sequence[range]) -> list[int]:
     return [-number for _, number in best]
 
 
+# What a person decided about a word, in `Graphs.decided`.
+NOTHING, ARC, HEAD, LABEL = range(4)
+
 N_SPECIALS = 3  # each window holds CLS, ROOT and SEP
 ROOT_PIECE = 1  # ROOT's place in each window
 
@@ -126,6 +129,7 @@ class Graphs:
     heads: Int[Tensor, "batch word"]
     labels: Int[Tensor, "batch word"]  # UNSEEN for a label that the model does not know, and for a word without a head
     has_any: bool | None = None  # whether any sentence has a graph; None if `heads` must be searched
+    decided: Int[Tensor, "batch word"] | None = None  # NOTHING, ARC, HEAD or LABEL; None if nothing is decided
 
     @classmethod
     def of(cls, arcs: Sequence[Arcs], vocabulary: Vocabulary) -> Graphs:
@@ -139,7 +143,8 @@ class Graphs:
 
     def select(self, rows: Int[Tensor, " row"], n_words: int) -> Graphs:
         """Return some of the graphs, cut to `n_words`, ROOT included."""
-        return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words], self.has_any)
+        decided = None if self.decided is None else self.decided[rows, :n_words]
+        return Graphs(self.heads[rows, :n_words], self.labels[rows, :n_words], self.has_any, decided)
 
     def same_words(self, other: Graphs) -> Bool[Tensor, "batch word"]:
         """Return whether each word has the same head and label in both."""
@@ -155,7 +160,8 @@ class Graphs:
 
     def to(self, device: torch.device) -> Graphs:
         """Return a copy on another device."""
-        return Graphs(sent(self.heads, device), sent(self.labels, device), self.has_any)
+        decided = None if self.decided is None else sent(self.decided, device)
+        return Graphs(sent(self.heads, device), sent(self.labels, device), self.has_any, decided)
 
 
 @dataclass(frozen=True)

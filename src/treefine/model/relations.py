@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from treefine.config import RelationSettings
-from treefine.model.batch import Graphs, PieceInputs
+from treefine.model.batch import ARC, HEAD, LABEL, Graphs, PieceInputs
 
 NONE = 0
 
@@ -34,15 +34,21 @@ def n_relations(n_labels: int, settings: RelationSettings) -> int:
 
 
 def n_kinds_of(n_labels: int, settings: RelationSettings) -> int:
-    """Count the kinds of arcs: one per label (or one for all), and one from a word's first piece to its others."""
-    return (n_labels if settings.graph == "labelled" else 1) + 1
+    """Count the kinds of arcs: one per label (or one for all), and one from a word's first piece to its others.
+
+    If the model distinguishes decided arcs, there are more (see `decided_kinds`).
+    """
+    if settings.graph != "labelled":
+        return 3 if settings.decided else 2
+    return (3 * n_labels + 1 if settings.decided else n_labels) + 1
 
 
 def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: RelationSettings) -> Relations:
     """Return the relations between the pieces of each row, from the graphs of the sentences (Fig. 2).
 
     An arc joins the first pieces of two words, if both are in the row. Each other piece is attached to the first piece
-    of its word. A model that reads labels ignores an arc with an unknown label.
+    of its word. A model that reads labels ignores an arc with an unknown label, unless its head is decided. A word
+    whose label is decided but that has no head is related to itself.
     """
     n_kinds = n_kinds_of(n_labels, settings)
     n_rows, n_pieces = inputs.pieces.shape
@@ -62,13 +68,37 @@ def relate(inputs: PieceInputs, graphs: Graphs, n_labels: int, settings: Relatio
     if settings.graph == "labelled":
         is_arc = is_arc & (labels >= 0)
         kinds = labels
+    is_self = torch.zeros_like(is_arc)
+    if settings.decided and graphs.decided is not None:
+        decided = graphs.decided[inputs.sentences].gather(1, words)
+        has_graph = has_graph | (graphs.decided > 0).any(1)[inputs.sentences]
+        kinds = decided_kinds(decided, labels, n_labels, settings)
+        is_arc = is_arc | (inputs.is_first & (heads >= 0) & ((decided == ARC) | (decided == HEAD)))
+        if settings.graph == "labelled":
+            is_self = inputs.is_first & (decided == LABEL) & (heads < 0) & (labels >= 0)
     is_rest = (inputs.words > 0) & ~inputs.is_first & has_graph[:, None]
     kinds = torch.where(is_rest, n_kinds - 1, kinds)
     above = first_piece.gather(1, torch.where(is_arc, heads, words))  # [row, piece]
-    is_related = (is_arc | is_rest) & (above >= 0) & (above != places)
+    is_related = ((is_arc | is_rest) & (above >= 0) & (above != places)) | is_self
     above = torch.where(is_related, above, places)
     is_mutual = is_related & (above.gather(1, above) == places)
     return Relations(above, *relation_ids(kinds, is_related, is_mutual, n_kinds, settings), has_graph)
+
+
+def decided_kinds(
+    decided: Int[Tensor, "*row piece"], labels: Int[Tensor, "*row piece"], n_labels: int, settings: RelationSettings
+) -> Int[Tensor, "*row piece"]:
+    """Return the kind of each arc, by its label and by what a person decided about it.
+
+    The kinds are, for each label, a predicted arc, a decided arc, and a predicted arc whose label is decided; then one
+    for a decided head, whatever its label. A model that reads no labels only distinguishes decided heads.
+    """
+    has_head = (decided == ARC) | (decided == HEAD)
+    if settings.graph != "labelled":
+        return has_head.long()
+    kinds = torch.where(decided == ARC, n_labels + labels, labels)
+    kinds = torch.where(decided == LABEL, 2 * n_labels + labels, kinds)
+    return torch.where((decided == HEAD) | (has_head & (labels < 0)), 3 * n_labels, kinds)
 
 
 def relation_ids(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from treefine.model.batch import Allowed
+from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Graphs
 from treefine.model.vocabulary import UNSEEN, Vocabulary
 from treefine.parsing.decode import Decoder
 from treefine.treebank.constraints import Constraints
@@ -32,6 +33,24 @@ def named_as_given(arcs: Arcs, constraints: Constraints, vocabulary: Vocabulary)
         if labels[word - 1] == read_as(label, vocabulary.labels):
             labels[word - 1] = label
     return arcs._replace(labels=tuple(labels))
+
+
+def with_decisions(graphs: Graphs, constraints: Sequence[Constraints], vocabulary: Vocabulary) -> Graphs:
+    """Return initial graphs in which the heads and labels that a person decided are marked as such.
+
+    A word whose label is decided has that label even if it has no head. What is forbidden is not marked.
+    """
+    if not any(each.heads or each.labels for each in constraints):
+        return graphs
+    decided, labels = torch.zeros_like(graphs.heads), graphs.labels.clone()
+    for row, each in enumerate(constraints):
+        for word in each.heads:
+            decided[row, word] = ARC if word in each.labels else HEAD
+        for word in each.labels.keys() - each.heads.keys():
+            decided[row, word] = LABEL
+        if each.labels:
+            labels[row, list(each.labels)] = torch.tensor(vocabulary.label_ids(list(each.labels.values())))
+    return replace(graphs, labels=labels, has_any=True, decided=decided)
 
 
 def allowed_of(

@@ -27,7 +27,7 @@ from treefine.errors import ModelError, TreefineError
 from treefine.model.batch import Batch, Graphs, padded_length
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
-from treefine.parsing.constrained import allowed_of
+from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
 from treefine.parsing.initial import InitialParser, empty
 from treefine.parsing.invariance import stable_scores
@@ -205,9 +205,11 @@ def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Ite
     they have converged.
     """
     model, decoder = plan.model, plan.decoder
-    sentences = [item.sentence for item in items]
+    sentences, constraints = [item.sentence for item in items], [item.constraints for item in items]
     initial = Graphs.of([item.constraints.put_into(item.initial) for item in items], model.vocabulary)
-    allowed = allowed_of([item.constraints for item in items], list(map(len, sentences)), decoder, model.vocabulary)
+    if model.settings.relations.decided:
+        initial = with_decisions(initial, constraints, model.vocabulary)
+    allowed = allowed_of(constraints, list(map(len, sentences)), decoder, model.vocabulary)
     pieces = [item.pieces for item in items]
     batch = replace(model.batch_of(sentences, pieces, padded_to=plan.shape.padded_to), allowed=allowed)
     tags = model.given_tags(sentences) if plan.tags == "given" else None

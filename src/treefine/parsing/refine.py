@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -33,6 +33,9 @@ class BatchStep:
     ended: Bool[Tensor, " batch"]  # sentences for which this is the last step
 
 
+Correct = Callable[[BatchStep], tuple[Batch, Graphs]]
+
+
 def refine(
     score: Scorer,
     batch: Batch,
@@ -45,11 +48,14 @@ def refine(
     stops: bool = True,
     sure: Sure | None = None,
     stop_above: float = 1.0,
+    correct: Correct | None = None,
 ) -> Iterator[BatchStep]:
     """Yield G¹ … Gᵀ. A sentence that has ended (see `stopping`) leaves the batch, so later steps cost less.
 
     With `stops=False`, no sentence leaves before T, which only training needs: a parser would repeat converged graphs.
     `sure` returns the sureness of each sentence; without it, a sentence ends only when it has converged.
+    Decided arcs stay marked as such in every graph. `correct` may decide more of them after a step: it returns the
+    batch and the graphs that the next step reads.
 
     With `predict_tags`, later steps read the tags predicted in the first step for words that have none in `tags`.
     `score` may change from step to step: training updates the weights in between. See docs/design.md, 'The refinement
@@ -58,7 +64,7 @@ def refine(
     sentences, graphs = tuple(range(len(batch))), initial
     for t in range(1, max_steps + 1):
         scores = score(batch, graphs, tags, t)
-        refined = decode(scores, batch, t)
+        refined = replace(decode(scores, batch, t), decided=graphs.decided)
         is_same = refined.same_words(graphs)
         has_new_tags = None
         if predict_tags and t == 1:
@@ -69,8 +75,11 @@ def refine(
         of_sentence = None if sure is None else sure(scores, batch, is_same)
         converged, leaves = stopping(is_same, has_new_tags, of_sentence, stop_above=stop_above)
         arriving = Arriving(leaves)  # read after the caller has queued more GPU work, such as an update
-        yield BatchStep(t, sentences, batch, scores, refined, tags, converged, (leaves & stops) | (t == max_steps))
+        step = BatchStep(t, sentences, batch, scores, refined, tags, converged, (leaves & stops) | (t == max_steps))
+        yield step
         graphs = refined
+        if correct is not None:
+            batch, graphs = correct(step)
         if not stops or t == max_steps:
             continue
         moving = [row for row, is_done in enumerate(arriving.read().tolist()) if not is_done]

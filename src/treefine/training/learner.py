@@ -20,10 +20,11 @@ from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.batches import batches
-from treefine.parsing.decode import Decoder, made_trees
+from treefine.parsing.decode import Decoder, labelled, made_trees
 from treefine.parsing.plan import is_out_of_memory
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.training.data import TrainingGraphs
+from treefine.training.decisions import Decisions
 from treefine.training.optimiser import Optimiser
 from treefine.training.processes import Processes
 from treefine.training.recipe import Recipe
@@ -80,6 +81,17 @@ def step_loss(step: BatchStep, gold: GoldBatch) -> Float[Tensor, ""]:
 
 def _summed(scores: Float[Tensor, "batch word choice"], right: Int[Tensor, "batch word"], ignored: int) -> Tensor:
     return F.cross_entropy(scores.flatten(0, 1), right.flatten(), ignore_index=ignored, reduction="sum")
+
+
+def drawn_graphs(scores: Scores, batch: Batch, decoder: Decoder, temperature: float) -> Graphs:
+    """Draw a head and then a label for each word, with probabilities from the scores at this temperature."""
+
+    def draw(choices: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word choice"]:
+        noise = torch.empty_like(choices).exponential_().log()  # the largest sum is a draw (Gumbel)
+        return choices / temperature - noise
+
+    heads = draw(scores.arcs).argmax(-1)
+    return labelled(heads, draw(decoder.allowed_labels(scores, heads)), batch.is_word)
 
 
 class Learner:
@@ -151,7 +163,8 @@ class Learner:
             if tags is not None and gold.tags is not None:  # given tags are not predicted
                 gold = replace(gold, tags=gold.tags * (tags == 0))
             graphs = [drawn[number] for number in ours]
-            steps = self.steps(sentences, graphs, tags, stops=settings.stop, mask_share=self.recipe.training.masking)
+            share = self.recipe.training.masking
+            steps = self.steps(sentences, graphs, tags, stops=settings.stop, mask_share=share, gold=gold.graphs)
         n_all = sum(len(self.train[number]) for number in numbers)
         summed, n_words = torch.zeros((), device=self.processes.device), 0.0
         for t in range(settings.max_steps):
@@ -182,34 +195,46 @@ class Learner:
         *,
         stops: bool = True,
         mask_share: float = 0.0,
+        gold: Graphs | None = None,
     ) -> Iterator[BatchStep]:
-        """Yield the refinement steps of one batch, with a share of its pieces masked."""
+        """Yield the refinement steps of one batch, with a share of its pieces masked.
+
+        With `gold`, some of its arcs are decided, and graphs may be drawn at random, as the recipe says.
+        """
         model, device = self.model, self.processes.device
+        settings, temperature = self.recipe.initial, 0.0 if gold is None else self.recipe.refine.temperature
         batch = masked(model.batch_of(sentences).to(device), mask_share, self.mask_piece)
         has_any = any(head is not None for each in arcs for head in each.heads)
         initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
-        first_trees = made_trees(model, initial)
+        first_trees, initial = made_trees(model, initial), initial.to(device)
+        decisions = None
+        if gold is not None and settings.decided_share + settings.corrected_share:
+            decisions = Decisions.drawn(batch, gold, len(model.vocabulary.labels), settings)
+            batch, initial = decisions.start(batch, initial)
 
         def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
             # The dev set is scored in float32, the precision of parsing.
             is_shorter = model.training and self.dtype != torch.float32
             with torch.autocast(device.type, dtype=self.dtype, enabled=is_shorter):
                 scores: Scores = self.scoring_model(batch, graphs, tags)
-            return scores
+            return scores if batch.allowed is None else scores.within(batch.allowed)
 
         @torch.no_grad()  # graphs are discrete, so no gradient flows through them
         def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
+            if temperature:
+                return drawn_graphs(scores, batch, self.decoder, temperature)
             return self.decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
         return refine(
             score,
             batch,
-            initial.to(device),
+            initial,
             max_steps=self.recipe.refine.max_steps,
             decode=decode,
             tags=tags,
             predict_tags=model.tagger is not None,
             stops=stops,
+            correct=None if decisions is None else decisions.correct,
         )
 
     def tags_of(self, sentences: Sequence[Sentence]) -> Tags | None:

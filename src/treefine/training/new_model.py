@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -115,13 +115,20 @@ def _copy(new: Tensor, old: Tensor, new_names: list[str] | None, old_names: list
                 new[row] = old[place[name]]
 
 
+def _decided_kinds(model: ParserModel) -> Iterator[str]:
+    """Yield names for the kinds of decided arcs, in the order of `decided_kinds`."""
+    if model.settings.relations.decided:
+        yield from (f"{what} {label}" for what in ("decided", "decided label") for label in model.vocabulary.labels)
+        yield "decided head"
+
+
 def _names(weight: str, model: ParserModel) -> list[str] | None:
     """Return the labels or tags of the rows of a weight, or None if its rows have other meanings."""
     labels = list(model.vocabulary.labels)
     if weight == "scorer.label_weight":
         return labels
     if weight.endswith((".relations.keys", ".relations.values")) and model.settings.relations.graph == "labelled":
-        kinds = [*labels, ""]  # "" is the relation of a word's first piece and its other pieces
+        kinds = [*labels, *_decided_kinds(model), ""]  # "" is the relation of a word's first piece and its others
         return ["NONE", *(f"down {kind}" for kind in kinds), *(f"up {kind}" for kind in kinds)]
     found = _TAG_COLUMN.match(weight)
     return None if found is None else list(model.vocabulary.tags(model.settings.tags.columns[int(found[2])]))

@@ -152,6 +152,8 @@ class InitialSettings:
     empty_share: float = 0.0  # share of the training sentences that start from an empty graph, drawn in each epoch
     noised_share: float = 0.0  # share of the training sentences that start from the gold tree with random errors
     noise: float = 0.15  # share of the words with an error in these trees
+    decided_share: float = 0.0  # share of the training sentences in which some gold arcs are decided from the start
+    corrected_share: float = 0.0  # share in which the first wrong arc is corrected after the first step
     mix: dict[str, MixedSettings] = field(default_factory=dict)  # more sources by name, each in [initial.mix.NAME]
 
     def __post_init__(self) -> None:
@@ -163,6 +165,10 @@ class InitialSettings:
             *_source_claims(self.parser, self.folds, self.train, self.dev),
             (round(sum(shares), 9) <= 1, f"{among} must not sum to more than 1"),  # rounded: 0.2 + 0.4 + 0.3 + 0.1 > 1
             (self.noise <= 1, f"noise = {self.noise}; it must be at most 1"),
+            (
+                round(self.decided_share + self.corrected_share, 9) <= 1,
+                "decided_share and corrected_share must not sum to more than 1",
+            ),
             (not odd, "a name in mix must consist of the letters a to z, digits and _"),
             (self.name not in self.mix, f"mix.{self.name} has the name of the main parser; choose another name"),
         )
@@ -206,6 +212,7 @@ class RefineSettings:
     max_steps: int = 0  # T, the largest number of refinement steps; 0: 4 from an empty graph, else 3 (Sec. 6.1)
     stop: bool = True  # stop refining a sentence when a step does not change its graph
     update: Literal["each", "sum"] = "each"  # update the weights after each step, or once for the sum of all losses
+    temperature: float = 0.0  # draw the graphs between steps from the scores at this temperature; 0: the best graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +334,10 @@ class Recipe:
             (
                 refines or self.initial == InitialSettings(),
                 "a model that reads no graph has no initial parse: remove [initial]",
+            ),
+            (
+                refines or not self.relations.decided,
+                "a model that reads no graph reads no decided arcs: remove decided from [relations]",
             ),
             (
                 not self.training.given_tags or self.tags.source in ("auto", "predicted"),

@@ -1,0 +1,93 @@
+"""Gold arcs that training shows as a person's decisions, so that a model learns to build on what a person decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from treefine.model.batch import ARC, HEAD, LABEL, Allowed, Batch, Graphs, sent
+from treefine.model.vocabulary import UNSEEN
+from treefine.parsing.decode import dependents
+from treefine.parsing.refine import BatchStep
+from treefine.training.recipe import InitialSettings
+from treefine.treebank.graph import ROOT
+
+_HEAD_SHARE, _LABEL_SHARE = 0.1, 0.1  # of the words decided at random: only the head, or only the label
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The decisions about the sentences of one batch: some before the first step, others after it."""
+
+    gold: Graphs
+    n_labels: int
+    first: Int[Tensor, "batch word"]  # decided before the first step: NOTHING, ARC, HEAD or LABEL
+    is_corrected: Bool[Tensor, "batch 1"]  # sentences whose first wrong arc is decided after the first step
+    are_confirmed: Bool[Tensor, "batch 1"]  # whether the words before that arc are decided, too
+
+    @classmethod
+    def drawn(cls, batch: Batch, gold: Graphs, n_labels: int, settings: InitialSettings) -> Decisions:
+        """Draw decisions for the shares of sentences in the settings.
+
+        Half of the sentences with decisions before the first step have them on random words, as if somebody corrected
+        what stands out; the others on all words up to some place, as if somebody read from left to right.
+        """
+        is_dependent = dependents(batch.is_word)
+        n_sentences, n_words = is_dependent.shape
+        device = is_dependent.device
+        draw, form, share = torch.rand((3, n_sentences, 1), device=device)
+        of_words = torch.rand((2, n_sentences, n_words), device=device)
+        is_random = form < 0.5
+        part = torch.where(of_words[1] < _HEAD_SHARE + _LABEL_SHARE, LABEL, ARC)
+        part = torch.where(of_words[1] < _HEAD_SHARE, HEAD, part)
+        part = torch.where((part == LABEL) & (gold.heads == ROOT), ARC, part)  # only the root has the label root
+        places = torch.arange(n_words, device=device)
+        is_read = places <= share * is_dependent.sum(1, keepdim=True)
+        is_decided = torch.where(is_random, of_words[0] < share, is_read) & (draw < settings.decided_share)
+        first = torch.where(is_random, part, ARC) * (is_decided & is_dependent)
+        is_corrected = (draw >= settings.decided_share) & (draw < settings.decided_share + settings.corrected_share)
+        return cls(gold, n_labels, first, is_corrected, is_random)
+
+    def start(self, batch: Batch, initial: Graphs) -> tuple[Batch, Graphs]:
+        """Return the batch and the initial graphs with the decisions before the first step."""
+        return with_gold(batch, initial, self.gold, self.first, self.n_labels)
+
+    def correct(self, step: BatchStep) -> tuple[Batch, Graphs]:
+        """Return the batch and the graphs that the next step reads: after the first step, with wrong arcs corrected."""
+        graphs, n_words = step.graphs, step.batch.n_words
+        if step.t > 1 or graphs.decided is None:
+            return step.batch, graphs
+        rows = sent(step.sentences, graphs.heads.device)
+        gold = self.gold.select(rows, n_words)
+        is_wrong = ~graphs.same_words(gold) & dependents(step.batch.is_word)
+        place = torch.arange(n_words, device=rows.device)
+        wrong = torch.where(is_wrong.any(1), is_wrong.int().argmax(1), -1)[:, None]  # the first one of each sentence
+        is_new = (place == wrong) | (self.are_confirmed[rows] & (place < wrong) & (place > ROOT))
+        decided = torch.where(is_new & self.is_corrected[rows], ARC, graphs.decided)
+        return with_gold(step.batch, graphs, gold, decided, self.n_labels)
+
+
+def with_gold(
+    batch: Batch, graphs: Graphs, gold: Graphs, decided: Int[Tensor, "batch word"], n_labels: int
+) -> tuple[Batch, Graphs]:
+    """Return the batch and its graphs with the gold heads and labels that are decided.
+
+    As in parsing, the decoder may choose nothing else for these words, so they add nothing to the loss.
+    """
+    has_head = ((decided == ARC) | (decided == HEAD)) & (gold.heads >= 0)
+    has_label = ((decided == ARC) | (decided == LABEL)) & (gold.labels >= 0)
+    is_moved = has_head & (gold.heads != graphs.heads)  # the label was predicted for another head
+    heads = torch.where(has_head, gold.heads, graphs.heads)
+    labels = torch.where(has_label, gold.labels, torch.where(is_moved, UNSEEN, graphs.labels))
+    places = torch.arange(heads.shape[1], device=heads.device)
+    numbers = torch.arange(n_labels, device=heads.device)
+    may_have = ~has_head[..., None] | (gold.heads[..., None] == places)  # [batch, dep, head]
+    may_have = may_have & ((places != ROOT) | (decided != LABEL)[..., None])
+    named = ~has_label[..., None] | (gold.labels[..., None] == numbers)  # [batch, dep, label]
+    read = replace(graphs, heads=heads, labels=labels, has_any=True, decided=decided)
+    return replace(batch, allowed=Allowed(may_have, named)), read
+
+
