@@ -25,6 +25,9 @@ PLAIN = {  # by module, imported on demand: a training machine lacks the package
 WITH_OPTIONS = {
     "accuracy": "accuracy.recipes",
     "significance": "accuracy.significance",
+    "refinement": "accuracy.refinement",
+    "genres": "accuracy.genres",
+    "queue": "accuracy.queue",
     "segmenter": "accuracy.segmenter",
     "language": "accuracy.language",
     "encoder": "speed.encoder",
