@@ -28,6 +28,7 @@ WITH_OPTIONS = {
     "refinement": "accuracy.refinement",
     "genres": "accuracy.genres",
     "queue": "accuracy.queue",
+    "starts": "accuracy.starts",
     "segmenter": "accuracy.segmenter",
     "language": "accuracy.language",
     "encoder": "speed.encoder",
