@@ -25,6 +25,10 @@ PLAIN = {  # by module, imported on demand: a training machine lacks the package
 WITH_OPTIONS = {
     "accuracy": "accuracy.recipes",
     "significance": "accuracy.significance",
+    "refinement": "accuracy.refinement",
+    "genres": "accuracy.genres",
+    "queue": "accuracy.queue",
+    "starts": "accuracy.starts",
     "segmenter": "accuracy.segmenter",
     "language": "accuracy.language",
     "encoder": "speed.encoder",

@@ -17,10 +17,13 @@ import torch
 
 from benchmarks.accuracy.model_rows import grouped
 from benchmarks.accuracy.predictions import Predictions, predictions_of, save_predictions, treebank_of
+from benchmarks.accuracy.significance import ALPHA, SAMPLES, SEED, difference_fields
 from benchmarks.options import DEVICE, PREDICTIONS_FOLDER, ROWS_FILE, SET, SPLIT, command, option
 from benchmarks.rows import read_rows, renaming, save_row
 from treefine import Graph, Parser, Sentence, TreefineError, evaluate, read_treebank
 from treefine.config import BiLSTMSettings
+from treefine.evaluation.scores import load_pairs
+from treefine.evaluation.significance import compare
 from treefine.model.folder import load_model
 from treefine.parsing.initial import InitialParser, empty, given
 from treefine.training.prepare import base_of, prepare, sources_of
@@ -66,6 +69,7 @@ def read_run(name: str, changes: Sequence[str], seed: int) -> Run:
     option("--seeds", type=int, nargs="+", help="default: 1; for test, the seed with the best dev row"),
     option("--output", type=Path, required=True, help="parent folder of the training folders"),
     SPLIT.but(help="test measures without training, once per model (default: dev)"),
+    option("--also", nargs="+", default=[], metavar="FILE", help="other treebanks to measure on; $NAMES are expanded"),
     ROWS_FILE,
     PREDICTIONS_FOLDER,
     DEVICE.but(type=torch.device),
@@ -179,6 +183,12 @@ def measure_run(run: Run, options: argparse.Namespace) -> None:
             name: scores(parsed_steps(_starting(parser, run, name, each, options), gold), gold, rule=settings.rule)
             for name, each in run.recipe.initial.mix.items()
         }
+    if options.also:
+        result["also"] = {
+            Path(each).parent.name: scores(parsed_steps(parser, other), other, rule=settings.rule)
+            for each in options.also
+            for other in [list(read_treebank(expand(each), format=settings.format or None))]
+        }
     name = f"{run.title}-{options.split}.trees.xz"
     digest = save_predictions(predictions, options.predictions / name)
     result |= {"predictions": name, "sha256": digest}
@@ -217,8 +227,12 @@ def parsed_steps(parser: Parser, gold: Sequence[Sentence]) -> Predictions:
 
 
 def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> dict[str, Any]:
-    """Return UAS and LAS of the final trees and by step, and the share of sentences that each step changed."""
-    by_step = [evaluate(gold, treebank_of(predictions, gold, t=t), rule=rule) for t in predictions.steps]
+    """Return UAS and LAS of the final trees and by step, and the share of sentences that each step changed.
+
+    If there are several steps, the LAS of the last is compared with that of the first by significance tests.
+    """
+    trees = {t: treebank_of(predictions, gold, t=t) for t in predictions.steps}
+    by_step = [evaluate(gold, each, rule=rule) for each in trees.values()]
     result: dict[str, Any] = {name: round(by_step[-1][name].f1, 6) for name in ("UAS", "LAS")}
     for name in ("UAS", "LAS"):
         none = [None] * predictions.first  # without an initial parse, t = 0 has no trees
@@ -226,6 +240,10 @@ def scores(predictions: Predictions, gold: Sequence[Sentence], *, rule: str) -> 
     graphs = [predictions.graphs(t) for t in predictions.steps]
     changes = [sum(map(Graph.__ne__, *two)) for two in zip(graphs, graphs[1:], strict=False)]
     result["changed_by_step"] = [1.0] * predictions.first + [round(each / len(gold), 6) for each in changes]
+    if predictions.steps[-1] > 1:
+        pairs = load_pairs(gold, {"first": trees[1], "last": trees[predictions.steps[-1]]}, rule=rule)
+        found = compare(pairs, rule=rule, alpha=ALPHA, samples=SAMPLES, seed=SEED)
+        result["last_step_over_first"] = difference_fields(found.between("first", "last"))
     return result
 
 
@@ -323,7 +341,7 @@ def _refuse_second_test(run: Run, rows: Path) -> None:
 
 
 def trained(folder: Path) -> dict[str, Any]:
-    """Read the metrics of a training: its seconds, those of its initial parsers, and its best epoch.
+    """Read the metrics of a training: its seconds, those of its initial parsers, its updates and its best epoch.
 
     A model with averaged weights has no epochs; its seconds are those of all its members.
     """
@@ -341,6 +359,7 @@ def trained(folder: Path) -> dict[str, Any]:
         "folds_seconds": together(f"{FolderNames.folds}/*") + together(f"{mixed}/{FolderNames.folds}/*"),
         "start_seconds": together(f"{FolderNames.bases}/*"),
         "epochs_run": len(epochs) or None,
+        "updates": epochs[-1].get("updates") if epochs else None,  # of the weights, one per batch and step
         "best_epoch": best["epoch"],
         "LAS_in_training": best["LAS"],  # of the averaged or plain weights, in the precision of the training
     }

@@ -10,7 +10,7 @@ from benchmarks.accuracy.predictions import load_predictions, treebank_of
 from benchmarks.accuracy.recipes import kind_of, measure_accuracy, parsed_steps, read_run
 from benchmarks.rows import read_rows
 from tests.support.tiny import sample, tiny_parser, write_encoder
-from treefine import TreefineError, evaluate, write_treebank
+from treefine import Parser, TreefineError, evaluate, write_treebank
 
 RECIPE = """
 segmenter.train = "never"
@@ -108,6 +108,27 @@ def test_a_row_has_the_recipe_and_the_scores_of_each_step(place):
     assert len(result["changed_by_step"]) == 3
     assert result["sentences_parsed_otherwise"] == 0
     assert result["parameters"] > result["initial_parameters"] > 1000
+
+
+def test_a_row_tells_whether_the_last_step_is_better_than_the_first_and_counts_the_updates(place):
+    result = rows(place)["rngtr", "dev"]["result"]
+    first, last = result["LAS_by_step"][1], result["LAS_by_step"][3]
+
+    over_first = result["last_step_over_first"]
+    assert over_first["difference"] == pytest.approx(last - first, abs=2e-6)
+    assert 0 < over_first["randomisation"] <= 1
+    assert 0 < over_first["bootstrap"] <= 1
+    assert 2 < result["updates"] <= 2 * 3 * 30  # epochs, steps and at most one batch per sentence
+    assert "last_step_over_first" not in rows(place)["syntr", "dev"]["result"]
+
+
+def test_a_model_can_be_measured_on_other_treebanks_as_well(place):
+    measure(place, "syntr", "--also", "$TREEBANKS/tiny/train.conllu", "--rows", str(place / "also.jsonl"))
+
+    (row,) = read_rows("accuracy", path=place / "also.jsonl")
+    parsed = Parser.from_pretrained(place / "runs/syntr-seed1/model", device="cpu").stream_trees(sample()[:30])
+    las = evaluate(sample()[:30], list(parsed))["LAS"].f1
+    assert row["result"]["also"]["tiny"]["LAS"] == pytest.approx(las, abs=1e-6)
 
 
 def test_the_initial_parser_has_its_own_row_with_the_scores_of_the_initial_parses(place):

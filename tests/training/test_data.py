@@ -1,6 +1,7 @@
 """The treebanks of a recipe are checked before training starts."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,22 @@ def test_sentences_are_read_from_all_files_in_order(files):
 
     assert [each.forms for each in data.train] == [*(each.forms for each in sample(12)), ("a", "b")]
     assert [each.forms for each in data.dev] == [each.forms for each in sample(20)[12:]]
+
+
+def test_a_sample_of_the_training_set_is_evenly_spaced_over_all_files(files):
+    Path("more.conllu").write_text(TREE * 12)
+
+    data = load_data(TreebankSettings(("train.conllu", "more.conllu"), "dev.conllu", sentences=12))
+
+    assert [each.forms for each in data.train] == [*(each.forms for each in sample(12)[::2]), *[("a", "b")] * 6]
+    assert len(data.dev) == 8
+
+
+def test_a_sample_is_too_large_or_too_small(files):
+    assert faults_of(replace(files, sentences=13)) == ["train.conllu: 12 sentences, fewer than sentences = 13."]
+    assert faults_of(replace(files, sentences=9)) == [
+        "train.conllu: 9 sentences to train on, but at least 10 are needed."
+    ]
 
 
 def test_checksums_are_keyed_by_the_path_in_the_recipe(files, monkeypatch, tmp_path):

@@ -304,6 +304,14 @@ def test_a_source_in_the_mix_is_changed_added_or_removed_by_its_name(written):
             ["[initial] folds = 1 leaves nothing to train on; choose 0, or at least 2."],
         ),
         ({"initial": {"folds": 2}}, ['[initial] folds = 2 needs a recipe as parser, not "empty".']),
+        (
+            {"treebank": SYNTR["treebank"] | {"sentences": 20}, "initial": FILES},
+            ['sentences must be 0 if an initial parser is "files", which parse all sentences.'],
+        ),
+        (
+            {"treebank": SYNTR["treebank"] | {"sentences": -1}},
+            ["[treebank] sentences = -1; it must not be negative."],
+        ),
         ({"initial": {"train": "x"}}, ['[initial] train and dev must be set if parser = "files", and only then.']),
         (
             {"initial": {"train": "x", "dev": "x"}},

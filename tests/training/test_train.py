@@ -72,11 +72,20 @@ def test_metrics_contain_all_values_of_an_epoch(folder, steps):
 
     assert list(last) == [
         *("epoch", "loss", "UAS", "LAS", "LAS_1", "LAS_2", "LAS_3", "learning_rate", "encoder_learning_rate"),
-        *("moving_1", "moving_2", "moving_3", "seconds", "sentences_per_second"),
+        *("moving_1", "moving_2", "moving_3", "updates", "seconds", "sentences_per_second"),
     ]
     assert (last["epoch"], last["LAS"], last["LAS_3"]) == (3, steps[-1].accuracy.las, steps[-1].accuracy.las_by_step[2])
     assert last["learning_rate"] == last["encoder_learning_rate"] == 0
     assert last["moving_1"] == 1.0 >= last["moving_2"] >= last["moving_3"] >= 0
+
+
+def test_every_step_of_a_batch_is_one_update(folder, steps):
+    lines = [json.loads(line) for line in (folder / "out" / "metrics.jsonl").read_text().splitlines()]
+    n_batches = sum(step.stage == "" and step.accuracy is None for step in steps)
+
+    updates = [line["updates"] for line in lines]
+    assert updates == sorted(updates)
+    assert n_batches < updates[-1] <= 3 * n_batches
 
 
 def test_the_folder_contains_the_model_and_the_parses_of_the_folds(folder, steps):

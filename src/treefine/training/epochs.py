@@ -353,7 +353,7 @@ def _values(progress: Progress, recipe: Recipe, learner: Learner) -> dict[str, f
     found["learning_rate"] = optimiser.learning_rate * factor
     found["encoder_learning_rate"] = optimiser.encoder_learning_rate * factor
     found |= {f"moving_{t}": share for t, share in enumerate(learner.moving(), start=1)}
-    return {**found, "seconds": progress.seconds}
+    return {**found, "updates": learner.optimiser.n_updates, "seconds": progress.seconds}
 
 
 def _check_finite(value: float, epoch: int) -> None:

@@ -70,6 +70,7 @@ class TreebankSettings:
     test: tuple[str, ...] = ()  # files to score the final model on, for the model card; empty: no test scores
     rule: Literal["conll18", "conllx", "ptb", "conll09"] = "conll18"  # scoring rule for the dev and test sets
     format: str = ""  # file format of all treebanks and initial parses; empty: chosen by the file names
+    sentences: int = 0  # number of training sentences, an evenly spaced sample of those in train; 0: all
 
     def __post_init__(self) -> None:
         _listed(self, "train", "dev", "test")
@@ -177,6 +178,10 @@ class InitialSettings:
     def name(self) -> str:
         """The name of the main source, next to the names in the mix."""
         return EMPTY if self.parser == EMPTY else "parser"
+
+
+def _sources(settings: InitialSettings) -> list[InitialSettings | MixedSettings]:
+    return [settings, *settings.mix.values()]
 
 
 def _source_claims(parser: str, folds: int, train: tuple[str, ...], dev: tuple[str, ...]) -> list[tuple[bool, str]]:
@@ -338,6 +343,10 @@ class Recipe:
             (
                 refines or not self.relations.decided,
                 "a model that reads no graph reads no decided arcs: remove decided from [relations]",
+            ),
+            (
+                not self.treebank.sentences or all(each.parser != FILES for each in _sources(self.initial)),
+                'sentences must be 0 if an initial parser is "files", which parse all sentences',
             ),
             (
                 not self.training.given_tags or self.tags.source in ("auto", "predicted"),

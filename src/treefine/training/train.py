@@ -169,6 +169,8 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
         del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
         if recipe["segmenter"]["train"] == "never":
             recipe["segmenter"] = {"train": "never"}
+        if not recipe["treebank"]["sentences"]:
+            del recipe["treebank"]["sentences"]  # earlier versions, whose trainings can be resumed, do not have it
     checksums = dict(prepared.data.checksums)
     for base in prepared.bases.values():
         checksums |= base.data.checksums
