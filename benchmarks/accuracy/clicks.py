@@ -37,7 +37,7 @@ class Setting:
     """How the annotator works, and from what the parser starts again."""
 
     order: Callable[[Parse], list[int]]  # in which words are looked at
-    confirms: bool = True  # words that were right when looked at are decided, as mended words are
+    confirms: bool = True  # a word that was right when the annotator looked at it is decided, like a corrected word
     from_tree: bool = False  # parse again from the tree that was shown; otherwise from nothing
     k: int = 1  # one click can take any of the k best trees
 
@@ -49,7 +49,7 @@ class Setting:
 
 
 ONE_ARC, CONFIRMED, LEAST_SURE = "one arc at a time", "left to right", "least sure first"
-FROM_TREE, WHOLE_TREES = "left to right, from the tree", "whole trees"
+FROM_TREE, WHOLE_TREES = "left to right, from the shown tree", "whole trees"
 ORDERS = {
     ONE_ARC: Setting(left_to_right, confirms=False),
     CONFIRMED: Setting(left_to_right),
@@ -145,16 +145,16 @@ def until_click(state: Annotation, parse: Parse, setting: Setting) -> Annotation
     if len(wrong) > 1 and any(not wrong_words(each.tree, state.gold) for each in parse.trees[1 : setting.k]):
         return replace(state, clicks=state.clicks + 1, looks=state.looks + len(waiting), is_done=True)
     n_right = next((place for place, word in enumerate(waiting) if word in wrong), len(waiting))
-    right, mended = waiting[:n_right], waiting[n_right : n_right + 1]
+    right, fixed = waiting[:n_right], waiting[n_right : n_right + 1]
     confirmed = right if setting.confirms else []
-    decided = with_arcs(with_arcs(decided, parse.tree, confirmed), state.gold, mended)
+    decided = with_arcs(with_arcs(decided, parse.tree, confirmed), state.gold, fixed)
     return replace(
         state,
-        looked=state.looked | {*right, *mended},
+        looked=state.looked | {*right, *fixed},
         decided=decided,
-        clicks=state.clicks + len(mended),
-        looks=state.looks + len(right) + len(mended),
-        is_done=not mended or len(decided.heads) == len(state.gold),
+        clicks=state.clicks + len(fixed),
+        looks=state.looks + len(right) + len(fixed),
+        is_done=not fixed or len(decided.heads) == len(state.gold),
     )
 
 
@@ -162,6 +162,15 @@ def with_arcs(decided: Constraints, graph: Graph, words: Sequence[int]) -> Const
     """Return the decisions and the arcs of these words in a graph."""
     heads = {word: graph.heads[word] for word in words}
     return Constraints({**decided.heads, **heads}, {**decided.labels, **{word: graph.labels[word] for word in words}})
+
+
+COLUMNS = {  # the columns with clicks in all, and their settings
+    ONE_ARC: ONE_ARC,
+    "read words confirmed": CONFIRMED,
+    "from the shown tree": FROM_TREE,
+    "least sure first": LEAST_SURE,
+    "whole trees": WHOLE_TREES,
+}
 
 
 def clicks() -> str:
@@ -173,15 +182,16 @@ def clicks() -> str:
     for row in rows:
         groups.setdefault(without_seed(row["config"]["model"]), []).append(row)
     shares = [f"{100 * share:.0f}% decided" for share in SHARES]
-    accuracy: Lines = [("LAS of the other words", *shares)]
-    effort: Lines = [("model", "wrong arcs", f"clicks per wrong arc, {ONE_ARC}", "read words confirmed", *COLUMNS)]
+    accuracy: Lines = [("model", *(f"LAS, {share}" for share in shares))]
+    ratios = (f"clicks per wrong arc, {ONE_ARC}", "clicks per wrong arc, read words confirmed")
+    effort: Lines = [("model", "wrong arcs", *ratios, *(f"clicks, {name}" for name in COLUMNS))]
     for name, group in groups.items():
         title = f"`{name}`" + (f", mean of {len(group)} seeds" if len(group) > 1 else "")
         kept = [mean(row["result"]["kept"][place]["LAS"] for row in group) for place in range(len(SHARES))]
         accuracy.append((title, *map(percent, kept)))
-        ratios = [_shown(group, setting, "clicks/wrong", ".3f") for setting in (ONE_ARC, CONFIRMED)]
+        per_arc = [_shown(group, setting, "clicks/wrong", ".3f") for setting in (ONE_ARC, CONFIRMED)]
         in_all = [_shown(group, setting, "clicks", ",.0f") for setting in COLUMNS.values()]
-        effort.append((title, _shown(group, ONE_ARC, "wrong", ",.0f"), *ratios, *in_all))
+        effort.append((title, _shown(group, ONE_ARC, "wrong", ",.0f"), *per_arc, *in_all))
     config = rows[-1]["config"]
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     return (
@@ -189,15 +199,6 @@ def clicks() -> str:
         f"{config['split']}, gold words without tags; the decided arcs of the first table are drawn with seed "
         f"{config['seed']}. `python -m benchmarks clicks --model MODEL`, commit {commits}."
     )
-
-
-COLUMNS = {  # the headers of the columns with clicks in all, and their settings
-    "clicks in all, one arc at a time": ONE_ARC,
-    "read words confirmed": CONFIRMED,
-    "read words confirmed, from the shown tree": FROM_TREE,
-    "least sure first": LEAST_SURE,
-    f"the best of these, or one of {K} trees": WHOLE_TREES,
-}
 
 
 def newest_by_model(rows: Iterable[Row]) -> list[Row]:

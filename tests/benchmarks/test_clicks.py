@@ -93,10 +93,10 @@ def test_subtypes_of_labels_need_no_click_but_a_click_sets_the_gold_label():
     other_label = Graph.of_words([2, 0, 4, 2], ["nsubj", "root", "det", "iobj"])
 
     right = until_click(Annotation(GOLD), parse_of(without_subtype), ORDERS[CONFIRMED])
-    mended = until_click(Annotation(GOLD), parse_of(other_label), ORDERS[CONFIRMED])
+    fixed = until_click(Annotation(GOLD), parse_of(other_label), ORDERS[CONFIRMED])
 
     assert (right.clicks, right.decided.labels[4]) == (0, "obj")
-    assert (mended.clicks, mended.decided.labels[4]) == (1, "obj:x")
+    assert (fixed.clicks, fixed.decided.labels[4]) == (1, "obj:x")
 
 
 def test_read_words_are_decided_only_if_the_annotator_confirms_them():
@@ -137,7 +137,7 @@ def test_confirmed_words_cannot_break(name):
     assert done.clicks <= 4
 
 
-def test_one_arc_at_a_time_a_right_word_that_breaks_is_looked_at_again_and_mended_once():
+def test_one_arc_at_a_time_a_right_word_that_breaks_is_looked_at_again_and_fixed_once():
     done, parser = correct(breaking, ORDERS[ONE_ARC])
 
     assert [list(decided) for _, (decided,) in parser.calls] == [[3], [3, 1], [3, 1, 2]]
@@ -159,7 +159,7 @@ def test_a_right_tree_among_the_first_k_is_one_click():
     assert (taken(1), taken(2), taken(3)) == (4, 4, 1)
 
 
-def test_a_single_wrong_arc_is_mended_rather_than_taken_with_a_whole_tree():
+def test_a_single_wrong_arc_is_fixed_rather_than_taken_with_a_whole_tree():
     one_wrong = Graph.of_words([2, 0, 4, 3], ["nsubj", "root", "det", "obj:x"])
 
     state = until_click(Annotation(GOLD), parse_of(one_wrong, GOLD), replace(ORDERS[LEAST_SURE], k=3))
