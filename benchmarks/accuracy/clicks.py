@@ -34,9 +34,9 @@ def least_sure_first(parse: Parse) -> list[int]:
 
 @dataclass(frozen=True)
 class Setting:
-    """How the annotator works, and from what the parser starts again."""
+    """A way to work: the order of the words, what is decided, and what the parser starts from."""
 
-    order: Callable[[Parse], list[int]]  # in which words are looked at
+    order: Callable[[Parse], list[int]]  # returns the words in the order of looking at them
     confirms: bool = True  # a word that was right when the annotator looked at it is decided, like a corrected word
     from_tree: bool = False  # parse again from the tree that was shown; otherwise from nothing
     k: int = 1  # one click can take any of the k best trees
@@ -59,7 +59,7 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class Annotation:
-    """How far the annotator is with one sentence, and what it has cost."""
+    """The state of one sentence: the words that were looked at, the decisions, and their cost so far."""
 
     gold: Graph
     looked: frozenset[int] = frozenset()  # the words that were looked at
@@ -111,7 +111,7 @@ def measured_clicks(
     return {"settings": found}
 
 
-def costs(done: Iterable[Annotation], wrong: int) -> dict[str, Any]:
+def costs(done: Sequence[Annotation], wrong: int) -> dict[str, Any]:
     """Return the sums over all sentences; `wrong` is the number of wrong arcs before the first click."""
     sums = {name: sum(getattr(each, name) for each in done) for name in ("clicks", "looks", "parses")}
     return {"wrong": wrong, "clicks/wrong": round(sums["clicks"] / wrong, 4) if wrong else None} | sums
