@@ -40,6 +40,7 @@ WITH_OPTIONS = {
     "calibration": "accuracy.calibration",
     "bundle": "pages.bundle",
     "decisions": "accuracy.decisions",
+    "clicks": "accuracy.clicks",
     "stopping": "speed.trade_offs",
     "analysis": "pages.analysis",
     "others": "accuracy.others",

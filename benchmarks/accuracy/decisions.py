@@ -15,7 +15,7 @@ from benchmarks.accuracy.model_rows import gold_fields, treebank_path, without_t
 from benchmarks.markdown import table
 from benchmarks.options import OF_ONE_MODEL, SPLIT, command, dev_only
 from benchmarks.rows import model_fields, read_rows, save_row
-from treefine import Constraints, Parser, Sentence, read_treebank
+from treefine import Constraints, Graph, Parser, Sentence, read_treebank
 
 SHARES = (0.1, 0.3, 0.5)
 K = 10
@@ -32,16 +32,26 @@ def measure_decisions(options: argparse.Namespace) -> None:
     parser = Parser.from_pretrained(options.model, device=options.device)
     config = model_fields(options.model) | gold_fields(options, gold) | {"seed": SEED, "k": K}
     words = [without_tags(sentence) for sentence in gold]
-    result = {"kept": measured_kept(parser, words, gold), "ranked": measured_ranked(parser, words, gold)}
+    free = [each.graph for each in parser.stream_trees(words)]
+    result = {"kept": measured_kept(parser, words, gold, free), "ranked": measured_ranked(parser, words, gold)}
     save_row("decisions", config, result, path=options.rows)
 
 
-def measured_kept(parser: Parser, words: Sequence[Sentence], gold: Sequence[Sentence]) -> list[dict[str, Any]]:
-    """Return the LAS of the words without a decision, when some words have their gold arcs fixed."""
-    free, draw, found = list(parser.stream_trees(words)), random.Random(SEED), []
-    for share in SHARES:
+def measured_kept(
+    parser: Parser,
+    words: Sequence[Sentence],
+    gold: Sequence[Sentence],
+    free: Sequence[Graph],
+    shares: Sequence[float] = SHARES,
+) -> list[dict[str, Any]]:
+    """Return the LAS of the words without a decision, when some words have their gold arcs fixed.
+
+    `free` holds the trees without decisions.
+    """
+    draw, found = random.Random(SEED), []
+    for share in shares:
         decided = [decisions_of(sentence, share, draw) for sentence in gold]
-        kept = list(parser.stream_trees(words, constraints=decided))
+        kept = [each.graph for each in parser.stream_trees(words, constraints=decided)] if share else free
         n_words = sum(len(sentence) - len(each.heads) for sentence, each in zip(gold, decided, strict=True))
         found.append(
             {
@@ -55,21 +65,27 @@ def measured_kept(parser: Parser, words: Sequence[Sentence], gold: Sequence[Sent
 
 
 def decisions_of(sentence: Sentence, share: float, draw: random.Random) -> Constraints:
-    """Return the gold arcs of about this share of the words."""
-    words = [word for word in range(1, len(sentence) + 1) if draw.random() < share]
+    """Return the gold arcs of about this share of the words. A share of 0 leaves `draw` as it is."""
+    words = [word for word in range(1, len(sentence) + 1) if share and draw.random() < share]
     heads = {word: sentence.graph.heads[word] for word in words}
     return Constraints(heads, {word: sentence.labels[word - 1] for word in words})
 
 
-def right_others(parsed: Sequence[Sentence], gold: Sequence[Sentence], decided: Sequence[Constraints]) -> int:
+def right_others(trees: Sequence[Graph], gold: Sequence[Sentence], decided: Sequence[Constraints]) -> int:
     """Count the words without a decision that have their gold head and main type."""
     return sum(
-        (ours.heads[word], _main(ours.labels[word])) == (right.heads[word], _main(right.labels[word]))
-        for sentence, truth, each in zip(parsed, gold, decided, strict=True)
-        for ours, right in [(sentence.graph, truth.graph)]
-        for word in range(1, len(truth) + 1)
-        if word not in each.heads
+        len(sentence) - len(wrong_words(tree, sentence.graph) | each.heads.keys())
+        for tree, sentence, each in zip(trees, gold, decided, strict=True)
     )
+
+
+def wrong_words(tree: Graph, gold: Graph) -> set[int]:
+    """Return the words that do not have their gold head and main type."""
+    return {
+        word
+        for word in range(1, len(gold) + 1)
+        if (tree.heads[word], _main(tree.labels[word])) != (gold.heads[word], _main(gold.labels[word]))
+    }
 
 
 def _main(label: str) -> str:

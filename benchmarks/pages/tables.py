@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks.accuracy.clicks import clicks
 from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.segmenter import SEGMENTERS
@@ -58,6 +59,7 @@ TABLES: dict[str, Callable[[], str]] = {
         attention,
         newcomer,
         decisions,
+        clicks,
         structure_table,
         command_line,
         contention,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from benchmarks.accuracy.decisions import wrong_words
 from benchmarks.accuracy.model_rows import TAGGED, WORDS, gold_fields, treebank_path, without_tags
 from benchmarks.markdown import Lines, folded, table
 from benchmarks.options import (
@@ -175,12 +176,7 @@ def sureness_of(step: Step, read: Graph | None) -> float:
 
 def right_words(tree: Graph, gold: Graph) -> int:
     """Count the words that have their gold head and main type."""
-    pairs = zip(tree.heads[1:], tree.labels[1:], gold.heads[1:], gold.labels[1:], strict=True)
-    return sum((head, _main(label)) == (right, _main(name)) for head, label, right, name in pairs)
-
-
-def _main(label: str) -> str:
-    return label.partition(":")[0]
+    return len(gold) - len(wrong_words(tree, gold))
 
 
 def limits_of(refined: Sequence[Refined], gold: Sequence[Sentence]) -> list[dict[str, Any]]:

@@ -39,9 +39,8 @@ def test_more_decisions_leave_fewer_words(row):
 
 
 def test_only_words_without_a_decision_are_counted():
-    words = Sentence.of_words(["a", "b", "c"])
-    gold = words.with_graph(Graph.of_words([0, 1, 1], ["root", "nsubj:pass", "obj"]))
-    parsed = words.with_graph(Graph.of_words([0, 1, 2], ["root", "nsubj", "obj"]))
+    gold = Sentence.of_words(["a", "b", "c"]).with_graph(Graph.of_words([0, 1, 1], ["root", "nsubj:pass", "obj"]))
+    parsed = Graph.of_words([0, 1, 2], ["root", "nsubj", "obj"])
 
     assert right_others([parsed], [gold], [Constraints()]) == 2
     assert right_others([parsed], [gold], [Constraints(heads={1: 0})]) == 1
