@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import statistics
 import time
@@ -32,6 +33,21 @@ def least_sure_first(parse: Parse) -> list[int]:
     return sorted(left_to_right(parse), key=lambda word: parse.word_confidences[word - 1].both)
 
 
+def unsure_heads_first(parse: Parse) -> list[int]:
+    """Return the words by doubt (1 - confidence) times the square root of the number of words in their subtree.
+
+    A correction may change the words below it, so the head of a long phrase comes before a leaf that is as doubtful.
+    """
+    size = [1] * (len(parse.tree) + 1)  # [0] is ROOT
+    for word in left_to_right(parse):
+        above = word
+        while above:
+            above = parse.tree.heads[above]
+            size[above] += 1
+    doubt = {word: 1 - parse.word_confidences[word - 1].both for word in left_to_right(parse)}
+    return sorted(doubt, key=lambda word: -doubt[word] * math.sqrt(size[word]))
+
+
 @dataclass(frozen=True)
 class Setting:
     """A way to work: the order of the words, what is decided, and what the parser starts from."""
@@ -49,11 +65,13 @@ class Setting:
 
 
 ONE_ARC, CONFIRMED, LEAST_SURE = "one arc at a time", "left to right", "least sure first"
+UNSURE_HEADS = "unsure heads first"
 FROM_TREE, WHOLE_TREES = "left to right, from the shown tree", "whole trees"
 ORDERS = {
     ONE_ARC: Setting(left_to_right, confirms=False),
     CONFIRMED: Setting(left_to_right),
     LEAST_SURE: Setting(least_sure_first),
+    UNSURE_HEADS: Setting(unsure_heads_first),
 }
 
 
@@ -168,8 +186,9 @@ COLUMNS = {  # the columns with clicks in all, and their settings
     ONE_ARC: ONE_ARC,
     "read words confirmed": CONFIRMED,
     "from the shown tree": FROM_TREE,
-    "least sure first": LEAST_SURE,
-    "whole trees": WHOLE_TREES,
+    LEAST_SURE: LEAST_SURE,
+    UNSURE_HEADS: UNSURE_HEADS,
+    WHOLE_TREES: WHOLE_TREES,
 }
 
 

@@ -13,6 +13,7 @@ from benchmarks.accuracy.clicks import (
     ONE_ARC,
     ORDERS,
     SHARES,
+    UNSURE_HEADS,
     WHOLE_TREES,
     Annotation,
     clicks,
@@ -21,6 +22,7 @@ from benchmarks.accuracy.clicks import (
     least_sure_first,
     left_to_right,
     measure_clicks,
+    unsure_heads_first,
     until_click,
 )
 from benchmarks.rows import read_rows
@@ -112,6 +114,13 @@ def test_the_orders_contain_every_word_once():
 
     assert left_to_right(parse) == [1, 2, 3, 4]
     assert least_sure_first(parse) == [2, 4, 3, 1]
+    assert sorted(unsure_heads_first(parse)) == [1, 2, 3, 4]
+
+
+def test_of_equally_doubtful_words_the_head_of_more_words_comes_first():
+    parse = parse_of(GOLD, sure=(0.5, 0.5, 0.5, 0.5))
+
+    assert unsure_heads_first(parse) == [2, 4, 1, 3]
 
 
 def test_the_least_sure_word_of_the_newest_parse_is_next():
@@ -129,7 +138,7 @@ def breaking(decided):
     return parse_of(ALL_WRONG if decided else TWO_WRONG)
 
 
-@pytest.mark.parametrize("name", [CONFIRMED, LEAST_SURE])
+@pytest.mark.parametrize("name", [CONFIRMED, LEAST_SURE, UNSURE_HEADS])
 def test_confirmed_words_cannot_break(name):
     done, _ = correct(breaking, ORDERS[name])
 
@@ -203,7 +212,7 @@ def test_a_row_has_the_costs_of_each_setting(row):
     assert [each["share"] for each in row["result"]["kept"]] == list(SHARES)
     assert list(settings) == [*ORDERS, FROM_TREE, WHOLE_TREES]
     assert settings[WHOLE_TREES]["order"] in ORDERS
-    assert {settings[name]["looks"] for name in (CONFIRMED, LEAST_SURE, FROM_TREE)} == {config["words"]}
+    assert {settings[name]["looks"] for name in (CONFIRMED, LEAST_SURE, UNSURE_HEADS, FROM_TREE)} == {config["words"]}
 
 
 def test_only_dev_can_be_measured(capsys):
