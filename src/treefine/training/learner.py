@@ -20,7 +20,7 @@ from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.batches import batches
-from treefine.parsing.decode import Decoder, labelled, made_trees
+from treefine.parsing.decode import Decoder, made_trees
 from treefine.parsing.plan import is_out_of_memory
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.training.data import TrainingGraphs
@@ -81,17 +81,6 @@ def step_loss(step: BatchStep, gold: GoldBatch) -> Float[Tensor, ""]:
 
 def _summed(scores: Float[Tensor, "batch word choice"], right: Int[Tensor, "batch word"], ignored: int) -> Tensor:
     return F.cross_entropy(scores.flatten(0, 1), right.flatten(), ignore_index=ignored, reduction="sum")
-
-
-def drawn_graphs(scores: Scores, batch: Batch, decoder: Decoder, temperature: float) -> Graphs:
-    """Draw a head and then a label for each word, with probabilities from the scores at this temperature."""
-
-    def draw(choices: Float[Tensor, "batch word choice"]) -> Float[Tensor, "batch word choice"]:
-        noise = torch.empty_like(choices).exponential_().log()  # the largest sum is a draw (Gumbel)
-        return choices / temperature - noise
-
-    heads = draw(scores.arcs).argmax(-1)
-    return labelled(heads, draw(decoder.allowed_labels(scores, heads)), batch.is_word)
 
 
 class Learner:
@@ -199,10 +188,10 @@ class Learner:
     ) -> Iterator[BatchStep]:
         """Yield the refinement steps of one batch, with a share of its pieces masked.
 
-        With `gold`, some of its arcs are decided, and graphs may be drawn at random, as the recipe says.
+        With `gold`, some of its arcs are decided, as the recipe says.
         """
         model, device = self.model, self.processes.device
-        settings, temperature = self.recipe.initial, 0.0 if gold is None else self.recipe.refine.temperature
+        settings = self.recipe.initial
         batch = masked(model.batch_of(sentences).to(device), mask_share, self.mask_piece)
         has_any = any(head is not None for each in arcs for head in each.heads)
         initial = replace(Graphs.of(arcs, model.vocabulary), has_any=has_any)
@@ -221,8 +210,6 @@ class Learner:
 
         @torch.no_grad()  # graphs are discrete, so no gradient flows through them
         def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
-            if temperature:
-                return drawn_graphs(scores, batch, self.decoder, temperature)
             return self.decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
 
         return refine(

@@ -217,7 +217,6 @@ class RefineSettings:
     max_steps: int = 0  # T, the largest number of refinement steps; 0: 4 from an empty graph, else 3 (Sec. 6.1)
     stop: bool = True  # stop refining a sentence when a step does not change its graph
     update: Literal["each", "sum"] = "each"  # update the weights after each step, or once for the sum of all losses
-    temperature: float = 0.0  # draw the graphs between steps from the scores at this temperature; 0: the best graphs
 
 
 @dataclass(frozen=True, slots=True)
