@@ -17,6 +17,7 @@ SYNTR = ("relations.graph=none", "refine.max_steps=1")
 NEWS = ("treebank.train=$GENRES/en_ewt-news/train.conllu", "treebank.dev=$GENRES/en_ewt-news/dev.conllu")
 REVIEWS = "$GENRES/en_ewt-reviews/dev.conllu"
 TRIED = {  # by name: changes of RNGTr that may make later steps worth more
+    "sampled": ("refine.sampled=0.15",),
     "noised": ("initial.noised_share=0.3",),
     "unstopped": ("refine.stop=false",),
     "jackknifed": (f"initial.parser={RECIPES}/tr_imst-refinement-syntr.toml", "initial.folds=2"),

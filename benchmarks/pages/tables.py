@@ -14,6 +14,7 @@ from benchmarks.fuzz.run import fuzz_inputs
 from benchmarks.pages import english, speed
 from benchmarks.pages.cli import command_line
 from benchmarks.pages.english import ENGLISH
+from benchmarks.pages.refinement import REFINEMENT
 from benchmarks.pages.results import RESULTS, TESTED
 from benchmarks.pages.serving import SERVING_PAGE, sentence_lengths
 from benchmarks.pages.settings import SETTINGS_PAGE
@@ -36,6 +37,7 @@ PAGES = (
     "README.md",
     "docs/benchmarks.md",
     "docs/results.md",
+    "docs/refinement.md",
     "docs/english.md",
     "docs/refining.md",
     "docs/deciding.md",
@@ -72,6 +74,7 @@ TABLES: dict[str, Callable[[], str]] = {
     )
 } | (
     RESULTS
+    | REFINEMENT
     | TESTED
     | SUMMARY
     | ENGLISH

@@ -47,7 +47,12 @@ def test_both_systems_of_a_size_differ_only_in_the_graph_and_have_as_many_update
 def test_a_change_that_was_tried_is_a_model_that_refines(monkeypatch):
     kinds = {name: kind_of(run_of(Training(SIZES[-3], "rngtr", 1, name), monkeypatch)) for name in TRIED}
 
-    assert kinds == {"noised": "Empty+RNGTr", "unstopped": "Empty+RNGTr", "jackknifed": "SynTr+RNGTr"}
+    assert kinds == {
+        "sampled": "Empty+RNGTr",
+        "noised": "Empty+RNGTr",
+        "unstopped": "Empty+RNGTr",
+        "jackknifed": "SynTr+RNGTr",
+    }
 
 
 def test_each_training_is_listed_once_with_its_own_files_and_estimate(capsys):

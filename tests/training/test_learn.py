@@ -10,6 +10,7 @@ from tests.support.tiny_learner import are_equal, blank, learn, learner_of, weig
 from treefine.config import RelationSettings, TagSettings
 from treefine.errors import TreefineError
 from treefine.model.batch import Graphs
+from treefine.parsing.initial import empty
 from treefine.parsing.parser import Parser
 from treefine.training.epochs import DevScorer
 from treefine.training.learner import GoldBatch, step_loss
@@ -395,3 +396,36 @@ def test_dev_is_scored_with_predicted_tags_even_if_training_gives_some():
 
     model.eval()
     assert learner.tags_of(SHORT) is None
+
+
+def test_sampled_heads_follow_their_probabilities_in_training_only():
+    sentences = SHORT[:8]
+    learner = learner_of(tiny_model(scale=1.0), sentences, refine=RefineSettings(max_steps=2, sampled=1.0))
+    without_dropout(learner.model)
+    arcs = list(empty(sentences))
+
+    torch.manual_seed(1)
+    learner.model.train()
+    drawn = [next(learner.steps(sentences, arcs, None)) for _ in range(200)]
+    best = next(learner.steps(sentences, arcs, None)).scores.best_heads
+    learner.model.eval()
+    parsed = next(learner.steps(sentences, arcs, None)).graphs.heads
+
+    is_word = drawn[0].graphs.heads >= 0
+    found = torch.stack([step.graphs.heads for step in drawn])
+    share = (found == best).float().mean(0)[is_word]
+    expected = drawn[0].scores.arcs.softmax(-1).amax(-1)[is_word].detach()
+    assert (share - expected).abs().mean() < 0.05
+    assert torch.equal(parsed[is_word], best[is_word])
+
+
+def test_no_head_is_sampled_by_default():
+    sentences = SHORT[:8]
+    learner = learner_of(tiny_model(scale=1.0), sentences)
+    without_dropout(learner.model)
+    learner.model.train()
+
+    step = next(learner.steps(sentences, list(empty(sentences)), None))
+
+    is_word = step.graphs.heads >= 0
+    assert torch.equal(step.graphs.heads[is_word], step.scores.best_heads[is_word])

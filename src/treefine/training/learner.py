@@ -20,7 +20,7 @@ from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.model.vocabulary import NO_HEAD, UNSEEN
 from treefine.parsing.batches import batches
-from treefine.parsing.decode import Decoder, made_trees
+from treefine.parsing.decode import Decoder, labelled, made_trees
 from treefine.parsing.plan import is_out_of_memory
 from treefine.parsing.refine import BatchStep, Tags, refine
 from treefine.training.data import TrainingGraphs
@@ -47,6 +47,16 @@ def masked(batch: Batch, share: float, mask_piece: int) -> Batch:
         return replace(batch, inputs=replace(inputs, words=inputs.words.masked_fill(is_masked, _UNKNOWN_WORD)))
     is_masked = (torch.rand(inputs.pieces.shape, device=inputs.pieces.device) < share) & (inputs.words > 0)
     return replace(batch, inputs=replace(inputs, pieces=inputs.pieces.masked_fill(is_masked, mask_piece)))
+
+
+def sampled(
+    graphs: Graphs, scores: Scores, is_word: Bool[Tensor, "batch word"], share: float, decoder: Decoder
+) -> Graphs:
+    """Draw the heads of about this share of the words by their probabilities; each gets its best label."""
+    noise = -torch.log(-torch.log(torch.rand_like(scores.arcs, dtype=torch.float32)))  # Gumbel
+    is_drawn = torch.rand(graphs.heads.shape, device=graphs.heads.device) < share
+    heads = torch.where(is_drawn, (scores.arcs + noise).argmax(-1), graphs.heads.clamp(min=0))
+    return labelled(heads, decoder.allowed_labels(scores, heads), is_word)
 
 
 @dataclass(frozen=True)
@@ -210,7 +220,9 @@ class Learner:
 
         @torch.no_grad()  # graphs are discrete, so no gradient flows through them
         def decode(scores: Scores, batch: Batch, t: int) -> Graphs:
-            return self.decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
+            graphs = self.decoder.graphs(scores, batch.is_word, as_trees=first_trees if t == 1 else ())
+            share = self.recipe.refine.sampled if model.training else 0.0
+            return sampled(graphs, scores, batch.is_word, share, self.decoder) if share else graphs
 
         return refine(
             score,

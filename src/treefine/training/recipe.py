@@ -217,6 +217,10 @@ class RefineSettings:
     max_steps: int = 0  # T, the largest number of refinement steps; 0: 4 from an empty graph, else 3 (Sec. 6.1)
     stop: bool = True  # stop refining a sentence when a step does not change its graph
     update: Literal["each", "sum"] = "each"  # update the weights after each step, or once for the sum of all losses
+    sampled: float = 0.0  # share of the words whose head, as the next step reads it, is drawn by its probability
+
+    def __post_init__(self) -> None:
+        _check((self.sampled <= 1, f"sampled = {self.sampled}; it must be at most 1"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from treefine.treebank.files import open_output
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
 
 _SHOWN = 5  # most differing settings in an error message
+_NEW = (("treebank", "sentences"), ("refine", "sampled"))  # 0 if an earlier version started the training
 _TRACES = {name for key, name in vars(FolderNames).items() if not key.startswith("_")}
 
 
@@ -169,8 +170,9 @@ def _settings_and_checksums(prepared: Prepared) -> dict[str, Any]:
         del recipe["training"]["checkpoint_minutes"], recipe["card"]  # do not change the weights
         if recipe["segmenter"]["train"] == "never":
             recipe["segmenter"] = {"train": "never"}
-        if not recipe["treebank"]["sentences"]:
-            del recipe["treebank"]["sentences"]  # earlier versions, whose trainings can be resumed, do not have it
+        for section, key in _NEW:
+            if not recipe[section][key]:
+                del recipe[section][key]
     checksums = dict(prepared.data.checksums)
     for base in prepared.bases.values():
         checksums |= base.data.checksums
