@@ -1,6 +1,6 @@
 """One contract for every encoder: the word vectors of `TransformerEncoder`, from the same inputs, tags and graphs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812 - the customary name
 
 from tests.support.generated_inputs import WAYS_TO_READ, arcs_over, name_of
 from tests.support.tiny import sample, short, tiny_model
-from treefine.config import TagSettings
+from treefine.config import RelationSettings, TagSettings
 from treefine.errors import ModelError
 from treefine.fast import view_of
 from treefine.fast.flat_encoder import FlatEncoder
@@ -20,9 +20,10 @@ from treefine.fast.fused_attention import is_available
 from treefine.fast.int8_encoder import int8_encoder
 from treefine.fast.packed_encoder import PackedEncoder, Room
 from treefine.fast.training_encoder import training_encoder
-from treefine.model.batch import Graphs
+from treefine.model.batch import LABEL, Graphs
 from treefine.model.bundled import find_model
 from treefine.model.folder import load_model
+from treefine.model.vocabulary import NO_HEAD
 from treefine.treebank.graph import Arcs
 
 ROOMS = (Room(100, 6, 16), Room(64, 3, 24))
@@ -74,7 +75,10 @@ def vectors_of(encoder, model, sentences, graphs=True, *, device="cpu", **option
     batch = model.batch_of(sentences, padded_to=4).to(torch.device(device))
     if graphs is True:
         graphs = [each.arcs for each in sentences]
-    read = Graphs.of(graphs, model.vocabulary).to(torch.device(device)) if graphs else None
+    read = None
+    if graphs:
+        read = graphs if isinstance(graphs, Graphs) else Graphs.of(graphs, model.vocabulary)
+        read = read.to(torch.device(device))
     tags = model.given_tags(sentences).to(device) if model.settings.tags.columns else None
     return encoder(batch.inputs, tags, read, **options)[batch.is_word].cpu()
 
@@ -115,6 +119,22 @@ def test_graphs_are_read_with_all_settings(contract, relations):
     expected, found = both(contract, model, sample(3))
 
     assert_kept(contract, expected, found)
+
+
+@pytest.mark.parametrize("graph", ["labelled", "unlabelled"])
+def test_decided_arcs_are_read(contract, graph):
+    model, sentences = model_of(relations=RelationSettings(graph=graph, decided=True)), sample(5)
+    graphs = Graphs.of([each.arcs for each in sentences], model.vocabulary)
+    decided = torch.arange(graphs.heads.numel()).view(graphs.heads.shape) % 4 * (graphs.heads >= 0)
+    heads = torch.where(decided == LABEL, NO_HEAD, graphs.heads)  # a decided label without a head
+    marked = replace(graphs, heads=heads, decided=decided)
+
+    expected, found = both(contract, model, sentences, marked)
+
+    assert_kept(contract, expected, found)
+    with torch.no_grad():
+        unmarked = vectors_of(model.encoder, model, sentences, replace(graphs, heads=heads))
+    assert not torch.allclose(unmarked, expected, atol=1e-3)
 
 
 @profile(max_examples=15)

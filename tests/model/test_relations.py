@@ -3,9 +3,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
+from tests.support.generated_inputs import (
+    LABELS,
+    WAYS_TO_READ,
+    arcs_over,
+    decisions_on,
+    inputs_of,
+    sentences_in_pieces,
+)
 from treefine.config import RelationSettings
-from treefine.model.batch import Graphs
+from treefine.model.batch import ARC, HEAD, LABEL, NOTHING, Graphs
 from treefine.model.relations import NONE, n_relations, relate
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary
 from treefine.treebank.graph import Arcs
@@ -16,23 +23,33 @@ PIECE = 3  # the kind of arc from a word's first piece to its other pieces
 N_KINDS = 4
 
 
-def naive_relations(words, heads, labels, settings):
+def naive_relations(words, heads, labels, settings, decided=None):
     """Compute the matrix of Fig. 2 for one row, cell by cell: [query][key]. Word 0 is ROOT; -1 is a special piece."""
-    n_kinds = len(LABELS) + 1 if settings.graph == "labelled" else 2
+    is_labelled, n_labels = settings.graph == "labelled", len(LABELS)
+    n_kinds = (n_labels if is_labelled else 1) + 1
+    if settings.decided:
+        n_kinds = 3 * n_labels + 2 if is_labelled else 3
+    has_graph = any(head != NO_HEAD for head in heads) or bool(settings.decided and decided and any(decided))
     first = {word: words.index(word) for word in words if word >= 0}
 
     def arc(above, below):
         """Return the kind of arc between two pieces, or None."""
         head, dependent = words[above], words[below]
-        if min(head, dependent) < 0 or all(each == NO_HEAD for each in heads):
+        if min(head, dependent) < 0 or not has_graph:
             return None
+        what = decided[dependent] if settings.decided and decided else NOTHING
+        label = labels[dependent]
         if head == dependent:
+            if above == below == first[head] and is_labelled and what == LABEL and heads[head] < 0 and label >= 0:
+                return 2 * n_labels + label
             return n_kinds - 1 if above == first[head] and below != first[head] else None
         if heads[dependent] != head or above != first[head] or below != first[dependent]:
             return None
-        if settings.graph == "unlabelled":
-            return 0
-        return None if labels[dependent] == UNSEEN else labels[dependent]
+        if not is_labelled:
+            return int(what in (ARC, HEAD))
+        if what == HEAD or (what == ARC and label == UNSEEN):
+            return 3 * n_labels
+        return None if label == UNSEEN else label + n_labels * {NOTHING: 0, ARC: 1, LABEL: 2}[what]
 
     def relation(query, key):
         down, up = arc(query, key), arc(key, query)
@@ -132,22 +149,65 @@ def test_a_table_has_a_row_for_none_and_two_for_each_kind_of_arc():
     assert n_relations(3, RelationSettings(graph="unlabelled")) == 2 * (1 + 1) + 1
 
 
+def test_decided_arcs_have_rows_of_their_own():
+    of_labels = 3 * 3  # predicted arcs, decided arcs, and decided labels of predicted arcs
+    assert n_relations(3, RelationSettings(decided=True)) == 2 * (of_labels + 1 + 1) + 1
+    assert n_relations(3, RelationSettings(graph="unlabelled", decided=True)) == 2 * (2 + 1) + 1
+
+
+def decided_matrix(decided, heads, labels):
+    """Return the matrix of two words of one piece each, and the number of kinds; piece 1 is ROOT."""
+    settings = RelationSettings(decided=True)
+    graphs = Graphs(
+        torch.tensor([[NO_HEAD, *heads]]), torch.tensor([[UNSEEN, *labels]]), True, torch.tensor([[NOTHING, *decided]])
+    )
+    return dense(relate(inputs_of([[[7], [8]]]), graphs, len(LABELS), settings))[0].tolist()
+
+
+def test_a_decided_arc_has_another_relation_than_a_predicted_one():
+    up = 1 + (3 * len(LABELS) + 2)
+
+    matrix = decided_matrix([ARC, NOTHING], [2, 0], [NSUBJ, ROOT_LABEL])
+
+    assert matrix[2][3] == len(LABELS) + NSUBJ + up
+    assert matrix[3][1] == ROOT_LABEL + up
+
+
+def test_a_decided_head_is_read_without_a_label():
+    up = 1 + (3 * len(LABELS) + 2)
+
+    assert decided_matrix([HEAD, NOTHING], [2, NO_HEAD], [UNSEEN, UNSEEN])[2][3] == 3 * len(LABELS) + up
+
+
+def test_a_decided_label_without_a_head_relates_a_word_to_itself():
+    up = 1 + (3 * len(LABELS) + 2)
+
+    matrix = decided_matrix([LABEL, NOTHING], [NO_HEAD, NO_HEAD], [NSUBJ, UNSEEN])
+
+    assert matrix[2][2] == 2 * len(LABELS) + NSUBJ + up
+    assert sum(map(sum, matrix)) == matrix[2][2]
+
+
 @pytest.mark.parametrize("graph", ["labelled", "unlabelled"])
 @pytest.mark.parametrize("two_cycles", ["kept", "erased"])
 @given(data=st.data())
 def test_the_relations_equal_a_double_loop_over_the_pieces(graph, two_cycles, data):
-    settings = RelationSettings(graph=graph, two_cycles=two_cycles)
+    settings = RelationSettings(graph=graph, two_cycles=two_cycles, decided=data.draw(st.booleans()))
     sentences = data.draw(sentences_in_pieces())
     arcs = [Arcs(*data.draw(arcs_over(len(sentence)))) for sentence in sentences]
     n_positions = data.draw(st.sampled_from([4, 7, 8, 11, 15, 64]))  # small values split a sentence into windows
     inputs, graphs = inputs_of(sentences, n_positions), Graphs.of(arcs, VOCABULARY)
+    if data.draw(st.booleans()):
+        graphs = data.draw(decisions_on(graphs))
 
     relations = relate(inputs, graphs, len(LABELS), settings)
 
     for row, (sentence, matrix) in enumerate(zip(inputs.sentences.tolist(), dense(relations).tolist(), strict=True)):
         words, heads = inputs.words[row].tolist(), graphs.heads[sentence].tolist()
-        assert matrix == naive_relations(words, heads, graphs.labels[sentence].tolist(), settings)
-        assert relations.has_graph[row] == any(head is not None for head in arcs[sentence].heads)
+        decided = None if graphs.decided is None else graphs.decided[sentence].tolist()
+        assert matrix == naive_relations(words, heads, graphs.labels[sentence].tolist(), settings, decided)
+        has_decisions = settings.decided and any(decided or ())
+        assert relations.has_graph[row] == (has_decisions or any(head is not None for head in arcs[sentence].heads))
 
 
 @given(data=st.data())

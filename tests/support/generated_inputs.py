@@ -1,11 +1,13 @@
 """Hypothesis strategies for the network's inputs: pieces of words, graphs, and all settings for reading a graph."""
 
+from dataclasses import replace
 from itertools import product
 
+import torch
 from hypothesis import strategies as st
 
 from treefine.config import RelationSettings
-from treefine.model.batch import PieceInputs
+from treefine.model.batch import ARC, HEAD, LABEL, NOTHING, PieceInputs
 
 CLS, SEP, PAD = 2, 3, 0
 LABELS = ("det", "nsubj", "root")
@@ -17,11 +19,13 @@ WAYS_TO_READ = [
         ("labelled", "unlabelled"), (True, False), (True, False), ("learned", "zero"), ("kept", "erased")
     )
 ]
+WAYS_TO_READ += [RelationSettings(graph=graph, decided=True) for graph in ("labelled", "unlabelled")]
 
 
 def name_of(settings):
     norm, scale = "normed" if settings.key_norm else "raw", "scaled" if settings.scaled else "whole"
-    return "-".join([settings.graph, norm, scale, settings.none, settings.two_cycles])
+    decided = ["decided"] if settings.decided else []
+    return "-".join([settings.graph, norm, scale, settings.none, settings.two_cycles, *decided])
 
 
 def inputs_of(sentences, n_positions=128):
@@ -48,3 +52,16 @@ def arcs_over(draw, n_words, labels=(*LABELS, "nsubj:pass", "never-seen")):
     found = draw(st.lists(heads, min_size=n_words, max_size=n_words))
     names = draw(st.lists(st.sampled_from(labels), min_size=n_words, max_size=n_words))
     return tuple(found), tuple(names)
+
+
+@st.composite
+def decisions_on(draw, graphs):
+    """Draw what a person decided about the words of graphs; a decided label may lack a head."""
+    numbers = st.sampled_from([NOTHING, NOTHING, ARC, HEAD, LABEL])
+    shape = graphs.heads.shape
+    decided = torch.tensor(draw(st.lists(numbers, min_size=shape.numel(), max_size=shape.numel()))).view(shape).clone()
+    decided[:, 0] = NOTHING
+    decided[(graphs.heads < 0) & (decided != LABEL)] = NOTHING  # a decided head exists
+    names = draw(st.lists(st.integers(0, len(LABELS) - 1), min_size=shape.numel(), max_size=shape.numel()))
+    labels = torch.where(decided == LABEL, torch.tensor(names).view(shape), graphs.labels)
+    return replace(graphs, labels=labels, decided=decided)

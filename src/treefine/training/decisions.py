@@ -89,5 +89,3 @@ def with_gold(
     named = ~has_label[..., None] | (gold.labels[..., None] == numbers)  # [batch, dep, label]
     read = replace(graphs, heads=heads, labels=labels, has_any=True, decided=decided)
     return replace(batch, allowed=Allowed(may_have, named)), read
-
-

@@ -31,7 +31,13 @@ from treefine.treebank.files import open_output
 __all__ = ["FolderNames", "Progress", "begin_folder", "check_folder", "train"]
 
 _SHOWN = 5  # most differing settings in an error message
-_NEW = (("treebank", "sentences"), ("refine", "sampled"))  # 0 if an earlier version started the training
+_NEW = (  # 0 or false if an earlier version started the training
+    ("treebank", "sentences"),
+    ("relations", "decided"),
+    ("initial", "decided_share"),
+    ("initial", "corrected_share"),
+    ("refine", "sampled"),
+)
 _TRACES = {name for key, name in vars(FolderNames).items() if not key.startswith("_")}
 
 
