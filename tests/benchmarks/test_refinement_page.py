@@ -153,7 +153,7 @@ def test_several_starts_are_compared_with_one(tmp_path):
     text = starts(path)
 
     assert cells(text)[2] == ["one start, up to 3 steps", "90.00", "–", "–"]
-    assert cells(text)[4] == ["several starts, the tree that is most probable", "91.00", "+1.00", "0.0200"]
+    assert cells(text)[4] == ["several starts, the most probable tree", "91.00", "+1.00", "0.0200"]
     assert "different trees in 25.0% of the sentences" in text
     assert "9.0 passes per sentence instead of 2.0 (4.5 times as many)" in text
 

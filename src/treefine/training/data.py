@@ -47,7 +47,7 @@ def load_data(settings: TreebankSettings) -> Data:
         if settings.sentences > len(train):
             files = ", ".join(settings.train)
             faults.append(f"{files}: {len(train):,} sentences, fewer than sentences = {settings.sentences:,}.")
-        train = sampled(train, settings.sentences or len(train))
+        train = spaced_sample(train, settings.sentences or len(train))
     if None not in map(read.get, settings.train) and len(train) < FEWEST:
         count = f"{len(train)} sentence{'s' if len(train) > 1 else ''}"
         faults.append(f"{', '.join(settings.train)}: {count} to train on, but at least {FEWEST} are needed.")
@@ -56,10 +56,10 @@ def load_data(settings: TreebankSettings) -> Data:
     return Data(train, dev, checksums_of(read), tuple(_unseen_labels(train, dev, settings)), test)
 
 
-def sampled(sentences: Sequence[Sentence], n_sentences: int) -> tuple[Sentence, ...]:
+def spaced_sample(sentences: Sequence[Sentence], n_sentences: int) -> tuple[Sentence, ...]:
     """Return an evenly spaced sample of this size, the same every time.
 
-    >>> sampled("abcdefgh", 3)
+    >>> spaced_sample("abcdefgh", 3)
     ('a', 'c', 'f')
     """
     n_all, n_kept = len(sentences), min(n_sentences, len(sentences))
