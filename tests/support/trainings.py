@@ -3,7 +3,7 @@
     python -m tests.support.trainings SEED RECIPE…
 
 trains each recipe in the folder `killed` next to it, in a child process that is killed by SIGKILL, at a random moment
-or before a random change to the files, and started again, four times. The last run continues to the end. The program
+or before a random change to the files, and started again, six times. The last run continues to the end. The program
 prints the number of killed children for each recipe.
 """
 
@@ -45,7 +45,7 @@ batch_pieces = 300
 checkpoint_minutes = 0
 {training}
 """
-N_RUNS, MOST_CHANGES, MOST_SECONDS = 4, 60, 0.6
+N_RUNS, MOST_CHANGES, MOST_SECONDS = 6, 60, 0.6
 CPU = torch.device("cpu")
 
 
