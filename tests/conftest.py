@@ -1,6 +1,7 @@
 import gc
 import os
 import random
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+import typer.testing
 
 from tests.support.data import DATA
 from tests.support.fixtures import nlp, refine_model, refiner, run_refine, text_model  # noqa: F401
@@ -26,7 +28,7 @@ settings.register_profile(
     print_blob=True,
     derandomize=not is_fuzzing,
     database=None,
-    max_examples=int(os.environ.get("EXAMPLES", "100")),
+    max_examples=int(os.environ.get("EXAMPLES", "50")),
 )
 settings.load_profile("treefine")
 if not is_fuzzing:
@@ -35,6 +37,8 @@ if not is_fuzzing:
     assert callable(providers._get_local_constants)
     providers._get_local_constants = lambda: providers._local_constants
 
+# CliRunner would build all commands again for each call, which takes longer than most of the commands.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 LONGEST = ("test_toy", "test_corpus", "test_resume", "test_bases", "test_processes", "test_calibrate")
 

@@ -1,27 +1,21 @@
 """Shell completion: the scripts, and what the program answers to them."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import shellingham
+from typer.testing import CliRunner
 
 from tests.support.commands import invoke
+from treefine.cli.app import app
 
 
 def completed(*words: str) -> list[str]:
     """Return the completions that bash is offered for these words; the last one may be incomplete."""
     protocol = {"_TREEFINE_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(["treefine", *words])}
-    code = "from treefine.cli.app import app; app(prog_name='treefine')"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **protocol, "COMP_CWORD": str(len(words))},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = CliRunner().invoke(app, env={**protocol, "COMP_CWORD": str(len(words))}, prog_name="treefine")
+    assert done.exit_code == 0, done.stderr
     return done.stdout.split()
 
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treefine.cli import inputs as reading
-from treefine.cli.folders import files_in
-from treefine.cli.inputs import Input, bytes_in, find_inputs, treebank_note
+from treefine.cli.inputs import Input, bytes_in, files_in, find_inputs, treebank_note
 from treefine.errors import TreefineError
 from treefine.treebank.files import Rejoined
 

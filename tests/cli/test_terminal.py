@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.commands import invoke
-from treefine.cli.drawings import Pen, pen_for_stdout
+from treefine.cli.outputs import Pen, pen_for_stdout
 from treefine.cli.terminal import Review, progress
 from treefine.treebank.conllu import read_treebank, write_treebank
 from treefine.treebank.sentence import Sentence

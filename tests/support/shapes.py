@@ -5,7 +5,7 @@ from functools import wraps
 from beartype import beartype
 from jaxtyping import config
 
-_FIRST_CHECKS = 2000  # per test; half as many calls, because arguments and results are checked separately
+_FIRST_CHECKS = 400  # per test; half as many calls, because arguments and results are checked separately
 _left = _FIRST_CHECKS
 
 

@@ -7,9 +7,8 @@ from typing import Annotated, get_args
 
 import typer
 
-from treefine.cli.drawings import DrawnShape
 from treefine.cli.inputs import Input, find_treebank_inputs
-from treefine.cli.outputs import check_extension, check_output, shape_by_name, title_of, write_treebank_as
+from treefine.cli.outputs import DrawnShape, check_extension, check_output, shape_by_name, title_of, write_treebank_as
 from treefine.cli.replacing import ForceOption
 from treefine.cli.treebanks import TREEBANKS_HELP, EncodingOption, TreebankKindOption
 from treefine.errors import TreefineError

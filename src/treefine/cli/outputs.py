@@ -9,23 +9,24 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from treefine.cli.changes import kind_of
-from treefine.cli.drawings import Pen, draw_all, pen_for_stdout
 from treefine.cli.inputs import Input
 from treefine.cli.part_file import Part, check_leftover, open_part, part_of
 from treefine.cli.replacing import Kind, check_replaced
 from treefine.cli.table_files import check_table, table_losses, write_table
 from treefine.drawing.characters import visible
-from treefine.drawing.sentences import drawing_of
+from treefine.drawing.sentences import Drawing, drawing_of, html_of, svg_of
+from treefine.drawing.text import BOLD, WIDTH, StyledText, draw_text
 from treefine.errors import TreebankError, TreefineError
 from treefine.parsing.table import Content, csv_texts
 from treefine.treebank.conllu import convert_treebank, texts_in_file
@@ -37,6 +38,7 @@ from treefine.treebank.sentence import CONLLU, Format, Sentence
 if TYPE_CHECKING:
     from treefine.parsing.parse import Parse
 
+DrawnShape = Literal["tree", "svg", "html"]
 Shape = Literal["tree", "conllu", "json", "csv", "tsv", "svg", "html", "parquet"]
 _ENDINGS: dict[Shape, tuple[str, ...]] = {  # the first is used for files in an output folder
     "tree": (".txt",),
@@ -51,6 +53,7 @@ _EXTENSION = re.compile(r"\.[a-z0-9_]*[a-z][a-z0-9_]*")  # not the end of names 
 _SHAPES: tuple[Shape, ...] = ("conllu", *_ENDINGS)
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 TABLES = ("parquet", *DELIMITERS)  # formats with one row per word
+_BOXES = "─┄│╭├╰┬┼┴…"
 _OTHER_OUTPUT = "Choose a different output file."
 _BETWEEN_SEPARATORS = re.compile(r"(?:[^\t\r\n]|\r(?!\n))+")  # the text of a cell or line
 
@@ -373,6 +376,28 @@ def _open_whole(target: str, shape: Shape, *, is_synced: bool = False) -> Iterat
             yield NewOutput(stream)
 
 
+class Pen(NamedTuple):
+    """The encoding, colour, character set and width of drawn trees."""
+
+    encoding: str = "utf-8"
+    color: bool = False
+    ascii_only: bool = False
+    width: int = WIDTH
+
+
+def pen_for_stdout() -> Pen:
+    """Use colour on a terminal unless NO_COLOR or TERM=dumb is set, and ASCII if the encoding lacks box characters."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        _BOXES.encode(encoding)
+        ascii_only = False
+    except UnicodeEncodeError:
+        ascii_only = True
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    return Pen(encoding, sys.stdout.isatty() and not is_plain, ascii_only, max(width, 20))
+
+
 @contextmanager
 def open_stdout(shape: Shape) -> Iterator[NewOutput]:
     """Open standard output: in the encoding of the terminal for drawn trees, else in UTF-8."""
@@ -400,6 +425,29 @@ def texts_of_parses(
         return texts_in_file(chain.from_iterable(ranked), is_start=is_start)
     sentences = (each.with_confidence() if options.confidence else each.sentence for each in parses)
     return texts_in_file(sentences, is_start=is_start)
+
+
+def draw_all(drawings: Iterable[Drawing], shape: DrawnShape, *, title: str, pen: Pen) -> Iterator[str]:
+    """Yield the output in this format; `title` is the heading of a page."""
+    if shape == "tree":
+        return _as_trees(drawings, pen)
+    if shape == "svg":
+        return iter([svg_of(drawings, hint="Use --format html, which has no limit.")])
+    return html_of(drawings, title)
+
+
+def _as_trees(drawings: Iterable[Drawing], pen: Pen) -> Iterator[str]:
+    """Draw each tree, or all its steps, under the name and text of the sentence; separate sentences by blank lines."""
+    for number, each in enumerate(drawings, start=1):
+        name = visible(each.name or str(number), ascii_only=pen.ascii_only)
+        sure = "" if each.confidence is None else f", confidence {each.confidence:.2f}"
+        heading = StyledText(name + sure, BOLD).painted(color=pen.color)
+        first, *others = each.pictures
+        drawn = (
+            draw_text(picture, color=pen.color, ascii_only=pen.ascii_only, width=pen.width)
+            for picture in (replace(first, caption=each.text), *others)
+        )
+        yield "\n" * (number > 1) + f"{heading}\n" + "\n".join(drawn)
 
 
 def title_of(inputs: Sequence[Input]) -> str:

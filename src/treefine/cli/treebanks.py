@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
-from treefine.cli.folders import files_in, files_named
-from treefine.cli.inputs import Input, InputKind, TreebankKind
+from treefine.cli.inputs import Input, InputKind, TreebankKind, files_in, files_named
 from treefine.cli.outputs import Shape, check_extension, check_output, shape_by_name, write_treebank_as
 from treefine.cli.replacing import ForceOption
 from treefine.cli.table_files import check_table
