@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.segmenter import SEGMENTERS
+from benchmarks.accuracy.tags import TAGS
 from benchmarks.fuzz.run import fuzz_inputs
 from benchmarks.pages import english, speed
 from benchmarks.pages.cli import command_line
@@ -75,6 +76,7 @@ TABLES: dict[str, Callable[[], str]] = {
     | ENGLISH
     | SEGMENTERS
     | OTHER_PARSERS
+    | TAGS
     | SPEED_PAGE
     | CORPORA
     | SERVING_PAGE

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
 from tests.support.tiny import sample, short, tiny_model
-from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.config import ConfidenceSettings, DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
 from treefine.fast import engine as engine_module
 from treefine.fast import view_of
@@ -79,6 +79,22 @@ def test_the_engine_returns_the_trees_and_tags_of_the_parser(kind):
     sentences = [each.with_tags(upos=["_" if n % 3 else tag for n, tag in enumerate(each.upos)]) for each in sentences]
 
     assert by_engine(parser, sentences) == by_parser(parser, sentences)
+
+
+@pytest.mark.parametrize("rooms", [ROOMS, (Room(64, 4, 16),)], ids=["in buffers", "some alone"])
+@pytest.mark.parametrize("tags", ["best", "predicted", "given"])
+def test_the_engine_replaces_the_same_tags_as_the_parser(tags, rooms):
+    model = tiny_model(n_positions=64, tags=TagSettings("predicted", ("upos", "xpos")))
+    confidence = ConfidenceSettings(tag_temperature=0.3)  # so that the model is sure of some tags
+    model.settings = replace(model.settings, confidence=confidence)
+    parser = Parser(model, initial="given", tags=tags, device="cpu")
+
+    found = by_engine(parser, sample(10), rooms)
+
+    assert found == by_parser(parser, sample(10))
+    assert any(
+        each.upos != old.upos for each, old in zip(parser.stream_trees(sample(10)), sample(10), strict=True)
+    ) == (tags != "given")
 
 
 def test_sentences_that_fit_the_encoder_but_no_buffer_are_parsed():

@@ -137,7 +137,7 @@ class Changes:
             found.append(("tags replaced", f"UPOS {self.retagged.total():,}, XPOS {self.n_xpos:,}{kept}"))
         if any(self.n_contradictions.values()):
             before, after = (self.n_contradictions[each] for each in ("before", "after"))
-            found.append(("label against tag", f"{before:,} words before, {after:,} after"))
+            found.append(("label against tag", f"{count(before, 'word')} before, {after:,} after"))
         tags = {f"{old} → {new}": n for (old, new), n in self.retagged.items()}
         labels = {f"{old} → {new}": n for (old, new), n in (self.relabelled + self.replaced).items()}
         other = {f"{old} → {new}": n for (old, new), n in self.read_as.items() if new != BLANK}
