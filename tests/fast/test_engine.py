@@ -85,7 +85,7 @@ def test_the_engine_returns_the_trees_and_tags_of_the_parser(kind):
 @pytest.mark.parametrize("tags", ["best", "predicted", "given"])
 def test_the_engine_replaces_the_same_tags_as_the_parser(tags, rooms):
     model = tiny_model(n_positions=64, tags=TagSettings("predicted", ("upos", "xpos")))
-    confidence = ConfidenceSettings(tag_temperature=0.3)  # so that the model is sure of some tags
+    confidence = ConfidenceSettings(tag_temperature=0.02)  # so that the model is sure of some tags
     model.settings = replace(model.settings, confidence=confidence)
     parser = Parser(model, initial="given", tags=tags, device="cpu")
 
@@ -276,7 +276,7 @@ def test_a_step_sends_one_tensor_and_receives_one():
         room, n_columns, n_searched = slot.buffer.room, slot.buffer.n_columns, slot.buffer.n_searched
         assert slot.buffer.sent.shape == slot.buffer.on_device.shape
         assert slot.buffer.sent.numel() == room.pieces * (10 + n_columns) + 7 * room.sentences
-        back = room.pieces * (2 + n_columns) + room.sentences + n_searched * (1 + room.longest**2)
+        back = room.pieces * (3 + n_columns) + room.sentences + n_searched * (1 + room.longest**2)
         assert slot.answer.received.numel() == back
 
 
