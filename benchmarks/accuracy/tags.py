@@ -1,4 +1,4 @@
-"""Which tags a refined treebank should have: the given ones, the predicted ones, or the best of both."""
+"""Refine other systems' tags and trees with each choice of tags: given, predicted, and the best of both."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def by_probability(parser: Parser, system: Sequence[Sentence], gold: Sequence[Se
 HEAD = ("system", "tags", "UPOS", "XPOS", "LAS", "label against tag", "tags replaced", "corrected", "spoiled")
 
 
-def tags() -> str:
+def refined_tags() -> str:
     """Return the table of tags and trees for each system and choice."""
-    return tags_of(read_rows("tags"))
+    return refined_tags_of(read_rows("tags"))
 
 
-def tags_of(rows: Sequence[Row]) -> str:
+def refined_tags_of(rows: Sequence[Row]) -> str:
     """Return the newest row of each system and model as a table; the accuracy by probability is folded."""
     if not rows:
         return "Not measured yet."
@@ -173,4 +173,4 @@ def _bins(bins: Sequence[dict[str, float]]) -> str:
     return table(("probability", "words", "right", "mean probability"), *rows)
 
 
-TAGS: dict[str, Callable[[], str]] = {"tags": tags}
+REFINED_TAGS: dict[str, Callable[[], str]] = {"refined_tags": refined_tags}

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.segmenter import SEGMENTERS
-from benchmarks.accuracy.tags import TAGS
+from benchmarks.accuracy.tags import REFINED_TAGS
 from benchmarks.fuzz.run import fuzz_inputs
 from benchmarks.pages import english, speed
 from benchmarks.pages.cli import command_line
@@ -76,7 +76,7 @@ TABLES: dict[str, Callable[[], str]] = {
     | ENGLISH
     | SEGMENTERS
     | OTHER_PARSERS
-    | TAGS
+    | REFINED_TAGS
     | SPEED_PAGE
     | CORPORA
     | SERVING_PAGE

@@ -99,8 +99,8 @@ _Tags = Annotated[
     TagChoice | None,
     typer.Option(
         "--tags",
-        help="Tags that the model reads: those given in the input, those it predicts, or none. Only blank tags are "
-        "written. With --initial, best also replaces tags that the tree does not allow.",
+        help="Tags that the model reads: those given in the input, those it predicts, or none. Blank tags are "
+        "filled in and others stay, but with --initial, best replaces tags that the tree does not allow.",
         show_default="as in training",
     ),
 ]

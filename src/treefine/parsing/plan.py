@@ -101,7 +101,7 @@ class Plan:
 
     @property
     def sure_tags(self) -> SureTags | None:
-        """When the model is sure of a UPOS tag; None if the output does not depend on it."""
+        """The rule that says when the model is sure of a UPOS tag; None if the output does not depend on it."""
         if self.written_tags != "best":
             return None
         column = self.model.settings.tags.columns.index("upos")

@@ -1,4 +1,4 @@
-"""Which universal tags a label of UD allows: find words whose label and UPOS contradict each other.
+"""Find words whose label and universal tag contradict each other, by the rules of UD.
 
 The rules are those of the UD guidelines (https://universaldependencies.org/u/dep/ and /u/pos/) that UD checks in every
 language, at level 3 of its validation (https://universaldependencies.org/contributing/validation.html).
