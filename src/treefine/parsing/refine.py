@@ -139,7 +139,7 @@ def mean_of_words(
 
 
 class SureTags(NamedTuple):
-    """When the model is sure of a tag: if its calibrated probability exceeds a limit."""
+    """A limit on the probability of a predicted tag, above which the model is sure of it."""
 
     column: int  # the place of UPOS among the model's columns of tags
     temperature: float
