@@ -25,10 +25,9 @@ from treefine.integrations.spacy import split_sentences, to_conllu
 from treefine.parsing.initial import given as given_arcs
 from treefine.parsing.initial import renamed
 from treefine.parsing.parser import Parser
-from treefine.treebank.graph import Graph
+from treefine.treebank.graph import Arcs, Graph
 from treefine.treebank.raw_text import text_of
 from treefine.treebank.sentence import Sentence
-from treefine.treebank.graph import Arcs
 
 ROOT = Path(__file__).parents[2]
 WORDS = ["She", " ", "saw", "the", "\n", "old", "man", ".", "He", "waved", "."]
