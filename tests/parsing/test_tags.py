@@ -1,4 +1,4 @@
-"""Which tags a parser reads, and which it writes."""
+"""A parser reads some tags and writes others, depending on the option `tags`."""
 
 import io
 from dataclasses import replace
