@@ -17,13 +17,13 @@ from benchmarks.peers.answers import needed
 from benchmarks.peers.udpipe_parser import udpipe_tagged
 from benchmarks.rows import Row, model_fields, read_rows, save_row
 from treefine import Sentence, TreefineError, evaluate, read_treebank, write_treebank
-from treefine.config import SURE_TAG
+from treefine.config import SURE_TAG, WrittenTags
 from treefine.treebank.tag_rules import contradictions
 
 if TYPE_CHECKING:
     from treefine import Parser
 
-CHOICES = ("given", "predicted", "best")  # of the option `tags`
+CHOICES: tuple[WrittenTags, ...] = ("given", "predicted", "best")  # of the option `tags`
 BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)  # limits of the probabilities of predicted tags
 
 
@@ -104,12 +104,13 @@ def by_probability(parser: Parser, system: Sequence[Sentence], gold: Sequence[Se
         names = predicted_tags(step, plan.model)
         return [list(zip(each[column], row[1:], strict=False)) for each, row in zip(names, sure, strict=True)]
 
-    counted = [Counter[str]() for _ in BINS[1:]]
+    counted = [{"words": 0, "right": 0, "expected": 0.0} for _ in BINS[1:]]
     found = run(parser.using(initial="given", tags="best").plan(), system, work)
     for (_, tags), right in zip(found, gold, strict=True):
         for (tag, sure), best in zip(tags, right.upos, strict=True):
             place = max(place for place, limit in enumerate(BINS[:-1]) if sure >= limit)
-            counted[place].update(words=1, right=tag == best, expected=sure)
+            for name, value in (("words", 1), ("right", tag == best), ("expected", sure)):
+                counted[place][name] += value
     return [
         {
             "from": low,
