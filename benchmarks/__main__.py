@@ -44,6 +44,7 @@ WITH_OPTIONS = {
     "stopping": "speed.trade_offs",
     "analysis": "pages.analysis",
     "others": "accuracy.others",
+    "tags": "accuracy.tags",
     "around": "speed.files",
     "files": "speed.files",
     "corpora": "speed.corpora",

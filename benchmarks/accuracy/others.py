@@ -88,7 +88,8 @@ def measure_others(arguments: Sequence[str]) -> None:
         refine_parses(options)
 
 
-def _named(text: str) -> tuple[str, str]:
+def named(text: str) -> tuple[str, str]:
+    """Return the name and the path of NAME=PATH."""
     name, equals, path = text.partition("=")
     if not (name and equals and path):
         raise argparse.ArgumentTypeError(f"{text!r} must be NAME=PATH, such as udpipe=parses/udpipe-dev.conllu")
@@ -103,7 +104,7 @@ MAKE = (
 )
 REFINE = (
     MODEL,
-    option("--parses", nargs="+", required=True, metavar="NAME=PATH", type=_named),
+    option("--parses", nargs="+", required=True, metavar="NAME=PATH", type=named),
     option(
         "--tags", choices=["given", "predicted", "none"], help="which tags to use (default: as the model was trained)"
     ),

@@ -10,6 +10,7 @@ from benchmarks.accuracy.clicks import clicks
 from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.segmenter import SEGMENTERS
+from benchmarks.accuracy.tags import REFINED_TAGS
 from benchmarks.fuzz.run import fuzz_inputs
 from benchmarks.pages import english, speed
 from benchmarks.pages.cli import command_line
@@ -80,6 +81,7 @@ TABLES: dict[str, Callable[[], str]] = {
     | ENGLISH
     | SEGMENTERS
     | OTHER_PARSERS
+    | REFINED_TAGS
     | SPEED_PAGE
     | CORPORA
     | SERVING_PAGE

@@ -37,11 +37,7 @@ UDPIPE: dict[str, Any] = {
 def udpipe_trees(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[Graph]:
     """Train UDPipe's transition-based parser (Parsito) and return its trees."""
     udpipe = needed("ufal.udpipe")
-    weights = trained_udpipe(udpipe, train, iterations=UDPIPE["iterations"])
-    with tempfile.TemporaryDirectory() as folder:  # UDPipe reads models only from files
-        path = Path(folder, "model.udpipe")
-        path.write_bytes(weights)
-        model = udpipe.Model.load(str(path))
+    model = _loaded(udpipe, trained_udpipe(udpipe, train, iterations=UDPIPE["iterations"]))
     found = []
     for each in udpipe_sentences(udpipe, sentences):
         model.parse(each, "")
@@ -50,17 +46,42 @@ def udpipe_trees(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> li
     return found
 
 
-def trained_udpipe(udpipe: Any, train: Sequence[Sentence], *, iterations: int) -> bytes:
-    """Train UDPipe and return the contents of its model file."""
-    options = ";".join(f"{name}={value}" for name, value in (UDPIPE | {"iterations": iterations}).items())
+TAGGER = "iterations=4;use_lemma=0;provide_lemma=0;use_feats=0;provide_feats=0"  # only UPOS and XPOS
+
+
+def udpipe_tagged(train: Sequence[Sentence], sentences: Sequence[Sentence]) -> list[Sentence]:
+    """Train UDPipe's tagger and parser, and return the sentences with the tags and trees that it predicts."""
+    udpipe = needed("ufal.udpipe")
+    model = _loaded(udpipe, trained_udpipe(udpipe, train, iterations=3, tagger=TAGGER))
+    found = []
+    for sentence, each in zip(sentences, udpipe_sentences(udpipe, sentences), strict=True):
+        model.tag(each, "")
+        model.parse(each, "")
+        words = list(each.words)[1:]  # the first word is ROOT
+        tagged = sentence.with_tags(upos=[word.upostag for word in words], xpos=[word.xpostag for word in words])
+        found.append(tagged.with_graph(Graph.of_words([word.head for word in words], [word.deprel for word in words])))
+    return found
+
+
+def trained_udpipe(udpipe: Any, train: Sequence[Sentence], *, iterations: int, tagger: str = "none") -> bytes:
+    """Train UDPipe and return the contents of its model file; its parser reads the tags of its tagger, if any."""
+    changed = {"iterations": iterations, "use_gold_tags": int(tagger == "none")}
+    options = ";".join(f"{name}={value}" for name, value in (UDPIPE | changed).items())
     error = udpipe.ProcessingError()
     read = _read_by_udpipe(udpipe, [_bare(each).with_graph(each.graph) for each in train])
     weights: bytes = udpipe.Trainer.train(
-        "morphodita_parsito", read, udpipe.Sentences(), "none", "none", options, error
+        "morphodita_parsito", read, udpipe.Sentences(), "none", tagger, options, error
     )
     if error.occurred():
         raise TreefineError(f"UDPipe could not be trained: {error.message}")
     return weights
+
+
+def _loaded(udpipe: Any, weights: bytes) -> Any:
+    with tempfile.TemporaryDirectory() as folder:  # UDPipe reads models only from files
+        path = Path(folder, "model.udpipe")
+        path.write_bytes(weights)
+        return udpipe.Model.load(str(path))
 
 
 def udpipe_sentences(udpipe: Any, sentences: Iterable[Sentence]) -> Any:

@@ -15,11 +15,14 @@ from treefine.errors import ConfigError, RenamedSettingWarning
 
 Column = Literal["upos", "xpos"]
 TagSource = Literal["given", "predicted", "none"]
+TagChoice = Literal["given", "predicted", "none", "best"]  # a parser's option; "best" needs an initial parse
+WrittenTags = Literal["given", "predicted", "best"]  # which tags an output has, apart from blank ones
 Precision = Literal["float32", "float16", "bfloat16", "int8"]
 BATCH_PIECES = 4000  # batch size for parsing, padding included
 MOST_WORDS = 2000  # a longer sentence is parsed in parts: its scores need more than 130 MiB, growing with the square
 STEPS = 3  # T in the paper (Sec. 6.1), for a model that does not record its own …
 STEPS_FROM_EMPTY = 4  # … plus one step that creates the first graph
+SURE_TAG = 0.7  # probability above which a predicted UPOS tag may replace a given one; see benchmarks/LOG.md
 PRESETS = ("paper", "released-code")
 _LARGEST = 10_000_000  # larger numbers are taken for mistakes
 _MOST_LAYERS = 1000
@@ -360,9 +363,10 @@ class ConfidenceSettings:
     label_temperature: float = 1.0  # divides the scores of labels
     sentence_scale: float = 1.0  # sum of the words' doubts at which half of the sentences are correct
     sentence_slope: float = 1.0  # how fast that share falls as the sum grows
+    tag_temperature: float = 1.0  # divides the scores of UPOS tags
 
     def __post_init__(self) -> None:
-        for name in ("arc_temperature", "label_temperature", "sentence_scale", "sentence_slope"):
+        for name in ("arc_temperature", "label_temperature", "sentence_scale", "sentence_slope", "tag_temperature"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} = {getattr(self, name)}; it must be above 0")
 

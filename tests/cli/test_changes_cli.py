@@ -47,6 +47,10 @@ def test_tsv_has_a_row_per_change(run_refine, refiner):
             "before": f"{change.before:.4f}",
             "after": f"{change.after:.4f}",
             "step": "_" if change.step is None else str(change.step),
+            "old_upos": change.old_upos,
+            "upos": change.upos,
+            "old_xpos": change.old_xpos,
+            "xpos": change.xpos,
         }
         for sentence in read_treebank("in.conllu")
         for change in next(refiner.stream([sentence])).changes
@@ -330,6 +334,58 @@ def test_a_label_for_a_blank_one_is_not_counted_as_a_change():
     assert ("new labels", "2 on arcs that had no label") in changes.rows()
     assert changes.values()["new_labels"] == 2
     assert parse.changed_picture().changed == {3}  # only its head: a new label is drawn as unchanged
+
+
+UD = ("root", "det", "case", "cc", "mark", "aux", "punct", "nsubj")
+
+
+def retagged():
+    """Return the counts of a sentence whose first word became a determiner, with a new tag."""
+    old, new = ("ADV", "NOUN", "VERB"), ("DET", "NOUN", "VERB")
+    given = Arcs((3, 3, 0), ("case", "nsubj", "root"))
+    sentence = Sentence.of_words(["The", "dog", "barks"], upos=new, xpos=["DT", "NN", "VBZ"])
+    tree = Graph.of_words([2, 3, 0], ["det", "nsubj", "root"])
+    tags = tuple(zip(old, ("RB", "NN", "VBZ"), strict=True))
+    places = ((0, 3), (4, 7), (8, 13))
+    parse = Parse(
+        sentence.with_graph(tree), places, (SURE,) * 3, 0.5, (tree,), given, (SURE,) * 3, True, given_tags=tags
+    )
+    changes = Changes(UD)
+    return changes, changes.add(parse, given)
+
+
+def test_replaced_tags_and_contradictions_are_counted():
+    changes, _ = retagged()
+
+    assert ("tags replaced", "UPOS 1, XPOS 1") in changes.rows()
+    assert ("old and new tag", "ADV → DET 1") in changes.rows()
+    assert "label against tag" not in dict(changes.rows())  # ADV is allowed for case, and DET for det
+    assert changes.values()["upos"] == [{"old": "ADV", "new": "DET", "times": 1}]
+    assert (changes.values()["xpos"], changes.values()["contradictions"]) == (1, {"before": 0, "after": 0})
+
+
+def test_contradictions_are_counted_with_the_old_tree_and_tags_and_with_the_new_ones():
+    changes = Changes(UD)
+    given = Arcs((2, 0), ("punct", "root"))
+    tree = Graph.of_words([2, 0], ["det", "root"])
+    sentence = Sentence.of_words(["The", "dog"], upos=["DET", "NOUN"]).with_graph(tree)
+
+    changes.add(Parse(sentence, ((0, 3), (4, 7)), (SURE,) * 2, 0.5, (tree,), given, (SURE,) * 2, True), given)
+
+    assert ("label against tag", "1 word before, 0 after") in changes.rows()
+
+
+def test_the_page_and_the_table_show_replaced_tags(tmp_path):
+    for ending in ("html", "tsv", "json"):
+        changes, parse = retagged()
+        with open_changes(str(tmp_path / f"changes.{ending}"), changes) as add:
+            add(parse)
+
+    assert "ADV → DET, RB → DT" in (tmp_path / "changes.html").read_text()
+    head, row = (line.split("\t") for line in (tmp_path / "changes.tsv").read_text().splitlines())
+    assert head[-4:] == ["old_upos", "upos", "old_xpos", "xpos"]
+    assert row[-4:] == ["ADV", "DET", "RB", "DT"]
+    assert json.loads((tmp_path / "changes.json").read_text())["changes"][0]["old_upos"] == "ADV"
 
 
 LABELS = st.sampled_from(["nsubj", "obj", "root", "dobj", "prep", "_"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.generated_inputs import LABELS, WAYS_TO_READ, arcs_over, inputs_of, sentences_in_pieces
 from tests.support.tiny import sample, short, tiny_model
-from treefine.config import DecodeSettings, RelationSettings, TagSettings
+from treefine.config import ConfidenceSettings, DecodeSettings, RelationSettings, TagSettings
 from treefine.errors import TreebankError
 from treefine.fast import engine as engine_module
 from treefine.fast import view_of
@@ -79,6 +79,22 @@ def test_the_engine_returns_the_trees_and_tags_of_the_parser(kind):
     sentences = [each.with_tags(upos=["_" if n % 3 else tag for n, tag in enumerate(each.upos)]) for each in sentences]
 
     assert by_engine(parser, sentences) == by_parser(parser, sentences)
+
+
+@pytest.mark.parametrize("rooms", [ROOMS, (Room(64, 4, 16),)], ids=["in buffers", "some alone"])
+@pytest.mark.parametrize("tags", ["best", "predicted", "given"])
+def test_the_engine_replaces_the_same_tags_as_the_parser(tags, rooms):
+    model = tiny_model(n_positions=64, tags=TagSettings("predicted", ("upos", "xpos")))
+    confidence = ConfidenceSettings(tag_temperature=0.02)  # so that the model is sure of some tags
+    model.settings = replace(model.settings, confidence=confidence)
+    parser = Parser(model, initial="given", tags=tags, device="cpu")
+
+    found = by_engine(parser, sample(10), rooms)
+
+    assert found == by_parser(parser, sample(10))
+    assert any(
+        each.upos != old.upos for each, old in zip(parser.stream_trees(sample(10)), sample(10), strict=True)
+    ) == (tags != "given")
 
 
 def test_sentences_that_fit_the_encoder_but_no_buffer_are_parsed():
@@ -260,7 +276,7 @@ def test_a_step_sends_one_tensor_and_receives_one():
         room, n_columns, n_searched = slot.buffer.room, slot.buffer.n_columns, slot.buffer.n_searched
         assert slot.buffer.sent.shape == slot.buffer.on_device.shape
         assert slot.buffer.sent.numel() == room.pieces * (10 + n_columns) + 7 * room.sentences
-        back = room.pieces * (2 + n_columns) + room.sentences + n_searched * (1 + room.longest**2)
+        back = room.pieces * (3 + n_columns) + room.sentences + n_searched * (1 + room.longest**2)
         assert slot.answer.received.numel() == back
 
 

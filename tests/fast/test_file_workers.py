@@ -21,7 +21,7 @@ from tests.support.data import DATA
 from tests.support.generated import conllu_files
 from tests.support.tiny import SAMPLE, sample, tiny_biaffine, tiny_model, tiny_parser
 from tests.test_package import loaded_by
-from treefine.config import TagSettings
+from treefine.config import ConfidenceSettings, TagSettings
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.engine import Engine
 from treefine.fast.file_workers import FileParser, FilePart, FileReport, Scribe, WorkerPool, WorkerSettings
@@ -34,10 +34,14 @@ from treefine.treebank.sentence import BLANK
 
 ROOMS = (Room(512, 32, 48), Room(256, 4, 128))  # small buffers for a CPU
 TREEBANKS = ["en_ewt-sample.conllu", "constructs.conllu", "layout.conllu", "penn.conllx", "german.conll09"]
+SURE = ConfidenceSettings(tag_temperature=0.01)
 TAGGING = Parser(tiny_model(tags=TagSettings(source="predicted", columns=("upos", "xpos"))), max_steps=2, device="cpu")
+TAGGING.model.settings = replace(TAGGING.model.settings, confidence=SURE)  # sure of all tags
 READING = Parser(tiny_model(), max_steps=2, device="cpu")  # reads the tags of the sentences
 REFINING = READING.using(initial=given, max_steps=2)
 MAPPED = READING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2)
+RETAGGING = TAGGING.using(initial=given, max_steps=2, tags="predicted")
+BEST = TAGGING.using(initial=given, max_steps=2, tags="best")
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"
 
 
@@ -93,7 +97,10 @@ def test_workers_write_the_same_bytes_as_the_parser(workers, name):
     assert texts(workers, data, path=name, size=1) == expected(TAGGING, data, path=name)
 
 
-@pytest.mark.parametrize("parser", [TAGGING, READING, REFINING, MAPPED], ids=["tags", "reads", "refines", "maps"])
+PARSERS = {"tags": TAGGING, "reads": READING, "refines": REFINING, "maps": MAPPED, "retags": RETAGGING, "best": BEST}
+
+
+@pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS.keys())
 @pytest.mark.parametrize("name", TREEBANKS)
 def test_one_process_writes_the_same_bytes_whatever_the_parser_reads(parser, name):
     data = data_of(name)

@@ -326,7 +326,7 @@ def test_given_tags_can_be_read_by_a_model_that_predicts_its_own():
         ("none", "given", "tags cannot be 'given': this model reads no tags."),
         ("given", "predicted", "tags cannot be 'predicted': this model has no tagger."),
         ("none", "predicted", "tags cannot be 'predicted': this model has no tagger."),
-        ("given", "gold", "tags must be given, predicted or none, not 'gold'."),
+        ("given", "gold", "tags must be given, predicted, best or none, not 'gold'."),
     ],
 )
 def test_unsupported_tag_sources_are_errors(source, wish, message):

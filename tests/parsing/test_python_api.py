@@ -230,7 +230,7 @@ def test_load_takes_the_options_of_a_parser(text_model):
         ({"max_steps": 2.5}, "The option max_steps must be a whole number, such as 3, not the float 2.5."),
         ({"max_steps": True}, "The option max_steps must be a whole number, such as 3, not the bool True."),
         ({"stop_above": "1"}, "The option stop_above must be a number from 0 to 1, not the str '1'."),
-        ({"tags": 1}, 'The option tags must be "given", "predicted" or "none", not the int 1.'),
+        ({"tags": 1}, 'The option tags must be "given", "predicted", "best" or "none", not the int 1.'),
         ({"is_projective": "yes"}, "The option is_projective must be True or False, not the str 'yes'."),
         ({"keep": ["given"]}, 'The option keep must be "marked", "given" or "nothing", not the list '),
         ({"device": 3}, 'The option device must be a name such as "cpu", or a torch.device, not the int 3.'),

@@ -21,6 +21,7 @@ from treefine.treebank.files import open_output
 from treefine.treebank.formats import suffix_of
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
+from treefine.treebank.tag_rules import UPOS, contradictions, follows_ud
 
 if TYPE_CHECKING:
     from treefine.parsing.parse import Change, Parse
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 _Kind = Literal["html", "json", "tsv"]
 _KINDS: dict[str, _Kind] = {".html": "html", ".htm": "html", ".json": "json", ".tsv": "tsv"}
 _PLACE = ("file", "line", "sentence", "sent_id")
-_COLUMNS = (*_PLACE, "word", "form", "old_head", "old_label", "head", "label", "before", "after", "step")
+_ARC = ("old_head", "old_label", "head", "label", "before", "after", "step")
+_COLUMNS = (*_PLACE, "word", "form", *_ARC, "old_upos", "upos", "old_xpos", "xpos")
 _MOST = 8  # most frequent labels printed per kind; the file of --changes has all of them
 _MOST_ON_PAGE = 24
 _STYLE = """
@@ -58,6 +60,10 @@ class Changes:
         self.sure: Counter[int] = Counter()  # sentences that exceeded --stop-above, by step
         self.unfinished: Counter[int] = Counter()  # other sentences, by number of steps
         self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and the labels they were read as
+        self.retagged: Counter[tuple[str, str]] = Counter()  # old and new UPOS
+        self.n_xpos = 0  # words whose XPOS was replaced
+        self.n_feats = 0  # words with a new UPOS whose FEATS are not blank; they stay
+        self.n_contradictions = Counter[str]()  # words whose label does not allow their UPOS, before and after
 
     def add(self, parse: Parse, given: Arcs) -> Parse:
         """Count the changes to the arcs given in the file; return the parse with them as its initial graph.
@@ -71,8 +77,11 @@ class Changes:
         ended[len(parse.steps)] += 1
         changes = parse.changes
         self.n_changed += bool(changes)
+        self._add_tags(parse, changes)
         for each in changes:
             labels = (each.old_label, each.label)
+            if not each.has_new_arc:
+                continue
             if each.old_head is None:
                 self.n_added += 1
                 continue
@@ -86,6 +95,19 @@ class Changes:
             else:
                 self.replaced[labels] += 1
         return parse
+
+    def _add_tags(self, parse: Parse, changes: Sequence[Change]) -> None:
+        """Count the replaced tags, and the labels that do not allow their tags before and after."""
+        for each in changes:
+            self.n_xpos += each.has_new_xpos
+            if each.has_new_upos:
+                self.retagged[each.old_upos, each.upos] += 1
+                self.n_feats += parse[each.word - 1].feats != BLANK
+        if not follows_ud(self._known, UPOS):
+            return
+        given = [upos for upos, _ in parse.given_tags] or parse.upos
+        self.n_contradictions["before"] += len(contradictions(parse.initial, given))
+        self.n_contradictions["after"] += len(contradictions(parse.sentence.arcs, parse.upos))
 
     def _old_labels(self, parse: Parse, given: Arcs) -> tuple[str, ...]:
         """Return the old labels for the report; count those that were renamed or ignored."""
@@ -110,10 +132,18 @@ class Changes:
             found.append(("new arcs", f"{self.n_added:,} on words that had no arc"))
         if self.n_named:
             found.append(("new labels", f"{self.n_named:,} on arcs that had no label"))
+        if self.retagged or self.n_xpos:
+            kept = f"; {self.n_feats:,} of these words have FEATS, which stay" if self.n_feats else ""
+            found.append(("tags replaced", f"UPOS {self.retagged.total():,}, XPOS {self.n_xpos:,}{kept}"))
+        if any(self.n_contradictions.values()):
+            before, after = (self.n_contradictions[each] for each in ("before", "after"))
+            found.append(("label against tag", f"{count(before, 'word')} before, {after:,} after"))
+        tags = {f"{old} → {new}": n for (old, new), n in self.retagged.items()}
         labels = {f"{old} → {new}": n for (old, new), n in (self.relabelled + self.replaced).items()}
         other = {f"{old} → {new}": n for (old, new), n in self.read_as.items() if new != BLANK}
         unread = {old: n for (old, new), n in self.read_as.items() if new == BLANK}
         for name, counted in (
+            ("old and new tag", tags),
             ("old and new label", labels),
             ("same label, new head", self.moved),
             ("labels renamed", other),
@@ -154,6 +184,10 @@ class Changes:
             "converged": {str(t): n for t, n in sorted(self.converged.items())},
             "sure_enough": {str(t): n for t, n in sorted(self.sure.items())},
             "not_converged": {str(t): n for t, n in sorted(self.unfinished.items())},
+            "upos": pairs(self.retagged),
+            "xpos": self.n_xpos,
+            "replaced_with_feats": self.n_feats,
+            "contradictions": {name: self.n_contradictions[name] for name in ("before", "after")},
             "read_as": {old: None if new == BLANK else new for old, new in sorted(self.read_as)},
         }
 
@@ -261,8 +295,9 @@ def _html(parse: Parse, found: Sequence[Change]) -> str:
     """Return a section with the number, text and place of a sentence, its tree, and a table of its changes."""
     sentence = parse.sentence
     place = f"{sentence.path}:{sentence.line}" + (f" ({sentence.sent_id})" if sentence.sent_id else "")
-    rows = "\n".join(_row(parse, each) for each in found)
-    names = ("", "word", "old arc", "confidence", "new arc", "confidence", "from step")
+    has_tags = any(map(_new_tags, found))
+    rows = "\n".join(_row(parse, each, has_tags=has_tags) for each in found)
+    names = ("", "word", "old arc", "confidence", "new arc", "confidence", "from step", *["tags"] * has_tags)
     header = "".join(f'<th scope="col">{name}</th>' for name in names)
     return (
         # Number the section like the sentence, because unchanged sentences are left out.
@@ -274,7 +309,17 @@ def _html(parse: Parse, found: Sequence[Change]) -> str:
     )
 
 
-def _row(parse: Parse, change: Change) -> str:
+def _new_tags(change: Change) -> str:
+    """Return the replaced tags of a word, as old → new."""
+    pairs = []
+    if change.has_new_upos:
+        pairs.append(f"{change.old_upos} → {change.upos}")
+    if change.has_new_xpos:
+        pairs.append(f"{change.old_xpos} → {change.xpos}")
+    return ", ".join(pairs)
+
+
+def _row(parse: Parse, change: Change, *, has_tags: bool) -> str:
     def arc(head: int | None, label: str) -> str:
         if head is None:
             return "no arc"
@@ -290,5 +335,6 @@ def _row(parse: Parse, change: Change) -> str:
         (text, arc(change.head, change.label)),
         (number, f"{change.after:.2f}"),
         (number, "tree" if change.step is None else str(change.step)),
+        *([(text, _new_tags(change))] if has_tags else []),
     )
     return "<tr>" + "".join(f"<td {how}>{escape(visible(said))}</td>" for how, said in cells) + "</tr>"

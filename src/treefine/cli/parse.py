@@ -15,7 +15,7 @@ from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
 from treefine.cli.replacing import ForceOption
 from treefine.cli.terminal import Detail, completing, say
 from treefine.cli.treebanks import TREEBANKS_HELP, EncodingOption, TreebankKindOption
-from treefine.config import BATCH_PIECES, Precision, TagSource
+from treefine.config import BATCH_PIECES, Precision, TagChoice
 from treefine.cores import thread_count, use_threads
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
@@ -96,11 +96,22 @@ _STOP_ABOVE = (
     "accurate; 1 refines until the tree no longer changes."
 )
 _Tags = Annotated[
-    TagSource | None,
+    TagChoice | None,
     typer.Option(
         "--tags",
-        help="Tags that the model reads: those given in the input, those it predicts, or none.",
+        help="Tags that the model reads: those given in the input, those it predicts, or none. Blank tags are "
+        "filled in and others stay, but with --initial, best replaces tags that the tree does not allow.",
         show_default="as in training",
+    ),
+]
+_RefinedTags = Annotated[
+    TagChoice | None,
+    typer.Option(
+        "--tags",
+        help="Tags to read and to write. given: read and keep those of the input; predicted: predict all and replace "
+        "them; best: predict all, and replace those that the new tree does not allow if the model is sure; none: read "
+        "none and keep all. Blank tags are always filled in, except with none.",
+        show_default="best if the model predicts the tags of UD, else as in training",
     ),
 ]
 _Projective = Annotated[bool, typer.Option("--projective", help="Find the best tree without crossing arcs.")]
@@ -302,8 +313,8 @@ def refine_command(
         typer.Option(
             "--changes",
             metavar="FILE",
-            help="Write each changed arc, with the confidence before and after, to a .html (drawings), .json or .tsv "
-            "file.",
+            help="Write each changed arc, with the confidence before and after, and each replaced tag to a .html "
+            "(drawings), .json or .tsv file.",
         ),
     ] = None,
     label_map: _LabelMap = None,
@@ -312,7 +323,7 @@ def refine_command(
         float | None,
         typer.Option("--stop-above", min=0, max=1, metavar="LIMIT", help=_STOP_ABOVE, show_default="1"),
     ] = None,
-    tags: _Tags = None,
+    tags: _RefinedTags = None,
     projective: _Projective = False,
     keep: _Keep = "marked",
     k: _K = 1,

@@ -228,7 +228,8 @@ class Engine:
 
         for found in found_trees():
             block = held.popleft()
-            ours = filled((item.sentence for item in filter(is_ours, block)), found, vocabulary, columns)
+            own_sentences = (item.sentence for item in filter(is_ours, block))
+            ours = filled(own_sentences, found, vocabulary, columns, plan.written_tags)
             others = run_items(plan, [item for item in block if not is_ours(item)], trees)
             for item in block:
                 yield next(ours) if is_ours(item) else next(others)[1]
@@ -343,6 +344,7 @@ class _Run:
         if self.plan.predicts_tags:
             is_first = ((t == 1) & ~is_forced)[of_word] & (buffer.host["numbers"][:n_words] > 0)
             standing["best_tags"][words[is_first]] = answer.tags[:n_words][is_first]
+            standing["is_sure"][words[is_first]] = answer.is_sure[:n_words][is_first]
             places = words[is_first & is_continuing[of_word]]
             given = standing["tags"][places]
             standing["tags"][places] = np.where(given == 0, standing["best_tags"][places], given)
@@ -367,9 +369,15 @@ class _Run:
         standing = self.standing
         n_words = standing["n_words"][:n_sentences].sum()
         is_word = standing["numbers"][:n_words] > 0
-        heads, labels, tags = (standing[name][:n_words][is_word] for name in ("heads", "labels", "best_tags"))
+        names = ("heads", "labels", "best_tags", "is_sure")
+        heads, labels, tags, is_sure = (standing[name][:n_words][is_word] for name in names)
         standing.drop(standing.first + n_sentences)
-        return PackedTrees(heads, labels, tags if self.plan.predicts_tags else None)
+        return PackedTrees(
+            heads,
+            labels,
+            tags if self.plan.predicts_tags else None,
+            None if self.plan.sure_tags is None else is_sure,
+        )
 
     def _alone(self, number: int) -> None:
         """Parse a sentence that is too long for any buffer. If memory runs out, free all buffers and try once more."""
@@ -413,6 +421,8 @@ class _Run:
         for step in refine_batch(plan, batch, Graphs(heads, labels), given, wants_trees=False):
             if step.t == 1 and plan.predicts_tags:
                 standing["best_tags"][words] = best_tags(step.scores, step.batch)[0].cpu().numpy()
+                if plan.sure_tags is not None:
+                    standing["is_sure"][words] = plan.sure_tags.of(step.scores.tags)[0].cpu().numpy()
             last = step
         trees = plan.decoder.trees(last.scores, last.graphs, last.batch.is_word)
         standing["heads"][words], standing["labels"][words] = trees.heads[0].cpu(), trees.labels[0].cpu()

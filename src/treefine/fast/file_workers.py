@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
-from treefine.config import MOST_WORDS, Column
+from treefine.config import MOST_WORDS, Column, WrittenTags
 from treefine.cores import usable_cores
 from treefine.errors import TreebankError, TreefineError
 from treefine.fast.packed import NoMemoryError, Packed, PackedTrees, filled, pack
@@ -67,6 +67,7 @@ class WorkerSettings:
     names: Mapping[str, str] | None = None  # how to rename the labels of those arcs
     reads_marks: bool = True  # whether Keep= marks are respected
     most_words: int = MOST_WORDS  # a longer sentence is parsed in parts
+    written_tags: WrittenTags = "given"
 
     @classmethod
     def of(cls, parser: Parser) -> WorkerSettings | None:
@@ -89,6 +90,7 @@ class WorkerSettings:
             names=names,
             reads_marks=parser.keep == "marked",
             most_words=parser.plan().most_words,
+            written_tags=parser.plan().written_tags,
         )
 
 
@@ -174,8 +176,9 @@ class Scribe:
     ) -> WrittenPart:
         """Write the first `n_sentences` of a part with their trees, without the first `skip` of them."""
         sentences = map(part.converted, islice(part.sentences(), n_sentences))
-        with_trees = part.named(filled(sentences, trees, self._settings.vocabulary, self._settings.columns))
-        return write_part(with_trees[skip:], is_start=is_start)
+        settings = self._settings
+        found = filled(sentences, trees, settings.vocabulary, settings.columns, settings.written_tags)
+        return write_part(part.named(found)[skip:], is_start=is_start)
 
 
 def write_part(sentences: Sequence[Sentence], *, is_start: bool) -> WrittenPart:

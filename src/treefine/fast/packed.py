@@ -9,7 +9,7 @@ from itertools import chain, islice
 import numpy as np
 from jaxtyping import Int
 
-from treefine.config import Column
+from treefine.config import Column, WrittenTags
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreebankError, TreefineError
 from treefine.model.subwords import Subwords
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs, flat_tags
@@ -41,6 +41,7 @@ class PackedTrees:
     heads: Int[np.ndarray, " word"]  # counted in the sentence; 0 is ROOT
     labels: Int[np.ndarray, " word"]
     tags: Int[np.ndarray, "word column"] | None = None  # the best tag of each word, counted from 1
+    is_sure: Int[np.ndarray, " word"] | None = None  # whether the model is sure of UPOS; None if nothing depends on it
 
 
 class NoMemoryError(TreefineError):
@@ -82,18 +83,23 @@ def pack(
 
 
 def filled(
-    sentences: Iterable[Sentence], trees: PackedTrees, vocabulary: Vocabulary, columns: Sequence[Column]
+    sentences: Iterable[Sentence],
+    trees: PackedTrees,
+    vocabulary: Vocabulary,
+    columns: Sequence[Column],
+    written: WrittenTags = "given",
 ) -> Iterator[Sentence]:
-    """Yield the sentences with their trees, and with predicted tags for words that had none."""
+    """Yield the sentences with their trees and, if the model predicts them, tags (`with_parse`)."""
     heads, labels = trees.heads.tolist(), _named(trees.labels, vocabulary.labels)
     tags = []
     if trees.tags is not None:
         tags = [_named(trees.tags[:, place] - 1, vocabulary.tags(column)) for place, column in enumerate(columns)]
+    is_sure = [] if trees.is_sure is None else trees.is_sure.astype(bool).tolist()
     start = 0
     for sentence in sentences:
         words = slice(start, start + len(sentence))
         arcs = Arcs(tuple(heads[words]), tuple(labels[words]))
-        yield with_parse(sentence, arcs, columns, [each[words] for each in tags])
+        yield with_parse(sentence, arcs, columns, [each[words] for each in tags], written, is_sure[words])
         start = words.stop
 
 

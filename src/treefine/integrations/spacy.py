@@ -21,7 +21,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from treefine.config import Precision, TagSource, read_settings
+from treefine.config import Precision, TagChoice, read_settings
 from treefine.errors import ConfigError, ModelError, TreefineError
 from treefine.model.bundled import bundled_models, find_model
 from treefine.parsing.annotate import with_confidence
@@ -61,7 +61,7 @@ class ComponentOptions:
     initial: Literal["doc", "empty"] | None = None  # "doc": the heads and labels of the Doc
     max_steps: int | None = None  # T
     stop_above: float | None = None  # the confidence above which a sentence is not refined further
-    tags: TagSource | None = None  # "given": the tags of the Doc
+    tags: TagChoice | None = None  # "given": the tags of the Doc; "best": also those, unless the tree needs others
     confidence: bool = True  # whether to set confidences; without them a GPU parses faster
     device: str | None = None
     precision: Precision | None = None
@@ -117,9 +117,13 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
         from treefine.parsing.parser import Parser
 
         options = self.options
-        own = Parser.from_pretrained(folder, tags=options.tags, device=options.device, precision=options.precision)
-        initial = "given" if options.initial == "doc" else options.initial
-        self._loaded = own, own.using(initial=initial, max_steps=options.max_steps, stop_above=options.stop_above)
+        own_tags = None if options.tags == "best" else options.tags  # "best" needs an initial parse
+        own = Parser.from_pretrained(folder, tags=own_tags, device=options.device, precision=options.precision)
+        initial, steps = "given" if options.initial == "doc" else options.initial, options.max_steps
+        self._loaded = (
+            own,
+            own.using(initial=initial, max_steps=steps, stop_above=options.stop_above, tags=options.tags),
+        )
         return self._loaded
 
     def _parsers(self) -> tuple[Parser, Parser]:
@@ -164,7 +168,8 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
 
         cut = [split_sentences(doc, None if parser.segmenter is None else segment) for doc in docs]
         with_words = [each for sentences in cut for each in sentences if each.words]
-        read = [_read(each.words, tags=parser.tags == "given", arcs=starts_from_doc) for each in with_words]
+        reads_tags = parser.tags == "given" or self.options.tags == "best"
+        read = [_read(each.words, tags=reads_tags, arcs=starts_from_doc) for each in with_words]
         parses: list[Parse] = list(parser.stream(read)) if self.options.confidence else []
         trees = [each.sentence for each in parses] if self.options.confidence else list(parser.stream_trees(read))
         remaining = iter(trees)

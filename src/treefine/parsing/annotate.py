@@ -9,10 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from treefine.config import Column
+from treefine.config import Column, WrittenTags
 from treefine.drawing.characters import visible
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK, Layout, Sentence
+from treefine.treebank.tag_rules import allows, contradictions
 
 _STARTS = re.compile(r"#\s*(generator\s*=|new(doc|par)\b)")
 _CONFIDENCE, _AGREEMENT = "Conf", "Agree"  # keys in MISC
@@ -68,15 +69,33 @@ def noted(note: str, mark: str) -> str:
     return "|".join([*kept, mark])
 
 
-def with_parse(sentence: Sentence, arcs: Arcs, columns: Sequence[Column], tags: Sequence[Sequence[str]]) -> Sentence:
-    """Return the sentence with these arcs, and with these tags, if any, for words that had no tag."""
+def with_parse(
+    sentence: Sentence,
+    arcs: Arcs,
+    columns: Sequence[Column],
+    tags: Sequence[Sequence[str]],
+    written: WrittenTags = "given",
+    is_sure: Sequence[bool] = (),
+) -> Sentence:
+    """Return the sentence with these arcs, and with these tags, if any, for words that had no tag.
+
+    Other words also get the new tags if `written` is "predicted". If it is "best", they get them where the new label
+    does not allow the old UPOS but allows the new one, and the model is sure of the new one (`is_sure`).
+    """
     sentence = sentence.with_arcs(arcs)
+    is_replaced = [written == "predicted"] * len(sentence)
+    if written == "best" and sentence.format.upos is not None and tags:
+        upos = tags[columns.index("upos")]
+        for word in contradictions(arcs, sentence.upos):
+            is_replaced[word - 1] = is_sure[word - 1] and allows(arcs.labels[word - 1], upos[word - 1])
     for column, new in zip(columns, tags, strict=False):
         index = sentence.format.upos if column == "upos" else sentence.format.xpos
         if index is not None:
             old = sentence.column(index)
-            if BLANK in old:
-                found = [best if tag == BLANK else tag for tag, best in zip(old, new, strict=True)]
+            found = tuple(
+                best if tag == BLANK or is_new else tag for tag, best, is_new in zip(old, new, is_replaced, strict=True)
+            )
+            if found != old:
                 sentence = sentence.with_tags(**{column: found})
     return sentence
 

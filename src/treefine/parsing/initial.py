@@ -87,6 +87,11 @@ class Renamed:
         return found
 
 
+def is_given(initial: InitialParser) -> bool:
+    """Return whether the initial parse is the sentences' own trees, with or without renamed labels."""
+    return (initial.initial if isinstance(initial, Renamed) else initial) is given
+
+
 def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> Renamed:
     """Return an initial parser that maps its labels to known ones, as `read_as` does.
 

@@ -15,11 +15,12 @@ from itertools import chain
 from math import prod
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from treefine.config import WrittenTags
 from treefine.errors import LongSentenceWarning, TreebankError
 from treefine.parsing.annotate import with_parse
 from treefine.parsing.confidence import Confidence, RankedTree, sentence_confidence
 from treefine.parsing.constrained import check_constraints
-from treefine.parsing.parse import Parse
+from treefine.parsing.parse import Parse, tags_of
 from treefine.parsing.plan import Item, Plan
 from treefine.treebank.constraints import Constraints
 from treefine.treebank.graph import ROOT, Arcs, Graph, find_cycles
@@ -164,7 +165,8 @@ class SentenceParts:
         """Return the whole sentence with its tree, and with the predicted tags of its parts."""
         columns = plan.model.settings.tags.columns if plan.predicts_tags else ()
         tags = [[tag for part in parts for tag in (part.upos if each == "upos" else part.xpos)] for each in columns]
-        return with_parse(self.whole.sentence, tree.arcs, columns, tags)
+        written: WrittenTags = "given" if plan.written_tags == "given" else "predicted"  # the parts have chosen
+        return with_parse(self.whole.sentence, tree.arcs, columns, tags, written)
 
     def _label(self, word: int) -> str:
         """Return the label of an arc that joins two parts."""
@@ -314,6 +316,7 @@ def joined_parse(plan: Plan, parts: SentenceParts, found: Sequence[Parse]) -> Pa
         trees=_joined_trees(plan, parts, [each.trees for each in found]),
         was_sure=any(each.was_sure for each in found),
         step_confidences=tuple(map(parts.confidences, steps_together([each.step_confidences for each in found]))),
+        given_tags=tags_of(parts.whole.sentence),
     )
 
 

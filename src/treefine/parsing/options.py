@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, get_args
 
-from treefine.config import Precision, TagSource
+from treefine.config import Precision, TagChoice
 from treefine.errors import TreefineError, described, is_list_like, is_whole_number
 from treefine.treebank.constraints import Constraints, Keep
 from treefine.treebank.sentence import HasSentence, Sentence, sentence_in
@@ -33,8 +33,13 @@ class ParserOptions:
     stop_above: Stop refining a sentence once its mean word confidence exceeds this value. Lower is faster and slightly
         less accurate; 1 refines until the tree no longer changes. Default: the model's setting (`en`: 1) if parsing
         starts from an empty graph, otherwise 1.
-    tags: "given" reads the tags of the input and predicts missing ones if the model can; "predicted" predicts all tags
-        in the first step and reads them in later ones; "none" uses no tags. Default: as in training.
+    tags: The tags that the model reads: "given" reads those of the input and predicts missing ones if the model can;
+        "predicted" predicts all tags in the first step and reads them in later ones; "none" uses no tags. Blank tags
+        of the input are filled in, and other tags are written as they are, with two exceptions. If the initial parse
+        is "given", as in `refine`, "predicted" also replaces all tags. "best" reads the same tags as "predicted", and
+        replaces a UPOS tag, with its XPOS tag, where the new label does not allow it and the model is sure of another;
+        it needs an initial parse and a model of UD that predicts tags. Default: as in training; "best" if the initial
+        parse is "given" and the model supports it.
     is_projective: Whether trees must be projective, that is, without crossing arcs. Default: False.
     keep: The heads and labels of the input to keep: "marked" keeps those marked in MISC, "given" keeps all that are
         filled in, "nothing" keeps none. Default: "marked".
@@ -49,7 +54,7 @@ class ParserOptions:
     initial: str | os.PathLike[str] | Parser | InitialParser | None = None
     max_steps: int | None = None
     stop_above: float | None = None
-    tags: TagSource | None = None
+    tags: TagChoice | None = None
     is_projective: bool | None = None
     keep: Keep | None = None
     k: int | None = None
@@ -76,7 +81,7 @@ class OptionValues(TypedDict, total=False):
     initial: str | os.PathLike[str] | Parser | InitialParser | None
     max_steps: int | None
     stop_above: float | None
-    tags: TagSource | None
+    tags: TagChoice | None
     is_projective: bool | None
     keep: Keep | None
     k: int | None
@@ -94,7 +99,7 @@ _TYPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "initial": (_is_initial, '"empty", "given", a path, a Parser or a function'),
     "max_steps": (is_whole_number, "a whole number, such as 3"),
     "stop_above": (lambda value: isinstance(value, Real) and not isinstance(value, bool), "a number from 0 to 1"),
-    "tags": (lambda value: isinstance(value, str), '"given", "predicted" or "none"'),
+    "tags": (lambda value: isinstance(value, str), '"given", "predicted", "best" or "none"'),
     "is_projective": (lambda value: isinstance(value, bool), "True or False"),
     "keep": (lambda value: isinstance(value, str), '"marked", "given" or "nothing"'),
     "k": (is_whole_number, "a whole number, such as 3"),

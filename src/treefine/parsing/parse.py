@@ -40,7 +40,7 @@ class ParsedWord(Word):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A word whose head or label differs from the initial parse."""
+    """A word whose head or label differs from the initial parse, or whose tag was replaced."""
 
     word: int  # the number of the word, from 1
     form: str  # the word as written
@@ -51,6 +51,30 @@ class Change:
     before: float | None  # the confidence in the old head and label after the last step; None if they were not read
     after: float  # the confidence in the new head and label after the last step
     step: int | None  # the first step whose graph has the new arc; None if only the tree has it
+    old_upos: str = BLANK  # the universal tag in the input
+    upos: str = BLANK  # the universal tag now
+    old_xpos: str = BLANK  # the treebank-specific tag in the input
+    xpos: str = BLANK  # the treebank-specific tag now
+
+    @property
+    def has_new_arc(self) -> bool:
+        """Whether the head or the label is new."""
+        return (self.old_head, self.old_label) != (self.head, self.label)
+
+    @property
+    def has_new_upos(self) -> bool:
+        """Whether the universal tag was replaced; a tag for a word that had none is not a change."""
+        return self.old_upos not in (BLANK, self.upos)
+
+    @property
+    def has_new_xpos(self) -> bool:
+        """Whether the treebank-specific tag was replaced."""
+        return self.old_xpos not in (BLANK, self.xpos)
+
+
+def tags_of(sentence: Sentence) -> tuple[tuple[str, str], ...]:
+    """Return the UPOS and XPOS of each word."""
+    return tuple(zip(sentence.upos, sentence.xpos, strict=True))
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,6 +95,7 @@ class Parse:
     trees: tuple[RankedTree, ...] = ()  # the k best trees, starting with the parse; empty if k is 1
     was_sure: bool = False  # whether refinement stopped early because of `stop_above`
     step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
+    given_tags: tuple[tuple[str, str], ...] = ()  # UPOS and XPOS of each word in the input; empty if they are not known
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -200,9 +225,13 @@ class Parse:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The words whose head or label differs from G⁰; all words if the parser started from an empty graph."""
-        old = zip(*self.initial, self.initial_confidences, strict=True)
-        return tuple(
+        """The words whose head or label differs from G⁰, and those whose tags were replaced.
+
+        They are all words if the parser started from an empty graph.
+        """
+        tags = self.given_tags or tags_of(self.sentence)
+        old = zip(*self.initial, self.initial_confidences, tags, strict=True)
+        compared = (
             Change(
                 word.number,
                 word.form,
@@ -213,10 +242,14 @@ class Parse:
                 None if sure is None else sure.both,
                 word.confidence,
                 next((t for t, graph in enumerate(self.steps, start=1) if _has_arc(graph, word)), None),
+                old_upos,
+                word.upos,
+                old_xpos,
+                word.xpos,
             )
-            for word, (old_head, old_label, sure) in zip(self.words, old, strict=True)
-            if (old_head, old_label) != (word.head, word.label)
+            for word, (old_head, old_label, sure, (old_upos, old_xpos)) in zip(self.words, old, strict=True)
         )
+        return tuple(each for each in compared if each.has_new_arc or each.has_new_upos or each.has_new_xpos)
 
     def to_conllu(self, *, confidence: bool = False) -> str:
         """Return the sentence in CoNLL-U (or its input format), with `Conf=0.97` in MISC if `confidence` is set."""

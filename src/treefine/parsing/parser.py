@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, overload
 import torch
 
 from treefine import fast
-from treefine.config import BATCH_PIECES, BiLSTMSettings, Precision, TagSource
+from treefine.config import BATCH_PIECES, BiLSTMSettings, Precision, TagChoice
 from treefine.errors import (
     LanguageWarning,
     ModelError,
@@ -274,6 +274,7 @@ class Parser:
         *,
         constraints: ConstraintsLike | None = None,
         label_map: Mapping[str, str] | Source | None = None,
+        tags: TagChoice | None = None,
     ) -> Parse: ...
     @overload
     def refine(
@@ -282,6 +283,7 @@ class Parser:
         *,
         constraints: Iterable[ConstraintsLike] | None = None,
         label_map: Mapping[str, str] | Source | None = None,
+        tags: TagChoice | None = None,
     ) -> Parses: ...
     def refine(
         self,
@@ -289,13 +291,16 @@ class Parser:
         *,
         constraints: ConstraintsLike | Iterable[ConstraintsLike] | None = None,
         label_map: Mapping[str, str] | Source | None = None,
+        tags: TagChoice | None = None,
     ) -> Parse | Parses:
         """Correct the trees of another parser, as `treefine refine` does: one Sentence, or a list of Sentences.
 
         The heads and labels in the sentences are the initial parse; a word without a head starts without an arc. A
         label that the model does not know is read as its main type (nsubj:outer as nsubj) or under its newer name (dobj
         as obj). `label_map` maps other labels to those of the model: a dictionary, or a file with two columns.
-        `constraints` is as in `parse`. Raises ModelError if the model reads no graph.
+        `constraints` is as in `parse`. `tags` is the option of the parser: "given" keeps all tags, "predicted" replaces
+        all of them, and "best", the default of a UD model that predicts tags, replaces those that the new tree does not
+        allow. Raises ModelError if the model reads no graph.
         """
         if isinstance(sentences, str | os.PathLike):
             message = f"{os.fspath(sentences)[:40]!r} is a string or a path, not a treebank."
@@ -309,6 +314,7 @@ class Parser:
         names = None if label_map is None else label_map_of(label_map, known)
         refiner = self.using(
             initial=renamed(given, known, names),
+            tags=tags,
             max_steps=self.options.max_steps,
             stop_above=self.options.stop_above,
         )
@@ -487,8 +493,8 @@ class Parser:
         return self._plan.stop_above
 
     @property
-    def tags(self) -> TagSource:
-        """The source of the tags."""
+    def tags(self) -> TagChoice:
+        """The choice of tags."""
         return self._plan.tags
 
     @property

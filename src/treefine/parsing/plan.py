@@ -17,11 +17,13 @@ from treefine.config import (
     MOST_WORDS,
     STEPS,
     STEPS_FROM_EMPTY,
+    SURE_TAG,
     ConfidenceSettings,
     Precision,
     PrecisionSettings,
-    TagSource,
+    TagChoice,
     TransformerSettings,
+    WrittenTags,
 )
 from treefine.errors import ModelError, TreefineError
 from treefine.model.batch import Batch, Graphs, padded_length
@@ -29,13 +31,14 @@ from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
 from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
-from treefine.parsing.initial import InitialParser, empty
+from treefine.parsing.initial import InitialParser, empty, is_given
 from treefine.parsing.invariance import stable_scores
 from treefine.parsing.options import ParserOptions
-from treefine.parsing.refine import BatchStep, Tags, refine, sureness
+from treefine.parsing.refine import BatchStep, SureTags, Tags, refine, sureness
 from treefine.treebank.constraints import CONSTRAIN, Constrain, Constraints, Keep
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
+from treefine.treebank.tag_rules import follows_ud
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 
@@ -49,7 +52,8 @@ class Plan:
     initial: InitialParser
     max_steps: int  # T
     stop_above: float
-    tags: TagSource
+    tags: TagChoice  # those that the model reads
+    written_tags: WrittenTags  # those in the output, besides blank ones, which are filled in
     decoder: Decoder
     keep: Keep
     constrain: Constrain
@@ -78,7 +82,8 @@ class Plan:
             initial=initial,
             max_steps=resolved_steps(options.max_steps, model, starts_empty=starts_empty),
             stop_above=resolved_stop(options.stop_above, model, starts_empty=starts_empty),
-            tags=resolved_tags(options.tags, model),
+            tags=resolved_tags(options.tags, model, initial),
+            written_tags=written_tags(options.tags, model, initial),
             decoder=Decoder.of(model, is_projective=bool(options.is_projective)),
             keep=keep,
             constrain=CONSTRAIN[keep],
@@ -93,6 +98,14 @@ class Plan:
     def predicts_tags(self) -> bool:
         """Whether the model's tagger predicts the tags that the sentences lack."""
         return self.tags != "none" and self.model.settings.tags.source == "predicted"
+
+    @property
+    def sure_tags(self) -> SureTags | None:
+        """The rule that says when the model is sure of a UPOS tag; None if the output does not depend on it."""
+        if self.written_tags != "best":
+            return None
+        column = self.model.settings.tags.columns.index("upos")
+        return SureTags(column, self.confidence.tag_temperature, SURE_TAG)
 
     def size(self, sentence: Sentence, pieces: Sequence[Sequence[int]] | None = None) -> int:
         """Return the number of pieces of a sentence in a batch, padding included; for a BiLSTM, of words and ROOT."""
@@ -152,17 +165,39 @@ def resolved_stop(stop_above: float | None, model: ParserModel, *, starts_empty:
     return float(stop_above)
 
 
-def resolved_tags(tags: TagSource | None, model: ParserModel) -> TagSource:
-    """Return the source of the tags: the requested one, or by default that of the model's training."""
+def resolved_tags(tags: TagChoice | None, model: ParserModel, initial: InitialParser) -> TagChoice:
+    """Return the choice of tags: the requested one, or by default that of the model's training.
+
+    By default, a model that can do so chooses the best tags if it refines the sentences' own trees.
+    """
     source = model.settings.tags.source
     if tags is None:
-        return source
-    if tags not in ("given", "predicted", "none"):
-        raise TreefineError(f"tags must be given, predicted or none, not {tags!r}.")
-    if (tags == "given" and source == "none") or (tags == "predicted" and source != "predicted"):
+        return "best" if is_given(initial) and _knows_best_tags(model) else source
+    if tags not in get_args(TagChoice):
+        raise TreefineError(f"tags must be given, predicted, best or none, not {tags!r}.")
+    if tags == "best" and initial is empty:
+        hint = "Refine trees, or name a file of initial trees."
+        raise TreefineError("tags cannot be 'best' without an initial parse.", hint=hint)
+    if (tags == "given" and source == "none") or (tags in ("predicted", "best") and source != "predicted"):
         what = "reads no tags" if tags == "given" else "has no tagger"
         raise ModelError(f"tags cannot be {tags!r}: this model {what}.")
+    if tags == "best" and not _knows_best_tags(model):
+        raise ModelError("tags cannot be 'best': this model does not use the labels and tags of UD.")
     return tags
+
+
+def _knows_best_tags(model: ParserModel) -> bool:
+    """Return whether the model predicts UPOS and follows UD, which says which tags a label allows."""
+    tags = model.settings.tags
+    predicts = tags.source == "predicted" and "upos" in tags.columns
+    return predicts and follows_ud(model.vocabulary.labels, model.vocabulary.upos)
+
+
+def written_tags(tags: TagChoice | None, model: ParserModel, initial: InitialParser) -> WrittenTags:
+    """Return which tags the output has. Only a refined treebank gets other tags than its own."""
+    if resolved_tags(tags, model, initial) == "best":
+        return "best"
+    return "predicted" if tags == "predicted" and is_given(initial) else "given"
 
 
 def resolved_precision(precision: Precision | None, model: ParserModel, device: torch.device) -> Precision:
@@ -226,7 +261,14 @@ def refine_batch(
     def score(batch: Batch, graphs: Graphs, tags: Tags | None, t: int) -> Scores:
         needs_trees = wants_trees or t == plan.max_steps or (t == 1 and bool(first_trees))
         return stable_scores(
-            partial(_score, plan), decoder, batch, graphs, tags, needs_trees=needs_trees, stop_above=stop_above
+            partial(_score, plan),
+            decoder,
+            batch,
+            graphs,
+            tags,
+            needs_trees=needs_trees,
+            stop_above=stop_above,
+            sure_tags=plan.sure_tags if t == 1 else None,
         )
 
     def decode(scores: Scores, batch: Batch, t: int) -> Graphs:

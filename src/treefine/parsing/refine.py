@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -134,7 +135,7 @@ def sureness(
     return mean_of_words(torch.where(is_same, 1, best), is_dependent)
 
 
-def log_best(scores: Float[Tensor, "batch dep choice"]) -> Float[Tensor, "batch dep"]:
+def log_best(scores: Float[Tensor, "*place choice"]) -> Float[Tensor, "*place"]:
     """Return the log-probability of each word's best choice."""
     return scores.amax(-1) - scores.logsumexp(-1)
 
@@ -144,6 +145,22 @@ def mean_of_words(
 ) -> Float[Tensor, " batch"]:
     """Return the mean over each sentence's words, without ROOT and padding."""
     return torch.where(is_dependent, of_words, 0).sum(1) / is_dependent.sum(1).clamp(min=1)
+
+
+class SureTags(NamedTuple):
+    """A limit on the probability of a predicted tag, above which the model is sure of it."""
+
+    column: int  # the place of UPOS among the model's columns of tags
+    temperature: float
+    limit: float
+
+    def margin(self, tags: tuple[Float[Tensor, "*place tag"], ...]) -> Float[Tensor, "*place"]:
+        """Return by how much the log-probability of each word's best tag exceeds the limit."""
+        return log_best(tags[self.column] / self.temperature) - math.log(self.limit)
+
+    def of(self, tags: tuple[Float[Tensor, "*place tag"], ...]) -> Bool[Tensor, "*place"]:
+        """Return the words of whose best tag the model is sure."""
+        return self.margin(tags) > 0
 
 
 def best_tags(scores: Scores, batch: Batch) -> Tags:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from treefine.parsing.annotate import with_parse
 from treefine.parsing.confidence import Confidence, RankedTree, ranked_trees, sentence_confidence, word_confidences
 from treefine.parsing.decode import Decoder
 from treefine.parsing.long_sentences import SentenceParts, in_parts, joined_parse, joined_sentence, steps_together
-from treefine.parsing.parse import Parse
+from treefine.parsing.parse import Parse, tags_of
 from treefine.parsing.plan import Item, Plan, refine_items
 from treefine.parsing.refine import BatchStep
 from treefine.treebank.constraints import FREE, Constraints
@@ -89,6 +90,25 @@ def predicted_tags(step: BatchStep, model: ParserModel) -> list[TagNames]:
     ]
 
 
+class FoundTags(NamedTuple):
+    """The predicted tags of one sentence, and whether the model is sure of each word's UPOS."""
+
+    names: TagNames = ()
+    is_sure: Sequence[bool] = ()  # empty if the output does not depend on it
+
+
+def found_tags(step: BatchStep, plan: Plan) -> list[FoundTags]:
+    """Return the predicted tags of each sentence."""
+    names = predicted_tags(step, plan.model)
+    if plan.sure_tags is None:
+        return [FoundTags(each) for each in names]
+    is_sure = plan.sure_tags.of(step.scores.tags).tolist()
+    return [
+        FoundTags(each, row[1 : length + 1])
+        for each, row, length in zip(names, is_sure, step.batch.lengths, strict=True)
+    ]
+
+
 def graph_of(
     listed: Listed,
     row: int,
@@ -116,12 +136,12 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 @in_parts(joined_sentence)
 @torch.no_grad()
 def trees(plan: Plan, items: Sequence[Item]) -> list[Sentence]:
-    """Return each sentence of a batch with its final tree, and with predicted tags for words that had none."""
+    """Return each sentence of a batch with its final tree and, if the model predicts them, tags (`with_parse`)."""
     found: dict[int, Graph] = {}
-    tags: list[TagNames] = [()] * len(items)
+    tags: list[FoundTags] = [FoundTags()] * len(items)
     for step in refine_items(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
-            tags = predicted_tags(step, plan.model)
+            tags = found_tags(step, plan)
         ending, best = _ending(plan, step)
         listed = best.listed() if ending else ([], [])
         for row in ending:
@@ -142,10 +162,10 @@ def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> lis
     found: dict[int, Parse] = {}
     graphs: list[list[Graph]] = [[] for _ in items]
     step_confidences: list[list[tuple[Confidence, ...]]] = [[] for _ in items]
-    tags: list[TagNames] = [()] * len(items)
+    tags: list[FoundTags] = [FoundTags()] * len(items)
     for step in refine_items(plan, items, wants_trees=False):
         if step.t == 1 and plan.predicts_tags:
-            tags = predicted_tags(step, plan.model)
+            tags = found_tags(step, plan)
         of_step = step.graphs.listed()
         for row, number in enumerate(step.sentences):
             graphs[number].append(_graph(of_step, row, items[number], plan))
@@ -175,6 +195,7 @@ def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> lis
                 trees=_ranked(plan, step, row, tree, item.constraints),
                 was_sure=not converged[row] and step.t < plan.max_steps,
                 step_confidences=tuple(step_confidences[number]),
+                given_tags=tags_of(item.sentence),
             )
     return [found[number] for number in range(len(items))]
 
@@ -183,8 +204,9 @@ def _graph(listed: Listed, row: int, item: Item, plan: Plan) -> Graph:
     return graph_of(listed, row, len(item.sentence), plan.model.vocabulary, item.constraints)
 
 
-def _filled(item: Item, tree: Graph, tags: TagNames, plan: Plan) -> Sentence:
-    return with_parse(item.sentence, tree.arcs, plan.model.settings.tags.columns, tags)
+def _filled(item: Item, tree: Graph, tags: FoundTags, plan: Plan) -> Sentence:
+    columns = plan.model.settings.tags.columns
+    return with_parse(item.sentence, tree.arcs, columns, tags.names, plan.written_tags, tags.is_sure)
 
 
 def _confidences(pairs: Sequence[Sequence[float]], item: Item) -> tuple[Confidence, ...]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from treefine.config import TagSource
+from treefine.config import TagChoice
 from treefine.parsing.options import ParserOptions
 from treefine.serving.jobs import ParseJob
 from treefine.treebank.conllu import read_treebank
@@ -58,7 +58,11 @@ class Decided(_Strict):
 class _Request(_Strict):
     model: _Text = Field("", max_length=200, description="A name from GET /v1/models; empty: the default.")
     steps: int | None = Field(None, ge=1, le=_MAX_STEPS, description="Maximum number of refinement steps (T).")
-    tags: TagSource | None = Field(None, description="Read the tags of the input, predict them, or use none.")
+    tags: TagChoice | None = Field(
+        None,
+        description="Read the tags of the input, predict them, or use none. If trees are refined, `predicted` also "
+        "replaces all tags, and `best` those that the new tree does not allow.",
+    )
     keep: Keep = Field("marked", description="Input arcs to keep: those marked in MISC, all, or none.")
     projective: bool | None = Field(None, description="Return only trees without crossing arcs.")
     k: int | None = Field(None, ge=1, le=_MAX_TREES, description="Return the k best trees of each sentence.")
@@ -205,7 +209,7 @@ class PartialGraphJson(BaseModel):
 
 
 class ChangeJson(BaseModel):
-    """A word whose head or label differs from the initial graph."""
+    """A word whose head or label differs from the initial graph, or whose tag was replaced."""
 
     word: int
     form: str
@@ -216,6 +220,10 @@ class ChangeJson(BaseModel):
     before: float | None = Field(description="Final confidence in the old arc.")
     after: float = Field(description="Final confidence in the new arc.")
     step: int | None = Field(description="The first step with the new arc.")
+    old_upos: str = Field(description="The universal tag in the input.")
+    upos: str
+    old_xpos: str = Field(description="The treebank-specific tag in the input.")
+    xpos: str
 
 
 class RefinedJson(SentenceJson):
