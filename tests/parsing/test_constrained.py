@@ -417,3 +417,59 @@ def test_a_graph_of_one_word_has_one_root(parser):
     )
     with pytest.raises(TreebankError, match="No tree .* satisfies this constraint: .* must not be the root"):
         parser.parse(["Stop"], constraints=Constraints(not_heads={1: [0]}))
+
+
+def decided_parser():
+    """Return a parser whose model reads decided arcs as relations of their own."""
+    return Parser(tiny_model(relations=RelationSettings(decided=True), scale=1.0), device="cpu", max_steps=3)
+
+
+def first_probabilities(parser, constraints=None):
+    """Return the probabilities of the heads of all words but the first, in the first step."""
+    return parser.steps(WORDS, constraints=constraints)[0].arc_probabilities[2:]
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        Constraints(heads={1: 3}, labels={1: "det"}),
+        Constraints(heads={1: 3}),
+        Constraints(labels={1: "det"}),
+    ],
+    ids=["arc", "head", "label"],
+)
+def test_a_model_reads_what_was_decided(constraints):
+    parser = decided_parser()
+
+    found, free = first_probabilities(parser, constraints), first_probabilities(parser)
+
+    assert not np.allclose(found, free, atol=1e-4)
+
+
+def test_a_decided_arc_is_not_read_like_a_predicted_one():
+    parser = decided_parser()
+    arcs = Arcs((3, None, None, None, None), ("det", "_", "_", "_", "_"))
+    predicted = parser.using(initial=lambda sentences: iter([arcs for _ in sentences]))
+
+    found = first_probabilities(parser, Constraints(heads={1: 3}, labels={1: "det"}))
+
+    assert not np.allclose(found, first_probabilities(predicted), atol=1e-4)
+
+
+def test_an_older_model_reads_a_decided_arc_like_a_predicted_one(parser):
+    arcs = Arcs((3, None, None, None, None), ("det", "_", "_", "_", "_"))
+    predicted = parser.using(initial=lambda sentences: iter([arcs for _ in sentences]), max_steps=3)
+
+    found = first_probabilities(parser, Constraints(heads={1: 3}, labels={1: "det"}))
+
+    np.testing.assert_array_equal(found, first_probabilities(predicted))
+
+
+def test_sentences_without_decisions_have_the_same_trees_beside_others():
+    parser, sentences = decided_parser(), sample(6)
+    decided = [Constraints(heads={1: sentences[0].graph.heads[1]}), *[Constraints()] * 5]
+
+    together = list(parser.stream_trees(sentences, constraints=decided))
+    alone = list(parser.stream_trees(sentences[1:]))
+
+    assert together[1:] == alone
