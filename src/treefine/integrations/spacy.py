@@ -114,12 +114,17 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
             self._load(find_model(options.model))
 
     def _load(self, folder: Path) -> tuple[Parser, Parser]:
+        from treefine.parsing.options import CAUTIOUS_TRUST
         from treefine.parsing.parser import Parser
 
         options = self.options
         own = Parser.from_pretrained(folder, tags=options.tags, device=options.device, precision=options.precision)
         initial = "given" if options.initial == "doc" else options.initial
-        self._loaded = own, own.using(initial=initial, max_steps=options.max_steps, stop_above=options.stop_above)
+        trust = CAUTIOUS_TRUST if initial == "given" else None  # the same for each Doc, alone or in a pipe
+        self._loaded = (
+            own,
+            own.using(initial=initial, max_steps=options.max_steps, stop_above=options.stop_above, trust=trust),
+        )
         return self._loaded
 
     def _parsers(self) -> tuple[Parser, Parser]:

@@ -71,6 +71,7 @@ class Parse:
     trees: tuple[RankedTree, ...] = ()  # the k best trees, starting with the parse; empty if k is 1
     was_sure: bool = False  # whether refinement stopped early because of `stop_above`
     step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
+    trust: tuple[float, ...] = ()  # how much the arcs of each initial parse counted; empty if they did not
 
     def __len__(self) -> int:
         """Return the number of words."""
