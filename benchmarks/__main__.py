@@ -39,6 +39,7 @@ WITH_OPTIONS = {
     "stopping": "speed.trade_offs",
     "analysis": "pages.analysis",
     "others": "accuracy.others",
+    "trust": "accuracy.trust",
     "around": "speed.files",
     "files": "speed.files",
     "corpora": "speed.corpora",

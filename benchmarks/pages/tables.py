@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.segmenter import SEGMENTERS
+from benchmarks.accuracy.trust import trust
 from benchmarks.fuzz.run import fuzz_inputs
 from benchmarks.pages import english, speed
 from benchmarks.pages.cli import command_line
@@ -58,6 +59,7 @@ TABLES: dict[str, Callable[[], str]] = {
         attention,
         newcomer,
         decisions,
+        trust,
         structure_table,
         command_line,
         contention,

@@ -18,9 +18,9 @@ from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
 
 SAMPLE_SENTENCES, SAMPLE_WORDS = 300, 10_000  # at the start of a stream, from which the weights are estimated
-LEAST_WEIGHT, MOST_WEIGHT = 0.4, 1.7  # estimated weights, in calibrated log-probabilities
-SLOPE = 0.05  # how far from 1 the sharpness must be for a clear decision between these weights
-USUAL_SHARPNESS, SPREAD = 0.9, 0.2  # of other parsers: mean and standard deviation of the prior
+LEAST_WEIGHT, MOST_WEIGHT = 0.4, 2.7  # estimated weights, in calibrated log-probabilities
+SLOPE = 0.04  # how far from 1 the sharpness must be for a clear decision between these weights
+USUAL_SHARPNESS, SPREAD = 0.85, 0.15  # of other parsers: mean and standard deviation of the prior
 N_CHOICES = 14  # heads of a word that are compared: the other parser's, the right one, and the most probable ones
 DRAW = 5.0  # the pull of a fitted weight towards the estimated one, in about as many disagreements
 LARGEST_FITTED = 6.0
@@ -60,7 +60,8 @@ class Choices:
 def estimated_weight(choices: Choices) -> float:
     """Return the weight of another parser, from its sharpness alone; a prior makes it cautious for few words.
 
-    A parser that is at least as sharp as the truth is trusted: the model finds no fault with it.
+    A parser that is as sharp as the truth is trusted: the model finds no fault with it. One that is sharper repeats
+    some of the model's errors, so it adds less. The constants are measured: docs/refining.md, 'Trust'.
 
     >>> nothing = Choices(np.zeros((0, 2)), np.zeros(0, int))
     >>> round(estimated_weight(nothing), 1)
@@ -70,7 +71,8 @@ def estimated_weight(choices: Choices) -> float:
     fits = np.array([choices.likelihood(each) for each in values.tolist()])
     fits = fits - ((values - USUAL_SHARPNESS) / SPREAD) ** 2 / 2
     beliefs = np.exp(fits - fits.max())
-    weights = LEAST_WEIGHT + (MOST_WEIGHT - LEAST_WEIGHT) / (1 + np.exp((1 - values) / SLOPE))
+    most = MOST_WEIGHT / np.maximum(values, 1) ** 2
+    weights = LEAST_WEIGHT + (most - LEAST_WEIGHT) / (1 + np.exp((1 - values) / SLOPE))
     return float((beliefs * weights).sum() / beliefs.sum())
 
 
