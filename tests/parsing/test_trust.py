@@ -13,9 +13,11 @@ from treefine import Graph, Parser, Sentence, TreefineError
 from treefine.config import ConfidenceSettings
 from treefine.errors import LongSentenceWarning
 from treefine.model.batch import Evidence
+from treefine.model.vocabulary import Vocabulary
 from treefine.parsing import batches, trust
 from treefine.parsing.initial import empty, given, renamed
-from treefine.parsing.trust import Choices, choices_of, estimated_weight, fitted_weight
+from treefine.parsing.plan import WeightedArcs
+from treefine.parsing.trust import Beliefs, Choices, choices_of, estimated_weight, fitted_weight
 from treefine.treebank.graph import Arcs
 
 PARSER = Parser(tiny_model(), device="cpu", max_steps=3)
@@ -178,7 +180,7 @@ def test_a_parser_that_repeats_the_models_errors_gets_less_weight_than_one_that_
 
 
 def test_few_words_give_a_cautious_weight():
-    least, usual = (estimated_weight(simulated(1.3, n_words=n)) for n in (5000, 3))
+    least, usual = (estimated_weight(simulated(1.15, n_words=n)) for n in (5000, 3))
 
     assert 0.5 < usual < 1.2 < least
 
@@ -189,12 +191,14 @@ def test_the_fitted_weight_is_that_of_the_parser(weight):
 
 
 def test_choices_have_the_given_head_first_and_find_the_right_one():
-    probabilities = np.array([[0.1, 0.0, 0.9], [0.7, 0.3, 0.0]], dtype=np.float32)
+    heads = np.array([[0.1, 0.0, 0.9], [0.7, 0.3, 0.0]], dtype=np.float32)
+    labels = np.array([[0.4, 0.6], [0.2, 0.8]], dtype=np.float32)
+    arcs = Arcs((0, 0), ("obj", "obj"))
 
-    found = choices_of([probabilities], [Arcs((0, None), ("root", "_"))], [(2, 0)])
+    found = choices_of([Beliefs(heads, (labels,))], [WeightedArcs(arcs, 0)], 0, Vocabulary(("obj", "root")), [(2, 0)])
 
-    assert found.probabilities[0, :2] == pytest.approx([0.1, 0.9])
-    assert found.gold.tolist() == [1]
+    assert found.probabilities[:, :2] == pytest.approx(np.array([[0.1, 0.9], [0.7, 0.3], [0.2, 0.8]]))
+    assert found.gold.tolist() == [1, 0, -1]  # the label of the second word, whose head the model believes in, is last
 
 
 def test_the_weight_is_estimated_once_from_the_start_of_a_stream(monkeypatch):

@@ -18,10 +18,10 @@ from treefine.parsing.long_sentences import is_long, warn_if_long
 from treefine.parsing.plan import AUTO, Item, Plan, WeightedArcs, is_out_of_memory
 from treefine.parsing.trust import (
     arcs_with_labels,
+    beliefs_of,
     choices_of,
     estimated_weight,
     fitted_weight,
-    head_probabilities,
     read_sample,
     without_graph,
 )
@@ -203,10 +203,13 @@ def _weights(plan: Plan, items: Sequence[Item], gold: Sequence[Sequence[int]] | 
     is_short = [not is_long(plan, item) for item in items]
     short = [*compress(items, is_short)]
     known = None if gold is None else [*compress(gold, is_short)]
-    found = [found for _, found in run_items(plan, map(without_graph, short), head_probabilities)]
-    weigh = estimated_weight if gold is None else fitted_weight
-    sources = ([item.evidence[number].arcs for item in short] for number in range(len(plan.trust)))
-    return [weigh(choices_of(found, arcs, known)) * plan.confidence.arc_temperature for arcs in sources]
+    beliefs = [found for _, found in run_items(plan, map(without_graph, short), beliefs_of)]
+    weigh, weights = estimated_weight if gold is None else fitted_weight, []
+    for number in range(len(plan.trust)):
+        given = [item.evidence[number] for item in short]
+        choices = choices_of(beliefs, given, number, plan.model.vocabulary, known)
+        weights.append(weigh(choices) * plan.confidence.arc_temperature)
+    return weights
 
 
 def fitted_weights(plan: Plan, sentences: Iterable[Sentence], gold: Iterable[Sentence]) -> tuple[float, ...]:

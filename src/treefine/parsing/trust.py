@@ -5,40 +5,50 @@ See docs/design.md, 'Trust in other parsers'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from treefine.parsing.plan import Item, Plan, refine_items
+from treefine.model.batch import Graphs
+from treefine.model.vocabulary import UNSEEN, Vocabulary
+from treefine.parsing.plan import Item, Plan, WeightedArcs, refine_items
 from treefine.treebank.constraints import FREE
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
 
 SAMPLE_SENTENCES, SAMPLE_WORDS = 300, 10_000  # at the start of a stream, from which the weights are estimated
-LEAST_WEIGHT, MOST_WEIGHT = 0.4, 2.7  # estimated weights, in calibrated log-probabilities
-SLOPE = 0.04  # how far from 1 the sharpness must be for a clear decision between these weights
+WEAK, GOOD, COPYING = 0.4, 4.0, 1.3  # weights of parsers by sharpness, in calibrated log-probabilities
+GOOD_FROM, COPYING_FROM = 1.0, 1.3  # where these weights begin: that of the truth, and that of a parser like the model
+SLOPE = 0.03  # how far from these the sharpness must be for a clear decision
 USUAL_SHARPNESS, SPREAD = 0.85, 0.15  # of other parsers: mean and standard deviation of the prior
-N_CHOICES = 14  # heads of a word that are compared: the other parser's, the right one, and the most probable ones
+N_CHOICES = 14  # heads or labels that are compared: the other parser's, the right one, and the most probable ones
+LEAST_SURE = 0.5  # probability of a head from which on its label counts; else the label of a wrong head would
 DRAW = 5.0  # the pull of a fitted weight towards the estimated one, in about as many disagreements
 LARGEST_FITTED = 6.0
 _LEAST_PROBABILITY = 1e-6
 _UNKNOWN = -1  # the column of the right head of a word without gold tree
 
-Probabilities = Float[np.ndarray, "dep head"]  # of one sentence, without ROOT as a dependent
+
+@dataclass(frozen=True)
+class Beliefs:
+    """The calibrated probabilities of the heads and labels of one sentence that the model finds from an empty graph."""
+
+    heads: Float[np.ndarray, "dep head"]  # without ROOT as a dependent
+    labels: tuple[Float[np.ndarray, "dep label"], ...]  # for the heads of each other parser
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What the model thinks of some words' heads, and which head another parser chose."""
+    """What the model thinks of some words' heads and labels, and which ones another parser chose."""
 
-    probabilities: Float[np.ndarray, "word choice"]  # calibrated, from an empty graph; the other parser's head is first
+    probabilities: Float[np.ndarray, "word choice"]  # the other parser's choice is first
     gold: Int[np.ndarray, " word"]  # the column of the right head, or _UNKNOWN
 
     def likelihood(self, sharpness: float) -> float:
-        """Return the log-likelihood of the other parser's heads if it chooses head h in proportion to p(h)^sharpness.
+        """Return the log-likelihood of the other parser's choices if it makes choice c in proportion to p(c)^sharpness.
 
         The most likely sharpness is 1 for the gold trees, because p is calibrated. It is lower for a parser that makes
         errors where the model is sure, and higher for one that agrees with the model more often than the truth does.
@@ -60,19 +70,19 @@ class Choices:
 def estimated_weight(choices: Choices) -> float:
     """Return the weight of another parser, from its sharpness alone; a prior makes it cautious for few words.
 
-    A parser that is as sharp as the truth is trusted: the model finds no fault with it. One that is sharper repeats
-    some of the model's errors, so it adds less. The constants are measured: docs/refining.md, 'Trust'.
+    A parser that is as sharp as the truth is trusted: the model finds no fault with it. One that is much sharper
+    repeats the model's errors, so it adds less. The constants are measured: docs/refining.md, 'Trust'.
 
     >>> nothing = Choices(np.zeros((0, 2)), np.zeros(0, int))
-    >>> round(estimated_weight(nothing), 1)
-    0.8
+    >>> 0.5 < estimated_weight(nothing) < 1.5
+    True
     """
     values = np.arange(0.2, 2.5, 0.02)
     fits = np.array([choices.likelihood(each) for each in values.tolist()])
     fits = fits - ((values - USUAL_SHARPNESS) / SPREAD) ** 2 / 2
     beliefs = np.exp(fits - fits.max())
-    most = MOST_WEIGHT / np.maximum(values, 1) ** 2
-    weights = LEAST_WEIGHT + (most - LEAST_WEIGHT) / (1 + np.exp((1 - values) / SLOPE))
+    is_good, is_copying = (1 / (1 + np.exp((start - values) / SLOPE)) for start in (GOOD_FROM, COPYING_FROM))
+    weights = WEAK + (GOOD - WEAK) * is_good + (COPYING - GOOD) * is_copying
     return float((beliefs * weights).sum() / beliefs.sum())
 
 
@@ -91,41 +101,64 @@ def fitted_weight(choices: Choices) -> float:
 
 
 def choices_of(
-    probabilities: Iterable[Probabilities], given: Sequence[Arcs], gold: Sequence[Sequence[int]] | None = None
+    beliefs: Sequence[Beliefs],
+    given: Sequence[WeightedArcs],
+    source: int,
+    vocabulary: Vocabulary,
+    gold: Sequence[Sequence[int]] | None = None,
 ) -> Choices:
-    """Return the choices of another parser in some sentences, for the words to which it gave a head.
+    """Return the choices of the other parser with number `source` in some sentences.
 
-    `gold` has the right heads of each sentence, word 1 first.
+    A word counts with the head that this parser gave it, and with its label if the model believes in the head. `gold`
+    has the right heads of each sentence, word 1 first.
     """
     rows, right = list[np.ndarray](), list[int]()
-    for of_heads, arcs, heads in zip(probabilities, given, gold or [()] * len(given), strict=True):
-        for word, head in enumerate(arcs.heads):
+
+    def add(probabilities: Float[np.ndarray, " choice"], chosen: int, known: Sequence[int] = ()) -> None:
+        most = np.argsort(-probabilities, kind="stable")[:N_CHOICES].tolist()
+        columns = list(dict.fromkeys([chosen, *known, *most]))[:N_CHOICES]
+        rows.append(np.pad(probabilities[columns], (0, N_CHOICES - len(columns))))
+        right.append(columns.index(known[0]) if known else _UNKNOWN)
+
+    for of_sentence, (arcs, _), heads in zip(beliefs, given, gold or [()] * len(given), strict=True):
+        labels = vocabulary.label_ids(list(arcs.labels))
+        for word, (head, label) in enumerate(zip(arcs.heads, labels, strict=True)):
             if head is not None:
-                first = [head, *heads[word : word + 1]]
-                most = np.argsort(-of_heads[word], kind="stable")[:N_CHOICES].tolist()
-                columns = list(dict.fromkeys([*first, *most]))[:N_CHOICES]
-                rows.append(np.pad(of_heads[word][columns], (0, N_CHOICES - len(columns))))
-                right.append(columns.index(first[1]) if heads else _UNKNOWN)
+                add(of_sentence.heads[word], head, heads[word : word + 1])
+                if label != UNSEEN and of_sentence.heads[word, head] > LEAST_SURE:
+                    add(of_sentence.labels[source][word], label)
     table = np.stack(rows) if rows else np.zeros((0, N_CHOICES))
     return Choices(np.maximum(table, _LEAST_PROBABILITY).astype(np.float64), np.array(right, int))
 
 
 @torch.no_grad()
-def head_probabilities(plan: Plan, items: Sequence[Item]) -> list[Probabilities]:
-    """Return the calibrated probability of each head of each word of a batch, after the last step."""
-    found: dict[int, Probabilities] = {}
+def beliefs_of(plan: Plan, items: Sequence[Item]) -> list[Beliefs]:
+    """Return what the model believes after the last step, for each sentence of a batch."""
+    found: dict[int, Beliefs] = {}
+    settings, decoder, vocabulary = plan.confidence, plan.decoder, plan.model.vocabulary
     for step in refine_items(plan, items, wants_trees=False):
-        of_heads = (step.scores.arcs / plan.confidence.arc_temperature).softmax(-1).cpu().numpy()
+        heads = (step.scores.arcs / settings.arc_temperature).softmax(-1).cpu().numpy()
+        given = [items[number].evidence for number in step.sentences]
+        labels = []
+        for arcs in zip(*([each.arcs for each in evidence] for evidence in given), strict=True):
+            graphs = Graphs.of(arcs, vocabulary).to(plan.device)
+            scores = decoder.allowed_labels(step.scores, graphs.heads.clamp(min=0))
+            labels.append((scores / settings.label_temperature).softmax(-1).nan_to_num(0.0).cpu().numpy())
         for row, number in enumerate(step.sentences):
-            n_words = step.batch.lengths[row]
-            found[number] = of_heads[row, 1 : n_words + 1, : n_words + 1]
+            words = slice(1, step.batch.lengths[row] + 1)
+            of_heads = heads[row, words, : step.batch.lengths[row] + 1]
+            found[number] = Beliefs(of_heads, tuple(each[row, words] for each in labels))
     return [found[number] for number in range(len(items))]
 
 
 def without_graph(item: Item) -> Item:
-    """Return the sentence without initial graph and constraints, so that the model decides on its own."""
+    """Return the sentence without initial graph and constraints, and with evidence of no weight.
+
+    The model then decides on its own.
+    """
     n_words = len(item.sentence)
-    return Item(item.sentence, Arcs((None,) * n_words, (BLANK,) * n_words), FREE, item.pieces)
+    evidence = tuple(each._replace(weight=0.0) for each in item.evidence)
+    return Item(item.sentence, Arcs((None,) * n_words, (BLANK,) * n_words), FREE, item.pieces, evidence)
 
 
 def arcs_with_labels(arcs: Arcs) -> Arcs:
