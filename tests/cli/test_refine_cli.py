@@ -290,10 +290,10 @@ def test_two_parsers_are_combined(run_refine):
 def test_wrong_trust_is_reported(run_refine, options, message):
     write_treebank(sample(20)[15:16], "other.conllu")
 
-    assert message in failed(run_refine("in.conllu", "-o", "out.conllu", *options))
+    assert message in failed(run_refine, "in.conllu", "-o", "out.conllu", *options)
 
 
 def test_trust_from_needs_initial_trees(run_refine):
-    found = failed(run_refine("in.conllu", "-o", "out.conllu", "--trust-from", "in.conllu", command="parse"))
+    found = failed(run_refine, "in.conllu", "-o", "out.conllu", "--trust-from", "in.conllu", command="parse")
 
     assert "--trust-from needs initial trees." in found

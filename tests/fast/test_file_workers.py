@@ -36,8 +36,8 @@ ROOMS = (Room(512, 32, 48), Room(256, 4, 128))  # small buffers for a CPU
 TREEBANKS = ["en_ewt-sample.conllu", "constructs.conllu", "layout.conllu", "penn.conllx", "german.conll09"]
 TAGGING = Parser(tiny_model(tags=TagSettings(source="predicted", columns=("upos", "xpos"))), max_steps=2, device="cpu")
 READING = Parser(tiny_model(), max_steps=2, device="cpu")  # reads the tags of the sentences
-REFINING = READING.using(initial=given, max_steps=2)
-MAPPED = READING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2)
+REFINING = READING.using(initial=given, max_steps=2, trust=0)
+MAPPED = REFINING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2)
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"
 
 
@@ -350,6 +350,7 @@ def test_a_worker_ends_with_its_parent():
         Parser(tiny_biaffine(), device="cpu"),
         READING.using(keep="given"),
         READING.using(initial=from_file("x.conllu")),
+        READING.using(initial=given),  # with trust
         READING.using(initial=READING),
     ],
     ids=["words", "decided", "file", "parser"],

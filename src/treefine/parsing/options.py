@@ -34,9 +34,9 @@ class ParserOptions:
     """The options of a parser. An option that is None has the default given here.
 
     initial: The parse to start from: "empty"; "given", the trees in the sentences; the folder of a SynTr or biaffine
-        model; a file of the same text; a Parser; or a function from `treefine.parsing.initial`. Default: the initial
-        parser saved with the model, or else "empty".
-        A list of several is combined: the first one gives the initial graph, and the arcs of all are evidence.
+        model; a file of the same text; a Parser; or a function from `treefine.parsing.initial`. A list of several is
+        combined: the first one gives the initial graph, and the arcs of all are evidence. Default: the initial parser
+        saved with the model, or else "empty".
     trust: How much the arcs of the initial parse count: a weight that is added to the score of each of these arcs and
         of its label. 0 adds nothing; "auto" estimates the weight from how often the parse agrees with the model; a list
         has one weight per initial parse. Default: "auto" for the trees of the input or of a file, otherwise 0.

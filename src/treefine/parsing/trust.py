@@ -20,7 +20,7 @@ from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
 
 SAMPLE_SENTENCES, SAMPLE_WORDS = 300, 10_000  # at the start of a stream, from which the weights are estimated
-WEAK, GOOD, COPYING = 0.4, 4.0, 1.3  # weights of parsers by sharpness, in calibrated log-probabilities
+WEAK, GOOD, COPYING = 0.4, 5.0, 1.3  # weights of parsers by sharpness, in calibrated log-probabilities
 GOOD_FROM, COPYING_FROM = 1.0, 1.3  # where these weights begin: that of the truth, and that of a parser like the model
 SLOPE = 0.03  # how far from these the sharpness must be for a clear decision
 USUAL_SHARPNESS, SPREAD = 0.85, 0.15  # of other parsers: mean and standard deviation of the prior
