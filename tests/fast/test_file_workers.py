@@ -353,7 +353,7 @@ def test_a_worker_ends_with_its_parent():
         READING.using(initial=given),  # with trust
         READING.using(initial=READING),
     ],
-    ids=["words", "decided", "file", "parser"],
+    ids=["words", "decided", "file", "trust", "parser"],
 )
 def test_a_parser_that_reads_more_than_pieces_and_arcs_has_no_workers(parser):
     assert WorkerSettings.of(parser) is None
