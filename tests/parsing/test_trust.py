@@ -167,27 +167,33 @@ def simulated(sharpness, weight=0.0, *, n_words=4000, seed=1):
     return Choices(np.take_along_axis(table, order, 1), columns)
 
 
+TRUE_LABELS = simulated(1.0)
+
+
 def test_a_parser_that_errs_where_the_model_is_sure_gets_little_weight():
-    weights = [estimated_weight(simulated(sharpness)) for sharpness in (0.5, 0.8, 1.1)]
+    weights = [estimated_weight(simulated(sharpness), TRUE_LABELS) for sharpness in (0.5, 0.8, 1.1)]
 
     assert weights == sorted(weights)
-    assert weights[0] < 0.5
-    assert weights[-1] > 1.5
+    assert weights[0] < 0.2
+    assert weights[-1] > 4
 
 
 def test_a_parser_that_repeats_the_models_errors_gets_less_weight_than_one_that_does_not():
-    assert estimated_weight(simulated(1.1)) > estimated_weight(simulated(1.7))
+    weights = [estimated_weight(simulated(1.2), simulated(sharpness)) for sharpness in (1.05, 1.3, 1.6)]
+
+    assert weights == sorted(weights, reverse=True)
+    assert weights[-1] < 0.5
 
 
 def test_few_words_give_a_cautious_weight():
-    least, usual = (estimated_weight(simulated(1.15, n_words=n)) for n in (5000, 3))
+    usual, sure = (estimated_weight(simulated(1.2, n_words=n), simulated(1.2, n_words=n)) for n in (3, 5000))
 
-    assert 0.5 < usual < 1.2 < least
+    assert 0.2 < usual < 1 < sure
 
 
 @pytest.mark.parametrize("weight", [0.5, 1.5, 3.0])
 def test_the_fitted_weight_is_that_of_the_parser(weight):
-    assert fitted_weight(simulated(1.0, weight)) == pytest.approx(weight, abs=0.3)
+    assert fitted_weight(simulated(1.0, weight), TRUE_LABELS) == pytest.approx(weight, abs=0.3)
 
 
 def test_choices_have_the_given_head_first_and_find_the_right_one():
@@ -195,10 +201,13 @@ def test_choices_have_the_given_head_first_and_find_the_right_one():
     labels = np.array([[0.4, 0.6], [0.2, 0.8]], dtype=np.float32)
     arcs = Arcs((0, 0), ("obj", "obj"))
 
-    found = choices_of([Beliefs(heads, (labels,))], [WeightedArcs(arcs, 0)], 0, Vocabulary(("obj", "root")), [(2, 0)])
+    found, of_labels = choices_of(
+        [Beliefs(heads, (labels,))], [WeightedArcs(arcs, 0)], 0, Vocabulary(("obj", "root")), [(2, 0)]
+    )
 
-    assert found.probabilities[:, :2] == pytest.approx(np.array([[0.1, 0.9], [0.7, 0.3], [0.2, 0.8]]))
-    assert found.gold.tolist() == [1, 0, -1]  # the label of the second word, whose head the model believes in, is last
+    assert found.probabilities[:, :2] == pytest.approx(np.array([[0.1, 0.9], [0.7, 0.3]]))
+    assert found.gold.tolist() == [1, 0]
+    assert of_labels.probabilities[:, :2] == pytest.approx(np.array([[0.2, 0.8]]))  # the model believes in this head
 
 
 def test_the_weight_is_estimated_once_from_the_start_of_a_stream(monkeypatch):
@@ -256,7 +265,7 @@ def test_given_trees_and_files_are_weighed_by_default_and_other_initial_parsers_
 def test_the_weight_has_the_units_of_the_scores(monkeypatch):
     model = tiny_model()
     model.settings = replace(model.settings, confidence=ConfidenceSettings(arc_temperature=3.0))
-    monkeypatch.setattr(batches, "estimated_weight", lambda choices: 0.5)
+    monkeypatch.setattr(batches, "estimated_weight", lambda heads, labels: 0.5)
 
     assert refined(GOLD[:1], Parser(model, device="cpu"))[0].trust == (1.5,)
 

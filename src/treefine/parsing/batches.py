@@ -207,8 +207,8 @@ def _weights(plan: Plan, items: Sequence[Item], gold: Sequence[Sequence[int]] | 
     weigh, weights = estimated_weight if gold is None else fitted_weight, []
     for number in range(len(plan.trust)):
         given = [item.evidence[number] for item in short]
-        choices = choices_of(beliefs, given, number, plan.model.vocabulary, known)
-        weights.append(weigh(choices) * plan.confidence.arc_temperature)
+        heads, labels = choices_of(beliefs, given, number, plan.model.vocabulary, known)
+        weights.append(weigh(heads, labels) * plan.confidence.arc_temperature)
     return weights
 
 

@@ -5,7 +5,7 @@ See docs/design.md, 'Trust in other parsers'.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,15 +20,16 @@ from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
 
 SAMPLE_SENTENCES, SAMPLE_WORDS = 300, 10_000  # at the start of a stream, from which the weights are estimated
-WEAK, GOOD, COPYING = 0.4, 5.0, 1.3  # weights of parsers by sharpness, in calibrated log-probabilities
-GOOD_FROM, COPYING_FROM = 1.0, 1.3  # where these weights begin: that of the truth, and that of a parser like the model
-SLOPE = 0.03  # how far from these the sharpness must be for a clear decision
-USUAL_SHARPNESS, SPREAD = 0.85, 0.15  # of other parsers: mean and standard deviation of the prior
+WEAK, FULL = 0.15, 6.0  # the smallest and the largest estimated weight, in calibrated log-probabilities
+GOOD_FROM, SLOPE = 1.0, 0.03  # sharpness of heads from which on a parser is good, and how gradually it becomes so
+FULL_TO, LOSS = 1.1, 18.0  # sharpness of labels up to which a good parser has the full weight, and its fall beyond
+USUAL_HEADS, USUAL_LABELS, SPREAD = 0.85, 1.3, 0.15  # the prior of both: means and standard deviation
 N_CHOICES = 14  # heads or labels that are compared: the other parser's, the right one, and the most probable ones
 LEAST_SURE = 0.5  # probability of a head from which on its label counts; else the label of a wrong head would
 DRAW = 5.0  # the pull of a fitted weight towards the estimated one, in about as many disagreements
 LARGEST_FITTED = 6.0
 _LEAST_PROBABILITY = 1e-6
+Sharpness = Float[np.ndarray, " value"]
 _UNKNOWN = -1  # the column of the right head of a word without gold tree
 
 
@@ -66,34 +67,40 @@ class Choices:
         totals = powers.sum(1) + np.expm1(weight) * powers[np.arange(len(gold)), gold]
         return float((np.log(powers[:, 0]) + weight * (gold == 0) - np.log(totals)).sum())
 
+    def mean(self, values: Callable[[Sharpness], Sharpness], usual: float) -> float:
+        """Return the expected value of a function of the sharpness; `usual` is the mean of its prior."""
+        grid = np.arange(0.2, 2.5, 0.02)
+        fits = np.array([self.likelihood(each) for each in grid.tolist()]) - ((grid - usual) / SPREAD) ** 2 / 2
+        beliefs = np.exp(fits - fits.max())
+        return float((beliefs * values(grid)).sum() / beliefs.sum())
 
-def estimated_weight(choices: Choices) -> float:
+
+NOTHING = Choices(np.zeros((0, N_CHOICES)), np.zeros(0, int))
+
+
+def estimated_weight(heads: Choices, labels: Choices) -> float:
     """Return the weight of another parser, from its sharpness alone; a prior makes it cautious for few words.
 
-    A parser that is as sharp as the truth is trusted: the model finds no fault with it. One that is much sharper
-    repeats the model's errors, so it adds less. The constants are measured: docs/refining.md, 'Trust'.
+    A parser is good if its heads are as sharp as the truth: the model finds no fault with them. A good parser gets the
+    full weight if its labels are as sharp as the truth, too, and less the more they repeat the model's errors. The
+    constants are measured: docs/design.md.
 
-    >>> nothing = Choices(np.zeros((0, 2)), np.zeros(0, int))
-    >>> 0.5 < estimated_weight(nothing) < 1.5
+    >>> 0.15 < estimated_weight(NOTHING, NOTHING) < 1
     True
     """
-    values = np.arange(0.2, 2.5, 0.02)
-    fits = np.array([choices.likelihood(each) for each in values.tolist()])
-    fits = fits - ((values - USUAL_SHARPNESS) / SPREAD) ** 2 / 2
-    beliefs = np.exp(fits - fits.max())
-    is_good, is_copying = (1 / (1 + np.exp((start - values) / SLOPE)) for start in (GOOD_FROM, COPYING_FROM))
-    weights = WEAK + (GOOD - WEAK) * is_good + (COPYING - GOOD) * is_copying
-    return float((beliefs * weights).sum() / beliefs.sum())
+    is_good = heads.mean(lambda sharpness: 1 / (1 + np.exp((GOOD_FROM - sharpness) / SLOPE)), USUAL_HEADS)
+    most = labels.mean(lambda sharpness: (FULL - LOSS * (sharpness - FULL_TO)).clip(WEAK, FULL), USUAL_LABELS)
+    return WEAK + is_good * (most - WEAK)
 
 
-def fitted_weight(choices: Choices) -> float:
+def fitted_weight(heads: Choices, labels: Choices) -> float:
     """Return the weight that makes another parser's heads most likely, given the right ones.
 
     The fewer words there are, the closer it is to the estimated weight.
     """
-    usual = estimated_weight(choices)
+    usual = estimated_weight(heads, labels)
     scores: dict[tuple[float, float], float] = {
-        (sharpness, weight): choices.gold_likelihood(sharpness, weight) - DRAW * (weight - usual) ** 2 / 2
+        (sharpness, weight): heads.gold_likelihood(sharpness, weight) - DRAW * (weight - usual) ** 2 / 2
         for sharpness in np.arange(0.2, 2.5, 0.1).tolist()
         for weight in np.arange(0, LARGEST_FITTED, 0.1).tolist()
     }
@@ -106,29 +113,36 @@ def choices_of(
     source: int,
     vocabulary: Vocabulary,
     gold: Sequence[Sequence[int]] | None = None,
-) -> Choices:
-    """Return the choices of the other parser with number `source` in some sentences.
+) -> tuple[Choices, Choices]:
+    """Return the heads and the labels that the other parser with number `source` chose in some sentences.
 
-    A word counts with the head that this parser gave it, and with its label if the model believes in the head. `gold`
-    has the right heads of each sentence, word 1 first.
+    A label counts if the model believes in the head. `gold` has the right heads of each sentence, word 1 first.
     """
-    rows, right = list[np.ndarray](), list[int]()
+    of_heads, of_labels = list[tuple[np.ndarray, int]](), list[tuple[np.ndarray, int]]()
 
-    def add(probabilities: Float[np.ndarray, " choice"], chosen: int, known: Sequence[int] = ()) -> None:
+    def choice(
+        probabilities: Float[np.ndarray, " choice"], chosen: int, known: Sequence[int] = ()
+    ) -> tuple[Float[np.ndarray, " choice"], int]:
         most = np.argsort(-probabilities, kind="stable")[:N_CHOICES].tolist()
         columns = list(dict.fromkeys([chosen, *known, *most]))[:N_CHOICES]
-        rows.append(np.pad(probabilities[columns], (0, N_CHOICES - len(columns))))
-        right.append(columns.index(known[0]) if known else _UNKNOWN)
+        row = np.pad(probabilities[columns], (0, N_CHOICES - len(columns)))
+        return row, columns.index(known[0]) if known else _UNKNOWN
 
     for of_sentence, (arcs, _), heads in zip(beliefs, given, gold or [()] * len(given), strict=True):
         labels = vocabulary.label_ids(list(arcs.labels))
         for word, (head, label) in enumerate(zip(arcs.heads, labels, strict=True)):
             if head is not None:
-                add(of_sentence.heads[word], head, heads[word : word + 1])
+                of_heads.append(choice(of_sentence.heads[word], head, heads[word : word + 1]))
                 if label != UNSEEN and of_sentence.heads[word, head] > LEAST_SURE:
-                    add(of_sentence.labels[source][word], label)
-    table = np.stack(rows) if rows else np.zeros((0, N_CHOICES))
-    return Choices(np.maximum(table, _LEAST_PROBABILITY).astype(np.float64), np.array(right, int))
+                    of_labels.append(choice(of_sentence.labels[source][word], label))
+    return _stacked(of_heads), _stacked(of_labels)
+
+
+def _stacked(choices: Sequence[tuple[np.ndarray, int]]) -> Choices:
+    if not choices:
+        return NOTHING
+    rows, gold = zip(*choices, strict=True)
+    return Choices(np.maximum(np.stack(rows), _LEAST_PROBABILITY).astype(np.float64), np.array(gold, int))
 
 
 @torch.no_grad()
