@@ -533,7 +533,7 @@ class Parser:
 
     @property
     def trust(self) -> tuple[Trust, ...]:
-        """How much the arcs of each initial parse count: "auto" or a weight. Empty if they do not count."""
+        """The trust in each initial parse: "auto" or a weight. Empty if their arcs do not count."""
         return self._plan.trust
 
     def _initial_parser(self, initial: Initial | Sequence[Initial] | None) -> Parser | InitialParser:

@@ -20,9 +20,9 @@ from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import BLANK
 
 SAMPLE_SENTENCES, SAMPLE_WORDS = 300, 10_000  # at the start of a stream, from which the weights are estimated
-WEAK, FULL = 0.15, 6.0  # the smallest and the largest estimated weight, in calibrated log-probabilities
+WEAK, FULL = 0.15, 8.0  # the smallest and the largest estimated weight, in calibrated log-probabilities
 GOOD_FROM, SLOPE = 1.0, 0.03  # sharpness of heads from which on a parser is good, and how gradually it becomes so
-FULL_TO, LOSS = 1.1, 18.0  # sharpness of labels up to which a good parser has the full weight, and its fall beyond
+FULL_TO, LOSS = 1.1, 28.0  # sharpness of labels up to which a good parser has the full weight, and its fall beyond
 USUAL_HEADS, USUAL_LABELS, SPREAD = 0.85, 1.3, 0.15  # the prior of both: means and standard deviation
 N_CHOICES = 14  # heads or labels that are compared: the other parser's, the right one, and the most probable ones
 LEAST_SURE = 0.5  # probability of a head from which on its label counts; else the label of a wrong head would
@@ -43,7 +43,7 @@ class Beliefs:
 
 @dataclass(frozen=True)
 class Choices:
-    """What the model thinks of some words' heads and labels, and which ones another parser chose."""
+    """The model's probabilities for the heads or labels of some words, and the ones that another parser chose."""
 
     probabilities: Float[np.ndarray, "word choice"]  # the other parser's choice is first
     gold: Int[np.ndarray, " word"]  # the column of the right head, or _UNKNOWN
