@@ -45,6 +45,7 @@ WITH_OPTIONS = {
     "analysis": "pages.analysis",
     "others": "accuracy.others",
     "tags": "accuracy.tags",
+    "trust": "accuracy.trust",
     "around": "speed.files",
     "files": "speed.files",
     "corpora": "speed.corpora",

@@ -227,7 +227,7 @@ def refine_parses(options: argparse.Namespace) -> None:
     alone = parsed_steps(parser, gold)
     from_nothing = saved(NOTHING, alone)
     for name, initial in options.parses:
-        predictions = parsed_steps(parser.using(initial=initial, max_steps=parser.max_steps), gold)
+        predictions = parsed_steps(parser.using(initial=initial, max_steps=parser.max_steps, trust=0), gold)
         if predictions.first:
             hint = "Refine it with `treefine refine`: a graph that is not a tree has no score to compare with."
             raise TreefineError(f"Not all of {name}'s parses are trees.", hint=hint, path=initial)

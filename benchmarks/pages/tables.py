@@ -11,6 +11,7 @@ from benchmarks.accuracy.decisions import decisions
 from benchmarks.accuracy.others import OTHER_PARSERS
 from benchmarks.accuracy.segmenter import SEGMENTERS
 from benchmarks.accuracy.tags import REFINED_TAGS
+from benchmarks.accuracy.trust import trust
 from benchmarks.fuzz.run import fuzz_inputs
 from benchmarks.pages import english, speed
 from benchmarks.pages.cli import command_line
@@ -63,6 +64,7 @@ TABLES: dict[str, Callable[[], str]] = {
         newcomer,
         decisions,
         clicks,
+        trust,
         structure_table,
         command_line,
         contention,

@@ -32,6 +32,7 @@ from treefine.treebank.graph import Arcs
 def test_tsv_has_a_row_per_change(run_refine, refiner):
     run_refine("in.conllu", "-o", "out.conllu", "--changes", "changes.tsv")
 
+    sentences = list(read_treebank("in.conllu"))
     expected = [
         {
             "file": "in.conllu",
@@ -52,8 +53,8 @@ def test_tsv_has_a_row_per_change(run_refine, refiner):
             "old_xpos": change.old_xpos,
             "xpos": change.xpos,
         }
-        for sentence in read_treebank("in.conllu")
-        for change in next(refiner.stream([sentence])).changes
+        for sentence, parse in zip(sentences, refiner.stream(sentences), strict=True)
+        for change in parse.changes
     ]
     found = rows_of("changes.tsv")
     assert [without_numbers(row) for row in found] == [without_numbers(row) for row in expected]

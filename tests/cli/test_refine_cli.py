@@ -241,3 +241,59 @@ def test_standard_input_can_be_compressed(run_refine, command):
     packed = run_refine("-", command=command, input=gzip.compress(content))
 
     assert packed.stdout == run_refine("-", command=command, input=content).stdout
+
+
+def test_a_huge_trust_keeps_the_given_trees(run_refine):
+    write_treebank(sample(10), "gold.conllu")
+
+    printed = summary(run_refine("gold.conllu", "-o", "out.conllu", "--trust", 1000))
+
+    assert printed["trust"] == "1000.00"
+    assert [each.graph for each in read_treebank("out.conllu")] == [each.graph for each in sample(10)]
+
+
+def test_the_report_has_the_estimated_trust_and_none_without_trust(run_refine):
+    assert float(summary(run_refine("in.conllu", "-o", "out.conllu"))["trust"]) > 0
+    assert "trust" not in summary(run_refine("in.conllu", "-o", "other.conllu", "--trust", 0))
+
+
+def test_trust_is_fitted_to_correct_trees_of_some_sentences(run_refine):
+    write_treebank(sample(10)[4:8], "gold.conllu")
+
+    first, *rest = run_refine("in.conllu", "-o", "out.conllu", "--trust-from", "gold.conllu").stderr.splitlines()
+
+    weight = re.fullmatch(r"treefine: trust (\d\.\d\d), fitted to gold.conllu", first).group(1)
+    assert f"trust {weight}" in {re.sub(" +", " ", line) for line in rest}
+
+
+def test_two_parsers_are_combined(run_refine):
+    write_treebank(sample(10), "gold.conllu")
+
+    run_refine(
+        "in.conllu", "--initial", "in.conllu", "--initial", "gold.conllu", "--trust", "0,1000", "-o", "out.conllu",
+        command="parse",
+    )  # fmt: skip
+
+    assert [each.graph for each in read_treebank("out.conllu")] == [each.graph for each in sample(10)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--trust", "much"], "--trust must be auto or a number, not 'much'."),
+        (["--trust", "1,2"], "trust has 2 values, but the number of initial parses is 1."),
+        (["--trust", "1", "--trust-from", "in.conllu"], "--trust and --trust-from cannot be combined."),
+        (["--trust-from", "other.conllu"], "other.conllu: None of the 1 sentences with correct trees occurs"),
+        (["--trust-from", "missing.conllu"], "missing.conllu: "),
+    ],
+)
+def test_wrong_trust_is_reported(run_refine, options, message):
+    write_treebank(sample(20)[15:16], "other.conllu")
+
+    assert message in failed(run_refine, "in.conllu", "-o", "out.conllu", *options)
+
+
+def test_trust_from_needs_initial_trees(run_refine):
+    found = failed(run_refine, "in.conllu", "-o", "out.conllu", "--trust-from", "in.conllu", command="parse")
+
+    assert "--trust-from needs initial trees." in found

@@ -67,9 +67,9 @@ def test_workers_without_effect_are_reported(run, arguments):
 
 @pytest.mark.parametrize("run", ["engine", "no engine"], indirect=True)
 def test_refine_with_workers_writes_the_same_trees_and_counts_changes_only_without_them(run, request):
-    counted = run("in.conllu", "-o", "expected.conllu", workers=0, command="refine").stderr
+    counted = run("in.conllu", "-o", "expected.conllu", "--trust", 0, workers=0, command="refine").stderr
 
-    messages = run("in.conllu", "-o", "out.conllu", command="refine").stderr
+    messages = run("in.conllu", "-o", "out.conllu", "--trust", 0, command="refine").stderr
 
     assert Path("out.conllu").read_bytes() == Path("expected.conllu").read_bytes()
     assert counted.startswith("sentences")

@@ -38,10 +38,10 @@ SURE = ConfidenceSettings(tag_temperature=0.01)
 TAGGING = Parser(tiny_model(tags=TagSettings(source="predicted", columns=("upos", "xpos"))), max_steps=2, device="cpu")
 TAGGING.model.settings = replace(TAGGING.model.settings, confidence=SURE)  # sure of all tags
 READING = Parser(tiny_model(), max_steps=2, device="cpu")  # reads the tags of the sentences
-REFINING = READING.using(initial=given, max_steps=2)
-MAPPED = READING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2)
-RETAGGING = TAGGING.using(initial=given, max_steps=2, tags="predicted")
-BEST = TAGGING.using(initial=given, max_steps=2, tags="best")
+REFINING = READING.using(initial=given, max_steps=2, trust=0)
+MAPPED = REFINING.using(initial=renamed(given, READING.model.vocabulary.labels, {"det": "punct"}), max_steps=2)
+RETAGGING = TAGGING.using(initial=given, max_steps=2, tags="predicted", trust=0)
+BEST = TAGGING.using(initial=given, max_steps=2, tags="best", trust=0)
 MARK = "1\tGo\t_\tVERB\t_\t_\t2\tobj\t_\tKeep=Arc\n2\tnow\t_\tADV\t_\t_\t0\troot\t_\t_\n\n"
 
 
@@ -357,9 +357,10 @@ def test_a_worker_ends_with_its_parent():
         Parser(tiny_biaffine(), device="cpu"),
         READING.using(keep="given"),
         READING.using(initial=from_file("x.conllu")),
+        READING.using(initial=given),  # with trust
         READING.using(initial=READING),
     ],
-    ids=["words", "decided", "file", "parser"],
+    ids=["words", "decided", "file", "trust", "parser"],
 )
 def test_a_parser_that_reads_more_than_pieces_and_arcs_has_no_workers(parser):
     assert WorkerSettings.of(parser) is None

@@ -189,7 +189,7 @@ def test_trees_are_needed_in_the_last_step_and_if_the_first_graph_must_be_one(fi
 
     parser.parse(several)
     list(parser.stream_steps(several))
-    parser.using(initial=given, max_steps=3).parse(several)
+    parser.using(initial=given, max_steps=3, trust=0).parse(several)
 
     assert asked == [first_graph == "tree", False, True, True, True, True, False, False, True]
 

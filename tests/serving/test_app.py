@@ -90,7 +90,7 @@ def test_parse_accepts_all_options(client, parser):
 def test_refine_starts_from_the_given_trees_and_lists_the_changes(client, parser):
     answer = client.post("/v1/refine", json={"conllu": CONLLU})
 
-    parses = list(parser.using(initial=lambda given: (each.arcs for each in given)).stream(sample(3)))
+    parses = list(parser.using(initial=lambda given: (each.arcs for each in given), trust=1.0).stream(sample(3)))
     schema.RefineAnswer.model_validate(answer.json(), strict=True, extra="forbid")
     for reported, parse in zip(sentences_of(answer), parses, strict=True):
         assert [word["head"] for word in reported["words"]] == list(parse.heads)
@@ -101,6 +101,13 @@ def test_refine_starts_from_the_given_trees_and_lists_the_changes(client, parser
         assert reported["converged"] == parse.converged
     as_conllu = client.post("/v1/refine", json={"conllu": CONLLU, "format": "conllu"})
     assert [each.heads for each in read_treebank(BytesIO(as_conllu.content))] == [each.heads for each in parses]
+
+
+def test_refine_keeps_the_given_trees_with_a_huge_trust(client):
+    answer = client.post("/v1/refine", json={"conllu": CONLLU, "trust": 1000})
+
+    assert all(each["changes"] == [] for each in sentences_of(answer))
+    assert client.post("/v1/refine", json={"conllu": CONLLU, "trust": -1}).status_code == 422
 
 
 def test_steps_returns_every_graph_with_its_drawing(client, parser):

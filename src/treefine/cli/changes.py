@@ -59,6 +59,7 @@ class Changes:
         self.converged: Counter[int] = Counter()  # sentences by the step that changed nothing
         self.sure: Counter[int] = Counter()  # sentences that exceeded --stop-above, by step
         self.unfinished: Counter[int] = Counter()  # other sentences, by number of steps
+        self.trust: dict[tuple[float, ...], None] = {}  # the weights of the old arcs, in order
         self.read_as: Counter[tuple[str, str]] = Counter()  # labels of the input, and the labels they were read as
         self.retagged: Counter[tuple[str, str]] = Counter()  # old and new UPOS
         self.n_xpos = 0  # words whose XPOS was replaced
@@ -73,6 +74,8 @@ class Changes:
         parse = replace(parse, initial=Arcs(given.heads, self._old_labels(parse, given)))
         self.n_sentences += 1
         self.n_words += len(parse)
+        if parse.trust:
+            self.trust[parse.trust] = None
         ended = self.converged if parse.converged else self.sure if parse.was_sure else self.unfinished
         ended[len(parse.steps)] += 1
         changes = parse.changes
@@ -128,6 +131,8 @@ class Changes:
             ("heads changed", f"{self.n_heads:,}"),
             ("labels changed", f"{self.relabelled.total():,} on words that kept their head"),
         ]
+        if self.trust:
+            found.append(("trust", ", ".join(f"{weight:.2f}" for weights in self.trust for weight in weights)))
         if self.n_added:
             found.append(("new arcs", f"{self.n_added:,} on words that had no arc"))
         if self.n_named:
@@ -176,6 +181,7 @@ class Changes:
             "words": self.n_words,
             "heads": self.n_heads,
             "labels": self.relabelled.total(),
+            "trust": [round(weight, 4) for weights in self.trust for weight in weights],
             "new_arcs": self.n_added,
             "new_labels": self.n_named,
             "same_label": dict(self.moved.most_common()),

@@ -5,12 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from treefine.cli.inputs import Input, InputKind, find_inputs, find_treebank_inputs, treebank_note
+from treefine.cli.inputs import (
+    Input,
+    InputKind,
+    Reading,
+    find_inputs,
+    find_treebank_inputs,
+    read_input,
+    treebank_note,
+)
 from treefine.cli.outputs import Job, OutputOptions, Shape, plan_jobs
 from treefine.cli.replacing import ForceOption
 from treefine.cli.terminal import Detail, completing, say
@@ -20,7 +29,8 @@ from treefine.cores import thread_count, use_threads
 from treefine.errors import TreefineError
 from treefine.evaluation import tables
 from treefine.model.bundled import bundled_models
-from treefine.parsing.options import ParserOptions
+from treefine.parsing.options import ParserOptions, Trust
+from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Keep
 from treefine.treebank.label_schemes import read_label_map
 
@@ -83,6 +93,25 @@ _LabelMap = Annotated[
         help="Tab-separated file: a label of the initial trees, then the model's label for it, or _ to ignore its "
         "arcs.",
         show_default="recognise labels of UD 1, Stanford and spaCy",
+    ),
+]
+_Trust = Annotated[
+    str | None,
+    typer.Option(
+        "--trust",
+        metavar="auto|WEIGHT",
+        help="Weight added to the scores of the initial trees' arcs: 0 adds nothing, 2 suits trees that are better "
+        "than the model's, auto estimates it from the first sentences. For several --initial, one for all, or one "
+        "each, separated by commas.",
+        show_default="auto for given trees",
+    ),
+]
+_TrustFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--trust-from",
+        metavar="GOLD",
+        help="Fit the weight to a treebank with correct trees of some of the input's sentences.",
     ),
 ]
 _Steps = Annotated[
@@ -194,16 +223,18 @@ def parse_command(
     force: ForceOption = False,
     steps: _Steps = None,
     initial: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--initial",
             metavar="empty|DIR|FILE",
             help="Initial trees: none (empty), those of another model (DIR), or those of a file of the same text "
-            "(FILE).",
+            "(FILE). Can be repeated to combine several parsers.",
             show_default="the initial parser in the model folder, else empty",
         ),
     ] = None,
     label_map: _LabelMap = None,
+    trust: _Trust = None,
+    trust_from: _TrustFrom = None,
     stop_above: Annotated[
         float | None,
         typer.Option(
@@ -258,12 +289,13 @@ def parse_command(
     inputs = find_inputs(sources or (), kind=kind, is_text=is_text, output=output, encoding=encoding)
     if kind is None and (note := treebank_note(inputs)):
         say(note)
-    others = tuple(each for each in (initial, label_map) if each and Path(each).is_file())
+    others = tuple(each for each in (*(initial or ()), label_map, trust_from) if each and Path(each).is_file())
     wanted = OutputOptions(show_steps, confidence, review, resume, k=k, also_read=others, model=model, force=force)
     if show_steps and stop_above is None:
         stop_above = 1.0  # show all steps
     options = ParserOptions(
-        initial=initial,
+        initial=initial[0] if initial and len(initial) == 1 else initial or None,
+        trust=trust_of(trust),
         max_steps=steps,
         stop_above=stop_above,
         tags=tags,
@@ -274,7 +306,7 @@ def parse_command(
         precision=precision,
         batch_pieces=batch_pieces,
     )
-    choice = ModelChoice(model, options, label_map)
+    choice = ModelChoice(model, options, label_map, trust_from)
     if engine == "ray":
         if threads is not None:
             message = "--threads does not work with --engine ray, which divides the cores among the actors."
@@ -318,6 +350,8 @@ def refine_command(
         ),
     ] = None,
     label_map: _LabelMap = None,
+    trust: _Trust = None,
+    trust_from: _TrustFrom = None,
     steps: _Steps = None,
     stop_above: Annotated[
         float | None,
@@ -344,6 +378,7 @@ def refine_command(
     inputs = find_treebank_inputs(sources or (), kind=kind, output=output, encoding=encoding)
     options = ParserOptions(
         initial="given",
+        trust=trust_of(trust),
         max_steps=steps,
         stop_above=stop_above,
         tags=tags,
@@ -354,10 +389,24 @@ def refine_command(
         precision=precision,
         batch_pieces=batch_pieces,
     )
-    others = (label_map,) if label_map else ()
+    others = tuple(each for each in (label_map, trust_from) if each)
     wanted = OutputOptions(show_steps, confidence, review, resume, changes, k, others, model, force)
-    choice = ModelChoice(model, options, label_map)
+    choice = ModelChoice(model, options, label_map, trust_from)
     _run(inputs, output, shape, wanted, choice, threads=threads, reports_changes=True, workers=workers)
+
+
+def trust_of(text: str | None) -> Trust | list[Trust] | None:
+    """Return the value of --trust: auto, a weight, or several of them, separated by commas."""
+    if text is None:
+        return None
+    found: list[Trust] = []
+    for each in text.split(","):
+        try:
+            found.append("auto" if each.strip() == "auto" else float(each))
+        except ValueError:
+            message = f"--trust must be auto or a number, not {each.strip()!r}."
+            raise TreefineError(message, hint="Write --trust auto, --trust 1.5, or --trust 1.5,0.5.") from None
+    return found[0] if len(found) == 1 else found
 
 
 def _run(
@@ -384,11 +433,33 @@ def _run(
     use_threads(threads)
     start = time.monotonic()
     parser = load_parser(choice)
+    if choice.trust_from is not None:
+        parser = _fitted(parser, inputs, choice.trust_from)
     for line in _about(parser, choice.model, jobs):
         say(line, detail=Detail.VERBOSE)
     say(f"treefine: loaded in {time.monotonic() - start:.1f} s", detail=Detail.VERBOSE)
     if not run_jobs(parser, jobs, wanted, reports_changes=reports_changes, workers=workers):
         raise typer.Exit(1)
+
+
+def _fitted(parser: Parser, inputs: Sequence[Input], gold: str) -> Parser:
+    """Return the parser with its trust fitted to a gold treebank of some of the inputs' sentences."""
+    from treefine.parsing.initial import empty  # loads torch
+
+    if parser.options.trust is not None:
+        raise TreefineError("--trust and --trust-from cannot be combined.", hint="Leave out one of them.")
+    if parser.initial is empty:
+        raise TreefineError("--trust-from needs initial trees.", hint="Name a file with --initial FILE.")
+    if any(each.text is None and each.name == "-" for each in inputs):
+        raise TreefineError("--trust-from cannot read standard input, because it reads the input twice.")
+    sentences = (found.sentence for each in inputs for found in read_input(each, parser, Reading(), count(1)))
+    try:
+        weights = parser.fit_trust(sentences, read_treebank(gold))
+    except TreefineError as error:
+        error.path = error.path or gold
+        raise
+    say(f"treefine: trust {', '.join(f'{each:.2f}' for each in weights)}, fitted to {gold}")
+    return parser.using(trust=weights)
 
 
 def _about(parser: Parser, model: str, jobs: Sequence[Job]) -> Iterator[str]:
@@ -403,11 +474,12 @@ def _about(parser: Parser, model: str, jobs: Sequence[Job]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model, its parser options, and a map from the labels of another scheme."""
+    """A model, its parser options, a map from the labels of another scheme, and a treebank to fit the trust to."""
 
     model: str
     options: ParserOptions = ParserOptions()
     label_map: str | None = None
+    trust_from: str | None = None
 
 
 def load_parser(choice: ModelChoice) -> Parser:
@@ -426,4 +498,6 @@ def load_parser(choice: ModelChoice) -> Parser:
     known = parser.model.vocabulary.labels
     names = None if choice.label_map is None else read_label_map(choice.label_map, known)
     named = renamed(parser.initial, known, names)
-    return parser.using(initial=named, max_steps=parser.max_steps, stop_above=parser.stop_above)
+    return parser.using(
+        initial=named, max_steps=parser.max_steps, stop_above=parser.stop_above, trust=parser.options.trust
+    )

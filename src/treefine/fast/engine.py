@@ -199,7 +199,7 @@ class Engine:
     def stream_sentences(self, plan: Plan, sentences: Iterable[Sentence], *, skip: int = 0) -> Iterator[Sentence]:
         """Yield the sentences with their trees, without the first `skip`.
 
-        Sentences with constraints and long sentences do not go through the engine.
+        Sentences with constraints, with evidence from other parsers, and long sentences do not go through the engine.
         """
         model = plan.model
         assert model.subwords is not None
@@ -208,7 +208,7 @@ class Engine:
         held: deque[list[Item]] = deque()
 
         def is_ours(item: Item) -> bool:
-            return not item.constraints and not is_long(plan, item)
+            return not item.constraints and not item.evidence and not is_long(plan, item)
 
         def packed() -> Iterator[Packed]:
             sizes = chain(FIRST_BLOCKS, repeat(BLOCK))

@@ -114,15 +114,18 @@ class TreefineComponent(Pipe):  # type: ignore[misc]
             self._load(find_model(options.model))
 
     def _load(self, folder: Path) -> tuple[Parser, Parser]:
+        from treefine.parsing.options import CAUTIOUS_TRUST
         from treefine.parsing.parser import Parser
 
         options = self.options
         own_tags = None if options.tags == "best" else options.tags  # "best" needs an initial parse
         own = Parser.from_pretrained(folder, tags=own_tags, device=options.device, precision=options.precision)
         initial, steps = "given" if options.initial == "doc" else options.initial, options.max_steps
+        trust = CAUTIOUS_TRUST if initial == "given" else None  # the same for each Doc, alone or in a pipe
+        stop = options.stop_above
         self._loaded = (
             own,
-            own.using(initial=initial, max_steps=steps, stop_above=options.stop_above, tags=options.tags),
+            own.using(initial=initial, max_steps=steps, stop_above=stop, tags=options.tags, trust=trust),
         )
         return self._loaded
 

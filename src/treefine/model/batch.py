@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from treefine.model.vocabulary import NO_HEAD, UNSEEN, Vocabulary, flat_arcs
@@ -55,6 +55,38 @@ class Allowed:
     def to(self, device: torch.device) -> Allowed:
         """Return a copy on another device."""
         return Allowed(self.heads.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The arcs that other parsers found, and the weight of each parser, which is added to the scores of its arcs."""
+
+    heads: Int[Tensor, "source batch dep"]  # NO_HEAD for a word without an arc
+    labels: Int[Tensor, "source batch dep"]  # UNSEEN for a missing or unknown label
+    weights: tuple[float, ...]  # one per source
+
+    def select(self, rows: Int[Tensor, " row"], n_words: int) -> Evidence:
+        """Return the arcs of some sentences, cut to `n_words`, ROOT included."""
+        return Evidence(self.heads[:, rows, :n_words], self.labels[:, rows, :n_words], self.weights)
+
+    def to(self, device: torch.device) -> Evidence:
+        """Return a copy on another device."""
+        return Evidence(sent(self.heads, device), sent(self.labels, device), self.weights)
+
+    def of_heads(self, n_words: int) -> Float[Tensor, "batch dep head"]:
+        """Return the weight of each arc, 0 for an arc that no source has; `n_words` includes ROOT."""
+        found = torch.zeros(*self.heads.shape[1:], n_words, device=self.heads.device)
+        for heads, weight in zip(self.heads, self.weights, strict=True):
+            found.scatter_add_(2, heads.clamp(min=0)[..., None], weight * (heads >= 0)[..., None].float())
+        return found
+
+    def of_labels(self, heads: Int[Tensor, "batch dep"], n_labels: int) -> Float[Tensor, "batch dep label"]:
+        """Return the weight of each label for these heads, 0 where no source has the same head and label."""
+        found = torch.zeros(*heads.shape, n_labels, device=heads.device)
+        for their_heads, labels, weight in zip(self.heads, self.labels, self.weights, strict=True):
+            is_same = (their_heads == heads) & (labels != UNSEEN)
+            found.scatter_add_(2, labels.clamp(min=0)[..., None], weight * is_same[..., None].float())
+        return found
 
 
 def padded(
@@ -351,6 +383,7 @@ class Batch:
     lengths: tuple[int, ...]  # the number of words of each sentence, without ROOT
     is_word: Bool[Tensor, "batch word"]  # true for words and ROOT, false for padding
     allowed: Allowed | None = None  # set if the user fixed or forbade something in a sentence
+    evidence: Evidence | None = None  # set if other parsers' arcs add to the scores
 
     @classmethod
     def of(cls, inputs: PieceInputs | WordInputs, lengths: Sequence[int]) -> Batch:
@@ -379,9 +412,11 @@ class Batch:
         rows = sent(sentences, self.is_word.device)
         n_words = max(lengths) + 1
         allowed = None if self.allowed is None else self.allowed.select(rows, n_words)
-        return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words], allowed)
+        evidence = None if self.evidence is None else self.evidence.select(rows, n_words)
+        return Batch(self.inputs.select(sentences, n_words), lengths, self.is_word[rows, :n_words], allowed, evidence)
 
     def to(self, device: torch.device) -> Batch:
         """Return a copy on another device."""
         allowed = None if self.allowed is None else self.allowed.to(device)
-        return Batch(self.inputs.to(device), self.lengths, sent(self.is_word, device), allowed)
+        evidence = None if self.evidence is None else self.evidence.to(device)
+        return Batch(self.inputs.to(device), self.lengths, sent(self.is_word, device), allowed, evidence)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from treefine.config import ScorerSettings
-from treefine.model.batch import Allowed
+from treefine.model.batch import Allowed, Evidence
 
 WORDS_AT_ONCE = 64  # per matrix product on a CPU, see `label_scores`
 
@@ -28,6 +28,7 @@ class Scores:
     tags: tuple[Float[Tensor, "batch word _"], ...] = ()  # one score per tag, one tensor per column
     alone: Mapping[int, Scores] = field(default_factory=dict)  # sentences scored on their own (`parsing.invariance`)
     allowed: Bool[Tensor, "batch dep label"] | None = None  # a mask of labels; None allows all
+    evidence: Evidence | None = None  # other parsers' labels, which add to the label scores
     words: Int[Tensor, " place"] | None = None  # flat indices of the words, if label scores skip padding
 
     @property
@@ -54,6 +55,8 @@ class Scores:
         else:
             dep, head = (each.flatten(0, 1)[None, self.words] for each in (self.label_dep, head))
             labels = _padded(label_scores(dep, head, self.label_weight)[0], self.words, heads.shape)
+        if self.evidence is not None:
+            labels = labels + self.evidence.of_labels(heads, labels.shape[-1])
         if self.allowed is not None:
             labels = labels.masked_fill(~self.allowed, -math.inf)
         for row, other in self.alone.items():
@@ -64,6 +67,9 @@ class Scores:
     def arc_labels(self, words: Int[Tensor, " arc"], heads: Int[Tensor, " arc"]) -> Float[Tensor, "arc label"]:
         """Return the score of each label for some arcs. The batch must hold a single sentence."""
         labels = label_scores(self.label_dep[:, words], self.label_head[:, heads], self.label_weight)[0]
+        if self.evidence is not None:
+            some = Evidence(self.evidence.heads[..., words], self.evidence.labels[..., words], self.evidence.weights)
+            labels = labels + some.of_labels(heads[None], labels.shape[-1])[0]
         return labels if self.allowed is None else labels.masked_fill(~self.allowed[0, words], -math.inf)
 
     def only(self, row: int, n_words: int) -> Scores:
@@ -74,7 +80,22 @@ class Scores:
         tags = tuple(each[part] for each in self.tags)
         arcs = self.arcs[part][..., :n_words]
         allowed = None if self.allowed is None else self.allowed[part]
-        return Scores(arcs, self.label_dep[part], self.label_head[part], self.label_weight, tags, allowed=allowed)
+        evidence = self.evidence
+        if evidence is not None:
+            evidence = evidence.select(torch.tensor([row], device=evidence.heads.device), n_words)
+        return Scores(
+            arcs,
+            self.label_dep[part],
+            self.label_head[part],
+            self.label_weight,
+            tags,
+            allowed=allowed,
+            evidence=evidence,
+        )
+
+    def supported_by(self, evidence: Evidence) -> Scores:
+        """Return the scores with the weights of other parsers added to their heads and labels."""
+        return replace(self, arcs=self.arcs + evidence.of_heads(self.arcs.shape[-1]), evidence=evidence)
 
     def within(self, allowed: Allowed) -> Scores:
         """Return the scores with -inf for every head and label that is not allowed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import tee
+from itertools import chain, compress, tee
 from typing import TypeVar
 
 import torch
@@ -13,8 +13,19 @@ from treefine.config import TransformerSettings
 from treefine.cores import on_all_cores, thread_count
 from treefine.errors import NO_MEMORY, NO_MEMORY_HINT, TreefineError
 from treefine.parsing.constrained import check_constraints, named_as_given
-from treefine.parsing.long_sentences import warn_if_long
-from treefine.parsing.plan import Item, Plan, is_out_of_memory
+from treefine.parsing.initial import sources_of
+from treefine.parsing.long_sentences import is_long, warn_if_long
+from treefine.parsing.plan import AUTO, Item, Plan, WeightedArcs, is_out_of_memory
+from treefine.parsing.trust import (
+    arcs_with_labels,
+    beliefs_of,
+    choices_of,
+    estimated_weight,
+    fitted_weight,
+    read_sample,
+    without_graph,
+)
+from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 
 Member = TypeVar("Member")
@@ -166,24 +177,85 @@ def run_items(
 
 
 def items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
-    """Yield each sentence with its initial parse and its constraints; raise an error if they do not fit it."""
-    ours, for_initial, for_constraints = tee(sentences, 3)
-    parses, decided = plan.initial(for_initial), plan.constrain(for_constraints)
+    """Yield each sentence with its initial parse and its constraints; raise an error if they do not fit it.
+
+    If the trust in an initial parse is "auto", its weight is estimated from the first sentences (`SAMPLE_SENTENCES`),
+    which are read ahead.
+    """
+    items = _items_of(plan, sentences)
+    return _weighed(plan, items) if AUTO in plan.trust else items
+
+
+def _weighed(plan: Plan, items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the items with estimated weights. An error in the sample is raised after the items before it."""
+    sample, fault = read_sample(items)
+    estimated = _weights(plan, sample)
+    weights = [new if old == AUTO else old for old, new in zip(plan.trust, estimated, strict=True)]
+    for item in chain(sample, items if fault is None else ()):
+        evidence = tuple(each._replace(weight=weight) for each, weight in zip(item.evidence, weights, strict=True))
+        yield item._replace(evidence=evidence)
+    if fault is not None:
+        raise fault
+
+
+def _weights(plan: Plan, items: Sequence[Item], gold: Sequence[Sequence[int]] | None = None) -> list[float]:
+    """Return the weight of each source of evidence, estimated, or fitted to gold heads. Long sentences do not count."""
+    is_short = [not is_long(plan, item) for item in items]
+    short = [*compress(items, is_short)]
+    known = None if gold is None else [*compress(gold, is_short)]
+    beliefs = [found for _, found in run_items(plan, map(without_graph, short), beliefs_of)]
+    weigh, weights = estimated_weight if gold is None else fitted_weight, []
+    for number in range(len(plan.trust)):
+        given = [item.evidence[number] for item in short]
+        heads, labels = choices_of(beliefs, given, number, plan.model.vocabulary, known)
+        weights.append(weigh(heads, labels) * plan.confidence.arc_temperature)
+    return weights
+
+
+def fitted_weights(plan: Plan, sentences: Iterable[Sentence], gold: Iterable[Sentence]) -> tuple[float, ...]:
+    """Return the weight of each initial parse, fitted to correct trees of some of the sentences with the same words."""
+    heads = {each.forms: each.graph.heads[1:] for each in gold}
+    n_gold = len(heads)
+    items, right = list[Item](), list[Sequence[int]]()
+    for item in _items_of(plan, sentences):
+        known = heads.pop(item.sentence.forms, None)
+        if known is not None:
+            items.append(item)
+            right.append(known)
+    if not items:
+        message = f"None of the {n_gold:,} sentences with correct trees occurs in the input."
+        raise TreefineError(message, hint="The words of a sentence must be the same in both.")
+    return tuple(_weights(plan, items, right))
+
+
+def _items_of(plan: Plan, sentences: Iterable[Sentence]) -> Iterator[Item]:
+    sources = sources_of(plan.initial) if plan.trust else (plan.initial,)
+    ours, for_constraints, *for_sources = tee(sentences, 2 + len(sources))
+    parses = [initial(each) for initial, each in zip(sources, for_sources, strict=True)]
+    decided = plan.constrain(for_constraints)
+    weights = [0.0 if each == AUTO else each for each in plan.trust]
     for sentence in ours:
-        arcs, constraints = next(parses, None), next(decided, None)
-        heads = () if arcs is None else arcs.heads
-        if arcs is None or len(heads) != len(sentence) or len(arcs.labels) != len(sentence):
-            raise sentence.error("The initial parser must return a head and a label for each word of this sentence.")
-        if any(head is not None and not 0 <= head <= len(sentence) for head in heads):
-            raise sentence.error("The initial parser returned a head that is not a word of this sentence.")
+        found, constraints = [_checked(sentence, next(each, None)) for each in parses], next(decided, None)
+        arcs = found[0]
+        evidence = tuple(map(WeightedArcs, map(arcs_with_labels, found), weights)) if weights else ()
         if constraints is None:
             raise sentence.error("There are fewer constraints than sentences: this sentence has none.")
         if constraints:
             in_parts = len(sentence) > plan.most_words
             check_constraints(sentence, constraints, plan.decoder, plan.model.vocabulary, in_parts=in_parts)
             arcs = named_as_given(arcs, constraints, plan.model.vocabulary)
-        yield Item(sentence, arcs, constraints)
-    for _ in parses:  # asking for one more also lets the iterator raise its own, clearer error
+        yield Item(sentence, arcs, constraints, evidence=evidence)
+    for _ in chain.from_iterable(parses):  # asking for one more also lets the iterator raise its own, clearer error
         raise TreefineError("The initial parser returned more parses than there are sentences.")
     for _ in decided:
         raise TreefineError("There are more constraints than sentences.")
+
+
+def _checked(sentence: Sentence, arcs: Arcs | None) -> Arcs:
+    """Return the arcs of an initial parser; raise an error if they are not those of this sentence."""
+    heads = () if arcs is None else arcs.heads
+    if arcs is None or len(heads) != len(sentence) or len(arcs.labels) != len(sentence):
+        raise sentence.error("The initial parser must return a head and a label for each word of this sentence.")
+    if any(head is not None and not 0 <= head <= len(sentence) for head in heads):
+        raise sentence.error("The initial parser returned a head that is not a word of this sentence.")
+    return arcs

@@ -87,15 +87,44 @@ class Renamed:
         return found
 
 
+@dataclass(frozen=True)
+class Several:
+    """Several initial parsers. The first one gives G⁰; the arcs of all of them are evidence (`Trust`)."""
+
+    sources: tuple[InitialParser, ...]
+
+    def __call__(self, sentences: Iterable[Sentence]) -> Iterator[Arcs]:
+        """Yield the arcs of the first parser."""
+        return self.sources[0](sentences)
+
+
+def sources_of(initial: InitialParser) -> tuple[InitialParser, ...]:
+    """Return the initial parsers that a parse starts from; nothing for an empty graph."""
+    if isinstance(initial, Several):
+        return initial.sources
+    return () if initial is empty else (initial,)
+
+
 def is_given(initial: InitialParser) -> bool:
     """Return whether the initial parse is the sentences' own trees, with or without renamed labels."""
-    return (initial.initial if isinstance(initial, Renamed) else initial) is given
+    return _without_names(initial) is given
 
 
-def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> Renamed:
+def is_of_others(initial: InitialParser) -> bool:
+    """Return whether an initial parser reads trees that a user supplied: those of the input, or those of a file."""
+    return is_given(initial) or isinstance(_without_names(initial), FromFile)
+
+
+def _without_names(initial: InitialParser) -> InitialParser:
+    return initial.initial if isinstance(initial, Renamed) else initial
+
+
+def renamed(initial: InitialParser, known: Collection[str], names: Mapping[str, str] | None = None) -> InitialParser:
     """Return an initial parser that maps its labels to known ones, as `read_as` does.
 
     The known labels are those of a model, `parser.model.vocabulary.labels`. The mapping `names`, such as one from
     `read_label_map`, takes precedence.
     """
+    if isinstance(initial, Several):
+        return Several(tuple(renamed(each, known, names) for each in initial.sources))
     return Renamed(initial, known, names)

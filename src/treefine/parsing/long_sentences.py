@@ -200,17 +200,25 @@ def _main_part(plan: Plan, item: Item, words: Sequence[range]) -> range:
 
 def _part(item: Item, words: range, main: range) -> Item:
     """Return one part as a sentence, without the initial arcs and the constraints that leave it."""
-    sentence, before, part = item.sentence, words.start - 1, slice(words.start - 1, words.stop - 1)
+    sentence, part = item.sentence, slice(words.start - 1, words.stop - 1)
     forms, upos, xpos = (each[part] for each in (sentence.forms, sentence.upos, sentence.xpos))
     own = Sentence.of_words(forms, upos=upos, xpos=xpos)
     own = replace(own, path=sentence.path, line=sentence.line, number=sentence.number)
+    pieces = None if item.pieces is None else item.pieces[part]
+    evidence = tuple(each._replace(arcs=_arcs_within(each.arcs, words)) for each in item.evidence)
+    constraints = _constraints_of(item.constraints, words, main)
+    return Item(own, _arcs_within(item.initial, words), constraints, pieces, evidence)
+
+
+def _arcs_within(arcs: Arcs, words: range) -> Arcs:
+    """Return the arcs of one part, whose words are counted from 1, without those that leave it."""
+    before, part = words.start - 1, slice(words.start - 1, words.stop - 1)
     heads, labels = list[int | None](), list[str]()
-    for head, label in zip(item.initial.heads[part], item.initial.labels[part], strict=True):
+    for head, label in zip(arcs.heads[part], arcs.labels[part], strict=True):
         is_within = head == ROOT or head in words
         heads.append(head - before if head and is_within else head if is_within else None)
         labels.append(label if is_within else BLANK)
-    pieces = None if item.pieces is None else item.pieces[part]
-    return Item(own, Arcs(tuple(heads), tuple(labels)), _constraints_of(item.constraints, words, main), pieces)
+    return Arcs(tuple(heads), tuple(labels))
 
 
 def _constraints_of(decided: Constraints, words: range, main: range) -> Constraints:
@@ -312,6 +320,7 @@ def joined_parse(plan: Plan, parts: SentenceParts, found: Sequence[Parse]) -> Pa
         steps=tuple(parts.graph(graphs, root) for graphs in steps_together([each.steps for each in found])),
         initial=parts.whole.initial,
         initial_confidences=tuple(chain.from_iterable(each.initial_confidences for each in found)),
+        trust=found[0].trust,
         converged=all(each.converged for each in found),
         trees=_joined_trees(plan, parts, [each.trees for each in found]),
         was_sure=any(each.was_sure for each in found),

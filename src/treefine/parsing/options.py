@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Union, cast, get_args
 
 from treefine.config import Precision, TagChoice
 from treefine.errors import TreefineError, described, is_list_like, is_whole_number
@@ -20,14 +20,26 @@ if TYPE_CHECKING:
     from treefine.parsing.initial import InitialParser
     from treefine.parsing.parser import Parser
 
+Initial: TypeAlias = Union[str, os.PathLike[str], "Parser", "InitialParser"]
+"""An initial parser; see `ParserOptions`."""
+Trust: TypeAlias = float | Literal["auto"]
+"""How much the arcs of an initial parser count."""
+
+
+CAUTIOUS_TRUST = 1.0  # where trees come one by one, so that nothing can be estimated
+
 
 @dataclass(frozen=True)
 class ParserOptions:
     """The options of a parser. An option that is None has the default given here.
 
     initial: The parse to start from: "empty"; "given", the trees in the sentences; the folder of a SynTr or biaffine
-        model; a file of the same text; a Parser; or a function from `treefine.parsing.initial`. Default: the initial
-        parser saved with the model, or else "empty".
+        model; a file of the same text; a Parser; or a function from `treefine.parsing.initial`. A list of several is
+        combined: the first one gives the initial graph, and the arcs of all are evidence. Default: the initial parser
+        saved with the model, or else "empty".
+    trust: How much the arcs of the initial parse count: a weight that is added to the score of each of these arcs and
+        of its label. 0 adds nothing; "auto" estimates the weight from how often the parse agrees with the model; a list
+        has one weight per initial parse. Default: "auto" for the trees of the input or of a file, otherwise 0.
     max_steps: The maximum number of refinement steps, T in the paper. Default: as in training; if the model does not
         record it, 3, or 4 from an empty graph.
     stop_above: Stop refining a sentence once its mean word confidence exceeds this value. Lower is faster and slightly
@@ -51,7 +63,8 @@ class ParserOptions:
         memory runs out, the batch is halved. Default: 4000.
     """
 
-    initial: str | os.PathLike[str] | Parser | InitialParser | None = None
+    initial: Initial | Sequence[Initial] | None = None
+    trust: Trust | Sequence[Trust] | None = None
     max_steps: int | None = None
     stop_above: float | None = None
     tags: TagChoice | None = None
@@ -78,7 +91,8 @@ class ParserOptions:
 class OptionValues(TypedDict, total=False):
     """The fields of `ParserOptions` as keyword arguments."""
 
-    initial: str | os.PathLike[str] | Parser | InitialParser | None
+    initial: Initial | Sequence[Initial] | None
+    trust: Trust | Sequence[Trust] | None
     max_steps: int | None
     stop_above: float | None
     tags: TagChoice | None
@@ -91,14 +105,27 @@ class OptionValues(TypedDict, total=False):
 
 
 def _is_initial(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return bool(value) and all(_is_initial(each) and not isinstance(each, list | tuple) for each in value)
     return isinstance(value, str | os.PathLike) or callable(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_trust(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_trust(each) and not isinstance(each, list | tuple) for each in value)
+    return isinstance(value, str) or _is_number(value)
 
 
 # For each option: whether a value has the right type, and what the value must be. A Plan checks the values themselves.
 _TYPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "initial": (_is_initial, '"empty", "given", a path, a Parser or a function'),
+    "initial": (_is_initial, '"empty", "given", a path, a Parser, a function or a list of these'),
+    "trust": (_is_trust, '"auto" or a number such as 1.5, or a list of them'),
     "max_steps": (is_whole_number, "a whole number, such as 3"),
-    "stop_above": (lambda value: isinstance(value, Real) and not isinstance(value, bool), "a number from 0 to 1"),
+    "stop_above": (_is_number, "a number from 0 to 1"),
     "tags": (lambda value: isinstance(value, str), '"given", "predicted", "best" or "none"'),
     "is_projective": (lambda value: isinstance(value, bool), "True or False"),
     "keep": (lambda value: isinstance(value, str), '"marked", "given" or "nothing"'),

@@ -96,6 +96,7 @@ class Parse:
     was_sure: bool = False  # whether refinement stopped early because of `stop_above`
     step_confidences: tuple[tuple[Confidence, ...], ...] = ()  # the confidence of each step in its own arcs
     given_tags: tuple[tuple[str, str], ...] = ()  # UPOS and XPOS of each word in the input; empty if they are not known
+    trust: tuple[float, ...] = ()  # how much the arcs of each initial parse counted; empty if they did not
 
     def __len__(self) -> int:
         """Return the number of words."""

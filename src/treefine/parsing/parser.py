@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, cast, overload
 
 import torch
 
@@ -31,11 +31,13 @@ from treefine.model.bundled import ABOUT, about, find_model
 from treefine.model.folder import load_model, new_folder, push_folder, write_model
 from treefine.model.parser_model import ParserModel
 from treefine.model.weight_files import LAYOUT
-from treefine.parsing.batches import run
-from treefine.parsing.initial import InitialParser, empty, from_file, from_parser, given, renamed
+from treefine.parsing.batches import fitted_weights, run
+from treefine.parsing.initial import InitialParser, Several, empty, from_file, from_parser, given, renamed
 from treefine.parsing.options import (
     ConstraintsLike,
+    Initial,
     OptionValues,
+    Trust,
     Words,
     checked_strings,
     constraints_of,
@@ -104,10 +106,7 @@ class Parser:
         self.segmenter = segmenter
         self.model = model.eval().to(find_device(self.options.device))
         self.initial = self._initial_parser(self.options.initial)
-        start = self.initial
-        if isinstance(start, Parser):  # it ignores marks: constraints are put into its graph afterwards
-            start = from_parser(start.using(keep="nothing").stream_trees)
-        self._plan = Plan.of(self.model, self.options, start)
+        self._plan = Plan.of(self.model, self.options, _trees_of(self.initial))
         self._running = _Running()  # filled on first use; shared with `using`
         self.languages = tuple(languages) or model.settings.languages
         self._language_check = LanguageCheck(self.languages)  # shared with `using`
@@ -275,6 +274,7 @@ class Parser:
         constraints: ConstraintsLike | None = None,
         label_map: Mapping[str, str] | Source | None = None,
         tags: TagChoice | None = None,
+        trust: Trust | Sequence[Trust] | None = None,
     ) -> Parse: ...
     @overload
     def refine(
@@ -284,6 +284,7 @@ class Parser:
         constraints: Iterable[ConstraintsLike] | None = None,
         label_map: Mapping[str, str] | Source | None = None,
         tags: TagChoice | None = None,
+        trust: Trust | Sequence[Trust] | None = None,
     ) -> Parses: ...
     def refine(
         self,
@@ -292,15 +293,17 @@ class Parser:
         constraints: ConstraintsLike | Iterable[ConstraintsLike] | None = None,
         label_map: Mapping[str, str] | Source | None = None,
         tags: TagChoice | None = None,
+        trust: Trust | Sequence[Trust] | None = None,
     ) -> Parse | Parses:
         """Correct the trees of another parser, as `treefine refine` does: one Sentence, or a list of Sentences.
 
         The heads and labels in the sentences are the initial parse; a word without a head starts without an arc. A
         label that the model does not know is read as its main type (nsubj:outer as nsubj) or under its newer name (dobj
         as obj). `label_map` maps other labels to those of the model: a dictionary, or a file with two columns.
-        `constraints` is as in `parse`. `tags` is the option of the parser: "given" keeps all tags, "predicted" replaces
-        all of them, and "best", the default of a UD model that predicts tags, replaces those that the new tree does not
-        allow. Raises ModelError if the model reads no graph.
+        `constraints` is as in `parse`. `trust` is the weight of the arcs in the sentences, "auto" by default; see
+        `ParserOptions`. `tags` is the option of the parser: "given" keeps all tags, "predicted" replaces all of them,
+        and "best", the default of a UD model that predicts tags, replaces those that the new tree does not allow.
+        Raises ModelError if the model reads no graph.
         """
         if isinstance(sentences, str | os.PathLike):
             message = f"{os.fspath(sentences)[:40]!r} is a string or a path, not a treebank."
@@ -317,8 +320,20 @@ class Parser:
             tags=tags,
             max_steps=self.options.max_steps,
             stop_above=self.options.stop_above,
+            trust=self.options.trust if trust is None else trust,
         )
         return refiner.parse(several[0] if is_one else several, constraints=constraints)  # type: ignore[arg-type]
+
+    def fit_trust(self, sentences: Iterable[Words], gold: Iterable[Sentence | HasSentence]) -> tuple[float, ...]:
+        """Return the weight of each initial parse, fitted to some correct trees: a value for the option `trust`.
+
+        The initial parses are those of the parser's option `initial` or, if that is empty, the trees in `sentences`.
+        `gold` has correct trees of some of the sentences, with the same words; about 20 are enough to be useful. Raises
+        TreefineError if no sentence occurs in both.
+        """
+        parser = self.using(initial="given") if self.initial is empty else self
+        gold_trees = list(given_sentences(gold))
+        return fitted_weights(parser.using(trust=1.0).plan(), given_sentences(sentences), gold_trees)
 
     def stream(
         self, sentences: Iterable[Words], *, constraints: Iterable[ConstraintsLike] | None = None
@@ -522,9 +537,22 @@ class Parser:
         """The number of best trees in a Parse."""
         return self._plan.k
 
-    def _initial_parser(
-        self, initial: str | os.PathLike[str] | Parser | InitialParser | None
-    ) -> Parser | InitialParser:
+    @property
+    def trust(self) -> tuple[Trust, ...]:
+        """The trust in each initial parse: "auto" or a weight. Empty if their arcs do not count."""
+        return self._plan.trust
+
+    def _initial_parser(self, initial: Initial | Sequence[Initial] | None) -> Parser | InitialParser:
+        if isinstance(initial, list | tuple):
+            sources = tuple(_trees_of(self._initial_parser(each)) for each in initial)
+            if len(sources) == 1:
+                return self._initial_parser(initial[0])
+            if empty in sources:
+                raise TreefineError("An empty graph cannot be combined with other initial parses.")
+            return Several(sources)
+        return self._one_initial_parser(cast("Initial | None", initial))
+
+    def _one_initial_parser(self, initial: Initial | None) -> Parser | InitialParser:
         if initial is None or initial == "empty":
             return empty
         if not self.model.settings.reads_graph and initial is not empty:
@@ -542,11 +570,16 @@ class Parser:
         return from_file(os.fspath(initial))
 
 
+def _trees_of(initial: Parser | InitialParser) -> InitialParser:
+    """Return an initial parser as a function; a Parser ignores marks: constraints are put into its graph afterwards."""
+    return from_parser(initial.using(keep="nothing").stream_trees) if isinstance(initial, Parser) else initial
+
+
 def load(name: str | os.PathLike[str] = "en", **options: Unpack[OptionValues]) -> Parser:
     """Load a parser: a bundled model, a model folder, or OWNER/NAME from the hub. Only the hub needs a network.
 
-    The options are `initial`, `max_steps`, `stop_above`, `tags`, `is_projective`, `keep`, `k`, `device`, `precision`
-    and `batch_pieces`, for example `k=3`; `help(treefine.ParserOptions)` explains them. Raises ModelError if there is
-    no such model or it cannot be used, and TreefineError if an option is not valid.
+    The options are `initial`, `trust`, `max_steps`, `stop_above`, `tags`, `is_projective`, `keep`, `k`, `device`,
+    `precision` and `batch_pieces`, for example `k=3`; `help(treefine.ParserOptions)` explains them. Raises ModelError
+    if there is no such model or it cannot be used, and TreefineError if an option is not valid.
     """
     return Parser.from_pretrained(name, **options)

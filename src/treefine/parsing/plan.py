@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, get_args, get_type_hints
+from typing import Literal, NamedTuple, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -26,20 +26,23 @@ from treefine.config import (
     WrittenTags,
 )
 from treefine.errors import ModelError, TreefineError
-from treefine.model.batch import Batch, Graphs, padded_length
+from treefine.model.batch import Batch, Evidence, Graphs, padded_length
 from treefine.model.parser_model import ParserModel
 from treefine.model.scorer import Scores
+from treefine.model.vocabulary import Vocabulary
 from treefine.parsing.constrained import allowed_of, with_decisions
 from treefine.parsing.decode import Decoder, dependents, made_trees
-from treefine.parsing.initial import InitialParser, empty, is_given
+from treefine.parsing.initial import InitialParser, empty, is_given, is_of_others, sources_of
 from treefine.parsing.invariance import stable_scores
-from treefine.parsing.options import ParserOptions
+from treefine.parsing.options import ParserOptions, Trust
 from treefine.parsing.refine import BatchStep, SureTags, Tags, refine, sureness
 from treefine.treebank.constraints import CONSTRAIN, Constrain, Constraints, Keep
 from treefine.treebank.graph import Arcs
 from treefine.treebank.sentence import Sentence
 from treefine.treebank.tag_rules import follows_ud
 
+AUTO: Literal["auto"] = "auto"
+MOST_TRUST = 1_000  # far above any difference of scores
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -50,6 +53,7 @@ class Plan:
     model: ParserModel
     device: torch.device
     initial: InitialParser
+    trust: tuple[Trust, ...]  # of each source of `initial`; empty if none of them is evidence
     max_steps: int  # T
     stop_above: float
     tags: TagChoice  # those that the model reads
@@ -80,6 +84,7 @@ class Plan:
             model=model,
             device=device,
             initial=initial,
+            trust=resolved_trust(options.trust, sources_of(initial)),
             max_steps=resolved_steps(options.max_steps, model, starts_empty=starts_empty),
             stop_above=resolved_stop(options.stop_above, model, starts_empty=starts_empty),
             tags=resolved_tags(options.tags, model, initial),
@@ -150,6 +155,26 @@ def resolved_steps(max_steps: int | None, model: ParserModel, *, starts_empty: b
     if max_steps > 1 and not reads_graph:
         raise ModelError("This model reads no graph, so it cannot take more than one step.")
     return max_steps
+
+
+def resolved_trust(trust: Trust | Sequence[Trust] | None, sources: Sequence[InitialParser]) -> tuple[Trust, ...]:
+    """Return the trust in each source: the requested one, or by default "auto" in trees that the user supplied.
+
+    The result is empty if no source counts, so that the scores stay as they are.
+    """
+    if trust is None:
+        found: list[Trust] = [AUTO if is_of_others(each) else 0.0 for each in sources]
+    elif isinstance(trust, (str, float, int)):
+        found = [trust] * len(sources)
+    else:
+        found = list(trust)
+        if sources and len(found) != len(sources):
+            message = f"trust has {len(found)} values, but the number of initial parses is {len(sources)}."
+            raise TreefineError(message, hint="Give one value for all of them, or one for each.")
+    for each in found:
+        if each != AUTO and (isinstance(each, str) or not 0 <= each <= MOST_TRUST):
+            raise TreefineError(f"trust must be auto or a number from 0 to {MOST_TRUST:,}, not {each!r}.")
+    return tuple(each if each == AUTO else float(each) for each in found) if any(found) and sources else ()
 
 
 def resolved_stop(stop_above: float | None, model: ParserModel, *, starts_empty: bool) -> float:
@@ -224,6 +249,13 @@ def precisions_of(model: ParserModel, device: torch.device) -> tuple[Precision, 
     return get_args(by_device[device.type])
 
 
+class WeightedArcs(NamedTuple):
+    """The arcs that another parser found for a sentence, and how much they count."""
+
+    arcs: Arcs
+    weight: float  # added to the score of each arc, and of its label
+
+
 class Item(NamedTuple):
     """A sentence to parse, with its initial arcs and the user's constraints."""
 
@@ -231,6 +263,7 @@ class Item(NamedTuple):
     initial: Arcs
     constraints: Constraints
     pieces: Sequence[Sequence[int]] | None = None  # of each word, once known
+    evidence: tuple[WeightedArcs, ...] = ()  # the arcs that add to the scores
 
 
 def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Iterator[BatchStep]:
@@ -246,9 +279,23 @@ def refine_items(plan: Plan, items: Sequence[Item], *, wants_trees: bool) -> Ite
         initial = with_decisions(initial, constraints, model.vocabulary)
     allowed = allowed_of(constraints, list(map(len, sentences)), decoder, model.vocabulary)
     pieces = [item.pieces for item in items]
-    batch = replace(model.batch_of(sentences, pieces, padded_to=plan.shape.padded_to), allowed=allowed)
+    batch = model.batch_of(sentences, pieces, padded_to=plan.shape.padded_to)
+    batch = replace(batch, allowed=allowed, evidence=evidence_of(items, model.vocabulary))
     tags = model.given_tags(sentences) if plan.tags == "given" else None
     return refine_batch(plan, batch, initial, tags, wants_trees=wants_trees)
+
+
+def evidence_of(items: Sequence[Item], vocabulary: Vocabulary) -> Evidence | None:
+    """Return what other parsers found for each sentence of a batch, or None if their arcs have no weight.
+
+    All sentences of a stream have the same sources with the same weights.
+    """
+    weights = tuple(each.weight for each in items[0].evidence) if items else ()
+    if not any(weights):
+        return None
+    graphs = [Graphs.of([item.evidence[number].arcs for item in items], vocabulary) for number in range(len(weights))]
+    heads, labels = (torch.stack([getattr(each, name) for each in graphs]) for name in ("heads", "labels"))
+    return Evidence(heads, labels, weights)
 
 
 def refine_batch(
@@ -299,6 +346,8 @@ def _score(plan: Plan, batch: Batch, graphs: Graphs, tags: Tags | None) -> Score
         try:
             with nullcontext() if is_cpu else torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
                 scores: Scores = plan.model(batch, graphs, tags, rows_at_once=rows_at_once)
+            if batch.evidence is not None:
+                scores = scores.supported_by(batch.evidence)
             return scores if batch.allowed is None else scores.within(batch.allowed)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error) or rows_at_once in (None, 1):

@@ -191,6 +191,7 @@ def parses(plan: Plan, items: Sequence[Item], *, each_step: bool = False) -> lis
                 steps=tuple(graphs[number]),
                 initial=item.initial,
                 initial_confidences=before[row],
+                trust=tuple(each.weight for each in item.evidence),
                 converged=converged[row],
                 trees=_ranked(plan, step, row, tree, item.constraints),
                 was_sure=not converged[row] and step.t < plan.max_steps,

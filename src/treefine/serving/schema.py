@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from typing_extensions import Self
 
 from treefine.config import TagChoice
-from treefine.parsing.options import ParserOptions
+from treefine.parsing.options import CAUTIOUS_TRUST, ParserOptions
 from treefine.serving.jobs import ParseJob
 from treefine.treebank.conllu import read_treebank
 from treefine.treebank.constraints import Constraints, Keep
@@ -69,6 +69,9 @@ class _Request(_Strict):
     stop_above: float | None = Field(
         None, ge=0, le=1, description="Stop refining a sentence above this mean confidence; 1: never."
     )
+    trust: float | None = Field(
+        None, ge=0, le=1000, description="Weight of the initial trees' arcs; default: 1 for given trees, else 0."
+    )
     constraints: list[Decided] = Field([], max_length=10_000, description="Constraints by sentence.")
 
     @model_validator(mode="after")
@@ -83,6 +86,7 @@ class _Request(_Strict):
     ) -> ParseJob:
         options = ParserOptions(
             initial=initial,
+            trust=CAUTIOUS_TRUST if self.trust is None and initial == "given" else self.trust,
             max_steps=self.steps,
             # With two digits, more requests share their options and can be parsed in one batch.
             stop_above=None if self.stop_above is None else round(self.stop_above, 2),

@@ -105,6 +105,10 @@ def _refuse(inputs: Sequence[Input], output: str, wanted: OutputOptions, choice:
         raise TreefineError(message, hint="Use --device cuda.")
     if wanted.resume:
         raise TreefineError("--engine ray always resumes.", hint="Leave out --resume.")
+    trust = choice.options.trust
+    if trust == "auto" or (isinstance(trust, list) and "auto" in trust):
+        message = "--engine ray cannot estimate --trust, because its blocks are parsed separately."
+        raise TreefineError(message, hint="Give a number, such as --trust 1.")
     if choice.label_map is not None or wanted.also_read:
         message = "--engine ray cannot read initial trees from other files."
         raise TreefineError(message, hint="Leave out --initial FILE and --label-map, or --engine ray.")
