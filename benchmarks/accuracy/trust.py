@@ -36,6 +36,7 @@ PAIRS = (("mpnet-SynTr", "gte-SynTr"), ("gte-SynTr", "biaffine"), ("spaCy", "UDP
     PREDICTIONS_FOLDER,
     option("--sources", nargs="+", choices=[*SOURCES], default=[*SOURCES], help="the parsers whose trees are refined"),
     option("--tags", nargs="+", choices=TAGS, default=[*TAGS], help="which tags the model reads"),
+    option("--weights", nargs="*", type=int, choices=WEIGHTS, default=[*WEIGHTS], help="fixed weights to try"),
     count("--sentences", None, "use only the first sentences"),
 )
 def measure_trust(options: argparse.Namespace) -> None:
@@ -51,7 +52,7 @@ def measure_trust(options: argparse.Namespace) -> None:
         config = model_fields(options.model) | gold_fields(options, gold) | {"tags": tags}
         alone = las(parser.stream_trees(gold), gold)
         for name, trees in sources.items():
-            result = {"before": las(trees, gold), "alone": alone} | measured(parser, trees, gold)
+            result = {"before": las(trees, gold), "alone": alone} | measured(parser, trees, gold, options.weights)
             save_row("trust", config | {"parsers": [name]}, result, path=options.rows)
         for pair in PAIRS:
             if set(pair) <= sources.keys():
@@ -72,9 +73,11 @@ def source_trees(name: str, folder: Path, gold: Sequence[Sentence]) -> list[Sent
     return treebank_of(load_predictions(folder / file), gold, t=t)
 
 
-def measured(parser: Parser, trees: Sequence[Sentence], gold: Sequence[Sentence]) -> dict[str, Any]:
+def measured(
+    parser: Parser, trees: Sequence[Sentence], gold: Sequence[Sentence], weights: Sequence[int] = WEIGHTS
+) -> dict[str, Any]:
     """Return the LAS with each fixed weight, and the LAS and weight if it is estimated or fitted."""
-    by_weight = {str(weight): refined(parser, [given], trees, gold, weight)["LAS"] for weight in WEIGHTS}
+    by_weight = {str(weight): refined(parser, [given], trees, gold, weight)["LAS"] for weight in weights}
     fitted = {
         str(size): refined(parser, [given], trees, gold, *parser.fit_trust(trees, gold[:size]))
         for size in GOLD_SIZES
@@ -135,7 +138,8 @@ def trust_of(rows: Sequence[Row]) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     config, result = row["config"], row["result"]
-    fixed = [percent(result["by_weight"][str(each)]) if "by_weight" in result else NONE for each in WEIGHTS]
+    by_weight = result.get("by_weight", {})
+    fixed = [percent(by_weight[str(each)]) if str(each) in by_weight else NONE for each in WEIGHTS]
     fitted = [_weighed(result.get("fitted", {}).get(str(size))) for size in GOLD_SIZES]
     scores = (percent(result["before"]), percent(result["alone"]), *fixed, _weighed(result["auto"]), *fitted)
     return (" and ".join(config["parsers"]), config["tags"], *scores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -215,6 +216,11 @@ def _errors(calibrated: Mapping[str, Row]) -> str:
     return f"{lead}\n\n{calibration_errors(calibrated)}"
 
 
+def _without_checkpoints(settings: str) -> str:
+    """Return settings without the time between checkpoints, which does not change the weights."""
+    return re.sub(r"(?m)^checkpoint_minutes = .*\n", "", settings)
+
+
 def _recipe(name: str, notes: str) -> str:
     """Return the name of the recipe, and its settings if the notes of the training do not have them."""
     settings = recipe_toml(read_recipe(name))
@@ -222,6 +228,6 @@ def _recipe(name: str, notes: str) -> str:
         return f"The training left no notes. This is the recipe `{name}`:\n\n```toml\n{settings}```"
     if "```toml" not in notes:
         return f"`treefine train {name} --output DIR` trains a similar model. Notes on this training are below."
-    if settings in notes:
+    if _without_checkpoints(settings) in _without_checkpoints(notes):
         return f"`treefine train {name} --output DIR` trains this model, with the settings below."
     return f"It was trained with the settings below. The bundled recipe `{name}` has changed since."
