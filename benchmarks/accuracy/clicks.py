@@ -60,7 +60,9 @@ class Setting:
     def parser(self, parser: Parser) -> Parser:
         """Return the parser with the options for parsing again."""
         if self.from_tree:
-            return parser.using(k=self.k, initial="given", max_steps=parser.max_steps)
+            return parser.using(
+                k=self.k, initial="given", trust=0, max_steps=parser.max_steps
+            )  # its own trees prove nothing
         return parser.using(k=self.k)
 
 

@@ -14,6 +14,7 @@ from benchmarks.accuracy.starts import PLAIN
 from benchmarks.markdown import NONE, Lines, listed, table
 from benchmarks.peers.answers import WORDS
 from benchmarks.rows import ROWS, Row, machine_of, missing, newest, origin, read_rows
+from treefine.training.recipe import bundled_recipes
 
 JOBS = "python -m benchmarks refinement jobs"
 STARTS = "python -m benchmarks starts"
@@ -195,6 +196,25 @@ def _change(group: Group) -> str:
     return f"{name} (`{text}`)" if name else f"`{text}`"
 
 
+def recipes(path: Path = ROWS) -> str:
+    """Return LAS after the first step and after the last of each bundled recipe that refines, and of `en`."""
+    known = bundled_recipes()
+    lines: Lines = [("recipe", "tags", "T", "step 1", "step 2", "step T", "step T over step 1", "seeds")]
+    for group in grouped(read_rows("accuracy", path=path)):
+        is_bundled = group.config["recipe"] in known and group.changes.keys() <= OF_EACH
+        if group.dev and group.is_refined and is_bundled:
+            first, second, last = las(group, t=1), las(group, t=2), las(group)
+            cells = [spread([*each.values()]) for each in (first, second, last)]
+            gain = spread(gains(first, last), signed=True)
+            name, tags = group.config["recipe"], group.config["tags"]
+            lines.append((f"`{name}`", tags, group.config["T"], *cells, gain, len(last)))
+    for of_model in read_rows("pipeline", path=path, split="dev", model="en")[-1:]:
+        by_step = [100 * each for each in of_model["result"]["gold words"]["LAS_by_step"][1:]]
+        cells = [f"{each:.2f}" for each in (by_step[0], by_step[1], by_step[-1])]
+        lines.append(("`en`, as bundled", "predicted", len(by_step), *cells, f"{by_step[-1] - by_step[0]:+.2f}", NONE))
+    return table(*lines)
+
+
 def starts(path: Path = ROWS) -> str:
     """Return the LAS of one start and of several, and what they cost."""
     row = newest("starts", "cpu", path=path)
@@ -292,6 +312,7 @@ def _of_curve(make: Callable[[Curve], str]) -> Callable[[], str]:
 
 REFINEMENT: dict[str, Callable[[], str]] = {
     **{f"refinement_{make.__name__}": _of_curve(make) for make in (gist, sizes, steps, genres, tried)},
+    "refinement_recipes": recipes,
     "refinement_starts": starts,
     "refinement_cost": cost,
 }

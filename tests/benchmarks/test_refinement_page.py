@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.accuracy.refinement import SIZES, SYNTR, TRIED, Training
-from benchmarks.pages.refinement import Curve, cost, genres, gist, sizes, starts, steps, tried
+from benchmarks.pages.refinement import Curve, cost, genres, gist, recipes, sizes, starts, steps, tried
 
 BY_STEP = {"rngtr": [None, 0.80, 0.805, 0.81], "syntr": [None, 0.79]}
 
@@ -138,6 +138,18 @@ def test_rows_of_other_recipes_are_ignored():
 
     assert Curve([other]).pairs == {}
     assert {each.partition("=")[0] for each in SYNTR} == {"relations.graph", "refine.max_steps"}
+
+
+def test_bundled_recipes_are_shown_after_their_first_and_their_last_step(tmp_path):
+    training = Training(of("en_ewt"), "rngtr", 1)
+    own = row(training, recipe="en_ewt-gte-decided", changes=["training.dev_every=2"], tags="predicted")
+    others = [row(training), row(training, recipe="en_ewt-gte-decided", changes=["relations.decided=false"])]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in (own, *others)))
+
+    _, _, *lines = cells(recipes(path))
+
+    assert lines == [["`en_ewt-gte-decided`", "predicted", "3", "80.00", "80.50", "81.00", "+1.00", "1"]]
 
 
 def test_several_starts_are_compared_with_one(tmp_path):
