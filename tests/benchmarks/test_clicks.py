@@ -179,7 +179,7 @@ def test_a_single_wrong_arc_is_fixed_rather_than_taken_with_a_whole_tree():
 def test_a_parse_can_start_from_the_shown_tree():
     _, parser = correct(lambda decided: parse_of(TWO_WRONG), replace(ORDERS[CONFIRMED], from_tree=True))
 
-    assert parser.options == [{"k": 1, "initial": "given", "max_steps": 3}]
+    assert parser.options == [{"k": 1, "initial": "given", "trust": 0, "max_steps": 3}]
     assert parser.calls[0][0] == [WORDS.with_graph(TWO_WRONG)]
 
 
